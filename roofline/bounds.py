@@ -1,0 +1,238 @@
+"""Bounds: Work on an Accelerator.  The roofline formula stands here and nowhere else.
+
+    compute_s  = flops / peak of the math format
+    memory_s   = moved bytes / memory bandwidth
+    roofline_s = max(compute_s, memory_s)
+
+An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams, Waterman,
+Patterson: Roofline, CACM 52(4), 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .efficiency import Estimate, estimate
+from .errors import Number, number
+from .hardware import Accelerator
+from .operators import Operator
+from .report import Report, Step
+from .work import Work
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound(Report):
+    """The bounds of one operator on one accelerator, all its ``count`` runs together.
+
+    Attributes
+    ----------
+    operator : what is run
+    accelerator : on what
+    resident_bytes : bytes of its operands that are on the chip already
+    """
+
+    operator: Operator
+    accelerator: Accelerator
+    resident_bytes: Number = 0.0
+
+    columns = (
+        "name",
+        "flops",
+        "moved_bytes",
+        "intensity_flops_per_byte",
+        "compute_s",
+        "memory_s",
+        "floor_s",
+        "roofline_s",
+        "estimate_s",
+        "limit",
+    )
+
+    @property
+    def name(self) -> str:
+        """Name of the operator."""
+        return self.operator.name
+
+    @property
+    def operators(self) -> tuple[Bound, ...]:
+        """Itself: a bound is a phase of one operator."""
+        return (self,)
+
+    @cached_property
+    def math(self) -> str:
+        """The format of the units that compute it on this chip."""
+        return self.accelerator.math_on_chip(self.operator.work.math)
+
+    @cached_property
+    def flops(self) -> Number:
+        """FLOPs of all runs."""
+        return self.operator.count * self.operator.work.flops
+
+    @cached_property
+    def moved_bytes(self) -> Number:
+        """Bytes that cross the memory interface in all runs: inputs and outputs less what is resident."""
+        return self._crossing(self.operator.work)
+
+    @cached_property
+    def least_bytes(self) -> Number:
+        """Bytes that no implementation can avoid: intermediate results stay on the chip."""
+        return self._crossing(self.operator.least)
+
+    def _crossing(self, work: Work) -> Number:
+        moved = self.operator.count * work.moved_bytes
+        if isinstance(self.resident_bytes, float) and self.resident_bytes == 0.0:
+            return moved
+        return np.maximum(moved - self.resident_bytes, 0.0)
+
+    @property
+    def intensity_flops_per_byte(self) -> Number:
+        """Arithmetic intensity; infinite if nothing has to move."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.divide(self.flops, self.moved_bytes)
+
+    @cached_property
+    def compute_s(self) -> Number:
+        """FLOPs at the dense peak."""
+        return self.flops / self.accelerator.dense_flops_per_s[self.math]
+
+    @cached_property
+    def memory_s(self) -> Number:
+        """Moved bytes at the memory bandwidth."""
+        return self.moved_bytes / self.accelerator.memory_bytes_per_s
+
+    @cached_property
+    def roofline_s(self) -> Number:
+        """The longer of the two: perfect overlap of compute and memory inside the operator."""
+        return np.maximum(self.compute_s, self.memory_s)
+
+    @property
+    def floor_s(self) -> Number:
+        """The least time of this operator by itself: its inputs and outputs have to move, so it is `roofline_s`."""
+        return self.roofline_s
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Expected time with its interval (see `roofline.efficiency`)."""
+        return estimate(self.operator, self.accelerator, compute_s=self.compute_s, memory_s=self.memory_s)
+
+    @property
+    def estimate_s(self) -> Number:
+        """Expected time."""
+        return self.estimate.time_s
+
+    @property
+    def limit(self) -> Any:
+        """``compute`` or ``memory``: which of the two takes longer; an array of words for arrays."""
+        return name_limits({"memory": self.memory_s, "compute": self.compute_s})
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the numbers rest on."""
+        return (*fallback_notes([self]), self.estimate.basis)
+
+    def explain(self) -> tuple[Step, ...]:
+        """FLOPs, bytes, times and limit of this operator, with the numbers put in."""
+        operator, gpu = self.operator, self.accelerator
+        prefix = operator.name
+        steps = [
+            Step(f"{prefix}.{name}", formula, operator.inputs, getattr(operator.work, name), operator.source)
+            for name, formula in operator.formulas.items()
+        ]
+        peak = f"dense_flops_per_s.{self.math}"
+        bytes_ = {name: getattr(operator.work, name) for name in ("weight_bytes", "activation_bytes", "cache_bytes")}
+        return (
+            *steps,
+            Step(
+                f"{prefix}.flops",
+                "count * flops_once",
+                {"count": operator.count, "flops_once": operator.work.flops},
+                self.flops,
+                "all layers",
+            ),
+            Step(
+                f"{prefix}.moved_bytes",
+                "max(count * (weight_bytes + activation_bytes + cache_bytes) - resident_bytes, 0)",
+                {"count": operator.count, **bytes_, "resident_bytes": self.resident_bytes},
+                self.moved_bytes,
+                "all layers",
+            ),
+            Step(
+                f"{prefix}.compute_s",
+                "flops / dense_flops_per_s",
+                {"flops": self.flops, "dense_flops_per_s": gpu.dense_flops_per_s[self.math]},
+                self.compute_s,
+                gpu.source_of(peak),
+            ),
+            Step(
+                f"{prefix}.memory_s",
+                "moved_bytes / memory_bytes_per_s",
+                {"moved_bytes": self.moved_bytes, "memory_bytes_per_s": gpu.memory_bytes_per_s},
+                self.memory_s,
+                gpu.source_of("memory_bytes_per_s"),
+            ),
+            Step(
+                f"{prefix}.roofline_s",
+                "max(compute_s, memory_s)",
+                {"compute_s": self.compute_s, "memory_s": self.memory_s},
+                self.roofline_s,
+                "roofline model, CACM 52(4), 2009",
+            ),
+        )
+
+
+def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0) -> Bound:
+    """Bounds of ``work`` run once on ``accelerator``.
+
+    Parameters
+    ----------
+    work : FLOPs and bytes; it knows the format of its math
+    accelerator : where it runs
+    resident_bytes : bytes of its operands that are in the on-chip cache already (a timing loop finds them there)
+
+    Raises
+    ------
+    InvalidInput
+        ``resident_bytes`` is not a finite number >= 0.
+    UnknownName
+        The chip has no units for the math of ``work`` nor for anything wider.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> gpu = rl.get_accelerator("h100-sxm")
+    >>> rl.bound(rl.matmul(1, 8192, 8192), gpu).limit
+    'memory'
+    >>> rl.bound(rl.matmul(2000, 8192, 8192), gpu).limit
+    'compute'
+    """
+    resident = number("resident_bytes", resident_bytes)
+    values = {"flops_in": work.flops}
+    operator = Operator("work", "matmul", work, work, inputs=values)
+    return Bound(operator, accelerator, float(resident) if isinstance(resident, int) else resident)
+
+
+def name_limits(times: Mapping[str, Number]) -> Any:
+    """The name of the largest of ``times``, point by point; the first one wins a tie."""
+    names = np.array(list(times))
+    if all(isinstance(value, float | int) for value in times.values()):
+        return max(times, key=lambda name: times[name])
+    stacked = np.stack(np.broadcast_arrays(*times.values()))
+    chosen = names[np.argmax(stacked, axis=0)]
+    return chosen if stacked.ndim > 1 else str(chosen)
+
+
+def fallback_notes(bounds: list[Bound]) -> tuple[str, ...]:
+    """One sentence for each format that the chip has no units for, naming what stands in."""
+    stand_ins = {
+        (bound.operator.work.math, bound.math): bound.accelerator.name
+        for bound in bounds
+        if bound.operator.work.math != bound.math and np.any(bound.flops)
+    }
+    return tuple(
+        f"{name} has no {wanted} units: computed at the {used} rate" for (wanted, used), name in stand_ins.items()
+    )

@@ -1,0 +1,55 @@
+"""Deployment: what runs where."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import InvalidInput, unknown
+from .hardware import Accelerator
+from .model import Model
+from .operators import Pass, Segment
+from .precision import Precision
+
+ATTENTION_ALGORITHMS = ("fused", "unfused")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model on an accelerator, in a precision.
+
+    Attributes
+    ----------
+    model, accelerator : what runs where
+    precision : formats of weights, activations and KV cache
+    attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
+    memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
+
+    Raises
+    ------
+    InvalidInput
+        ``memory_fraction`` outside (0, 1].
+    UnknownName
+        ``attention`` is neither of the two.
+    """
+
+    model: Model
+    accelerator: Accelerator
+    precision: Precision = dataclasses.field(default_factory=Precision)
+    attention: str = "fused"
+    memory_fraction: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.attention not in ATTENTION_ALGORITHMS:
+            raise unknown("attention algorithm", self.attention, ATTENTION_ALGORITHMS)
+        if not 0 < self.memory_fraction <= 1:
+            raise InvalidInput(f"memory_fraction must be above 0 and at most 1: {self.memory_fraction!r}")
+
+    def run(self, *segments: Segment) -> Pass:
+        """One forward pass of these segments the way this deployment runs it."""
+        return Pass(segments, self.precision, self.attention)
+
+    def replace(self, **changes: Any) -> Deployment:
+        """A copy with other fields: every what-if is one."""
+        return dataclasses.replace(self, **changes)

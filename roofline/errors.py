@@ -1,0 +1,87 @@
+"""Exceptions and the checks that raise them.
+
+    RooflineError
+    ├── InvalidInput   (also a ValueError)    a value that makes no sense
+    │   └── SpecError                         a file that can't be read as what it should be
+    └── UnknownName    (also a LookupError)   a name that nothing carries
+
+Every message says what is wrong, the value, and what would do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Number = float | int | npt.NDArray[Any]
+
+
+class RooflineError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvalidInput(RooflineError, ValueError):
+    """A value that makes no sense: negative, not finite, not a whole number, contradictory."""
+
+
+class SpecError(InvalidInput):
+    """A file that can't be read, or does not say what a spec has to say."""
+
+
+class UnknownName(RooflineError, LookupError):
+    """A name that nothing carries; the message offers the nearest ones."""
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> UnknownName:
+    """An `UnknownName` for ``name`` with the nearest of ``known``."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(names)}"
+    return UnknownName(f"no {what} named {name!r}; {hint}")
+
+
+def number(what: str, value: object, *, least: float = 0.0, whole: bool = False) -> Number:
+    """Return ``value`` as a finite float or float64 array that is at least ``least``.
+
+    Parameters
+    ----------
+    what : the name that the message gives to the value
+    value : a real number or anything that NumPy reads as an array of them
+    least : smallest value allowed
+    whole : whether only whole numbers make sense (tokens, sequences, heads)
+
+    Raises
+    ------
+    InvalidInput
+        Not a real number, empty, NaN, infinite, below ``least``, or not whole.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if least <= value < float("inf") and (not whole or value == int(value)):
+            return value
+        raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
+    array = _real_array(what, value, least, whole)
+    wrong = ~(np.isfinite(array) & (array >= least))
+    if whole:
+        wrong |= array != np.floor(array)
+    if wrong.any():
+        raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {array[wrong].flat[0]:g}")
+    return array if array.ndim else float(array)
+
+
+def _real_array(what: str, value: object, least: float, whole: bool) -> npt.NDArray[np.float64]:
+    try:
+        array = np.asarray(value)
+        real = array.dtype.kind in "iuf" and array.size > 0
+    except (ValueError, TypeError):
+        real = False
+    if not real:
+        raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
+    return array.astype(np.float64)
+
+
+def _wanted(least: float, whole: bool) -> str:
+    return f"a {'whole' if whole else 'finite'} number >= {least:g}"

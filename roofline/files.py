@@ -1,0 +1,116 @@
+"""Files in, plain data out: size limits, safe loading, one clear line when something is wrong.  Nothing is executed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import SpecError
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_BYTES = 16 * 2**20
+MAX_DEPTH = 40
+
+
+def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
+    """Text of a small file.
+
+    Raises
+    ------
+    SpecError
+        The path is a folder, missing, unreadable, too large or not text.
+    """
+    try:
+        if path.is_dir():
+            raise SpecError(f"{path} is a folder; a file is wanted")
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise SpecError(f"{path} has {size:,} bytes; a spec or config has at most {max_bytes:,}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise SpecError(f"{str(path)!r} is no path: {error}") from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise SpecError(f"{path} is not a text file")
+    return text
+
+
+def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises
+    ------
+    SpecError
+        Not readable (see `read_text`), not JSON, nested too deeply, or not an object.
+    """
+    try:
+        data = json.loads(read_text(path, max_bytes=max_bytes))
+    except json.JSONDecodeError as error:
+        raise SpecError(f"{path} is not JSON: {error}") from None
+    except RecursionError:
+        raise SpecError(f"{path} is nested too deeply") from None
+    if not isinstance(data, dict):
+        raise SpecError(f"{path} must hold a JSON object, not a {type(data).__name__}")
+    return data
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file, safely loaded; aliases, duplicate keys and deep nesting are refused.
+
+    Raises
+    ------
+    SpecError
+        Not readable (see `read_text`), not YAML, or not a mapping.
+    """
+    import yaml
+
+    text = read_text(path)
+    try:
+        _refuse_tricks(text, path, yaml)
+        data = yaml.load(text, Loader=_loader(yaml))
+    except yaml.YAMLError as error:
+        raise SpecError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise SpecError(f"{path} is nested too deeply") from None
+    if not isinstance(data, dict):
+        raise SpecError(f"{path} must hold a mapping, not {type(data).__name__}")
+    return data
+
+
+def _refuse_tricks(text: str, path: Path, yaml: Any) -> None:
+    """Look at the events before anything is built: no aliases, no deep nesting."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise SpecError(f"{path} uses a YAML alias (*{event.anchor}); write the value out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise SpecError(f"{path} is nested more than {MAX_DEPTH} levels deep")
+
+
+def _loader(yaml: Any) -> Any:
+    """A safe loader that refuses a key given twice."""
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class UniqueKeys(base):  # type: ignore[misc, valid-type]
+        pass
+
+    def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            where = f"line {node.start_mark.line + 1}"
+            raise yaml.constructor.ConstructorError(None, None, f"key {twice!r} is given twice ({where})")
+        return dict(loader.construct_pairs(node, deep=True))
+
+    UniqueKeys.add_constructor("tag:yaml.org,2002:map", mapping)
+    return UniqueKeys

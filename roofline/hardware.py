@@ -1,0 +1,154 @@
+"""Accelerators: what a data sheet says, in base units, with the source of every figure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from .errors import Number, UnknownName, number, unknown
+from .formats import MATH_FORMATS, WIDER
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a figure comes from.
+
+    Attributes
+    ----------
+    printed : the figure as the source prints it, with its unit
+    source : title of the source
+    url : where it is, if it has an address
+    kind : quoted from the source, derived from a printed figure, measured, or the user's own
+    verified : whether the source was read for this very figure
+    note : what a reader has to know about it
+    """
+
+    printed: str
+    source: str
+    url: str = ""
+    kind: str = "quoted"
+    verified: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        words = [self.source, f"prints {self.printed!r}" if self.kind == "derived" else self.printed]
+        words += [self.kind] if self.kind != "quoted" else []
+        words += ["unverified"] if not self.verified else []
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A connection between accelerators.
+
+    Attributes
+    ----------
+    name : as the vendor calls it
+    kind : ``switch_reduce`` (a switch that also reduces), ``switch``, ``mesh``, ``ring``, ``torus`` or ``bridge``
+    bytes_per_s : sum over all links of one accelerator, one direction
+    domain : accelerators that it joins
+    """
+
+    name: str
+    kind: str
+    bytes_per_s: float
+    domain: int
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One accelerator.  Peaks are dense; every rate may be an array (a sweep over hardware).
+
+    Attributes
+    ----------
+    dense_flops_per_s : peak by math format; a format without units on this chip is absent
+    memory_bytes : what the device reports as its memory
+    memory_bytes_per_s : memory bandwidth
+    l2_bytes : last-level cache or software-managed on-chip memory
+    scale_up : the link inside a domain, or None
+    host_bytes_per_s : to the host, one direction
+    nic_bytes_per_s : to the network, one direction
+    tdp_watts : board power
+    provenance : field (``dense_flops_per_s.bf16`` for a peak) -> where the figure is from
+    """
+
+    name: str
+    title: str
+    vendor: str
+    dense_flops_per_s: Mapping[str, Number]
+    memory_bytes: Number
+    memory_bytes_per_s: Number
+    architecture: str = ""
+    year: int | None = None
+    memory_type: str = ""
+    l2_bytes: Number | None = None
+    l2_bytes_per_s: Number | None = None
+    scale_up: Link | None = None
+    host_bytes_per_s: Number | None = None
+    nic_bytes_per_s: Number | None = None
+    tdp_watts: Number | None = None
+    aliases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, Provenance] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        peaks = {name: number(f"dense_flops_per_s.{name}", v) for name, v in self.dense_flops_per_s.items()}
+        for name in peaks:
+            if name not in MATH_FORMATS:
+                raise unknown("math format", name, MATH_FORMATS)
+        object.__setattr__(self, "dense_flops_per_s", MappingProxyType(peaks))
+        object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
+        for name in ("memory_bytes", "memory_bytes_per_s"):
+            number(name, getattr(self, name), least=1.0)
+
+    def math_on_chip(self, math: str) -> str:
+        """The format whose units this chip uses for ``math``: itself, or the next wider one that it has.
+
+        Raises
+        ------
+        UnknownName
+            The chip has no units for it nor for anything wider, or nothing is called so.
+        """
+        if math not in WIDER:
+            raise unknown("math format", math, MATH_FORMATS)
+        for candidate in (math, *WIDER[math]):
+            if candidate in self.dense_flops_per_s:
+                return candidate
+        raise UnknownName(f"{self.name} has no units for {math} or wider; it has {', '.join(self.dense_flops_per_s)}")
+
+    def peak_flops_per_s(self, math: str) -> Number:
+        """Dense peak for ``math``, fallback included (see `math_on_chip`)."""
+        return self.dense_flops_per_s[self.math_on_chip(math)]
+
+    def ridge_flops_per_byte(self, math: str = "bf16") -> Number:
+        """Ridge point: the arithmetic intensity at which compute and memory take equally long, peak / bandwidth."""
+        return self.peak_flops_per_s(math) / self.memory_bytes_per_s
+
+    def source_of(self, field_name: str) -> str:
+        """The source of a field as one readable phrase."""
+        return str(self.provenance.get(field_name, "set by the user"))
+
+    def replace(self, **changes: Any) -> Accelerator:
+        """A copy with other figures ("what if" hardware); a changed figure has the user as its source.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> round_figures = {"bf16": 1000e12}
+        >>> gpu = rl.get_accelerator("h100-sxm").replace(memory_bytes_per_s=3e12, dense_flops_per_s=round_figures)
+        >>> round(gpu.ridge_flops_per_byte("bf16"))
+        333
+        """
+        fields = {item.name for item in dataclasses.fields(self)}
+        for name in changes:
+            if name not in fields:
+                raise unknown("field of an accelerator", name, fields)
+        kept = {
+            name: source
+            for name, source in self.provenance.items()
+            if name.split(".")[0] not in changes
+        }
+        return dataclasses.replace(self, **{"provenance": kept} | changes)

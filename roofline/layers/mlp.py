@@ -1,0 +1,140 @@
+"""Feed-forward blocks: plain and gated MLP, mixture of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .. import operators
+from ..errors import InvalidInput
+from ..operators import Operator, Pass
+from ..weights import Linear, Weight
+from .block import Block, whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP(Block):
+    """``down(f(up(x)))``, or gated: ``down(f(gate(x)) * up(x))`` (SwiGLU and its kin, arXiv:2002.05202).
+
+    A gated MLP has three matrices of ``hidden x intermediate``, a plain one two, and does 2 FLOPs a parameter a token.
+    The activation function is taken as fused into the products, as engines do.
+
+    Attributes
+    ----------
+    intermediate : inner width
+    gated : three matrices rather than two
+    bias : whether the matrices have biases
+    part : which part of the model it counts to (``shared_experts`` inside a mixture of experts)
+    """
+
+    intermediate: int
+    gated: bool = True
+    bias: bool = False
+    part: str = "mlp"
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "intermediate")
+
+    @property
+    def kind(self) -> str:
+        """Gated or plain, with the inner width."""
+        return f"{'gated' if self.gated else 'plain'} MLP {self.intermediate:,}"
+
+    def weights(self) -> tuple[Linear, ...]:
+        """Gate if there is one, up, down."""
+        prefix = "shared_" if self.part == "shared_experts" else ""
+        up = Linear(f"{prefix}up_proj", self.hidden, self.intermediate, self.part, self.bias)
+        gate = Linear(f"{prefix}gate_proj", self.hidden, self.intermediate, self.part, self.bias)
+        down = Linear(f"{prefix}down_proj", self.intermediate, self.hidden, self.part, self.bias)
+        return (gate, up, down) if self.gated else (up, down)
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """One product a matrix."""
+        for weight in self.weights():
+            yield operators.linear(weight, run.tokens, run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoE(Block):
+    """Mixture of experts: a router sends every token to ``top_k`` of ``experts`` MLPs, and to the shared one if any.
+
+    Parameters count all experts; a token is multiplied with ``top_k`` of them (arXiv:2401.04088, section 2.1).  How
+    many are *read* in a pass lies between ``top_k`` (all tokens agree) and the expected number of distinct ones (see
+    `roofline.operators.distinct_experts`).
+
+    Attributes
+    ----------
+    experts, top_k : routed experts, and how many of them a token goes to
+    intermediate : inner width of one expert
+    gated, bias : shape of each expert
+    router_bias : whether the router has a bias or a correction term for each expert
+    shared_intermediate : inner width of the expert that every token goes to; None if there is none
+    shared_gate : whether the shared expert's output is gated by a learned vector (Qwen)
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1, or ``top_k`` above ``experts``.
+    """
+
+    experts: int
+    top_k: int
+    intermediate: int
+    gated: bool = True
+    bias: bool = False
+    router_bias: bool = False
+    shared_intermediate: int | None = None
+    shared_gate: bool = False
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "experts", "top_k", "intermediate")
+        if self.top_k > self.experts:
+            raise InvalidInput(f"top_k must be at most the number of experts: {self.top_k} of {self.experts}")
+
+    @property
+    def kind(self) -> str:
+        """How many of how many experts, with the inner width."""
+        shared = f" + shared {self.shared_intermediate:,}" if self.shared_intermediate else ""
+        return f"MoE {self.top_k} of {self.experts} x {self.intermediate:,}{shared}"
+
+    @property
+    def router(self) -> Linear:
+        """The product that scores the experts."""
+        return Linear("router", self.hidden, self.experts, "router", self.router_bias)
+
+    def routed(self) -> tuple[Linear, ...]:
+        """Matrices of the routed experts."""
+
+        def of_all(name: str, d_in: int, d_out: int) -> Linear:
+            return Linear(f"experts_{name}", d_in, d_out, "experts", self.bias, self.experts, self.top_k)
+
+        up = of_all("up", self.hidden, self.intermediate)
+        gate = of_all("gate", self.hidden, self.intermediate)
+        down = of_all("down", self.intermediate, self.hidden)
+        return (gate, up, down) if self.gated else (up, down)
+
+    def shared(self) -> tuple[Linear, ...]:
+        """Matrices of the expert that every token goes to."""
+        if not self.shared_intermediate:
+            return ()
+        mlp = MLP(
+            hidden=self.hidden,
+            intermediate=self.shared_intermediate,
+            gated=self.gated,
+            bias=self.bias,
+            part="shared_experts",
+        )
+        gate = (Linear("shared_gate", self.hidden, 1, "router"),) if self.shared_gate else ()
+        return (*mlp.weights(), *gate)
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Router, routed experts, shared expert."""
+        return (self.router, *self.routed(), *self.shared())
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Router, grouped products of the routed experts, products of the shared one."""
+        yield operators.linear(self.router, run.tokens, run)
+        for weight in self.routed():
+            yield operators.experts(weight, run.tokens, run)
+        for weight in self.shared():
+            yield operators.linear(weight, run.tokens, run)

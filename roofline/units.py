@@ -1,0 +1,117 @@
+"""Units: what a spec file may write, and how numbers are printed for people.
+
+Inside the package every number is in base units with the unit in its name (``_bytes``, ``_s``, ``_bytes_per_s``,
+``_flops_per_s`` ...).  Conversion happens once, where a file is read.  GB is 1e9 bytes and GiB is 2**30, as written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import InvalidInput
+
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+
+
+def _scaled(base: str, factor: float = 1.0, *, binary: bool = False) -> dict[str, float]:
+    prefixes = _DECIMAL | _BINARY if binary else _DECIMAL
+    return {f"{prefix}{base}": scale * factor for prefix, scale in prefixes.items()}
+
+
+UNITS: dict[str, dict[str, float]] = {
+    "bytes": _scaled("B", binary=True),
+    "bytes_per_s": _scaled("B/s", binary=True) | _scaled("bit/s", 1 / 8),
+    "flops_per_s": _scaled("FLOP/s") | _scaled("OP/s"),
+    "hz": _scaled("Hz"),
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+    "watts": {"W": 1.0, "kW": 1e3},
+    "usd_per_hour": {"USD/h": 1.0},
+    "count": {"": 1.0},
+}
+"""Quantity (the suffix of a field's name) -> unit as written -> its size in base units."""
+
+
+def to_base(value: float, unit: str, quantity: str, *, field: str) -> float:
+    """``value`` in base units of ``quantity``.
+
+    Raises
+    ------
+    InvalidInput
+        The unit is unknown, or measures something else than the field holds.
+    """
+    if unit in UNITS[quantity]:
+        return value * UNITS[quantity][unit]
+    holder = next((name for name, table in UNITS.items() if unit in table), None)
+    if holder is None:
+        raise InvalidInput(f"{field}: unknown unit {unit!r}; {quantity} takes {', '.join(UNITS[quantity])}")
+    raise InvalidInput(f"{field} holds {quantity}, but {value:g} {unit} is in {holder}")
+
+
+_PRINTED = {
+    "bytes_per_s": "B/s",
+    "tokens_per_s": "tokens/s",
+    "flops_per_s": "FLOP/s",
+    "flops_per_byte": "FLOP/byte",
+    "usd_per_hour": "USD/h",
+    "flops": "FLOP",
+    "bytes": "B",
+    "tokens": "tokens",
+    "watts": "W",
+    "hz": "Hz",
+    "s": "s",
+}
+_PLAIN = {"tokens", "tokens_per_s", "flops_per_byte", "usd_per_hour", "watts"}
+
+
+def quantity_of(name: str) -> str | None:
+    """The unit suffix of a column's name, or None for a pure count or a word."""
+    return next((suffix for suffix in _PRINTED if name == suffix or name.endswith("_" + suffix)), None)
+
+
+def humanize(name: str, value: Any) -> str:
+    """``value`` of the column ``name`` as people say it: ``41.7 ms``, ``139 GB``, ``989 TFLOP/s``.
+
+    An array prints as its first and last element.
+    """
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"{humanize(name, value.flat[0])} … {humanize(name, value.flat[-1])}"
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.item()
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if not np.isfinite(value):
+        return "never" if value > 0 else str(value)
+    quantity = quantity_of(name)
+    if quantity is None:
+        return _digits(value)
+    unit = _PRINTED[quantity]
+    if quantity == "s":
+        return _seconds(value)
+    if quantity in _PLAIN:
+        return f"{_digits(value)} {unit}"
+    return _with_prefix(value, unit)
+
+
+def _digits(value: float) -> str:
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _seconds(value: float) -> str:
+    scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")) if value >= s), (1e-9, "ns"))
+    return f"{value / scale:.4g} {unit}" if value else "0 s"
+
+
+def _with_prefix(value: float, unit: str) -> str:
+    prefix, scale = next(
+        ((p, s) for p, s in reversed(_DECIMAL.items()) if abs(value) >= s), ("", 1.0)
+    )
+    return f"{value / scale:.4g} {prefix}{unit}"

@@ -1,0 +1,65 @@
+"""Weights: the matrices and vectors that a model is made of.
+
+A block declares them once; parameter counts, bytes and FLOPs all follow from the same declaration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``copies`` equal matrices ``[d_in, d_out]``, of which one token is multiplied with ``used``.
+
+    Attributes
+    ----------
+    name : as checkpoints call it
+    part : which part of a model it counts to (`roofline.precision.PARTS`)
+    bias : whether each has a bias of ``d_out``
+    """
+
+    name: str
+    d_in: int
+    d_out: int
+    part: str
+    bias: bool = False
+    copies: int = 1
+    used: int = 1
+
+    @property
+    def matrix(self) -> int:
+        """Parameters of one matrix with its bias."""
+        return self.d_in * self.d_out + (self.d_out if self.bias else 0)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of all copies."""
+        return self.copies * self.matrix
+
+    @property
+    def active(self) -> int:
+        """Parameters that one token is multiplied with."""
+        return self.used * self.matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Parameters that are no matrix: norms, attention sinks, convolution kernels, decays."""
+
+    name: str
+    size: int
+    part: str = "norm"
+
+    @property
+    def parameters(self) -> int:
+        """Its size."""
+        return self.size
+
+    @property
+    def active(self) -> int:
+        """Every token uses all of it."""
+        return self.size
+
+
+Weight = Linear | Vector
