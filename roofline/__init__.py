@@ -34,6 +34,9 @@ _HOME = {
     "decode": "phases",
     "generate": "phases",
     "memory": "footprint",
+    "quantize": "techniques",
+    "compare": "techniques",
+    "crossovers": "balance",
 }
 _MODULES = ("plot", "layers", "formats")
 

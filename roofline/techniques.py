@@ -1,0 +1,157 @@
+"""What-ifs: one deployment in, another out, and the two side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .deployment import Deployment
+from .errors import InvalidInput
+from .report import Report, plain
+from .units import humanize
+
+
+def quantize(
+    serve: Deployment, *, weights: str | None = None, activations: str | None = None, kv: str | None = None
+) -> Deployment:
+    """The same deployment in other formats; what is None stays as it is.
+
+    Weights alone (``weights="int4_g128"``) is weight-only: fewer bytes, the math where it was.  Weights and activations
+    both in 8 bits use the 8-bit units, if the chip has them; else the result of a phase names what stands in.
+
+    Raises
+    ------
+    UnknownName
+        A format that does not exist.
+    InvalidInput
+        Activations in a storage-only format.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> before, after = (rl.decode(each, rl.Workload()) for each in (serve, rl.quantize(serve, weights="fp8")))
+    >>> round(after.floor_s / before.floor_s, 2)
+    0.51
+    """
+    wanted = {"weights": weights, "activations": activations, "kv": kv}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    return serve.replace(precision=dataclasses.replace(serve.precision, **changes))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Report):
+    """Two results of one kind side by side.
+
+    Attributes
+    ----------
+    before, after : the results
+    """
+
+    before: Report
+    after: Report
+
+    @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Columns whose values are numbers in both."""
+        return tuple(name for name in self.before.columns if _is_number(getattr(self.before, name)))
+
+    @property
+    def ratio(self) -> Mapping[str, Any]:
+        """After / before, by column; 1 where both are 0."""
+        return {name: _ratio(getattr(self.before, name), getattr(self.after, name)) for name in self.columns}
+
+    @property
+    def limit_changes(self) -> Any:
+        """Where `limit` is another one after than before; an array for arrays, False for results without limits."""
+        before, after = getattr(self.before, "limit", ""), getattr(self.after, "limit", "")
+        changed = np.asarray(before) != np.asarray(after)
+        return changed if changed.ndim else bool(changed)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Notes of both, each once."""
+        return tuple(dict.fromkeys((*self.before.assumptions, *self.after.assumptions)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Both results, the ratios, and where the limit changes."""
+        return {
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "ratio": plain(self.ratio),
+            "limit_changes": plain(self.limit_changes),
+        }
+
+    def to_frame(self) -> Any:
+        """One row a column of the results: before, after, ratio (scalars only; sweeps compare `ratio` instead)."""
+        import pandas as pd
+
+        rows = [(getattr(self.before, name), getattr(self.after, name), self.ratio[name]) for name in self.columns]
+        return pd.DataFrame(rows, index=list(self.columns), columns=["before", "after", "ratio"])
+
+    def rows(self) -> tuple[tuple[str, str, str, str], ...]:
+        """Name, before, after and ratio of every column, as people read them."""
+        found = [
+            (name, *(humanize(name, getattr(side, name)) for side in (self.before, self.after)), _times(self.ratio[name]))
+            for name in self.columns
+        ]
+        if hasattr(self.before, "limit"):
+            change = "changes" if np.any(self.limit_changes) else "same"
+            found.append(("limit", humanize("limit", self.before.limit), humanize("limit", self.after.limit), change))
+        return tuple(found)
+
+    def __repr__(self) -> str:
+        table = (("", "before", "after", "after / before"), *self.rows())
+        widths = [max(len(row[at]) for row in table) for at in range(4)]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table)
+        return "\n".join(("Comparison", *(f"  {line}" for line in lines)))
+
+    def _repr_html_(self) -> str:
+        import html
+
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.rows())
+        head = "<tr><th></th><th>before</th><th>after</th><th>after / before</th></tr>"
+        return f"<table>{head}{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def compare(before: Report, after: Report) -> Comparison:
+    """``before`` and ``after`` side by side: the ratio of every column, and where the limit changes.
+
+    Raises
+    ------
+    InvalidInput
+        The two are results of different kinds.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> faster = rl.quantize(serve, weights="int4")
+    >>> load = rl.Workload(batch=1)
+    >>> round(rl.compare(rl.decode(serve, load), rl.decode(faster, load)).ratio["floor_s"], 2)
+    0.27
+    """
+    if before.columns != after.columns:
+        kinds = f"{type(before).__name__} and {type(after).__name__}"
+        raise InvalidInput(f"only results of one kind can be compared, not {kinds}")
+    return Comparison(before, after)
+
+
+def _is_number(value: Any) -> bool:
+    return np.asarray(value).dtype.kind in "iuf"
+
+
+def _ratio(before: Any, after: Any) -> Any:
+    before, after = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where((before == 0) & (after == 0), 1.0, after / before)
+    return ratio if ratio.ndim else float(ratio)
+
+
+def _times(ratio: Any) -> str:
+    first, last = np.ravel(ratio)[[0, -1]]
+    return f"{first:.3g}x" if np.ndim(ratio) == 0 else f"{first:.3g}x … {last:.3g}x"
