@@ -7,7 +7,7 @@ Every numeric argument takes a float or an array; results have the broadcast sha
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 _HOME = {
     "RooflineError": "errors",

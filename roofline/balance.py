@@ -102,7 +102,10 @@ def _ridge_step(one: Phase, kind: str, name: str) -> Step | None:
 def _context_of(serve: Deployment, cache_bytes: Number) -> Number:
     """Tokens at which one sequence's cache has ``cache_bytes``; infinite if it never has."""
     kv = serve.precision.kv
-    low, high = np.zeros_like(np.asarray(cache_bytes, dtype=float)), np.full_like(np.asarray(cache_bytes, float), 2.0**50)
+    low, high = (
+        np.zeros_like(np.asarray(cache_bytes, dtype=float)),
+        np.full_like(np.asarray(cache_bytes, float), 2.0**50),
+    )
     never = serve.model.cache_bytes(2**50, kv) < cache_bytes
     for _ in range(100):
         middle = np.floor((low + high) / 2)

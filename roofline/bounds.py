@@ -4,16 +4,15 @@
     memory_s   = moved bytes / memory bandwidth
     roofline_s = max(compute_s, memory_s)
 
-An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams, Waterman,
-Patterson: Roofline, CACM 52(4), 2009).
+An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams,
+Waterman, Patterson: Roofline, CACM 52(4), 2009).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,35 @@ from .hardware import Accelerator
 from .operators import Operator
 from .report import Report, Step
 from .work import Work
+
+
+class Times(NamedTuple):
+    """What an operator does to each resource of an accelerator, all its runs together."""
+
+    flops: Number
+    moved_bytes: Number
+    least_bytes: Number
+    compute_s: Number
+    memory_s: Number
+    roofline_s: Number
+
+
+def times(operator: Operator, accelerator: Accelerator, math: str, resident_bytes: Number = 0.0) -> Times:
+    """The roofline of all runs of ``operator``; ``math`` names the units that compute it.
+
+    ``least_bytes`` leaves out what may stay on the chip; ``resident_bytes`` are there already and do not move.
+    """
+    count, work = operator.count, operator.work
+    flops, moved, least = count * work.flops, count * work.moved_bytes, count * operator.least.moved_bytes
+    if resident_bytes is not NOTHING_RESIDENT:
+        moved, least = np.maximum(moved - resident_bytes, 0.0), np.maximum(least - resident_bytes, 0.0)
+    compute_s = flops / accelerator.dense_flops_per_s[math]
+    memory_s = moved / accelerator.memory_bytes_per_s
+    return Times(flops, moved, least, compute_s, memory_s, np.maximum(compute_s, memory_s))
+
+
+NOTHING_RESIDENT = 0.0
+"""The default of ``resident_bytes``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,7 +66,9 @@ class Bound(Report):
 
     operator: Operator
     accelerator: Accelerator
-    resident_bytes: Number = 0.0
+    resident_bytes: Number = NOTHING_RESIDENT
+    math: str = field(init=False)
+    times: Times = field(init=False)
 
     columns = (
         "name",
@@ -53,6 +83,11 @@ class Bound(Report):
         "limit",
     )
 
+    def __post_init__(self) -> None:
+        math = self.accelerator.math_on_chip(self.operator.work.math)
+        object.__setattr__(self, "math", math)
+        object.__setattr__(self, "times", times(self.operator, self.accelerator, math, self.resident_bytes))
+
     @property
     def name(self) -> str:
         """Name of the operator."""
@@ -63,31 +98,20 @@ class Bound(Report):
         """Itself: a bound is a phase of one operator."""
         return (self,)
 
-    @cached_property
-    def math(self) -> str:
-        """The format of the units that compute it on this chip."""
-        return self.accelerator.math_on_chip(self.operator.work.math)
-
-    @cached_property
+    @property
     def flops(self) -> Number:
         """FLOPs of all runs."""
-        return self.operator.count * self.operator.work.flops
+        return self.times.flops
 
-    @cached_property
+    @property
     def moved_bytes(self) -> Number:
         """Bytes that cross the memory interface in all runs: inputs and outputs less what is resident."""
-        return self._crossing(self.operator.work)
+        return self.times.moved_bytes
 
-    @cached_property
+    @property
     def least_bytes(self) -> Number:
         """Bytes that no implementation can avoid: intermediate results stay on the chip."""
-        return self._crossing(self.operator.least)
-
-    def _crossing(self, work: Work) -> Number:
-        moved = self.operator.count * work.moved_bytes
-        if isinstance(self.resident_bytes, float) and self.resident_bytes == 0.0:
-            return moved
-        return np.maximum(moved - self.resident_bytes, 0.0)
+        return self.times.least_bytes
 
     @property
     def intensity_flops_per_byte(self) -> Number:
@@ -95,27 +119,27 @@ class Bound(Report):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.divide(self.flops, self.moved_bytes)
 
-    @cached_property
+    @property
     def compute_s(self) -> Number:
         """FLOPs at the dense peak."""
-        return self.flops / self.accelerator.dense_flops_per_s[self.math]
+        return self.times.compute_s
 
-    @cached_property
+    @property
     def memory_s(self) -> Number:
         """Moved bytes at the memory bandwidth."""
-        return self.moved_bytes / self.accelerator.memory_bytes_per_s
+        return self.times.memory_s
 
-    @cached_property
+    @property
     def roofline_s(self) -> Number:
         """The longer of the two: perfect overlap of compute and memory inside the operator."""
-        return np.maximum(self.compute_s, self.memory_s)
+        return self.times.roofline_s
 
     @property
     def floor_s(self) -> Number:
         """The least time of this operator by itself: its inputs and outputs have to move, so it is `roofline_s`."""
-        return self.roofline_s
+        return self.times.roofline_s
 
-    @cached_property
+    @property
     def estimate(self) -> Estimate:
         """Expected time with its interval (see `roofline.efficiency`)."""
         return estimate(self.operator, self.accelerator, compute_s=self.compute_s, memory_s=self.memory_s)
@@ -213,7 +237,7 @@ def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0)
     resident = number("resident_bytes", resident_bytes)
     values = {"flops_in": work.flops}
     operator = Operator("work", "matmul", work, work, inputs=values)
-    return Bound(operator, accelerator, float(resident) if isinstance(resident, int) else resident)
+    return Bound(operator, accelerator, resident)
 
 
 def name_limits(times: Mapping[str, Number]) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -45,6 +46,11 @@ class Operator:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     formulas: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
+
+    def times(self, count: float) -> Operator:
+        """The same operator run ``count`` times as often."""
+        total = self.count * count
+        return Operator(self.name, self.kind, self.work, self.least, total, self.inputs, self.formulas, self.source)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,7 +94,7 @@ class Pass:
     precision: Precision
     attention: str = "fused"
 
-    @property
+    @cached_property
     def tokens(self) -> Number:
         """New tokens of the whole pass."""
         return sum(segment.tokens for segment in self.segments)
@@ -198,7 +204,7 @@ def visible_pairs(new_tokens: Number, past_tokens: Number, window: Number | None
 
 
 def _capped_sum(count: Number, window: Number) -> Number:
-    capped = np.minimum(count, window)
+    capped: Number = np.minimum(count, window)
     return capped * (capped + 1) / 2 + (count - capped) * window
 
 

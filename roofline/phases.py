@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from .bounds import Bound, fallback_notes, name_limits
 from .deployment import Deployment
 from .errors import Number, number, unknown
+from .hardware import Accelerator
 from .operators import Segment
 from .report import Report, Step
+from .sweep import joined, shape_of, split
 from .workload import Workload
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
@@ -28,7 +30,6 @@ class Phase(Report):
     name : ``prefill``, ``decode`` or ``mixed``
     deployment : what runs where
     segments : the sequences in the pass
-    operators : bounds of every operator, all layers of it together
 
     Three times, always in this order:
 
@@ -44,7 +45,6 @@ class Phase(Report):
     name: str
     deployment: Deployment
     segments: tuple[Segment, ...]
-    operators: tuple[Bound, ...]
 
     columns = (
         "flops",
@@ -60,19 +60,41 @@ class Phase(Report):
     )
 
     @cached_property
+    def operators(self) -> tuple[Bound, ...]:
+        """Bounds of every operator, all layers of it together."""
+        gpu = self.deployment.accelerator
+        return tuple(Bound(item, gpu) for item in self.deployment.model.operators(self.deployment.run(*self.segments)))
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return self._by_blocks(sums)
+
+    @cached_property
+    def _estimates(self) -> Estimates:
+        return self._by_blocks(estimates)
+
+    def _by_blocks(self, function: Callable[[Phase], Totals]) -> Totals:
+        """``function`` of this phase; a large sweep is cut into blocks that stay in the processor's cache."""
+        blocks = split(self.segments)
+        if len(blocks) == 1 or _is_hardware_sweep(self.deployment.accelerator):
+            return function(self)
+        parts = [function(Phase(self.name, self.deployment, segments)) for segments in blocks]
+        return joined(parts, shape_of(self.segments))
+
+    @property
     def flops(self) -> Number:
         """FLOPs of the pass."""
-        return _total(item.flops for item in self.operators)
+        return self._sums.flops
 
-    @cached_property
+    @property
     def moved_bytes(self) -> Number:
         """Bytes moved when operators run one after another: weights, cache and activations."""
-        return _total(item.moved_bytes for item in self.operators)
+        return self._sums.moved_bytes
 
-    @cached_property
+    @property
     def least_bytes(self) -> Number:
         """Bytes that no implementation can avoid: weights, and cache read and written."""
-        return _total(item.least_bytes for item in self.operators)
+        return self._sums.least_bytes
 
     @property
     def weight_bytes(self) -> Number:
@@ -89,50 +111,35 @@ class Phase(Report):
         """Arithmetic intensity of the whole pass."""
         return self.flops / self.moved_bytes
 
-    @cached_property
-    def resource_s(self) -> dict[str, Number]:
-        """Least busy time of each resource: ``memory``, and ``compute`` by math format."""
-        gpu = self.deployment.accelerator
-        flops: dict[str, list[Number]] = {}
-        for item in self.operators:
-            flops.setdefault(item.math, []).append(item.operator.count * item.operator.least.flops)
-        compute = {f"compute {math}": _total(parts) / gpu.dense_flops_per_s[math] for math, parts in flops.items()}
-        return {"memory": self.least_bytes / gpu.memory_bytes_per_s} | compute
-
-    @cached_property
+    @property
     def floor_s(self) -> Number:
         """Least possible time: the busiest resource, everything overlapped."""
-        times = list(self.resource_s.values())
-        floor = times[0]
-        for time in times[1:]:
-            floor = np.maximum(floor, time)
-        return floor
+        return self._sums.floor_s
 
-    @cached_property
+    @property
     def roofline_s(self) -> Number:
         """Sum over operators of each one's roofline."""
-        return _total(item.roofline_s for item in self.operators)
+        return self._sums.roofline_s
 
-    @cached_property
+    @property
     def estimate_s(self) -> Number:
         """Expected time."""
-        return _total(item.estimate.time_s for item in self.operators)
+        return self._estimates.time_s
 
     @property
     def estimate_low_s(self) -> Number:
         """Lower end of the estimate's interval, never below the floor."""
-        return np.maximum(_total(item.estimate.low_s for item in self.operators), self.floor_s)
+        return np.maximum(self._estimates.low_s, self.floor_s)
 
     @property
     def estimate_high_s(self) -> Number:
         """Upper end of the estimate's interval."""
-        return _total(item.estimate.high_s for item in self.operators)
+        return self._estimates.high_s
 
     @property
     def limited_s(self) -> dict[str, Number]:
         """Roofline time by what limits the operators: how much of it is memory's, how much compute's."""
-        bound_by_compute = [np.where(i.compute_s > i.memory_s, i.roofline_s, 0.0) for i in self.operators]
-        compute = _total(bound_by_compute)
+        compute = self._sums.compute_limited_s
         return {"memory": self.roofline_s - compute, "compute": compute}
 
     @property
@@ -157,7 +164,9 @@ class Phase(Report):
         limit = self.deployment.model.max_context_tokens
         longest = max(float(np.max(s.past_tokens + s.new_tokens)) for s in self.segments)
         if limit is not None and longest > limit:
-            notes.append(f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states")
+            notes.append(
+                f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
+            )
         if any(item.operator.kind == "experts" for item in self.operators):
             notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
         return (*notes, *dict.fromkeys(item.estimate.basis for item in self.operators))
@@ -173,13 +182,13 @@ class Phase(Report):
         steps.append(self._sum("flops"))
         steps.append(self._sum("moved_bytes"))
         steps.append(self._sum("least_bytes"))
-        resources = {name.replace(" ", "_") + "_s": time for name, time in self.resource_s.items()}
+        resources = {name.replace(" ", "_") + "_s": time for name, time in resources_s(self).items()}
         steps.append(
             Step(
                 f"{self.name}.memory_s",
                 "least_bytes / memory_bytes_per_s",
                 {"least_bytes": self.least_bytes, "memory_bytes_per_s": gpu.memory_bytes_per_s},
-                self.resource_s["memory"],
+                resources["memory_s"],
                 gpu.source_of("memory_bytes_per_s"),
             )
         )
@@ -189,11 +198,70 @@ class Phase(Report):
         return tuple(steps)
 
     def _sum(self, column: str) -> Step:
-        parts = {}
+        parts: dict[str, Number] = {}
         for item in self.operators:
             name = item.name if item.name not in parts else f"{item.name}_{len(parts)}"
             parts[name] = getattr(item, column)
         return Step(f"{self.name}.{column}", " + ".join(parts), parts, getattr(self, column), "sum over operators")
+
+
+def _is_hardware_sweep(gpu: Accelerator) -> bool:
+    return any(np.ndim(rate) for rate in (gpu.memory_bytes_per_s, *gpu.dense_flops_per_s.values()))
+
+
+class Sums(NamedTuple):
+    """Sums over the operators of a phase."""
+
+    flops: Number
+    moved_bytes: Number
+    least_bytes: Number
+    floor_s: Number
+    roofline_s: Number
+    compute_limited_s: Number
+
+
+class Estimates(NamedTuple):
+    """Expected time of a phase with its interval."""
+
+    time_s: Number
+    low_s: Number
+    high_s: Number
+
+
+Totals = TypeVar("Totals", Sums, Estimates)
+
+
+def sums(phase: Phase) -> Sums:
+    """Sums over the operators of ``phase``; ``compute_limited_s`` is the roofline time of those limited by compute."""
+    each = [item.times for item in phase.operators]
+    return Sums(
+        flops=_total(item.flops for item in each),
+        moved_bytes=_total(item.moved_bytes for item in each),
+        least_bytes=_total(item.least_bytes for item in each),
+        floor_s=reduce(np.maximum, resources_s(phase).values()),
+        roofline_s=_total(item.roofline_s for item in each),
+        compute_limited_s=_total((item.compute_s > item.memory_s) * item.roofline_s for item in each),
+    )
+
+
+def resources_s(phase: Phase) -> dict[str, Number]:
+    """Least busy time of each resource: ``memory``, and ``compute`` by math format."""
+    gpu = phase.deployment.accelerator
+    least: Number = 0.0
+    flops: dict[str, Number] = {}
+    for item in phase.operators:
+        least = least + item.times.least_bytes
+        flops[item.math] = flops.get(item.math, 0.0) + item.operator.count * item.operator.least.flops
+    compute = {f"compute {math}": total / gpu.dense_flops_per_s[math] for math, total in flops.items()}
+    return {"memory": least / gpu.memory_bytes_per_s} | compute
+
+
+def estimates(phase: Phase) -> Estimates:
+    """Sums of the operators' estimates and of the ends of their intervals."""
+    each = [item.estimate for item in phase.operators]
+    return Estimates(
+        _total(item.time_s for item in each), _total(item.low_s for item in each), _total(item.high_s for item in each)
+    )
 
 
 def _total(parts: Iterable[Number]) -> Number:
@@ -206,8 +274,8 @@ def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:
 
     The linear layers see the tokens of all segments together and stream their weights once.
     """
-    operators = serve.model.operators(serve.run(*segments))
-    return Phase(name, serve, segments, tuple(Bound(item, serve.accelerator) for item in operators))
+    shape_of(segments)
+    return Phase(name, serve, segments)
 
 
 def prefill(serve: Deployment, load: Workload) -> Phase:
@@ -287,8 +355,8 @@ def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> 
     """The prefill, which emits the first token, then ``output - 1`` decode steps at contexts ``P .. P + O - 2``.
 
     The steps are gathered in at most 256 equal blocks and each block costs its length times the step at its mean
-    context.  That is exact for up to 256 steps, and wherever the step time is linear in the context, which it is but for
-    the one block where an operator changes its limit or a window fills up.
+    context.  That is exact for up to 256 steps, and wherever the step time is linear in the context, which it is but
+    for the one block where an operator changes its limit or a window fills up.
 
     Parameters
     ----------

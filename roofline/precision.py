@@ -88,7 +88,7 @@ class Precision:
         """The format of what quantization leaves alone: the activations' if they have 16 bits or more, else bf16."""
         return self.activations if get_format(self.activations).bits >= 16 else "bf16"
 
-    @property
+    @cached_property
     def kv_bits(self) -> float:
         """Bits of one cached value."""
         return get_format(self.kv).bits
@@ -98,7 +98,7 @@ class Precision:
         """Bits of one activation between linear layers."""
         return get_format(self.activations).bits
 
-    @property
+    @cached_property
     def wide_bits(self) -> float:
         """Bits of one value of the residual stream and of the logits."""
         return get_format(self.wide).bits

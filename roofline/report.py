@@ -63,7 +63,7 @@ class Report:
         return pd.DataFrame({name: array.ravel() for name, array in zip(self.columns, arrays, strict=True)})
 
     def explain(self) -> tuple[Step, ...]:
-        """The derivation, first things first; ``print(*result.explain(), sep="\\n")`` reads well."""
+        """The derivation, first things first, one printable step a number."""
         return ()
 
     def __repr__(self) -> str:

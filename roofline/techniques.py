@@ -95,19 +95,21 @@ class Comparison(Report):
 
     def rows(self) -> tuple[tuple[str, str, str, str], ...]:
         """Name, before, after and ratio of every column, as people read them."""
-        found = [
-            (name, *(humanize(name, getattr(side, name)) for side in (self.before, self.after)), _times(self.ratio[name]))
-            for name in self.columns
-        ]
-        if hasattr(self.before, "limit"):
-            change = "changes" if np.any(self.limit_changes) else "same"
-            found.append(("limit", humanize("limit", self.before.limit), humanize("limit", self.after.limit), change))
+        found = []
+        for name in self.columns:
+            before, after = (humanize(name, getattr(side, name)) for side in (self.before, self.after))
+            found.append((name, before, after, _times(self.ratio[name])))
+        if "limit" in self.before.columns:
+            before, after = (humanize("limit", getattr(side, "limit")) for side in (self.before, self.after))  # noqa: B009
+            found.append(("limit", before, after, "changes" if np.any(self.limit_changes) else "same"))
         return tuple(found)
 
     def __repr__(self) -> str:
         table = (("", "before", "after", "after / before"), *self.rows())
         widths = [max(len(row[at]) for row in table) for at in range(4)]
-        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table)
+        lines = (
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        )
         return "\n".join(("Comparison", *(f"  {line}" for line in lines)))
 
     def _repr_html_(self) -> str:

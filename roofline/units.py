@@ -25,11 +25,13 @@ UNITS: dict[str, dict[str, float]] = {
     "bytes": _scaled("B", binary=True),
     "bytes_per_s": _scaled("B/s", binary=True) | _scaled("bit/s", 1 / 8),
     "flops_per_s": _scaled("FLOP/s") | _scaled("OP/s"),
+    "flops": {"FLOP": 1.0, "OP": 1.0},
+    "bits": {"bit": 1.0},
     "hz": _scaled("Hz"),
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
     "watts": {"W": 1.0, "kW": 1e3},
     "usd_per_hour": {"USD/h": 1.0},
-    "count": {"": 1.0},
+    "count": {"": 1.0, "SM": 1.0, "CU": 1.0, "core": 1.0, "MXU": 1.0, "MME": 1.0},
 }
 """Quantity (the suffix of a field's name) -> unit as written -> its size in base units."""
 
@@ -111,7 +113,5 @@ def _seconds(value: float) -> str:
 
 
 def _with_prefix(value: float, unit: str) -> str:
-    prefix, scale = next(
-        ((p, s) for p, s in reversed(_DECIMAL.items()) if abs(value) >= s), ("", 1.0)
-    )
+    prefix, scale = next(((p, s) for p, s in reversed(_DECIMAL.items()) if abs(value) >= s), ("", 1.0))
     return f"{value / scale:.4g} {prefix}{unit}"
