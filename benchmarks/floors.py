@@ -1,0 +1,156 @@
+"""Floors against measured times: how many rows beat theirs, and how close the closest of the others come.
+
+    python benchmarks/floors.py [FOLDER] [-o FILE]
+
+FOLDER holds tables of kernel timings (see `roofline.kernels`) and ``published_runs.csv``; the tests' own by default.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from roofline import kernels
+from roofline.hardware import Accelerator
+from roofline.kernels import Batch
+from roofline.library import get_accelerator
+
+HERE = Path(__file__).parent
+DATA = HERE.parent / "tests" / "data" / "measurements"
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """Rows that beat their floor because what the table says of them can't be so."""
+
+    table: str
+    words: dict[str, str]
+    reason: str
+
+
+QUARANTINE = (
+    Quarantine(
+        "attention_decode",
+        {"accelerator": "a100-sxm-80gb", "engine": "trtllm", "kernel_source": "torch_flow", "kv_dtype": "bfloat16"},
+        "two populations under one label: rows of equal shape class reach 0.8 of the floor or 1.3 to 1.6, twice as much; "
+        "the latter's cache held 8 bits a value, not the 16 recorded",
+    ),
+    Quarantine(
+        "gemm",
+        {"accelerator": "h100-sxm", "engine": "sglang", "dtype": "int8_wo"},
+        "recorded as weight-only, which multiplies in 16 bits, but up to 1.15 of that peak: they ran on the 8-bit units",
+    ),
+)
+
+
+def quarantined(table: str, batch: Batch) -> str:
+    """The reason why rows of this batch may beat their floor, or nothing."""
+    for entry in QUARANTINE:
+        if entry.table == table and entry.words.items() <= batch.words.items():
+            return entry.reason
+    return ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Floor / measured of the rows of one table, accelerator and format."""
+
+    table: str
+    accelerator: str
+    format: str
+    rows: int
+    beaten: int
+    best: float
+    median: float
+
+
+def compare(
+    folder: Path = DATA, accelerators: Callable[[str], Accelerator] = get_accelerator
+) -> Iterator[tuple[str, Batch, np.ndarray]]:
+    """Table, batch, and floor / measured of each of its rows, quarantined ones included."""
+    for table, batches in kernels.tables(folder):
+        for batch in batches:
+            yield table, batch, kernels.floors(batch, accelerators) / batch.latency_s
+
+
+def lines(folder: Path = DATA, accelerators: Callable[[str], Accelerator] = get_accelerator) -> list[Line]:
+    """One line for each table, accelerator and format; quarantined batches are left out."""
+    shares: dict[tuple[str, str, str], list[np.ndarray]] = {}
+    for table, batch, share in compare(folder, accelerators):
+        if not quarantined(table, batch):
+            words = batch.words
+            form = words.get("collective") or words.get("kv_dtype") or words["dtype"]
+            shares.setdefault((table, words["accelerator"], form), []).append(share)
+    found = []
+    for (table, accelerator, form), parts in sorted(shares.items()):
+        share = np.concatenate(parts)
+        found.append(
+            Line(
+                table,
+                accelerator,
+                form,
+                len(share),
+                int(np.sum(share > 1)),
+                float(share.max()),
+                float(np.median(share)),
+            )
+        )
+    return found
+
+
+def table(found: list[Line]) -> str:
+    """Markdown: by table and accelerator, the best share of each format."""
+    out = [
+        "| kernels | accelerator | rows | beat their floor | closest to the floor |",
+        "| --- | --- | ---: | ---: | --- |",
+    ]
+    keys = dict.fromkeys((line.table, line.accelerator) for line in found)
+    for name, accelerator in keys:
+        some = [line for line in found if (line.table, line.accelerator) == (name, accelerator)]
+        best = ", ".join(f"{line.format} {line.best:.2f}" for line in some)
+        rows, beaten = sum(line.rows for line in some), sum(line.beaten for line in some)
+        out.append(f"| {name} | {accelerator} | {rows:,} | {beaten} | {best} |")
+    return "\n".join(out)
+
+
+def summary(folder: Path = DATA, accelerators: Callable[[str], Accelerator] = get_accelerator) -> str:
+    """Markdown: rows and breaks of each table, and the quarantined ones with their reason."""
+    rows: dict[str, list[int]] = {}
+    caught: dict[str, int] = {}
+    for name, batch, share in compare(folder, accelerators):
+        reason = quarantined(name, batch)
+        counts = rows.setdefault(name, [0, 0, 0])
+        counts[0] += len(share)
+        counts[2 if reason else 1] += int(np.sum(share > 1))
+        if reason:
+            caught[reason] = caught.get(reason, 0) + int(np.sum(share > 1))
+    out = ["| kernels | rows | beat their floor | quarantined |", "| --- | ---: | ---: | ---: |"]
+    out += [f"| {name} | {n:,} | {beaten} | {held} |" for name, (n, beaten, held) in rows.items()]
+    return "\n".join([*out, "", *(f"- {count} rows quarantined: {reason}" for reason, count in caught.items())])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=DATA)
+    parser.add_argument("-o", "--output", type=Path, default=HERE / "floors.md")
+    args = parser.parse_args()
+    text = "\n\n".join(
+        [
+            "# Floors against measured times",
+            "Floor / measured: 1 is a kernel that reaches its floor, above 1 would be one that beats it. The loops that timed "
+            "these kernels may find their operands in the last-level cache, so its size is taken off what has to move.",
+            summary(args.folder),
+            "The closest row of each format:",
+            table(lines(args.folder)),
+        ]
+    )
+    args.output.write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
