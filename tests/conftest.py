@@ -1,0 +1,23 @@
+"""Values that most tests start from."""
+
+import matplotlib as mpl
+import pytest
+
+import roofline as rl
+
+mpl.use("Agg")
+
+
+@pytest.fixture
+def h100():
+    return rl.get_accelerator("h100-sxm")
+
+
+@pytest.fixture
+def llama_70b():
+    return rl.get_model("llama-3.1-70b")
+
+
+@pytest.fixture
+def serve(llama_70b, h100):
+    return rl.Deployment(llama_70b, h100)

@@ -1,0 +1,129 @@
+"""The shape of the package: one direction of imports, light imports, honest names, documented arguments."""
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import roofline as rl
+
+SRC = Path(rl.__file__).parent
+ROOT = SRC.parent
+
+ORDER = """
+    errors units report
+    formats precision weights work
+    hardware workload operators
+    layers
+    model
+    deployment efficiency bounds sweep
+    phases footprint
+    techniques balance
+    files schema library
+    kernels
+    plot
+    cli
+"""
+LAYERS = ORDER.split()
+
+
+def imported(path):
+    """Modules of the package that the file at ``path`` imports when it is loaded or run, by their first name."""
+    package = path.relative_to(SRC).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level > len(package):
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            yield from (name.split(".")[0] for name in names)
+
+
+@pytest.mark.parametrize("path", sorted(SRC.rglob("*.py")), ids=lambda path: str(path.relative_to(SRC)))
+def test_imports_point_down(path):
+    top = path.relative_to(SRC).parts[0].removesuffix(".py")
+    if top.startswith("__"):
+        return
+    assert top in LAYERS, f"{top} has no place in the order of layers"
+    above = set(LAYERS[LAYERS.index(top) :]) - {top}
+    assert not above & set(imported(path))
+
+
+def test_import_is_light():
+    heavy = "{'numpy', 'matplotlib', 'pandas', 'pydantic', 'yaml', 'typer', 'rich'}"
+    code = f"import roofline, sys; print(*sorted(set(sys.modules) & {heavy}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_phase_needs_neither_matplotlib_nor_pandas():
+    code = (
+        "import roofline as rl, sys; s = rl.Deployment(rl.get_model('gpt-2'), rl.get_accelerator('h100-sxm'));"
+        "rl.decode(s, rl.Workload()).floor_s; print(*sorted(set(sys.modules) & {'matplotlib','pandas','typer','rich'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_every_public_name_loads_and_none_is_its_module():
+    for name in rl.__all__:
+        assert getattr(rl, name) is not None
+    for name, home in rl._HOME.items():
+        assert name != home, f"function {name} would be hidden by its module"
+        assert getattr(importlib.import_module(f"roofline.{home}"), name) is getattr(rl, name)
+
+
+def test_an_unknown_attribute_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = rl.nonsense
+
+
+def public_functions():
+    return [pytest.param(getattr(rl, name), id=name) for name in rl._HOME if inspect.isfunction(getattr(rl, name))]
+
+
+@pytest.mark.parametrize("function", public_functions())
+def test_documented_parameters_exist(function):
+    doc = inspect.getdoc(function)
+    section = re.search(r"Parameters\n-+\n(.*?)(\n\n|$)", doc, re.DOTALL)
+    named = re.findall(r"^(\w[\w, ]*) :", section[1], re.MULTILINE) if section else []
+    documented = {name.strip() for line in named for name in line.split(",")}
+    assert documented <= set(inspect.signature(function).parameters)
+    assert doc.splitlines()[0].endswith(".") or doc.splitlines()[0].endswith(",") or len(doc.splitlines()) > 1
+
+
+def test_modules_can_be_read_in_one_sitting():
+    long = {path.name: n for path in SRC.rglob("*.py") if (n := len(path.read_text("utf-8").splitlines())) > 450}
+    assert not long
+
+
+def test_functions_are_small():
+    lengths = {}
+    for path in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                start = body[0].lineno if body else node.lineno
+                lengths[f"{path.name}:{node.name}"] = node.end_lineno - start + 1
+    assert np.median(list(lengths.values())) <= 8
+    assert {name: length for name, length in lengths.items() if length > 60} == {}
+
+
+def test_layout_names_are_the_ones_that_readers_look_for():
+    for name in ("README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", ".ci/run"):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("folder", ["hardware_specs", "model_specs", "notebooks", "benchmarks", "tests"])
+def test_layout_has_its_folders(folder):
+    assert any((ROOT / folder).iterdir())
+
+
+def test_no_absolute_path_of_a_machine_is_in_the_package():
+    home = os.path.expanduser("~")
+    for path in [*SRC.rglob("*.py"), *(ROOT / "hardware_specs").glob("*"), *(ROOT / "model_specs").glob("*")]:
+        assert home not in path.read_text(encoding="utf-8"), path

@@ -1,0 +1,233 @@
+"""Bad input gets one line that says what, the value, and what would do."""
+
+import os
+
+import numpy as np
+import pytest
+
+import roofline as rl
+
+GOOD = """\
+name: tiny
+sources: {paper: {title: A paper}}
+hidden: 64
+vocab: 1000
+layers:
+  - count: 2
+    attention: {query_heads: 4, kv_heads: 2, head_dim: 16}
+    mlp: {intermediate: 128}
+"""
+
+
+def message(error):
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("lama-3.1-70b", "llama-3.1-70b"), ("mixtral", "mixtral-8x7b"), ("qwen3-9b", "qwen3-8b")]
+)
+def test_an_unknown_model_is_told_the_nearest(name, near):
+    with pytest.raises(rl.UnknownName) as error:
+        rl.get_model(name)
+    assert repr(name) in message(error)
+    assert near in message(error)
+
+
+def test_an_unknown_accelerator_is_told_the_nearest():
+    with pytest.raises(rl.UnknownName, match=r"no accelerator named 'h100-sxn'; did you mean .*'h100-sxm'") as error:
+        rl.get_accelerator("h100-sxn")
+    assert isinstance(error.value, LookupError)
+    assert isinstance(error.value, rl.RooflineError)
+
+
+@pytest.mark.parametrize("field", ["batch", "prompt_tokens", "output_tokens"])
+@pytest.mark.parametrize(
+    "value", [0, -1, 1.5, float("nan"), float("inf"), "three", None, True, [], [1, 0], [[1], [-2]]]
+)
+def test_counts_must_be_whole_and_positive(field, value):
+    with pytest.raises(rl.InvalidInput, match=f"{field} must be a whole number >= 1: ") as error:
+        rl.Workload(**{field: value})
+    assert isinstance(error.value, ValueError)
+    message(error)
+
+
+def test_a_bad_element_of_an_array_is_named():
+    with pytest.raises(rl.InvalidInput, match="batch must be a whole number >= 1: -7"):
+        rl.Workload(batch=np.array([1, 2, -7]))
+
+
+def test_shapes_that_do_not_broadcast(serve):
+    with pytest.raises(rl.InvalidInput, match="must broadcast"):
+        rl.Workload(batch=np.arange(1, 4), prompt_tokens=np.arange(1, 5))
+    with pytest.raises(rl.InvalidInput, match="must broadcast"):
+        rl.decode(serve, rl.Workload(batch=np.arange(1, 4)), context_tokens=np.arange(1, 5))
+
+
+def test_context_beyond_the_model_is_a_note_not_an_error(serve):
+    step = rl.decode(serve, rl.Workload(), context_tokens=200_000)
+    assert step.floor_s > 0
+    assert any("beyond the 131,072" in note for note in step.assumptions)
+    assert not any("beyond" in note for note in rl.decode(serve, rl.Workload(), context_tokens=131_071).assumptions)
+
+
+def test_negative_context(serve):
+    with pytest.raises(rl.InvalidInput, match="context_tokens must be a whole number >= 0: -1"):
+        rl.decode(serve, rl.Workload(), context_tokens=-1)
+
+
+def test_unknown_format():
+    with pytest.raises(rl.UnknownName, match=r"no number format named 'fp9'; did you mean .*'fp8'"):
+        rl.Precision(weights="fp9")
+
+
+def test_activations_in_a_storage_format():
+    with pytest.raises(rl.InvalidInput, match="activations can't be 'nf4'"):
+        rl.Precision(activations="nf4")
+
+
+def test_unknown_part():
+    with pytest.raises(rl.UnknownName, match="no part of a model named 'lmhead'; did you mean 'lm_head'"):
+        rl.Precision(exceptions={"lmhead": "fp8"})
+
+
+def test_unknown_attention_algorithm(serve):
+    with pytest.raises(rl.UnknownName, match="did you mean 'fused'"):
+        serve.replace(attention="fuse")
+
+
+@pytest.mark.parametrize("fraction", [0, -0.1, 1.1, float("nan")])
+def test_memory_fraction(serve, fraction):
+    with pytest.raises(rl.InvalidInput, match="memory_fraction"):
+        serve.replace(memory_fraction=fraction)
+
+
+def test_unknown_field_of_an_accelerator(h100):
+    with pytest.raises(rl.UnknownName, match="did you mean 'memory_bytes_per_s'"):
+        h100.replace(memory_bytes_per_sec=3e12)
+
+
+def test_results_of_two_kinds_do_not_compare(serve):
+    with pytest.raises(rl.InvalidInput, match="Phase and Memory"):
+        rl.compare(rl.decode(serve, rl.Workload()), rl.memory(serve, rl.Workload()))
+
+
+@pytest.mark.parametrize("size", [-1, float("nan"), "a"])
+def test_matmul_sizes(size):
+    with pytest.raises(rl.InvalidInput, match="k must be a finite number >= 0"):
+        rl.matmul(1, size, 1)
+
+
+def test_a_good_spec_loads(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(GOOD)
+    assert rl.get_model(path).parameters.embedding == 64_000
+    assert rl.get_model(str(path)) == rl.get_model(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("vocab: 1000", "vocabulary: 1000", "vocab is missing; vocabulary is not a known key: 1000"),
+        ("hidden: 64", "hidden: -64", "hidden input should be greater than or equal to 1: -64"),
+        ("hidden: 64", "hidden: 6.4", "hidden input should be a valid integer: 6.4"),
+        ("hidden: 64", "hidden: '64'", "hidden input should be a valid integer: '64'"),
+        ("kv_heads: 2", "kv_heads: 3", "layers.0.attention: query_heads must be a multiple of kv_heads: 4 / 3"),
+        ("kv_heads: 2, ", "", "layers.0.attention.kv_heads is missing"),
+        ("head_dim: 16", "head_size: 16", "layers.0.attention.head_size is not a known key: 16"),
+        ("mlp: {", "mpl: {", "layers.0: no kind of block named 'mpl'"),
+        ("mlp: {intermediate: 128}", "mlp: 128", "layers.0.mlp must be a mapping of sizes, not 128"),
+        ("count: 2", "count: 0", "layers.0.count input should be greater than or equal to 1: 0"),
+        ("name: tiny", "name: other", "name 'other' must be the file's: 'tiny'"),
+        ("vocab: 1000", "vocab: 1000\nvocab: 2000", "key 'vocab' is given twice"),
+        ("vocab: 1000", "vocab: &v 1000\nposition_rows: *v", "uses a YAML alias"),
+        ("vocab: 1000", "vocab: [1000", "is not valid YAML"),
+        ("vocab: 1000", "vocab: !!python/object/apply:os.system ['true']", "is not valid YAML"),
+        ("layers:", "layers: []\nx:", "layers "),
+    ],
+)
+def test_a_faulty_spec_says_what_is_wrong(tmp_path, old, new, says):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(rl.SpecError) as error:
+        rl.get_model(path)
+    assert says in message(error)
+    assert str(path) in message(error)
+
+
+def test_every_fault_of_a_spec_is_named_at_once(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(GOOD.replace("hidden: 64", "hidden: 0").replace("vocab", "vocal"))
+    with pytest.raises(rl.SpecError, match=r"hidden .*vocab is missing.*vocal is not a known key"):
+        rl.get_model(path)
+
+
+@pytest.mark.parametrize("get", [rl.get_model, rl.get_accelerator])
+def test_files_that_are_no_specs(tmp_path, get):
+    def refused(path, says):
+        with pytest.raises(rl.SpecError) as error:
+            get(path)
+        assert says in message(error)
+
+    refused(tmp_path / "missing.yaml", "can't be read")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(bytes(range(256)) * 4)
+    refused(binary, "is not a text file")
+    deep = tmp_path / "deep.yaml"
+    deep.write_text("a: " + "[" * 100 + "]" * 100)
+    refused(deep, "levels deep")
+    a_list = tmp_path / "list.yaml"
+    a_list.write_text("- 1\n- 2\n")
+    refused(a_list, "must hold a mapping, not list")
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("")
+    refused(empty, "must hold a mapping, not NoneType")
+    large = tmp_path / "large.yaml"
+    with large.open("wb") as file:
+        file.truncate(100 * 2**20)
+    refused(large, "has 104,857,600 bytes; a spec or config has at most")
+    folder = tmp_path / "folder.yaml"
+    folder.mkdir()
+    refused(folder, "is a folder")
+
+
+def test_an_unreadable_file(tmp_path, monkeypatch):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(GOOD)
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    with pytest.raises(rl.SpecError, match=r"tiny.yaml can't be read: Permission denied"):
+        rl.get_model(path)
+
+
+def test_a_name_given_twice(tmp_path, monkeypatch):
+    folder = tmp_path / "model_specs"
+    folder.mkdir()
+    (folder / "gpt-2.yaml").write_text(GOOD.replace("tiny", "gpt-2"))
+    monkeypatch.setenv("ROOFLINE_SPECS", str(tmp_path))
+    with pytest.raises(rl.SpecError, match=r"two specs are named 'gpt-2': .* and .*; rename one"):
+        rl.list_models()
+
+
+def test_a_folder_of_ones_own_is_found(tmp_path, monkeypatch):
+    (tmp_path / "tiny.yaml").write_text(GOOD)
+    monkeypatch.setenv("ROOFLINE_SPECS", os.fspath(tmp_path))
+    assert "tiny" in rl.list_models()
+    assert "tiny" not in rl.list_accelerators()
+    assert rl.get_model("Tiny").hidden == 64
+
+
+def test_specs_folder_that_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROOFLINE_SPECS", str(tmp_path / "nowhere"))
+    with pytest.raises(rl.SpecError, match=r"ROOFLINE_SPECS names .*nowhere.*, which is not a folder"):
+        rl.list_models()
+
+
+@pytest.mark.parametrize("name", [3, None, 1.5, b"gpt-2"])
+def test_a_name_must_be_a_word_or_a_path(name):
+    with pytest.raises(rl.InvalidInput, match="must be a name or a path"):
+        rl.get_accelerator(name)

@@ -1,0 +1,29 @@
+"""The README's examples run."""
+
+import re
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_examples_run(code, capsys):
+    scope = {}
+    exec(compile(code, "README.md", "exec"), scope)
+    plt.close("all")
+    assert scope["step"].limit == "memory"
+    assert "floor_s = max(" in capsys.readouterr().out
+
+
+def test_the_two_commands_come_first():
+    first, second = blocks("bash")[:2]
+    assert first.rstrip().endswith("roofline analyze llama-3.1-70b --hardware h100-sxm")
+    assert second.rstrip().endswith("pytest")
+    assert "sudo" not in first + second
