@@ -72,6 +72,13 @@ class Accelerator:
     host_bytes_per_s : to the host, one direction
     nic_bytes_per_s : to the network, one direction
     tdp_watts : board power
+    sparse_flops_per_s : peak with structured sparsity where the vendor prints one; nothing here computes with it
+    compute_units : SMs, CUs, matrix units ... as the vendor counts them
+    boost_clock_hz : the clock that the peaks are quoted at
+    flops_per_clock_per_unit : by math format; units x clock x this is the peak
+    memory_bus_bits, memory_pin_bytes_per_s : width of the memory bus and rate of a pin; their product is the bandwidth
+    confidence : how the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``,
+        ``remembered`` or ``user``
     provenance : field (``dense_flops_per_s.bf16`` for a peak) -> where the figure is from
     """
 
@@ -93,13 +100,17 @@ class Accelerator:
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
+    sparse_flops_per_s: Mapping[str, Number] = field(default_factory=dict)
+    compute_units: Number | None = None
+    boost_clock_hz: Number | None = None
+    flops_per_clock_per_unit: Mapping[str, Number] = field(default_factory=dict)
+    memory_bus_bits: Number | None = None
+    memory_pin_bytes_per_s: Number | None = None
+    confidence: str = "user"
 
     def __post_init__(self) -> None:
-        peaks = {name: number(f"dense_flops_per_s.{name}", v) for name, v in self.dense_flops_per_s.items()}
-        for name in peaks:
-            if name not in MATH_FORMATS:
-                raise unknown("math format", name, MATH_FORMATS)
-        object.__setattr__(self, "dense_flops_per_s", MappingProxyType(peaks))
+        for name in ("dense_flops_per_s", "sparse_flops_per_s", "flops_per_clock_per_unit"):
+            object.__setattr__(self, name, _by_format(name, getattr(self, name)))
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
         for name in ("memory_bytes", "memory_bytes_per_s"):
             number(name, getattr(self, name), least=1.0)
@@ -146,9 +157,13 @@ class Accelerator:
         for name in changes:
             if name not in fields:
                 raise unknown("field of an accelerator", name, fields)
-        kept = {
-            name: source
-            for name, source in self.provenance.items()
-            if name.split(".")[0] not in changes
-        }
+        kept = {name: source for name, source in self.provenance.items() if name.split(".")[0] not in changes}
         return dataclasses.replace(self, **{"provenance": kept} | changes)
+
+
+def _by_format(field_name: str, values: Mapping[str, Number]) -> Mapping[str, Number]:
+    """A read-only copy of figures by math format, each one checked."""
+    for name in values:
+        if name not in MATH_FORMATS:
+            raise unknown("math format", name, MATH_FORMATS)
+    return MappingProxyType({name: number(f"{field_name}.{name}", value) for name, value in values.items()})

@@ -44,6 +44,29 @@ class Quantity(Strict):
     note: str = ""
 
 
+FIGURES = {
+    "memory_bytes": "bytes",
+    "memory_bytes_per_s": "bytes_per_s",
+    "l2_bytes": "bytes",
+    "l2_bytes_per_s": "bytes_per_s",
+    "host_bytes_per_s": "bytes_per_s",
+    "nic_bytes_per_s": "bytes_per_s",
+    "tdp_watts": "watts",
+    "compute_units": "count",
+    "boost_clock_hz": "hz",
+    "memory_bus_bits": "bits",
+    "memory_pin_bytes_per_s": "bytes_per_s",
+}
+"""Field of an accelerator -> the kind of quantity that it holds (see `roofline.units.UNITS`)."""
+
+FIGURES_BY_FORMAT = {
+    "dense_flops_per_s": "flops_per_s",
+    "sparse_flops_per_s": "flops_per_s",
+    "flops_per_clock_per_unit": "flops",
+}
+"""Field with one figure a math format -> the kind of quantity that it holds."""
+
+
 class LinkSpec(Strict):
     """A connection between accelerators; the rate is one direction, all links of one accelerator together."""
 
@@ -74,6 +97,12 @@ class AcceleratorSpec(Strict):
     host_bytes_per_s: Quantity | None = None
     nic_bytes_per_s: Quantity | None = None
     tdp_watts: Quantity | None = None
+    sparse_flops_per_s: dict[str, Quantity] = {}
+    compute_units: Quantity | None = None
+    boost_clock_hz: Quantity | None = None
+    flops_per_clock_per_unit: dict[str, Quantity] = {}
+    memory_bus_bits: Quantity | None = None
+    memory_pin_bytes_per_s: Quantity | None = None
     notes: tuple[str, ...] = Field(default=(), strict=False)
 
     def build(self) -> Accelerator:
@@ -84,12 +113,13 @@ class AcceleratorSpec(Strict):
         InvalidInput
             A unit that does not fit its field, or a source that the file does not list.
         """
-        values: dict[str, float] = {}
-        provenance: dict[str, Provenance] = {}
-        for path, quantity_name, quantity in self.quantities():
-            values[path] = to_base(quantity.value, quantity.unit, quantity_name, field=path)
-            provenance[path] = self._provenance(path, quantity)
+        values, wrong = self._in_base_units()
+        if wrong:
+            raise InvalidInput("; ".join(wrong))
         link = self.scale_up
+        by_format = {
+            field: {name: values[f"{field}.{name}"] for name in getattr(self, field)} for field in FIGURES_BY_FORMAT
+        }
         return Accelerator(
             name=self.name,
             title=self.title,
@@ -98,39 +128,37 @@ class AcceleratorSpec(Strict):
             year=self.year,
             aliases=self.aliases,
             memory_type=self.memory_type,
-            dense_flops_per_s={name: values[f"dense_flops_per_s.{name}"] for name in self.dense_flops_per_s},
-            memory_bytes=values["memory_bytes"],
-            memory_bytes_per_s=values["memory_bytes_per_s"],
-            l2_bytes=values.get("l2_bytes"),
-            l2_bytes_per_s=values.get("l2_bytes_per_s"),
+            confidence=self.confidence,
             scale_up=Link(link.name, link.kind, values["scale_up.bytes_per_s"], link.domain) if link else None,
-            host_bytes_per_s=values.get("host_bytes_per_s"),
-            nic_bytes_per_s=values.get("nic_bytes_per_s"),
-            tdp_watts=values.get("tdp_watts"),
             notes=self.notes,
-            provenance=provenance,
+            provenance={path: self._provenance(quantity) for path, _, quantity in self.quantities()},
+            **{field: values.get(field) for field in FIGURES},  # type: ignore[arg-type]
+            **by_format,  # type: ignore[arg-type]
         )
 
     def quantities(self) -> list[tuple[str, str, Quantity]]:
         """Every figure of the file: its path, the kind of quantity its field holds, and the figure."""
-        plain = {
-            "memory_bytes": "bytes",
-            "memory_bytes_per_s": "bytes_per_s",
-            "l2_bytes": "bytes",
-            "l2_bytes_per_s": "bytes_per_s",
-            "host_bytes_per_s": "bytes_per_s",
-            "nic_bytes_per_s": "bytes_per_s",
-            "tdp_watts": "watts",
-        }
-        found = [(name, quantity, getattr(self, name)) for name, quantity in plain.items()]
-        found += [(f"dense_flops_per_s.{name}", "flops_per_s", item) for name, item in self.dense_flops_per_s.items()]
+        found = [(field, quantity, getattr(self, field)) for field, quantity in FIGURES.items()]
+        for field, quantity in FIGURES_BY_FORMAT.items():
+            found += [(f"{field}.{name}", quantity, item) for name, item in getattr(self, field).items()]
         if self.scale_up:
             found.append(("scale_up.bytes_per_s", "bytes_per_s", self.scale_up.bytes_per_s))
         return [row for row in found if row[2] is not None]
 
-    def _provenance(self, path: str, quantity: Quantity) -> Provenance:
-        if quantity.source not in self.sources:
-            raise InvalidInput(f"{path}: source {quantity.source!r} is not among {', '.join(self.sources)}")
+    def _in_base_units(self) -> tuple[dict[str, float], list[str]]:
+        """Every figure in base units by path, and a line for each that is wrong."""
+        values: dict[str, float] = {}
+        wrong = []
+        for path, quantity_name, quantity in self.quantities():
+            try:
+                values[path] = to_base(quantity.value, quantity.unit, quantity_name, field=path)
+            except InvalidInput as error:
+                wrong.append(str(error))
+            if quantity.source not in self.sources:
+                wrong.append(f"{path}: source {quantity.source!r} is not among {', '.join(self.sources)}")
+        return values, wrong
+
+    def _provenance(self, quantity: Quantity) -> Provenance:
         source = self.sources[quantity.source]
         return Provenance(
             printed=quantity.printed or f"{quantity.value:g} {quantity.unit}",
@@ -239,7 +267,9 @@ def faults(error: ValidationError, where: str = "") -> list[str]:
         place = ".".join(str(part) for part in ([where] if where else []) + list(item["loc"]))
         given = item.get("input")
         value = "" if item["type"] == "missing" or isinstance(given, dict | list) else f": {given!r:.80}"
-        message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"], item["msg"][0].lower() + item["msg"][1:])
+        message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(
+            item["type"], item["msg"][0].lower() + item["msg"][1:]
+        )
         lines.append(f"{place} {message}{value}")
     return lines
 

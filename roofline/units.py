@@ -69,7 +69,8 @@ _PLAIN = {"tokens", "tokens_per_s", "flops_per_byte", "usd_per_hour", "watts"}
 
 
 def quantity_of(name: str) -> str | None:
-    """The unit suffix of a column's name, or None for a pure count or a word."""
+    """The unit suffix of a column's name (of what comes before ``_per_sequence``), or None for a count or a word."""
+    name = name.removesuffix("_per_sequence").removesuffix("_per_token")
     return next((suffix for suffix in _PRINTED if name == suffix or name.endswith("_" + suffix)), None)
 
 
