@@ -1,0 +1,207 @@
+"""What the options of a command say: a deployment, a workload and a context, and the answers that follow."""
+
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import Any
+
+from .. import balance, footprint, library, phases, techniques
+from ..deployment import Deployment
+from ..errors import InvalidInput, Number, unknown
+from ..model import Model
+from ..report import Step, plain
+from ..workload import Workload
+from . import options as opt
+
+PHASES = ("prefill", "decode", "memory")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One deployment under one workload; ``context_tokens`` is the decode step's, after the prompt if None."""
+
+    serve: Deployment
+    load: Workload
+    context_tokens: Number | None
+
+    @cached_property
+    def prefill(self) -> phases.Phase:
+        """The pass over the prompts."""
+        return phases.prefill(self.serve, self.load)
+
+    @cached_property
+    def decode(self) -> phases.Phase:
+        """One decode step."""
+        return phases.decode(self.serve, self.load, context_tokens=self.context_tokens)
+
+    @cached_property
+    def memory(self) -> footprint.Memory:
+        """What fits."""
+        return footprint.memory(self.serve, self.load)
+
+    @cached_property
+    def generate(self) -> dict[str, phases.Generation]:
+        """The whole generation, in each of the three times."""
+        return {time: phases.generate(self.serve, self.load, time=time) for time in phases.TIMES}
+
+    @cached_property
+    def crossovers(self) -> balance.Crossovers:
+        """Where decode changes its limit."""
+        return balance.crossovers(self.serve, self.load)
+
+    @property
+    def maths(self) -> tuple[str, ...]:
+        """Formats of the units that compute it, the linear layers' first."""
+        linear = self.serve.accelerator.math_on_chip(self.serve.precision.part("mlp").math)
+        used = (item.math for item in (*self.prefill.operators, *self.decode.operators) if item.flops)
+        return tuple(dict.fromkeys((linear, *used)))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Notes of all answers, each once."""
+        answers = (self.memory, self.prefill, self.decode)
+        return tuple(dict.fromkeys(note for answer in answers for note in answer.assumptions))
+
+    def changed(self, *, hardware: str | None, batch: Number | None, **formats: str | None) -> "Change":
+        """The case as it is and after a change; what is None stays as it is.
+
+        Raises
+        ------
+        InvalidInput
+            Nothing changes.
+        """
+        if (hardware, batch, *formats.values()) == (None,) * (2 + len(formats)):
+            raise InvalidInput(
+                "what-if needs a change: --to-weights, --to-activations, --to-kv, --to-hardware, --to-batch"
+            )
+        serve = techniques.quantize(self.serve, **formats)
+        serve = serve.replace(accelerator=library.get_accelerator(hardware)) if hardware else serve
+        load = self.load if batch is None else dataclasses.replace(self.load, batch=batch)
+        return Change(self, dataclasses.replace(self, serve=serve, load=load))
+
+    def steps(self, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
+        """The derivation by phase: of one phase, of one operator, or of the totals of all phases.
+
+        Raises
+        ------
+        UnknownName
+            No phase or no operator is called so.
+        """
+        if phase not in (None, *PHASES):
+            raise unknown("phase", phase, PHASES)
+        all_steps = {name: getattr(self, name).explain() for name in PHASES if phase in (None, name)}
+        names = {about(step) for steps in all_steps.values() for step in steps}
+        if operator not in (None, *names):
+            raise unknown("operator", operator, names.difference(PHASES))
+        wanted = {operator} if operator else names if phase else {*PHASES}
+        return {
+            name: chosen
+            for name, steps in all_steps.items()
+            if (chosen := tuple(step for step in steps if about(step) in wanted))
+        }
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked, defaults included."""
+        context = self.load.context_tokens if self.context_tokens is None else self.context_tokens
+        precision = self.serve.precision
+        return {
+            "model": self.serve.model.name,
+            "hardware": self.serve.accelerator.name,
+            "workload": plain(dataclasses.asdict(self.load) | {"context_tokens": context}),
+            "precision": {name: getattr(precision, name) for name in ("weights", "activations", "kv", "attention")},
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every answer as plain JSON types."""
+        gpu, model = self.serve.accelerator, self.serve.model
+        return self.asked() | {
+            "parameters": model.parameters.to_dict(),
+            "kv_bytes_per_token": plain(kv_bytes_per_token(model, self.serve.precision.kv)),
+            "ridge_flops_per_byte": plain(gpu.ridge_flops_per_byte(self.maths[0])),
+            "dense_flops_per_s": {math: plain(gpu.dense_flops_per_s[math]) for math in self.maths},
+            "memory_bytes_per_s": plain(gpu.memory_bytes_per_s),
+            "memory": self.memory.to_dict(),
+            "prefill": self.prefill.to_dict(),
+            "decode": self.decode.to_dict(),
+            "generate": {time: result.to_dict() for time, result in self.generate.items()},
+            "crossovers": self.crossovers.to_dict(),
+            "assumptions": list(self.assumptions),
+        }
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two cases side by side."""
+
+    before: Case
+    after: Case
+
+    @cached_property
+    def comparisons(self) -> dict[str, techniques.Comparison]:
+        """Each answer before and after."""
+        return {name: techniques.compare(getattr(self.before, name), getattr(self.after, name)) for name in PHASES}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Notes of both, each once."""
+        return tuple(dict.fromkeys((*self.before.assumptions, *self.after.assumptions)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Both cases and their comparisons as plain JSON types."""
+        asked = {"before": self.before.asked(), "after": self.after.asked()}
+        return asked | {name: item.to_dict() for name, item in self.comparisons.items()}
+
+
+def about(step: Step) -> str:
+    """What a step is about, an operator or a phase: the part of its name before the quantity."""
+    return step.name.rpartition(".")[0] or step.name
+
+
+def kv_bytes_per_token(model: Model, kv: str) -> Number:
+    """What the first token adds to the cache."""
+    return model.cache_bytes(1, kv) - model.cache_bytes(0, kv)
+
+
+def layer_kinds(model: Model) -> list[str]:
+    """Kinds of layers in order of appearance, each with the number of its layers."""
+    kinds: Counter[str] = Counter()
+    for layer in model.layers:
+        kinds[layer.kind] += layer.count
+    return [f"{count} x {kind}" for kind, count in kinds.items()]
+
+
+def read_case(
+    *,
+    model: opt.ModelName,
+    hardware: opt.Hardware,
+    batch: opt.Batch = Workload.batch,
+    prompt: opt.Prompt = Workload.prompt_tokens,
+    output: opt.Output = Workload.output_tokens,
+    context: opt.Context = None,
+    weights: opt.Weights = None,
+    activations: opt.Activations = None,
+    kv: opt.KV = None,
+) -> Case:
+    """The case that the shared options describe."""
+    serve = Deployment(library.get_model(model), library.get_accelerator(hardware))
+    load = Workload(prompt_tokens=prompt, output_tokens=output, batch=batch)
+    return Case(techniques.quantize(serve, weights=weights, activations=activations, kv=kv), load, context)
+
+
+def takes_case(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with the options of `read_case` in the place of its first argument."""
+    shared = inspect.signature(read_case).parameters
+    own = list(inspect.signature(command).parameters.values())[1:]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        case = read_case(**{name: given.pop(name) for name in shared})
+        command(case, **given)
+
+    parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*shared.values(), *own)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {item.name: item.annotation for item in parameters}
+    return run

@@ -1,0 +1,153 @@
+"""The commands: each reads its options, asks the library, and prints."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from .. import __version__
+from ..errors import RooflineError
+from . import options as opt
+from .case import Case, takes_case
+
+
+class Commands(TyperGroup):
+    """Commands that answer bad input with one line on stderr and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command and flush, so that a closed pipe is noticed here, where it is dealt with quietly."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except RooflineError as error:
+            typer.echo(f"roofline: {error}", err=True)
+            raise typer.Exit(2) from None
+        return result
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+listing = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+app.add_typer(listing, name="list", help="Show the models or the hardware known by name.")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"roofline {__version__}")
+        raise typer.Exit
+
+
+def _print_json(data: Any) -> None:
+    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """LLM inference from first principles: how fast, limited by what, on how many accelerators, and why."""
+
+
+@app.command()
+@takes_case
+def analyze(case: Case, as_json: opt.Json = False) -> None:
+    """Show how fast a model runs on an accelerator, and why.
+
+    Memory, prefill, one decode step and a whole generation: the floor that no measurement breaks, the roofline, the
+    estimate, and what limits each.
+    """
+    if as_json:
+        return _print_json(case.to_dict())
+    from . import views
+
+    return views.show(*views.analysis(case))
+
+
+@app.command("what-if")
+@takes_case
+def what_if(
+    case: Case,
+    *,
+    to_weights: opt.ToWeights = None,
+    to_activations: opt.ToActivations = None,
+    to_kv: opt.ToKV = None,
+    to_hardware: opt.ToHardware = None,
+    to_batch: opt.ToBatch = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Compare a deployment before and after a change.
+
+    Other formats, other hardware, another batch, or several at once: prefill, decode and memory side by side.
+    """
+    change = case.changed(
+        weights=to_weights, activations=to_activations, kv=to_kv, hardware=to_hardware, batch=to_batch
+    )
+    if as_json:
+        return _print_json(change.to_dict())
+    from . import views
+
+    return views.show(*views.change(change))
+
+
+@app.command()
+@takes_case
+def explain(
+    case: Case, phase: opt.PhaseName = None, operator: opt.OperatorName = None, as_json: opt.Json = False
+) -> None:
+    """Derive the numbers so that you can follow by hand.
+
+    For each number its formula, the numbers put in, the value and the source: the totals first; every operator with
+    --phase or --operator.
+    """
+    steps = case.steps(phase=phase, operator=operator)
+    if as_json:
+        return _print_json({name: [step.to_dict() for step in found] for name, found in steps.items()})
+    from . import views
+
+    return views.show(*views.derivation(case, steps))
+
+
+@app.command()
+@takes_case
+def plot(case: Case, file: opt.PlotFile) -> None:
+    """Draw prefill and decode under the roofline."""
+    from .picture import checked, save_roofline
+
+    save_roofline(checked(file), case.serve.accelerator, case.prefill, case.decode)
+    typer.echo(f"wrote {file}")
+
+
+@listing.command("models")
+def list_models(as_json: opt.Json = False) -> None:
+    """Show every model: parameters, KV bytes a token, context, layers."""
+    from . import catalog
+
+    rows = catalog.models()
+    if as_json:
+        return _print_json(rows)
+    from . import views
+
+    return views.show(*views.models(rows))
+
+
+@listing.command("hardware")
+def list_hardware(as_json: opt.Json = False) -> None:
+    """Show every accelerator: memory, bandwidth, peaks, ridge points."""
+    from . import catalog
+
+    rows = catalog.hardware()
+    if as_json:
+        return _print_json(rows)
+    from . import views
+
+    return views.show(*views.hardware(rows))

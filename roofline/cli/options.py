@@ -1,0 +1,65 @@
+"""The options that commands share, as annotated types: what each means, its unit and its default."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..precision import Precision
+
+
+def numeral(text: Any) -> Any:
+    """The number that ``text`` writes, or the text itself, which the library then refuses by the field's name."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _count(flag: str, text: str, **more: Any) -> Any:
+    return typer.Option(flag, parser=numeral, metavar="N", help=text, **more)
+
+
+def _format(flag: str, text: str, **more: Any) -> Any:
+    return typer.Option(flag, metavar="FORMAT", help=text, **more)
+
+
+ModelName = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Name of a model, or path of a spec, a config.json or its folder.")
+]
+Hardware = Annotated[str, typer.Option("--hardware", metavar="HW", help="Accelerator: a name, or path of a spec.")]
+Batch = Annotated[Any, _count("--batch", "Sequences that run together.")]
+Prompt = Annotated[Any, _count("--prompt", "Length of each prompt, tokens.")]
+Output = Annotated[Any, _count("--output", "Tokens generated for each prompt.")]
+Context = Annotated[
+    Any,
+    _count("--context", "Tokens of each sequence in the cache before the decode step.", show_default="the prompt"),
+]
+Weights = Annotated[
+    str | None, _format("--weights", "Stored format of the linear layers.", show_default=Precision.weights)
+]
+Activations = Annotated[
+    str | None, _format("--activations", "Format fed to the linear layers.", show_default=Precision.activations)
+]
+KV = Annotated[str | None, _format("--kv", "Stored format of the KV cache.", show_default=Precision.kv)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON in base units (bytes, s, FLOPs) instead of text.")]
+
+ToHardware = Annotated[str | None, typer.Option("--to-hardware", metavar="HW", help="Accelerator after the change.")]
+ToBatch = Annotated[Any, _count("--to-batch", "Sequences that run together after the change.")]
+ToWeights = Annotated[str | None, _format("--to-weights", "Format of the linear layers after the change.")]
+ToActivations = Annotated[str | None, _format("--to-activations", "Format fed to them after the change.")]
+ToKV = Annotated[str | None, _format("--to-kv", "Format of the KV cache after the change.")]
+PhaseName = Annotated[
+    str | None,
+    typer.Option(
+        "--phase", metavar="PHASE", help="Derive all of prefill, decode or memory.", show_default="the totals of each"
+    ),
+]
+OperatorName = Annotated[
+    str | None,
+    typer.Option("--operator", metavar="NAME", help="Derive this operator alone, as in q_proj or attention."),
+]
+PlotFile = Annotated[
+    Path, typer.Option("-o", "--file", metavar="FILE", help="Where to draw: a name that ends in .png, .svg or .pdf.")
+]

@@ -1,0 +1,150 @@
+"""What each command shows to people: blocks of aligned columns."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..model import Model
+from ..report import Step
+from ..units import humanize
+from .case import Case, Change, kv_bytes_per_token, layer_kinds
+from .screen import derived, facts, grid, heading, label, notes, show, side_by_side, size
+
+__all__ = ["analysis", "change", "derivation", "hardware", "models", "show"]
+
+
+def analysis(case: Case) -> list[RenderableType]:
+    """Every answer about one case."""
+    model, gpu = case.serve.model, case.serve.accelerator
+    return [
+        *_title(case),
+        heading("Model", model.title or model.name),
+        grid(_model_rows(model, case.serve.precision.kv)),
+        heading("Hardware", gpu.title or gpu.name),
+        grid(_hardware_rows(case)),
+        heading("Memory"),
+        facts(case.memory),
+        heading("Phases", "throughput is the roofline's"),
+        side_by_side({"prefill": case.prefill, "decode step": case.decode}),
+        heading("Generation"),
+        side_by_side({time.removesuffix("_s"): result for time, result in case.generate.items()}, leave_out="time"),
+        heading("Crossovers of decode"),
+        facts(case.crossovers),
+        heading("Notes"),
+        notes(case.assumptions),
+    ]
+
+
+def change(both: Change) -> list[RenderableType]:
+    """Before, after and the ratio of every answer."""
+    head = ("", "before", "after", "after / before")
+    parts = [*_title(both.before), heading("Change"), grid(_changed_rows(both))]
+    for name, comparison in both.comparisons.items():
+        rows = [(label(column), *cells) for column, *cells in comparison.rows()]
+        parts += [heading(name.capitalize()), grid(rows, right=3, head=head)]
+    return [*parts, heading("Notes"), notes(both.assumptions)]
+
+
+def derivation(case: Case, steps: Mapping[str, Iterable[Step]]) -> list[RenderableType]:
+    """A case and the steps that derive its numbers."""
+    more = "--phase prefill, decode or memory derives every operator, --operator NAME one of them"
+    return [*_title(case), *derived(steps), heading("More"), notes([more])]
+
+
+def models(rows: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
+    """A line a model."""
+    head = ("model", "total", "active", "KV a token", "context", "layers")
+    cells = (
+        (
+            row["name"],
+            size(row["total"]),
+            size(row["active"]),
+            humanize("bytes", row["kv_bytes_per_token"]),
+            humanize("", row["max_context_tokens"]),
+            "; ".join(row["layers"]),
+        )
+        for row in rows
+    )
+    return [grid(cells, head=head)]
+
+
+def hardware(rows: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
+    """A line an accelerator."""
+    head = ("hardware", "memory", "bandwidth", "16 bits", "8 bits", "4 bits")
+    families = (("bf16", "fp16"), ("fp8", "int8"), ("fp4", "int4"))
+    cells = (
+        (
+            row["name"],
+            humanize("bytes", row["memory_bytes"]),
+            humanize("bytes_per_s", row["memory_bytes_per_s"]),
+            *(_peak(row, family) for family in families),
+        )
+        for row in rows
+    )
+    text = "Peaks are dense, in TFLOP/s (8 bits: fp8, else int8; 4 bits: fp4, else int4), ridge points in FLOP/byte."
+    return [grid(cells, right=5, head=head), heading("Notes"), notes([text])]
+
+
+def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
+    """Peak of the first format of ``family`` that the chip has, with its ridge point."""
+    math = next((name for name in family if name in row["dense_flops_per_s"]), None)
+    if math is None:
+        return ""
+    return f"{row['dense_flops_per_s'][math] / 1e12:,.0f} ({row['ridge_flops_per_byte'][math]:,.0f})"
+
+
+def _title(case: Case) -> list[RenderableType]:
+    """What was asked, defaults included."""
+    asked = case.asked()
+    work, formats = asked["workload"], asked["precision"]
+    rows = (
+        (
+            "workload",
+            f"batch {work['batch']:,}, prompt {work['prompt_tokens']:,}, output {work['output_tokens']:,} tokens",
+        ),
+        ("decode step at", humanize("context_tokens", work["context_tokens"]) + " in the cache"),
+        ("formats", ", ".join(f"{label(name)} {used}" for name, used in formats.items())),
+    )
+    return [Text(f"{asked['model']} on {asked['hardware']}", style="bold"), grid(rows)]
+
+
+def _model_rows(model: Model, kv: str) -> list[tuple[str, str]]:
+    counts = model.parameters
+    return [
+        ("parameters", f"{counts.total:,}"),
+        ("active a token", f"{counts.active:,}"),
+        ("embedding", f"{counts.embedding:,}"),
+        *(("layers", kind) for kind in layer_kinds(model)),
+        ("KV cache", f"{humanize('bytes', kv_bytes_per_token(model, kv))} a token in {kv}"),
+        ("longest context", humanize("tokens", model.max_context_tokens)),
+    ]
+
+
+def _hardware_rows(case: Case) -> list[tuple[str, str]]:
+    gpu = case.serve.accelerator
+    peaks = [
+        (
+            f"{math} peak",
+            f"{humanize('flops_per_s', gpu.dense_flops_per_s[math])} dense, "
+            f"ridge point {humanize('flops_per_byte', gpu.ridge_flops_per_byte(math))}",
+        )
+        for math in case.maths
+    ]
+    bandwidth = humanize("bytes_per_s", gpu.memory_bytes_per_s)
+    return [*peaks, ("memory", f"{humanize('bytes', gpu.memory_bytes)} at {bandwidth}")]
+
+
+def _changed_rows(both: Change) -> list[tuple[str, str]]:
+    """What differs between the two cases."""
+    before, after = (_flat(case.asked()) for case in (both.before, both.after))
+    return [
+        (label(name), f"{humanize(name, before[name])} -> {humanize(name, after[name])}")
+        for name in before
+        if before[name] != after[name]
+    ]
+
+
+def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"model": asked["model"], "hardware": asked["hardware"], **asked["workload"], **asked["precision"]}
