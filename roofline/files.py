@@ -30,6 +30,8 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
         if size > max_bytes:
             raise SpecError(f"{path} has {size:,} bytes; a spec or config has at most {max_bytes:,}")
         data = path.read_bytes()
+    except SpecError:
+        raise
     except OSError as error:
         raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
     except ValueError as error:

@@ -89,7 +89,7 @@ def humanize(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
-    if not np.isfinite(value):
+    if not -np.inf < value < np.inf:
         return "never" if value > 0 else str(value)
     quantity = quantity_of(name)
     if quantity is None:
