@@ -6,13 +6,14 @@ variable ``ROOFLINE_SPECS`` lists (separated as in ``PATH``), each of which may 
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from .errors import InvalidInput, SpecError, UnknownName, unknown
+from .errors import InvalidInput, SpecError, UnknownName
 from .files import read_text, read_yaml
 from .hardware import Accelerator
 from .model import Model
@@ -114,18 +115,52 @@ def _find(what: str, kind: str, name: str | Path) -> Path:
     if not isinstance(name, str):
         raise InvalidInput(f"{what} must be a name or a path: {name!r}")
     index = _index(kind)
-    wanted = re.sub(r"[\s_]+", "-", name.strip().lower())
-    if wanted in index:
-        return index[wanted]
-    aliased = [stem for stem, path in index.items() if wanted in _aliases(path)]
-    if len(aliased) == 1:
-        return index[aliased[0]]
-    if aliased:
-        raise UnknownName(f"{name!r} may be {', '.join(aliased[:-1])} or {aliased[-1]}: say which")
-    raise unknown(what, name, index)
+    if name in index:
+        return index[name]
+    stems = _called(index)
+    found = stems.get(_spoken(name), [])
+    if len(found) > 1:
+        raise UnknownName(f"{name!r} may be {', '.join(found[:-1])} or {found[-1]}: say which")
+    if not found:
+        raise UnknownName(f"no {what} named {name!r}; {_nearest(_spoken(name), stems, len(index))}")
+    return index[found[0]]
+
+
+def _called(index: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Every name and alias as people say it -> the specs that are called so; a name goes before equal aliases."""
+    stems: dict[str, list[str]] = {}
+    for stem, path in index.items():
+        for key in dict.fromkeys(map(_spoken, _aliases(path))):
+            stems.setdefault(key, []).append(stem)
+    return stems | {_spoken(stem): [stem] for stem in index}
+
+
+_VENDORS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "google", "intel", "aws", "apple"}
+
+
+def _spoken(name: str) -> str:
+    """``name`` without what people leave out: case, vendor, and separators unless they keep two numbers apart.
+
+    ``NVIDIA A100-SXM4-80GB`` and ``a100 sxm4 80gb`` are one name, ``qwen3-8b`` and ``qwen-38b`` are not.
+    """
+    words = [word for word in re.split(r"[^a-z0-9.]+", name.lower()) if word and word not in _VENDORS]
+    return re.sub(r"(?<!\d)-|-(?!\d)", "", "-".join(words))
+
+
+def _nearest(wanted: str, stems: Mapping[str, list[str]], known: int) -> str:
+    """What the nearest names are, those that begin the same way first."""
+    begin = [key for key in stems if wanted and key.startswith(wanted)]
+    near = begin + difflib.get_close_matches(wanted, stems, n=4, cutoff=0.6)
+    offers = list(dict.fromkeys(stem for key in near for stem in stems[key]))[:6]
+    if offers:
+        return f"did you mean {' or '.join(map(repr, offers))}?"
+    return f"`roofline list` shows all {known}"
 
 
 def _aliases(path: Path) -> list[str]:
-    """Aliases that a spec lists, read without parsing the whole file."""
-    line = re.search(r"^aliases: *\[(.*)\]", read_text(path), re.MULTILINE)
-    return [alias.strip().strip("'\"").lower() for alias in line[1].split(",")] if line else []
+    """Aliases that a spec lists, in brackets or one a line, read without parsing the whole file."""
+    listed = re.search(r"^aliases: *(?:\[([^\]]*)\]|((?:\n *- .*)+))", read_text(path), re.MULTILINE)
+    if listed is None:
+        return []
+    words = re.split(r",|\n *- ", listed[1] or listed[2] or "")
+    return [word.strip().strip("'\"") for word in words if word.strip()]
