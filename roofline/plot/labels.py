@@ -1,0 +1,134 @@
+"""Labels that find their own place: near their points, on nothing else, the same way every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+
+Array = npt.NDArray[np.float64]
+
+_ANGLES = np.radians(np.arange(-45, 315, 15))
+_DISTANCES = np.array([7.0, 11.0, 16.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0])
+"""Directions to try, and how far to go in them, in points (1/72 inch)."""
+
+LEADER = 15.0
+"""A label farther than this from its point gets a line to it."""
+
+_CROSSING = 40.0
+"""How much farther a label goes to keep its line off the roof and the marks."""
+
+_SLACK = 1.06
+"""Letters are up to this much wider at another resolution than the one that the label was placed at."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text for the point ``x, y`` (data coordinates), at most ``reach`` from it."""
+
+    text: str
+    x: float
+    y: float
+    color: str
+    size: float = 7.0
+    weight: str = "normal"
+    reach: float = 100.0
+
+
+def place(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequence[Text]) -> list[Text]:
+    """Write ``labels``, the most important first, where they cover neither each other nor what is drawn.
+
+    Each goes to the nearest of 240 places around its point that is free at the present size of the axes.  One for
+    which none is free is left out.
+
+    Parameters
+    ----------
+    marks : ``[n, 3]`` what must stay visible, markers and samples of lines: data coordinates and a radius in points
+    texts : what is written already
+    """
+    ax.figure.canvas.figure.draw_without_rendering()
+    scale = ax.figure.dpi / 72
+    drawn = _around(np.asarray(ax.transData.transform(marks[:, :2])), marks[:, 2:] * scale)
+    words = np.array([_box(text) for text in texts]).reshape(-1, 4)
+    inside = np.array(ax.bbox.extents)
+    written: list[Text] = []
+    for label in labels:
+        text = ax.annotate(
+            label.text,
+            (label.x, label.y),
+            xytext=(0, 0),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=label.color,
+            fontsize=label.size,
+            fontweight=label.weight,
+            linespacing=1.05,
+            zorder=6,
+        )
+        anchor = ax.transData.transform((label.x, label.y))
+        reach = _DISTANCES[label.reach >= _DISTANCES]
+        offset = _free_offset(anchor, _box(text), drawn, words, inside=inside, reach=reach, scale=scale)
+        if offset is None:
+            text.remove()
+            continue
+        text.set_position(tuple(offset / scale))
+        words = np.vstack([words, _box(text)])
+        drawn = np.vstack([drawn, _lead(ax, label, _box(text), anchor, scale)])
+        written.append(text)
+    return written
+
+
+def _free_offset(
+    anchor: Array, box: Array, drawn: Array, words: Array, *, inside: Array, reach: Array, scale: float
+) -> Array | None:
+    """The least costly offset of a label's center from its anchor, in pixels, at which nothing is in its way."""
+    half = (box[2:] - box[:2]) / 2 * _SLACK
+    directions = np.column_stack([np.cos(_ANGLES), np.sin(_ANGLES)])
+    offsets = (directions * (reach[:, None, None] * scale + half)).reshape(-1, 2)
+    boxes = np.hstack([anchor + offsets - half, anchor + offsets + half])
+    covers = _overlap(boxes + np.array([-4, -1, 4, 1]) * scale, np.vstack([drawn, words])).any(axis=1)
+    within = np.all(boxes[:, :2] > inside[:2] + 2 * scale, axis=1) & np.all(
+        boxes[:, 2:] < inside[2:] - 2 * scale, axis=1
+    )
+    elsewhere = drawn[~_overlap(_around(anchor[None], 4 * scale), drawn)[0]]
+    costs = {}
+    for index in np.flatnonzero(within & ~covers):
+        leader = _around(_leader(boxes[index], anchor), 0.5 * scale)
+        if not _overlap(leader, words).any():
+            costs[index] = reach[index // len(_ANGLES)] + _CROSSING * _overlap(leader, elsewhere).any()
+    return np.asarray(offsets[min(costs, key=lambda index: costs[index])]) if costs else None
+
+
+def _lead(ax: Axes, label: Label, box: Array, anchor: Array, scale: float) -> Array:
+    """Draw the line from a far label to its point; the boxes of its samples."""
+    line = _leader(box, anchor)
+    if np.hypot(*(line[-1] - anchor)) < LEADER * scale:
+        return np.empty((0, 4))
+    end = tuple((line[-1] - anchor) / scale)
+    style = {"arrowstyle": "-", "color": label.color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4}
+    ax.annotate("", (label.x, label.y), xytext=end, textcoords="offset points", arrowprops=style)
+    return _around(line, scale)
+
+
+def _leader(box: Array, anchor: Array) -> Array:
+    """``[n, 2]`` samples of the line from the anchor to the nearest point of the label."""
+    return np.linspace(anchor, np.clip(anchor, box[:2], box[2:]), 16)
+
+
+def _around(points: Array, margin: float | Array) -> Array:
+    return np.hstack([points - margin, points + margin])
+
+
+def _overlap(boxes: Array, others: Array) -> Array:
+    """``[n, m]``: whether box ``n`` and box ``m`` have a point in common; boxes are ``x0, y0, x1, y1``."""
+    one, two = boxes[:, None], others[None]
+    return np.asarray(np.all((one[..., :2] < two[..., 2:]) & (two[..., :2] < one[..., 2:]), axis=-1))
+
+
+def _box(text: Text) -> Array:
+    return np.asarray(text.get_window_extent().extents)
