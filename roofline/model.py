@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import operators
 from .errors import InvalidInput, Number, number
@@ -14,8 +15,12 @@ from .formats import get_format
 from .layers import Block, Cache
 from .operators import Operator, Pass
 from .precision import Precision
-from .report import Report
+from .report import Report, Step
+from .units import humanize
 from .weights import Linear, Vector, Weight
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -27,20 +32,24 @@ class Layer:
     count : how many
     blocks : what each is made of, in order: as a rule an attention kind and an MLP kind
     norms : parameters of each norm (a norm without parameters is 0)
+    reused : whether the weights are those of an earlier group: run again, not stored again (Zamba)
     """
 
     count: int
     blocks: tuple[Block, ...]
     norms: tuple[int, ...] = ()
+    reused: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise InvalidInput(f"count must be a whole number >= 1: {self.count!r}")
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MOST_LAYERS:
+            raise InvalidInput(f"count must be a whole number from 1 to {MOST_LAYERS:,}: {self.count!r}")
 
     @property
     def kind(self) -> str:
         """The kinds of its blocks."""
-        return " + ".join(block.kind for block in self.blocks)
+        return " + ".join(block.kind for block in self.blocks) + (
+            ", weights of an earlier layer" if self.reused else ""
+        )
 
     def weights(self) -> Iterator[Weight]:
         """Weights of one of the layers."""
@@ -58,16 +67,16 @@ class Layer:
         """Operators of one pass through all ``count`` layers."""
         for block in self.blocks:
             for operator in block.operators(run):
-                yield dataclasses.replace(operator, count=self.count)
+                yield operator.times(self.count)
         if self.norms:
             size = sum(self.norms) / len(self.norms)
-            norm = operators.elementwise(
-                "norm", run.tokens, 2 * hidden, run, parameters=size, source=NORM_SOURCE
-            )
-            yield dataclasses.replace(norm, count=self.count * len(self.norms))
+            norm = operators.elementwise("norm", run.tokens, 2 * hidden, run, parameters=size, source=NORM_SOURCE)
+            yield norm.times(self.count * len(self.norms))
         residual = operators.elementwise("residual", run.tokens, 3 * hidden, run, source=RESIDUAL_SOURCE)
-        yield dataclasses.replace(residual, count=self.count * len(self.blocks))
+        yield residual.times(self.count * len(self.blocks))
 
+
+MOST_LAYERS = 100_000
 
 NORM_SOURCE = "norm: a token's vector read and written, its parameters read"
 RESIDUAL_SOURCE = "residual: two vectors read and one written for each token"
@@ -79,7 +88,7 @@ class Parameters(Report):
 
     Attributes
     ----------
-    total : all parameters, a tied table once
+    total : all parameters of the language model, a tied table once
     active : what one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also when it
         is the embedding table); lookups are left out
     embedding : the input table
@@ -93,27 +102,69 @@ class Parameters(Report):
     lm_head: int
     by_part: Mapping[str, int]
 
-    columns = ("total", "active", "embedding", "lm_head")
+    columns = ("total", "active", "embedding", "lm_head", "routed_experts", "shared_experts")
+
+    @property
+    def routed_experts(self) -> int:
+        """All routed experts of all layers."""
+        return self.by_part.get("experts", 0)
+
+    @property
+    def shared_experts(self) -> int:
+        """The experts that every token goes to, with their gates."""
+        return self.by_part.get("shared_experts", 0)
+
+    @property
+    def router(self) -> int:
+        """What scores the experts."""
+        return self.by_part.get("router", 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Model:
+@dataclass(frozen=True)
+class Table:
+    """A table of which a token looks up one row: resident, never multiplied with, never streamed.
+
+    Attributes
+    ----------
+    name : ``positions``, ``per_layer_embedding`` ...
+    rows, width : its shape
+    """
+
+    name: str
+    rows: int
+    width: int
+
+    @property
+    def parameters(self) -> int:
+        """Its size."""
+        return self.rows * self.width
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Model(Report):
     """A decoder language model.
 
     Attributes
     ----------
     name : short name
     hidden : width of the residual stream
-    vocab : rows of the embedding table
+    vocab : rows of lm_head
     layers : groups of equal layers
     tied_embeddings : whether lm_head is the embedding table
     lm_head_bias : whether lm_head has a bias
     final_norm : parameters of the norm before lm_head
     position_rows : rows of a learned position table
     embedding_norm : parameters of a norm after the embedding
+    embedding_rows : rows of the embedding table, ``vocab`` if None
+    embedding_width : width of embedding and lm_head, ``hidden`` if None (then blocks ``around`` project)
+    tables : further tables that are looked up
+    around : blocks that run once, outside the layers
     max_context_tokens : what the model was made for; None if not stated
     apart : parameters of what a checkpoint has beside the language model (towers, multi-token prediction), by name
+    precision : the formats that the checkpoint comes in; None if not stated
+    checkpoint_bytes : exact size of the checkpoint's tensors, where an index beside the config gives it
     source : where the shapes are from
+    assumptions : what was taken by convention, and what was left out
     """
 
     name: str
@@ -126,9 +177,25 @@ class Model:
     final_norm: int = 0
     position_rows: int = 0
     embedding_norm: int = 0
+    embedding_rows: int | None = None
+    embedding_width: int | None = None
+    tables: tuple[Table, ...] = ()
+    around: tuple[Block, ...] = ()
     max_context_tokens: int | None = None
-    apart: Mapping[str, int] = field(default_factory=dict)
+    apart: Mapping[str, int] = field(default_factory=dict, hash=False)
+    precision: Precision | None = None
+    checkpoint_bytes: int | None = None
     source: str = ""
+    assumptions: tuple[str, ...] = ()
+
+    columns = (
+        "name",
+        "parameters_total",
+        "parameters_active",
+        "layer_count",
+        "kv_bytes_per_token",
+        "max_context_tokens",
+    )
 
     def __post_init__(self) -> None:
         for name in ("hidden", "vocab"):
@@ -143,13 +210,30 @@ class Model:
         return sum(layer.count for layer in self.layers)
 
     @property
+    def width(self) -> int:
+        """Width of embedding and lm_head."""
+        return self.embedding_width or self.hidden
+
+    @property
+    def embedding(self) -> Table:
+        """The input table."""
+        return Table("embedding", self.embedding_rows or self.vocab, self.width)
+
+    @property
     def lm_head(self) -> Linear:
         """The output projection."""
-        return Linear("lm_head", self.hidden, self.vocab, "lm_head", self.lm_head_bias)
+        return Linear("lm_head", self.width, self.vocab, "lm_head", self.lm_head_bias)
 
-    def _outside_layers(self) -> tuple[Weight, ...]:
-        """Everything beside the layers that is neither embedding nor lm_head."""
-        return (Vector("final_norm", self.final_norm), Vector("embedding_norm", self.embedding_norm))
+    @property
+    def lookups(self) -> tuple[Table, ...]:
+        """Tables beside the embedding."""
+        positions = (Table("positions", self.position_rows, self.hidden),) if self.position_rows else ()
+        return (*positions, *self.tables)
+
+    def _vectors(self) -> tuple[Vector, ...]:
+        """Norms outside the layers."""
+        vectors = (Vector("final_norm", self.final_norm), Vector("embedding_norm", self.embedding_norm))
+        return tuple(vector for vector in vectors if vector.size)
 
     @property
     def parameters(self) -> Parameters:
@@ -159,10 +243,10 @@ class Model:
         for count, weight in self._counted_weights():
             by_part[weight.part] = by_part.get(weight.part, 0) + count * weight.parameters
             active += count * weight.active
-        embedding = self.vocab * self.hidden
-        by_part["embedding"] = embedding + self.position_rows * self.hidden
+        embedding = self.embedding.parameters
         head = self.lm_head.parameters
-        by_part["lm_head"] = head - embedding if self.tied_embeddings else head
+        by_part["embedding"] = embedding + sum(table.parameters for table in self.lookups)
+        by_part["lm_head"] = head - self.lm_head.d_in * self.vocab if self.tied_embeddings else head
         return Parameters(
             total=sum(by_part.values()),
             active=active + head,
@@ -171,12 +255,27 @@ class Model:
             by_part=MappingProxyType(by_part),
         )
 
+    @property
+    def parameters_total(self) -> int:
+        """All parameters of the language model."""
+        return self.parameters.total
+
+    @property
+    def parameters_active(self) -> int:
+        """Parameters that one token is multiplied with."""
+        return self.parameters.active
+
     def _counted_weights(self) -> Iterator[tuple[int, Weight]]:
+        """Weights as they are stored: how often, and which."""
         for layer in self.layers:
-            for weight in layer.weights():
-                yield layer.count, weight
-        for weight in self._outside_layers():
-            yield 1, weight
+            if not layer.reused:
+                for weight in layer.weights():
+                    yield layer.count, weight
+        for block in self.around:
+            for weight in block.weights():
+                yield 1, weight
+        for vector in self._vectors():
+            yield 1, vector
 
     def weight_bytes(self, precision: Precision) -> float:
         """Bytes of all weights resident in memory, each part in its own format, a tied table once."""
@@ -189,13 +288,13 @@ class Model:
                 total += biases * bias_bits / 8
             else:
                 total += count * ((weight.parameters - biases) * bits + biases * bias_bits) / 8
-        rows = self.vocab + self.position_rows
-        return total + rows * self.hidden * precision.part("embedding").weight_bits / 8
+        rows = sum(table.parameters for table in (self.embedding, *self.lookups))
+        return total + rows * precision.part("embedding").weight_bits / 8
 
     def cache_bytes(self, tokens: Number, kv: str = "bf16") -> Number:
         """Bytes of KV cache and state of one sequence of ``tokens``: windows capped, constant state included.
 
-        This is what the architecture needs; an engine may reserve more.
+        This is what the architecture needs; an engine may reserve more, see `engine_cache_bytes`.
 
         Raises
         ------
@@ -213,32 +312,150 @@ class Model:
         return self._cache_bytes(number("tokens", tokens, whole=True), get_format(kv).bits)
 
     def _cache_bytes(self, tokens: Number, kv_bits: float) -> Number:
+        return sum(count * cache.bytes(tokens, kv_bits) for count, cache in self._caches())
+
+    def engine_cache_bytes(
+        self, tokens: Number, kv: str = "bf16", *, page_tokens: int = 16, hybrid: bool = False
+    ) -> Number:
+        """Bytes that an engine reserves for one sequence: whole pages of ``page_tokens`` in every layer with a cache.
+
+        Parameters
+        ----------
+        hybrid : whether the engine has pages of several kinds, so that windowed layers keep their window only; without,
+            they hold every token like the others (vLLM's default until its hybrid KV cache manager)
+
+        Raises
+        ------
+        InvalidInput
+            ``tokens`` is not a whole number >= 0, or ``page_tokens`` not one >= 1.
+        UnknownName
+            ``kv`` is not a format.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> rl.get_model("llama-3.1-70b").engine_cache_bytes(1) / 327680
+        16.0
+        """
+        tokens = number("tokens", tokens, whole=True)
+        number("page_tokens", page_tokens, least=1, whole=True)
+        bits = get_format(kv).bits
         return sum(
-            layer.count * cache.bytes(tokens, kv_bits) for layer in self.layers for cache in layer.caches()
+            count * cache.engine_bytes(tokens, bits, page_tokens=page_tokens, hybrid=hybrid)
+            for count, cache in self._caches()
         )
 
+    def _caches(self) -> Iterator[tuple[int, Cache]]:
+        for layer in self.layers:
+            for cache in layer.caches():
+                yield layer.count, cache
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes that a token adds to the cache in bf16 before any window is full."""
+        return float(sum(count * cache.values_per_token / cache.stride * 2 for count, cache in self._caches()))
+
     def operators(self, run: Pass) -> tuple[Operator, ...]:
-        """Operators of one forward pass: lookup, layers, final norm, lm_head on the emitted positions."""
-        found = [operators.lookup("embedding", run.tokens, self.hidden, run)]
-        if self.position_rows:
-            found.append(operators.lookup("positions", run.tokens, self.hidden, run))
+        """Operators of one forward pass: lookups, layers, what runs around them, lm_head on the emitted positions."""
+        found = [
+            operators.lookup(table.name, run.tokens, table.width, run) for table in (self.embedding, *self.lookups)
+        ]
+        for block in self.around:
+            found.extend(block.operators(run))
         for layer in self.layers:
             found.extend(layer.operators(run, self.hidden))
-        for weight in self._outside_layers():
-            if weight.parameters:
-                found.append(
-                    operators.elementwise(
-                        weight.name,
-                        run.tokens,
-                        2 * self.hidden,
-                        run,
-                        parameters=weight.parameters,
-                        source=NORM_SOURCE,
-                    )
-                )
+        found.extend(
+            operators.elementwise(
+                vector.name, run.tokens, 2 * self.hidden, run, parameters=vector.size, source=NORM_SOURCE
+            )
+            for vector in self._vectors()
+        )
         found.append(operators.linear(self.lm_head, run.emitted_tokens, run))
         return tuple(found)
 
     def replace(self, **changes: Any) -> Model:
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a group of equal layers: what it is, its parameters, what it keeps of a sequence."""
+        import pandas as pd
+
+        return pd.DataFrame([_row(layer) for layer in self.layers])
+
+    def __repr__(self) -> str:
+        counts = self.parameters
+        lines = [
+            f"{self.title or self.name}: {humanize('total', counts.total)} parameters, "
+            f"{humanize('active', counts.active)} active a token",
+            *(f"  {layer.count} x {layer.kind}" for layer in self.layers),
+            f"  hidden {self.hidden:,}, vocabulary {self.vocab:,}{' (tied)' if self.tied_embeddings else ''}, "
+            f"{self.kv_bytes_per_token:,.0f} cache bytes a token in bf16",
+            *(f"  apart: {name} {size:,}" for name, size in self.apart.items()),
+            *(f"  note: {note}" for note in self.assumptions),
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        lines = repr(self).split("\n")
+        rows = "".join(f"<li>{html.escape(line.strip())}</li>" for line in lines[1:])
+        return f"<p><b>{html.escape(lines[0])}</b></p><ul>{rows}</ul>"
+
+    def explain(self) -> tuple[Step, ...]:
+        """The count: every weight of every group, the groups, the tables, the total."""
+        steps: list[Step] = []
+        parts: dict[str, float] = {}
+        for at, layer in enumerate(self.layers):
+            if not layer.reused:
+                name = f"layers_{at}"
+                steps.extend(_count_steps(name, layer.count, tuple(layer.weights()), self.source))
+                parts[name] = steps[-1].value
+        outside = (*(weight for block in self.around for weight in block.weights()), *self._vectors())
+        if outside:
+            steps.extend(_count_steps("outside_layers", 1, outside, self.source))
+            parts["outside_layers"] = steps[-1].value
+        for table in (self.embedding, *self.lookups):
+            inputs = {"rows": table.rows, "width": table.width}
+            steps.append(Step(table.name, "rows * width", inputs, table.parameters, self.source))
+            parts[table.name] = table.parameters
+        if not self.tied_embeddings or self.lm_head_bias:
+            head = self.parameters.by_part["lm_head"]
+            inputs = {"tied": int(self.tied_embeddings), "bias": int(self.lm_head_bias)}
+            inputs |= {"width": self.width, "vocab": self.vocab}
+            formula = "(1 - tied) * width * vocab + bias * vocab"
+            steps.append(Step("lm_head", formula, inputs, head, self.source))
+            parts["lm_head"] = head
+        steps.append(Step("parameters.total", " + ".join(parts), parts, self.parameters.total, "sum of the parts"))
+        return tuple(steps)
+
+
+def _row(layer: Layer) -> dict[str, Any]:
+    weights = tuple(layer.weights())
+    caches = tuple(layer.caches())
+    return {
+        "layers": layer.count,
+        "kind": layer.kind,
+        "parameters_a_layer": 0 if layer.reused else sum(weight.parameters for weight in weights),
+        "active_a_layer": sum(weight.active for weight in weights),
+        "cache_values_a_token": sum(cache.values_per_token / cache.stride for cache in caches),
+        "window_tokens": min((cache.window for cache in caches if cache.window), default=None),
+        "state_bytes": sum(cache.state_bytes for cache in caches),
+    }
+
+
+def _count_steps(name: str, count: int, weights: tuple[Weight, ...], source: str) -> list[Step]:
+    """A step for each weight of a group, then their sum times the layers."""
+    steps: list[Step] = []
+    parts: dict[str, int] = {}
+    for weight in weights:
+        key = weight.name if weight.name not in parts else f"{weight.name}_{len(parts)}"
+        parts[key] = weight.parameters
+        if isinstance(weight, Linear):
+            inputs = {"copies": weight.copies, "d_in": weight.d_in, "d_out": weight.d_out, "bias": int(weight.bias)}
+            formula = "copies * (d_in * d_out + bias * d_out)"
+        else:
+            inputs, formula = {"size": weight.parameters}, "size"
+        steps.append(Step(f"{name}.{key}", formula, inputs, weight.parameters, source))
+    formula = f"layers * ({' + '.join(parts)})"
+    steps.append(Step(name, formula, {"layers": count, **parts}, count * sum(parts.values()), source))
+    return steps

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from .errors import InvalidInput, unknown
 from .formats import get_format, math_format
 
-QUANTIZED_PARTS = ("attention", "mlp", "experts", "shared_experts", "mixer")
+QUANTIZED_PARTS = ("attention", "mlp", "experts", "shared_experts", "mixer", "indexer")
 """Parts that a weight format applies to: the linear layers of the blocks."""
 
-KEPT_PARTS = ("embedding", "lm_head", "norm", "router", "bias")
+KEPT_PARTS = ("embedding", "lm_head", "norm", "router", "bias", "other")
 """Parts that stay in 16 bits when a narrower weight format is asked for."""
 
 PARTS = (*QUANTIZED_PARTS, *KEPT_PARTS)

@@ -7,8 +7,53 @@ from __future__ import annotations
 
 from .attention import Attention
 from .block import Block, Cache
+from .compressed import CompressedAttention
+from .cross import CrossAttentionLayer
+from .linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttention
+from .mla import MLA
 from .mlp import MLP, MoE
+from .residual import AltUp, HyperConnections, PerLayerInput, Projection
+from .state_space import RGLRU, Mamba, Mamba2, ShortConvolution
 
-KINDS: dict[str, type[Block]] = {"attention": Attention, "mlp": MLP, "moe": MoE}
+KINDS: dict[str, type[Block]] = {
+    "attention": Attention,
+    "mla": MLA,
+    "compressed_attention": CompressedAttention,
+    "cross_attention": CrossAttentionLayer,
+    "gated_delta_net": GatedDeltaNet,
+    "kimi_delta_attention": KimiDeltaAttention,
+    "lightning_attention": LightningAttention,
+    "mamba": Mamba,
+    "mamba2": Mamba2,
+    "short_convolution": ShortConvolution,
+    "rg_lru": RGLRU,
+    "mlp": MLP,
+    "moe": MoE,
+    "hyper_connections": HyperConnections,
+    "per_layer_input": PerLayerInput,
+    "altup": AltUp,
+    "projection": Projection,
+}
 
-__all__ = ["KINDS", "MLP", "Attention", "Block", "Cache", "MoE"]
+__all__ = [
+    "KINDS",
+    "MLA",
+    "MLP",
+    "RGLRU",
+    "AltUp",
+    "Attention",
+    "Block",
+    "Cache",
+    "CompressedAttention",
+    "CrossAttentionLayer",
+    "GatedDeltaNet",
+    "HyperConnections",
+    "KimiDeltaAttention",
+    "LightningAttention",
+    "Mamba",
+    "Mamba2",
+    "MoE",
+    "PerLayerInput",
+    "Projection",
+    "ShortConvolution",
+]

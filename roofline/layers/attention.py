@@ -1,15 +1,19 @@
-"""Softmax attention with a KV cache: MHA, MQA, GQA, with or without a sliding window."""
+"""Softmax attention with a KV cache: MHA, MQA, GQA; windows, chunks, sinks, gates, shared caches, an indexer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from .. import operators
-from ..errors import InvalidInput
-from ..operators import Operator, Pass
+from ..errors import InvalidInput, Number
+from ..operators import Operator, Pass, Segment, visible_pairs
 from ..weights import Linear, Vector, Weight
+from .attend import Reads, attend, chunked_pairs
 from .block import Block, Cache, whole
+from .indexer import Indexer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,16 +23,32 @@ class Attention(Block):
     ``kv_heads == query_heads`` is MHA (arXiv:1706.03762), ``kv_heads == 1`` MQA (arXiv:1911.02150), in between GQA
     (arXiv:2305.13245).  A token is projected to ``query_heads`` queries of ``head_dim`` and to ``kv_heads`` keys of
     ``head_dim`` and values of ``value_dim``; the heads' outputs are projected back.  Keys and values are what the cache
-    holds: ``kv_heads * (head_dim + value_dim)`` values a token, for the last ``window`` tokens if there is a window.
+    holds: ``kv_heads * (head_dim + value_dim)`` values a token, for the last ``window`` tokens if there is a window
+    (arXiv:2004.05150).  A token sees ``window`` tokens, itself included; in a *chunked* layer (Llama 4) only those of
+    its own chunk of that length.
+
+    With ``index_heads`` a small indexer (see `roofline.layers.indexer`) scores every token and attention runs over the
+    ``index_topk`` best only; everything is stored, less is read.
 
     Attributes
     ----------
     query_heads, kv_heads, head_dim : shape of the heads
     value_dim : width of a value, ``head_dim`` if None
     window : tokens that a query sees at most, itself included; None for all
+    chunked : whether the window is a chunk of fixed borders
     qkv_bias, output_bias : whether the projections have biases
-    qk_norm : whether queries and keys are normalized by head
-    sinks : whether each query head has a learned sink (gpt-oss)
+    query_bias : whether the query projection has one of its own (``qkv_bias`` is for all three)
+    qk_norm : whether queries and keys are normalized: ``True`` or ``"head"`` with one vector for every head,
+        ``"width"`` with one over all heads (OLMo 2), ``"head_bias"`` and ``"width_bias"`` with a bias beside it
+    sinks : whether each query head has a learned sink (gpt-oss; arXiv:2309.17453)
+    gate : ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width (arXiv:2505.06708)
+    shares_kv : whether it reads the cache of an earlier layer instead of having keys and values of its own
+        (arXiv:2405.12981)
+    keys_as_values : whether values are the keys, unprojected (Gemma 4)
+    value_norm : whether the heads' outputs are normalized together before the output projection (BitNet)
+    input_width : width of what it reads, ``hidden`` if None (Zamba concatenates the embedding)
+    differential : whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more
+    index_heads, index_dim, index_topk : the indexer; no indexer if ``index_heads`` is None
 
     Raises
     ------
@@ -41,22 +61,42 @@ class Attention(Block):
     head_dim: int
     value_dim: int | None = None
     window: int | None = None
+    chunked: bool = False
     qkv_bias: bool = False
     output_bias: bool = False
-    qk_norm: bool = False
+    query_bias: bool = False
+    qk_norm: bool | str = False
     sinks: bool = False
+    gate: str = ""
+    shares_kv: bool = False
+    keys_as_values: bool = False
+    value_norm: bool = False
+    input_width: int | None = None
+    differential: bool = False
+    index_heads: int | None = None
+    index_dim: int = 128
+    index_topk: int = 2048
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "query_heads", "kv_heads", "head_dim")
+        for name in ("value_dim", "window", "input_width", "index_heads"):
+            if getattr(self, name) is not None:
+                whole(self, name)
         if self.query_heads % self.kv_heads:
             raise InvalidInput(f"query_heads must be a multiple of kv_heads: {self.query_heads} / {self.kv_heads}")
+        if self.qk_norm not in QK_NORMS:
+            raise InvalidInput(f"qk_norm must be one of {', '.join(map(str, QK_NORMS))}: {self.qk_norm!r}")
+        if self.gate not in ("", "head", "value"):
+            raise InvalidInput(f"gate must be empty, 'head' or 'value': {self.gate!r}")
 
     @property
     def kind(self) -> str:
-        """MHA, MQA or GQA with its heads, and the window."""
+        """MHA, MQA or GQA with its heads, and what is special."""
         family = {self.query_heads: "MHA", 1: "MQA"}.get(self.kv_heads, "GQA")
         heads = f"{self.query_heads}" if family == "MHA" else f"{self.query_heads}/{self.kv_heads}"
-        return f"{family} {heads} x {self.head_dim}" + (f", window {self.window:,}" if self.window else "")
+        span = f", {'chunk' if self.chunked else 'window'} {self.window:,}" if self.window else ""
+        top = f", top {self.index_topk:,} of an indexer" if self.index_heads else ""
+        return f"{family} {heads} x {self.head_dim}{span}{top}{', shared KV' if self.shares_kv else ''}"
 
     @property
     def value_width(self) -> int:
@@ -68,45 +108,79 @@ class Attention(Block):
         """Values that the cache holds for a token."""
         return self.kv_heads * (self.head_dim + self.value_width)
 
+    @property
+    def indexer(self) -> Indexer | None:
+        """What selects the tokens to attend to."""
+        if self.index_heads is None:
+            return None
+        return Indexer(
+            hidden=self.hidden, heads=self.index_heads, dim=self.index_dim, topk=self.index_topk, scheme="plain"
+        )
+
     def weights(self) -> tuple[Weight, ...]:
-        """Projections, then the small vectors."""
-        vectors: list[Weight] = []
-        if self.qk_norm:
-            vectors.append(Vector("qk_norm", 2 * self.head_dim))
-        if self.sinks:
-            vectors.append(Vector("sinks", self.query_heads))
-        return (*self._inward(), self._outward(), *vectors)
+        """Projections, then the small vectors, then the indexer's."""
+        vectors = [
+            Vector("qk_norm", self._norm_size()),
+            Vector("sinks", self.query_heads if self.sinks else 0),
+            Vector("value_norm", self.query_heads * self.value_width if self.value_norm else 0),
+            Vector("lambdas", 4 * self.head_dim if self.differential else 0),
+        ]
+        small = tuple(vector for vector in vectors if vector.size)
+        indexer = self.indexer.weights() if self.indexer else ()
+        return (*self._inward(), *self._outward(), *small, *indexer)
+
+    def _norm_size(self) -> int:
+        norm = "head" if self.qk_norm is True else self.qk_norm or ""
+        per_head = norm.startswith("head")
+        size = (1 if per_head else self.query_heads) * self.head_dim if norm else 0
+        if norm and not self.shares_kv:
+            size += (1 if per_head else self.kv_heads) * self.head_dim
+        return size * (2 if norm.endswith("bias") else 1)
 
     def _inward(self) -> tuple[Linear, ...]:
-        queries, keys, values = (
-            self.query_heads * self.head_dim,
-            self.kv_heads * self.head_dim,
-            self.kv_heads * self.value_width,
-        )
-        return (
-            Linear("q_proj", self.hidden, queries, "attention", self.qkv_bias),
-            Linear("k_proj", self.hidden, keys, "attention", self.qkv_bias),
-            Linear("v_proj", self.hidden, values, "attention", self.qkv_bias),
-        )
+        width = self.input_width or self.hidden
+        found = [
+            Linear("q_proj", width, self.query_heads * self.head_dim, "attention", self.qkv_bias or self.query_bias)
+        ]
+        if not self.shares_kv:
+            found.append(Linear("k_proj", width, self.kv_heads * self.head_dim, "attention", self.qkv_bias))
+        if not (self.shares_kv or self.keys_as_values):
+            found.append(Linear("v_proj", width, self.kv_heads * self.value_width, "attention", self.qkv_bias))
+        if self.gate:
+            size = self.query_heads * (self.value_width if self.gate == "value" else 1)
+            found.append(Linear("gate_proj", width, size, "attention"))
+        return tuple(found)
 
-    def _outward(self) -> Linear:
-        return Linear("o_proj", self.query_heads * self.value_width, self.hidden, "attention", self.output_bias)
+    def _outward(self) -> tuple[Linear]:
+        width = self.query_heads * self.value_width
+        return (Linear("o_proj", width, self.hidden, "attention", self.output_bias),)
 
     def caches(self) -> tuple[Cache, ...]:
-        """Keys and values, capped by the window."""
-        return (Cache(values_per_token=self.kv_values, window=self.window),)
+        """Keys and values, capped by the window, and the indexer's keys."""
+        if self.shares_kv:
+            return ()
+        own = Cache(values_per_token=self.kv_values, window=self.window)
+        return (own, *(self.indexer.caches() if self.indexer else ()))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, attention of each segment, projection out."""
+        """Projections in, indexer, attention of each segment, projection out."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
         if self.qk_norm:
-            normed = (self.query_heads + self.kv_heads) * self.head_dim
+            heads = self.query_heads + (0 if self.shares_kv else self.kv_heads)
             yield operators.elementwise(
-                "qk_norm", run.tokens, 2 * normed, run, parameters=2 * self.head_dim
+                "qk_norm", run.tokens, 2 * heads * self.head_dim, run, parameters=self._norm_size()
             )
+        if self.indexer:
+            yield from self.indexer.operators(run)
         for segment in run.segments:
-            yield operators.attention(
+            yield self._attention(segment, run)
+        for weight in self._outward():
+            yield operators.linear(weight, run.tokens, run)
+
+    def _attention(self, segment: Segment, run: Pass) -> Operator:
+        if not (self.chunked or self.shares_kv or self.indexer):
+            return operators.attention(
                 segment,
                 query_heads=self.query_heads,
                 key_dim=self.head_dim,
@@ -115,4 +189,30 @@ class Attention(Block):
                 window=self.window,
                 run=run,
             )
-        yield operators.linear(self._outward(), run.tokens, run)
+        pairs, reads = self._pairs_and_reads(segment)
+        return attend(
+            segment,
+            run,
+            query_heads=self.query_heads,
+            key_dim=self.head_dim,
+            value_dim=self.value_width,
+            pairs=pairs,
+            kv_values=self.kv_values,
+            reads=reads,
+        )
+
+    def _pairs_and_reads(self, segment: Segment) -> tuple[Number, Reads]:
+        new, past = segment.new_tokens, segment.past_tokens
+        if self.indexer:
+            return self.indexer.selected(segment)
+        if self.chunked and self.window is not None:
+            seen = past - np.floor_divide(past, self.window) * self.window
+            reads = Reads(past=seen, least_past=seen, new=new, written=new)
+            return chunked_pairs(new, past, self.window), reads
+        pairs = visible_pairs(new, past, self.window)
+        seen = past if self.window is None else np.minimum(past, self.window - 1)
+        # Another layer has brought the same entries on the chip: a cache small enough could still be there.
+        return pairs, Reads(past=seen, least_past=0.0, new=new, written=0.0)
+
+
+QK_NORMS = (False, True, "head", "width", "head_bias", "width_bias")

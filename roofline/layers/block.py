@@ -23,16 +23,39 @@ class Cache:
     values_per_token : values, in the format of the KV cache, that every token adds
     window : tokens kept at most; None for all
     state_bytes : constant recurrent state, whatever the length
+    stride : tokens that one kept entry stands for (1: every token is kept; compressed attention keeps one of many)
+    pending_bytes : bytes of each token that waits for its entry to be full
     """
 
     values_per_token: float = 0.0
     window: int | None = None
     state_bytes: float = 0.0
+    stride: int = 1
+    pending_bytes: float = 0.0
 
     def bytes(self, tokens: Number, kv_bits: float) -> Number:
-        """Bytes for a sequence of ``tokens``: ``min(tokens, window) * values * bits / 8 + state``."""
-        kept = tokens if self.window is None else np.minimum(tokens, self.window)
-        return kept * (self.values_per_token * (kv_bits / 8)) + self.state_bytes
+        """Bytes for a sequence of ``tokens``.
+
+        ``min(floor(tokens / stride), window) * values * bits / 8 + (tokens mod stride) * pending + state``.
+        """
+        kept: Number = tokens if self.stride == 1 else np.floor_divide(tokens, self.stride)
+        pending = 0.0 if self.stride == 1 else (tokens - kept * self.stride) * self.pending_bytes
+        if self.window is not None:
+            kept = np.minimum(kept, self.window)
+        return kept * (self.values_per_token * (kv_bits / 8)) + pending + self.state_bytes
+
+    def engine_bytes(self, tokens: Number, kv_bits: float, *, page_tokens: int, hybrid: bool) -> Number:
+        """Bytes that a paged engine reserves: whole pages of ``page_tokens``, and the window only if it is ``hybrid``.
+
+        An engine with one kind of page for every layer keeps all tokens of windowed layers too; a hybrid allocator
+        keeps the pages that the window touches, which are one more than fit in it where it straddles page borders.
+        """
+        pages = np.ceil(np.divide(tokens, page_tokens))
+        if hybrid and self.window is not None:
+            pages = np.minimum(pages, np.ceil(self.window / page_tokens) + 1)
+        entries = np.ceil(pages * page_tokens / self.stride)
+        pending = (self.stride - 1) * self.pending_bytes
+        return entries * (self.values_per_token * (kv_bits / 8)) + pending + self.state_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +87,13 @@ class Block(ABC):
         """The operators of one forward pass, in order."""
 
 
-def whole(block: Any, *names: str) -> None:
-    """Check that the named sizes of ``block`` are whole numbers >= 1."""
+LARGEST = 10**9
+"""No size of a model is beyond this: a larger one is a slip, and products of sizes stay far below 2**63."""
+
+
+def whole(block: Any, *names: str, least: int = 1) -> None:
+    """Check that the named sizes of ``block`` are whole numbers from ``least`` to `LARGEST`."""
     for name in names:
         value = getattr(block, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidInput(f"{name} must be a whole number >= 1: {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+            raise InvalidInput(f"{name} must be a whole number from {least} to {LARGEST:,}: {value!r}")

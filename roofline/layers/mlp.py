@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .. import operators
 from ..errors import InvalidInput
 from ..operators import Operator, Pass
-from ..weights import Linear, Weight
+from ..weights import Linear, Vector, Weight
 from .block import Block, whole
 
 
@@ -25,12 +25,14 @@ class MLP(Block):
     gated : three matrices rather than two
     bias : whether the matrices have biases
     part : which part of the model it counts to (``shared_experts`` inside a mixture of experts)
+    vectors : parameters that are no matrix: a norm inside (BitNet), a learned activation (Apertus)
     """
 
     intermediate: int
     gated: bool = True
     bias: bool = False
     part: str = "mlp"
+    vectors: int = 0
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "intermediate")
@@ -40,7 +42,11 @@ class MLP(Block):
         """Gated or plain, with the inner width."""
         return f"{'gated' if self.gated else 'plain'} MLP {self.intermediate:,}"
 
-    def weights(self) -> tuple[Linear, ...]:
+    def weights(self) -> tuple[Weight, ...]:
+        """Gate if there is one, up, down; vectors if there are any."""
+        return (*self.matrices(), *((Vector("mlp_vectors", self.vectors),) if self.vectors else ()))
+
+    def matrices(self) -> tuple[Linear, ...]:
         """Gate if there is one, up, down."""
         prefix = "shared_" if self.part == "shared_experts" else ""
         up = Linear(f"{prefix}up_proj", self.hidden, self.intermediate, self.part, self.bias)
@@ -50,7 +56,7 @@ class MLP(Block):
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """One product a matrix."""
-        for weight in self.weights():
+        for weight in self.matrices():
             yield operators.linear(weight, run.tokens, run)
 
 
@@ -60,7 +66,7 @@ class MoE(Block):
 
     Parameters count all experts; a token is multiplied with ``top_k`` of them (arXiv:2401.04088, section 2.1).  How
     many are *read* in a pass lies between ``top_k`` (all tokens agree) and the expected number of distinct ones (see
-    `roofline.operators.distinct_experts`).
+    `roofline.operators.distinct_experts`).  Softmax and sigmoid routers cost the same: one product with the router.
 
     Attributes
     ----------
@@ -70,6 +76,9 @@ class MoE(Block):
     router_bias : whether the router has a bias or a correction term for each expert
     shared_intermediate : inner width of the expert that every token goes to; None if there is none
     shared_gate : whether the shared expert's output is gated by a learned vector (Qwen)
+    dense_intermediate : inner width of a dense MLP that runs beside the experts (Gemma 4); None if there is none
+    latent : width that the routed experts work on, between two projections (Nemotron 3); ``hidden`` if None
+    vectors : parameters that are no matrix: scales of the router, norms inside
 
     Raises
     ------
@@ -85,9 +94,15 @@ class MoE(Block):
     router_bias: bool = False
     shared_intermediate: int | None = None
     shared_gate: bool = False
+    dense_intermediate: int | None = None
+    latent: int | None = None
+    vectors: int = 0
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "experts", "top_k", "intermediate")
+        for name in ("shared_intermediate", "dense_intermediate", "latent"):
+            if getattr(self, name) is not None:
+                whole(self, name)
         if self.top_k > self.experts:
             raise InvalidInput(f"top_k must be at most the number of experts: {self.top_k} of {self.experts}")
 
@@ -95,7 +110,8 @@ class MoE(Block):
     def kind(self) -> str:
         """How many of how many experts, with the inner width."""
         shared = f" + shared {self.shared_intermediate:,}" if self.shared_intermediate else ""
-        return f"MoE {self.top_k} of {self.experts} x {self.intermediate:,}{shared}"
+        dense = f" + dense {self.dense_intermediate:,}" if self.dense_intermediate else ""
+        return f"MoE {self.top_k} of {self.experts} x {self.intermediate:,}{shared}{dense}"
 
     @property
     def router(self) -> Linear:
@@ -104,37 +120,43 @@ class MoE(Block):
 
     def routed(self) -> tuple[Linear, ...]:
         """Matrices of the routed experts."""
+        width = self.latent or self.hidden
 
         def of_all(name: str, d_in: int, d_out: int) -> Linear:
             return Linear(f"experts_{name}", d_in, d_out, "experts", self.bias, self.experts, self.top_k)
 
-        up = of_all("up", self.hidden, self.intermediate)
-        gate = of_all("gate", self.hidden, self.intermediate)
-        down = of_all("down", self.intermediate, self.hidden)
+        up, gate = of_all("up", width, self.intermediate), of_all("gate", width, self.intermediate)
+        down = of_all("down", self.intermediate, width)
         return (gate, up, down) if self.gated else (up, down)
 
-    def shared(self) -> tuple[Linear, ...]:
-        """Matrices of the expert that every token goes to."""
-        if not self.shared_intermediate:
-            return ()
-        mlp = MLP(
-            hidden=self.hidden,
-            intermediate=self.shared_intermediate,
-            gated=self.gated,
-            bias=self.bias,
-            part="shared_experts",
-        )
-        gate = (Linear("shared_gate", self.hidden, 1, "router"),) if self.shared_gate else ()
-        return (*mlp.weights(), *gate)
+    def beside(self) -> tuple[Linear, ...]:
+        """Matrices that every token goes through: shared expert, dense MLP, projections of the latent."""
+        found: list[Linear] = []
+        if self.latent:
+            found.append(Linear("latent_down_proj", self.hidden, self.latent, "mlp"))
+            found.append(Linear("latent_up_proj", self.latent, self.hidden, "mlp"))
+        if self.shared_intermediate:
+            found.extend(self._mlp(self.shared_intermediate, "shared_experts"))
+        if self.shared_gate:
+            found.append(Linear("shared_gate", self.hidden, 1, "shared_experts"))
+        if self.dense_intermediate:
+            found.extend(self._mlp(self.dense_intermediate, "mlp"))
+        return tuple(found)
+
+    def _mlp(self, intermediate: int, part: str) -> tuple[Linear, ...]:
+        return MLP(
+            hidden=self.hidden, intermediate=intermediate, gated=self.gated, bias=self.bias, part=part
+        ).matrices()
 
     def weights(self) -> tuple[Weight, ...]:
-        """Router, routed experts, shared expert."""
-        return (self.router, *self.routed(), *self.shared())
+        """Router, routed experts, what every token goes through."""
+        vectors = (Vector("router_vectors", self.vectors, "router"),) if self.vectors else ()
+        return (self.router, *self.routed(), *self.beside(), *vectors)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Router, grouped products of the routed experts, products of the shared one."""
+        """Router, grouped products of the routed experts, products that every token goes through."""
         yield operators.linear(self.router, run.tokens, run)
         for weight in self.routed():
             yield operators.experts(weight, run.tokens, run)
-        for weight in self.shared():
+        for weight in self.beside():
             yield operators.linear(weight, run.tokens, run)

@@ -1,0 +1,174 @@
+"""What stands beside attention and MLP: hyper-connections, per-layer inputs, AltUp, plain projections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .. import operators
+from ..operators import Operator, Pass
+from ..weights import Linear, Vector, Weight
+from .block import Block, whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperConnections(Block):
+    """Hyper-connections (arXiv:2409.19606; manifold-constrained: arXiv:2512.24880): several residual streams.
+
+    ``streams`` residual vectors are read together; each of ``maps`` maps projects all of them to ``outputs`` mixing
+    weights, ``2 streams hidden outputs`` FLOPs a token, and the streams are mixed with those (elementwise).
+
+    Attributes
+    ----------
+    streams : residual streams
+    outputs : mixing weights of a map
+    scales : learned scales of a map
+    maps : maps of a layer: as a rule one before attention and one before the MLP
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1.
+    """
+
+    streams: int = 4
+    outputs: int = 24
+    scales: int = 3
+    maps: int = 2
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "streams", "outputs", "maps")
+
+    @property
+    def kind(self) -> str:
+        """Streams."""
+        return f"hyper-connections of {self.streams} streams"
+
+    def _matrices(self) -> tuple[Linear, ...]:
+        return (Linear("hyper_connection", self.streams * self.hidden, self.outputs, "other"),) * self.maps
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Maps, their offsets and scales."""
+        return (*self._matrices(), Vector("hyper_scale", self.maps * (self.outputs + self.scales), "other"))
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """The maps, and the streams read and written."""
+        for weight in self._matrices():
+            yield operators.linear(weight, run.tokens, run)
+            yield operators.elementwise(
+                "mix_streams", run.tokens, 2 * self.streams * self.hidden, run, source="streams read and written"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerLayerInput(Block):
+    """Per-layer embeddings (Gemma 3n, Gemma 4): a looked-up vector of ``width`` is gated and added in each layer.
+
+    ``2 (hidden width + width hidden)`` FLOPs a token.  The table itself is a lookup, see ``Model.tables``.
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1.
+    """
+
+    width: int
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "width")
+
+    @property
+    def kind(self) -> str:
+        """Its width."""
+        return f"per-layer input {self.width}"
+
+    def weights(self) -> tuple[Linear, ...]:
+        """Gate and projection."""
+        return (
+            Linear("per_layer_gate", self.hidden, self.width, "other"),
+            Linear("per_layer_projection", self.width, self.hidden, "other"),
+        )
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """One product a matrix."""
+        for weight in self.weights():
+            yield operators.linear(weight, run.tokens, run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AltUp(Block):
+    """Alternating updates (arXiv:2301.13310) with learned augmented residuals (arXiv:2411.07501), as in Gemma 3n.
+
+    ``streams`` copies of the residual stream are predicted and corrected with coefficients that a router of
+    ``hidden x streams`` gives; a residual of rank ``rank`` runs beside attention.
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1.
+    """
+
+    streams: int
+    rank: int
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "streams", "rank")
+
+    @property
+    def kind(self) -> str:
+        """Streams and rank."""
+        return f"AltUp of {self.streams}, LAuReL rank {self.rank}"
+
+    def _matrices(self) -> tuple[Linear, ...]:
+        return (
+            Linear("altup_router", self.hidden, self.streams, "other"),
+            Linear("altup_prediction", self.streams, self.streams**2, "other"),
+            Linear("altup_correction", self.streams, self.streams, "other"),
+            Linear("laurel_left", self.hidden, self.rank, "other"),
+            Linear("laurel_right", self.rank, self.hidden, "other"),
+        )
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Router, coefficients, low-rank residual, output scale."""
+        return (*self._matrices(), Vector("altup_scale", self.hidden, "other"))
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Products, and the streams read and written."""
+        for weight in self._matrices():
+            yield operators.linear(weight, run.tokens, run)
+        yield operators.elementwise(
+            "altup_streams", run.tokens, 2 * self.streams * self.hidden, run, source="streams read and written"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection(Block):
+    """A plain matrix of ``hidden x output`` outside the usual blocks, ``copies`` times.
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1.
+    """
+
+    output: int
+    name: str = "projection"
+    bias: bool = False
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "output", "copies")
+
+    @property
+    def kind(self) -> str:
+        """Its shape."""
+        return f"{self.name} {self.hidden:,}x{self.output:,}"
+
+    def weights(self) -> tuple[Linear, ...]:
+        """The matrices."""
+        return (Linear(self.name, self.hidden, self.output, "other", self.bias),) * self.copies
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """One product a matrix."""
+        for weight in self.weights():
+            yield operators.linear(weight, run.tokens, run)
