@@ -6,12 +6,15 @@ Imported only when a file is read; everything else in the package does without p
 from __future__ import annotations
 
 import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
 
-from .errors import InvalidInput, SpecError
+from .errors import InvalidInput, SpecError, unknown
+from .formats import MATH_FORMATS
 from .hardware import Accelerator, Link, Provenance
 from .layers import KINDS
 from .model import Layer, Model
@@ -105,21 +108,28 @@ class AcceleratorSpec(Strict):
     memory_pin_bytes_per_s: Quantity | None = None
     notes: tuple[str, ...] = Field(default=(), strict=False)
 
-    def build(self) -> Accelerator:
-        """The accelerator in base units with the provenance of every figure.
-
-        Raises
-        ------
-        InvalidInput
-            A unit that does not fit its field, or a source that the file does not list.
-        """
-        values, wrong = self._in_base_units()
+    @field_validator(*FIGURES, *FIGURES_BY_FORMAT, "scale_up")
+    @classmethod
+    def _units_and_sources(cls, value: Any, info: ValidationInfo) -> Any:
+        """Every figure's unit fits its field, and its source is one that the file lists."""
+        sources = info.data.get("sources")
+        wrong = [
+            line
+            for path, quantity_name, quantity in _figures(str(info.field_name), value)
+            for line in _wrong_with(path, quantity_name, quantity, sources)
+        ]
         if wrong:
             raise InvalidInput("; ".join(wrong))
-        link = self.scale_up
+        return value
+
+    def build(self) -> Accelerator:
+        """The accelerator in base units with the provenance of every figure."""
+        figures = self.quantities()
+        values = {path: to_base(item.value, item.unit, quantity, field=path) for path, quantity, item in figures}
         by_format = {
             field: {name: values[f"{field}.{name}"] for name in getattr(self, field)} for field in FIGURES_BY_FORMAT
         }
+        link = self.scale_up
         return Accelerator(
             name=self.name,
             title=self.title,
@@ -131,32 +141,15 @@ class AcceleratorSpec(Strict):
             confidence=self.confidence,
             scale_up=Link(link.name, link.kind, values["scale_up.bytes_per_s"], link.domain) if link else None,
             notes=self.notes,
-            provenance={path: self._provenance(quantity) for path, _, quantity in self.quantities()},
+            provenance={path: self._provenance(item) for path, _, item in figures},
             **{field: values.get(field) for field in FIGURES},  # type: ignore[arg-type]
             **by_format,  # type: ignore[arg-type]
         )
 
     def quantities(self) -> list[tuple[str, str, Quantity]]:
         """Every figure of the file: its path, the kind of quantity its field holds, and the figure."""
-        found = [(field, quantity, getattr(self, field)) for field, quantity in FIGURES.items()]
-        for field, quantity in FIGURES_BY_FORMAT.items():
-            found += [(f"{field}.{name}", quantity, item) for name, item in getattr(self, field).items()]
-        if self.scale_up:
-            found.append(("scale_up.bytes_per_s", "bytes_per_s", self.scale_up.bytes_per_s))
-        return [row for row in found if row[2] is not None]
-
-    def _in_base_units(self) -> tuple[dict[str, float], list[str]]:
-        """Every figure in base units by path, and a line for each that is wrong."""
-        values: dict[str, float] = {}
-        wrong = []
-        for path, quantity_name, quantity in self.quantities():
-            try:
-                values[path] = to_base(quantity.value, quantity.unit, quantity_name, field=path)
-            except InvalidInput as error:
-                wrong.append(str(error))
-            if quantity.source not in self.sources:
-                wrong.append(f"{path}: source {quantity.source!r} is not among {', '.join(self.sources)}")
-        return values, wrong
+        fields = (*FIGURES, *FIGURES_BY_FORMAT, "scale_up")
+        return [row for field in fields for row in _figures(field, getattr(self, field))]
 
     def _provenance(self, quantity: Quantity) -> Provenance:
         source = self.sources[quantity.source]
@@ -168,6 +161,30 @@ class AcceleratorSpec(Strict):
             verified=quantity.verified,
             note=quantity.note,
         )
+
+
+def _figures(field: str, value: Any) -> list[tuple[str, str, Quantity]]:
+    """The figures that a field of an accelerator holds: path, kind of quantity, figure."""
+    if value is None:
+        return []
+    if field in FIGURES_BY_FORMAT:
+        return [(f"{field}.{name}", FIGURES_BY_FORMAT[field], item) for name, item in value.items()]
+    if field == "scale_up":
+        return [("scale_up.bytes_per_s", "bytes_per_s", value.bytes_per_s)]
+    return [(field, FIGURES[field], value)]
+
+
+def _wrong_with(path: str, quantity_name: str, quantity: Quantity, sources: Any) -> Iterator[str]:
+    """A line for each thing that is wrong with a figure."""
+    field, _, name = path.partition(".")
+    if field in FIGURES_BY_FORMAT and name not in MATH_FORMATS:
+        yield f"{field}: {unknown('math format', name, MATH_FORMATS)}"
+    try:
+        to_base(quantity.value, quantity.unit, quantity_name, field=path)
+    except InvalidInput as error:
+        yield str(error)
+    if sources and quantity.source not in sources:
+        yield f"{path}: source {quantity.source!r} is not among {', '.join(sources)}"
 
 
 class LayerSpec(Strict):
@@ -262,16 +279,32 @@ class _located:
 
 def faults(error: ValidationError, where: str = "") -> list[str]:
     """Every fault that pydantic found, one line each: what, the value, what would do."""
-    lines = []
-    for item in error.errors(include_url=False, include_context=False):
-        place = ".".join(str(part) for part in ([where] if where else []) + list(item["loc"]))
-        given = item.get("input")
-        value = "" if item["type"] == "missing" or isinstance(given, dict | list) else f": {given!r:.80}"
-        message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(
-            item["type"], item["msg"][0].lower() + item["msg"][1:]
-        )
-        lines.append(f"{place} {message}{value}")
-    return lines
+    return [_fault(item, where) for item in error.errors(include_url=False, include_context=False)]
+
+
+def _fault(item: Mapping[str, Any], where: str) -> str:
+    if item["type"] == "value_error":  # one of ours, which names its place
+        return str(item["msg"]).removeprefix("Value error, ")
+    given = item.get("input")
+    value = "" if isinstance(given, dict | list) else f": {given!r:.80}"
+    place = ".".join(str(part) for part in ([where] if where else []) + list(item["loc"]))
+    if item["type"] == "missing":
+        return f"{place} is missing"
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(item["loc"][-1]), _KEYS, n=1)
+        return f"{place} is not a known key{value}" + (f"; did you mean {near[0]!r}?" if near else "")
+    message = str(item["msg"]).replace("valid dictionary or instance of Quantity", "figure: {value, unit, source}")
+    if item["type"] == "float_type" and isinstance(given, str):
+        message += " (YAML reads 1e12 as text; write 1.0e+12)"
+    return f"{place} {message[0].lower()}{message[1:]}{value}"
+
+
+_KEYS = sorted({key for spec in (AcceleratorSpec, Quantity, LinkSpec, Source, ModelSpec) for key in spec.model_fields})
+
+
+def problems(data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], stem: str) -> list[str]:
+    """Every fault of a spec file's plain ``data``, one line each; ``stem`` is the file's name without its suffix."""
+    return _checked(data, spec, stem)[1]
 
 
 def build(data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], path: Path) -> Accelerator | Model:
@@ -282,12 +315,22 @@ def build(data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], p
     SpecError
         Every fault of the file in one line.
     """
+    value, wrong = _checked(data, spec, path.stem)
+    if value is None:
+        raise SpecError(f"{path}: {'; '.join(wrong)}")
+    return value
+
+
+def _checked(
+    data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], stem: str
+) -> tuple[Accelerator | Model | None, list[str]]:
+    """What the data describe, or None and every fault."""
     try:
         checked = spec.model_validate(data)
-        if checked.name != path.stem:
-            raise InvalidInput(f"name {checked.name!r} must be the file's: {path.stem!r}")
-        return checked.build()
+        if checked.name != stem:
+            return None, [f"name {checked.name!r} must be the file's: {stem!r}"]
+        return checked.build(), []
     except ValidationError as error:
-        raise SpecError(f"{path}: {'; '.join(faults(error))}") from None
+        return None, faults(error)
     except (InvalidInput, LookupError) as error:
-        raise SpecError(f"{path}: {error}") from None
+        return None, [str(error)]
