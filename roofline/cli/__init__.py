@@ -1,4 +1,4 @@
-"""The command line: ``roofline analyze|what-if|explain|plot|list|check``, also as ``python -m roofline``."""
+"""The command line: ``roofline analyze|what-if|explain|plot|list``, also as ``python -m roofline``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 def main() -> None:
     """Run the command that the arguments name; exit 0, or 2 for bad input.
 
-    Most of a run is the import of numpy and pydantic, so they start without what a calculation of this size can't use:
-    threads for linear algebra, plug-ins, and the search for garbage that a short process never has to collect.
+    Most of a run is spent on imports, so they start without what a calculation of this size can't use: threads for
+    linear algebra and plug-ins.  Garbage is not searched for, neither on the way nor at the end: the process is short.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -22,3 +22,5 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        gc.freeze()

@@ -67,7 +67,13 @@ def grid(rows: Iterable[Sequence[str]], *, right: int = 0, head: Sequence[str] =
     width = max(map(len, cells), default=0)
     for at in range(width):
         side: Any = "right" if at >= width - right else "left"
-        table.add_column(("" if at else "  ") + head[at] if head else "", justify=side, overflow="fold", no_wrap=at == 0, header_style="dim")
+        table.add_column(
+            ("" if at else "  ") + head[at] if head else "",
+            justify=side,
+            overflow="fold",
+            no_wrap=at == 0,
+            header_style="dim",
+        )
     for first, *others in cells:
         table.add_row(f"  {first}", *others)
     return table

@@ -26,7 +26,7 @@ def analysis(case: Case) -> list[RenderableType]:
         grid(_hardware_rows(case)),
         heading("Memory"),
         facts(case.memory),
-        heading("Phases", "throughput is the roofline's"),
+        heading("Phases", "throughput at the roofline"),
         side_by_side({"prefill": case.prefill, "decode step": case.decode}),
         heading("Generation"),
         side_by_side({time.removesuffix("_s"): result for time, result in case.generate.items()}, leave_out="time"),
@@ -97,15 +97,11 @@ def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
 
 def _title(case: Case) -> list[RenderableType]:
     """What was asked, defaults included."""
-    asked = case.asked()
-    work, formats = asked["workload"], asked["precision"]
+    asked, load = case.asked(), case.load
     rows = (
-        (
-            "workload",
-            f"batch {work['batch']:,}, prompt {work['prompt_tokens']:,}, output {work['output_tokens']:,} tokens",
-        ),
-        ("decode step at", humanize("context_tokens", work["context_tokens"]) + " in the cache"),
-        ("formats", ", ".join(f"{label(name)} {used}" for name, used in formats.items())),
+        ("workload", f"batch {load.batch:,}, prompt {load.prompt_tokens:,}, output {load.output_tokens:,} tokens"),
+        ("decode at", f"a context of {asked['workload']['context_tokens']:,} tokens"),
+        ("formats", str(case.serve.precision)),
     )
     return [Text(f"{asked['model']} on {asked['hardware']}", style="bold"), grid(rows)]
 

@@ -1,0 +1,346 @@
+"""The command line says what the library says, in JSON and in text, and answers bad input in one line."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import roofline as rl
+from roofline.cli import commands
+from roofline.phases import TIMES
+
+LLAMA = ("llama-3.1-70b", "--hardware", "h100-sxm")
+
+
+def run(*args, columns=80):
+    return CliRunner().invoke(commands.app, [str(arg) for arg in args], env={"COLUMNS": str(columns)})
+
+
+def answer(*args):
+    done = run(*args, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def text(*args, columns=80):
+    done = run(*args, columns=columns)
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout
+
+
+def program(*args, **options):
+    """A process of its own, with the environment of this one."""
+    command = [sys.executable, "-m", "roofline", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_analyze_has_the_keys_that_others_read():
+    found = answer("analyze", *LLAMA)
+    assert (
+        found["parameters"]["total"] == 70_553_706_496
+    )  # safetensors index of the checkpoint: 141,107,412,992 bytes / 2
+    assert found["ridge_flops_per_byte"] == pytest.approx(989.4 / 3.35, rel=1e-12)
+    assert {"total", "active", "embedding"} <= set(found["parameters"])
+    assert {"weights_bytes", "kv_bytes_per_sequence", "fits", "max_batch"} <= set(found["memory"])
+    times = {"flops", "moved_bytes", "intensity_flops_per_byte", *TIMES, "limit"}
+    assert times <= set(found["prefill"])
+    assert times | {"tokens_per_s"} <= set(found["decode"])
+
+
+def test_analyze_without_options_is_the_library_without_options(serve):
+    load = rl.Workload()
+    found = answer("analyze", *LLAMA)
+    assert found["parameters"] == serve.model.parameters.to_dict()
+    assert found["memory"] == rl.memory(serve, load).to_dict()
+    assert found["prefill"] == rl.prefill(serve, load).to_dict()
+    assert found["decode"] == rl.decode(serve, load).to_dict()
+    assert found["generate"] == {time: rl.generate(serve, load, time=time).to_dict() for time in TIMES}
+    assert found["crossovers"] == rl.crossovers(serve, load).to_dict()
+
+
+def test_every_option_of_analyze_reaches_the_library(serve):
+    sizes = ("--batch", 16, "--prompt", 300, "--output", 40, "--context", 777)
+    found = answer("analyze", *LLAMA, *sizes, "--weights", "fp8", "--activations", "fp8", "--kv", "int8")
+    fp8 = rl.quantize(serve, weights="fp8", activations="fp8", kv="int8")
+    load = rl.Workload(prompt_tokens=300, output_tokens=40, batch=16)
+    assert found["prefill"] == rl.prefill(fp8, load).to_dict()
+    assert found["decode"] == rl.decode(fp8, load, context_tokens=777).to_dict()
+    assert found["memory"] == rl.memory(fp8, load).to_dict()
+    assert found["ridge_flops_per_byte"] == fp8.accelerator.ridge_flops_per_byte("fp8")
+    assert found["precision"] == {"weights": "fp8", "activations": "fp8", "kv": "int8", "attention": "bf16"}
+    asked = {"prompt_tokens": 300, "output_tokens": 40, "batch": 16, "cached_tokens": 0, "context_tokens": 777}
+    assert found["workload"] == asked
+
+
+def test_analyze_names_what_it_assumed():
+    shown = text("analyze", *LLAMA)
+    for words in (
+        "batch 1, prompt 2,000, output 256 tokens",
+        "a context of 2,000 tokens",
+        "weights bf16, activations bf16, KV cache bf16",
+        "70,553,706,496",
+        "80 x GQA 64/8 x 128",
+        "327.7 kB a token",
+        "989.4 TFLOP/s dense, ridge point 295 FLOP/byte",
+        "3.35 TB/s",
+        "does not fit one h100-sxm: it takes 2 of them",
+        "41.69 ms",
+    ):
+        assert words in shown
+
+
+def test_a_format_without_units_is_a_note():
+    a100 = ("llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--weights", "fp8", "--activations", "fp8")
+    assert "has no fp8 units: computed at the bf16 rate" in " ".join(text("analyze", *a100).split())
+    assert answer("analyze", *a100)["ridge_flops_per_byte"] == pytest.approx(312 / 2.039, rel=1e-3)
+
+
+def test_a_context_beyond_the_model_is_a_note_and_no_error():
+    shown = " ".join(text("analyze", *LLAMA, "--context", 1_000_000).split())
+    assert "context of 1,000,001 tokens is beyond the 131,072 that llama-3.1-70b states" in shown
+    assert any("beyond the 131,072" in note for note in answer("analyze", *LLAMA, "--context", "1e6")["assumptions"])
+
+
+def test_what_if_is_compare(serve):
+    found = answer("what-if", *LLAMA, "--to-weights", "fp8", "--to-kv", "fp8", "--to-batch", 8)
+    after = rl.quantize(serve, weights="fp8", kv="fp8")
+    one, eight = rl.Workload(), rl.Workload(batch=8)
+    assert found["decode"] == rl.compare(rl.decode(serve, one), rl.decode(after, eight)).to_dict()
+    assert found["prefill"] == rl.compare(rl.prefill(serve, one), rl.prefill(after, eight)).to_dict()
+    assert found["memory"] == rl.compare(rl.memory(serve, one), rl.memory(after, eight)).to_dict()
+    assert found["before"]["precision"]["weights"] == "bf16"
+    assert found["after"]["workload"]["batch"] == 8
+
+
+def test_what_if_on_other_hardware_takes_all_of_it(serve):
+    found = answer("what-if", *LLAMA, "--to-hardware", "h200-sxm")
+    h200 = serve.replace(accelerator=rl.get_accelerator("h200-sxm"))
+    assert found["decode"]["after"] == rl.decode(h200, rl.Workload()).to_dict()
+    assert found["decode"]["ratio"]["floor_s"] == pytest.approx(
+        3.35 / 4.8, rel=1e-9
+    )  # bandwidths of the two data sheets
+
+
+def test_what_if_shows_where_the_limit_changes():
+    shown = text("what-if", *LLAMA, "--to-batch", 4096, "--context", 1)
+    assert [line.split() for line in shown.splitlines() if "limit" in line] == [
+        ["limit", "compute", "compute", "same"],
+        ["limit", "memory", "compute", "changes"],
+    ]
+    assert "1 -> 4,096" in shown
+
+
+def test_explain_gives_the_steps_of_the_library(serve):
+    steps = answer("explain", *LLAMA, "--phase", "decode")
+    assert steps == {"decode": [step.to_dict() for step in rl.decode(serve, rl.Workload()).explain()]}
+    only = answer("explain", *LLAMA, "--operator", "attention")
+    assert set(only) == {"prefill", "decode"}
+    assert {step["name"].split(".")[0] for steps in only.values() for step in steps} == {"attention"}
+
+
+def test_explain_begins_with_the_totals():
+    found = answer("explain", *LLAMA)
+    assert {step["name"].split(".")[0] for steps in found.values() for step in steps} == {"prefill", "decode", "memory"}
+    assert "decode.floor_s" in [step["name"] for step in found["decode"]]
+
+
+def test_explain_reads_like_a_derivation_by_hand():
+    shown = text("explain", *LLAMA, "--phase", "prefill", "--operator", "q_proj")
+    lines = [line.split("  [")[0].strip() for line in shown.splitlines()]
+    at = lines.index("flops             = 2 * m * k * n")
+    assert lines[at + 1 : at + 3] == ["= 2 * 2000 * 8192 * 8192", "= 268.4 GFLOP"]
+    assert "Sources" in lines
+    assert "NVIDIA H100 product page" in shown
+
+
+def test_lists_have_everything():
+    assert [row["name"] for row in answer("list", "models")] == rl.list_models()
+    assert [row["name"] for row in answer("list", "hardware")] == rl.list_accelerators()
+    llama = next(row for row in answer("list", "models") if row["name"] == "llama-3.1-70b")
+    assert llama["kv_bytes_per_token"] == 2 * 80 * 8 * 128 * 2  # K and V, layers, KV heads, width, bytes
+    h100 = next(row for row in answer("list", "hardware") if row["name"] == "h100-sxm")
+    assert h100["ridge_flops_per_byte"]["bf16"] == pytest.approx(295.3, abs=0.05)
+    for kind, names in (("models", rl.list_models()), ("hardware", rl.list_accelerators())):
+        shown = text("list", kind)
+        assert all(f"  {name} " in shown for name in names)
+
+
+@pytest.mark.parametrize(
+    ("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")]
+)
+def test_plots_are_written_by_their_ending(tmp_path, ending, magic):
+    file = tmp_path / f"roofline.{ending}"
+    assert text("plot", *LLAMA, "-o", file).split() == ["wrote", str(file)]
+    assert file.read_bytes().startswith(magic)
+
+
+BAD = [
+    (
+        ("analyze", "llama-3-70b", "--hardware", "h100-sxm"),
+        "no model named 'llama-3-70b'; did you mean 'llama-3.1-70b'",
+    ),
+    (
+        ("analyze", "llama-3.1-70b", "--hardware", "h100-smx"),
+        "no accelerator named 'h100-smx'; did you mean 'h100-sxm'",
+    ),
+    (("analyze", *LLAMA, "--batch", "0"), "batch must be a whole number >= 1: 0"),
+    (("analyze", *LLAMA, "--batch", "-3"), "batch must be a whole number >= 1: -3"),
+    (("analyze", *LLAMA, "--batch", "1.5"), "batch must be a whole number >= 1: 1.5"),
+    (("analyze", *LLAMA, "--batch", "nan"), "batch must be a whole number >= 1: nan"),
+    (("analyze", *LLAMA, "--batch", "inf"), "batch must be a whole number >= 1: inf"),
+    (("analyze", *LLAMA, "--batch", "many"), "batch must be a whole number >= 1: 'many'"),
+    (("analyze", *LLAMA, "--prompt", "0"), "prompt_tokens must be a whole number >= 1: 0"),
+    (("analyze", *LLAMA, "--output", "-1"), "output_tokens must be a whole number >= 1: -1"),
+    (("analyze", *LLAMA, "--context", "-1"), "context_tokens must be a whole number >= 0: -1"),
+    (("analyze", *LLAMA, "--weights", "fp7"), "no number format named 'fp7'; did you mean 'fp8'"),
+    (("analyze", *LLAMA, "--activations", "q4_k_m"), "activations can't be 'q4_k_m'"),
+    (("what-if", *LLAMA), "what-if needs a change: --to-weights"),
+    (("what-if", *LLAMA, "--to-kv", "fp7"), "no number format named 'fp7'"),
+    (("what-if", *LLAMA, "--to-batch", "0"), "batch must be a whole number >= 1: 0"),
+    (("explain", *LLAMA, "--phase", "prefil"), "no phase named 'prefil'; did you mean 'prefill'"),
+    (("explain", *LLAMA, "--operator", "atention"), "no operator named 'atention'; did you mean 'attention'"),
+    (("plot", *LLAMA, "-o", "roofline.bmp"), "the name of a plot ends in .png, .svg or .pdf: 'roofline.bmp'"),
+    (("plot", *LLAMA, "-o", "roofline"), "the name of a plot ends in .png, .svg or .pdf: 'roofline'"),
+]
+
+
+def refused(*args):
+    """The one line on stderr of a command that prints nothing else and ends with 2."""
+    done = run(*args)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("roofline: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(("args", "message"), BAD, ids=[" ".join(args) for args, _ in BAD])
+def test_bad_input_is_one_line(args, message):
+    assert message in refused(*args)
+    if args[0] != "plot":
+        assert message in refused(*args, "--json")
+
+
+def test_bad_paths_are_one_line(tmp_path):
+    binary, folder = tmp_path / "binary.yaml", tmp_path / "folder.yaml"
+    binary.write_bytes(bytes(range(256)))
+    folder.mkdir()
+    assert "is not a text file" in refused("analyze", binary, "--hardware", "h100-sxm")
+    assert "folder.yaml" in refused("analyze", folder, "--hardware", "h100-sxm")
+    assert "missing.yaml can't be read" in refused("analyze", tmp_path / "missing.yaml", "--hardware", "h100-sxm")
+    assert "is not a text file" in refused("analyze", "gpt-2", "--hardware", binary)
+    assert "can't be written: No such file" in refused("plot", *LLAMA, "-o", tmp_path / "nowhere" / "roofline.svg")
+
+
+@pytest.mark.parametrize(
+    "args", [("analyze",), ("analyze", "gpt-2"), ("analyse",), ("analyze", *LLAMA, "--bach", "3"), ()]
+)
+def test_wrong_usage_ends_with_2_and_says_what(args):
+    done = run(*args)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Usage:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+COMMANDS = [
+    ("--help",),
+    ("analyze", "--help"),
+    ("what-if", "--help"),
+    ("explain", "--help"),
+    ("plot", "--help"),
+    ("list", "models", "--help"),
+    ("analyze", *LLAMA),
+    ("analyze", *LLAMA, "--batch", "100000000", "--context", "10000000"),
+    ("analyze", "mixtral-8x7b", "--hardware", "mi300x", "--weights", "int4_g128"),
+    (
+        "what-if",
+        *LLAMA,
+        "--to-weights",
+        "fp8_block",
+        "--to-activations",
+        "fp8",
+        "--to-hardware",
+        "b200-sxm",
+        "--to-batch",
+        "1024",
+    ),
+    ("explain", *LLAMA),
+    ("explain", *LLAMA, "--phase", "prefill"),
+    ("list", "models"),
+    ("list", "hardware"),
+]
+
+
+@pytest.mark.parametrize("args", COMMANDS, ids=" ".join)
+def test_text_keeps_to_80_columns_and_cuts_nothing(args):
+    shown = text(*args)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    assert "\x1b" not in shown
+    assert not any(line.endswith(" ") for line in shown.splitlines())
+
+
+def test_narrow_terminals_get_every_number_whole():
+    wide, narrow = (text("analyze", *LLAMA, columns=columns) for columns in (120, 60))
+    numbers = [word for line in wide.splitlines() for word in line.split() if word[0].isdigit()]
+    assert len(numbers) > 60
+    assert all(number in narrow.split() for number in numbers)
+
+
+def test_json_is_all_of_stdout():
+    done = run("analyze", *LLAMA, "--batch", "7", "--json")
+    assert done.stdout.startswith("{\n")
+    assert done.stdout.endswith("}\n")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("flag", "default"),
+    [
+        ("--batch", rl.Workload.batch),
+        ("--prompt", rl.Workload.prompt_tokens),
+        ("--output", rl.Workload.output_tokens),
+        ("--weights", rl.Precision.weights),
+        ("--activations", rl.Precision.activations),
+        ("--kv", rl.Precision.kv),
+    ],
+)
+def test_help_names_the_defaults_of_the_library(flag, default):
+    words = " ".join(text("analyze", "--help").split())
+    after = words.split(f" {flag} ")[1]
+    assert after.split("[default: ")[1].split("]")[0].strip("()") == str(default)
+
+
+def test_version():
+    assert text("--version") == f"roofline {rl.__version__}\n"
+
+
+def test_python_m_roofline_is_the_same_program():
+    environment = os.environ | {"COLUMNS": "80"}
+    done = program("analyze", *LLAMA, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == text("analyze", *LLAMA)
+    refused_too = program("analyze", *LLAMA, "--batch", "0", env=environment)
+    assert (refused_too.returncode, refused_too.stdout) == (2, "")
+    assert refused_too.stderr == "roofline: batch must be a whole number >= 1: 0\n"
+
+
+def test_a_reader_that_goes_away_is_no_error_to_speak_of():
+    command = [sys.executable, "-m", "roofline", "explain", *LLAMA, "--phase", "prefill"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 0
+
+
+def test_analyze_loads_neither_matplotlib_nor_pandas():
+    code = (
+        "import sys; from roofline.cli import main\n"
+        "sys.argv = ['roofline', 'analyze', 'gpt-2', '--hardware', 'h100-sxm']\n"
+        "try: main()\n"
+        "finally: print(sorted({'matplotlib', 'pandas'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
