@@ -19,7 +19,7 @@ from ..units import humanize
 from .labels import LEADER, Label, place
 from .roofs import draw_roofs, roofs_of, set_scales
 from .style import QUIET, axes_or_new, head, series_styles
-from .tracks import Array, Result, Spot, captions, coordinates, share_without_flops, spots, swept
+from .tracks import Array, Result, Spot, captions, coordinates, format_words, share_without_flops, spots, swept
 
 _TOUCH = 11.0
 """Points, 1/72 inch, within which the operators of a phase share a label."""
@@ -91,7 +91,7 @@ def _subtitle(accelerator: Accelerator, results: Sequence[Result]) -> str:
     deployments = {id(result.deployment): result.deployment for result in results if isinstance(result, Phase)}
     if len(deployments) == 1:
         (serve,) = deployments.values()
-        parts += [serve.model.title or serve.model.name, str(serve.precision)]
+        parts += [serve.model.title or serve.model.name, format_words(serve.precision)]
     return "  |  ".join(parts)
 
 

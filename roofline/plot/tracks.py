@@ -108,14 +108,15 @@ def _facets(result: Result) -> dict[str, npt.NDArray[np.str_]]:
     serve, segments = result.deployment, result.segments
     return {
         "model": np.array(serve.model.name),
-        "precision": np.array(_formats(serve.precision)),
+        "precision": np.array(format_words(serve.precision)),
         "batch": _written("batch {:,.0f}".format, sum(segment.sequences for segment in segments)),
         "tokens": _written("{:,.0f} new tokens".format, segments[0].new_tokens),
         "context": _written("{:,.0f} in cache".format, segments[0].past_tokens),
     }
 
 
-def _formats(precision: Precision) -> str:
+def format_words(precision: Precision) -> str:
+    """The one format of everything, or what is in which."""
     names = {precision.weights, precision.activations, precision.kv}
     return names.pop() if len(names) == 1 else str(precision)
 
