@@ -54,6 +54,18 @@ def get_accelerator(name: str | Path) -> Accelerator:
     return cast(Accelerator, build(read_yaml(path), AcceleratorSpec, path))
 
 
+def load_accelerators() -> list[Accelerator]:
+    """All accelerators, sorted by name.
+
+    Raises
+    ------
+    SpecError
+        A file can't be read as an accelerator.
+    """
+    index = _index("hardware_specs")
+    return [get_accelerator(index[name]) for name in sorted(index)]
+
+
 def get_model(name: str | Path | Mapping[str, Any]) -> Model:
     """The model of that name, or the one that a YAML file describes.
 
@@ -78,8 +90,8 @@ def get_model(name: str | Path | Mapping[str, Any]) -> Model:
     return cast(Model, build(read_yaml(path), ModelSpec, path))
 
 
-def _folders(kind: str) -> Iterator[Path]:
-    """Where specs of a kind are: inside an installed package, beside it in a checkout, then the user's folders."""
+def spec_folders(kind: str) -> Iterator[Path]:
+    """Where specs of a kind are: inside an installed package or beside it in a checkout, then the user's folders."""
     yield next(folder for folder in (_HERE / kind, _HERE.parent / kind) if folder.is_dir())
     for entry in filter(None, os.environ.get("ROOFLINE_SPECS", "").split(os.pathsep)):
         folder = Path(entry)
@@ -98,8 +110,8 @@ def _index(kind: str) -> dict[str, Path]:
     """
     key = {"hardware_specs": "dense_flops_per_s:", "model_specs": "layers:"}[kind]
     found: dict[str, Path] = {}
-    for folder in _folders(kind):
-        for path in sorted(folder.glob("*.y*ml")):
+    for folder in spec_folders(kind):
+        for path in sorted(folder.glob("*.y*ml"), key=lambda path: path.name):
             if folder.name != kind and not re.search(f"^{key}", read_text(path), re.MULTILINE):
                 continue
             if path.stem in found:

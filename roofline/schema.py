@@ -187,6 +187,39 @@ def _wrong_with(path: str, quantity_name: str, quantity: Quantity, sources: Any)
         yield f"{path}: source {quantity.source!r} is not among {', '.join(sources)}"
 
 
+class PriceSpec(Strict):
+    """What somebody asks for an hour of ``accelerators`` of one kind together."""
+
+    accelerator: str
+    provider: str
+    usd_per_hour: Quantity
+    accelerators: int = Field(default=1, ge=1)
+    date: str = Field(pattern=r"^\d{4}-\d{2}(-\d{2})?$")
+
+
+class PriceListSpec(Strict):
+    """One file of ``hardware_specs/prices/``."""
+
+    name: str
+    title: str = ""
+    sources: dict[str, Source] = Field(min_length=1)
+    prices: tuple[PriceSpec, ...] = Field(min_length=1, strict=False)
+
+    @field_validator("prices")
+    @classmethod
+    def _units_and_sources(cls, prices: tuple[PriceSpec, ...], info: ValidationInfo) -> tuple[PriceSpec, ...]:
+        rows = ((f"prices.{at}.usd_per_hour", price.usd_per_hour) for at, price in enumerate(prices))
+        sources = info.data.get("sources")
+        wrong = [line for path, item in rows for line in _wrong_with(path, "usd_per_hour", item, sources)]
+        if wrong:
+            raise InvalidInput("; ".join(wrong))
+        return prices
+
+    def build(self) -> PriceListSpec:
+        """The list itself: it needs no conversion."""
+        return self
+
+
 class LayerSpec(Strict):
     """A group of equal layers: ``count``, then one key a block in the order of the blocks (see ``roofline.layers``)."""
 
@@ -299,15 +332,20 @@ def _fault(item: Mapping[str, Any], where: str) -> str:
     return f"{place} {message[0].lower()}{message[1:]}{value}"
 
 
-_KEYS = sorted({key for spec in (AcceleratorSpec, Quantity, LinkSpec, Source, ModelSpec) for key in spec.model_fields})
+_KEYS = sorted(
+    {key for spec in (AcceleratorSpec, Quantity, LinkSpec, Source, ModelSpec, PriceSpec) for key in spec.model_fields}
+)
 
 
-def problems(data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], stem: str) -> list[str]:
+Spec = type[AcceleratorSpec] | type[ModelSpec] | type[PriceListSpec]
+
+
+def problems(data: dict[str, Any], spec: Spec, stem: str) -> list[str]:
     """Every fault of a spec file's plain ``data``, one line each; ``stem`` is the file's name without its suffix."""
     return _checked(data, spec, stem)[1]
 
 
-def build(data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], path: Path) -> Accelerator | Model:
+def build(data: dict[str, Any], spec: Spec, path: Path) -> Accelerator | Model | PriceListSpec:
     """Check plain ``data`` of the file at ``path`` against ``spec`` and turn it into a value.
 
     Raises
@@ -322,8 +360,8 @@ def build(data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], p
 
 
 def _checked(
-    data: dict[str, Any], spec: type[AcceleratorSpec] | type[ModelSpec], stem: str
-) -> tuple[Accelerator | Model | None, list[str]]:
+    data: dict[str, Any], spec: Spec, stem: str
+) -> tuple[Accelerator | Model | PriceListSpec | None, list[str]]:
     """What the data describe, or None and every fault."""
     try:
         checked = spec.model_validate(data)

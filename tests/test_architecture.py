@@ -27,6 +27,7 @@ ORDER = """
     phases footprint
     techniques balance
     files schema library
+    checking prices ridges
     kernels
     plot
     cli

@@ -1,0 +1,308 @@
+"""Every accelerator of the library: it loads, its figures have sources, and its parts multiply to its peaks."""
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.formats import MATH_FORMATS
+from roofline.schema import FIGURES, FIGURES_BY_FORMAT
+
+NAMES = rl.list_accelerators()
+SPECS = Path(rl.__file__).parent.parent / "hardware_specs"
+
+REQUIRED = [
+    *("h100-sxm", "h100-pcie", "h200-sxm", "a100-sxm-80gb", "a100-sxm-40gb", "b200-sxm", "v100-sxm2-32gb", "t4"),
+    *("a10", "l4", "l40s", "mi250x", "mi300x", "rtx-4090", "tpu-v5e", "rtx-3070", "rtx-3080-10gb", "rtx-3080-ti"),
+    *("rtx-3090-ti", "rtx-4070-ti", "rtx-4080", "rtx-4000-ada", "rtx-5000-ada", "radeon-ai-pro-r9700"),
+]
+
+
+@pytest.fixture(scope="module")
+def chips():
+    return {name: rl.get_accelerator(name) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_the_library_has(name):
+    assert name in NAMES
+
+
+def test_the_library_is_large_and_sorted():
+    assert len(NAMES) >= 107
+    assert sorted(NAMES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_has_a_source(chips, name):
+    chip = chips[name]
+    paths = [field for field in FIGURES if getattr(chip, field) is not None]
+    paths += [f"{field}.{math}" for field in FIGURES_BY_FORMAT for math in getattr(chip, field)]
+    paths += ["scale_up.bytes_per_s"] if chip.scale_up else []
+    assert set(paths) == set(chip.provenance)
+    assert all(chip.provenance[path].source for path in paths)
+    assert not any(word in chip.source_of(path).lower() for path in paths for word in ("github id", "file id"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figures_are_in_base_units(chips, name):
+    """No accelerator since 2016 is outside these ranges by a factor of 1,000, so a lost prefix shows."""
+    chip = chips[name]
+    assert 2e8 <= chip.memory_bytes <= 2e12
+    assert 5e10 <= chip.memory_bytes_per_s <= 1e14
+    assert all(1e12 <= peak <= 1e17 for peak in chip.dense_flops_per_s.values())
+    assert {"fp16", "bf16"} & set(chip.dense_flops_per_s)
+    assert chip.tdp_watts is None or 10 <= chip.tdp_watts <= 3000
+    assert chip.scale_up is None or 1e10 <= chip.scale_up.bytes_per_s <= 3e12
+    assert chip.host_bytes_per_s is None or 1e10 <= chip.host_bytes_per_s <= 5e11
+    assert chip.year is None or 2015 <= chip.year <= 2027
+    assert set(chip.dense_flops_per_s) <= set(MATH_FORMATS)
+
+
+# ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+CLOCKED = [name for name in NAMES if rl.get_accelerator(name).flops_per_clock_per_unit]
+BUSED = [name for name in NAMES if rl.get_accelerator(name).memory_bus_bits]
+SPARSE = [name for name in NAMES if rl.get_accelerator(name).sparse_flops_per_s]
+
+
+def test_most_files_have_their_parts():
+    assert len(CLOCKED) >= 50
+    assert len(BUSED) >= 40
+    assert len(SPARSE) >= 30
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_units_times_clock_times_rate_is_the_peak(chips, name):
+    chip = chips[name]
+    for math, rate in chip.flops_per_clock_per_unit.items():
+        assert chip.compute_units * chip.boost_clock_hz * rate == pytest.approx(chip.dense_flops_per_s[math], rel=0.02)
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_a_unit_does_a_power_of_two_a_clock(chips, name):
+    """Matrix units are arrays of multiply-adds; a rate that is no power of two was fitted to a peak."""
+    for rate in chips[name].flops_per_clock_per_unit.values():
+        assert np.log2(rate) % 1 == 0
+
+
+@pytest.mark.parametrize("name", BUSED)
+def test_bus_width_times_pin_rate_is_the_bandwidth(chips, name):
+    chip = chips[name]
+    assert chip.memory_bus_bits * chip.memory_pin_bytes_per_s == pytest.approx(chip.memory_bytes_per_s, rel=0.02)
+
+
+RATIOS = {
+    ("b300-sxm", "fp4"): 4 / 3,  # 18 against 14, on the board 144 against 108
+    ("gb300", "fp4"): 4 / 3,
+    ("trainium2", "tf32"): 2563 / 667,  # up to 16:4
+    ("trainium2", "fp16"): 2563 / 667,
+    ("trainium2", "bf16"): 2563 / 667,
+    ("trainium3", "fp16"): 2517 / 671,
+    ("trainium3", "bf16"): 2517 / 671,
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_is_twice_dense_except_where_it_is_known_not_to_be(chips, name):
+    """5 % covers sheets that round to a PFLOP/s."""
+    chip = chips[name]
+    for math, sparse in chip.sparse_flops_per_s.items():
+        assert sparse / chip.dense_flops_per_s[math] == pytest.approx(RATIOS.get((name, math), 2.0), rel=0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in {"gaudi3", "gaudi3-pcie"}])
+def test_narrower_formats_are_never_slower(chips, name):
+    """Except INT8 where a chip gave it up, and Gaudi 3 whose FP16 is not the FP8's half."""
+    peaks = chips[name].dense_flops_per_s
+    order = [math for math in ("fp32", "tf32", "fp16", "fp8", "fp6", "fp4") if math in peaks]
+    assert [peaks[math] for math in order] == sorted(peaks[math] for math in order)
+
+
+def test_the_same_die_has_the_same_rates(chips):
+    for field in ("tf32", "fp16", "bf16", "fp8", "int8"):
+        assert chips["h100-sxm"].dense_flops_per_s[field] == chips["h200-sxm"].dense_flops_per_s[field]
+    for math, peak in chips["mi250x-gcd"].dense_flops_per_s.items():
+        assert 2 * peak == pytest.approx(chips["mi250x"].dense_flops_per_s[math], rel=1e-3)
+
+
+def test_export_rule_shows_that_the_h20_is_dense(chips):
+    """Total processing performance = 2 x multiply-adds x bits, which is TOPS x bits; the limit was 4,800 [1]_.
+
+    .. [1] 15 CFR part 774, ECCN 3A090.a
+    """
+    tops = chips["h20-96gb"].dense_flops_per_s["fp8"] / 1e12
+    assert 2 * tops * 8 < 4800 < 2 * (2 * tops) * 8
+
+
+# ---- verified or not ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("h100-sxm", "nic_bytes_per_s"),
+        ("apple-m1-max", "dense_flops_per_s.fp16"),
+        ("p100-pcie", "memory_bytes_per_s"),
+        ("tpu-v6e", "dense_flops_per_s.fp8"),
+        ("v100-sxm2-32gb", "memory_bytes_per_s"),
+        ("b300-sxm", "l2_bytes"),
+        ("rtx-4090", "memory_bytes"),
+        ("mi455x", "dense_flops_per_s.fp4"),
+    ],
+)
+def test_what_was_not_read_says_unverified(chips, name, field):
+    assert not chips[name].provenance[field].verified
+    assert "unverified" in chips[name].source_of(field)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "words"),
+    [
+        ("h100-sxm", "dense_flops_per_s.bf16", ["1,979", "sparsity", "derived"]),
+        ("h100-sxm", "memory_bytes", ["nvidia-smi", "81559 MiB", "measured"]),
+        ("gb200", "dense_flops_per_s.bf16", ["360 PF sparse for 72 GPUs", "derived"]),
+        ("mi300x", "scale_up.bytes_per_s", ["896", "both directions"]),
+    ],
+)
+def test_a_figure_says_what_was_printed(chips, name, field, words):
+    phrase = chips[name].source_of(field)
+    assert all(word in phrase for word in words)
+
+
+def test_confidence_is_kept(chips):
+    assert chips["h100-sxm"].confidence == "vendor-doc-read"
+    assert {chip.confidence for chip in chips.values()} == {"vendor-doc-read", "second-source", "remembered"}
+    remembered = chips["apple-m3"]
+    assert not any(item.verified for item in remembered.provenance.values())
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("H100", "h100-sxm"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA H200", "h200-sxm"),
+        ("NVIDIA B200", "b200-sxm"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+        ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("4090", "rtx-4090"),
+        ("rtx_3090", "rtx-3090"),
+        ("RTX 3080", "rtx-3080-10gb"),
+        ("MI300X", "mi300x"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("tpu v5e", "tpu-v5e"),
+        ("  TPU-V5E ", "tpu-v5e"),
+        ("trn2", "trainium2"),
+        ("dgx spark", "gb10-dgx-spark"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server"),
+    ],
+)
+def test_names_as_people_and_drivers_write_them(typed, name):
+    assert rl.get_accelerator(typed).name == name
+
+
+@pytest.mark.parametrize(
+    ("typed", "choices"),
+    [
+        ("a100", ["a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb"]),
+        ("A100-80g", ["a100-pcie-80gb", "a100-sxm-80gb"]),
+        ("V100", ["v100-pcie-32gb", "v100-sxm2-16gb", "v100-sxm2-32gb"]),
+        ("RTX PRO 6000", ["rtx-pro-6000-maxq", "rtx-pro-6000-server", "rtx-pro-6000-ws"]),
+        ("h20", ["h20-141gb", "h20-96gb"]),
+    ],
+)
+def test_an_ambiguous_name_lists_the_choices(typed, choices):
+    with pytest.raises(
+        rl.UnknownName, match=f"^{typed!r} may be {', '.join(choices[:-1])} or {choices[-1]}: say which$"
+    ):
+        rl.get_accelerator(typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offer"),
+    [("gaudi", "gaudi3"), ("mi300", "mi300x"), ("rtx 4095", "rtx-4090"), ("h100-sxn", "h100-sxm"), ("tpu", "tpu-v5e")],
+)
+def test_a_near_miss_offers_what_is_near(typed, offer):
+    with pytest.raises(rl.UnknownName, match=f"no accelerator named {typed!r}; did you mean .*{offer!r}") as error:
+        rl.get_accelerator(typed)
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("typed", ["", "nvidia", "zzz"])
+def test_a_far_miss_does_not_list_a_hundred_names(typed):
+    with pytest.raises(rl.UnknownName, match="roofline list` shows all") as error:
+        rl.get_accelerator(typed)
+    assert len(str(error.value)) < 120
+
+
+def test_two_numbers_do_not_run_together():
+    """``qwen-38b`` is no ``qwen3-8b``."""
+    with pytest.raises(rl.UnknownName, match="did you mean 'qwen3-8b'"):
+        rl.get_model("qwen-38b")
+
+
+def test_aliases_never_hide_a_name(chips):
+    from roofline.library import _spoken
+
+    spoken = {_spoken(name): name for name in chips}
+    assert len(spoken) == len(chips)
+    assert not {_spoken(alias) for chip in chips.values() for alias in chip.aliases} & set(spoken)
+
+
+def test_accelerators_of_the_published_runs_are_known():
+    """Names under which published measurements are filed, tests/data/hardware_names.csv."""
+    with (Path(__file__).parent / "data" / "hardware_names.csv").open(newline="") as file:
+        names = [row["accelerator"] for row in csv.DictReader(line for line in file if not line.startswith("#"))]
+    assert len(names) >= 40
+    assert not [name for name in names if name not in NAMES]
+
+
+# ---- what if --------------------------------------------------------------------------------------------------------
+
+
+def test_a_replaced_figure_is_the_users(h100):
+    changed = h100.replace(memory_bytes_per_s=np.array([3e12, 4e12]))
+    assert changed.source_of("memory_bytes_per_s") == "set by the user"
+    assert changed.source_of("memory_bytes") == h100.source_of("memory_bytes")
+    assert changed.ridge_flops_per_byte("bf16").tolist() == pytest.approx([989.4 / 3, 989.4 / 4])
+
+
+def test_an_unknown_field_is_named(h100):
+    with pytest.raises(rl.UnknownName, match="did you mean 'memory_bytes"):
+        h100.replace(memory_byte=80e9)
+
+
+def test_a_format_without_units_falls_back_or_is_named(chips):
+    assert chips["h100-sxm"].math_on_chip("fp4") == "fp8"
+    assert chips["v100-sxm2-32gb"].math_on_chip("bf16") == "fp16"
+    assert chips["mi355x"].math_on_chip("tf32") == "fp32"
+    with pytest.raises(rl.UnknownName, match="tpu-v5e has no units for fp32 or wider; it has bf16, int8"):
+        chips["tpu-v5e"].peak_flops_per_s("fp32")
+
+
+@pytest.mark.parametrize("field", ["memory_bytes", "memory_bytes_per_s"])
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), "80", None])
+def test_nonsense_is_refused(h100, field, value):
+    with pytest.raises(rl.InvalidInput, match=field):
+        dataclasses.replace(h100, **{field: value})
+
+
+def test_nonsense_peaks_are_refused(h100):
+    with pytest.raises(rl.InvalidInput, match="dense_flops_per_s.bf16"):
+        h100.replace(dense_flops_per_s={"bf16": -1})
+    with pytest.raises(rl.UnknownName, match="no math format named 'bf61'; did you mean 'bf16'"):
+        h100.replace(dense_flops_per_s={"bf61": 1e15})
