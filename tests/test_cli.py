@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -162,10 +163,52 @@ def test_lists_have_everything():
     llama = next(row for row in answer("list", "models") if row["name"] == "llama-3.1-70b")
     assert llama["kv_bytes_per_token"] == 2 * 80 * 8 * 128 * 2  # K and V, layers, KV heads, width, bytes
     h100 = next(row for row in answer("list", "hardware") if row["name"] == "h100-sxm")
-    assert h100["ridge_flops_per_byte"]["bf16"] == pytest.approx(295.3, abs=0.05)
+    assert h100["bf16_ridge_flops_per_byte"] == pytest.approx(295.3, abs=0.05)
     for kind, names in (("models", rl.list_models()), ("hardware", rl.list_accelerators())):
         shown = text("list", kind)
         assert all(f"  {name} " in shown for name in names)
+
+
+def test_hardware_can_be_filtered_and_sorted():
+    options = ("--vendor", "nvidia", "--minimum-memory-gb", 90, "--has-format", "fp8", "--sort", "memory_bytes_per_s")
+    rows = answer("list", "hardware", *options, "--descending")
+    names = [row["name"] for row in rows]
+    assert {"h200-sxm", "b200-sxm"} <= set(names)
+    assert not {"h100-sxm", "mi300x", "a100-sxm-80gb"} & set(names)  # 80 GB, AMD, without fp8 units
+    rates = [row["memory_bytes_per_s"] for row in rows]
+    assert rates == sorted(rates, reverse=True)
+    same = rl.ridge_table(
+        vendor="NVIDIA", minimum_memory_bytes=90e9, has_format="fp8", sort_by="memory_bytes_per_s", descending=True
+    )
+    assert names == same.name.tolist()
+
+
+def test_check_says_every_fault(tmp_path):
+    spec = tmp_path / "acme.yaml"
+    spec.write_text("name: acme\nmemory_byte: 1\ndense_flops_per_s: {}\n")
+    done = run("check", spec)
+    assert done.exit_code == 2
+    assert done.stdout.splitlines() == rl.check_specs(spec)
+    assert "memory_byte is not a known key" in done.stdout
+    assert "vendor is missing" in done.stdout
+    faults = run("check", spec, "--json")
+    assert (faults.exit_code, json.loads(faults.stdout)) == (2, rl.check_specs(spec))
+
+
+def test_check_of_a_sound_spec(tmp_path):
+    spec = tmp_path / "h100-sxm.yaml"
+    spec.write_bytes((Path(__file__).parents[1] / "hardware_specs" / "h100-sxm.yaml").read_bytes())
+    assert text("check", spec) == f"{spec}: no fault\n"
+    assert answer("check", spec) == []
+
+
+def test_control_c_is_quiet(monkeypatch):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("roofline.cli.case.get_model", interrupted)
+    done = run("analyze", *LLAMA)
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(
@@ -202,6 +245,10 @@ BAD = [
     (("what-if", *LLAMA, "--to-batch", "0"), "batch must be a whole number >= 1: 0"),
     (("explain", *LLAMA, "--phase", "prefil"), "no phase named 'prefil'; did you mean 'prefill'"),
     (("explain", *LLAMA, "--operator", "atention"), "no operator named 'atention'; did you mean 'attention'"),
+    (("list", "hardware", "--vendor", "acme"), "no vendor named 'acme'"),
+    (("list", "hardware", "--minimum-memory-gb", "x"), "--minimum-memory-gb must be a finite number >= 0: 'x'"),
+    (("list", "hardware", "--has-format", "fp5"), "no math format named 'fp5'; did you mean"),
+    (("list", "hardware", "--sort", "memory"), "no column named 'memory'; did you mean 'memory_bytes'"),
     (("plot", *LLAMA, "-o", "roofline.bmp"), "the name of a plot ends in .png, .svg or .pdf: 'roofline.bmp'"),
     (("plot", *LLAMA, "-o", "roofline"), "the name of a plot ends in .png, .svg or .pdf: 'roofline'"),
 ]

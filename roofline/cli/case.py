@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
-from .. import balance, footprint, library, phases, techniques
+from .. import crossovers, decode, generate, get_accelerator, get_model, memory, prefill
 from ..deployment import Deployment
 from ..errors import InvalidInput, Number, unknown
 from ..model import Model
-from ..report import Step, plain
+from ..phases import TIMES, Generation, Phase
+from ..report import Report, Step, plain
 from ..workload import Workload
 from . import options as opt
 
@@ -28,29 +29,29 @@ class Case:
     context_tokens: Number | None
 
     @cached_property
-    def prefill(self) -> phases.Phase:
+    def prefill(self) -> Phase:
         """The pass over the prompts."""
-        return phases.prefill(self.serve, self.load)
+        return prefill(self.serve, self.load)
 
     @cached_property
-    def decode(self) -> phases.Phase:
+    def decode(self) -> Phase:
         """One decode step."""
-        return phases.decode(self.serve, self.load, context_tokens=self.context_tokens)
+        return decode(self.serve, self.load, context_tokens=self.context_tokens)
 
     @cached_property
-    def memory(self) -> footprint.Memory:
+    def memory(self) -> Report:
         """What fits."""
-        return footprint.memory(self.serve, self.load)
+        return memory(self.serve, self.load)
 
     @cached_property
-    def generate(self) -> dict[str, phases.Generation]:
+    def generate(self) -> dict[str, Generation]:
         """The whole generation, in each of the three times."""
-        return {time: phases.generate(self.serve, self.load, time=time) for time in phases.TIMES}
+        return {time: generate(self.serve, self.load, time=time) for time in TIMES}
 
     @cached_property
-    def crossovers(self) -> balance.Crossovers:
+    def crossovers(self) -> Report:
         """Where decode changes its limit."""
-        return balance.crossovers(self.serve, self.load)
+        return crossovers(self.serve, self.load)
 
     @property
     def maths(self) -> tuple[str, ...]:
@@ -77,8 +78,10 @@ class Case:
             raise InvalidInput(
                 "what-if needs a change: --to-weights, --to-activations, --to-kv, --to-hardware, --to-batch"
             )
-        serve = techniques.quantize(self.serve, **formats)
-        serve = serve.replace(accelerator=library.get_accelerator(hardware)) if hardware else serve
+        from .. import quantize
+
+        serve = quantize(self.serve, **formats)
+        serve = serve.replace(accelerator=get_accelerator(hardware)) if hardware else serve
         load = self.load if batch is None else dataclasses.replace(self.load, batch=batch)
         return Change(self, dataclasses.replace(self, serve=serve, load=load))
 
@@ -118,6 +121,7 @@ class Case:
         """Every answer as plain JSON types."""
         gpu, model = self.serve.accelerator, self.serve.model
         return self.asked() | {
+            "layers": layer_kinds(model),
             "parameters": model.parameters.to_dict(),
             "kv_bytes_per_token": plain(kv_bytes_per_token(model, self.serve.precision.kv)),
             "ridge_flops_per_byte": plain(gpu.ridge_flops_per_byte(self.maths[0])),
@@ -140,9 +144,11 @@ class Change:
     after: Case
 
     @cached_property
-    def comparisons(self) -> dict[str, techniques.Comparison]:
+    def comparisons(self) -> dict[str, Any]:
         """Each answer before and after."""
-        return {name: techniques.compare(getattr(self.before, name), getattr(self.after, name)) for name in PHASES}
+        from .. import compare
+
+        return {name: compare(getattr(self.before, name), getattr(self.after, name)) for name in PHASES}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -186,9 +192,11 @@ def read_case(
     kv: opt.KV = None,
 ) -> Case:
     """The case that the shared options describe."""
-    serve = Deployment(library.get_model(model), library.get_accelerator(hardware))
-    load = Workload(prompt_tokens=prompt, output_tokens=output, batch=batch)
-    return Case(techniques.quantize(serve, weights=weights, activations=activations, kv=kv), load, context)
+    serve = Deployment(get_model(model), get_accelerator(hardware))
+    formats = {"weights": weights, "activations": activations, "kv": kv}
+    asked = {name: found for name, found in formats.items() if found is not None}
+    serve = serve.replace(precision=dataclasses.replace(serve.precision, **asked))
+    return Case(serve, Workload(prompt_tokens=prompt, output_tokens=output, batch=batch), context)
 
 
 def takes_case(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .. import library
+from .. import get_model, list_models, ridge_table
 from ..precision import Precision
 from ..report import plain
 from .case import kv_bytes_per_token, layer_kinds
@@ -10,16 +10,20 @@ from .case import kv_bytes_per_token, layer_kinds
 
 def models() -> list[dict[str, Any]]:
     """Every model: exact counts, cache bytes a token, longest context, kinds of layers."""
-    return [_model_row(name) for name in library.list_models()]
+    return [_model_row(name) for name in list_models()]
 
 
-def hardware() -> list[dict[str, Any]]:
-    """Every accelerator: memory, bandwidth, dense peaks and their ridge points."""
-    return [_hardware_row(name) for name in library.list_accelerators()]
+def hardware(**wanted: Any) -> list[dict[str, Any]]:
+    """Every accelerator that passes `roofline.ridge_table`: memory, bandwidth, dense peaks and their ridge points."""
+    table = ridge_table(**wanted)
+    return [
+        row | {"title": gpu.title, "dense_flops_per_s": plain(gpu.dense_flops_per_s)}
+        for row, gpu in zip(table.rows(), table.accelerators, strict=True)
+    ]
 
 
 def _model_row(name: str) -> dict[str, Any]:
-    model = library.get_model(name)
+    model = get_model(name)
     return {
         "name": model.name,
         "title": model.title,
@@ -27,18 +31,4 @@ def _model_row(name: str) -> dict[str, Any]:
         "kv_bytes_per_token": plain(kv_bytes_per_token(model, Precision.kv)),
         "max_context_tokens": model.max_context_tokens,
         "layers": layer_kinds(model),
-    }
-
-
-def _hardware_row(name: str) -> dict[str, Any]:
-    gpu = library.get_accelerator(name)
-    return {
-        "name": gpu.name,
-        "title": gpu.title,
-        "vendor": gpu.vendor,
-        "year": gpu.year,
-        "memory_bytes": plain(gpu.memory_bytes),
-        "memory_bytes_per_s": plain(gpu.memory_bytes_per_s),
-        "dense_flops_per_s": plain(gpu.dense_flops_per_s),
-        "ridge_flops_per_byte": {math: plain(gpu.ridge_flops_per_byte(math)) for math in gpu.dense_flops_per_s},
     }

@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from .. import __version__
-from ..errors import RooflineError
+from ..errors import RooflineError, number
+from ..units import to_base
 from . import options as opt
 from .case import Case, takes_case
 
@@ -24,6 +25,8 @@ class Commands(TyperGroup):
         except RooflineError as error:
             typer.echo(f"roofline: {error}", err=True)
             raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
         return result
 
 
@@ -141,13 +144,41 @@ def list_models(as_json: opt.Json = False) -> None:
 
 
 @listing.command("hardware")
-def list_hardware(as_json: opt.Json = False) -> None:
+def list_hardware(
+    *,
+    vendor: opt.Vendor = None,
+    minimum_memory_gb: opt.MinimumMemory = 0,
+    has_format: opt.HasFormat = None,
+    sort: opt.SortBy = "name",
+    descending: opt.Descending = False,
+    as_json: opt.Json = False,
+) -> None:
     """Show every accelerator: memory, bandwidth, peaks, ridge points."""
     from . import catalog
 
-    rows = catalog.hardware()
+    least = to_base(number("--minimum-memory-gb", minimum_memory_gb), "GB", "bytes", field="--minimum-memory-gb")
+    rows = catalog.hardware(
+        vendor=vendor, minimum_memory_bytes=least, has_format=has_format, sort_by=sort, descending=descending
+    )
     if as_json:
         return _print_json(rows)
     from . import views
 
     return views.show(*views.hardware(rows))
+
+
+@app.command()
+def check(path: opt.SpecPath, as_json: opt.Json = False) -> None:
+    """Look for faults in a spec file, or in a folder of them.
+
+    One line a fault; exit 0 if there is none, else 2.
+    """
+    from ..checking import check_specs
+
+    faults = check_specs(path)
+    if as_json:
+        _print_json(faults)
+    else:
+        typer.echo("\n".join(faults) or f"{path}: no fault")
+    if faults:
+        raise typer.Exit(2)

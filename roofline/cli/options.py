@@ -63,3 +63,22 @@ OperatorName = Annotated[
 PlotFile = Annotated[
     Path, typer.Option("-o", "--file", metavar="FILE", help="Where to draw: a name that ends in .png, .svg or .pdf.")
 ]
+
+Vendor = Annotated[str | None, typer.Option("--vendor", metavar="NAME", help="Only this vendor's.")]
+MinimumMemory = Annotated[
+    Any, _count("--minimum-memory-gb", "Only those with at least so much memory, GB (1e9 bytes).")
+]
+HasFormat = Annotated[
+    str | None, typer.Option("--has-format", metavar="FORMAT", help="Only those with units for it, as in fp8 or int4.")
+]
+SortBy = Annotated[
+    str,
+    typer.Option(
+        "--sort",
+        metavar="COLUMN",
+        help="Order by name, vendor, year, memory_bytes, memory_bytes_per_s, or a ridge point as in"
+        " fp8_ridge_flops_per_byte.",
+    ),
+]
+Descending = Annotated[bool, typer.Option("--descending", help="The largest first.")]
+SpecPath = Annotated[Path, typer.Argument(metavar="PATH", help="A spec file, or a folder of them.")]

@@ -72,19 +72,27 @@ def models(rows: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
 
 def hardware(rows: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
     """A line an accelerator."""
-    head = ("hardware", "memory", "bandwidth", "16 bits", "8 bits", "4 bits")
+    head = ("hardware", "GB", "TB/s", "16 bits", "8 bits", "4 bits")
     families = (("bf16", "fp16"), ("fp8", "int8"), ("fp4", "int4"))
     cells = (
         (
             row["name"],
-            humanize("bytes", row["memory_bytes"]),
-            humanize("bytes_per_s", row["memory_bytes_per_s"]),
+            _short(row["memory_bytes"] / 1e9),
+            _short(row["memory_bytes_per_s"] / 1e12),
             *(_peak(row, family) for family in families),
         )
         for row in rows
     )
-    text = "Peaks are dense, in TFLOP/s (8 bits: fp8, else int8; 4 bits: fp4, else int4), ridge points in FLOP/byte."
-    return [grid(cells, right=5, head=head), heading("Notes"), notes([text])]
+    lines = (
+        "memory and its bandwidth; dense peaks in TFLOP/s, in brackets the ridge points in FLOP/byte",
+        "16 bits: bf16, else fp16; 8 bits: fp8, else int8; 4 bits: fp4, else int4",
+    )
+    return [grid(cells, right=5, head=head), heading("Notes"), notes(lines)]
+
+
+def _short(number: float) -> str:
+    """Three digits, or all of a larger number before the point."""
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
@@ -92,7 +100,7 @@ def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
     math = next((name for name in family if name in row["dense_flops_per_s"]), None)
     if math is None:
         return ""
-    return f"{row['dense_flops_per_s'][math] / 1e12:,.0f} ({row['ridge_flops_per_byte'][math]:,.0f})"
+    return f"{_short(row['dense_flops_per_s'][math] / 1e12)} ({row[f'{math}_ridge_flops_per_byte']:.0f})"
 
 
 def _title(case: Case) -> list[RenderableType]:
