@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_BYTES = 16 * 2**20
+MAX_YAML_BYTES = 2**20
 MAX_DEPTH = 40
 
 
@@ -74,7 +75,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     import yaml
 
-    text = read_text(path)
+    text = read_text(path, max_bytes=MAX_YAML_BYTES)
     try:
         _refuse_tricks(text, path, yaml)
         data = yaml.load(text, Loader=_loader(yaml))

@@ -326,7 +326,8 @@ def _fault(item: Mapping[str, Any], where: str) -> str:
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), _KEYS, n=1)
         return f"{place} is not a known key{value}" + (f"; did you mean {near[0]!r}?" if near else "")
-    message = str(item["msg"]).replace("valid dictionary or instance of Quantity", "figure: {value, unit, source}")
+    message = str(item["msg"]).replace("Input should", "must")
+    message = message.replace("valid dictionary or instance of Quantity", "figure: {value, unit, source}")
     if item["type"] == "float_type" and isinstance(given, str):
         message += " (YAML reads 1e12 as text; write 1.0e+12)"
     return f"{place} {message[0].lower()}{message[1:]}{value}"

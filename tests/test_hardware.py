@@ -302,7 +302,7 @@ def test_nonsense_is_refused(h100, field, value):
 
 
 def test_nonsense_peaks_are_refused(h100):
-    with pytest.raises(rl.InvalidInput, match="dense_flops_per_s.bf16"):
+    with pytest.raises(rl.InvalidInput, match=r"dense_flops_per_s\.bf16"):
         h100.replace(dense_flops_per_s={"bf16": -1})
     with pytest.raises(rl.UnknownName, match="no math format named 'bf61'; did you mean 'bf16'"):
         h100.replace(dense_flops_per_s={"bf61": 1e15})
