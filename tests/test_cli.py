@@ -144,7 +144,8 @@ def test_explain_gives_the_steps_of_the_library(serve):
 
 def test_explain_begins_with_the_totals():
     found = answer("explain", *LLAMA)
-    assert {step["name"].split(".")[0] for steps in found.values() for step in steps} == {"prefill", "decode", "memory"}
+    assert {step["name"].split(".")[0] for steps in found.values() for step in steps} == set(found)
+    assert set(found) == {"prefill", "decode", "memory", "parameters"}
     assert "decode.floor_s" in [step["name"] for step in found["decode"]]
 
 

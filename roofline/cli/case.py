@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
-from .. import crossovers, decode, generate, get_accelerator, get_model, memory, prefill
+from ..balance import crossovers
 from ..deployment import Deployment
 from ..errors import InvalidInput, Number, unknown
+from ..footprint import memory
+from ..library import get_accelerator, get_model
 from ..model import Model
-from ..phases import TIMES, Generation, Phase
+from ..phases import TIMES, Generation, Phase, decode, generate, prefill
 from ..report import Report, Step, plain
 from ..workload import Workload
 from . import options as opt
 
-PHASES = ("prefill", "decode", "memory")
+COMPARED = ("prefill", "decode", "memory")
+EXPLAINED = (*COMPARED, "parameters", "crossovers")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Case:
     """One deployment under one workload; ``context_tokens`` is the decode step's, after the prompt if None."""
 
@@ -48,6 +51,11 @@ class Case:
         """The whole generation, in each of the three times."""
         return {time: generate(self.serve, self.load, time=time) for time in TIMES}
 
+    @property
+    def parameters(self) -> Model:
+        """The model, which counts its parameters."""
+        return self.serve.model
+
     @cached_property
     def crossovers(self) -> Report:
         """Where decode changes its limit."""
@@ -63,7 +71,7 @@ class Case:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Notes of all answers, each once."""
-        answers = (self.memory, self.prefill, self.decode)
+        answers = (self.parameters, self.memory, self.prefill, self.decode)
         return tuple(dict.fromkeys(note for answer in answers for note in answer.assumptions))
 
     def changed(self, *, hardware: str | None, batch: Number | None, **formats: str | None) -> "Change":
@@ -78,7 +86,7 @@ class Case:
             raise InvalidInput(
                 "what-if needs a change: --to-weights, --to-activations, --to-kv, --to-hardware, --to-batch"
             )
-        from .. import quantize
+        from ..techniques import quantize
 
         serve = quantize(self.serve, **formats)
         serve = serve.replace(accelerator=get_accelerator(hardware)) if hardware else serve
@@ -86,20 +94,20 @@ class Case:
         return Change(self, dataclasses.replace(self, serve=serve, load=load))
 
     def steps(self, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
-        """The derivation by phase: of one phase, of one operator, or of the totals of all phases.
+        """The derivation by answer: all of one answer, one operator wherever it runs, or the totals of every answer.
 
         Raises
         ------
         UnknownName
             No phase or no operator is called so.
         """
-        if phase not in (None, *PHASES):
-            raise unknown("phase", phase, PHASES)
-        all_steps = {name: getattr(self, name).explain() for name in PHASES if phase in (None, name)}
+        if phase not in (None, *EXPLAINED):
+            raise unknown("phase", phase, EXPLAINED)
+        all_steps = {name: getattr(self, name).explain() for name in EXPLAINED if phase in (None, name)}
         names = {about(step) for steps in all_steps.values() for step in steps}
         if operator not in (None, *names):
-            raise unknown("operator", operator, names.difference(PHASES))
-        wanted = {operator} if operator else names if phase else {*PHASES}
+            raise unknown("operator", operator, names.difference(EXPLAINED))
+        wanted = {operator} if operator else names if phase else {*EXPLAINED}
         return {
             name: chosen
             for name, steps in all_steps.items()
@@ -123,7 +131,7 @@ class Case:
         return self.asked() | {
             "layers": layer_kinds(model),
             "parameters": model.parameters.to_dict(),
-            "kv_bytes_per_token": plain(kv_bytes_per_token(model, self.serve.precision.kv)),
+            "kv_bytes_per_token": plain(model.kv_bytes_per_token),
             "ridge_flops_per_byte": plain(gpu.ridge_flops_per_byte(self.maths[0])),
             "dense_flops_per_s": {math: plain(gpu.dense_flops_per_s[math]) for math in self.maths},
             "memory_bytes_per_s": plain(gpu.memory_bytes_per_s),
@@ -136,7 +144,7 @@ class Case:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Change:
     """Two cases side by side."""
 
@@ -146,14 +154,18 @@ class Change:
     @cached_property
     def comparisons(self) -> dict[str, Any]:
         """Each answer before and after."""
-        from .. import compare
+        from ..techniques import compare
 
-        return {name: compare(getattr(self.before, name), getattr(self.after, name)) for name in PHASES}
+        return {name: compare(getattr(self.before, name), getattr(self.after, name)) for name in COMPARED}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Notes of both, each once."""
-        return tuple(dict.fromkeys((*self.before.assumptions, *self.after.assumptions)))
+        """Notes of both, and of which one if they differ."""
+        before, after = dict.fromkeys(self.before.assumptions), dict.fromkeys(self.after.assumptions)
+        return (
+            *(note if note in after else f"before: {note}" for note in before),
+            *(f"after: {note}" for note in after if note not in before),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Both cases and their comparisons as plain JSON types."""
@@ -164,11 +176,6 @@ class Change:
 def about(step: Step) -> str:
     """What a step is about, an operator or a phase: the part of its name before the quantity."""
     return step.name.rpartition(".")[0] or step.name
-
-
-def kv_bytes_per_token(model: Model, kv: str) -> Number:
-    """What the first token adds to the cache."""
-    return model.cache_bytes(1, kv) - model.cache_bytes(0, kv)
 
 
 def layer_kinds(model: Model) -> list[str]:
@@ -194,7 +201,7 @@ def read_case(
     """The case that the shared options describe."""
     serve = Deployment(get_model(model), get_accelerator(hardware))
     formats = {"weights": weights, "activations": activations, "kv": kv}
-    asked = {name: found for name, found in formats.items() if found is not None}
+    asked: dict[str, Any] = {name: found for name, found in formats.items() if found is not None}
     serve = serve.replace(precision=dataclasses.replace(serve.precision, **asked))
     return Case(serve, Workload(prompt_tokens=prompt, output_tokens=output, batch=batch), context)
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from .. import get_model, list_models, ridge_table
-from ..precision import Precision
+from ..library import get_model, list_models
 from ..report import plain
-from .case import kv_bytes_per_token, layer_kinds
+from ..ridges import ridge_table
+from .case import layer_kinds
 
 
 def models() -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def _model_row(name: str) -> dict[str, Any]:
         "name": model.name,
         "title": model.title,
         **model.parameters.to_dict(),
-        "kv_bytes_per_token": plain(kv_bytes_per_token(model, Precision.kv)),
+        "kv_bytes_per_token": plain(model.kv_bytes_per_token),
         "max_context_tokens": model.max_context_tokens,
         "layers": layer_kinds(model),
     }

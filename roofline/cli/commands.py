@@ -156,7 +156,7 @@ def list_hardware(
     """Show every accelerator: memory, bandwidth, peaks, ridge points."""
     from . import catalog
 
-    least = to_base(number("--minimum-memory-gb", minimum_memory_gb), "GB", "bytes", field="--minimum-memory-gb")
+    least = to_base(float(number("--minimum-memory-gb", minimum_memory_gb)), "GB", "bytes", field="--minimum-memory-gb")
     rows = catalog.hardware(
         vendor=vendor, minimum_memory_bytes=least, has_format=has_format, sort_by=sort, descending=descending
     )

@@ -53,7 +53,10 @@ ToKV = Annotated[str | None, _format("--to-kv", "Format of the KV cache after th
 PhaseName = Annotated[
     str | None,
     typer.Option(
-        "--phase", metavar="PHASE", help="Derive all of prefill, decode or memory.", show_default="the totals of each"
+        "--phase",
+        metavar="NAME",
+        help="Derive all of prefill, decode, memory, parameters or crossovers.",
+        show_default="the totals",
     ),
 ]
 OperatorName = Annotated[

@@ -1,6 +1,6 @@
 """What each command shows to people: blocks of aligned columns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -9,7 +9,7 @@ from rich.text import Text
 from ..model import Model
 from ..report import Step
 from ..units import humanize
-from .case import Case, Change, kv_bytes_per_token, layer_kinds
+from .case import EXPLAINED, Case, Change, about, layer_kinds
 from .screen import derived, facts, grid, heading, label, notes, show, side_by_side, size
 
 __all__ = ["analysis", "change", "derivation", "hardware", "models", "show"]
@@ -21,7 +21,7 @@ def analysis(case: Case) -> list[RenderableType]:
     return [
         *_title(case),
         heading("Model", model.title or model.name),
-        grid(_model_rows(model, case.serve.precision.kv)),
+        grid(_model_rows(model)),
         heading("Hardware", gpu.title or gpu.name),
         grid(_hardware_rows(case)),
         heading("Memory"),
@@ -47,10 +47,12 @@ def change(both: Change) -> list[RenderableType]:
     return [*parts, heading("Notes"), notes(both.assumptions)]
 
 
-def derivation(case: Case, steps: Mapping[str, Iterable[Step]]) -> list[RenderableType]:
+def derivation(case: Case, steps: Mapping[str, Sequence[Step]]) -> list[RenderableType]:
     """A case and the steps that derive its numbers."""
-    more = "--phase prefill, decode or memory derives every operator, --operator NAME one of them"
-    return [*_title(case), *derived(steps), heading("More"), notes([more])]
+    parts = [*_title(case), *derived(steps)]
+    if all(about(step) in EXPLAINED for found in steps.values() for step in found):
+        parts += [heading("More"), notes(["--phase NAME derives all of one of these, --operator NAME one operator"])]
+    return parts
 
 
 def models(rows: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
@@ -114,14 +116,14 @@ def _title(case: Case) -> list[RenderableType]:
     return [Text(f"{asked['model']} on {asked['hardware']}", style="bold"), grid(rows)]
 
 
-def _model_rows(model: Model, kv: str) -> list[tuple[str, str]]:
+def _model_rows(model: Model) -> list[tuple[str, str]]:
     counts = model.parameters
     return [
         ("parameters", f"{counts.total:,}"),
         ("active a token", f"{counts.active:,}"),
         ("embedding", f"{counts.embedding:,}"),
         *(("layers", kind) for kind in layer_kinds(model)),
-        ("KV cache", f"{humanize('bytes', kv_bytes_per_token(model, kv))} a token in {kv}"),
+        ("KV cache", f"{humanize('bytes', model.kv_bytes_per_token)} a token in bf16"),
         ("longest context", humanize("tokens", model.max_context_tokens)),
     ]
 
