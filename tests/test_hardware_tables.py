@@ -1,0 +1,265 @@
+"""The ridge table, price lists, the editor's schema, and the check of whole folders."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.checking import schema_text
+from roofline.schema import AcceleratorSpec
+from roofline.units import UNITS
+
+SPECS = Path(rl.__file__).parent.parent / "hardware_specs"
+
+
+# ---- ridge table ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table():
+    return rl.ridge_table()
+
+
+def test_a_row_an_accelerator(table):
+    assert table.name.tolist() == rl.list_accelerators()
+    assert list(table.to_dict()) == list(table.columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "math", "ridge"),
+    [
+        ("h100-sxm", "bf16", 989.4 / 3.35),
+        ("h100-sxm", "fp8", 1978.9 / 3.35),
+        ("a100-sxm-80gb", "bf16", 312 / 2.039),
+        ("h20-96gb", "bf16", 37.0),  # 148 / 4.0
+        ("tpu-v5e", "bf16", 240.5),  # "about 240", How to Scale Your Model
+        ("v100-sxm2-32gb", "fp16", 125 / 0.9),
+    ],
+)
+def test_ridge_points(table, name, math, ridge):
+    row = table.rows()[table.name.tolist().index(name)]
+    assert row[f"{math}_ridge_flops_per_byte"] == pytest.approx(ridge, rel=1e-3)
+
+
+def test_a_format_without_units_has_no_ridge(table):
+    row = table.rows()[table.name.tolist().index("t4")]
+    assert row["bf16_ridge_flops_per_byte"] is None
+    assert row["fp16_ridge_flops_per_byte"] == pytest.approx(65e12 / 320e9)
+    assert json.loads(json.dumps(table.to_dict(), allow_nan=False))["vendor"][0] == "NVIDIA"
+
+
+def test_filters():
+    google = rl.ridge_table(vendor="google")
+    assert set(google.vendor) == {"Google"}
+    assert len(google.name) == 5
+    large = rl.ridge_table(minimum_memory_bytes=200e9)
+    assert min(large.memory_bytes) >= 200e9
+    assert {"mi300x", "b300-sxm"} <= set(large.name)
+    assert "h200-sxm" not in large.name
+    four_bits = rl.ridge_table(has_format="fp4")
+    assert {"b200-sxm", "mi355x", "rtx-5090"} <= set(four_bits.name)
+    assert "h100-sxm" not in four_bits.name
+    both = rl.ridge_table(vendor="AMD", has_format="fp4")
+    assert set(both.name) == set(four_bits.name) & set(rl.ridge_table(vendor="AMD").name)
+
+
+@pytest.mark.parametrize("column", ["memory_bytes_per_s", "year", "name", "fp4_ridge_flops_per_byte"])
+def test_sorting_puts_rows_without_a_value_last(column):
+    for descending in (False, True):
+        values = rl.ridge_table(sort_by=column, descending=descending).to_dict()[column]
+        known = [value for value in values if value is not None]
+        assert known == sorted(known, reverse=descending)
+        assert values[: len(known)] == known
+
+
+def test_a_table_of_nothing():
+    empty = rl.ridge_table(vendor="Groq", has_format="fp4")
+    assert empty.rows() == []
+    assert empty.to_frame().shape == (0, len(empty.columns))
+    assert repr(empty).splitlines()[0].startswith("name")
+    assert "<tbody></tbody>" in empty._repr_html_()
+
+
+def test_what_people_see(table):
+    head, *lines = repr(table).splitlines()
+    assert head.split()[:5] == ["name", "vendor", "year", "memory", "bandwidth"]
+    line = next(line for line in lines if line.startswith("h100-sxm"))
+    assert " ".join(line.split()) == "h100-sxm NVIDIA 2022 85.52 GB 3.35 TB/s 295 295 591 – 591 –"
+    assert table._repr_html_().count("<tr>") == len(lines) + 1
+    frame = table.to_frame()
+    assert frame.shape == (len(lines), len(table.columns))
+    assert np.isnan(frame.set_index("name").loc["t4", "bf16_ridge_flops_per_byte"])
+
+
+def test_html_is_escaped():
+    chip = dataclasses.replace(rl.get_accelerator("t4"), name="<b>t4</b>")
+    from roofline.ridges import RidgeTable
+
+    assert "<b>" not in RidgeTable((chip,))._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"vendor": "Nvidiaa"}, "no vendor named 'Nvidiaa'; known: AMD, AWS, Apple"),
+        ({"has_format": "fp5"}, "no math format named 'fp5'; did you mean"),
+        ({"sort_by": "memory"}, "no column named 'memory'; did you mean 'memory_bytes'"),
+        ({"minimum_memory_bytes": -1}, "minimum_memory_bytes must be a finite number >= 0: -1"),
+    ],
+)
+def test_wrong_filters(wrong, said):
+    with pytest.raises(rl.RooflineError, match=said):
+        rl.ridge_table(**wrong)
+
+
+# ---- prices ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "usd", "date"),
+    [
+        ("h100-sxm", "AWS", 55.04 / 8, "2026-07-28"),
+        ("a100-sxm-40gb", "AWS", 21.96 / 8, "2026-07-28"),
+        ("h200-sxm", "Azure", 84.80 / 8, "2026-10-03"),
+        ("trainium1", "AWS", 21.50 / 16, "2026-08-09"),
+        ("rtx-4090", "Vast", 0.429, "2026-10-03"),
+        ("b200-sxm", "Nebius", 7.15, "2026-06-01"),
+    ],
+)
+def test_prices_are_for_one_accelerator_and_dated(name, provider, usd, date):
+    price = rl.get_price(name, provider=provider)
+    assert price.usd_per_hour == pytest.approx(usd)
+    assert price.date == date
+    assert f"{usd:.2f} USD/h" in str(price)
+    assert date in str(price)
+    assert price.source in str(price)
+
+
+def test_the_median_of_several():
+    """2.47, 3.49, 3.99, 6.88, 10.00."""
+    assert [round(price.usd_per_hour, 2) for price in rl.list_prices("h100-sxm")] == [2.47, 3.49, 3.99, 6.88, 10.0]
+    assert rl.get_price("H100").usd_per_hour == 3.99
+
+
+def test_no_price_is_invented():
+    assert rl.list_prices("mi300x") == ()
+    with pytest.raises(rl.UnknownName, match=r"no price of mi300x is known; give one: Price\(2.5\)"):
+        rl.get_price("mi300x")
+    with pytest.raises(rl.UnknownName, match="no price of l4 from 'Vast' is known; known: AWS g6"):
+        rl.get_price("l4", provider="Vast")
+
+
+def test_ones_own_price():
+    assert str(rl.Price(1.9)) == "1.90 USD/h (own price, no date; set by the user)"
+    with pytest.raises(rl.InvalidInput, match="usd_per_hour must be a finite number >= 0: -1"):
+        rl.Price(-1)
+
+
+OWN = """\
+name: contract
+sources: {us: {title: Our contract}}
+prices:
+  - {accelerator: h100-sxm, provider: Us, accelerators: 8, date: "2026-11-01",
+     usd_per_hour: {value: 16, unit: USD/h, source: us}}
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    folder = tmp_path / "hardware_specs" / "prices"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("ROOFLINE_SPECS", str(tmp_path))
+    return folder / "contract.yaml"
+
+
+def test_ones_own_list_goes_first(own):
+    own.write_text(OWN, encoding="utf-8")
+    assert rl.list_prices("h100-sxm") == (rl.Price(2.0, "2026-11-01", "Our contract", "Us"),)
+    assert len(rl.list_prices("b200-sxm")) == 5
+    assert "contract" not in rl.list_accelerators()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("unit: USD/h", "unit: USD", "prices.0.usd_per_hour: unknown unit 'USD'; usd_per_hour takes USD/h"),
+        ("value: 16", "value: -16", "prices.0.usd_per_hour.value must be greater than 0: -16"),
+        ("source: us", "source: them", "prices.0.usd_per_hour: source 'them' is not among us"),
+        ('"2026-11-01"', '"November"', "prices.0.date string should match pattern"),
+        (', date: "2026-11-01"', "", "prices.0.date is missing"),
+        ("accelerators: 8", "accelerators: 0", "prices.0.accelerators must be greater than or equal to 1: 0"),
+    ],
+)
+def test_a_faulty_list(own, old, new, said):
+    own.write_text(OWN.replace(old, new), encoding="utf-8")
+    with pytest.raises(rl.SpecError) as error:
+        rl.get_price("h100-sxm")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert any(said in fault for fault in rl.check_specs(own.parent.parent))
+
+
+def test_every_listed_price_is_of_a_known_accelerator():
+    from roofline.files import read_yaml
+
+    listed = [row for path in sorted((SPECS / "prices").glob("*.yaml")) for row in read_yaml(path)["prices"]]
+    assert len(listed) >= 20
+    assert {row["accelerator"] for row in listed} <= set(rl.list_accelerators())
+
+
+# ---- schema and check -----------------------------------------------------------------------------------------------
+
+
+def test_the_schema_file_is_that_of_the_model():
+    """After a change: ``python -c "from roofline.checking import schema_text as s; print(s(), end='')"``."""
+    assert (SPECS / "schema.json").read_text(encoding="utf-8") == schema_text()
+
+
+def test_the_schema_knows_fields_units_and_formats():
+    schema = json.loads(schema_text())
+    assert set(schema["properties"]) == set(AcceleratorSpec.model_fields)
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["memory_bytes"]["properties"]["unit"]["enum"] == list(UNITS["bytes"])
+    assert "fp4" in schema["properties"]["dense_flops_per_s"]["properties"]
+    assert {"memory_bytes", "memory_bytes_per_s", "dense_flops_per_s", "sources"} <= set(schema["required"])
+
+
+def test_every_file_names_its_schema():
+    files = sorted(SPECS.glob("*.yaml"))
+    assert len(files) == len(rl.list_accelerators())
+    first = {path.name: path.read_text(encoding="utf-8").split("\n", 1)[0] for path in files}
+    assert set(first.values()) == {"# yaml-language-server: $schema=schema.json"}
+
+
+@pytest.mark.parametrize("kind", ["hardware_specs", "model_specs"])
+def test_the_library_has_no_fault(kind):
+    assert rl.check_specs(SPECS.parent / kind) == []
+
+
+def test_a_folder_with_several_faults(tmp_path):
+    shutil.copy(SPECS / "t4.yaml", tmp_path / "t5.yaml")
+    (tmp_path / "l4.yml").write_text((SPECS / "l4.yaml").read_text().replace("unit: GiB", "unit: GB/s"))
+    (tmp_path / "broken.yaml").write_text("a: [")
+    (tmp_path / "other.yaml").write_text("recipe: soup\n")
+    (tmp_path / "good.txt").write_text("not looked at")
+    faults = rl.check_specs(tmp_path)
+    assert len(faults) == 4
+    assert all(fault.startswith(str(tmp_path)) and "\n" not in fault for fault in faults)
+    for words in ("must be the file's: 't5'", "24 GB/s", "not valid YAML", "is no spec: it has no key of"):
+        assert sum(words.replace("24 GB/s", "22.5 GB/s") in fault for fault in faults) == 1
+
+
+def test_two_files_of_one_name_in_a_folder(tmp_path):
+    shutil.copy(SPECS / "t4.yaml", tmp_path)
+    shutil.copy(SPECS / "t4.yaml", tmp_path / "t4.yml")
+    assert rl.check_specs(tmp_path) == [f"{tmp_path / 't4.yml'} has the name of {tmp_path / 't4.yaml'}; rename one"]
+
+
+def test_a_misspelt_kind_is_still_told(tmp_path):
+    text = (SPECS / "t4.yaml").read_text().replace("dense_flops_per_s:", "dense_flop_per_s:", 1)
+    (tmp_path / "t4.yaml").write_text(text)
+    assert any("did you mean 'dense_flops_per_s'" in fault for fault in rl.check_specs(tmp_path / "t4.yaml"))
