@@ -66,11 +66,12 @@ _PRINTED = {
     "s": "s",
 }
 _PLAIN = {"tokens", "tokens_per_s", "flops_per_byte", "usd_per_hour", "watts"}
+_TAILS = ("_per_sequence", "_per_token", "_of_a_pass")
 
 
 def quantity_of(name: str) -> str | None:
-    """The unit suffix of a column's name (of what comes before ``_per_sequence``), or None for a count or a word."""
-    name = name.removesuffix("_per_sequence").removesuffix("_per_token")
+    """The unit suffix of a column's name (before words like ``_per_sequence``), or None for a count or a word."""
+    name = next((name.removesuffix(tail) for tail in _TAILS if name.endswith(tail)), name)
     return next((suffix for suffix in _PRINTED if name == suffix or name.endswith("_" + suffix)), None)
 
 

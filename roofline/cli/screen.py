@@ -109,12 +109,12 @@ def derived(phases: Mapping[str, Iterable[Step]]) -> list[RenderableType]:
     return [*parts, heading("Sources"), grid((mark, source) for source, mark in marks.items())]
 
 
-def _step_rows(step: Step, mark: str) -> list[tuple[str, str, str]]:
+def _step_rows(step: Step, mark: str) -> list[tuple[str, ...]]:
     column = step.name.rpartition(".")[2]
     put_in = re.sub(r"[A-Za-z_]\w*", lambda word: _plain_number(step.inputs.get(word[0], word[0])), step.formula)
-    rows = [(column, f"= {step.formula}", mark)]
-    rows += [("", f"= {put_in}", "")] if put_in != step.formula else []
-    return [*rows, ("", f"= {value(column, step.value)}", "")]
+    rows = [(column, "=", step.formula, mark)]
+    rows += [("", "=", put_in, "")] if put_in != step.formula else []
+    return [*rows, ("", "=", value(column, step.value), "")]
 
 
 def _plain_number(number: Any) -> str:
