@@ -1,46 +1,16 @@
-"""What-ifs: one deployment in, another out, and the two side by side."""
+"""Two results of one kind side by side."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .deployment import Deployment
-from .errors import InvalidInput
-from .report import Report, plain
-from .units import humanize
-
-
-def quantize(
-    serve: Deployment, *, weights: str | None = None, activations: str | None = None, kv: str | None = None
-) -> Deployment:
-    """The same deployment in other formats; what is None stays as it is.
-
-    Weights alone (``weights="int4_g128"``) is weight-only: fewer bytes, the math where it was.  Weights and activations
-    both in 8 bits use the 8-bit units, if the chip has them; else the result of a phase names what stands in.
-
-    Raises
-    ------
-    UnknownName
-        A format that does not exist.
-    InvalidInput
-        Activations in a storage-only format.
-
-    Examples
-    --------
-    >>> import roofline as rl
-    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
-    >>> before, after = (rl.decode(each, rl.Workload()) for each in (serve, rl.quantize(serve, weights="fp8")))
-    >>> round(after.floor_s / before.floor_s, 2)
-    0.51
-    """
-    wanted = {"weights": weights, "activations": activations, "kv": kv}
-    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-    return serve.replace(precision=dataclasses.replace(serve.precision, **changes))
+from ..errors import InvalidInput
+from ..report import Report, plain
+from ..units import humanize
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,7 +105,7 @@ def compare(before: Report, after: Report) -> Comparison:
     >>> faster = rl.quantize(serve, weights="int4")
     >>> load = rl.Workload(batch=1)
     >>> round(rl.compare(rl.decode(serve, load), rl.decode(faster, load)).ratio["floor_s"], 2)
-    0.27
+    0.26
     """
     if before.columns != after.columns:
         kinds = f"{type(before).__name__} and {type(after).__name__}"

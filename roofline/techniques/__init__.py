@@ -1,0 +1,71 @@
+"""Techniques: every way the field knows to serve a model faster, as a value with an effect on each phase."""
+
+from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
+from .batching import (
+    ChunkedPrefill,
+    ContinuousBatching,
+    Disaggregation,
+    PagedAttention,
+    PromptBatching,
+    padding,
+    static_slots_used,
+)
+from .comparison import Comparison, compare
+from .performance import Performance
+from .prompts import PrefixCaching, PromptCompression
+from .quantization import KVQuantization, Quantization, quantize
+from .scenario import Scenario, expected_tokens
+from .speculation import MultiTokenPrediction, Speculation, SpeculationLimits, speculation_limits
+from .table import TECHNIQUES, TechniqueTable, technique_table
+from .technique import Effect, Technique, apply
+from .tradeoffs import Handover, ModeSwitch, SwapIn, Visible, handover, mode_switch, swap_or_recompute, visible
+from .weights import ActivationSparsity, Experts, KernelFusion, SparseAttentionMask, StructuredSparsity
+
+__all__ = [
+    "TECHNIQUES",
+    "ActivationSparsity",
+    "ChunkedPrefill",
+    "Comparison",
+    "ContinuousBatching",
+    "Disaggregation",
+    "Effect",
+    "Experts",
+    "FlashAttention",
+    "Handover",
+    "HostOffload",
+    "KVCache",
+    "KVQuantization",
+    "KeepLast",
+    "KernelFusion",
+    "LatentHeads",
+    "ModeSwitch",
+    "MultiTokenPrediction",
+    "PagedAttention",
+    "Performance",
+    "PrefixCaching",
+    "PromptBatching",
+    "PromptCompression",
+    "Quantization",
+    "Scenario",
+    "SharedHeads",
+    "SparseAttentionMask",
+    "Speculation",
+    "SpeculationLimits",
+    "StructuredSparsity",
+    "SwapIn",
+    "Technique",
+    "TechniqueTable",
+    "Visible",
+    "apply",
+    "compare",
+    "expected_tokens",
+    "handover",
+    "mode_switch",
+    "padding",
+    "quantize",
+    "speculation_limits",
+    "static_slots_used",
+    "swap_or_recompute",
+    "technique_table",
+    "visible",
+]

@@ -1,0 +1,289 @@
+"""The KV cache and attention: what a step reads, and what it keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import Number, number
+from ..layers import Attention, Block
+from ..layers.mla import MLA
+from ..model import Model
+from ..report import Step
+from .scenario import Scenario, share
+from .technique import KERNEL, MODEL, Technique
+
+
+@dataclass(frozen=True, kw_only=True)
+class KVCache(Technique):
+    """Keys and values are kept; without, every step computes its whole context again.
+
+    Over a generation of ``O`` tokens after ``P`` the linear layers see ``sum over t of (P + t)`` tokens instead of
+    ``P + O``: quadratic work becomes linear.
+    """
+
+    name: ClassVar[str] = "KV cache"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "a step computes one token instead of the whole context again"
+    costs: ClassVar[str] = "memory for every token of every sequence"
+    in_place: ClassVar[bool] = True
+
+    def before(self, case: Scenario) -> Scenario:
+        """Without a cache."""
+        return case.replace(cache=False)
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Tokens that a generation computes, with and without."""
+        load = case.running
+        known = {"prompt": load.context_tokens, "output": load.output_tokens}
+        without = "output * prompt + output * (output - 1) / 2"
+        value = load.output_tokens * load.context_tokens + load.output_tokens * (load.output_tokens - 1) / 2
+        source = "every step computes its context: prompt, prompt + 1, ..."
+        return (
+            Step("without_cache_tokens", without, known, value, source),
+            Step("with_cache_tokens", "prompt + output - 1", known, known["prompt"] + known["output"] - 1, "each once"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedHeads(Technique):
+    """MQA and GQA: query heads share KV heads, against a head of its own for each.
+
+    Attributes
+    ----------
+    kv_heads : KV heads of every attention layer; None keeps the model's own
+    """
+
+    name: ClassVar[str] = "GQA"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "fewer KV heads: fewer cache bytes to read and to keep"
+    costs: ClassVar[str] = "a model trained for it"
+    effort: ClassVar[str] = MODEL
+    in_place: ClassVar[bool] = True
+
+    kv_heads: int | None = None
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """The heads."""
+        return ("the heads of attention",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There have to be heads that share, or that can."""
+        shares = self.kv_heads or any(block.kv_heads < block.query_heads for block in attentions(case.model))
+        return "" if shares else f"no query heads of {case.model.name} share KV heads: give kv_heads"
+
+    def before(self, case: Scenario) -> Scenario:
+        """Every query head with a KV head of its own."""
+        return case.with_model(
+            with_attention(case.model, lambda block: dataclasses.replace(block, kv_heads=block.query_heads))
+        )
+
+    def after(self, case: Scenario) -> Scenario:
+        """The model's own KV heads, or as many as asked."""
+        wanted = self.kv_heads
+        if wanted is None:
+            return case
+        return case.with_model(with_attention(case.model, lambda block: dataclasses.replace(block, kv_heads=wanted)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentHeads(Technique):
+    """MLA: a latent is cached from which all heads are expanded (arXiv:2405.04434), against full heads.
+
+    A model that has MLA keeps it; another gets a latent of ``kv_rank + rope_dim`` instead of its KV heads.
+
+    Attributes
+    ----------
+    kv_rank, rope_dim : the latent, DeepSeek-V2's unless given
+    """
+
+    name: ClassVar[str] = "MLA"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "one latent instead of keys and values of every head"
+    costs: ClassVar[str] = "a model trained for it; more FLOPs a cached token"
+    effort: ClassVar[str] = MODEL
+
+    kv_rank: int = 512
+    rope_dim: int = 64
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """The heads."""
+        return ("the heads of attention",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be attention."""
+        blocks = [*attentions(case.model), *(b for b in blocks_of(case.model) if isinstance(b, MLA))]
+        return "" if blocks else f"{case.model.name} has no attention with a cache"
+
+    def before(self, case: Scenario) -> Scenario:
+        """The same with full heads."""
+        return case.with_model(with_blocks(case.model, _full_heads))
+
+    def after(self, case: Scenario) -> Scenario:
+        """A latent in every attention layer."""
+        return case.with_model(with_attention(case.model, self._latent))
+
+    def _latent(self, block: Attention) -> Block:
+        return MLA(
+            hidden=block.hidden,
+            heads=block.query_heads,
+            kv_rank=self.kv_rank,
+            rope_dim=self.rope_dim,
+            nope_dim=block.head_dim,
+            value_dim=block.value_width,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlashAttention(Technique):
+    """Scores stay on the chip, tile by tile (arXiv:2205.14135), against written and read before and after softmax."""
+
+    name: ClassVar[str] = "FlashAttention"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "the N x N scores never leave the chip"
+    costs: ClassVar[str] = "kernels for each generation of chips"
+    effort: ClassVar[str] = KERNEL
+    in_place: ClassVar[bool] = True
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How attention runs."""
+        return ("how attention runs",)
+
+    def before(self, case: Scenario) -> Scenario:
+        """Scores written and read."""
+        return case.replace(serve=case.serve.replace(attention="unfused"))
+
+    def after(self, case: Scenario) -> Scenario:
+        """Scores on the chip."""
+        return case.replace(serve=case.serve.replace(attention="fused"))
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Bytes of the scores of one layer in prefill."""
+        block = next(iter(attentions(case.model)), None)
+        if block is None:
+            return ()
+        load = case.running
+        known = {
+            "batch": load.batch,
+            "heads": block.query_heads,
+            "prompt": load.prompt_tokens,
+            "context": load.context_tokens,
+            "value_bytes": case.serve.precision.wide_bits / 8,
+        }
+        formula = "4 * batch * heads * prompt * context * value_bytes"
+        value = 4 * load.batch * block.query_heads * load.prompt_tokens * load.context_tokens * known["value_bytes"]
+        return (Step("scores_bytes", formula, known, value, "written and read before and after the softmax, a layer"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepLast(Technique):
+    """Eviction: only the last tokens stay in the cache (a sliding window, arXiv:2004.05150; StreamingLLM, 2309.17453).
+
+    Attributes
+    ----------
+    tokens : tokens that a query sees at most, itself included
+    """
+
+    name: ClassVar[str] = "keep the last N"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "what was evicted is neither read nor kept"
+    costs: ClassVar[str] = "what was evicted is forgotten"
+
+    tokens: int = 4096
+
+    def __post_init__(self) -> None:
+        number("tokens", self.tokens, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What stays."""
+        return ("which tokens stay in the cache",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be a cache of tokens to evict from."""
+        return "" if attentions(case.model) else f"{case.model.name} has no attention layer to evict from"
+
+    def after(self, case: Scenario) -> Scenario:
+        """A window in every attention layer, unless it has a narrower one."""
+
+        def windowed(block: Attention) -> Block:
+            return dataclasses.replace(block, window=min(self.tokens, block.window or self.tokens))
+
+        return case.with_model(with_attention(case.model, windowed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostOffload(Technique):
+    """A share of the cache lives in host memory and crosses the host link in every step: room for time.
+
+    Attributes
+    ----------
+    host : share of the cache in host memory
+    """
+
+    name: ClassVar[str] = "KV offload to host"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "host memory holds what the device's can't"
+    costs: ClassVar[str] = "the host link in every step"
+
+    host: Number = 0.5
+
+    def __post_init__(self) -> None:
+        share("host", self.host)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Where the cache lives."""
+        return ("where the cache lives",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be a link to the host."""
+        gpu = case.serve.accelerator
+        return f"{gpu.name} states no host_bytes_per_s" if gpu.host_bytes_per_s is None else ""
+
+    def after(self, case: Scenario) -> Scenario:
+        """That share in host memory."""
+        return case.replace(host_share=self.host)
+
+
+def blocks_of(model: Model) -> tuple[Block, ...]:
+    """Blocks of one layer of each group."""
+    return tuple(block for layer in model.layers for block in layer.blocks)
+
+
+def attentions(model: Model) -> tuple[Attention, ...]:
+    """Softmax attention of one layer of each group."""
+    return tuple(block for block in blocks_of(model) if isinstance(block, Attention))
+
+
+def with_blocks(model: Model, change: Callable[[Block], Block]) -> Model:
+    """The model with every block changed."""
+    layers = tuple(
+        dataclasses.replace(layer, blocks=tuple(change(block) for block in layer.blocks)) for layer in model.layers
+    )
+    return model.replace(layers=layers)
+
+
+def with_attention(model: Model, change: Callable[[Attention], Block]) -> Model:
+    """The model with every block of softmax attention changed."""
+    return with_blocks(model, lambda block: change(block) if isinstance(block, Attention) else block)
+
+
+def _full_heads(block: Block) -> Block:
+    """The block with a key and a value of its own for every query head."""
+    if isinstance(block, Attention):
+        return dataclasses.replace(block, kv_heads=block.query_heads)
+    if isinstance(block, MLA):
+        return Attention(
+            hidden=block.hidden,
+            query_heads=block.heads,
+            kv_heads=block.heads,
+            head_dim=block.nope_dim + block.rope_dim,
+            value_dim=block.value_dim,
+        )
+    return block

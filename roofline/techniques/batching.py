@@ -1,0 +1,292 @@
+"""Scheduling: who shares a pass with whom, and what the engine reserves for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput, Number, number
+from ..report import Step
+from .scenario import Scenario, plain_number
+from .technique import KERNEL, Technique
+
+Lengths = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousBatching(Technique):
+    """A sequence that ends makes room at once, against a batch that runs until its longest sequence ends.
+
+    In a static batch of ``B`` the slots do useful work for ``mean / E[longest of B]`` of the time (Orca, OSDI 2022).
+    Lengths that are given are drawn from; without, they are taken as exponential around the mean, whose longest of
+    ``B`` is ``1 + 1/2 + ... + 1/B`` times the mean.
+
+    Attributes
+    ----------
+    lengths : output lengths as observed
+    """
+
+    name: ClassVar[str] = "continuous batching"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "no slot waits for the longest sequence: the weight read is shared by more"
+    costs: ClassVar[str] = "prompts that come in stall the running sequences"
+    in_place: ClassVar[bool] = True
+
+    lengths: Lengths = ()
+
+    def __post_init__(self) -> None:
+        _checked(self.lengths)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """When a slot is filled again."""
+        return ("when a slot is filled again",)
+
+    def before(self, case: Scenario) -> Scenario:
+        """A static batch."""
+        return case.replace(slots_used=static_slots_used(case.load.batch, self.lengths))
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Share of slots that a static batch uses."""
+        used = static_slots_used(case.load.batch, self.lengths)
+        inputs = {"longest_over_mean": 1 / np.asarray(used)}
+        return (
+            Step("slots_used", "1 / longest_over_mean", inputs, used, "expected longest of the batch over the mean"),
+        )
+
+
+def static_slots_used(batch: Number, lengths: Lengths = ()) -> Number:
+    """Share of a static batch's slots that generate: mean length over the expected longest of ``batch``.
+
+    Empirical: with ``n`` sorted lengths the longest of ``B`` draws is at most ``x_i`` with probability ``(i / n)^B``.
+    Exponential: the longest of ``B`` is ``mean * (1 + 1/2 + ... + 1/B)`` on average.
+
+    Examples
+    --------
+    >>> round(static_slots_used(8), 3)
+    0.368
+    >>> static_slots_used(1, (100, 300))
+    1.0
+    """
+    size = np.asarray(batch, dtype=float)[..., None]
+    if lengths:
+        ordered = np.sort(np.asarray(lengths, dtype=float))
+        ranks = np.arange(len(ordered) + 1) / len(ordered)
+        longest = np.sum(ordered * np.diff(ranks**size, axis=-1), axis=-1)
+        return plain_number(ordered.mean() / longest)
+    places = np.arange(1, int(np.max(size)) + 1)
+    return plain_number(1 / np.sum(np.where(places <= size, 1 / places, 0.0), axis=-1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptBatching(Technique):
+    """Prompts of unlike lengths in one pass: padded to the longest, against grouped by length or packed.
+
+    Attributes
+    ----------
+    lengths : prompt lengths as observed
+    tolerance : how much longer than the shortest of its group a prompt may be; 0 packs prompts without any padding
+    """
+
+    name: ClassVar[str] = "prompt batching by length"
+    helps: ClassVar[str] = "prefill"
+    why: ClassVar[str] = "no FLOPs on padding"
+    costs: ClassVar[str] = "prompts wait for others of their length"
+
+    lengths: Lengths = (128, 256, 512, 1024, 2048, 4096)
+    tolerance: float = 0.15
+
+    def __post_init__(self) -> None:
+        if not self.lengths:
+            raise InvalidInput("lengths must hold the prompt lengths of the traffic: it is empty")
+        _checked(self.lengths)
+        number("tolerance", self.tolerance)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Which prompts share a pass."""
+        return ("which prompts share a pass",)
+
+    def before(self, case: Scenario) -> Scenario:
+        """Batches as requests come, padded to their longest."""
+        return case.slower(prefill=1 / static_slots_used(case.load.batch, self.lengths) - 1)
+
+    def after(self, case: Scenario) -> Scenario:
+        """Groups of like lengths."""
+        return case.slower(prefill=padding(self.lengths, self.tolerance))
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Tokens computed for each prompt token."""
+        used = static_slots_used(case.load.batch, self.lengths)
+        return (
+            Step("padded_over_prompt", "1 / used", {"used": used}, 1 / np.asarray(used), "expected longest over mean"),
+        )
+
+
+def padding(lengths: Lengths, tolerance: float) -> float:
+    """Padding tokens for each prompt token when groups hold lengths within ``1 + tolerance`` of their shortest.
+
+    Groups are the intervals ``shortest * (1 + tolerance)^i``; a prompt is padded to the longest of its group, so the
+    result is below ``tolerance``.  0 packs prompts end to end (variable-length kernels), which pads nothing.
+
+    Examples
+    --------
+    >>> padding((100, 110, 1000), 0.2)
+    0.0083
+    """
+    sizes = np.asarray(lengths, dtype=float)
+    if tolerance == 0:
+        return 0.0
+    group = np.floor(np.log(sizes / sizes.min()) / np.log1p(tolerance) + 1e-9).astype(int)
+    longest: npt.NDArray[Any] = np.zeros(group.max() + 1)
+    np.maximum.at(longest, group, sizes)
+    return float(longest[group].sum() / sizes.sum() - 1)
+
+
+def _checked(lengths: Lengths) -> None:
+    for length in lengths:
+        number("lengths", length, least=1, whole=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagedAttention(Technique):
+    """The cache in pages taken as a sequence grows, against one stretch of the greatest length for each.
+
+    What is freed becomes batch (vLLM, arXiv:2309.06180: engines that reserve used 20-38 % of the cache they held).
+
+    Attributes
+    ----------
+    page_tokens : tokens of a page
+    reserved_tokens : length that is reserved otherwise; the model's longest context if None
+    """
+
+    name: ClassVar[str] = "PagedAttention"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "memory for the tokens there are, not for those there may be: a larger batch"
+    costs: ClassVar[str] = "kernels that look pages up"
+    effort: ClassVar[str] = KERNEL
+    in_place: ClassVar[bool] = True
+
+    page_tokens: int = 16
+    reserved_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        number("page_tokens", self.page_tokens, least=1, whole=True)
+        if self.reserved_tokens is not None:
+            number("reserved_tokens", self.reserved_tokens, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What is reserved."""
+        return ("what is reserved for a sequence",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be a greatest length, and it has to hold the sequences asked for."""
+        longest = self._longest(case)
+        if longest is None:
+            return f"{case.model.name} states no longest context: give reserved_tokens"
+        asked = float(np.max(case.load.sequence_tokens))
+        return f"reserved_tokens is below the {asked:,.0f} of a sequence: {longest:,}" if asked > longest else ""
+
+    def _longest(self, case: Scenario) -> int | None:
+        return self.reserved_tokens or case.model.max_context_tokens
+
+    def before(self, case: Scenario) -> Scenario:
+        """The greatest length for every sequence."""
+        return case.replace(reserved_tokens=self._longest(case))
+
+    def after(self, case: Scenario) -> Scenario:
+        """Whole pages."""
+        return case.replace(page_tokens=self.page_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkedPrefill(Technique):
+    """Prompts join the decode steps a chunk at a time (Sarathi, arXiv:2308.16369): no step waits for a whole prompt.
+
+    The weights are streamed once for a chunk and for the tokens of all running sequences.  A longer chunk means a
+    sooner first token and a longer gap between the others.
+
+    Attributes
+    ----------
+    chunk_tokens : prompt tokens of a pass
+    """
+
+    name: ClassVar[str] = "chunked prefill"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "prompt and generated tokens share the weight read; no long stall"
+    costs: ClassVar[str] = "a later first token when chunks are short"
+
+    chunk_tokens: Number = 512
+
+    def __post_init__(self) -> None:
+        number("chunk_tokens", self.chunk_tokens, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How prompts meet running sequences."""
+        return ("how prompts meet running sequences",)
+
+    def after(self, case: Scenario) -> Scenario:
+        """Chunks of that length."""
+        return case.replace(chunk_tokens=self.chunk_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disaggregation(Technique):
+    """Prefill and decode on pools of their own (DistServe, arXiv:2401.09670): the cache crosses a link once a request.
+
+    No prompt stalls a decode step; the first token waits for the transfer.
+
+    Attributes
+    ----------
+    link_bytes_per_s : one direction of the link between the pools; the accelerator's network if None
+    """
+
+    name: ClassVar[str] = "disaggregated prefill"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "no decode step waits for a prompt; each pool is sized for its own bottleneck"
+    costs: ClassVar[str] = "the cache of every prompt crosses a link; two pools to balance"
+
+    link_bytes_per_s: Number | None = None
+
+    def __post_init__(self) -> None:
+        if self.link_bytes_per_s is not None:
+            number("link_bytes_per_s", self.link_bytes_per_s, least=1.0)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How prompts meet running sequences."""
+        return ("how prompts meet running sequences",)
+
+    def rate(self, case: Scenario) -> Number | None:
+        """The link's rate."""
+        return self.link_bytes_per_s if self.link_bytes_per_s is not None else case.serve.accelerator.nic_bytes_per_s
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be a link."""
+        name = case.serve.accelerator.name
+        return "" if self.rate(case) is not None else f"{name} states no nic_bytes_per_s: give link_bytes_per_s"
+
+    def after(self, case: Scenario) -> Scenario:
+        """A hand-over between pools."""
+        return case.replace(handover_bytes_per_s=self.rate(case))
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """The transfer of the prompts' caches."""
+        load = case.running
+        cache = load.batch * case.model.cache_bytes(load.context_tokens, case.serve.precision.kv)
+        rate = np.asarray(self.rate(case), dtype=float)
+        inputs = {"kv_bytes": cache, "link_bytes_per_s": rate}
+        return (
+            Step(
+                "handover_s",
+                "kv_bytes / link_bytes_per_s",
+                inputs,
+                plain_number(np.asarray(cache) / rate),
+                "link",
+            ),
+        )

@@ -1,0 +1,71 @@
+"""Prompts: what of them has been computed before, and what need not be said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import Number, number
+from ..report import Step
+from .scenario import Scenario, share
+from .technique import MODEL, Technique
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixCaching(Technique):
+    """Prompts begin with what is in the cache already: a system prompt, a document, earlier turns.
+
+    Prefill skips what is found; decode reads it all the same.  At a hit rate of 1 one prompt token is left, which
+    makes the prefill one more decode step.
+
+    Attributes
+    ----------
+    hit_rate : share of the prompt tokens that are found
+    shared : whether it is the same prefix for all sequences, stored once
+    """
+
+    name: ClassVar[str] = "prefix caching"
+    helps: ClassVar[str] = "prefill"
+    why: ClassVar[str] = "what was computed for another request is not computed again"
+    costs: ClassVar[str] = "memory for prefixes that may not come again"
+
+    hit_rate: Number = 0.5
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        share("hit_rate", self.hit_rate)
+
+    def after(self, case: Scenario) -> Scenario:
+        """That share of the prompt found."""
+        return case.replace(hit_rate=self.hit_rate, shared_prefix=self.shared)
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Tokens left to compute."""
+        left = self.after(case).running
+        inputs = {"prompt": case.running.prompt_tokens, "found": left.cached_tokens - case.running.cached_tokens}
+        return (Step("computed_tokens", "prompt - found", inputs, left.prompt_tokens, "one is always computed"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptCompression(Technique):
+    """A shorter prompt that says the same (LLMLingua, arXiv:2310.05736): less to compute, to keep and to read.
+
+    Attributes
+    ----------
+    times : tokens of the prompt for each one that is left (4 turns 4K into 1K)
+    """
+
+    name: ClassVar[str] = "prompt compression"
+    helps: ClassVar[str] = "prefill"
+    why: ClassVar[str] = "fewer prompt tokens to compute, and fewer cached ones to read"
+    costs: ClassVar[str] = "what is left out; a small model that decides it"
+    effort: ClassVar[str] = MODEL
+
+    times: Number = 4.0
+
+    def __post_init__(self) -> None:
+        number("times", self.times, least=1.0)
+
+    def after(self, case: Scenario) -> Scenario:
+        """The shorter prompt."""
+        return case.replace(compression=case.compression * self.times)

@@ -1,0 +1,194 @@
+"""Speculative decoding and multi-token prediction: several tokens for one read of the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..deployment import Deployment
+from ..errors import Number, number
+from ..model import Model
+from ..report import Report, Step
+from ..workload import Workload
+from .performance import Performance
+from .scenario import Drafts, Scenario, expected_tokens, plain_number, share
+from .technique import MODEL, Technique
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speculation(Technique):
+    """A small model drafts ``tokens`` tokens, the large one verifies them all in one pass (arXiv:2211.17192).
+
+    A step costs one pass over ``k + 1`` tokens a sequence and ``k`` draft steps, and yields
+    ``(1 - a^(k+1)) / (1 - a)`` tokens.  The pass costs little more than a decode step as long as the weights are what
+    takes the time, so it stops paying at large batches.
+
+    Attributes
+    ----------
+    acceptance : probability that a draft is accepted, those before it given
+    tokens : drafts a step
+    draft : the model that drafts; None takes its cost from ``draft_share``
+    draft_share : time of a draft token as a share of a decode step (0.02 to 0.11 in table 2 of the paper)
+    """
+
+    name: ClassVar[str] = "speculative decoding"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "several tokens for one read of the weights"
+    costs: ClassVar[str] = "FLOPs for drafts that are refused; the draft's weights and cache; prefill of the draft"
+    effort: ClassVar[str] = MODEL
+
+    acceptance: Number = 0.7
+    tokens: Number = 4
+    draft: Model | None = None
+    draft_share: Number = 0.05
+
+    def __post_init__(self) -> None:
+        share("acceptance", self.acceptance)
+        number("tokens", self.tokens, whole=True)
+        number("draft_share", self.draft_share)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How many tokens a step yields."""
+        return ("how many tokens a step yields",)
+
+    def after(self, case: Scenario) -> Scenario:
+        """Drafts, unless there are none."""
+        if not np.any(self.tokens):
+            return case
+        return case.replace(drafts=Drafts(self.acceptance, self.tokens, self.draft, self._share(case)))
+
+    def _share(self, case: Scenario) -> Number:
+        return self.draft_share
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Expected tokens a step."""
+        value = expected_tokens(self.acceptance, self.tokens)
+        known = {"acceptance": self.acceptance, "drafts": self.tokens}
+        if np.any(np.asarray(self.acceptance) == 1):
+            return (Step("tokens_per_step", "drafts + 1", known, value, "every draft accepted"),)
+        formula = "(1 - acceptance ** (drafts + 1)) / (1 - acceptance)"
+        return (Step("tokens_per_step", formula, known, value, "arXiv:2211.17192, equation 1"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiTokenPrediction(Speculation):
+    """The model's own extra layers draft: DeepSeek-V3 has 85-90 % of second tokens accepted (arXiv:2412.19437, 5.4.3).
+
+    Attributes
+    ----------
+    draft_share : time of a draft token as a share of a decode step; None takes one layer of the model's
+    """
+
+    name: ClassVar[str] = "MTP"
+    why: ClassVar[str] = "extra layers draft the next tokens for one read of the weights"
+    costs: ClassVar[str] = "FLOPs for drafts that are refused; the extra layers' weights"
+
+    acceptance: Number = 0.85
+    tokens: Number = 1
+    draft_share: Number | None = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        share("acceptance", self.acceptance)
+        number("tokens", self.tokens, whole=True)
+
+    def _share(self, case: Scenario) -> Number:
+        return 1 / case.model.layer_count if self.draft_share is None else self.draft_share
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpeculationLimits(Report):
+    """Where speculative decoding stops paying.
+
+    Attributes
+    ----------
+    step_cost : time of a step with drafts over that of a plain one, at the workload's batch
+    verify_flops_per_token : FLOPs of the verified pass for each token it yields, over those of plain decode
+    break_even_acceptance : acceptance at which a token takes as long as without drafts; above 1: it never pays
+    largest_batch : the largest batch at which it pays, as far as ``searched_batch``; 0 if none
+    """
+
+    tokens_per_step: Number
+    step_cost: Number
+    speedup: Number
+    verify_flops_per_token: Number
+    break_even_acceptance: Number
+    largest_batch: int
+    searched_batch: int
+    steps: tuple[Step, ...]
+
+    columns = (
+        "tokens_per_step",
+        "step_cost",
+        "speedup",
+        "verify_flops_per_token",
+        "break_even_acceptance",
+        "largest_batch",
+        "searched_batch",
+    )
+
+    def explain(self) -> tuple[Step, ...]:
+        """How the figures come about."""
+        return self.steps
+
+
+def speculation_limits(
+    serve: Deployment,
+    load: Workload,
+    technique: Speculation | None = None,
+    *,
+    searched_batch: int = 4096,
+    time: str = "roofline_s",
+) -> SpeculationLimits:
+    """What a step with drafts costs and yields, the acceptance that it needs, and the batch up to which it pays.
+
+    It pays while ``tokens_per_step > step_cost``; the cost does not depend on the acceptance, so break-even is where
+    ``(1 - a^(k+1)) / (1 - a)`` equals it, found by bisection.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> from roofline.techniques import speculation_limits
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> found = speculation_limits(serve, rl.Workload())
+    >>> round(found.step_cost, 1), round(found.speedup, 1)
+    (1.2, 2.3)
+    """
+    technique = technique or Speculation()
+    cost = _step_cost(serve, load, technique, time)
+    yields = expected_tokens(technique.acceptance, technique.tokens)
+    batches = np.unique(np.round(np.geomspace(1, searched_batch, 97)))
+    swept = Workload(int(np.mean(load.prompt_tokens)), int(np.mean(load.output_tokens)), batches)
+    pays = np.mean(yields) > _step_cost(serve, swept, technique, time)
+    drafts = np.asarray(technique.tokens, dtype=float)
+    known = {"tokens_per_step": yields, "step_cost": cost}
+    return SpeculationLimits(
+        tokens_per_step=yields,
+        step_cost=cost,
+        speedup=plain_number(np.divide(yields, cost)),
+        verify_flops_per_token=plain_number((drafts + 1) / yields),
+        break_even_acceptance=_break_even(cost, drafts),
+        largest_batch=int(batches[pays].max()) if pays.any() else 0,
+        searched_batch=searched_batch,
+        steps=(
+            *technique.steps(Scenario(serve, load)),
+            Step("speedup", "tokens_per_step / step_cost", known, plain_number(np.divide(yields, cost)), time),
+        ),
+    )
+
+
+def _step_cost(serve: Deployment, load: Workload, technique: Speculation, time: str) -> Number:
+    plain = Scenario(serve, load)
+    return plain_number(np.divide(Performance(technique.after(plain), time).step_s, Performance(plain, time).step_s))
+
+
+def _break_even(cost: Number, drafts: Any) -> Number:
+    """Acceptance at which the expected tokens equal ``cost``; infinite if not even full acceptance does."""
+    low, high = np.zeros(np.shape(cost)), np.ones(np.shape(cost))
+    for _ in range(60):
+        middle = (low + high) / 2
+        short = expected_tokens(middle, drafts) < cost
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return plain_number(np.where(np.asarray(cost) > drafts + 1, np.inf, high))

@@ -1,0 +1,304 @@
+"""Trade-offs: where a gain in one phase is eaten by a cost in the other, or a link by what it carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..deployment import Deployment
+from ..errors import InvalidInput, Number, number
+from ..phases import prefill
+from ..report import Report, Step
+from ..workload import Workload
+from .batching import Disaggregation
+from .performance import Performance
+from .scenario import Scenario, plain_number, share
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModeSwitch(Report):
+    """A faster prefill that makes every decode step slower.
+
+    Attributes
+    ----------
+    break_even_steps : decode steps after which the gain is gone
+    prefill_steps : how many decode steps a prefill takes as long as
+    """
+
+    prefill_s: Number
+    step_s: Number
+    prefill_gain: Number
+    decode_cost: Number
+
+    columns = ("prefill_s", "step_s", "prefill_gain", "decode_cost", "prefill_steps", "break_even_steps")
+
+    @property
+    def prefill_steps(self) -> Number:
+        """Decode steps that take as long as the prefill."""
+        return plain_number(np.divide(self.prefill_s, self.step_s))
+
+    @property
+    def break_even_steps(self) -> Number:
+        """Decode steps after which the gain is gone."""
+        return plain_number(np.divide(np.multiply(self.prefill_gain, self.prefill_s), self.decode_cost * self.step_s))
+
+    def explain(self) -> tuple[Step, ...]:
+        """The seconds gained once over the seconds lost each step."""
+        known = {name: getattr(self, name) for name in ("prefill_gain", "prefill_s", "decode_cost", "step_s")}
+        formula = "prefill_gain * prefill_s / (decode_cost * step_s)"
+        return (Step("break_even_steps", formula, known, self.break_even_steps, "gained once / lost each step"),)
+
+
+def mode_switch(
+    serve: Deployment,
+    load: Workload,
+    *,
+    prefill_gain: Number = 0.2,
+    decode_cost: Number = 0.05,
+    time: str = "roofline_s",
+) -> ModeSwitch:
+    """After how many decode steps a prefill that is ``prefill_gain`` shorter has cost more than it gained.
+
+    ``g T_prefill`` seconds are gained once and ``c T_step`` lost in every step, so the gain is gone after
+    ``(g / c) T_prefill / T_step`` steps.  For one sequence ``T_prefill / T_step`` is about the prompt over the ridge
+    point, whatever the model: ``(2 N S / peak) / (2 N / bandwidth)``.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> from roofline.techniques import mode_switch
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> round(mode_switch(serve, rl.Workload(prompt_tokens=1100)).break_even_steps)
+    15
+    """
+    found = Performance(Scenario(serve, load), time)
+    gain, cost = share("prefill_gain", prefill_gain), number("decode_cost", decode_cost)
+    if not np.all(np.asarray(cost) > 0):
+        raise InvalidInput(f"decode_cost must be above 0: {float(np.min(cost)):g}")
+    return ModeSwitch(found.prefill_s, found.step_s, gain, cost)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Visible(Report):
+    """What a reader sees of a stream whose tokens are shown ``buffer`` at a time.
+
+    Attributes
+    ----------
+    first_visible_s : until the first burst
+    cadence_s : between bursts
+    bursts : how many a response takes
+    """
+
+    ttft_s: Number
+    tpot_s: Number
+    buffer: Number
+    output_tokens: Number
+
+    columns = ("first_visible_s", "cadence_s", "bursts")
+
+    @property
+    def first_visible_s(self) -> Number:
+        """Until the first ``buffer`` tokens are there."""
+        return plain_number(self.ttft_s + (np.minimum(self.buffer, self.output_tokens) - 1) * self.tpot_s)
+
+    @property
+    def cadence_s(self) -> Number:
+        """Between one burst and the next."""
+        return plain_number(np.multiply(self.buffer, self.tpot_s))
+
+    @property
+    def bursts(self) -> Number:
+        """Bursts of a whole response, the last one perhaps short."""
+        return plain_number(np.ceil(np.divide(self.output_tokens, self.buffer)))
+
+    def explain(self) -> tuple[Step, ...]:
+        """The first burst and the rhythm."""
+        shown = np.minimum(self.buffer, self.output_tokens)
+        first = {"ttft_s": self.ttft_s, "tokens": shown, "tpot_s": self.tpot_s}
+        rhythm = {"buffer": self.buffer, "tpot_s": self.tpot_s}
+        return (
+            Step("first_visible_s", "ttft_s + (tokens - 1) * tpot_s", first, self.first_visible_s, "a full buffer"),
+            Step("cadence_s", "buffer * tpot_s", rhythm, self.cadence_s, "a full buffer each time"),
+        )
+
+
+def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str = "roofline_s") -> Visible:
+    """When a reader sees the first tokens, and how often more, if ``buffer`` tokens are shown at a time.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> from roofline.techniques import visible
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    >>> round(visible(serve, rl.Workload(), buffer=4).cadence_s / visible(serve, rl.Workload(), buffer=1).cadence_s)
+    4
+    """
+    found = Performance(Scenario(serve, load), time)
+    return Visible(found.ttft_s, found.tpot_s, number("buffer", buffer, least=1, whole=True), load.output_tokens)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SwapIn(Report):
+    """A sequence's cache brought back from the host, or computed again.
+
+    Attributes
+    ----------
+    kv_bytes : its cache
+    swap_s, recompute_s : the two ways
+    pays_from_tokens : shortest context, of those searched, from which swapping is the faster; infinite if never
+    """
+
+    context_tokens: Number
+    kv_bytes: Number
+    host_bytes_per_s: Number
+    swap_s: Number
+    recompute_s: Number
+    pays_from_tokens: Number
+
+    columns = ("context_tokens", "kv_bytes", "swap_s", "recompute_s", "pays_from_tokens")
+
+    def explain(self) -> tuple[Step, ...]:
+        """The crossing."""
+        known = {"kv_bytes": self.kv_bytes, "host_bytes_per_s": self.host_bytes_per_s}
+        return (Step("swap_s", "kv_bytes / host_bytes_per_s", known, self.swap_s, "one direction of the host link"),)
+
+
+def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = "roofline_s") -> SwapIn:
+    """How long it takes to bring a cache of ``context_tokens`` back from host memory, and to compute it again.
+
+    The cache crosses at the host link's rate, linear in the context; computing it again is a prefill: at least one read
+    of the weights, then linear, then quadratic.
+
+    Raises
+    ------
+    InvalidInput
+        The accelerator states no host link.
+    """
+    gpu = serve.accelerator
+    if gpu.host_bytes_per_s is None:
+        raise InvalidInput(f"{gpu.name} states no host_bytes_per_s: swapping needs a host link")
+    context = number("context_tokens", context_tokens, least=1, whole=True)
+    searched = 2.0 ** np.arange(21)
+
+    def both(tokens: Number) -> tuple[Number, Number, Number]:
+        cache = serve.model.cache_bytes(tokens, serve.precision.kv)
+        again = getattr(prefill(serve, Workload(prompt_tokens=tokens)), time)
+        return cache, np.divide(cache, gpu.host_bytes_per_s), again  # type: ignore[arg-type]
+
+    _, swap_s, again_s = both(searched)
+    faster = searched[np.asarray(swap_s < again_s)]
+    kv_bytes, swap_s, again_s = both(context)
+    first = float(faster.min()) if faster.size else float("inf")
+    return SwapIn(context, kv_bytes, gpu.host_bytes_per_s, plain_number(swap_s), again_s, first)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Handover(Report):
+    """Prefill and decode on pools of their own, against one pool for both.
+
+    Attributes
+    ----------
+    kv_bytes : cache of a request that crosses the link
+    transfer_s : its crossing
+    prefill_s, step_s : one prompt, and one decode step of the batch
+    stall_s : how long a prompt holds the running sequences up in one pool
+    prefill_per_decode : accelerators that prefill for each that decodes, both pools busy
+    pays_above_hz : requests a second to one accelerator above which the stalls of a request's decode take longer than
+        its transfer
+    """
+
+    kv_bytes: Number
+    link_bytes_per_s: Number
+    prefill_s: Number
+    step_s: Number
+    decode_s: Number
+    batch: Number
+
+    columns = ("kv_bytes", "transfer_s", "prefill_s", "step_s", "stall_s", "prefill_per_decode", "pays_above_hz")
+
+    @property
+    def transfer_s(self) -> Number:
+        """Crossing of the cache."""
+        return plain_number(np.divide(self.kv_bytes, self.link_bytes_per_s))
+
+    @property
+    def stall_s(self) -> Number:
+        """A running sequence waits for a whole prefill in one pool."""
+        return self.prefill_s
+
+    @property
+    def prefill_per_decode(self) -> Number:
+        """Busy time of a prefill accelerator for a request, over that of a decode one for its share of the batch."""
+        return plain_number(np.divide(self.prefill_s, np.divide(self.decode_s, self.batch)))
+
+    @property
+    def pays_above_hz(self) -> Number:
+        """Request rate at which stalls and transfer are equal (see `handover`)."""
+        return plain_number(self.transfer_s / (self.prefill_s * (self.decode_s + self.transfer_s)))
+
+    def pools(self, accelerators: int) -> tuple[int, int]:
+        """``accelerators`` split into xPyD, at least one of each.
+
+        Raises
+        ------
+        InvalidInput
+            Fewer than two, or a sweep.
+        """
+        if number("accelerators", accelerators, least=2, whole=True) and np.ndim(self.prefill_per_decode):
+            raise InvalidInput("pools splits one case, not a sweep: take one of its points")
+        share_ = self.prefill_per_decode / (1 + self.prefill_per_decode)
+        prefills = int(np.clip(round(float(accelerators * share_)), 1, accelerators - 1))
+        return prefills, accelerators - prefills
+
+    def explain(self) -> tuple[Step, ...]:
+        """The transfer, the pools, the rate."""
+        known = {"kv_bytes": self.kv_bytes, "link_bytes_per_s": self.link_bytes_per_s}
+        pools = {"prefill_s": self.prefill_s, "decode_s": self.decode_s, "batch": self.batch}
+        rate = {"transfer_s": self.transfer_s, "prefill_s": self.prefill_s, "decode_s": self.decode_s}
+        return (
+            Step("transfer_s", "kv_bytes / link_bytes_per_s", known, self.transfer_s, "one direction of the link"),
+            Step("prefill_per_decode", "prefill_s / (decode_s / batch)", pools, self.prefill_per_decode, "both busy"),
+            Step(
+                "pays_above_hz",
+                "transfer_s / (prefill_s * (decode_s + transfer_s))",
+                rate,
+                self.pays_above_hz,
+                "stalls of a decode = its transfer",
+            ),
+        )
+
+
+def handover(
+    serve: Deployment, load: Workload, *, link_bytes_per_s: Number | None = None, time: str = "roofline_s"
+) -> Handover:
+    """What disaggregation costs a request, and from which request rate on it pays.
+
+    In one pool requests that come at a rate ``r`` each stop the running sequences for a prefill ``T_p``, so a decode
+    that takes ``D`` undisturbed is stretched to ``D / (1 - r T_p)`` and its stalls add ``D r T_p / (1 - r T_p)``.
+    Apart, a request waits once for its transfer ``X``.  The two are equal at ``r = X / (T_p (D + X))``.
+
+    Parameters
+    ----------
+    link_bytes_per_s : one direction of the link between pools; the accelerator's network if None
+    time : which of the three times
+
+    Raises
+    ------
+    InvalidInput
+        No link is stated.
+    """
+    technique = Disaggregation(link_bytes_per_s=link_bytes_per_s)
+    case = Scenario(serve, load)
+    if reason := technique.refusal(case):
+        raise InvalidInput(f"{technique.name}: {reason}")
+    found = Performance(case, time)
+    one = Performance(Scenario(serve, Workload(load.prompt_tokens, 1, 1, load.cached_tokens)), time)
+    return Handover(
+        kv_bytes=serve.model.cache_bytes(load.context_tokens, serve.precision.kv),
+        link_bytes_per_s=technique.rate(case) or np.nan,
+        prefill_s=one.prefill_s,
+        step_s=found.step_s,
+        decode_s=plain_number((np.asarray(load.output_tokens) - 1) * found.tpot_s),
+        batch=load.batch,
+    )
