@@ -375,9 +375,11 @@ def test_python_m_roofline_is_the_same_program():
     assert refused_too.stderr == "roofline: batch must be a whole number >= 1: 0\n"
 
 
-def test_a_reader_that_goes_away_is_no_error_to_speak_of():
-    command = [sys.executable, "-m", "roofline", "explain", *LLAMA, "--phase", "prefill"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+@pytest.mark.parametrize("args", [("analyze", *LLAMA), ("explain", *LLAMA, "--phase", "prefill")], ids=" ".join)
+def test_a_reader_that_goes_away_is_no_error_to_speak_of(args):
+    command = [sys.executable, "-m", "roofline", *args]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode != 0
