@@ -1,0 +1,346 @@
+"""Families: how each ``model_type`` departs from the convention.
+
+The convention is Llama: RMS norms before attention and before a gated MLP, grouped-query attention, no biases unless
+``attention_bias`` or ``mlp_bias`` says so, one embedding and one lm_head.  A row states a difference that the fields of a
+configuration do not show; everything else is read from the fields.  Sources: the model cards and papers of the families,
+and their modules in transformers 5.24.0, where each row can be checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """Differences of a family from the convention; a string for a truth value names the field that decides.
+
+    Attributes
+    ----------
+    attention : kind of its attention: ``gqa``, ``mla`` or ``compressed``
+    linear : kind of the layers that ``layer_types`` calls linear, mamba, conv or recurrent
+    hybrid : what a ``hybrid`` layer is: ``parallel`` (attention and mixer side by side), ``shared`` (one transformer
+        block reused before the mixer)
+    qkv_bias, output_bias, mlp_bias, lm_head_bias : biases
+    qk_norm, qk_norm_flag : how queries and keys are normalized (`roofline.layers.Attention`), and what turns it on
+    sinks : which layers have learned sinks: ``all`` or ``sliding``
+    gate, gate_flag : width of the gate of attention's output, and what turns it on
+    differential, keys_as_values, value_norm : see `roofline.layers.Attention`
+    norm : ``rms``, ``layer`` (weight and bias), ``layer_weight`` or ``none`` (no parameters)
+    norms, parallel_norms : norms of a layer, and those of one with ``parallel_flag`` on
+    final_norm, embedding_norm : whether there is one before lm_head, after the embedding
+    gated : whether MLPs have a gate
+    halved : whether the stated inner width is twice the real one
+    four_h : whether an absent inner width means four times the hidden one
+    mlp_vectors : parameters of an MLP that are no matrix: a number, or ``inner`` for one value an inner channel
+    shared_gate, router_bias, expert_bias, shared_expert : mixture of experts: learned parameters beside the matrices;
+        a shared expert as wide as a routed one that no field mentions
+    all_moe : whether every layer is a mixture when nothing says otherwise
+    dense_layers : how many first layers are dense when nothing says otherwise
+    period, first_full : every so many layers one has full attention, the last or the first of them
+    all_sliding, window_flag, extra_window : whether the window holds in every layer, what turns it on, what to add
+    positions : rows of the position table beyond the longest context; None if there is no table
+    uneven_heads : whether a hidden size that the heads do not divide is rounded down
+    attention_free : whether ``head_dim`` is that of the mixer
+    step_norms : whether a Mamba normalizes step, B and C
+    hyper_head : whether hyper-connections have a map of their own before lm_head
+    low_rank_gates : whether a Kimi delta attention projects its gates through a bottleneck
+    extra_rows : rows of the embedding beyond the vocabulary
+    tied : whether embedding and lm_head are one tensor when neither file nor class says so
+    unknown : what of its shapes a configuration does not give; such a family can't be read
+    """
+
+    attention: str = "gqa"
+    linear: str = ""
+    hybrid: str = ""
+    qkv_bias: bool | str = "attention_bias"
+    output_bias: bool | str = "attention_bias"
+    mlp_bias: bool | str = "mlp_bias"
+    lm_head_bias: bool | str = "lm_head_bias"
+    qk_norm: str = ""
+    qk_norm_flag: str = ""
+    sinks: str = ""
+    gate: str = ""
+    gate_flag: str = ""
+    differential: bool = False
+    value_norm: bool = False
+    norm: str = "rms"
+    norms: int = 2
+    parallel_norms: int = 1
+    parallel_flag: str = ""
+    final_norm: bool = True
+    embedding_norm: bool = False
+    gated: bool = True
+    halved: bool = False
+    four_h: bool = False
+    mlp_vectors: int | str = 0
+    shared_gate: bool = False
+    router_bias: bool | str = False
+    expert_bias: bool = False
+    shared_expert: bool = False
+    all_moe: bool = True
+    dense_layers: int = 0
+    period: int = 0
+    first_full: bool = False
+    all_sliding: bool = False
+    window_flag: str = ""
+    extra_window: int = 0
+    positions: int | None = None
+    uneven_heads: bool = False
+    attention_free: bool = False
+    step_norms: bool = False
+    hyper_head: bool = True
+    low_rank_gates: bool = True
+    extra_rows: int = 0
+    tied: bool = False
+    unknown: str = ""
+
+
+LLAMA = Family()
+SLIDING = Family(all_sliding=True)
+QWEN2 = Family(qkv_bias=True, output_bias=False, mlp_bias=False, window_flag="use_sliding_window")
+QWEN3 = Family(qk_norm="head", window_flag="use_sliding_window")
+QWEN3_NEXT = Family(qk_norm="head", gate="value", linear="gated_delta_net", period=4, shared_gate=True)
+GLM4 = Family(output_bias=False, norms=4)
+GLM4_MOE = Family(uneven_heads=True, output_bias=False, qk_norm="head", qk_norm_flag="use_qk_norm")
+GPT2 = Family(
+    norm="layer", gated=False, qkv_bias=True, output_bias=True, mlp_bias=True, positions=0, four_h=True, tied=True
+)
+GPT_J = Family(
+    norm="layer", norms=1, gated=False, qkv_bias=False, output_bias=False, mlp_bias=True, lm_head_bias=True, four_h=True
+)
+GEMMA2 = Family(norms=4, period=2, tied=True)
+GEMMA3 = replace(GEMMA2, period=6, qk_norm="head")
+COHERE = Family(norm="layer_weight", norms=1, qk_norm="width", qk_norm_flag="use_qk_norm", tied=True)
+COHERE2 = Family(norm="layer_weight", norms=1, period=4, tied=True)
+OLMO2 = Family(qk_norm="width")
+MLA = Family(attention="mla")
+DSA = Family(attention="mla")
+ERNIE = Family(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", tied=True)
+GRANITE_SWA = Family(sinks="all", period=4, first_full=True)
+MUSE = Family(norms=4, gate="value", period=4)
+
+FAMILIES: dict[str, Family] = {
+    # Llama and what reads exactly like it
+    **dict.fromkeys(
+        (
+            "llama yi aquila internlm3 exaone granite granitemoe granitemoeshared helium smollm3 "
+            "aria_text iquestcoder solar_open granite_docling_text granite4_vision_text unlimited_ocr_text "
+            "emu3_text_model minicpm dots_ocr deepseek_ocr2_text"
+        ).split(),
+        LLAMA,
+    ),
+    **dict.fromkeys("mistral mixtral ministral3 phi3 phi4_multimodal".split(), SLIDING),
+    "ministral": SLIDING,
+    "phimoe": replace(SLIDING, norm="layer"),
+    "cwm": Family(period=4, first_full=True, qkv_bias=False, output_bias=False),
+    "hyperclovax": Family(norms=4),
+    "seed_oss": Family(output_bias="attention_out_bias"),
+    "bitnet": Family(value_norm=True, mlp_vectors="inner"),
+    "diffllama": Family(differential=True),
+    "arcee": Family(gated=False),
+    "apertus": Family(gated=False, qk_norm="head", mlp_vectors=2),
+    "apertus1p5_text": Family(gated=False, qk_norm="head", mlp_vectors=2),
+    "cosmos3_edge_text": Family(gated=False),
+    "nanochat": Family(gated=False, norm="none"),
+    "olmo": Family(norm="none"),
+    "olmo2": OLMO2,
+    "olmo3": replace(OLMO2, period=4),
+    "olmoe": OLMO2,
+    "flex_olmo": OLMO2,
+    "olmo_hybrid": replace(OLMO2, linear="gated_delta_net", period=4),
+    "minimax_m2": replace(OLMO2, qkv_bias=False, output_bias=False),
+    "minimax": Family(linear="lightning", all_sliding=True),
+    "minimax_m3_vl_text": Family(qk_norm="head"),
+    # GPT-2 and its time
+    "gpt2": GPT2,
+    "gpt-sw3": GPT2,
+    "gpt_bigcode": GPT2,
+    "gpt_neo": replace(GPT2, qkv_bias=False),
+    "openai-gpt": replace(GPT2, final_norm=False),
+    "biogpt": replace(GPT2, positions=2),
+    "xglm": replace(GPT2, positions=None),
+    "opt": replace(GPT2, qkv_bias="enable_bias", output_bias="enable_bias", mlp_bias="enable_bias", positions=2),
+    "bloom": replace(GPT2, positions=None, embedding_norm=True),
+    "gptj": GPT_J,
+    "codegen": GPT_J,
+    "gpt_neox": Family(norm="layer", gated=False, mlp_bias=True, four_h=True),
+    "mpt": Family(
+        norm="layer_weight", gated=False, qkv_bias=False, output_bias=False, mlp_bias=False, four_h=True, tied=True
+    ),
+    "falcon": Family(
+        norm="layer",
+        gated=False,
+        qkv_bias="bias",
+        output_bias="bias",
+        mlp_bias="bias",
+        parallel_flag="parallel_attn",
+        four_h=True,
+        tied=True,
+    ),
+    "phi": Family(
+        norm="layer",
+        norms=1,
+        gated=False,
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        lm_head_bias=True,
+        qk_norm="head_bias",
+        qk_norm_flag="qk_layernorm",
+        four_h=True,
+    ),
+    "persimmon": Family(
+        norm="layer",
+        gated=False,
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        qk_norm="head_bias",
+        qk_norm_flag="qk_layernorm",
+    ),
+    "stablelm": Family(
+        norm="layer",
+        qkv_bias="use_qkv_bias",
+        output_bias=False,
+        mlp_bias=False,
+        parallel_flag="use_parallel_residual",
+        qk_norm="width",
+        qk_norm_flag="qk_layernorm",
+    ),
+    "starcoder2": Family(
+        norm="layer", gated=False, qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", all_sliding=True
+    ),
+    "nemotron": Family(norm="layer", gated=False),
+    "jais2": Family(norm="layer", gated=False),
+    # Qwen
+    **dict.fromkeys("qwen2 qwen2_vl_text qwen2_5_vl_text qwen2_5_omni_text".split(), QWEN2),
+    "qwen2_moe": replace(QWEN2, qkv_bias="qkv_bias", shared_gate=True),
+    **dict.fromkeys("qwen3 qwen3_vl_text qwen3_vl_moe_text qwen3_moe".split(), QWEN3),
+    "qwen3_omni_moe_text": replace(QWEN3, uneven_heads=True),
+    **dict.fromkeys("qwen3_next qwen3_5_text qwen3_5_moe_text".split(), QWEN3_NEXT),
+    "lara_mini": replace(QWEN3_NEXT, gate="", shared_gate=False),
+    # Gemma
+    "gemma": Family(tied=True),
+    "gemma2": GEMMA2,
+    "vaultgemma": replace(GEMMA2, norms=2),
+    "gemma3_text": GEMMA3,
+    "gemma3n_text": replace(GEMMA3, period=5),
+    "gemma4_text": GEMMA3,
+    "gemma4_unified_text": GEMMA3,
+    "recurrent_gemma": Family(
+        halved=True,
+        linear="rg_lru", qkv_bias="attention_bias", output_bias=True, mlp_bias=True, all_sliding=True, tied=True
+    ),
+    # Cohere, EXAONE, Granite, ERNIE, LFM and other houses
+    "cohere": COHERE,
+    "cohere2": COHERE2,
+    "cohere2_moe": replace(COHERE2, all_sliding=False),
+    "exaone4": Family(qk_norm="head", period=4),
+    "exaone_moe": Family(qk_norm="head", period=4, dense_layers=1),
+    "granite_swa": GRANITE_SWA,
+    "granitemoe_swa": GRANITE_SWA,
+    "ernie4_5": ERNIE,
+    "paddleocr_vl_text": ERNIE,
+    "ernie4_5_moe": replace(ERNIE, router_bias=True),
+    "ernie4_5_vl_moe_text": replace(ERNIE, router_bias=True),
+    "lfm2": Family(qk_norm="head", linear="short_convolution", mlp_bias=False, tied=True),
+    "lfm2_moe": Family(qk_norm="head", linear="short_convolution", mlp_bias=False, tied=True),
+    "lfm3": Family(
+        qk_norm="head", linear="short_convolution", norms=4, gate="head", gate_flag="use_attention_gate", tied=True
+    ),
+    "afmoe": Family(qk_norm="head", gate="value", norms=4, router_bias=True, dense_layers=1, period=4),
+    "hunyuan_v1_dense": Family(qk_norm="head", qk_norm_flag="use_qk_norm"),
+    "hunyuan_v1_moe": Family(qk_norm="head", qk_norm_flag="use_qk_norm"),
+    "hunyuan_vl_text": Family(qk_norm="head", qk_norm_flag="use_qk_norm"),
+    "hy_v3": Family(qk_norm="head", dense_layers=1),
+    "kolibri1": Family(qk_norm="head", norms=4),
+    "mellum": Family(qk_norm="head"),
+    "dots1": Family(qk_norm="head", output_bias=False),
+    "beam": Family(qk_norm="head", gate="value", norms=4, period=6),
+    "flint": Family(qk_norm="head", sinks="all"),
+    "laguna": Family(qk_norm="head", gate="head", gate_flag="gating", router_bias=True, dense_layers=1),
+    "molmo2_text": Family(qk_norm="head"),
+    "muse_glimmer_text": MUSE,
+    "step3p5": Family(qk_norm="head", gate="head", dense_layers=3),
+    "mimo_v2_flash": Family(sinks="sliding", period=6, dense_layers=1),
+    "gpt_oss": Family(
+        sinks="all", period=2, qkv_bias=True, output_bias=True, router_bias=True, expert_bias=True, mlp_bias=True
+    ),
+    "llama4_text": Family(shared_expert=True, period=4),
+    "mllama_text_model": Family(extra_rows=8),
+    "nemotron-nas": LLAMA,
+    # GLM
+    "glm": Family(output_bias=False),
+    **dict.fromkeys("glm4 glm4v_text".split(), GLM4),
+    "glm_ocr_text": replace(GLM4, qkv_bias=False),
+    **dict.fromkeys("glm4_moe glm4v_moe_text sarvam_moe".split(), GLM4_MOE),
+    # Latent attention
+    **dict.fromkeys("deepseek_v2 deepseek_v3 kimi_k2 minicpm3 youtu sarvam_mla mistral4".split(), MLA),
+    "glm4_moe_lite": replace(MLA, dense_layers=1),
+    "deepseek_v32": replace(DSA, dense_layers=3),
+    "glm_moe_dsa": replace(DSA, dense_layers=3),
+    "hy_v4": replace(DSA, dense_layers=1, sinks="all", gate="value"),
+    "hy_v4_vl_text": replace(DSA, dense_layers=1, sinks="all", gate="value"),
+    "glm5_next_text": replace(DSA, dense_layers=3, linear="kda", hyper_head=False),
+    "kimi_linear": replace(MLA, linear="kda", dense_layers=1),
+    "bailing_hybrid": replace(MLA, linear="kda", low_rank_gates=False, gate="head", dense_layers=2),
+    "axk1": replace(MLA, dense_layers=1),
+    "deepseek_v4": Family(attention="compressed"),
+    # State space and hybrids
+    "mamba": Family(linear="mamba", norms=1, tied=True),
+    "falcon_mamba": Family(linear="mamba", norms=1, tied=True),
+    "mamba2": Family(linear="mamba2", norms=1, attention_free=True),
+    "jamba": Family(linear="mamba", step_norms=True),
+    "bamba": Family(linear="mamba2"),
+    "falcon_h1": Family(linear="mamba2", hybrid="parallel"),
+    "granitemoehybrid": Family(linear="mamba2"),
+    "nemotron_h": Family(linear="mamba2", gated=False, norms=1),
+    "zamba": Family(linear="mamba", hybrid="shared", norms=1, tied=True),
+    "zamba2": Family(linear="mamba2", hybrid="shared", norms=1, tied=True),
+    # What can't be read
+    "jetmoe": Family(unknown="attention heads that are experts themselves (mixture of attention)"),
+    "doge": Family(unknown="its dynamic mask and its cross-domain experts"),
+    "zaya": Family(unknown="its compressed convolutional attention and router"),
+    **dict.fromkeys(
+        "inkling_text inkling2_text inkling2_loop_text".split(),
+        Family(unknown="its relative-position projections and residual gates"),
+    ),
+    "hrm_text": Family(unknown="its recurrent stacks of layers"),
+    "dory": Family(unknown="its recurrent loops of layers"),
+    "blt": Family(unknown="its byte patches: encoder, decoder and patcher"),
+    "xlstm": Family(unknown="its matrix LSTM blocks"),
+    "rwkv": Family(unknown="its time-mix and channel-mix blocks"),
+    "axk2": Family(unknown="its gated low-rank norms"),
+    "muse_spark_text": Family(unknown="its residual gates"),
+    "mistral_large4_text": Family(unknown="its caches shared by groups of layers"),
+    "dots3_note_text": Family(unknown="the latent of its sliding layers"),
+    "longcat_flash": Family(unknown="how many of a token's experts are empty"),
+    "qwen4_exp_text": Family(unknown="its residual blocks and n-gram embeddings"),
+}
+"""``model_type`` -> its differences."""
+
+ALIASES: dict[str, str] = {
+    "code_llama": "llama",
+    "kimi_k2": "deepseek_v3",
+    "RefinedWeb": "falcon",
+    "RefinedWebModel": "falcon",
+    "phi-msft": "phi",
+    "mixformer-sequential": "phi",
+    "gpt_sw3": "gpt2",
+    "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "minimax_m3": "minimax_m3_vl_text",
+    "step3p7": "step3p5",
+    "step3p7_text": "step3p5",
+    "mimo_v2": "mimo_v2_flash",
+}
+"""Another ``model_type`` of a family, or that of a wrapper whose text fields stand at the top."""

@@ -1,0 +1,121 @@
+"""From fields to blocks: the MLP, or the mixture of experts, of one layer."""
+
+from __future__ import annotations
+
+from ..errors import SpecError
+from ..layers import MLP, Block, MoE
+from .families import Family
+from .fields import Fields
+from .mixers import truth
+
+
+def feed_forward(fields: Fields, family: Family, kind: str, at: int, layers: int) -> tuple[Block, ...]:
+    """The MLP block of layer ``at``; none in a layer without one.
+
+    Raises
+    ------
+    SpecError
+        A field is missing or makes no sense.
+    """
+    if kind == "none":
+        return ()
+    return (_mixture(fields, family, at) if kind == "moe" else _dense(fields, family, at, layers),)
+
+
+def _dense(fields: Fields, family: Family, at: int, layers: int) -> MLP:
+    inner = _inner_width(fields, family, at)
+    if fields.flag("use_double_wide_mlp") and at >= layers - (fields.optional("num_kv_shared_layers", least=0) or 0):
+        inner *= 2
+    return MLP(
+        hidden=fields.size("hidden_size"),
+        intermediate=inner,
+        gated=family.gated,
+        bias=truth(fields, family.mlp_bias),
+        vectors=inner if family.mlp_vectors == "inner" else int(family.mlp_vectors),
+    )
+
+
+def _inner_width(fields: Fields, family: Family, at: int) -> int:
+    """Inner width of a dense MLP, whatever the family calls it."""
+    hidden = fields.size("hidden_size")
+    if fields.get("dense_intermediate_size") is not None:
+        return fields.size("dense_intermediate_size")
+    if fields.get("intermediate_size") is None and fields.optional("num_experts", least=0) == 0:
+        return fields.size("shared_expert_intermediate_size")
+    if fields.optional("num_experts", least=0) == 0 and fields.optional("shared_intermediate_size"):
+        return fields.size("shared_intermediate_size")
+    inner = fields.at("intermediate_size", at)
+    if inner is None and fields.get("expansion_ratio") is not None:
+        return fields.size("expansion_ratio") * hidden
+    if inner is None and family.four_h:
+        return 4 * hidden
+    inner = inner if inner is not None else fields.size("intermediate_size")
+    if family.halved:
+        return inner // 2
+    return _rounded(fields, inner) if fields.flag("block_auto_adjust_ff_dim") else inner
+
+
+def _rounded(fields: Fields, inner: int) -> int:
+    """LFM2 takes two thirds of the stated width, times a factor, up to the next multiple."""
+    inner = int(2 * inner / 3)
+    factor = fields.get("block_ffn_dim_multiplier")
+    multiple = fields.optional("block_multiple_of") or 256
+    if factor is not None:
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1000:
+            raise SpecError(f"block_ffn_dim_multiplier must be a number above 0: {factor!r:.80}")
+        inner = multiple * -(-int(factor * inner) // multiple)
+    return max(inner, 1)
+
+
+def _mixture(fields: Fields, family: Family, at: int) -> MoE:
+    hidden, experts = fields.size("hidden_size"), fields.size("num_experts")
+    inner = _expert_width(fields, at)
+    beside = fields.flag("enable_moe_block")
+    return MoE(
+        hidden=hidden,
+        experts=experts,
+        top_k=_top_k(fields, experts),
+        intermediate=inner,
+        gated=family.gated,
+        bias=family.expert_bias,
+        router_bias=truth(fields, family.router_bias),
+        shared_intermediate=_shared_width(fields, family, inner),
+        shared_gate=family.shared_gate and _shared_width(fields, family, inner) is not None,
+        dense_intermediate=fields.size("intermediate_size") if beside else None,
+        latent=fields.optional("moe_latent_size"),
+        vectors=hidden + experts if beside else 0,
+    )
+
+
+def _expert_width(fields: Fields, at: int) -> int:
+    """Inner width of a routed expert: its own field, or the plain one where there is none."""
+    value = fields.get("moe_intermediate_size")
+    if isinstance(value, list):
+        return Fields({"moe_intermediate_size": value[0] if value else None}, {}).size("moe_intermediate_size")
+    return fields.optional("moe_intermediate_size") or fields.at("intermediate_size", at) or fields.size("intermediate_size")
+
+
+def _top_k(fields: Fields, experts: int) -> int:
+    value = fields.get("num_experts_per_tok")
+    if value is None and fields.given("num_experts_per_tok"):
+        return experts
+    if isinstance(value, list):
+        value = value[0] if value else None
+    top_k = Fields({"num_experts_per_tok": value}, {}).size("num_experts_per_tok")
+    if top_k > experts:
+        name = fields.name_of("num_experts_per_tok")
+        raise SpecError(f"{name} is {top_k}, but there are {experts} experts ({fields.name_of('num_experts')})")
+    return top_k
+
+
+def _shared_width(fields: Fields, family: Family, inner: int) -> int | None:
+    """Inner width of the shared experts together: stated, or as many experts as are shared."""
+    if family.shared_expert:
+        return inner
+    stated = fields.optional("shared_expert_intermediate_size", least=0)
+    count = fields.optional("n_shared_experts", least=0)
+    if stated is not None:
+        return stated or None
+    if count is not None:
+        return count * inner or None
+    return None

@@ -1,0 +1,204 @@
+"""Fields of a ``config.json``: one name for each quantity, whatever a family calls it, and what its class supplies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import SpecError
+from ..layers.block import LARGEST
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "hidden_size": ("n_embd", "d_model", "n_embed", "model_dim", "embedding_dim", "dim"),
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_blocks", "num_transformer_layers"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads", "attention_heads", "num_query_heads"),
+    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "n_kv_heads", "kv_n_heads", "num_attention_groups"),
+    "head_dim": ("kv_channels", "attention_head_dim", "head_size", "d_head"),
+    "v_head_dim": ("value_head_dim",),
+    "intermediate_size": ("n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "inner_hidden_size", "intermediate_dim"),
+    "vocab_size": ("padded_vocab_size", "n_vocab"),
+    "max_position_embeddings": (
+        "n_positions",
+        "max_seq_len",
+        "seq_length",
+        "n_ctx",
+        "max_sequence_length",
+        "model_max_length",
+        "context_length",
+    ),
+    "num_experts": ("num_local_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts"),
+    "num_experts_per_tok": (
+        "num_experts_per_token",
+        "moe_k",
+        "moe_topk",
+        "moe_top_k",
+        "top_k_experts",
+        "num_experts_per_topk",
+        "num_selected_experts",
+    ),
+    "moe_intermediate_size": ("expert_ffn_hidden_size", "moe_ffn_hidden_size", "expert_intermediate_size"),
+    "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
+    "shared_expert_intermediate_size": (
+        "moe_shared_expert_intermediate_size",
+        "share_expert_dim",
+        "shared_intermediate_size",
+        "shared_experts_intermediate_size",
+    ),
+    "dense_intermediate_size": ("intermediate_size_mlp", "prefix_dense_intermediate_size"),
+    "sliding_window": ("window_size", "attention_window_size", "sliding_window_size", "attention_chunk_size"),
+    "tie_word_embeddings": ("tie_embedding", "tie_embeddings", "tie_lm_head"),
+    "first_k_dense_replace": ("num_dense_layers", "n_dense_layers", "moe_num_dense_layers", "first_k_dense"),
+    "mtp_layers": ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "num_mtp_layers"),
+    "moe_latent_size": ("routed_expert_hidden_size", "moe_hidden_size"),
+}
+"""Our name of a quantity -> other names that configurations give it."""
+
+CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+"""What a configuration has to say itself: a class's default would be another model's."""
+
+NESTED = ("attn_config", "ffn_config", "linear_attn_config", "ssm_cfg", "sparse_attention_config")
+"""Sub-mappings whose fields are the text model's own."""
+
+PROVENANCE = "defaults of the configuration classes of transformers 5.24.0"
+
+
+@cache
+def class_defaults() -> Mapping[str, Any]:
+    """``types``: model_type -> field -> default; ``wrappers``: model_type -> where its text model is."""
+    path = Path(__file__).with_name("class_defaults.json")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+class Fields:
+    """A configuration, asked by our names; it notes which answers were a class's default.
+
+    Parameters
+    ----------
+    data : the text model's part of a ``config.json``
+    defaults : what its class supplies for fields that are absent
+    partial : whether the file lists differences from the class only (nested text configurations do), so that even the
+        `CORE` fields may come from ``defaults``
+    """
+
+    def __init__(self, data: Mapping[str, Any], defaults: Mapping[str, Any], *, partial: bool = False) -> None:
+        self.data = dict(data)
+        for key in NESTED:
+            inner = data.get(key)
+            if isinstance(inner, Mapping):
+                self.data = {**inner, **self.data}
+        self.defaults = defaults
+        self.partial = partial
+        self.defaulted: dict[str, Any] = {}
+
+    def given(self, name: str) -> bool:
+        """Whether the file itself has the field, be it null."""
+        return any(key in self.data for key in (name, *ALIASES.get(name, ())))
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        """The value by any of its names, else the class's default, else ``otherwise``.  A null in the file is None."""
+        names = (name, *ALIASES.get(name, ()))
+        for key in names:
+            if self.data.get(key) is not None:
+                return self.data[key]
+        if self.given(name):
+            return otherwise
+        for key in names:
+            if self.defaults.get(key) is not None and (name not in CORE or self.partial):
+                self.defaulted[key] = self.defaults[key]
+                return self.defaults[key]
+        return otherwise
+
+    def name_of(self, name: str) -> str:
+        """The name under which the file has the field."""
+        return next((key for key in (name, *ALIASES.get(name, ())) if key in self.data), name)
+
+    def size(self, name: str, *, least: int = 1) -> int:
+        """A whole number that has to be there.
+
+        Raises
+        ------
+        SpecError
+            It is missing, or no whole number from ``least`` to a billion.
+        """
+        value = self.get(name)
+        if value is None:
+            others = ALIASES.get(name, ())
+            raise SpecError(f"{name} is missing" + (f" (also looked for: {', '.join(others)})" if others else ""))
+        return self._whole(self.name_of(name), value, least)
+
+    def optional(self, name: str, *, least: int = 1) -> int | None:
+        """A whole number, or None where it is absent or null.
+
+        Raises
+        ------
+        SpecError
+            It is there, but no whole number from ``least`` to a billion.
+        """
+        value = self.get(name)
+        return None if value is None else self._whole(self.name_of(name), value, least)
+
+    def at(self, name: str, layer: int, *, least: int = 1) -> int | None:
+        """`optional`, for a field that may be a list with one entry a layer.
+
+        Raises
+        ------
+        SpecError
+            The list is too short, or the entry no whole number.
+        """
+        value = self.get(name)
+        if not isinstance(value, list):
+            return self.optional(name, least=least)
+        if layer >= len(value):
+            raise SpecError(f"{self.name_of(name)} has {len(value)} entries, but there is a layer {layer}")
+        return self._whole(f"{self.name_of(name)}[{layer}]", value[layer], least)
+
+    def flag(self, name: str, otherwise: bool = False) -> bool:
+        """A truth value; 0 and 1 count as one.
+
+        Raises
+        ------
+        SpecError
+            It is neither.
+        """
+        value = self.get(name)
+        if value is None:
+            return otherwise
+        if isinstance(value, bool) or value in (0, 1):
+            return bool(value)
+        raise SpecError(f"{self.name_of(name)} must be true or false: {value!r:.80}")
+
+    def text(self, name: str) -> str | None:
+        """A string, or None."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, str):
+            raise SpecError(f"{self.name_of(name)} must be text: {value!r:.80}")
+        return value
+
+    def entries(self, name: str, count: int | None = None) -> list[Any] | None:
+        """A list, or None; with ``count`` it has to have one entry a layer.
+
+        Raises
+        ------
+        SpecError
+            It is no list, or of another length.
+        """
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise SpecError(f"{self.name_of(name)} must be a list: {value!r:.80}")
+        if count is not None and len(value) < count:
+            raise SpecError(f"{self.name_of(name)} has {len(value)} entries for {count} layers")
+        return value[:count]
+
+    @staticmethod
+    def _whole(name: str, value: Any, least: int) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+            raise SpecError(f"{name} must be a whole number from {least} to {LARGEST:,}: {value!r:.80}")
+        return value

@@ -1,0 +1,308 @@
+"""Which layer is what: the mixers and the MLPs of a model, layer by layer, from the fields that say so.
+
+Mixers are ``full``, ``sliding``, ``chunked``, ``linear`` (whatever recurrent kind the family has), ``hybrid``,
+``indexed``, ``compressed_sparse``, ``heavily_compressed``, ``none`` and ``cross``; MLPs are ``dense``, ``moe`` and
+``none``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import SpecError
+from ..model import MOST_LAYERS
+from .families import Family
+from .fields import Fields
+
+WORDS = {
+    "full": "full attention full_attention global global_attention * standard",
+    "sliding": "sliding sliding_attention local local_attention sliding_window sliding_window_attention swa",
+    "chunked": "chunked_attention",
+    "linear": "linear_attention linear mamba mamba2 m recurrent conv kda gated_delta_net short_conv ssm",
+    "hybrid": "hybrid",
+    "indexed": "indexed_attention deepseek_sparse_attention minimax_m3_sparse sparse_attention sparse",
+    "compressed_sparse": "compressed_sparse_attention",
+    "heavily_compressed": "heavily_compressed_attention",
+    "none": "mlp moe - e",
+}
+_MEANING = {word: kind for kind, words in WORDS.items() for word in words.split()}
+DENSE, SPARSE = ("dense", "mlp", "-"), ("sparse", "moe", "hash_moe", "e")
+
+
+def layer_count(fields: Fields) -> int:
+    """Layers of the model: the count, or the length of the pattern where only that is given.
+
+    Raises
+    ------
+    SpecError
+        Neither is there, or the count is beyond reason.
+    """
+    pattern = fields.get("hybrid_override_pattern") or fields.get("layers_block_type")
+    if pattern and fields.get("num_hidden_layers") is None:
+        return _bounded(len(pattern), "hybrid_override_pattern")
+    return _bounded(fields.size("num_hidden_layers"), fields.name_of("num_hidden_layers"))
+
+
+def _bounded(count: int, name: str) -> int:
+    if not 1 <= count <= MOST_LAYERS // 10:
+        raise SpecError(f"{name} must be from 1 to {MOST_LAYERS // 10:,} layers: {count}")
+    return count
+
+
+def mixers(fields: Fields, family: Family, layers: int) -> list[str]:
+    """The mixer of each layer.
+
+    Raises
+    ------
+    SpecError
+        A pattern of the wrong length, or a word in it that means nothing here.
+    """
+    for rule in (_listed, _block_pattern, _sparse_frequency, _compressed, _by_index, _by_interval):
+        found = rule(fields, family, layers)
+        if found is not None:
+            return _with_cross(fields, found)
+    return _with_cross(fields, _by_window(fields, family, layers))
+
+
+def _listed(fields: Fields, family: Family, layers: int) -> list[str] | None:
+    """``layer_types`` and its other names; a short ``block_types`` repeats."""
+    for name in ("layer_types", "layers_block_type", "attention_layers"):
+        words = fields.entries(name, layers)
+        if words is not None:
+            return [_meaning(word, f"{name}[{at}]", fields, family) for at, word in enumerate(words)]
+    words = fields.entries("block_types")
+    if words:
+        found = [_meaning(word, f"block_types[{at}]", fields, family) for at, word in enumerate(words)]
+        return [found[at % len(found)] for at in range(layers)]
+    kinds = fields.entries("attn_type_list", layers)
+    if kinds is not None:
+        return ["full" if kind else "linear" for kind in kinds]
+    return None
+
+
+def _meaning(word: Any, where: str, fields: Fields, family: Family) -> str:
+    kind = _MEANING.get(str(word).lower())
+    if kind is None:
+        raise SpecError(f"{where} is {word!r:.60}, which is no kind of layer known here")
+    if kind == "sliding" and _window_off(fields, family):
+        return "full"
+    return "full" if kind == "full" and family.all_sliding and fields.get("sliding_window") is None else kind
+
+
+def _window_off(fields: Fields, family: Family) -> bool:
+    switched_off = bool(family.window_flag) and not fields.flag(family.window_flag)
+    return switched_off or fields.optional("sliding_window", least=0) in (None, 0)
+
+
+def _block_pattern(fields: Fields, family: Family, layers: int) -> list[str] | None:
+    """``hybrid_override_pattern``: a letter a layer, M(amba), E(xperts), * (attention), - (MLP)."""
+    pattern = fields.text("hybrid_override_pattern")
+    if pattern is None:
+        return None
+    if len(pattern) != layers:
+        raise SpecError(f"hybrid_override_pattern has {len(pattern)} letters for {layers} layers")
+    return [_meaning(letter, f"hybrid_override_pattern[{at}]", fields, family) for at, letter in enumerate(pattern)]
+
+
+def _sparse_frequency(fields: Fields, family: Family, layers: int) -> list[str] | None:
+    """``sparse_attention_freq`` (MiniMax-M3) and ``hybrid_layer_pattern`` (MiMo): 0 for full attention."""
+    for name, other in (("sparse_attention_freq", "indexed"), ("hybrid_layer_pattern", "sliding")):
+        flags = fields.entries(name, layers)
+        if flags is not None:
+            return [other if flag else "full" for flag in flags]
+    return None
+
+
+def _compressed(fields: Fields, family: Family, layers: int) -> list[str] | None:
+    """``compress_ratios`` (DeepSeek-V4): tokens an entry stands for, 0 for the window alone."""
+    if family.attention != "compressed":
+        return None
+    ratios = fields.entries("compress_ratios", layers)
+    if ratios is not None:
+        return ["sliding" if not r else "compressed_sparse" if r <= 16 else "heavily_compressed" for r in ratios]
+    alternating = ("heavily_compressed", "compressed_sparse")
+    return ["heavily_compressed" if at < 2 else alternating[at % 2] for at in range(layers)]
+
+
+def _by_index(fields: Fields, family: Family, layers: int) -> list[str] | None:
+    """Lists of the layers that have full attention."""
+    for name, first in (("attn_layer_indices", 0), ("full_attn_idxs", 0), ("full_attn_layers", None)):
+        listed = fields.entries(name)
+        if listed is None:
+            continue
+        start = first if first is not None else _first_of(fields, listed)
+        full = {at - start for at in listed if isinstance(at, int)}
+        return ["full" if at in full else "linear" for at in range(layers)]
+    listed = fields.entries("hybrid_layer_ids")
+    if listed is not None and family.hybrid == "shared":
+        return ["hybrid" if at in listed else "linear" for at in range(layers)]
+    return None
+
+
+def _first_of(fields: Fields, full: list[Any]) -> int:
+    """Kimi Linear counts its layers from 1: the lists of both kinds together start there."""
+    linear = fields.get("kda_layers") or []
+    numbers = [at for at in [*full, *linear] if isinstance(at, int)]
+    return min(numbers, default=0)
+
+
+def _by_interval(fields: Fields, family: Family, layers: int) -> list[str] | None:
+    """Every so many layers one with full attention."""
+    if fields.get("attn_layer_period") is not None:
+        period, offset = fields.size("attn_layer_period"), fields.optional("attn_layer_offset", least=0) or 0
+        if family.hybrid == "shared":
+            return ["hybrid" if at in _zamba_hybrids(layers, period, offset) else "linear" for at in range(layers)]
+        return ["full" if at % period == offset else "linear" for at in range(layers)]
+    if family.linear and (fields.given("full_attention_interval") or family.period or fields.given("layer_group_size")):
+        period = fields.optional("full_attention_interval") or fields.optional("layer_group_size") or family.period
+        return ["full" if (at + 1) % period == 0 else "linear" for at in range(layers)]
+    if family.linear == "lightning":
+        return ["full" if at % 2 == 0 else "linear" for at in range(layers)]
+    if family.hybrid == "parallel":
+        return ["hybrid"] * layers
+    return ["linear"] * layers if family.linear else None
+
+
+def _zamba_hybrids(layers: int, period: int, offset: int) -> set[int]:
+    """Zamba's first hybrid layer is its third; the others follow the period."""
+    return {2} | {at for at in range(3, layers) if at % period == (offset + 3) % period}
+
+
+def _by_window(fields: Fields, family: Family, layers: int) -> list[str]:
+    """Sliding windows: everywhere, from a layer on, or all but every so many layers."""
+    if fields.get("index_n_heads") is not None and family.attention == "mla":
+        return ["indexed"] * layers
+    if fields.get("no_rope_layers") is not None or fields.given("attention_chunk_size"):
+        return _chunked(fields, layers)
+    if _window_off(fields, family) and family.attention != "compressed":
+        return ["full"] * layers
+    if family.window_flag or fields.given("max_window_layers"):
+        first = fields.optional("max_window_layers", least=0) or 0
+        return ["sliding" if at >= first else "full" for at in range(layers)]
+    if family.all_sliding:
+        return ["sliding"] * layers
+    is_full = _full_by_pattern(fields, family, layers)
+    found = ["full" if is_full(at) else "sliding" for at in range(layers)]
+    if fields.get("hidden_size_per_layer_input") is not None and not fields.given("altup_num_inputs"):
+        found[-1] = "full"
+    return found
+
+
+def _full_by_pattern(fields: Fields, family: Family, layers: int) -> Callable[[int], bool]:
+    for name in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
+        pattern = fields.get(name)
+        if isinstance(pattern, str) and pattern and set(pattern.upper()) <= {"L", "G"}:
+            return lambda at, p=pattern.upper(): p[at % len(p)] == "G" or at == layers - 1  # type: ignore[misc]
+        if pattern is not None:
+            period = fields.size(name)
+            return lambda at, p=period: (at + 1) % p == 0  # type: ignore[misc]
+    if family.extra_window or (family.period == 6 and family.sinks == "sliding"):
+        return lambda at: at == 0 or (at + 1) % family.period == 0
+    if family.period:
+        return lambda at: at % family.period == 0 if family.first_full else (at + 1) % family.period == 0
+    return lambda at: True
+
+
+def _chunked(fields: Fields, layers: int) -> list[str]:
+    """Llama 4: chunks where there are rotary positions, full attention where there are none."""
+    chunked = fields.optional("attention_chunk_size") is not None
+    rotary = fields.entries("no_rope_layers")
+    if not rotary:
+        interval = fields.optional("no_rope_layer_interval") or 4
+        rotary = [int((at + 1) % interval != 0) for at in range(layers)]
+    if len(rotary) < layers:
+        raise SpecError(f"no_rope_layers has {len(rotary)} entries for {layers} layers")
+    return ["chunked" if chunked and rotary[at] else "full" for at in range(layers)]
+
+
+def _with_cross(fields: Fields, found: list[str]) -> list[str]:
+    crossing = fields.entries("cross_attention_layers")
+    return ["cross" if crossing and at in crossing else kind for at, kind in enumerate(found)]
+
+
+def feed_forwards(fields: Fields, family: Family, kinds: list[str]) -> list[str]:
+    """The MLP of each layer.
+
+    Raises
+    ------
+    SpecError
+        A pattern of the wrong length or with an unknown word.
+    """
+    layers = len(kinds)
+    blocks = fields.text("hybrid_override_pattern") or fields.get("layers_block_type")
+    if blocks is not None and "none" in kinds:
+        return [_single(str(word)) for word in list(blocks)[:layers]]
+    if not fields.optional("num_experts", least=0) or fields.get("is_moe") is False:
+        return ["dense"] * layers
+    if (fields.optional("num_experts", least=0) or 0) == 1 and fields.get("num_experts_per_tok") is None:
+        return ["dense"] * layers
+    return _moe_layers(fields, family, layers)
+
+
+def _single(word: str) -> str:
+    """Layers that are either a mixer or an MLP."""
+    if word.lower() in ("moe", "e"):
+        return "moe"
+    return "dense" if word.lower() in ("mlp", "-") else "none"
+
+
+def _moe_layers(fields: Fields, family: Family, layers: int) -> list[str]:
+    words = fields.entries("mlp_layer_types", layers)
+    if words is not None:
+        return [_moe_word(word, at) for at, word in enumerate(words)]
+    frequency = fields.get("moe_layer_freq")
+    if isinstance(frequency, list):
+        return ["moe" if flag else "dense" for flag in fields.entries("moe_layer_freq", layers) or ()]
+    is_moe = _moe_rule(fields, family, layers)
+    first = fields.optional("first_k_dense_replace", least=0)
+    if first is None:
+        first = family.dense_layers
+    return ["moe" if at >= first and is_moe(at) else "dense" for at in range(layers)]
+
+
+def _moe_word(word: Any, at: int) -> str:
+    if word in SPARSE:
+        return "moe"
+    if word in DENSE:
+        return "dense"
+    raise SpecError(f"mlp_layer_types[{at}] is {word!r:.60}; it must be dense or sparse")
+
+
+def _moe_rule(fields: Fields, family: Family, layers: int) -> Callable[[int], bool]:
+    """Which layers beyond the dense prefix are mixtures."""
+    if fields.get("moe_layers_enum") is not None:
+        listed = fields.get("moe_layers_enum")
+        numbers = {str(at).strip() for at in (listed.split(",") if isinstance(listed, str) else listed)}
+        return lambda at: str(at) in numbers
+    if fields.entries("moe_layers"):
+        chosen = set(map(str, fields.entries("moe_layers") or ()))
+        return lambda at: str(at) in chosen
+    if fields.get("interleave_moe_layer_step") is not None:
+        step = fields.size("interleave_moe_layer_step")
+        return lambda at: (at + 1) % step == 0
+    if fields.get("expert_layer_period") is not None:
+        period, offset = fields.size("expert_layer_period"), fields.optional("expert_layer_offset", least=0) or 0
+        return lambda at: at % period == offset
+    if fields.get("moe_layer_start_index") is not None:
+        start = _of_list(fields, "moe_layer_start_index", 0)
+        end = _of_list(fields, "moe_layer_end_index", -1)
+        every = fields.optional("moe_layer_interval") or 1
+        last = layers - 1 if end < 0 else end
+        return lambda at: (at + 1) % every == 0 and start <= at <= last
+    dense = set(map(str, fields.entries("mlp_only_layers") or ()))
+    step = fields.optional("decoder_sparse_step") or 1
+    frequency = fields.optional("moe_layer_freq") or 1
+    if frequency > 1:
+        return lambda at: at % frequency == 0
+    return lambda at: str(at) not in dense and (at + 1) % step == 0
+
+
+def _of_list(fields: Fields, name: str, otherwise: int) -> int:
+    """A number, or the first of a list with one for each modality (ERNIE 4.5 VL)."""
+    value = fields.get(name, otherwise)
+    if isinstance(value, list) and value:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise SpecError(f"{name} must be a whole number: {value!r:.80}")
+    return value
