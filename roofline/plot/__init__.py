@@ -5,5 +5,6 @@ The only importer of matplotlib.  Results carry the numbers: nothing is modelled
 
 from .breakdown import time_breakdown
 from .chart import roofline
+from .hardware import by_year, rooflines
 
-__all__ = ["roofline", "time_breakdown"]
+__all__ = ["by_year", "roofline", "rooflines", "time_breakdown"]

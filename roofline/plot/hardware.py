@@ -1,0 +1,242 @@
+"""Accelerators against each other: their rooflines on one axes, and a figure of theirs over the years."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MultipleLocator, NullFormatter
+
+from ..errors import InvalidInput, unknown
+from ..hardware import Accelerator
+from ..ridges import RidgeTable
+from ..units import humanize, quantity_of
+from .labels import Label, place
+from .style import FAINT, INK, QUIET, axes_or_new, head
+
+TERA = 1e12
+
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
+_MARKERS = "osD^vPX*"
+"""Okabe and Ito's colors in the order in which they differ most, and a marker for each."""
+
+_NAMED = 60
+"""At most so many points of a plot get a name."""
+
+_VENDORS = ("NVIDIA", "AMD", "Google", "Apple", "AWS", "Intel", "Huawei")
+"""Vendors with a color of their own; the rest share the last one."""
+
+
+def rooflines(*accelerators: Accelerator, math: str = "bf16", ax: Axes | None = None) -> Axes:
+    """The roofs of several accelerators for one format, each with its ridge point and its name at its own line.
+
+    An accelerator without units for the format computes in the next wider one that it has, which its label names.
+
+    Parameters
+    ----------
+    accelerators : one to eight of them, with single figures
+    math : the format that is computed in
+    ax : where to draw; a new 6 x 4 inch figure if None
+
+    Returns
+    -------
+    The axes, in FLOP/byte and TFLOP/s.
+
+    Raises
+    ------
+    InvalidInput
+        None or more than eight accelerators, or one whose rates are arrays.
+    UnknownName
+        A format that nothing is called, or that an accelerator can't compute in.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import roofline as rl
+    >>> ax = rl.plot.rooflines(rl.get_accelerator("h100-sxm"), rl.get_accelerator("mi300x"))
+    >>> len(ax.lines)
+    4
+    >>> plt.close(ax.figure)
+    """
+    if not 1 <= len(accelerators) <= len(_COLORS):
+        raise InvalidInput(f"rooflines shows 1 to {len(_COLORS)} accelerators, not {len(accelerators)}")
+    ridges = np.array([_corner(chip, math) for chip in accelerators])
+    ax = axes_or_new(ax)
+    left, right = 1.0, float(ridges[:, 0].max()) * 12
+    slopes = ridges[:, 1] / ridges[:, 0]
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(slopes.min() * left / 1.5, ridges[:, 1].max() * 2.5))
+    ax.set_xlabel("arithmetic intensity, FLOP/byte", fontsize=8)
+    ax.set_ylabel("attainable, TFLOP/s", fontsize=8)
+    _quiet_frame(ax)
+    head(ax, f"Rooflines in {math}", "dense peak and memory bandwidth by data sheet; dot: ridge point, FLOP/byte")
+    for chip, (x, y), color in zip(accelerators, ridges, _COLORS, strict=False):
+        ax.plot([left, x, right], [left * y / x, y, y], color=color, linewidth=1.6, label=chip.name, zorder=3)
+        ax.plot(x, y, "o", color=color, markersize=4.5, label=f"ridge {chip.name}", zorder=4)
+    _name_at_the_end(
+        ax, [_words(chip, math, x) for chip, (x, _) in zip(accelerators, ridges, strict=True)], ridges[:, 1]
+    )
+    return ax
+
+
+def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes | None = None) -> Axes:
+    """A column of a ridge table over the year of each accelerator, colored by vendor.
+
+    Within a year the points stand side by side in the order of their vendors.  As many points are named as have
+    room for a name, the extremes first.
+
+    Parameters
+    ----------
+    table : the accelerators
+    column : ``memory_bytes``, ``memory_bytes_per_s`` or the ridge point of a format
+    ax : where to draw; a new 6 x 4 inch figure if None
+
+    Raises
+    ------
+    UnknownName
+        No such column of figures.
+    InvalidInput
+        No accelerator of the table has a year and that figure.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import roofline as rl
+    >>> ax = rl.plot.by_year(rl.ridge_table(vendor="Google"), "bf16_ridge_flops_per_byte")
+    >>> ax.get_ylabel()
+    'ridge point in bf16, FLOP/byte'
+    >>> plt.close(ax.figure)
+    """
+    figures = [name for name in table.columns if quantity_of(name)]
+    if column not in figures:
+        raise unknown("column of figures", column, figures)
+    years, values = table.year.astype(float), getattr(table, column).astype(float)
+    known = np.isfinite(years) & np.isfinite(values)
+    if not known.any():
+        raise InvalidInput(f"no accelerator of the table has a year and {column}")
+    ax = axes_or_new(ax)
+    names, vendors = table.name[known], _grouped(table.vendor[known])
+    x, y = years[known] + _aside(years[known], vendors), values[known]
+    ax.set(
+        yscale="log",
+        xlim=(x.min() - 0.6, x.max() + 0.6),
+        ylim=(y.min() / 1.6, 1.6 * y.max() * (y.max() / y.min()) ** 0.16),
+    )
+    ax.xaxis.set_major_locator(MultipleLocator(1))
+    ax.set_ylabel(_quantity(column), fontsize=8)
+    _quiet_frame(ax, column)
+    head(ax, f"{_title(column)} by year", f"{len(x)} accelerators, data-sheet figures, side by side within a year")
+    _draw_vendors(ax, x, y, vendors)
+    order = np.argsort(-np.abs(np.log(y / np.median(y))))[:_NAMED]
+    labels = [Label(str(names[row]), x[row], y[row], _style(vendors[row])[0], size=6, reach=22.0) for row in order]
+    place(ax, labels, marks=np.column_stack([x, y, np.full(len(x), 3.0)]), texts=[])
+    return ax
+
+
+def _corner(chip: Accelerator, math: str) -> tuple[float, float]:
+    """Ridge point in FLOP/byte and peak in TFLOP/s."""
+    peak, bandwidth = chip.peak_flops_per_s(math), chip.memory_bytes_per_s
+    if np.ndim(peak) or np.ndim(bandwidth):
+        raise InvalidInput(f"rooflines shows single accelerators: the rates of {chip.name!r} are arrays")
+    return float(peak / bandwidth), float(peak / TERA)
+
+
+def _words(chip: Accelerator, math: str, ridge: float) -> str:
+    used = chip.math_on_chip(math)
+    return f"{chip.name}{'' if used == math else f' ({used})'}  {ridge:,.0f}"
+
+
+def _name_at_the_end(ax: Axes, words: Sequence[str], heights: npt.NDArray[np.float64]) -> None:
+    """A label right of the axes for each line, at its height or as near as the others let it."""
+    ax.figure.canvas.figure.draw_without_rendering()
+    bottom, top = np.log(ax.get_ylim())
+    line = 10.0 * ax.figure.dpi / 72 / ax.bbox.height * (top - bottom)
+    order = np.argsort(heights)
+    ends = np.exp(_spread(np.log(heights[order]), line))
+    for row, end in zip(order, ends, strict=True):
+        at: dict[str, Any] = {
+            "xycoords": ax.get_yaxis_transform(),
+            "textcoords": ax.get_yaxis_transform(),
+            "va": "center",
+        }
+        link = {"arrowstyle": "-", "color": _COLORS[row], "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
+        style: dict[str, Any] = {"color": _COLORS[row], "fontsize": 7.5, "fontweight": "bold", "annotation_clip": False}
+        ax.annotate(words[row], (1.0, heights[row]), (1.03, end), arrowprops=link, **at, **style)
+
+
+def _spread(places: npt.NDArray[np.float64], gap: float) -> npt.NDArray[np.float64]:
+    """Rising ``places`` moved as little as it takes to be ``gap`` apart: groups that collide share their middle."""
+    groups: list[list[float]] = []
+    for place_of in places:
+        groups.append([place_of])
+        while len(groups) > 1 and _first(groups[-1], gap) < _last(groups[-2], gap) + gap:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return np.concatenate([_first(group, gap) + gap * np.arange(len(group)) for group in groups])
+
+
+def _first(group: Sequence[float], gap: float) -> float:
+    return float(np.mean(group)) - gap * (len(group) - 1) / 2
+
+
+def _last(group: Sequence[float], gap: float) -> float:
+    return float(np.mean(group)) + gap * (len(group) - 1) / 2
+
+
+def _grouped(vendors: npt.NDArray[Any]) -> list[str]:
+    return [vendor if vendor in _VENDORS else "other" for vendor in vendors]
+
+
+def _style(vendor: str) -> tuple[str, str]:
+    at = _VENDORS.index(vendor) if vendor in _VENDORS else len(_VENDORS)
+    return _COLORS[at], _MARKERS[at]
+
+
+def _aside(years: npt.NDArray[np.float64], vendors: Sequence[str]) -> npt.NDArray[np.float64]:
+    """How far each point stands from the middle of its year, so that those of a year stand side by side."""
+    place_of = np.array([[*_VENDORS, "other"].index(vendor) for vendor in vendors])
+    aside = np.zeros(len(years))
+    for year in np.unique(years):
+        rows = np.flatnonzero(years == year)
+        rows = rows[np.argsort(place_of[rows], kind="stable")]
+        aside[rows] = np.linspace(-0.36, 0.36, len(rows)) if len(rows) > 1 else 0.0
+    return aside
+
+
+def _draw_vendors(ax: Axes, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], vendors: Sequence[str]) -> None:
+    present = [vendor for vendor in (*_VENDORS, "other") if vendor in vendors]
+    for vendor in present:
+        rows = [row for row, other in enumerate(vendors) if other == vendor]
+        color, marker = _style(vendor)
+        ax.scatter(x[rows], y[rows], s=22, color=color, marker=marker, linewidths=0, label=vendor, zorder=3)
+    if len(present) > 1:
+        ax.legend(fontsize=6.5, frameon=False, ncols=4, loc="upper left", handletextpad=0.1, columnspacing=0.9)
+
+
+def _title(column: str) -> str:
+    known = {"memory_bytes": "Memory", "memory_bytes_per_s": "Memory bandwidth"}
+    return known.get(column) or f"Ridge point in {column.partition('_')[0]}"
+
+
+def _quantity(column: str) -> str:
+    return f"{_title(column)[0].lower()}{_title(column)[1:]}" + ("" if column.startswith("memory") else ", FLOP/byte")
+
+
+def _quiet_frame(ax: Axes, column: str = "") -> None:
+    """Plain numbers on the axes, a faint grid, no box."""
+    ax.tick_params(labelsize=7, colors=INK)
+    printed = (
+        (lambda value, _: humanize(column, value))
+        if column.startswith("memory")
+        else (lambda value, _: f"{value:,.12g}")
+    )
+    ax.yaxis.set_major_formatter(FuncFormatter(printed))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    if ax.get_xscale() == "log":
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.grid(color=FAINT, linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(QUIET)
