@@ -24,15 +24,18 @@ from .tracks import Array, Result, Spot, captions, coordinates, format_words, sh
 _TOUCH = 11.0
 """Points, 1/72 inch, within which the operators of a phase share a label."""
 
+_DENSE = 32
+"""A sweep of more points than this shows its first and last alone."""
+
 
 def roofline(accelerator: Accelerator, *results: Result, ax: Axes | None = None) -> Axes:
     """Attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of ``accelerator``.
 
     A phase is a ring at its FLOPs over its `roofline_s`; the discs are its operators, their area the share of the
     phase's time.  Operators that lie on one spot share a label.  A bare `Bound` is one disc.  A sweep (array results)
-    is a line through its points with the first and the last one labelled; its operators are not drawn.  Operators that
-    move bytes and compute nothing (norm, residual, embedding) have intensity 0, which a logarithmic axis has not: the
-    plot says how much time they take.
+    is a line through its points, the first and the last one labelled, and the only ones marked if there are many; its
+    operators are not drawn.  Operators that move bytes and compute nothing (norm, residual, embedding) have intensity
+    0, which a logarithmic axis has not: the plot says how much time they take.
 
     There is one ceiling for each rate that the results use; without results, one for every rate of the chip.  Labels
     are placed for the present size of the axes.  Operators are labelled while there are at most two results, of
@@ -120,19 +123,12 @@ def _draw_results(ax: Axes, results: Sequence[Result]) -> list[Label]:
         points = coordinates(result)
         for row in points:
             if swept(result):
-                ax.plot(
-                    row[:, 0],
-                    row[:, 1],
-                    color=color,
-                    marker=marker,
-                    markersize=3,
-                    linewidth=1.2,
-                    label=result.name,
-                    zorder=4,
-                )
+                marked = None if len(row) <= _DENSE else [0, -1]
+                style: dict[str, Any] = {"marker": marker, "markersize": 3, "markevery": marked, "linewidth": 1.2}
+                ax.plot(row[:, 0], row[:, 1], color=color, label=result.name, zorder=4, **style)
             else:
                 area, face = (170, "none") if isinstance(result, Phase) else (40, color)
-                style: dict[str, Any] = {"marker": marker, "facecolors": face, "edgecolors": color, "linewidths": 1.6}
+                style = {"marker": marker, "facecolors": face, "edgecolors": color, "linewidths": 1.6}
                 ax.scatter(row[:, 0], row[:, 1], s=area, label=result.name, zorder=4, **style)
         words = np.reshape(texts, points.shape[:2])
         labels += [_result_label(*end, color) for row in zip(words, points, strict=True) for end in _ends(*row)]

@@ -16,7 +16,7 @@ _ANGLES = np.radians(np.arange(-45, 315, 15))
 _DISTANCES = np.array([7.0, 11.0, 16.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0])
 """Directions to try, and how far to go in them, in points (1/72 inch)."""
 
-LEADER = 15.0
+LEADER = 17.0
 """A label farther than this from its point gets a line to it."""
 
 _CROSSING = 40.0
