@@ -134,6 +134,12 @@ def test_what_if_shows_where_the_limit_changes():
     assert "1 -> 4,096" in shown
 
 
+def test_what_if_says_what_a_ratio_can_not():
+    shown = text("what-if", *LLAMA, "--to-weights", "fp8")
+    assert "largest batch 0 5 from 0" in " ".join(shown.split())  # (76.97 GB - 72.66 GB) / 0.739 GB a sequence
+    assert "does not fit one h100-sxm" in " ".join(line for line in shown.splitlines() if "before: " in line)
+
+
 def test_explain_gives_the_steps_of_the_library(serve):
     steps = answer("explain", *LLAMA, "--phase", "decode")
     assert steps == {"decode": [step.to_dict() for step in rl.decode(serve, rl.Workload()).explain()]}

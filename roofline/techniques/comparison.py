@@ -125,5 +125,5 @@ def _ratio(before: Any, after: Any) -> Any:
 
 
 def _times(ratio: Any) -> str:
-    first, last = np.ravel(ratio)[[0, -1]]
-    return f"{first:.3g}x" if np.ndim(ratio) == 0 else f"{first:.3g}x … {last:.3g}x"
+    first, last = ("from 0" if np.isinf(end) else f"{end:.3g}x" for end in np.ravel(ratio)[[0, -1]])
+    return first if np.ndim(ratio) == 0 else f"{first} … {last}"
