@@ -19,6 +19,7 @@ _HOME = {
     "Model": "model",
     "Layer": "model",
     "Precision": "precision",
+    "Parallel": "parallel",
     "Workload": "workload",
     "Deployment": "deployment",
     "Work": "work",
@@ -41,9 +42,15 @@ _HOME = {
     "memory": "footprint",
     "quantize": "techniques",
     "compare": "techniques",
+    "apply": "techniques",
+    "technique_table": "techniques",
+    "Traffic": "traffic",
+    "read_traffic": "traffic",
+    "SLO": "advisor",
+    "advise": "advisor",
     "crossovers": "balance",
 }
-_MODULES = ("plot", "layers", "formats")
+_MODULES = ("plot", "layers", "formats", "techniques")
 
 __all__ = [*_HOME, *_MODULES]  # noqa: PLE0604
 __version__ = "0.1.0"

@@ -2,7 +2,8 @@
 
     compute_s  = flops / peak of the math format
     memory_s   = moved bytes / memory bandwidth
-    roofline_s = max(compute_s, memory_s)
+    network_s  = bytes of a message on the links / their rate, one way
+    roofline_s = max(compute_s, memory_s, network_s)
 
 An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams,
 Waterman, Patterson: Roofline, CACM 52(4), 2009).
@@ -32,6 +33,7 @@ class Times(NamedTuple):
     least_bytes: Number
     compute_s: Number
     memory_s: Number
+    network_s: Number
     roofline_s: Number
 
 
@@ -46,7 +48,11 @@ def times(operator: Operator, accelerator: Accelerator, math: str, resident_byte
         moved, least = np.maximum(moved - resident_bytes, 0.0), np.maximum(least - resident_bytes, 0.0)
     compute_s = flops / accelerator.dense_flops_per_s[math]
     memory_s = moved / accelerator.memory_bytes_per_s
-    return Times(flops, moved, least, compute_s, memory_s, np.maximum(compute_s, memory_s))
+    roofline_s = np.maximum(compute_s, memory_s)
+    if operator.message is None:
+        return Times(flops, moved, least, compute_s, memory_s, 0.0, roofline_s)
+    network_s = count * operator.message.network_s(accelerator)
+    return Times(flops, moved, least, compute_s, memory_s, network_s, np.maximum(roofline_s, network_s))
 
 
 NOTHING_RESIDENT = 0.0
@@ -130,8 +136,13 @@ class Bound(Report):
         return self.times.memory_s
 
     @property
+    def network_s(self) -> Number:
+        """The message at the rate of the links."""
+        return self.times.network_s
+
+    @property
     def roofline_s(self) -> Number:
-        """The longer of the two: perfect overlap of compute and memory inside the operator."""
+        """The longest of the three: perfect overlap inside the operator."""
         return self.times.roofline_s
 
     @property
@@ -151,8 +162,9 @@ class Bound(Report):
 
     @property
     def limit(self) -> Any:
-        """``compute`` or ``memory``: which of the two takes longer; an array of words for arrays."""
-        return name_limits({"memory": self.memory_s, "compute": self.compute_s})
+        """``compute``, ``memory`` or ``network``: which takes longest; an array of words for arrays."""
+        times = {"memory": self.memory_s, "compute": self.compute_s}
+        return name_limits(times if self.operator.message is None else times | {"network": self.network_s})
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -201,8 +213,8 @@ class Bound(Report):
             ),
             Step(
                 f"{prefix}.roofline_s",
-                "max(compute_s, memory_s)",
-                {"compute_s": self.compute_s, "memory_s": self.memory_s},
+                "max(compute_s, memory_s, network_s)",
+                {"compute_s": self.compute_s, "memory_s": self.memory_s, "network_s": self.network_s},
                 self.roofline_s,
                 "roofline model, CACM 52(4), 2009",
             ),

@@ -10,6 +10,7 @@ from .errors import InvalidInput, unknown
 from .hardware import Accelerator
 from .model import Model
 from .operators import Pass, Segment
+from .parallel import ONE, Parallel
 from .precision import Precision
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
@@ -17,12 +18,13 @@ ATTENTION_ALGORITHMS = ("fused", "unfused")
 
 @dataclass(frozen=True)
 class Deployment:
-    """A model on an accelerator, in a precision.
+    """A model on accelerators, in a precision.
 
     Attributes
     ----------
     model, accelerator : what runs where
     precision : formats of weights, activations and KV cache
+    parallel : over how many accelerators of that kind, and how
     attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
     memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
 
@@ -37,6 +39,7 @@ class Deployment:
     model: Model
     accelerator: Accelerator
     precision: Precision = dataclasses.field(default_factory=Precision)
+    parallel: Parallel = ONE
     attention: str = "fused"
     memory_fraction: float = 0.9
 
@@ -48,7 +51,7 @@ class Deployment:
 
     def run(self, *segments: Segment) -> Pass:
         """One forward pass of these segments the way this deployment runs it."""
-        return Pass(segments, self.precision, self.attention)
+        return Pass(segments, self.precision, self.attention, self.parallel)
 
     def replace(self, **changes: Any) -> Deployment:
         """A copy with other fields: every what-if is one."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import operators
 from .errors import InvalidInput, Number, number
+from .exchange import around_layers, behind_block
 from .formats import get_format
 from .layers import Block, Cache
 from .operators import Operator, Pass
@@ -66,8 +67,10 @@ class Layer:
     def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
         """Operators of one pass through all ``count`` layers."""
         for block in self.blocks:
-            for operator in block.operators(run):
-                yield operator.times(self.count)
+            found = list(block.operators(run))
+            if found and not run.parallel.single:
+                found.extend(behind_block(block, run))
+            yield from (operator.times(self.count) for operator in found)
         if self.norms:
             size = sum(self.norms) / len(self.norms)
             norm = operators.elementwise("norm", run.tokens, 2 * hidden, run, parameters=size, source=NORM_SOURCE)
@@ -92,7 +95,7 @@ class Parameters(Report):
     active : what one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also when it
         is the embedding table); lookups are left out
     embedding : the input table
-    lm_head : the output projection, also when it is the same table
+    lm_head : the output projection without its bias, also when it is the same table
     by_part : parameters of each part, all layers together
     """
 
@@ -222,7 +225,7 @@ class Model(Report):
     @property
     def lm_head(self) -> Linear:
         """The output projection."""
-        return Linear("lm_head", self.width, self.vocab, "lm_head", self.lm_head_bias)
+        return Linear("lm_head", self.width, self.vocab, "lm_head", self.lm_head_bias, split="columns")
 
     @property
     def lookups(self) -> tuple[Table, ...]:
@@ -240,18 +243,18 @@ class Model(Report):
         """Exact counts: every matrix and vector that the blocks declare, times its layers."""
         by_part: dict[str, int] = {}
         active = 0
-        for count, weight in self._counted_weights():
+        for count, weight in self.counted_weights():
             by_part[weight.part] = by_part.get(weight.part, 0) + count * weight.parameters
             active += count * weight.active
         embedding = self.embedding.parameters
-        head = self.lm_head.parameters
+        head, matrix = self.lm_head.parameters, self.lm_head.d_in * self.lm_head.d_out
         by_part["embedding"] = embedding + sum(table.parameters for table in self.lookups)
-        by_part["lm_head"] = head - self.lm_head.d_in * self.vocab if self.tied_embeddings else head
+        by_part["lm_head"] = head - matrix if self.tied_embeddings else head
         return Parameters(
             total=sum(by_part.values()),
             active=active + head,
             embedding=embedding,
-            lm_head=head,
+            lm_head=matrix,
             by_part=MappingProxyType(by_part),
         )
 
@@ -265,7 +268,7 @@ class Model(Report):
         """Parameters that one token is multiplied with."""
         return self.parameters.active
 
-    def _counted_weights(self) -> Iterator[tuple[int, Weight]]:
+    def counted_weights(self) -> Iterator[tuple[int, Weight]]:
         """Weights as they are stored: how often, and which."""
         for layer in self.layers:
             if not layer.reused:
@@ -281,7 +284,7 @@ class Model(Report):
         """Bytes of all weights resident in memory, each part in its own format, a tied table once."""
         total = 0.0
         bias_bits = precision.part("bias").weight_bits
-        for count, weight in (*self._counted_weights(), (1, self.lm_head)):
+        for count, weight in (*self.counted_weights(), (1, self.lm_head)):
             bits = precision.part(weight.part).weight_bits
             biases = weight.copies * weight.d_out if isinstance(weight, Linear) and weight.bias else 0
             if weight.name == "lm_head" and self.tied_embeddings:
@@ -312,7 +315,7 @@ class Model(Report):
         return self._cache_bytes(number("tokens", tokens, whole=True), get_format(kv).bits)
 
     def _cache_bytes(self, tokens: Number, kv_bits: float) -> Number:
-        return sum(count * cache.bytes(tokens, kv_bits) for count, cache in self._caches())
+        return sum(count * cache.bytes(tokens, kv_bits) for count, cache in self.counted_caches())
 
     def engine_cache_bytes(
         self, tokens: Number, kv: str = "bf16", *, page_tokens: int = 16, hybrid: bool = False
@@ -342,10 +345,11 @@ class Model(Report):
         bits = get_format(kv).bits
         return sum(
             count * cache.engine_bytes(tokens, bits, page_tokens=page_tokens, hybrid=hybrid)
-            for count, cache in self._caches()
+            for count, cache in self.counted_caches()
         )
 
-    def _caches(self) -> Iterator[tuple[int, Cache]]:
+    def counted_caches(self) -> Iterator[tuple[int, Cache]]:
+        """Every layer's caches with the number of such layers."""
         for layer in self.layers:
             for cache in layer.caches():
                 yield layer.count, cache
@@ -353,7 +357,7 @@ class Model(Report):
     @property
     def kv_bytes_per_token(self) -> float:
         """Bytes that a token adds to the cache in bf16 before any window is full."""
-        return float(sum(count * cache.values_per_token / cache.stride * 2 for count, cache in self._caches()))
+        return float(sum(count * cache.values_per_token / cache.stride * 2 for count, cache in self.counted_caches()))
 
     def operators(self, run: Pass) -> tuple[Operator, ...]:
         """Operators of one forward pass: lookups, layers, what runs around them, lm_head on the emitted positions."""
@@ -371,6 +375,8 @@ class Model(Report):
             for vector in self._vectors()
         )
         found.append(operators.linear(self.lm_head, run.emitted_tokens, run))
+        if not run.parallel.single:
+            found.extend(around_layers(self.hidden, self.vocab, run))
         return tuple(found)
 
     def replace(self, **changes: Any) -> Model:

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from .collectives import Message
 from .errors import Number, number
 from .formats import get_format, math_format
+from .parallel import ONE, Parallel
 from .precision import Precision
 from .weights import Linear
 from .work import Work
@@ -30,27 +32,32 @@ class Operator:
     Attributes
     ----------
     name : as the field calls it (``q_proj``, ``attention``, ``experts`` ...)
-    kind : what sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise`` or ``lookup``
+    kind : what sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``
+        or ``collective``
     work : FLOPs and all bytes in and out, once
     least : the work that no implementation can avoid: the floor counts this
     inputs : the numbers that ``formulas`` are over
     formulas : field of `Work` -> its formula as a Python expression over ``inputs``
     source : where the formulas are from
+    message : what is exchanged with other accelerators; None for work on the chip
     """
 
     name: str
     kind: str
     work: Work
     least: Work
-    count: float = 1.0
+    count: Number = 1.0
     inputs: Mapping[str, Any] = field(default_factory=dict)
     formulas: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
+    message: Message | None = None
 
-    def times(self, count: float) -> Operator:
+    def times(self, count: Number) -> Operator:
         """The same operator run ``count`` times as often."""
         total = self.count * count
-        return Operator(self.name, self.kind, self.work, self.least, total, self.inputs, self.formulas, self.source)
+        return Operator(
+            self.name, self.kind, self.work, self.least, total, self.inputs, self.formulas, self.source, self.message
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,16 +95,21 @@ class Pass:
     segments : what runs
     precision : in which formats
     attention : ``fused`` (scores never leave the chip) or ``unfused`` (scores written and read)
+    parallel : over how many accelerators; operators then are those of the fullest one
     """
 
     segments: tuple[Segment, ...]
     precision: Precision
     attention: str = "fused"
+    parallel: Parallel = ONE
 
     @cached_property
     def tokens(self) -> Number:
-        """New tokens of the whole pass."""
-        return sum(segment.tokens for segment in self.segments)
+        """New tokens that one accelerator computes: context parallelism divides those of a sequence, down to one."""
+        if self.parallel.single:
+            return sum(segment.tokens for segment in self.segments)
+        context = self.parallel.context
+        return sum(each.sequences * np.maximum(each.new_tokens / context, 1.0) for each in self.segments)
 
     @property
     def emitted_tokens(self) -> Number:
@@ -153,10 +165,13 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
 
 
 def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
-    """``[tokens, d_in] @ [d_in, d_out]`` in the formats of the weight's part, bias read along (see `matmul`)."""
+    """``[tokens, d_in] @ [d_in, d_out]`` in the formats of the weight's part, bias read along (see `matmul`).
+
+    Under tensor parallelism it is the part on the fullest accelerator (`Linear.shape_on`).
+    """
     precision = run.precision
     formats = precision.part(weight.part)
-    k, n = weight.d_in, weight.d_out
+    k, n = (weight.d_in, weight.d_out) if run.parallel.single else weight.shape_on(run.parallel.tensor)
     bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
     weight_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
     flops = 2.0 * tokens * k * n
@@ -208,96 +223,17 @@ def _capped_sum(count: Number, window: Number) -> Number:
     return capped * (capped + 1) / 2 + (count - capped) * window
 
 
-ATTENTION = MappingProxyType(
-    {
-        "flops": "2 * sequences * query_heads * pairs * (key_dim + value_dim)",
-        "activation_bytes": "sequences * new_tokens * query_heads * (key_dim + value_dim) * activation_bits / 8"
-        " + score_bytes",
-        "cache_bytes": "sequences * (past_read + 2 * new_tokens) * kv_values * kv_bits / 8",
-    }
-)
-ATTENTION_SOURCE = (
-    "attention: a dot product of key_dim and a weighted sum of value_dim for each visible pair and query head; keys and"
-    " values read once for each KV head, new ones written and read back; FlashAttention (arXiv:2205.14135) keeps scores"
-    " on the chip"
-)
-
-
-def attention(
-    segment: Segment,
-    *,
-    query_heads: int,
-    key_dim: int,
-    value_dim: int,
-    kv_values: float,
-    window: int | None,
-    run: Pass,
-) -> Operator:
-    """Causal attention of one segment: scores, softmax, weighted values, and the cache it reads and writes.
-
-    FLOPs: for each visible pair (`visible_pairs`) and query head a dot product of ``key_dim`` and a weighted sum of
-    ``value_dim``, ``2 (key_dim + value_dim)`` in all.
-
-    Cache: the past that a window leaves visible is read once for each KV head (query heads of a group share it), the
-    ``S`` new keys and values are written, and read back by the kernel.  What no implementation can avoid is reading the
-    past and writing the new.
-
-    Unfused attention also writes and reads the square of scores, before and after the softmax: 4 passes over
-    ``sequences * query_heads * S * (P + S)`` values.
-
-    Parameters
-    ----------
-    segment : the sequences
-    kv_values : values that the cache holds for a token (keys and values of all KV heads)
-    window : tokens that a query sees at most, itself included; None for all
-    run : precision and the way attention runs
-    """
-    precision = run.precision
-    sequences, new, past = segment.sequences, segment.new_tokens, segment.past_tokens
-    pairs = visible_pairs(new, past, window)
-    past_read = past if window is None else np.minimum(past, window - 1)
-    activation_bits = precision.wide_bits
-    score_bytes: Number = 0.0
-    if run.attention == "unfused":
-        score_bytes = 4 * sequences * query_heads * new * (past + new) * (activation_bits / 8)
-    kv_bytes = kv_values * (precision.kv_bits / 8)
-    flops = 2.0 * sequences * query_heads * pairs * (key_dim + value_dim)
-    io_bytes = sequences * new * query_heads * (key_dim + value_dim) * (activation_bits / 8) + score_bytes
-    math = precision.attention
-    return Operator(
-        "attention",
-        "attention",
-        Work(flops, 0.0, io_bytes, sequences * (past_read + 2 * new) * kv_bytes, math),
-        Work(flops, 0.0, 0.0, sequences * (past_read + new) * kv_bytes, math),
-        inputs={
-            "sequences": sequences,
-            "new_tokens": new,
-            "past_tokens": past,
-            "past_read": past_read,
-            "pairs": pairs,
-            "query_heads": query_heads,
-            "key_dim": key_dim,
-            "value_dim": value_dim,
-            "kv_values": kv_values,
-            "kv_bits": precision.kv_bits,
-            "activation_bits": activation_bits,
-            "score_bytes": score_bytes,
-        },
-        formulas=ATTENTION,
-        source=ATTENTION_SOURCE,
-    )
-
-
 EXPERTS = MappingProxyType(
     {
-        "flops": "2 * m * top_k * k * n",
-        "weight_bytes": "experts * (1 - (1 - top_k / experts) ** m) * (k * n * weight_bits / 8 + bias_bytes)",
-        "activation_bytes": "m * top_k * (k + n) * activation_bits / 8",
+        "flops": "2 * m * top_k / ways * k * n",
+        "weight_bytes": "max(experts / ways * (1 - (1 - top_k / experts) ** m), top_k / ways, 1)"
+        " * (k * n * weight_bits / 8 + bias_bytes)",
+        "activation_bytes": "m * top_k / ways * (k + n) * activation_bits / 8",
     }
 )
 EXPERTS_SOURCE = (
     "grouped product: every token is multiplied with top_k of the experts; under uniform routing T tokens touch"
-    " E * (1 - (1 - top_k / E) ** T) distinct ones, and at least top_k if all agree"
+    " E * (1 - (1 - top_k / E) ** T) distinct ones, and at least top_k if all agree; an even share on each of the ways"
 )
 
 
@@ -318,28 +254,33 @@ def distinct_experts(experts: int, top_k: int, tokens: Number) -> Number:
 def experts(weight: Linear, tokens: Number, run: Pass) -> Operator:
     """One matrix of every routed expert, applied to the tokens that chose it (see `distinct_experts`).
 
-    ``weight.copies`` is the number of experts and ``weight.used`` how many a token goes to.
+    ``weight.copies`` is the number of experts and ``weight.used`` how many a token goes to.  Under expert parallelism
+    each of the ways holds an even share of the experts and sees the tokens of all replicas that share them, so a given
+    expert is hit with the global chance ``top_k / experts``; the fullest one reads at least one expert.
     """
-    precision = run.precision
+    parallel, precision = run.parallel, run.precision
     formats = precision.part(weight.part)
-    k, n, top_k = weight.d_in, weight.d_out, weight.used
-    distinct = distinct_experts(weight.copies, top_k, tokens)
+    top_k, ways, rows = weight.used, parallel.expert, tokens * parallel.expert_replicas
+    k, n = weight.shape_on(parallel.expert_tensor)
+    least = np.maximum(top_k / ways, 1.0)
+    distinct = np.maximum(distinct_experts(weight.copies, top_k, rows) / ways, least)
     bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
     matrix_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
-    flops = 2.0 * tokens * top_k * k * n
-    activation_bytes = tokens * top_k * (k + n) * (formats.activation_bits / 8)
-    least_bytes = np.minimum(top_k, distinct) * matrix_bytes
+    routed = rows * top_k / ways
+    flops = 2.0 * routed * k * n
+    activation_bytes = routed * (k + n) * (formats.activation_bits / 8)
     return Operator(
         weight.name,
         "experts",
         Work(flops, distinct * matrix_bytes, activation_bytes, 0.0, formats.math),
-        Work(flops, least_bytes, 0.0, 0.0, formats.math),
+        Work(flops, least * matrix_bytes, 0.0, 0.0, formats.math),
         inputs={
-            "m": tokens,
+            "m": rows,
             "k": k,
             "n": n,
             "experts": weight.copies,
             "top_k": top_k,
+            "ways": ways,
             "weight_bits": formats.weight_bits,
             "activation_bits": formats.activation_bits,
             "bias_bytes": bias_bytes,
@@ -410,3 +351,20 @@ def lookup(name: str, tokens: Number, width: float, run: Pass) -> Operator:
         formulas=LOOKUP,
         source=LOOKUP_SOURCE,
     )
+
+
+COLLECTIVE = MappingProxyType({"activation_bytes": "2 * message_bytes * (gpus > 1)"})
+COLLECTIVE_SOURCE = "collective: the message is read from memory and its result written; on the links see network_s"
+
+
+def collective(name: str, message: Message, run: Pass) -> Operator:
+    """A message to other accelerators; nothing moves if there are none.
+
+    Its bytes cross the memory interface twice; what crosses the links, and for how long, depends on the accelerator
+    (`roofline.collectives.exchange_s`).
+    """
+    math = run.precision.part("norm").math
+    moved = 2 * message.message_bytes * (message.accelerators > 1)
+    inputs = {"message_bytes": message.message_bytes, "gpus": message.accelerators}
+    work, least = Work(0.0, 0.0, moved, 0.0, math), Work(math=math)
+    return Operator(name, "collective", work, least, 1.0, inputs, COLLECTIVE, COLLECTIVE_SOURCE, message)

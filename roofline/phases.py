@@ -12,9 +12,9 @@ import numpy as np
 from .bounds import Bound, fallback_notes, name_limits
 from .deployment import Deployment
 from .errors import Number, number, unknown
-from .hardware import Accelerator
 from .operators import Segment
 from .report import Report, Step
+from .schedule import Schedule, schedule_pass
 from .sweep import joined, shape_of, split
 from .workload import Workload
 
@@ -29,8 +29,10 @@ class Phase(Report):
     ----------
     name : ``prefill``, ``decode`` or ``mixed``
     deployment : what runs where
-    segments : the sequences in the pass
+    segments : the sequences in the pass, of the whole deployment
 
+    FLOPs and bytes are those of all accelerators together; `per_accelerator` and ``operators`` are those of the fullest
+    one, whose time is everyone's.
     Three times, always in this order:
 
     ``floor_s``
@@ -60,10 +62,15 @@ class Phase(Report):
     )
 
     @cached_property
+    def schedule(self) -> Schedule:
+        """How the pass runs on a pipeline and over replicas."""
+        return schedule_pass(self.name, self.deployment.parallel, self.segments)
+
+    @cached_property
     def operators(self) -> tuple[Bound, ...]:
-        """Bounds of every operator, all layers of it together."""
-        gpu = self.deployment.accelerator
-        return tuple(Bound(item, gpu) for item in self.deployment.model.operators(self.deployment.run(*self.segments)))
+        """Bounds of every operator on the fullest accelerator, all layers of it together, one pass of a microbatch."""
+        gpu, run = self.deployment.accelerator, self.deployment.run(*self.schedule.segments)
+        return tuple(Bound(item, gpu) for item in self.deployment.model.operators(run))
 
     @cached_property
     def _sums(self) -> Sums:
@@ -76,40 +83,51 @@ class Phase(Report):
     def _by_blocks(self, function: Callable[[Phase], Totals]) -> Totals:
         """``function`` of this phase; a large sweep is cut into blocks that stay in the processor's cache."""
         blocks = split(self.segments)
-        if len(blocks) == 1 or _is_hardware_sweep(self.deployment.accelerator):
+        if len(blocks) == 1 or _is_hardware_sweep(self.deployment):
             return function(self)
         parts = [function(Phase(self.name, self.deployment, segments)) for segments in blocks]
         return joined(parts, shape_of(self.segments))
 
     @property
+    def _copies(self) -> Number:
+        """Accelerators that work on a layer, times the microbatches that they work on."""
+        return self.deployment.parallel.ranks * self.schedule.microbatches
+
+    @property
     def flops(self) -> Number:
-        """FLOPs of the pass."""
-        return self._sums.flops
+        """FLOPs of the pass, all accelerators together."""
+        return self._sums.flops * self._copies
 
     @property
     def moved_bytes(self) -> Number:
-        """Bytes moved when operators run one after another: weights, cache and activations."""
-        return self._sums.moved_bytes
+        """Bytes moved when operators run one after another, activations included, all accelerators together."""
+        return self._sums.moved_bytes * self._copies
 
     @property
     def least_bytes(self) -> Number:
-        """Bytes that no implementation can avoid: weights, and cache read and written."""
-        return self._sums.least_bytes
+        """Bytes that no implementation can avoid: weights, and cache read and written, all accelerators together."""
+        return self._sums.least_bytes * self._copies
 
     @property
     def weight_bytes(self) -> Number:
-        """Weights streamed in the pass (with experts: the expected distinct ones)."""
-        return _total(item.operator.count * item.operator.work.weight_bytes for item in self.operators)
+        """Weights streamed in the pass (with experts: the expected distinct ones), all accelerators together."""
+        return self._copies * _total(i.operator.count * i.operator.work.weight_bytes for i in self.operators)
 
     @property
     def cache_bytes(self) -> Number:
-        """KV cache and state read and written in the pass."""
-        return _total(item.operator.count * item.operator.work.cache_bytes for item in self.operators)
+        """KV cache and state read and written in the pass, all accelerators together."""
+        return self._copies * _total(i.operator.count * i.operator.work.cache_bytes for i in self.operators)
+
+    @property
+    def per_accelerator(self) -> dict[str, Number]:
+        """FLOPs and bytes of one accelerator, on average."""
+        names = ("flops", "moved_bytes", "least_bytes", "weight_bytes", "cache_bytes")
+        return {name: getattr(self, name) / self.deployment.parallel.accelerators for name in names}
 
     @property
     def intensity_flops_per_byte(self) -> Number:
         """Arithmetic intensity of the whole pass."""
-        return self.flops / self.moved_bytes
+        return self._sums.flops / self._sums.moved_bytes
 
     @property
     def floor_s(self) -> Number:
@@ -118,29 +136,31 @@ class Phase(Report):
 
     @property
     def roofline_s(self) -> Number:
-        """Sum over operators of each one's roofline."""
-        return self._sums.roofline_s
+        """Sum over operators of each one's roofline; overlap hides network, a pipeline adds its bubble."""
+        return self._sums.roofline_s * self.schedule.rounds
 
     @property
     def estimate_s(self) -> Number:
         """Expected time."""
-        return self._estimates.time_s
+        return self._estimates.time_s * self.schedule.rounds
 
     @property
     def estimate_low_s(self) -> Number:
         """Lower end of the estimate's interval, never below the floor."""
-        return np.maximum(self._estimates.low_s, self.floor_s)
+        return np.maximum(self._estimates.low_s * self.schedule.rounds, self.floor_s)
 
     @property
     def estimate_high_s(self) -> Number:
         """Upper end of the estimate's interval."""
-        return self._estimates.high_s
+        return self._estimates.high_s * self.schedule.rounds
 
     @property
     def limited_s(self) -> dict[str, Number]:
-        """Roofline time by what limits the operators: how much of it is memory's, how much compute's."""
-        compute = self._sums.compute_limited_s
-        return {"memory": self.roofline_s - compute, "compute": compute}
+        """Roofline time by what limits the operators: how much of it is memory's, compute's and the network's."""
+        sums, rounds = self._sums, self.schedule.rounds
+        memory = sums.roofline_s - sums.compute_limited_s - sums.network_limited_s
+        times = {"memory": memory * rounds, "compute": sums.compute_limited_s * rounds}
+        return times if self.deployment.parallel.single else times | {"network": sums.network_limited_s * rounds}
 
     @property
     def limit(self) -> Any:
@@ -178,39 +198,43 @@ class Phase(Report):
     def explain(self) -> tuple[Step, ...]:
         """Every operator, then the sums, then the three times."""
         steps = [step for item in self.operators for step in item.explain()]
-        gpu = self.deployment.accelerator
-        steps.append(self._sum("flops"))
-        steps.append(self._sum("moved_bytes"))
-        steps.append(self._sum("least_bytes"))
+        gpu, sums, plan = self.deployment.accelerator, self._sums, self.schedule
         resources = {name.replace(" ", "_") + "_s": time for name, time in resources_s(self).items()}
-        steps.append(
+        memory = {"least_bytes": sums.least_bytes, "once": plan.once, "memory_bytes_per_s": gpu.memory_bytes_per_s}
+        formula = "least_bytes * once / memory_bytes_per_s"
+        source = gpu.source_of("memory_bytes_per_s")
+        one_pass = {"one_pass_s": sums.roofline_s, "rounds": plan.rounds}
+        return (
+            *steps,
+            *(self._sum(column) for column in ("flops", "moved_bytes", "least_bytes")),
+            Step(f"{self.name}.memory_s", formula, memory, resources["memory_s"], source),
             Step(
-                f"{self.name}.memory_s",
-                "least_bytes / memory_bytes_per_s",
-                {"least_bytes": self.least_bytes, "memory_bytes_per_s": gpu.memory_bytes_per_s},
-                resources["memory_s"],
-                gpu.source_of("memory_bytes_per_s"),
-            )
+                f"{self.name}.floor_s", f"max({', '.join(resources)})", resources, self.floor_s, "everything overlaps"
+            ),
+            self._sum("roofline_s"),
+            Step(f"{self.name}.roofline_s", "one_pass_s * rounds", one_pass, self.roofline_s, "all microbatches"),
         )
-        floor = f"max({', '.join(resources)})"
-        steps.append(Step(f"{self.name}.floor_s", floor, resources, self.floor_s, "everything overlaps"))
-        steps.append(self._sum("roofline_s"))
-        return tuple(steps)
 
     def _sum(self, column: str) -> Step:
+        """The sum over operators of one accelerator and one pass; of the network only what overlap leaves exposed."""
+        hidden = self.deployment.parallel.overlap if column == "roofline_s" else 0.0
         parts: dict[str, Number] = {}
         for item in self.operators:
             name = item.name if item.name not in parts else f"{item.name}_{len(parts)}"
-            parts[name] = getattr(item, column)
-        return Step(f"{self.name}.{column}", " + ".join(parts), parts, getattr(self, column), "sum over operators")
+            visible = 1.0 if item.operator.message is None else 1.0 - hidden
+            parts[name] = visible * getattr(item, column)
+        value = getattr(self._sums, column)
+        return Step(f"{self.name}.{column}_of_a_pass", " + ".join(parts), parts, value, "sum over operators")
 
 
-def _is_hardware_sweep(gpu: Accelerator) -> bool:
-    return any(np.ndim(rate) for rate in (gpu.memory_bytes_per_s, *gpu.dense_flops_per_s.values()))
+def _is_hardware_sweep(serve: Deployment) -> bool:
+    gpu = serve.accelerator
+    rates = (gpu.memory_bytes_per_s, *gpu.dense_flops_per_s.values(), *serve.parallel.degrees)
+    return any(np.ndim(rate) for rate in rates)
 
 
 class Sums(NamedTuple):
-    """Sums over the operators of a phase."""
+    """Sums over the operators of one pass of one accelerator; ``floor_s`` is the whole schedule's."""
 
     flops: Number
     moved_bytes: Number
@@ -218,10 +242,11 @@ class Sums(NamedTuple):
     floor_s: Number
     roofline_s: Number
     compute_limited_s: Number
+    network_limited_s: Number
 
 
 class Estimates(NamedTuple):
-    """Expected time of a phase with its interval."""
+    """Expected time of a pass with its interval."""
 
     time_s: Number
     low_s: Number
@@ -232,28 +257,38 @@ Totals = TypeVar("Totals", Sums, Estimates)
 
 
 def sums(phase: Phase) -> Sums:
-    """Sums over the operators of ``phase``; ``compute_limited_s`` is the roofline time of those limited by compute."""
-    each = [item.times for item in phase.operators]
+    """Sums over the operators of ``phase``; the limited ones are the roofline time of those that a resource limits."""
+    local = [item.times for item in phase.operators if item.operator.message is None]
+    remote = [item.times for item in phase.operators if item.operator.message is not None]
+    exposed = 1.0 - phase.deployment.parallel.overlap
+    network_s = exposed * _total(item.roofline_s for item in remote)
+    each = local + remote
     return Sums(
-        flops=_total(item.flops for item in each),
+        flops=_total(item.flops for item in local),
         moved_bytes=_total(item.moved_bytes for item in each),
         least_bytes=_total(item.least_bytes for item in each),
         floor_s=reduce(np.maximum, resources_s(phase).values()),
-        roofline_s=_total(item.roofline_s for item in each),
-        compute_limited_s=_total((item.compute_s > item.memory_s) * item.roofline_s for item in each),
+        roofline_s=_total(item.roofline_s for item in local) + network_s,
+        compute_limited_s=_total((item.compute_s > item.memory_s) * item.roofline_s for item in local),
+        network_limited_s=network_s,
     )
 
 
 def resources_s(phase: Phase) -> dict[str, Number]:
-    """Least busy time of each resource: ``memory``, and ``compute`` by math format."""
-    gpu = phase.deployment.accelerator
+    """Least busy time of each resource: ``memory``, ``compute`` by math format, and ``network``."""
+    gpu, plan = phase.deployment.accelerator, phase.schedule
     least: Number = 0.0
+    network_s: Number = 0.0
     flops: dict[str, Number] = {}
     for item in phase.operators:
         least = least + item.times.least_bytes
-        flops[item.math] = flops.get(item.math, 0.0) + item.operator.count * item.operator.least.flops
-    compute = {f"compute {math}": total / gpu.dense_flops_per_s[math] for math, total in flops.items()}
-    return {"memory": least / gpu.memory_bytes_per_s} | compute
+        if item.operator.message is not None:
+            network_s = network_s + item.operator.count * item.operator.message.least_s(gpu)
+        else:
+            flops[item.math] = flops.get(item.math, 0.0) + item.operator.count * item.operator.least.flops
+    compute = {f"compute {math}": total * plan.busy / gpu.dense_flops_per_s[math] for math, total in flops.items()}
+    found = {"memory": least * plan.once / gpu.memory_bytes_per_s} | compute
+    return found if phase.deployment.parallel.single else found | {"network": network_s * plan.busy}
 
 
 def estimates(phase: Phase) -> Estimates:

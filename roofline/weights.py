@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .errors import Number
+from .parallel import share
+
 
 @dataclass(frozen=True, slots=True)
 class Linear:
@@ -17,6 +20,9 @@ class Linear:
     name : as checkpoints call it
     part : which part of a model it counts to (`roofline.precision.PARTS`)
     bias : whether each has a bias of ``d_out``
+    split : what tensor parallelism divides: ``columns`` (outputs), ``rows`` (inputs; the results are summed) or
+        ``whole`` (every accelerator has all of it)
+    pieces : indivisible pieces of the divided side (heads); its size if None
     """
 
     name: str
@@ -26,6 +32,16 @@ class Linear:
     bias: bool = False
     copies: int = 1
     used: int = 1
+    split: str = "whole"
+    pieces: int | None = None
+
+    def shape_on(self, ways: Number) -> tuple[Number, Number]:
+        """``d_in`` and ``d_out`` of the part on the fullest of ``ways`` accelerators (`roofline.parallel.share`)."""
+        if self.split == "columns":
+            return self.d_in, self.d_out * share(self.pieces or self.d_out, ways)
+        if self.split == "rows":
+            return self.d_in * share(self.pieces or self.d_in, ways), self.d_out
+        return self.d_in, self.d_out
 
     @property
     def matrix(self) -> int:

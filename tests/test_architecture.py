@@ -18,17 +18,17 @@ SRC = Path(rl.__file__).parent
 ROOT = SRC.parent
 
 ORDER = """
-    errors units report
-    formats precision weights work
-    hardware workload operators
+    errors units report files
+    formats precision work hardware workload
+    parallel weights collectives operators
     layers
-    model
-    deployment efficiency bounds sweep
+    exchange model
+    deployment efficiency bounds sweep schedule
     phases footprint
-    techniques balance
-    files schema library
+    techniques balance traffic advisor
+    huggingface schema library
     checking prices ridges
-    kernels
+    kernels calibration
     plot
     cli
 """

@@ -1,7 +1,7 @@
 """The operator that every kind of softmax attention runs: scores, softmax, weighted values, cache in and out.
 
-`roofline.operators.attention` is plain causal attention; here are its relatives, in which the pairs, the widths and
-what is read of the cache are chosen by the kind: chunked, shared, sparse, compressed and latent attention.
+`attention` is plain causal attention; its relatives call `attend` with pairs, widths and reads of the cache of their
+own: chunked, shared, sparse, compressed and latent attention.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import Number
-from ..operators import Operator, Pass, Segment
+from ..operators import Operator, Pass, Segment, visible_pairs
+from ..parallel import share
 from ..work import Work
 
 FORMULAS = {
@@ -22,7 +23,8 @@ FORMULAS = {
 }
 SOURCE = (
     "attention: a dot product of key_dim and a weighted sum of value_dim for each pair and query head; entries of the"
-    " cache read once a sequence, new ones written and read back"
+    " cache read once for each KV head, new ones written and read back; FlashAttention (arXiv:2205.14135) keeps scores"
+    " on the chip"
 )
 
 
@@ -48,25 +50,42 @@ def attend(
     segment: Segment,
     run: Pass,
     *,
-    query_heads: int,
+    query_heads: Number,
     key_dim: Number,
     value_dim: Number,
     pairs: Number,
-    kv_values: float,
+    kv_values: Number,
+    kv_heads: int = 1,
     reads: Reads,
+    scores: Number | None = None,
     name: str = "attention",
 ) -> Operator:
     """Softmax attention of one segment over ``pairs`` query-key pairs of each sequence and query head.
 
     FLOPs: ``2 (key_dim + value_dim)`` a pair and query head.  Cache: the entries that `Reads` says, ``kv_values``
-    values each.  Unfused, the scores are written and read before and after the softmax: 4 passes over the pairs.
+    values each. Unfused, the ``scores`` (the pairs if None) are written and read before and after the softmax: 4
+    passes.
+
+    Tensor parallelism divides the query heads, and the cache by ``kv_heads`` (1: whole on every accelerator); context
+    parallelism divides pairs and entries.
     """
     precision = run.precision
     sequences, new = segment.sequences, segment.new_tokens
+    if not run.parallel.single:
+        tensor, context = run.parallel.tensor, run.parallel.context
+        query_heads, kv_values = query_heads * share(query_heads, tensor), kv_values * share(kv_heads, tensor)
+        pairs = pairs / context
+        reads = Reads(
+            past=reads.past / context,
+            least_past=reads.least_past / context,
+            new=reads.new / context,
+            written=reads.written / context,
+        )
     entry_bytes = kv_values * (precision.kv_bits / 8)
     flops = 2.0 * sequences * query_heads * pairs * (key_dim + value_dim)
     value_bytes = precision.wide_bits / 8
-    score_bytes: Number = 4 * sequences * query_heads * pairs * value_bytes if run.attention == "unfused" else 0.0
+    written = pairs if scores is None else scores
+    score_bytes: Number = 4 * sequences * query_heads * written * value_bytes if run.attention == "unfused" else 0.0
     io_bytes = sequences * new * query_heads * (key_dim + value_dim) * value_bytes + score_bytes
     moved = sequences * (reads.past + reads.new + reads.written) * entry_bytes
     least = sequences * (reads.least_past + reads.written) * entry_bytes
@@ -94,6 +113,40 @@ def attend(
         },
         formulas=FORMULAS,
         source=SOURCE,
+    )
+
+
+def attention(
+    segment: Segment,
+    run: Pass,
+    *,
+    query_heads: Number,
+    key_dim: Number,
+    value_dim: Number,
+    kv_values: Number,
+    kv_heads: int = 1,
+    window: Number | None,
+) -> Operator:
+    """Plain causal attention of one segment, over all that a window leaves visible.
+
+    Pairs as `roofline.operators.visible_pairs` counts them. The visible past is read once for each KV head (query
+    heads of a group share it), the ``S`` new keys and values are written, and read back by the kernel; what no
+    implementation can avoid is reading the past and writing the new. Unfused attention keeps the whole rectangle of
+    scores, ``S (P + S)`` for each head, masked ones too.
+    """
+    new, past = segment.new_tokens, segment.past_tokens
+    seen = past if window is None else np.minimum(past, window - 1)
+    return attend(
+        segment,
+        run,
+        query_heads=query_heads,
+        key_dim=key_dim,
+        value_dim=value_dim,
+        pairs=visible_pairs(new, past, window),
+        kv_values=kv_values,
+        kv_heads=kv_heads,
+        reads=Reads(past=seen, least_past=seen, new=new, written=new),
+        scores=new * (past + new),
     )
 
 

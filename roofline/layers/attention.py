@@ -11,7 +11,7 @@ from .. import operators
 from ..errors import InvalidInput, Number
 from ..operators import Operator, Pass, Segment, visible_pairs
 from ..weights import Linear, Vector, Weight
-from .attend import Reads, attend, chunked_pairs
+from .attend import Reads, attend, attention, chunked_pairs
 from .block import Block, Cache, whole
 from .indexer import Indexer
 
@@ -138,28 +138,31 @@ class Attention(Block):
         return size * (2 if norm.endswith("bias") else 1)
 
     def _inward(self) -> tuple[Linear, ...]:
-        width = self.input_width or self.hidden
-        found = [
-            Linear("q_proj", width, self.query_heads * self.head_dim, "attention", self.qkv_bias or self.query_bias)
-        ]
+        found = [self._by_heads("q_proj", self.query_heads, self.head_dim, self.qkv_bias or self.query_bias)]
         if not self.shares_kv:
-            found.append(Linear("k_proj", width, self.kv_heads * self.head_dim, "attention", self.qkv_bias))
+            found.append(self._by_heads("k_proj", self.kv_heads, self.head_dim, self.qkv_bias))
         if not (self.shares_kv or self.keys_as_values):
-            found.append(Linear("v_proj", width, self.kv_heads * self.value_width, "attention", self.qkv_bias))
+            found.append(self._by_heads("v_proj", self.kv_heads, self.value_width, self.qkv_bias))
         if self.gate:
-            size = self.query_heads * (self.value_width if self.gate == "value" else 1)
-            found.append(Linear("gate_proj", width, size, "attention"))
+            size = self.value_width if self.gate == "value" else 1
+            found.append(self._by_heads("gate_proj", self.query_heads, size, False))
         return tuple(found)
+
+    def _by_heads(self, name: str, heads: int, width: int, bias: bool) -> Linear:
+        """A projection to ``heads`` of ``width``, which tensor parallelism divides by heads."""
+        d_in = self.input_width or self.hidden
+        return Linear(name, d_in, heads * width, "attention", bias, split="columns", pieces=heads)
 
     def _outward(self) -> tuple[Linear]:
         width = self.query_heads * self.value_width
-        return (Linear("o_proj", width, self.hidden, "attention", self.output_bias),)
+        bias, heads = self.output_bias, self.query_heads
+        return (Linear("o_proj", width, self.hidden, "attention", bias, split="rows", pieces=heads),)
 
     def caches(self) -> tuple[Cache, ...]:
         """Keys and values, capped by the window, and the indexer's keys."""
         if self.shares_kv:
             return ()
-        own = Cache(values_per_token=self.kv_values, window=self.window)
+        own = Cache(values_per_token=self.kv_values, window=self.window, pieces=self.kv_heads)
         return (own, *(self.indexer.caches() if self.indexer else ()))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
@@ -180,14 +183,15 @@ class Attention(Block):
 
     def _attention(self, segment: Segment, run: Pass) -> Operator:
         if not (self.chunked or self.shares_kv or self.indexer):
-            return operators.attention(
+            return attention(
                 segment,
+                run,
                 query_heads=self.query_heads,
                 key_dim=self.head_dim,
                 value_dim=self.value_width,
                 kv_values=self.kv_values,
+                kv_heads=self.kv_heads,
                 window=self.window,
-                run=run,
             )
         pairs, reads = self._pairs_and_reads(segment)
         return attend(
@@ -198,6 +202,7 @@ class Attention(Block):
             value_dim=self.value_width,
             pairs=pairs,
             kv_values=self.kv_values,
+            kv_heads=self.kv_heads,
             reads=reads,
         )
 

@@ -25,6 +25,7 @@ class Cache:
     state_bytes : constant recurrent state, whatever the length
     stride : tokens that one kept entry stands for (1: every token is kept; compressed attention keeps one of many)
     pending_bytes : bytes of each token that waits for its entry to be full
+    pieces : heads that tensor parallelism may divide it by (1: whole on every accelerator)
     """
 
     values_per_token: float = 0.0
@@ -32,6 +33,7 @@ class Cache:
     state_bytes: float = 0.0
     stride: int = 1
     pending_bytes: float = 0.0
+    pieces: int = 1
 
     def bytes(self, tokens: Number, kv_bits: float) -> Number:
         """Bytes for a sequence of ``tokens``.

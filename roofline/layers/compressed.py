@@ -78,7 +78,9 @@ class CompressedAttention(Block):
     def _before(self) -> tuple[Linear, ...]:
         return (
             Linear("q_a_proj", self.hidden, self.q_rank, "attention"),
-            Linear("q_b_proj", self.q_rank, self.heads * self.head_dim, "attention"),
+            Linear(
+                "q_b_proj", self.q_rank, self.heads * self.head_dim, "attention", split="columns", pieces=self.heads
+            ),
             Linear("kv_proj", self.hidden, self.head_dim, "attention"),
         )
 
@@ -105,8 +107,8 @@ class CompressedAttention(Block):
         group = self.heads // self.output_groups * self.head_dim
         groups = self.output_groups
         return (
-            Linear("o_a_proj", group, groups * self.output_rank, "attention"),
-            Linear("o_b_proj", groups * self.output_rank, self.hidden, "attention"),
+            Linear("o_a_proj", group, groups * self.output_rank, "attention", split="columns", pieces=groups),
+            Linear("o_b_proj", groups * self.output_rank, self.hidden, "attention", split="rows", pieces=groups),
         )
 
     def weights(self) -> tuple[Weight, ...]:

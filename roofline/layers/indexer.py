@@ -23,8 +23,9 @@ class Indexer(Block):
 
     Each token has one index key of ``dim``; ``heads`` index queries of ``dim`` are compared with all of them, the
     scores are summed over heads with learned weights, and the ``topk`` best tokens are attended to.  A visible pair
-    costs ``2 heads dim`` FLOPs here instead of attention's ``2 H (d_qk + d_v)`` there; the keys of *all* tokens are
-    stored and read, so the cache grows by ``dim`` values a token and only the reads of attention shrink.
+    costs ``2 heads (dim + 1)`` FLOPs here (``2 heads dim`` without weights), a selected one attention's
+    ``2 H (d_qk + d_v)``.  The keys of *all* tokens are stored and read, so the cache grows by ``dim`` values a token and
+    only the reads of attention shrink.
 
     Attributes
     ----------
@@ -89,7 +90,7 @@ class Indexer(Block):
                 run,
                 query_heads=self.heads,
                 key_dim=self.dim,
-                value_dim=0,
+                value_dim=0 if self.scheme == "plain" else 1,
                 pairs=pairs,
                 kv_values=self.dim,
                 reads=Reads(past=past / self.pool, least_past=past / self.pool, new=new, written=new),

@@ -66,13 +66,14 @@ class GatedDeltaNet(Block):
     def _inward(self) -> tuple[Linear, ...]:
         values = self.value_heads * self.value_dim
         return (
-            Linear("in_proj_qkv", self.hidden, self.channels, "mixer"),
-            Linear("in_proj_z", self.hidden, values, "mixer"),
-            Linear("in_proj_ba", self.hidden, 2 * self.value_heads, "mixer"),
+            Linear("in_proj_qkv", self.hidden, self.channels, "mixer", split="columns", pieces=self.value_heads),
+            Linear("in_proj_z", self.hidden, values, "mixer", split="columns", pieces=self.value_heads),
+            Linear("in_proj_ba", self.hidden, 2 * self.value_heads, "mixer", split="columns", pieces=self.value_heads),
         )
 
     def _outward(self) -> Linear:
-        return Linear("out_proj", self.value_heads * self.value_dim, self.hidden, "mixer")
+        values = self.value_heads * self.value_dim
+        return Linear("out_proj", values, self.hidden, "mixer", split="rows", pieces=self.value_heads)
 
     @property
     def state_values(self) -> int:
@@ -81,7 +82,7 @@ class GatedDeltaNet(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """The state in 32 bits, and the last inputs of the convolution in 16."""
-        return (Cache(state_bytes=4.0 * self.state_values + 2.0 * self.channels * self.conv),)
+        return (Cache(state_bytes=4.0 * self.state_values + 2.0 * self.channels * self.conv, pieces=self.value_heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, recurrence, projection out."""
@@ -90,6 +91,7 @@ class GatedDeltaNet(Block):
         yield from scan(
             "gated_delta_rule",
             run,
+            heads=self.value_heads,
             flops_per_token=6 * self.state_values + 2 * self.channels * self.conv,
             values_per_token=2 * self.channels,
             state_bytes=self.caches()[0].state_bytes,
@@ -137,23 +139,26 @@ class KimiDeltaAttention(Block):
         return self.heads * self.dim
 
     def _inward(self) -> tuple[Linear, ...]:
+        def by_heads(name: str, d_in: int, d_out: int) -> Linear:
+            return Linear(name, d_in, d_out, "mixer", split="columns", pieces=self.heads)
+
         def projection(name: str) -> tuple[Linear, ...]:
             if not self.low_rank:
-                return (Linear(f"{name}_proj", self.hidden, self.width, "mixer"),)
+                return (by_heads(f"{name}_proj", self.hidden, self.width),)
             return (
                 Linear(f"{name}_a_proj", self.hidden, self.dim, "mixer"),
-                Linear(f"{name}_b_proj", self.dim, self.width, "mixer"),
+                by_heads(f"{name}_b_proj", self.dim, self.width),
             )
 
         return (
-            Linear("in_proj_qkv", self.hidden, 3 * self.width, "mixer"),
+            by_heads("in_proj_qkv", self.hidden, 3 * self.width),
             *projection("decay"),
-            Linear("beta_proj", self.hidden, self.heads, "mixer"),
+            by_heads("beta_proj", self.hidden, self.heads),
             *projection("gate"),
         )
 
     def _outward(self) -> Linear:
-        return Linear("o_proj", self.width, self.hidden, "mixer")
+        return Linear("o_proj", self.width, self.hidden, "mixer", split="rows", pieces=self.heads)
 
     @property
     def _small(self) -> Vector:
@@ -165,7 +170,8 @@ class KimiDeltaAttention(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """The state in 32 bits, and the last inputs of the convolution in 16."""
-        return (Cache(state_bytes=4.0 * self.heads * self.dim**2 + 2.0 * 3 * self.width * self.conv),)
+        state_bytes = 4.0 * self.heads * self.dim**2 + 2.0 * 3 * self.width * self.conv
+        return (Cache(state_bytes=state_bytes, pieces=self.heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, recurrence, projection out."""
@@ -174,6 +180,7 @@ class KimiDeltaAttention(Block):
         yield from scan(
             "kimi_delta_rule",
             run,
+            heads=self.heads,
             flops_per_token=6 * self.heads * self.dim**2 + 2 * 3 * self.width * self.conv,
             values_per_token=7 * self.width,
             state_bytes=self.caches()[0].state_bytes,
@@ -213,12 +220,12 @@ class LightningAttention(Block):
     def _inward(self) -> tuple[Linear, ...]:
         width = self.heads * self.dim
         return (
-            Linear("qkv_proj", self.hidden, 3 * width, "mixer"),
-            Linear("output_gate", self.hidden, width, "mixer"),
+            Linear("qkv_proj", self.hidden, 3 * width, "mixer", split="columns", pieces=self.heads),
+            Linear("output_gate", self.hidden, width, "mixer", split="columns", pieces=self.heads),
         )
 
     def _outward(self) -> Linear:
-        return Linear("out_proj", self.heads * self.dim, self.hidden, "mixer")
+        return Linear("out_proj", self.heads * self.dim, self.hidden, "mixer", split="rows", pieces=self.heads)
 
     def weights(self) -> tuple[Weight, ...]:
         """Projections and the norm of the output."""
@@ -226,7 +233,7 @@ class LightningAttention(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """The state in 32 bits."""
-        return (Cache(state_bytes=4.0 * self.heads * self.dim**2),)
+        return (Cache(state_bytes=4.0 * self.heads * self.dim**2, pieces=self.heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, recurrence, projection out."""
@@ -235,6 +242,7 @@ class LightningAttention(Block):
         yield from scan(
             "lightning_attention",
             run,
+            heads=self.heads,
             flops_per_token=4 * self.heads * self.dim**2,
             values_per_token=5 * self.heads * self.dim,
             state_bytes=self.caches()[0].state_bytes,

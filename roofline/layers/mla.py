@@ -115,23 +115,25 @@ class MLA(Block):
         if self.q_rank:
             found = [
                 Linear("q_a_proj", self.hidden, self.q_rank, "attention", self.bias),
-                Linear("q_b_proj", self.q_rank, queries, "attention"),
+                Linear("q_b_proj", self.q_rank, queries, "attention", split="columns", pieces=self.heads),
             ]
         else:
-            found = [Linear("q_proj", self.hidden, queries, "attention")]
+            found = [Linear("q_proj", self.hidden, queries, "attention", split="columns", pieces=self.heads)]
         found.append(Linear("kv_a_proj", self.hidden, self.latent, "attention", self.bias))
         if self.gate:
             size = self.heads * (self.value_dim if self.gate == "value" else 1)
-            found.append(Linear("gate_proj", self.hidden, size, "attention"))
+            found.append(Linear("gate_proj", self.hidden, size, "attention", split="columns", pieces=self.heads))
         return tuple(found)
 
     @property
     def kv_b_proj(self) -> Linear:
         """The expansion of the latent."""
-        return Linear("kv_b_proj", self.kv_rank, self.heads * (self.nope_dim + self.value_dim), "attention")
+        width = self.heads * (self.nope_dim + self.value_dim)
+        return Linear("kv_b_proj", self.kv_rank, width, "attention", split="columns", pieces=self.heads)
 
     def _outward(self) -> Linear:
-        return Linear("o_proj", self.heads * self.value_dim, self.hidden, "attention", self.bias)
+        width = self.heads * self.value_dim
+        return Linear("o_proj", width, self.hidden, "attention", self.bias, split="rows", pieces=self.heads)
 
     def weights(self) -> tuple[Weight, ...]:
         """Projections down and up, norms of the latents, the indexer's."""

@@ -49,9 +49,9 @@ class MLP(Block):
     def matrices(self) -> tuple[Linear, ...]:
         """Gate if there is one, up, down."""
         prefix = "shared_" if self.part == "shared_experts" else ""
-        up = Linear(f"{prefix}up_proj", self.hidden, self.intermediate, self.part, self.bias)
-        gate = Linear(f"{prefix}gate_proj", self.hidden, self.intermediate, self.part, self.bias)
-        down = Linear(f"{prefix}down_proj", self.intermediate, self.hidden, self.part, self.bias)
+        up = Linear(f"{prefix}up_proj", self.hidden, self.intermediate, self.part, self.bias, split="columns")
+        gate = Linear(f"{prefix}gate_proj", self.hidden, self.intermediate, self.part, self.bias, split="columns")
+        down = Linear(f"{prefix}down_proj", self.intermediate, self.hidden, self.part, self.bias, split="rows")
         return (gate, up, down) if self.gated else (up, down)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
@@ -123,7 +123,8 @@ class MoE(Block):
         width = self.latent or self.hidden
 
         def of_all(name: str, d_in: int, d_out: int) -> Linear:
-            return Linear(f"experts_{name}", d_in, d_out, "experts", self.bias, self.experts, self.top_k)
+            split = "rows" if name == "down" else "columns"
+            return Linear(f"experts_{name}", d_in, d_out, "experts", self.bias, self.experts, self.top_k, split)
 
         up, gate = of_all("up", width, self.intermediate), of_all("gate", width, self.intermediate)
         down = of_all("down", self.intermediate, width)

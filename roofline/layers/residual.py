@@ -143,7 +143,7 @@ class AltUp(Block):
 
 @dataclass(frozen=True, kw_only=True)
 class Projection(Block):
-    """A plain matrix of ``hidden x output`` outside the usual blocks, ``copies`` times.
+    """A plain matrix of ``hidden x output`` outside the usual blocks, ``copies`` times, with a norm of ``norm``.
 
     Raises
     ------
@@ -155,6 +155,7 @@ class Projection(Block):
     name: str = "projection"
     bias: bool = False
     copies: int = 1
+    norm: int = 0
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "output", "copies")
@@ -164,11 +165,15 @@ class Projection(Block):
         """Its shape."""
         return f"{self.name} {self.hidden:,}x{self.output:,}"
 
-    def weights(self) -> tuple[Linear, ...]:
+    def matrices(self) -> tuple[Linear, ...]:
         """The matrices."""
         return (Linear(self.name, self.hidden, self.output, "other", self.bias),) * self.copies
 
+    def weights(self) -> tuple[Weight, ...]:
+        """The matrices, and the norm if there is one."""
+        return (*self.matrices(), *((Vector("projection_norm", self.norm),) if self.norm else ()))
+
     def operators(self, run: Pass) -> Iterator[Operator]:
         """One product a matrix."""
-        for weight in self.weights():
+        for weight in self.matrices():
             yield operators.linear(weight, run.tokens, run)

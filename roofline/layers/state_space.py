@@ -52,13 +52,13 @@ class Mamba(Block):
 
     def _inward(self) -> tuple[Linear, ...]:
         return (
-            Linear("in_proj", self.hidden, 2 * self.inner, "mixer", self.bias),
-            Linear("x_proj", self.inner, self.step_rank + 2 * self.state, "mixer"),
-            Linear("dt_proj", self.step_rank, self.inner, "mixer", True),
+            Linear("in_proj", self.hidden, 2 * self.inner, "mixer", self.bias, split="columns", pieces=self.inner),
+            Linear("x_proj", self.inner, self.step_rank + 2 * self.state, "mixer", split="rows"),
+            Linear("dt_proj", self.step_rank, self.inner, "mixer", True, split="columns"),
         )
 
     def _outward(self) -> Linear:
-        return Linear("out_proj", self.inner, self.hidden, "mixer", self.bias)
+        return Linear("out_proj", self.inner, self.hidden, "mixer", self.bias, split="rows")
 
     @property
     def _small(self) -> Vector:
@@ -71,7 +71,8 @@ class Mamba(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """State in 32 bits and convolution inputs in 16."""
-        return (Cache(state_bytes=4.0 * self.inner * self.state + 2.0 * self.inner * self.conv),)
+        state_bytes = 4.0 * self.inner * self.state + 2.0 * self.inner * self.conv
+        return (Cache(state_bytes=state_bytes, pieces=self.inner),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, selective scan, projection out."""
@@ -80,6 +81,7 @@ class Mamba(Block):
         yield from scan(
             "selective_scan",
             run,
+            heads=self.inner,
             flops_per_token=4 * self.inner * self.state + 2 * self.conv * self.inner,
             values_per_token=4 * self.inner + 2 * self.state,
             state_bytes=self.caches()[0].state_bytes,
@@ -137,10 +139,11 @@ class Mamba2(Block):
         return self.inner + 2 * self.groups * self.state
 
     def _inward(self) -> Linear:
-        return Linear("in_proj", self.hidden, self.inner + self.channels + self.heads, "mixer", self.bias)
+        width = self.inner + self.channels + self.heads
+        return Linear("in_proj", self.hidden, width, "mixer", self.bias, split="columns", pieces=self.heads)
 
     def _outward(self) -> Linear:
-        return Linear("out_proj", self.inner, self.hidden, "mixer", self.bias)
+        return Linear("out_proj", self.inner, self.hidden, "mixer", self.bias, split="rows", pieces=self.heads)
 
     @property
     def _small(self) -> Vector:
@@ -154,7 +157,8 @@ class Mamba2(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """State in 32 bits and convolution inputs in 16."""
-        return (Cache(state_bytes=4.0 * self.inner * self.state + 2.0 * self.channels * self.conv),)
+        state_bytes = 4.0 * self.inner * self.state + 2.0 * self.channels * self.conv
+        return (Cache(state_bytes=state_bytes, pieces=self.heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projection in, scan, projection out."""
@@ -162,6 +166,7 @@ class Mamba2(Block):
         yield from scan(
             "state_space_scan",
             run,
+            heads=self.heads,
             flops_per_token=4 * self.inner * self.state + 2 * self.conv * self.channels,
             values_per_token=2 * self.inner + self.channels,
             state_bytes=self.caches()[0].state_bytes,
@@ -204,10 +209,10 @@ class ShortConvolution(Block):
         return (self._inward(), self._outward(), self._small)
 
     def _inward(self) -> Linear:
-        return Linear("in_proj", self.hidden, 3 * self.hidden, "mixer", self.bias)
+        return Linear("in_proj", self.hidden, 3 * self.hidden, "mixer", self.bias, split="columns", pieces=self.hidden)
 
     def _outward(self) -> Linear:
-        return Linear("out_proj", self.hidden, self.hidden, "mixer", self.bias)
+        return Linear("out_proj", self.hidden, self.hidden, "mixer", self.bias, split="rows")
 
     @property
     def _small(self) -> Vector:
@@ -215,7 +220,7 @@ class ShortConvolution(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """Inputs of the convolution in 16 bits."""
-        return (Cache(state_bytes=2.0 * self.hidden * self.conv),)
+        return (Cache(state_bytes=2.0 * self.hidden * self.conv, pieces=self.hidden),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projection in, convolution, projection out."""
@@ -223,6 +228,7 @@ class ShortConvolution(Block):
         yield from scan(
             "short_convolution",
             run,
+            heads=self.hidden,
             flops_per_token=2 * self.conv * self.hidden,
             values_per_token=4 * self.hidden,
             state_bytes=self.caches()[0].state_bytes,
@@ -266,11 +272,11 @@ class RGLRU(Block):
     def _matrices(self) -> tuple[Linear, ...]:
         block = self.width // self.heads
         return (
-            Linear("linear_y", self.hidden, self.width, "mixer", True),
-            Linear("linear_x", self.hidden, self.width, "mixer", True),
-            Linear("input_gate", block, self.width, "mixer", True),
-            Linear("recurrent_gate", block, self.width, "mixer", True),
-            Linear("linear_out", self.width, self.hidden, "mixer", True),
+            Linear("linear_y", self.hidden, self.width, "mixer", True, split="columns", pieces=self.heads),
+            Linear("linear_x", self.hidden, self.width, "mixer", True, split="columns", pieces=self.heads),
+            Linear("input_gate", block, self.width, "mixer", True, split="columns", pieces=self.heads),
+            Linear("recurrent_gate", block, self.width, "mixer", True, split="columns", pieces=self.heads),
+            Linear("linear_out", self.width, self.hidden, "mixer", True, split="rows", pieces=self.heads),
         )
 
     def weights(self) -> tuple[Weight, ...]:
@@ -279,7 +285,8 @@ class RGLRU(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """State in 32 bits and convolution inputs in 16."""
-        return (Cache(state_bytes=4.0 * self.width + 2.0 * self.width * (self.conv - 1)),)
+        state_bytes = 4.0 * self.width + 2.0 * self.width * (self.conv - 1)
+        return (Cache(state_bytes=state_bytes, pieces=self.heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections and gates, recurrence, projection out."""
@@ -288,6 +295,7 @@ class RGLRU(Block):
         yield from scan(
             "rg_lru",
             run,
+            heads=self.heads,
             flops_per_token=2 * self.width * (self.conv + 2),
             values_per_token=5 * self.width,
             state_bytes=self.caches()[0].state_bytes,

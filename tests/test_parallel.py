@@ -1,0 +1,189 @@
+"""Many accelerators: what divides, what does not, and what the links cost."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import roofline as rl
+from roofline.collectives import exchange_s, wire_bytes
+from roofline.footprint import cache_on_one, weights_on_one
+
+H100 = rl.get_accelerator("h100-sxm")
+LLAMA = rl.get_model("llama-3.1-70b")
+MIXTRAL = rl.get_model("mixtral-8x7b")
+DEGREES = st.sampled_from([1, 2, 4, 8])
+LAYOUTS = st.builds(rl.Parallel, tensor=DEGREES, pipeline=DEGREES, data=DEGREES, context=st.sampled_from([1, 2]))
+
+
+def spread(model=LLAMA, **degrees):
+    return rl.Deployment(model, H100, parallel=rl.Parallel(**degrees))
+
+
+@pytest.mark.parametrize(("tensor", "floor_ms"), [(2, 20.85), (4, 10.42), (8, 5.21)])
+def test_decode_floor_of_70b_divides_with_tensor_parallelism(tensor, floor_ms):
+    step = rl.decode(spread(tensor=tensor), rl.Workload(), context_tokens=2048)
+    assert step.floor_s * 1e3 == pytest.approx(floor_ms, abs=0.01)
+    assert step.roofline_s > step.floor_s
+
+
+@pytest.mark.parametrize(("tensor", "compute_ms"), [(2, 141.1), (4, 70.5), (8, 35.3)])
+def test_prefill_compute_of_70b_divides(tensor, compute_ms):
+    phase = rl.prefill(spread(tensor=tensor), rl.Workload(prompt_tokens=2000))
+    assert phase.floor_s * 1e3 == pytest.approx(compute_ms, rel=2e-3)
+
+
+def test_nothing_is_printed_below_the_floor_at_tp_8():
+    serve = spread(tensor=8)
+    step = rl.decode(serve, rl.Workload(), context_tokens=2048)
+    assert min(step.roofline_s, step.estimate_s, step.estimate_low_s) >= step.floor_s >= 5.2e-3
+
+
+@given(st.sampled_from([LLAMA, MIXTRAL]), st.integers(1, 500), st.integers(1, 4000))
+def test_one_accelerator_is_no_parallelism(model, batch, tokens):
+    load = rl.Workload(batch=batch, prompt_tokens=tokens)
+    plain, one = rl.Deployment(model, H100), rl.Deployment(model, H100, parallel=rl.Parallel(tensor=np.array([1])))
+    for run in (rl.prefill, rl.decode):
+        for name in ("flops", "moved_bytes", "floor_s", "roofline_s"):
+            assert getattr(run(one, load), name)[0] == pytest.approx(getattr(run(plain, load), name), rel=1e-12)
+    assert rl.memory(one, load).needed_bytes[0] == pytest.approx(rl.memory(plain, load).needed_bytes)
+
+
+@given(LAYOUTS, st.integers(1, 8))
+def test_flops_of_the_whole_do_not_change_with_an_even_layout(layout, times):
+    load = rl.Workload(batch=64 * times, prompt_tokens=1024)
+    whole = rl.prefill(rl.Deployment(LLAMA, H100), load).flops
+    found = rl.prefill(rl.Deployment(LLAMA, H100, parallel=layout), load).flops
+    lm_head = 2 * 8192 * 128_256 * load.batch
+    assert found == pytest.approx(whole + (layout.context - 1) * lm_head, rel=1e-9)
+    if layout.context == 1:
+        step = rl.decode(rl.Deployment(LLAMA, H100, parallel=layout), load)
+        assert step.flops == pytest.approx(rl.decode(rl.Deployment(LLAMA, H100), load).flops, rel=1e-9)
+
+
+@given(LAYOUTS, st.integers(1, 300), st.integers(1, 9000), st.sampled_from([LLAMA, MIXTRAL]))
+def test_no_layout_is_below_its_floor(layout, batch, tokens, model):
+    serve = rl.Deployment(model, H100, parallel=layout)
+    load = rl.Workload(batch=batch, prompt_tokens=tokens)
+    for phase in (rl.prefill(serve, load), rl.decode(serve, load)):
+        assert 0 < phase.floor_s <= phase.roofline_s * (1 + 1e-12)
+        assert phase.estimate_s >= phase.floor_s
+
+
+def test_weights_of_one_accelerator_are_the_models():
+    for model in (LLAMA, MIXTRAL, rl.get_model("gemma-2-9b"), rl.get_model("gpt-2")):
+        serve = rl.Deployment(model, H100)
+        assert weights_on_one(serve) == pytest.approx(model.weight_bytes(serve.precision), rel=1e-12)
+
+
+def test_kv_heads_do_not_divide_past_their_number():
+    per_token = [cache_on_one(spread(tensor=ways), 1) for ways in (1, 8, 16)]
+    assert per_token == [327_680, 40_960, 40_960]
+
+
+def test_heads_that_do_not_divide_are_padded():
+    model = rl.get_model("llama-2-13b")
+    step = rl.decode(spread(model, tensor=16), rl.Workload(), context_tokens=0)
+    q_proj = next(item for item in step.operators if item.name == "q_proj")
+    assert q_proj.operator.inputs["n"] == 3 * 128
+
+
+def test_all_reduce_on_a_switch_that_reduces_beats_the_ring():
+    assert wire_bytes("all_reduce", 1e9, 8, reduces=True) == 1e9
+    assert wire_bytes("all_reduce", 1e9, 8) == 1.75e9
+    assert wire_bytes("all_reduce", 1e9, 2) == wire_bytes("all_reduce", 1e9, 2, reduces=True) == 1e9
+
+
+def test_nvlink_is_counted_one_way():
+    assert exchange_s("all_reduce", 450e9, 8, H100) == pytest.approx(1.0)
+
+
+def test_a_group_past_the_domain_goes_over_the_network_cards():
+    inside, across = (exchange_s("all_reduce", 1e9, count, H100) for count in (8, 16))
+    assert inside == pytest.approx(1e9 / 450e9)
+    assert across == pytest.approx(1e9 / 8 / 50e9)
+
+
+def test_a_pair_on_a_mesh_has_one_link():
+    mi300x = rl.get_accelerator("mi300x")
+    assert exchange_s("all_reduce", 64e9, 2, mi300x) == pytest.approx(1.0)
+
+
+def test_two_all_reduces_a_layer():
+    step = rl.decode(spread(tensor=8), rl.Workload(batch=4), context_tokens=0)
+    reduces = [item.operator for item in step.operators if item.name == "all_reduce"]
+    assert sum(item.count for item in reduces) == 160
+    assert all(item.message.message_bytes == 4 * 8192 * 2 for item in reduces)
+
+
+def test_mixtral_reads_all_experts_at_batch_64():
+    step = rl.decode(spread(MIXTRAL, tensor=2), rl.Workload(batch=64), context_tokens=0)
+    assert step.roofline_s >= 13.9e-3
+
+
+def test_experts_are_hit_with_the_global_chance_under_expert_parallelism():
+    step = rl.decode(spread(MIXTRAL, expert=8, data=8), rl.Workload(batch=8), context_tokens=0)
+    expert = next(item.operator for item in step.operators if item.name == "experts_up")
+    one = 4096 * 14336 * 2
+    assert expert.work.weight_bytes / one == pytest.approx(max(8 * (1 - 0.75**8) / 8, 1.0))
+    assert expert.inputs["m"] == 8
+
+
+def test_dispatch_and_combine_where_experts_span_replicas():
+    names = {item.name for item in rl.decode(spread(MIXTRAL, expert=8, data=8), rl.Workload(batch=64)).operators}
+    assert {"dispatch", "combine"} <= names
+    names = {item.name for item in rl.decode(spread(MIXTRAL, expert=8, tensor=8), rl.Workload(batch=64)).operators}
+    assert "dispatch" not in names
+
+
+def test_pipeline_decodes_no_faster_and_prefills_with_a_bubble():
+    one, staged = rl.Deployment(LLAMA, H100), spread(pipeline=4)
+    at = {"context_tokens": 2048}
+    assert rl.decode(staged, rl.Workload(), **at).floor_s >= rl.decode(one, rl.Workload(), **at).floor_s
+    load = rl.Workload(batch=8, prompt_tokens=2000)
+    single = rl.prefill(one, rl.Workload(prompt_tokens=2000)).roofline_s
+    assert rl.prefill(staged, load).roofline_s == pytest.approx(single * (8 + 3) / 4, rel=0.01)
+
+
+def test_overlap_hides_the_network():
+    exposed, hidden = (
+        rl.decode(spread(tensor=8, overlap=share), rl.Workload(batch=64)).roofline_s for share in (0.0, 1.0)
+    )
+    assert hidden < exposed
+
+
+def test_layouts_are_arrays_too():
+    serve = spread(tensor=np.array([1, 2, 4, 8]))
+    steps = rl.decode(serve, rl.Workload(batch=16), context_tokens=2048)
+    for at, tensor in enumerate([1, 2, 4, 8]):
+        one = rl.decode(spread(tensor=tensor), rl.Workload(batch=16), context_tokens=2048)
+        for name in ("flops", "floor_s", "roofline_s"):
+            assert getattr(steps, name)[at] == pytest.approx(getattr(one, name), rel=1e-12)
+
+
+def test_70b_fits_two_h100():
+    need = rl.memory(spread(tensor=2), rl.Workload())
+    assert need.fits is True
+    assert need.per_accelerator["weights_bytes"] == pytest.approx(141.1e9 / 2, rel=1e-3)
+    assert need.max_batch == int((2 * 0.9 * 81_559 * 2**20 - need.weights_bytes) // need.kv_bytes_per_sequence)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "says"),
+    [
+        ({"tensor": 0}, "tensor must be a whole number >= 1: 0"),
+        ({"pipeline": 1.5}, "pipeline must be a whole number >= 1: 1.5"),
+        ({"expert": 16, "tensor": 8}, "expert must be at most tensor x data: 16 > 8 x 1"),
+        ({"expert": 3, "tensor": 8}, "expert and tensor must divide evenly: 3 and 8"),
+        ({"overlap": 1.5}, "overlap must be at most 1: 1.5"),
+    ],
+)
+def test_layouts_that_make_no_sense(degrees, says):
+    with pytest.raises(rl.InvalidInput, match=says):
+        rl.Parallel(**degrees)
+
+
+def test_an_accelerator_without_any_link_says_so():
+    alone = H100.replace(scale_up=None, host_bytes_per_s=None)
+    with pytest.raises(rl.InvalidInput, match="states no link between accelerators"):
+        _ = rl.decode(rl.Deployment(LLAMA, alone, parallel=rl.Parallel(tensor=2)), rl.Workload()).roofline_s
