@@ -8,7 +8,7 @@ FOLDER holds tables of kernel timings (see `roofline.kernels`) and ``published_r
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +36,13 @@ QUARANTINE = (
     Quarantine(
         "attention_decode",
         {"accelerator": "a100-sxm-80gb", "engine": "trtllm", "kernel_source": "torch_flow", "kv_dtype": "bfloat16"},
-        "two populations under one label: rows of equal shape class reach 0.8 of the floor or 1.3 to 1.6, twice as much; "
-        "the latter's cache held 8 bits a value, not the 16 recorded",
+        "two populations under one label: shapes alike reach 0.8 of the floor or 1.3 to 1.6, twice as much; the cache "
+        "of the latter held 8 bits a value, not the 16 recorded",
     ),
     Quarantine(
         "gemm",
         {"accelerator": "h100-sxm", "engine": "sglang", "dtype": "int8_wo"},
-        "recorded as weight-only, which multiplies in 16 bits, but up to 1.15 of that peak: they ran on the 8-bit units",
+        "recorded as weight-only, which multiplies in 16 bits, yet up to 1.15 of that peak: they ran on 8-bit units",
     ),
 )
 
@@ -77,10 +77,13 @@ def compare(
             yield table, batch, kernels.floors(batch, accelerators) / batch.latency_s
 
 
-def lines(folder: Path = DATA, accelerators: Callable[[str], Accelerator] = get_accelerator) -> list[Line]:
+Compared = Sequence[tuple[str, Batch, np.ndarray]]
+
+
+def lines(compared: Compared) -> list[Line]:
     """One line for each table, accelerator and format; quarantined batches are left out."""
     shares: dict[tuple[str, str, str], list[np.ndarray]] = {}
-    for table, batch, share in compare(folder, accelerators):
+    for table, batch, share in compared:
         if not quarantined(table, batch):
             words = batch.words
             form = words.get("collective") or words.get("kv_dtype") or words["dtype"]
@@ -117,11 +120,11 @@ def table(found: list[Line]) -> str:
     return "\n".join(out)
 
 
-def summary(folder: Path = DATA, accelerators: Callable[[str], Accelerator] = get_accelerator) -> str:
+def summary(compared: Compared) -> str:
     """Markdown: rows and breaks of each table, and the quarantined ones with their reason."""
     rows: dict[str, list[int]] = {}
     caught: dict[str, int] = {}
-    for name, batch, share in compare(folder, accelerators):
+    for name, batch, share in compared:
         reason = quarantined(name, batch)
         counts = rows.setdefault(name, [0, 0, 0])
         counts[0] += len(share)
@@ -138,14 +141,15 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=DATA)
     parser.add_argument("-o", "--output", type=Path, default=HERE / "floors.md")
     args = parser.parse_args()
+    compared = list(compare(args.folder))
     text = "\n\n".join(
         [
             "# Floors against measured times",
-            "Floor / measured: 1 is a kernel that reaches its floor, above 1 would be one that beats it. The loops that timed "
-            "these kernels may find their operands in the last-level cache, so its size is taken off what has to move.",
-            summary(args.folder),
+            "Floor / measured: 1 is a kernel that reaches its floor, above 1 one that beats it. The loops that "
+            "timed these kernels may find operands in the last-level cache, so its size is taken off what moves.",
+            summary(compared),
             "The closest row of each format:",
-            table(lines(args.folder)),
+            table(lines(compared)),
         ]
     )
     args.output.write_text(text + "\n")

@@ -12,8 +12,8 @@ moe           ``num_tokens hidden_size expert_intermediate_size topk num_experts
 collective    ``collective num_gpus message_bytes library``; for gathers and scatters the whole buffer
 ============  =========================================================================================================
 
-Every row of a `Batch` shares its words (accelerator, formats ...); its numbers are arrays, so that one `Operator` stands
-for all of them.
+Every row of a `Batch` shares its words (accelerator, formats ...); its numbers are arrays, so that one `Operator`
+stands for all of them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from typing import Any
 import numpy as np
 
 from . import operators
+from .collectives import Message
 from .errors import Number, SpecError
 from .hardware import Accelerator
+from .layers.attend import attention
 from .library import get_accelerator
 from .operators import Operator, Pass, Segment
 from .precision import Precision
 from .weights import Linear
-from .work import Work
 
 MAX_BYTES = 256 * 2**20
 WORDS = ("accelerator", "engine", "kernel_source", "dtype", "kv_dtype", "collective", "library", "distribution")
@@ -156,12 +157,14 @@ def _numbers(name: str, values: np.ndarray[Any, Any], where: str) -> np.ndarray[
 
 
 def floor_s(operator: Operator, accelerator: Accelerator, *, resident_bytes: Number = 0.0) -> Number:
-    """Least time of a kernel by itself: its FLOPs at the peak, or what it can't avoid moving at the bandwidth.
+    """Least time of a kernel by itself: its FLOPs, what it can't avoid moving, or its message, at the peak rates.
 
     Parameters
     ----------
     resident_bytes : what the loop that timed it may have left in the cache
     """
+    if operator.message is not None:
+        return operator.message.least_s(accelerator)
     compute_s = operator.least.flops / accelerator.peak_flops_per_s(operator.least.math)
     crossing = np.maximum(operator.least.moved_bytes - resident_bytes, 0.0)
     return operator.count * np.maximum(compute_s, crossing / accelerator.memory_bytes_per_s)
@@ -170,42 +173,11 @@ def floor_s(operator: Operator, accelerator: Accelerator, *, resident_bytes: Num
 def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accelerator) -> np.ndarray[Any, Any]:
     """`floor_s` of every row of a batch, its operands as far in the last-level cache as they fit."""
     accelerator = accelerators(batch.words["accelerator"])
-    if batch.kind == "collective":
-        columns = batch.columns
-        return np.asarray(
-            collective_floor_s(batch.words["collective"], columns["message_bytes"], columns["num_gpus"], accelerator)
-        )
     return np.asarray(floor_s(batch.operator, accelerator, resident_bytes=accelerator.l2_bytes or 0.0))
 
 
-def wire_bytes(collective: str, message_bytes: Number, gpus: Number, *, reduces: bool = False) -> Number:
-    """Bytes that each of ``gpus`` GPUs sends one way in a collective; it receives as many.
-
-    all_reduce
-        Every GPU ends with the sum of ``n`` messages of ``S``.  Where only GPUs add, the average GPU receives at least
-        ``2 (n - 1) / n S`` (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009, theorem 1), which a ring
-        reaches.  A switch that adds sends the sum once to each: ``S`` in and out, since each GPU has to be told the sum of
-        what it does not hold.  For two GPUs both are ``S``.
-    all_gather, reduce_scatter, all_to_all
-        Of a buffer of ``S`` a GPU holds ``S / n`` already: ``(n - 1) / n S``.
-    """
-    others = (gpus - 1) / gpus
-    if collective == "all_reduce":
-        return message_bytes * np.where(gpus > 1, 1.0, 0.0) if reduces else 2 * others * message_bytes
-    return others * message_bytes
-
-
-def collective_floor_s(collective: str, message_bytes: Number, gpus: Number, accelerator: Accelerator) -> Number:
-    """Least time of a collective over the scale-up link of ``accelerator``, or over its host link if it has none."""
-    link = accelerator.scale_up
-    rate = link.bytes_per_s if link else accelerator.host_bytes_per_s
-    if rate is None:
-        raise SpecError(f"{accelerator.name} states no link between accelerators: give scale_up or host_bytes_per_s")
-    return wire_bytes(collective, message_bytes, gpus, reduces=bool(link and link.kind == "switch_reduce")) / rate
-
-
 def _gemm(batch: Batch) -> Operator:
-    """A dense product; narrower weights may have scales of any grain, so the least counts none for weight-only formats."""
+    """A dense product; its output moves too."""
     weights, activations = GEMM_FORMATS[batch.words["dtype"]]
     m, n, k = (batch.columns[name] for name in "mnk")
     weight = Linear("gemm", k, n, "mlp")  # type: ignore[arg-type]
@@ -226,8 +198,8 @@ def _attention(batch: Batch) -> Operator:
 def _mla(batch: Batch) -> Operator:
     """MLA: decode on the latent (absorbed), prefill on expanded heads; each is plain attention of its own shape.
 
-    Absorbed, every query head scores and sums the one latent of ``rank + rope`` that all share; expanded, it has keys of
-    ``nope + rope`` and values of its own (DeepSeek-V2, arXiv:2405.04434, section 2.1).
+    Absorbed, every query head scores and sums the one latent of ``rank + rope`` that all share; expanded, it has keys
+    of ``nope + rope`` and values of its own (DeepSeek-V2, arXiv:2405.04434, section 2.1).
     """
     heads = batch.columns["query_heads"]
     if np.all(batch.columns["new_tokens"] == 1):
@@ -236,21 +208,22 @@ def _mla(batch: Batch) -> Operator:
 
 
 def _fused(batch: Batch, key_dim: Any, value_dim: Any, kv_values: Any, window: Any) -> Operator:
-    """Attention in 8 bits wherever the cache has 8: kernels convert the queries and use the faster units."""
+    """Attention in the recorded format; its floor in 8 bits wherever the cache has 8: kernels may convert queries."""
     columns = batch.columns
-    kv = "fp8" if "fp8" in (batch.words["kv_dtype"], batch.words["dtype"]) else "bf16"
+    math = "fp8" if batch.words["dtype"] == "fp8" else "bf16"
+    kv = "fp8" if "fp8" in (batch.words["kv_dtype"], math) else "bf16"
     segment = Segment(columns["batch_size"], columns["new_tokens"], columns["past_tokens"])
-    found = operators.attention(
+    found = attention(
         segment,
-        query_heads=columns["query_heads"],  # type: ignore[arg-type]
+        _pass(segment, kv=kv, attention=math),
+        query_heads=columns["query_heads"],
         key_dim=key_dim,
         value_dim=value_dim,
         kv_values=kv_values,
         window=window,
-        run=_pass(segment, kv=kv, attention=kv),
     )
     activation_bytes = found.work.activation_bytes * (0.5 if kv == "fp8" else 1.0)
-    return replace(found, least=replace(found.least, activation_bytes=activation_bytes))
+    return replace(found, least=replace(found.least, activation_bytes=activation_bytes, math=kv))
 
 
 def _moe(batch: Batch) -> Operator:
@@ -268,27 +241,29 @@ def _moe(batch: Batch) -> Operator:
     weight = Linear(
         "experts",
         hidden,  # type: ignore[arg-type]
-        width,  # type: ignore[arg-type]
+        width,
         "experts",
-        copies=columns["num_experts"] / share,  # type: ignore[arg-type]
-        used=columns["topk"] / share,  # type: ignore[arg-type]
+        copies=columns["num_experts"] / share,
+        used=columns["topk"] / share,
     )
     tokens = columns["num_tokens"]
     found = operators.experts(
         weight, tokens, _pass(Segment(tokens, 1.0, 0.0), weights=weights, activations=activations)
     )
-    return replace(found, inputs={**found.inputs, "matrices": matrices})
+    skew = float(batch.words["distribution"].rpartition("_")[2]) if "_" in batch.words["distribution"] else 0.0
+    shape = {"matrices": matrices, "expert_parallel": share, "skew": skew}
+    return replace(found, inputs={**found.inputs, **shape})
 
 
-def _pass(segment: Segment, **formats: str) -> Pass:
+def _pass(segment: Segment, **formats: Any) -> Pass:
     return Pass((segment,), Precision(**formats))
 
 
 def _collective(batch: Batch) -> Operator:
-    """A collective has no work on the chip; its shape is what an estimate needs."""
     columns = batch.columns
-    inputs = {"message_bytes": columns["message_bytes"], "gpus": columns["num_gpus"]}
-    return Operator(batch.words["collective"], "collective", Work(), Work(), inputs=inputs)
+    name = batch.words["collective"].replace("alltoall", "all_to_all")
+    size, gpus = columns["message_bytes"], columns["num_gpus"]
+    return operators.collective(name, Message(name, size, gpus, size), _pass(Segment(1.0, 1.0, 0.0)))
 
 
 _OPERATORS: dict[str, Callable[[Batch], Operator]] = {
