@@ -115,6 +115,16 @@ class Accelerator:
         for name in ("memory_bytes", "memory_bytes_per_s"):
             number(name, getattr(self, name), least=1.0)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and other processes: read-only views can't be pickled, so they travel as dicts."""
+        return {
+            name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in vars(self).items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
+
     def math_on_chip(self, math: str) -> str:
         """The format whose units this chip uses for ``math``: itself, or the next wider one that it has.
 

@@ -1,7 +1,9 @@
 """Every accelerator of the library: it loads, its figures have sources, and its parts multiply to its peaks."""
 
+import copy
 import csv
 import dataclasses
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -306,3 +308,18 @@ def test_nonsense_peaks_are_refused(h100):
         h100.replace(dense_flops_per_s={"bf16": -1})
     with pytest.raises(rl.UnknownName, match="no math format named 'bf61'; did you mean 'bf16'"):
         h100.replace(dense_flops_per_s={"bf61": 1e15})
+
+
+def test_an_accelerator_travels_to_other_processes(h100):
+    for twin in (pickle.loads(pickle.dumps(h100)), copy.deepcopy(h100)):
+        assert twin == h100
+        with pytest.raises(TypeError):
+            twin.dense_flops_per_s["bf16"] = 1.0
+
+
+def test_nothing_can_be_changed(h100):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        h100.memory_bytes = 1.0
+    for field in ("dense_flops_per_s", "sparse_flops_per_s", "flops_per_clock_per_unit", "provenance"):
+        with pytest.raises(TypeError):
+            getattr(h100, field)["bf16"] = 1.0
