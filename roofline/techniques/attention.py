@@ -147,7 +147,10 @@ class FlashAttention(Technique):
     why: ClassVar[str] = "the N x N scores never leave the chip"
     costs: ClassVar[str] = "kernels for each generation of chips"
     effort: ClassVar[str] = KERNEL
-    in_place: ClassVar[bool] = True
+
+    def had(self, case: Scenario) -> bool:
+        """Whether the deployment says so."""
+        return case.serve.attention == "fused"
 
     @property
     def decides(self) -> tuple[str, ...]:

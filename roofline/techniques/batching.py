@@ -95,6 +95,7 @@ class PromptBatching(Technique):
     helps: ClassVar[str] = "prefill"
     why: ClassVar[str] = "no FLOPs on padding"
     costs: ClassVar[str] = "prompts wait for others of their length"
+    in_place: ClassVar[bool] = True
 
     lengths: Lengths = (128, 256, 512, 1024, 2048, 4096)
     tolerance: float = 0.15

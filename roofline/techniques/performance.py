@@ -94,7 +94,7 @@ class Performance(Report):
         step_s = np.where(steps > 0, self.step_s / self.tokens_per_step, 0.0)
         if self._mixed is None:
             return plain_number(step_s)
-        riding = np.minimum(steps, self._mixed.passes)
+        riding = np.minimum(steps, self._mixed.riding)
         return plain_number((riding * self._mixed.pass_s + (steps - riding) * step_s) / np.maximum(steps, 1))
 
     @property
@@ -113,7 +113,7 @@ class Performance(Report):
         steps = np.asarray(self.load.output_tokens, dtype=float) - 1
         if self._mixed is None:
             return plain_number(self.prefill_s + steps * self.step_s / self.tokens_per_step)
-        rest = np.maximum(steps - self._mixed.passes, 0.0)
+        rest = np.maximum(steps - self._mixed.riding, 0.0)
         return plain_number(self._mixed.passes * self._mixed.pass_s + rest * self.step_s / self.tokens_per_step)
 
     @property
@@ -160,9 +160,13 @@ class Performance(Report):
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """Passes that compute a chunk of a prompt and a token for every running sequence."""
+    """Passes that compute a chunk of one prompt and a token for every other sequence of the batch.
+
+    ``passes`` bring in all prompts; a sequence rides on ``riding`` of them, those of the others.
+    """
 
     passes: Number
+    riding: Number
     pass_s: Number
     last_s: Number
 
@@ -234,7 +238,7 @@ def mixed(case: Scenario, load: Workload, time: str) -> Mixed:
         return seconds
 
     last = load.prompt_tokens - even
-    return Mixed(load.batch * chunks, pass_s(last / 2), pass_s(last))
+    return Mixed(load.batch * chunks, (np.asarray(load.batch) - 1) * chunks, pass_s(last / 2), pass_s(last))
 
 
 def handover_s(case: Scenario, load: Workload) -> Number:

@@ -105,17 +105,17 @@ class SpeculationLimits(Report):
     Attributes
     ----------
     step_cost : time of a step with drafts over that of a plain one, at the workload's batch
-    verify_flops_per_token : FLOPs of the verified pass for each token it yields, over those of plain decode
+    verify_compute : FLOPs of the verifying pass for each token it yields, over those of plain decode
     break_even_acceptance : acceptance at which a token takes as long as without drafts; above 1: it never pays
-    largest_batch : the largest batch at which it pays, as far as ``searched_batch``; 0 if none
+    stops_at_batch : the smallest batch at which it does not pay; infinite if it pays up to ``searched_batch``
     """
 
     tokens_per_step: Number
     step_cost: Number
     speedup: Number
-    verify_flops_per_token: Number
+    verify_compute: Number
     break_even_acceptance: Number
-    largest_batch: int
+    stops_at_batch: float
     searched_batch: int
     steps: tuple[Step, ...]
 
@@ -123,9 +123,9 @@ class SpeculationLimits(Report):
         "tokens_per_step",
         "step_cost",
         "speedup",
-        "verify_flops_per_token",
+        "verify_compute",
         "break_even_acceptance",
-        "largest_batch",
+        "stops_at_batch",
         "searched_batch",
     )
 
@@ -168,9 +168,9 @@ def speculation_limits(
         tokens_per_step=yields,
         step_cost=cost,
         speedup=plain_number(np.divide(yields, cost)),
-        verify_flops_per_token=plain_number((drafts + 1) / yields),
+        verify_compute=plain_number((drafts + 1) / yields),
         break_even_acceptance=_break_even(cost, drafts),
-        largest_batch=int(batches[pays].max()) if pays.any() else 0,
+        stops_at_batch=float("inf") if pays.all() else float(batches[~pays].min()),
         searched_batch=searched_batch,
         steps=(
             *technique.steps(Scenario(serve, load)),

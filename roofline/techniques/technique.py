@@ -50,6 +50,10 @@ class Technique:
         """What it settles."""
         return (self.name,)
 
+    def had(self, case: Scenario) -> bool:
+        """Whether the deployment has it already, as every engine does."""
+        return self.in_place
+
     def refusal(self, case: Scenario) -> str:
         """Why it can't be had here; empty if it can."""
         return ""

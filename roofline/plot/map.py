@@ -1,0 +1,72 @@
+"""Which phase takes the time, over the lengths of prompts and outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+
+from ..advisor.verdict import DECODE_FROM, PREFILL_FROM, PhaseMap
+from .style import INK, QUIET, SERIES, axes_or_new, head
+
+REGIONS = {
+    "decode": (SERIES["decode"][0], "decode first"),
+    "both": ("#666666", "profile both"),
+    "prefill": (SERIES["prefill"][0], "prefill first"),
+}
+"""Color and words of each verdict, from the smallest share of prefill to the largest."""
+
+TEXT_SIZE = (6.0, 1.5)
+"""Half the width and height of such words, in places of the map's grid."""
+
+
+def phase_map(found: PhaseMap, *, ax: Axes | None = None) -> Axes:
+    """The verdict over prompt and output lengths, and the traffic on it as dots, the larger the more requests.
+
+    Parameters
+    ----------
+    found : of an advice (``advice.phase_map``) or of `roofline.advisor.phase_map`
+    ax : where to draw; a new figure of 6 x 4 inches if None
+    """
+    ax = axes_or_new(ax)
+    x, y, share = found.prompt_tokens, found.output_tokens, np.asarray(found.prefill_share).T
+    edges = [0.0, 1 - DECODE_FROM, PREFILL_FROM, 1.0]
+    ax.contourf(x, y, share, levels=edges, colors=[color for color, _ in REGIONS.values()], alpha=0.22)
+    lines = ax.contour(x, y, share, levels=[0.1, *edges[1:3], 0.9], colors=QUIET, linewidths=0.7)
+    ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    ax.set_xlabel("prompt tokens", fontsize=8)
+    ax.set_ylabel("output tokens", fontsize=8)
+    ax.clabel(lines, fmt=lambda level: f"{level:.0%}", fontsize=6)
+    for verdict, (color, words) in REGIONS.items():
+        _name_region(ax, found, verdict, words, color)
+    if found.traffic is not None:
+        sizes = 20 + 180 * found.traffic.share / found.traffic.share.max()
+        dots = (found.traffic.prompt_tokens, found.traffic.output_tokens)
+        ax.scatter(*dots, s=sizes, color=INK, edgecolor="white", linewidth=0.8, zorder=3, label="traffic")
+        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize=7)
+    head(ax, "Prefill or decode first?", f"{found.name}, batch {found.batch:,}; lines: share of prefill in the time")
+    ax.tick_params(labelsize=7)
+    return ax
+
+
+def _name_region(ax: Axes, found: PhaseMap, verdict: str, words: str, color: str) -> None:
+    """Words where a region has the most room for them, unless it has too little."""
+    places = np.argwhere(np.pad(np.asarray(found.verdict) == verdict, 1)) - 1
+    others = np.argwhere(np.pad(np.asarray(found.verdict) != verdict, 1, constant_values=True)) - 1
+    if not len(places):
+        return
+    apart = np.abs(places[:, None] - np.concatenate([others, _dots(found)])[None]) / TEXT_SIZE
+    room = apart.max(axis=-1).min(axis=-1)
+    if room.max() >= 1:
+        prompt, output = places[np.argmax(room)]
+        at = (found.prompt_tokens[prompt], found.output_tokens[output])
+        ax.text(*at, words, ha="center", va="center", fontsize=9, fontweight="bold", color=color)
+
+
+def _dots(found: PhaseMap) -> npt.NDArray[np.int_]:
+    """Where the traffic's dots are, as places on the map's grid."""
+    if found.traffic is None:
+        return np.zeros((0, 2), dtype=int)
+    prompts = np.searchsorted(found.prompt_tokens, found.traffic.prompt_tokens)
+    outputs = np.searchsorted(found.output_tokens, found.traffic.output_tokens)
+    return np.stack([prompts, outputs], axis=-1)
