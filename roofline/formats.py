@@ -14,6 +14,7 @@ mxfp4       4 + 8 / 32 = 4.25                                      same
 nvfp4       4 + 8 / 16 = 4.5                                       NVIDIA: e4m3 scale for 16 values
 int4_g128   4 + (16 + 4) / 128 = 4.156                             GPTQ, AWQ: fp16 scale, 4-bit zero point
 int4_g32    4 + (16 + 4) / 32 = 4.625                              same with groups of 32
+..._sym     4 + 16 / 128 = 4.125, 4 + 16 / 32 = 4.5                compressed-tensors: a scale and no zero point
 nf4         4 + 8 / 64 + 32 / (64 * 256) = 4.127                   QLoRA, section 3: double quantization
 q4_0 ...    (bytes of the block) * 8 / values of the block         ggml block layouts
 q4_k_m ...  measured size of Llama-3.1-8B / its weights            llama.cpp, tools/quantize/README.md
@@ -74,6 +75,8 @@ _BLOCKS = (
     _block("int4_g128", 4, "int4", scale_bits=16 + 4, values=128),
     _block("int4_g64", 4, "int4", scale_bits=16 + 4, values=64),
     _block("int4_g32", 4, "int4", scale_bits=16 + 4, values=32),
+    _block("int4_g128_sym", 4, "int4", scale_bits=16, values=128),
+    _block("int4_g32_sym", 4, "int4", scale_bits=16, values=32),
     _block("int3_g128", 3, None, scale_bits=16 + 3, values=128),
     _block("nf4", 4 + 8 / 64, None, scale_bits=32, values=64 * 256),
 )

@@ -1,0 +1,114 @@
+"""Names of a checkpoint's modules, and the patterns by which quantization schemes pick among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+Matcher = Callable[[str], bool]
+
+PART_MODULES: dict[str, tuple[str, ...]] = {
+    "attention": tuple(f"layers.{{}}.self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
+    "mixer": ("layers.{}.linear_attn.in_proj_qkv", "layers.{}.linear_attn.out_proj"),
+    "mlp": tuple(f"layers.{{}}.mlp.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
+    "experts": tuple(f"layers.{{}}.mlp.experts.0.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
+    "shared_experts": tuple(f"layers.{{}}.mlp.shared_experts.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
+    "indexer": ("layers.{}.self_attn.indexer.wq_b", "layers.{}.self_attn.indexer.wk"),
+    "experts beside": ("layers.{}.experts.0.gate_up_proj", "layers.{}.experts.0.down_proj"),
+    "router": ("layers.{}.mlp.gate",),
+    "embedding": ("embed_tokens",),
+    "lm_head": ("lm_head",),
+}
+"""Part of a model -> one spelling of its modules' names, ``{}`` for the layer; Gemma 4 has experts beside its MLP."""
+
+SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (".mlp.experts.0.gate_proj", (".block_sparse_moe.experts.0.w1", ".ffn.experts.0.w1", ".experts.0.gate_proj")),
+    (".mlp.experts.0.up_proj", (".block_sparse_moe.experts.0.w3", ".ffn.experts.0.w3", ".mixer.experts.0.up_proj")),
+    (".mlp.experts.0.down_proj", (".block_sparse_moe.experts.0.w2", ".ffn.experts.0.w2", ".mixer.experts.0.down_proj")),
+    (".mlp.shared_experts.", (".mlp.shared_expert.", ".block_sparse_moe.shared_experts.", ".ffn.shared_experts.")),
+    (".mlp.shared_experts.", (".mixer.shared_experts.", ".feed_forward.shared_expert.")),
+    (".linear_attn.", (".mixer.", ".mamba.", ".self_attn.")),
+    (".linear_attn.in_proj_qkv", (".linear_attn.in_proj_qkvz", ".mixer.in_proj", ".mamba.in_proj")),
+    (".self_attn.q_proj", (".self_attn.q_b_proj", ".self_attn.qkv_proj", ".attn.wq_b", ".mixer.q_proj")),
+    (".self_attn.k_proj", (".self_attn.kv_a_proj_with_mqa", ".self_attn.qkv_proj", ".attn.wkv", ".mixer.k_proj")),
+    (".self_attn.v_proj", (".self_attn.kv_b_proj", ".self_attn.qkv_proj", ".attn.wkv", ".mixer.v_proj")),
+    (".self_attn.o_proj", (".attn.wo_b", ".mixer.o_proj", ".attention.o_proj")),
+    (".self_attn.indexer.wq_b", (".attn.indexer.wq_b", ".self_attn.index_q_proj")),
+    (".self_attn.indexer.wk", (".attn.indexer.wkv", ".self_attn.index_k_proj")),
+    (".mlp.", (".feed_forward.", ".ffn.", ".mixer.", ".block_sparse_moe.")),
+    ("lm_head", ("head",)),
+)
+"""Other spellings of the same modules."""
+
+PREFIXES = ("model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.")
+MOST_PATTERNS = 100_000
+
+
+def matcher(patterns: Iterable[str]) -> Matcher:
+    """Whether a module's name, in any of its spellings, is among ``patterns``.
+
+    A pattern is a name, the beginning or end of one at a dot, a shell pattern with ``*``, or a regular expression after
+    ``re:``, which is read as a shell pattern: nothing of a file is run as a regular expression, so none can hang.
+    """
+    plain = [item for pattern in list(patterns)[:MOST_PATTERNS] for item in _as_globs(pattern)]
+    names = {item.removesuffix(".*") for item in plain if not _MARKS & set(item.removesuffix(".*"))}
+    starts = tuple(item[:-1] for item in plain if item.endswith("*") and not _MARKS & set(item[:-1]))
+    globs = [item for item in plain if _MARKS & set(item[:-1])]
+    longest = max((name.count(".") + 1 for name in names), default=0)
+
+    def hit(name: str) -> bool:
+        if name.startswith(starts) or _contains(name, names, longest):
+            return True
+        return any(fnmatchcase(name, glob) or fnmatchcase(name, f"{glob}.*") for glob in globs)
+
+    return lambda module: any(hit(name) for name in _spelled(module))
+
+
+_MARKS = frozenset("*?[")
+
+
+def _as_globs(pattern: str) -> list[str]:
+    """A pattern as shell patterns without a checkpoint's prefix; alternatives of a regular expression become several."""
+    if not pattern.startswith("re:"):
+        return [_bare(pattern.strip("."))]
+    text = pattern[3:300].removeprefix("^").removesuffix("$")
+    text = text.replace("\\.", ".").replace("\\d+", "*").replace("\\d", "*").replace(".*", "*").replace(".+", "*")
+    found = [text]
+    while any("(" in item for item in found) and len(found) < 64:
+        found = [expanded for item in found for expanded in _alternatives(item)]
+    return [_bare(re.sub(r"[\\?+^$|()]", "", item)) for item in found]
+
+
+def _alternatives(text: str) -> list[str]:
+    group = re.search(r"\((?:\?:)?([^()]*)\)", text)
+    if group is None:
+        return [text.replace("(", "")]
+    return [text[: group.start()] + word + text[group.end() :] for word in group[1].split("|")]
+
+
+def _bare(name: str) -> str:
+    """The name from its layer on."""
+    for prefix in PREFIXES:
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
+
+
+def _spelled(module: str) -> list[str]:
+    """The name in every spelling."""
+    found = [module]
+    for usual, others in SPELLINGS:
+        if usual in module:
+            found += [module.replace(usual, other) for other in others]
+    return found
+
+
+def _contains(name: str, names: set[str], longest: int) -> bool:
+    """Whether some run of the name's words is among ``names``."""
+    words = name.split(".")
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + longest, len(words)) + 1):
+            if ".".join(words[start:end]) in names and not words[start].isdigit():
+                return True
+    return False

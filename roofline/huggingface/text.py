@@ -1,0 +1,90 @@
+"""Which part of a configuration is the text model, and of which family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import SpecError
+from .families import ALIASES, FAMILIES, Family
+from .fields import Fields, class_defaults
+
+TEXT_KEYS = ("text_config", "language_config", "llm_config", "language_model_config", "thinker_config", "text_model_config")
+NOT_DECODERS = (
+    "bert roberta xlm-roberta albert electra deberta deberta-v2 distilbert modernbert t5 mt5 umt5 bart mbart pegasus "
+    "marian m2m_100 whisper wav2vec2 hubert vit clip siglip siglip_vision_model clip_vision_model dinov2 swin convnext "
+    "resnet blip sam detr segformer longformer big_bird nomic_bert esm xlnet"
+).split()
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text model's part of a configuration.
+
+    Attributes
+    ----------
+    fields : its fields
+    family : how they are read
+    model_type : as it names itself
+    assumptions : what was taken by convention
+    """
+
+    fields: Fields
+    family: Family
+    model_type: str
+    assumptions: tuple[str, ...] = ()
+
+
+def text_model(data: Mapping[str, Any]) -> Text:
+    outer = str(data.get("model_type") or "")
+    wrapper = class_defaults()["wrappers"].get(outer)
+    for key in TEXT_KEYS:
+        inner = data.get(key)
+        if isinstance(inner, Mapping):
+            if isinstance(inner.get("text_config"), Mapping):
+                return text_model({**inner, "model_type": inner.get("model_type")})
+            model_type = str(inner.get("model_type") or (wrapper[1] if wrapper else "") or "llama")
+            return _text(inner, model_type, partial=True)
+    return _text(data, outer, partial=False)
+
+
+def _text(data: Mapping[str, Any], model_type: str, *, partial: bool) -> Text:
+    _refuse_others(data, model_type)
+    name = ALIASES.get(model_type, model_type)
+    family, notes = FAMILIES.get(name), ()
+    if data.get("block_configs") is not None:
+        name, family = "nemotron-nas", FAMILIES["nemotron-nas"]
+    if family is None:
+        family, notes = _by_convention(data, model_type)
+    if family.unknown:
+        raise SpecError(f"model_type {model_type!r} can't be read: its configuration does not give {family.unknown}")
+    defaults = class_defaults()["types"].get(name, {})
+    return Text(Fields(data, defaults, partial=partial), family, model_type, notes)
+
+
+def _refuse_others(data: Mapping[str, Any], model_type: str) -> None:
+    if "_class_name" in data or "_diffusers_version" in data:
+        raise SpecError(f"a diffusion model ({data.get('_class_name')!r}), not a decoder language model")
+    if data.get("is_encoder_decoder") is True:
+        raise SpecError(f"model_type {model_type!r} is an encoder-decoder, not a decoder language model")
+    if model_type in NOT_DECODERS:
+        raise SpecError(f"model_type {model_type!r} is not a decoder language model")
+
+
+SHAPES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+
+
+def _by_convention(data: Mapping[str, Any], model_type: str) -> tuple[Family, tuple[str, ...]]:
+    """A family that is not in the table: by convention if its shapes are all there, and it says nothing unheard of."""
+    fields = Fields(data, {})
+    missing = [name for name in SHAPES if fields.get(name) is None]
+    if missing:
+        raise SpecError(f"model_type {model_type!r} is not known, and its file has no {', '.join(missing)}")
+    if fields.get("kv_lora_rank") is not None:
+        family = Family(attention="mla")
+    else:
+        family = Family(qk_norm="head" if fields.get("use_qk_norm") is True else "")
+    return family, (f"model_type {model_type!r} is not known here: read by Llama's conventions",)
+
+
