@@ -126,5 +126,5 @@ def test_layout_has_its_folders(folder):
 
 def test_no_absolute_path_of_a_machine_is_in_the_package():
     home = os.path.expanduser("~")
-    for path in [*SRC.rglob("*.py"), *(ROOT / "hardware_specs").glob("*"), *(ROOT / "model_specs").glob("*")]:
+    for path in [*SRC.rglob("*.py"), *(ROOT / "hardware_specs").rglob("*.*"), *(ROOT / "model_specs").rglob("*.*")]:
         assert home not in path.read_text(encoding="utf-8"), path
