@@ -29,7 +29,10 @@ def shape_of(segments: tuple[Segment, ...]) -> tuple[int, ...]:
     InvalidInput
         The shapes do not broadcast.
     """
-    shapes = [np.shape(value) for segment in segments for value in fields_of(segment)]
+    values = [value for segment in segments for value in fields_of(segment)]
+    shapes = [value.shape for value in values if isinstance(value, np.ndarray)]
+    if not shapes:
+        return ()
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
