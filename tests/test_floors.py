@@ -12,6 +12,7 @@ from roofline import kernels
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import floors  # noqa: E402
+import published  # noqa: E402
 
 TABLES = ("attention_decode", "attention_prefill", "collectives", "gemm", "mla_decode", "mla_prefill", "moe")
 
@@ -93,3 +94,27 @@ def test_a_table_that_is_none_is_refused_in_one_line(tmp_path, text, said):
     with pytest.raises(rl.SpecError, match=said) as caught:
         kernels.read_timings(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return published.compare()
+
+
+def test_no_published_figure_beats_its_floor(figures):
+    trusted = [(run.row["id"], value) for run, value in figures if not published.quarantined(run.row)]
+    assert len(trusted) > 1000
+    assert [item for item in trusted if item[1] > 1] == []
+
+
+def test_published_quarantine_is_small_and_every_entry_of_it_is_needed(figures):
+    held = [(run, value) for run, value in figures if published.quarantined(run.row)]
+    assert {published.quarantined(run.row) for run, value in held if value > 1} == {
+        entry.reason for entry in published.QUARANTINE
+    }
+    assert sum(value > 1 for _, value in held) <= 10
+
+
+@pytest.mark.parametrize(("table", "least"), [("xiongjie-llamacpp", 0.85), ("autoawq", 0.85), ("gpt-fast", 0.7)])
+def test_single_streams_come_close_to_the_floor(figures, table, least):
+    assert max(value for run, value in figures if run.table == table) > least
