@@ -67,7 +67,13 @@ def load_accelerators() -> list[Accelerator]:
 
 
 def get_model(name: str | Path | Mapping[str, Any]) -> Model:
-    """The model of that name, or the one that a YAML file describes.
+    """A model by name, from a file, or from a configuration.
+
+    Parameters
+    ----------
+    name : a name that `list_models` shows; the path of a YAML spec, of a ``config.json`` or of a folder that holds one,
+        or of a GGUF file (with ``roofline[gguf]``); an id of the Hugging Face hub (with ``roofline[hub]``); or the
+        object of a ``config.json`` itself
 
     Raises
     ------
@@ -83,11 +89,30 @@ def get_model(name: str | Path | Mapping[str, Any]) -> Model:
     70553706496
     """
     if isinstance(name, Mapping):
-        raise InvalidInput("a model is named by a string or a path, not by a mapping")
+        from .huggingface import from_config
+
+        return from_config(name)
+    found = _checkpoint(name)
+    if found is not None:
+        return found
     path = _find("model", "model_specs", name)
     from .schema import ModelSpec, build
 
     return cast(Model, build(read_yaml(path), ModelSpec, path))
+
+
+def _checkpoint(name: str | Path) -> Model | None:
+    """The model of a configuration on disk or on the hub; None if the name is not that of one."""
+    if not isinstance(name, str | Path) or not re.search(r"[\\/]|\.(json|gguf)$", str(name)):
+        return None
+    from .huggingface import is_checkpoint, is_hub_id, read_checkpoint, read_hub
+
+    path = Path(name)
+    if is_checkpoint(path):
+        return read_checkpoint(path)
+    if isinstance(name, str) and is_hub_id(name) and not path.exists() and path.suffix not in (".yaml", ".yml"):
+        return read_hub(name)
+    return None
 
 
 def spec_folders(kind: str) -> Iterator[Path]:

@@ -9,15 +9,16 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
 
 from .errors import InvalidInput, SpecError, unknown
 from .formats import MATH_FORMATS
 from .hardware import Accelerator, Link, Provenance
-from .layers import KINDS
-from .model import Layer, Model
+from .layers import KINDS, Block
+from .model import Layer, Model, Table
+from .precision import Precision
 from .units import to_base
 
 
@@ -227,6 +228,23 @@ class LayerSpec(Strict):
 
     count: int = Field(ge=1)
     norms: int = Field(default=2, ge=0)
+    reused: bool = False
+
+
+class TableSpec(Strict):
+    """A table of which a token looks up one row."""
+
+    rows: int = Field(ge=1)
+    width: int = Field(ge=1)
+
+
+class PrecisionSpec(Strict):
+    """The formats that a checkpoint comes in."""
+
+    weights: str = "bf16"
+    activations: str = "bf16"
+    kv: str = "bf16"
+    exceptions: dict[str, str] = {}
 
 
 class ModelSpec(Strict):
@@ -234,6 +252,7 @@ class ModelSpec(Strict):
 
     name: str
     title: str = ""
+    aliases: tuple[str, ...] = Field(default=(), strict=False)
     sources: dict[str, Source] = Field(min_length=1)
     hidden: int = Field(ge=1)
     vocab: int = Field(ge=1)
@@ -243,6 +262,13 @@ class ModelSpec(Strict):
     norm: Literal["rms", "layer", "none"] = "rms"
     position_rows: int = Field(default=0, ge=0)
     embedding_norm: bool = False
+    final_norm: bool = True
+    embedding_rows: int | None = Field(default=None, ge=1)
+    embedding_width: int | None = Field(default=None, ge=1)
+    tables: dict[str, TableSpec] = {}
+    around: tuple[dict[str, dict[str, Any]], ...] = Field(default=(), strict=False)
+    apart: dict[str, Annotated[int, Field(ge=1)]] = {}
+    precision: PrecisionSpec | None = None
     max_context_tokens: int | None = Field(default=None, ge=1)
 
     def build(self) -> Model:
@@ -263,24 +289,38 @@ class ModelSpec(Strict):
             layers=tuple(self._layer(f"layers.{at}", spec, norm) for at, spec in enumerate(self.layers)),
             tied_embeddings=self.tied_embeddings,
             lm_head_bias=self.lm_head_bias,
-            final_norm=norm,
+            final_norm=norm if self.final_norm else 0,
             position_rows=self.position_rows,
             embedding_norm=norm if self.embedding_norm else 0,
+            embedding_rows=self.embedding_rows,
+            embedding_width=self.embedding_width,
+            tables=tuple(Table(name, table.rows, table.width) for name, table in self.tables.items()),
+            around=self._around(),
+            apart=self.apart,
+            precision=Precision(**self.precision.model_dump()) if self.precision else None,
             max_context_tokens=self.max_context_tokens,
             source=f"{first.title} {first.url}".strip(),
         )
 
     def _layer(self, where: str, spec: LayerSpec, norm: int) -> Layer:
-        blocks = []
-        for kind, fields in (spec.model_extra or {}).items():
-            if kind not in KINDS:
-                raise InvalidInput(f"{where}: no kind of block named {kind!r}; known: {', '.join(KINDS)}")
-            if not isinstance(fields, dict):
-                raise InvalidInput(f"{where}.{kind} must be a mapping of sizes, not {fields!r}")
-            with _located(f"{where}.{kind}"):
-                checked = block_spec(kind).model_validate({"hidden": self.hidden, **fields})
-                blocks.append(KINDS[kind](**dict(checked)))
-        return Layer(spec.count, tuple(blocks), (norm,) * spec.norms)
+        blocks = (self._block(f"{where}.{kind}", kind, fields) for kind, fields in (spec.model_extra or {}).items())
+        return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused)
+
+    def _around(self) -> tuple[Block, ...]:
+        return tuple(
+            self._block(f"around.{at}.{kind}", kind, fields)
+            for at, entry in enumerate(self.around)
+            for kind, fields in entry.items()
+        )
+
+    def _block(self, where: str, kind: str, fields: Any) -> Block:
+        if kind not in KINDS:
+            raise InvalidInput(f"{where}: no kind of block named {kind!r}; known: {', '.join(KINDS)}")
+        if not isinstance(fields, dict):
+            raise InvalidInput(f"{where} must be a mapping of sizes, not {fields!r}")
+        with _located(where):
+            checked = block_spec(kind).model_validate({"hidden": self.hidden, **fields})
+            return KINDS[kind](**dict(checked))
 
 
 def block_spec(kind: str) -> type[BaseModel]:

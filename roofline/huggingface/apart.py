@@ -16,9 +16,7 @@ PREDICTS = ("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm4_moe", "g
 PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
 
 
-def beside_the_text(
-    data: Mapping[str, Any], text: Text, model: Model
-) -> tuple[dict[str, int], tuple[str, ...]]:
+def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> tuple[dict[str, int], tuple[str, ...]]:
     """Parameters by name, and notes on what is there but could not be counted.
 
     Raises

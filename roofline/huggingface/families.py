@@ -1,9 +1,9 @@
 """Families: how each ``model_type`` departs from the convention.
 
 The convention is Llama: RMS norms before attention and before a gated MLP, grouped-query attention, no biases unless
-``attention_bias`` or ``mlp_bias`` says so, one embedding and one lm_head.  A row states a difference that the fields of a
-configuration do not show; everything else is read from the fields.  Sources: the model cards and papers of the families,
-and their modules in transformers 5.24.0, where each row can be checked.
+``attention_bias`` or ``mlp_bias`` says so, one embedding and one lm_head.  A row states a difference that the fields
+of a configuration do not show; everything else is read from the fields.  Sources: the model cards and papers of the
+families, and their modules in transformers 5.24.0, where each row can be checked.
 """
 
 from __future__ import annotations
@@ -123,14 +123,31 @@ MUSE = Family(norms=4, gate="value", period=4)
 FAMILIES: dict[str, Family] = {
     # Llama and what reads exactly like it
     **dict.fromkeys(
-        (
-            "llama yi aquila internlm3 exaone granite granitemoe granitemoeshared helium smollm3 "
-            "aria_text iquestcoder solar_open granite_docling_text granite4_vision_text unlimited_ocr_text "
-            "emu3_text_model minicpm dots_ocr deepseek_ocr2_text"
-        ).split(),
+        [
+            "llama",
+            "yi",
+            "aquila",
+            "internlm3",
+            "exaone",
+            "granite",
+            "granitemoe",
+            "granitemoeshared",
+            "helium",
+            "smollm3",
+            "aria_text",
+            "iquestcoder",
+            "solar_open",
+            "granite_docling_text",
+            "granite4_vision_text",
+            "unlimited_ocr_text",
+            "emu3_text_model",
+            "minicpm",
+            "dots_ocr",
+            "deepseek_ocr2_text",
+        ],
         LLAMA,
     ),
-    **dict.fromkeys("mistral mixtral ministral3 phi3 phi4_multimodal".split(), SLIDING),
+    **dict.fromkeys(["mistral", "mixtral", "ministral3", "phi3", "phi4_multimodal"], SLIDING),
     "ministral": SLIDING,
     "phimoe": replace(SLIDING, norm="layer"),
     "cwm": Family(period=4, first_full=True, qkv_bias=False, output_bias=False),
@@ -214,11 +231,11 @@ FAMILIES: dict[str, Family] = {
     "nemotron": Family(norm="layer", gated=False),
     "jais2": Family(norm="layer", gated=False),
     # Qwen
-    **dict.fromkeys("qwen2 qwen2_vl_text qwen2_5_vl_text qwen2_5_omni_text".split(), QWEN2),
+    **dict.fromkeys(["qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text"], QWEN2),
     "qwen2_moe": replace(QWEN2, qkv_bias="qkv_bias", shared_gate=True),
-    **dict.fromkeys("qwen3 qwen3_vl_text qwen3_vl_moe_text qwen3_moe".split(), QWEN3),
+    **dict.fromkeys(["qwen3", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_moe"], QWEN3),
     "qwen3_omni_moe_text": replace(QWEN3, uneven_heads=True),
-    **dict.fromkeys("qwen3_next qwen3_5_text qwen3_5_moe_text".split(), QWEN3_NEXT),
+    **dict.fromkeys(["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"], QWEN3_NEXT),
     "lara_mini": replace(QWEN3_NEXT, gate="", shared_gate=False),
     # Gemma
     "gemma": Family(tied=True),
@@ -230,7 +247,12 @@ FAMILIES: dict[str, Family] = {
     "gemma4_unified_text": GEMMA3,
     "recurrent_gemma": Family(
         halved=True,
-        linear="rg_lru", qkv_bias="attention_bias", output_bias=True, mlp_bias=True, all_sliding=True, tied=True
+        linear="rg_lru",
+        qkv_bias="attention_bias",
+        output_bias=True,
+        mlp_bias=True,
+        all_sliding=True,
+        tied=True,
     ),
     # Cohere, EXAONE, Granite, ERNIE, LFM and other houses
     "cohere": COHERE,
@@ -272,11 +294,11 @@ FAMILIES: dict[str, Family] = {
     "nemotron-nas": LLAMA,
     # GLM
     "glm": Family(output_bias=False),
-    **dict.fromkeys("glm4 glm4v_text".split(), GLM4),
+    **dict.fromkeys(["glm4", "glm4v_text"], GLM4),
     "glm_ocr_text": replace(GLM4, qkv_bias=False),
-    **dict.fromkeys("glm4_moe glm4v_moe_text sarvam_moe".split(), GLM4_MOE),
+    **dict.fromkeys(["glm4_moe", "glm4v_moe_text", "sarvam_moe"], GLM4_MOE),
     # Latent attention
-    **dict.fromkeys("deepseek_v2 deepseek_v3 kimi_k2 minicpm3 youtu sarvam_mla mistral4".split(), MLA),
+    **dict.fromkeys(["deepseek_v2", "deepseek_v3", "kimi_k2", "minicpm3", "youtu", "sarvam_mla", "mistral4"], MLA),
     "glm4_moe_lite": replace(MLA, dense_layers=1),
     "deepseek_v32": replace(DSA, dense_layers=3),
     "glm_moe_dsa": replace(DSA, dense_layers=3),
@@ -303,7 +325,7 @@ FAMILIES: dict[str, Family] = {
     "doge": Family(unknown="its dynamic mask and its cross-domain experts"),
     "zaya": Family(unknown="its compressed convolutional attention and router"),
     **dict.fromkeys(
-        "inkling_text inkling2_text inkling2_loop_text".split(),
+        ["inkling_text", "inkling2_text", "inkling2_loop_text"],
         Family(unknown="its relative-position projections and residual gates"),
     ),
     "hrm_text": Family(unknown="its recurrent stacks of layers"),

@@ -92,7 +92,8 @@ def _expert_width(fields: Fields, at: int) -> int:
     value = fields.get("moe_intermediate_size")
     if isinstance(value, list):
         return Fields({"moe_intermediate_size": value[0] if value else None}, {}).size("moe_intermediate_size")
-    return fields.optional("moe_intermediate_size") or fields.at("intermediate_size", at) or fields.size("intermediate_size")
+    own = fields.optional("moe_intermediate_size") or fields.at("intermediate_size", at)
+    return own or fields.size("intermediate_size")
 
 
 def _top_k(fields: Fields, experts: int) -> int:

@@ -138,7 +138,8 @@ def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
 def _window(fields: Fields) -> int:
     """The window; where a field counts the tokens before the query only (MiMo), the query too."""
     own = fields.size("sliding_window")
-    return own + 1 if fields.name_of("sliding_window") == "sliding_window_size" and fields.given("swa_head_dim") else own
+    before_only = fields.given("sliding_window_size") and fields.given("swa_head_dim")
+    return fields.size("sliding_window_size") + 1 if before_only else own
 
 
 def _shares_kv(fields: Fields, place: Place) -> bool:
@@ -330,7 +331,8 @@ def _mamba2(fields: Fields, family: Family) -> Mamba2:
         state=_first(fields, "mamba_d_state", "ssm_state_size", "state_size") or 128,
         groups=_first(fields, "mamba_n_groups", "mamba_ngroups", "n_groups") or 1,
         conv=_first(fields, "mamba_d_conv", "conv_kernel") or 4,
-        bias=fields.flag("mamba_proj_bias") or (fields.flag("use_bias") and not family.hybrid)
+        bias=fields.flag("mamba_proj_bias")
+        or (fields.flag("use_bias") and not family.hybrid)
         or fields.flag("add_bias_linear"),
         conv_bias=fields.flag("mamba_conv_bias", True) and fields.flag("use_conv_bias", True),
         output_norm=fields.flag("mamba_rms_norm", True),

@@ -69,7 +69,7 @@ _MARKS = frozenset("*?[")
 
 
 def _as_globs(pattern: str) -> list[str]:
-    """A pattern as shell patterns without a checkpoint's prefix; alternatives of a regular expression become several."""
+    """A pattern as shell patterns without a checkpoint's prefix; alternatives become several."""
     if not pattern.startswith("re:"):
         return [_bare(pattern.strip("."))]
     text = pattern[3:300].removeprefix("^").removesuffix("$")

@@ -8,6 +8,7 @@ Mixers are ``full``, ``sliding``, ``chunked``, ``linear`` (whatever recurrent ki
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import SpecError
@@ -193,15 +194,20 @@ def _full_by_pattern(fields: Fields, family: Family, layers: int) -> Callable[[i
     for name in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
         pattern = fields.get(name)
         if isinstance(pattern, str) and pattern and set(pattern.upper()) <= {"L", "G"}:
-            return lambda at, p=pattern.upper(): p[at % len(p)] == "G" or at == layers - 1  # type: ignore[misc]
+            letters = pattern.upper()
+            return lambda at: letters[at % len(letters)] == "G" or at == layers - 1
         if pattern is not None:
             period = fields.size(name)
-            return lambda at, p=period: (at + 1) % p == 0  # type: ignore[misc]
-    if family.extra_window or (family.period == 6 and family.sinks == "sliding"):
+            return partial(_is_last_of, period)
+    if family.period == 6 and family.sinks == "sliding":
         return lambda at: at == 0 or (at + 1) % family.period == 0
     if family.period:
         return lambda at: at % family.period == 0 if family.first_full else (at + 1) % family.period == 0
     return lambda at: True
+
+
+def _is_last_of(period: int, at: int) -> bool:
+    return (at + 1) % period == 0
 
 
 def _chunked(fields: Fields, layers: int) -> list[str]:

@@ -1,8 +1,8 @@
 """The checkpoint's own precision, from ``quantization_config`` or ``hf_quant_config.json``.
 
-Every scheme says two things: a format for the linear layers, and which modules keep 16 bits.  The modules of each part of
-a model are looked up under the names that checkpoints give them, layer by layer, and the format that most of a part has
-becomes that of the part.
+Every scheme says two things: a format for the linear layers, and which modules keep 16 bits.  The modules of each part
+of a model are looked up under the names that checkpoints give them, layer by layer, and the format that most of a part
+has becomes that of the part.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def checkpoint_precision(
 
 def _config(data: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The quantization, wherever it stands."""
-    inner = next((data[key] for key in ("text_config", "llm_config") if isinstance(data.get(key), Mapping)), {})
+    inner: Mapping[str, Any] = next(
+        (data[key] for key in ("text_config", "llm_config") if isinstance(data.get(key), Mapping)), {}
+    )
     for holder in (data, inner):
         config = holder.get("quantization_config") or holder.get("compression_config")
         if isinstance(config, Mapping):
@@ -73,7 +75,8 @@ def _precision(scheme: Scheme, layers_of: Mapping[str, Sequence[int]]) -> tuple[
         chosen[part] = votes.most_common(1)[0][0]
         if len(votes) > 1:
             share = votes[chosen[part]] / votes.total()
-            notes.append(f"{part}: {share:.0%} of its matrices are {chosen[part]}, the rest {_rest(votes, chosen[part])}")
+            rest = _rest(votes, chosen[part])
+            notes.append(f"{part}: {share:.0%} of its matrices are {chosen[part]}, the rest {rest}")
     quantized = [chosen[part] for part in ("experts", "mlp", "attention", "mixer") if chosen.get(part, WIDE) != WIDE]
     weights = quantized[0] if quantized else WIDE
     activations = scheme.activations if quantized else WIDE
@@ -320,5 +323,3 @@ def _quark_format(entry: Mapping[str, Any]) -> str:
     if "int8" in kind:
         return "int8"
     raise SpecError(f"dtype {entry.get('dtype')!r}")
-
-

@@ -15,6 +15,7 @@ from .mixers import Place, mixer, shared_transformer
 from .plan import feed_forwards, layer_count, mixers
 from .text import Text
 
+
 def layer_kinds(text: Text) -> tuple[list[str], list[str]]:
     """Mixer and MLP of each layer."""
     kinds = mixers(text.fields, text.family, layer_count(text.fields))
@@ -29,11 +30,12 @@ def layers_of_parts(text: Text) -> dict[str, list[int]]:
     kinds, inner = layer_kinds(text)
     attending = [at for at, kind in enumerate(kinds) if kind not in ("linear", "none")]
     mixtures = [at for at, kind in enumerate(inner) if kind == "moe"]
+    beside = text.fields.flag("enable_moe_block")
     found = {
         "attention": attending,
         "mixer": [at for at, kind in enumerate(kinds) if kind == "linear"],
-        "mlp": [at for at, kind in enumerate(inner) if kind == "dense"],
-        "experts beside" if text.fields.flag("enable_moe_block") else "experts": mixtures,
+        "mlp": [at for at, kind in enumerate(inner) if kind == "dense" or (kind == "moe" and beside)],
+        "experts beside" if beside else "experts": mixtures,
         "router": mixtures,
         "shared_experts": mixtures if any(text.fields.get(name) for name in SHARED) else [],
         "indexer": [at for at, kind in enumerate(kinds) if kind in ("indexed", "compressed_sparse")],
@@ -130,13 +132,11 @@ def norm_size(fields: Fields, family: Family) -> int:
     return {"rms": 1, "layer": 2, "layer_weight": 1, "none": 0}[family.norm] * fields.size("hidden_size") * affine
 
 
-
-
 # Layers that differ one by one (Nemotron-NAS)
 
 
 def _searched_layers(fields: Fields) -> list[Layer]:
-    """``block_configs``: attention with its own number of KV heads, replaced by a matrix, or left out; likewise the MLP.
+    """``block_configs``: attention with its own KV heads, replaced by a matrix, or left out; likewise the MLP.
 
     The inner width is ``2 / 3 * ffn_mult * hidden``, rounded up to a multiple of 256 (Puzzle, arXiv:2411.19146).
     """

@@ -10,12 +10,47 @@ from ..errors import SpecError
 from .families import ALIASES, FAMILIES, Family
 from .fields import Fields, class_defaults
 
-TEXT_KEYS = ("text_config", "language_config", "llm_config", "language_model_config", "thinker_config", "text_model_config")
-NOT_DECODERS = (
-    "bert roberta xlm-roberta albert electra deberta deberta-v2 distilbert modernbert t5 mt5 umt5 bart mbart pegasus "
-    "marian m2m_100 whisper wav2vec2 hubert vit clip siglip siglip_vision_model clip_vision_model dinov2 swin convnext "
-    "resnet blip sam detr segformer longformer big_bird nomic_bert esm xlnet"
-).split()
+TEXT_KEYS = ("text_config", "language_config", "llm_config", "thinker_config", "text_model_config")
+NOT_DECODERS = [
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "albert",
+    "electra",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "modernbert",
+    "t5",
+    "mt5",
+    "umt5",
+    "bart",
+    "mbart",
+    "pegasus",
+    "marian",
+    "m2m_100",
+    "whisper",
+    "wav2vec2",
+    "hubert",
+    "vit",
+    "clip",
+    "siglip",
+    "siglip_vision_model",
+    "clip_vision_model",
+    "dinov2",
+    "swin",
+    "convnext",
+    "resnet",
+    "blip",
+    "sam",
+    "detr",
+    "segformer",
+    "longformer",
+    "big_bird",
+    "nomic_bert",
+    "esm",
+    "xlnet",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +72,13 @@ class Text:
 
 
 def text_model(data: Mapping[str, Any]) -> Text:
+    """The text model of a ``config.json``, nested or not.
+
+    Raises
+    ------
+    SpecError
+        It is no decoder, or its family can't be read.
+    """
     outer = str(data.get("model_type") or "")
     wrapper = class_defaults()["wrappers"].get(outer)
     for key in TEXT_KEYS:
@@ -52,7 +94,7 @@ def text_model(data: Mapping[str, Any]) -> Text:
 def _text(data: Mapping[str, Any], model_type: str, *, partial: bool) -> Text:
     _refuse_others(data, model_type)
     name = ALIASES.get(model_type, model_type)
-    family, notes = FAMILIES.get(name), ()
+    family, notes = FAMILIES.get(name), NO_NOTES
     if data.get("block_configs") is not None:
         name, family = "nemotron-nas", FAMILIES["nemotron-nas"]
     if family is None:
@@ -72,6 +114,7 @@ def _refuse_others(data: Mapping[str, Any], model_type: str) -> None:
         raise SpecError(f"model_type {model_type!r} is not a decoder language model")
 
 
+NO_NOTES: tuple[str, ...] = ()
 SHAPES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 
 
@@ -86,5 +129,3 @@ def _by_convention(data: Mapping[str, Any], model_type: str) -> tuple[Family, tu
     else:
         family = Family(qk_norm="head" if fields.get("use_qk_norm") is True else "")
     return family, (f"model_type {model_type!r} is not known here: read by Llama's conventions",)
-
-
