@@ -16,7 +16,8 @@ LLAMA = rl.Deployment(rl.get_model("llama-3.1-70b"), GPU)
 MIXTRAL = rl.Deployment(rl.get_model("mixtral-8x7b"), GPU)
 FP8 = rl.quantize(LLAMA, weights="fp8", activations="fp8", kv="fp8")
 INT4 = rl.quantize(LLAMA, weights="int4_g128")
-DEPLOYMENTS = {"bf16": LLAMA, "fp8": FP8, "int4": INT4, "mixtral": MIXTRAL}
+TENSOR = LLAMA.replace(parallel=rl.Parallel(tensor=8))
+DEPLOYMENTS = {"bf16": LLAMA, "fp8": FP8, "int4": INT4, "mixtral": MIXTRAL, "tensor": TENSOR}
 
 # H100 SXM, dense, in TFLOP/s and TB/s: NVIDIA's data sheet (the printed peaks with sparsity halved).
 BF16, FP8_PEAK, BANDWIDTH = 989.4, 1978.9, 3.35
@@ -85,6 +86,8 @@ def test_nothing_is_drawn_above_the_roof(name, batch):
     x, y = drawn_points(ax).T
     peak = FP8_PEAK if name == "fp8" else BF16
     assert len(x) > 10
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    assert np.all((x >= left) & (x <= right) & (y >= low) & (y <= high))
     assert np.all(y <= roof(x, peak) * (1 + 1e-9))
 
 
@@ -108,6 +111,15 @@ def test_points_are_the_numbers_of_the_results():
         expected = [[item.flops / item.moved_bytes, item.flops / item.roofline_s / 1e12] for item in operators]
         found = discs(ax, f"{phase.name} operators")
         assert np.allclose(sorted(found.tolist()), sorted(expected), rtol=1e-12)
+
+
+def test_of_eight_accelerators_one_is_drawn():
+    phase = both(TENSOR, 64)[0]
+    ax = rl.plot.roofline(GPU, phase)
+    assert discs(ax, "prefill")[0, 1] == pytest.approx(phase.flops / 8 / phase.roofline_s / 1e12, rel=1e-12)
+    assert any("on 8, one shown" in text.get_text() for text in ax.texts)
+    bars = rl.plot.time_breakdown(phase)
+    assert "network-bound" in [text.get_text() for text in bars.get_legend().get_texts()]
 
 
 def test_area_of_a_disc_grows_with_the_share_of_the_time():

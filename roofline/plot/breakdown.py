@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from ..errors import InvalidInput
 from ..phases import Phase
 from .style import INK, LIMITS, axes_or_new, head
-from .tracks import captions, short_name, swept
+from .tracks import captions, shares_of_time, short_name, swept
 
 
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
@@ -52,16 +52,16 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
     for row, piece in enumerate(pieces):
         _draw_bar(ax, row, {key: piece[key] for key in order if key in piece})
     patches = [Patch(color=LIMITS[limit], label=f"{limit}-bound") for limit in sorted({limit for _, limit in keys})]
-    ax.legend(handles=patches, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=7)
+    ax.legend(handles=patches, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=7)
     return ax
 
 
 def _pieces(phase: Phase) -> dict[tuple[str, str], float]:
     """``(operator, what limits it)`` -> share of the phase's time."""
     shares: dict[tuple[str, str], float] = {}
-    for item in phase.operators:
+    for item, share in zip(phase.operators, shares_of_time(phase), strict=True):
         key = (short_name(item), str(item.limit))
-        shares[key] = shares.get(key, 0.0) + float(item.roofline_s / phase.roofline_s)
+        shares[key] = shares.get(key, 0.0) + share
     return shares
 
 

@@ -31,11 +31,12 @@ _DENSE = 32
 def roofline(accelerator: Accelerator, *results: Result, ax: Axes | None = None) -> Axes:
     """Attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of ``accelerator``.
 
-    A phase is a ring at its FLOPs over its `roofline_s`; the discs are its operators, their area the share of the
-    phase's time.  Operators that lie on one spot share a label.  A bare `Bound` is one disc.  A sweep (array results)
-    is a line through its points, the first and the last one labelled, and the only ones marked if there are many; its
-    operators are not drawn.  Operators that move bytes and compute nothing (norm, residual, embedding) have intensity
-    0, which a logarithmic axis has not: the plot says how much time they take.
+    A phase is a ring at its FLOPs over its `roofline_s`, those of one accelerator, on average, if several share the
+    work; the discs are its operators, their area the share of the time.  Operators that lie on one spot share a label.
+    A bare `Bound` is one disc.  A sweep (array results) is a line through its points, the first and the last one
+    labelled, and the only ones marked if there are many; its operators are not drawn.  Operators that move bytes and
+    compute nothing (norm, residual, collectives) have intensity 0, which a logarithmic axis has not: the plot says how
+    much time they take.
 
     There is one ceiling for each rate that the results use; without results, one for every rate of the chip.  Labels
     are placed for the present size of the axes.  Operators are labelled while there are at most two results, of
@@ -70,7 +71,8 @@ def roofline(accelerator: Accelerator, *results: Result, ax: Axes | None = None)
         _check(accelerator, result)
     ax = axes_or_new(ax)
     roofs = roofs_of(accelerator, results)
-    set_scales(ax, roofs, [coordinates(result) for result in results])
+    inside = [*results, *(item for phase in _single_passes(results) for item in phase.operators)]
+    set_scales(ax, roofs, [coordinates(result) for result in inside])
     head(ax, accelerator.title, _subtitle(accelerator, results))
     texts = [*draw_roofs(ax, roofs), *_draw_note(ax, results)]
     labels = [*_draw_results(ax, results), *_draw_operators(ax, results)]
@@ -90,11 +92,14 @@ def _check(accelerator: Accelerator, result: Result) -> None:
 
 
 def _subtitle(accelerator: Accelerator, results: Sequence[Result]) -> str:
-    parts = [f"{humanize('bytes_per_s', accelerator.memory_bytes_per_s)} memory, dense peaks"]
+    parts = [f"{humanize('bytes_per_s', accelerator.memory_bytes_per_s)}, dense peaks"]
     deployments = {id(result.deployment): result.deployment for result in results if isinstance(result, Phase)}
     if len(deployments) == 1:
         (serve,) = deployments.values()
-        parts += [serve.model.title or serve.model.name, format_words(serve.precision)]
+        shared = (
+            "" if serve.parallel.single else f" on {humanize('accelerators', serve.parallel.accelerators)}, one shown"
+        )
+        parts += [f"{serve.model.title or serve.model.name}{shared}", format_words(serve.precision)]
     return "  |  ".join(parts)
 
 
@@ -178,12 +183,14 @@ def _together(ax: Axes, found: Iterable[Spot]) -> list[list[Spot]]:
 
 
 def _label(group: Sequence[Spot], share: float, color: str) -> Label:
-    """Names and share of the time of a group; less than 1 % is not worth a line to it."""
+    """Names and share of the time of a group; the less time, the less far from it the label may go."""
     names = list(dict.fromkeys(spot.name for spot in group))
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
     text = f"{', '.join(shown)}  {_percent(share)}"
     wrapped = textwrap.fill(text, max(22, len(text) // 2 + 4))
-    return Label(wrapped, group[0].x, group[0].y, color, reach=100.0 if share >= 0.01 else LEADER)
+    return Label(
+        wrapped, group[0].x, group[0].y, color, reach=LEADER if share < 0.01 else 45.0 if share < 0.1 else 100.0
+    )
 
 
 def _percent(share: float) -> str:

@@ -17,7 +17,7 @@ SERIES = {"prefill": ("#d55e00", "s"), "decode": ("#0072b2", "o")}
 OTHERS = (("#009e73", "^"), ("#cc79a7", "D"), ("#e69f00", "v"))
 """Colors and markers of anything else, in order of appearance."""
 
-LIMITS = {"memory": "#56b4e9", "compute": "#e69f00"}
+LIMITS = {"memory": "#56b4e9", "compute": "#e69f00", "network": "#cc79a7"}
 """Color of what an operator is limited by."""
 
 

@@ -34,10 +34,12 @@ class Spot:
 def coordinates(result: Result) -> Array:
     """``[rows, n, 2]``: intensity in FLOP/byte and attained TFLOP/s, ``flops / roofline_s``; one row a sweep.
 
-    A point without FLOPs or bytes has no place on logarithmic axes and is NaN.
+    FLOP/s are those of one accelerator, on average.  A point without FLOPs or bytes has no place on logarithmic axes
+    and is NaN.
     """
+    flops = result.per_accelerator["flops"] if isinstance(result, Phase) else result.flops
     with np.errstate(divide="ignore", invalid="ignore"):
-        attained = np.divide(result.flops, result.roofline_s) / TERA
+        attained = np.divide(flops, result.roofline_s) / TERA
     pair = np.broadcast_arrays(np.asarray(result.intensity_flops_per_byte, float), attained)
     points = np.stack(pair, axis=-1)
     points = points.reshape(-1, points.shape[-2] if points.ndim > 1 else 1, 2)
@@ -51,7 +53,7 @@ def swept(result: Result) -> bool:
 
 def spots(result: Result) -> list[Spot]:
     """The operators of a single pass that compute something, the longest first."""
-    shares = [float(item.roofline_s / result.roofline_s) for item in result.operators]
+    shares = shares_of_time(result)
     points = [coordinates(item)[0, 0] for item in result.operators]
     found = [
         Spot(short_name(item), float(x), float(y), share)
@@ -66,9 +68,16 @@ def short_name(operator: Bound) -> str:
     return operator.name.removesuffix("_proj")
 
 
+def shares_of_time(result: Result) -> list[float]:
+    """Share of each operator in the sum of all of them, at `roofline_s`."""
+    times = [float(item.roofline_s) for item in result.operators]
+    return [time / sum(times) for time in times]
+
+
 def share_without_flops(phase: Phase) -> float:
     """Share of the time in operators that move bytes and compute nothing that counts as FLOPs."""
-    return float(sum(item.roofline_s for item in phase.operators if not np.any(item.flops)) / phase.roofline_s)
+    pairs = zip(phase.operators, shares_of_time(phase), strict=True)
+    return sum((share for item, share in pairs if not np.any(item.flops)), 0.0)
 
 
 def captions(results: Sequence[Result]) -> list[list[str]]:
@@ -109,6 +118,7 @@ def _facets(result: Result) -> dict[str, npt.NDArray[np.str_]]:
     return {
         "model": np.array(serve.model.name),
         "precision": np.array(format_words(serve.precision)),
+        "accelerators": _written("{:,.0f} accelerators".format, serve.parallel.accelerators),
         "batch": _written("batch {:,.0f}".format, sum(segment.sequences for segment in segments)),
         "tokens": _written("{:,.0f} new tokens".format, segments[0].new_tokens),
         "context": _written("{:,.0f} in cache".format, segments[0].past_tokens),
