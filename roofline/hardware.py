@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from .errors import Number, UnknownName, number, unknown
 from .formats import MATH_FORMATS, WIDER
+from .units import humanize
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Link:
     domain: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Accelerator:
     """One accelerator.  Peaks are dense; every rate may be an array (a sweep over hardware).
 
@@ -152,6 +155,39 @@ class Accelerator:
         """The source of a field as one readable phrase."""
         return str(self.provenance.get(field_name, "set by the user"))
 
+    def explain(self) -> tuple[str, ...]:
+        """Every figure with its source, what was derived and what was not verified said; then the notes.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> print(rl.get_accelerator("tpu-v5e").explain()[0])
+        dense_flops_per_s.bf16  197 TFLOP/s  (Google Cloud, TPU v5e, 197 TFLOP/s)
+        """
+        lines = [
+            f"{path}  {humanize(_unit_of(path), value)}  ({self.source_of(path)})" for path, value in self._figures()
+        ]
+        return (*lines, *(f"note: {note}" for note in self.notes))
+
+    def _figures(self) -> Iterator[tuple[str, Number]]:
+        """Every figure that is known, by its path."""
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Link):
+                yield f"{item.name}.bytes_per_s", value.bytes_per_s
+            elif isinstance(value, Mapping) and item.name != "provenance":
+                yield from ((f"{item.name}.{math}", figure) for math, figure in value.items())
+            elif isinstance(value, int | float | np.ndarray) and item.name != "year":
+                yield item.name, value
+
+    def __repr__(self) -> str:
+        fastest = max(
+            self.dense_flops_per_s, key=lambda math: float(np.max(self.dense_flops_per_s[math])), default=None
+        )
+        peak = f", {fastest} {humanize('flops_per_s', self.dense_flops_per_s[fastest])}" if fastest else ""
+        memory = f"{humanize('bytes', self.memory_bytes)}, {humanize('bytes_per_s', self.memory_bytes_per_s)}"
+        return f"Accelerator({self.name!r}, {memory}{peak})"
+
     def replace(self, **changes: Any) -> Accelerator:
         """A copy with other figures ("what if" hardware); a changed figure has the user as its source.
 
@@ -169,6 +205,12 @@ class Accelerator:
                 raise unknown("field of an accelerator", name, fields)
         kept = {name: source for name, source in self.provenance.items() if name.split(".")[0] not in changes}
         return dataclasses.replace(self, **{"provenance": kept} | changes)
+
+
+def _unit_of(path: str) -> str:
+    """The name in a path that carries the unit: ``dense_flops_per_s.bf16`` is in FLOP/s."""
+    field_name, _, part = path.partition(".")
+    return part if field_name == "scale_up" else field_name
 
 
 def _by_format(field_name: str, values: Mapping[str, Number]) -> Mapping[str, Number]:

@@ -164,8 +164,9 @@ def test_what_was_not_read_says_unverified(chips, name, field):
 @pytest.mark.parametrize(
     ("name", "field", "words"),
     [
-        ("h100-sxm", "dense_flops_per_s.bf16", ["1,979", "sparsity", "derived"]),
+        ("h100-sxm", "dense_flops_per_s.bf16", ["AMD", "989.4 TFLOPS dense", "1,979 with sparsity"]),
         ("h100-sxm", "memory_bytes", ["nvidia-smi", "81559 MiB", "measured"]),
+        ("h100-pcie", "dense_flops_per_s.bf16", ["1,513 TFLOPS with sparsity", "derived"]),
         ("gb200", "dense_flops_per_s.bf16", ["360 PF sparse for 72 GPUs", "derived"]),
         ("mi300x", "scale_up.bytes_per_s", ["896", "both directions"]),
     ],
@@ -323,3 +324,26 @@ def test_nothing_can_be_changed(h100):
     for field in ("dense_flops_per_s", "sparse_flops_per_s", "flops_per_clock_per_unit", "provenance"):
         with pytest.raises(TypeError):
             getattr(h100, field)["bf16"] = 1.0
+
+
+def test_explain_names_every_figure_with_its_source(chips):
+    for chip in chips.values():
+        lines = chip.explain()
+        assert [line.split("  ")[0] for line in lines[: -len(chip.notes) or None]] == sorted(
+            chip.provenance, key=[line.split("  ")[0] for line in lines].index
+        )
+        assert all("\n" not in line for line in lines)
+
+
+def test_explain_shows_what_is_unverified_and_what_the_user_set(h100):
+    lines = h100.replace(memory_bytes_per_s=4e12).explain()
+    assert "memory_bytes_per_s  4 TB/s  (set by the user)" in lines
+    assert any(line.startswith("nic_bytes_per_s  50 GB/s") and "unverified" in line for line in lines)
+    assert any(line.startswith("dense_flops_per_s.bf16  989.4 TFLOP/s") and "1,979" in line for line in lines)
+    assert any(line.startswith("scale_up.bytes_per_s  450 GB/s") for line in lines)
+    assert any(line.startswith("note: 989.4 TFLOP/s is at 1,830 MHz") for line in lines)
+
+
+def test_repr_is_one_short_line(h100):
+    assert repr(h100) == "Accelerator('h100-sxm', 85.52 GB, 3.35 TB/s, fp8 1.979 PFLOP/s)"
+    assert "3 TB/s … 4 TB/s" in repr(h100.replace(memory_bytes_per_s=np.array([3e12, 4e12])))
