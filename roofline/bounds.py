@@ -221,7 +221,7 @@ class Bound(Report):
         )
 
 
-def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0) -> Bound:
+def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0, name: str = "work") -> Bound:
     """Bounds of ``work`` run once on ``accelerator``.
 
     Parameters
@@ -229,6 +229,7 @@ def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0)
     work : FLOPs and bytes; it knows the format of its math
     accelerator : where it runs
     resident_bytes : bytes of its operands that are in the on-chip cache already (a timing loop finds them there)
+    name : what plots and derivations call it
 
     Raises
     ------
@@ -247,9 +248,7 @@ def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0)
     'compute'
     """
     resident = number("resident_bytes", resident_bytes)
-    values = {"flops_in": work.flops}
-    operator = Operator("work", "matmul", work, work, inputs=values)
-    return Bound(operator, accelerator, resident)
+    return Bound(Operator(name, "matmul", work, work), accelerator, resident)
 
 
 def name_limits(times: Mapping[str, Number]) -> Any:
