@@ -220,3 +220,12 @@ def test_a_name_that_is_no_text(name):
 def test_a_path_with_a_null():
     with pytest.raises(rl.SpecError, match="is no path"):
         rl.get_accelerator("a\0b.yaml")
+
+
+def test_the_example_in_the_readme_is_a_good_file(write):
+    """Of the folder of accelerators."""
+    text = (Path(rl.__file__).parent.parent / "hardware_specs" / "README.md").read_text(encoding="utf-8")
+    example = text.split("```yaml\n")[1].split("```")[0]
+    chip = rl.get_accelerator(write(example))
+    assert rl.check_specs(write(example)) == []
+    assert chip.ridge_flops_per_byte("bf16") == pytest.approx(250)
