@@ -105,10 +105,7 @@ def test_a_faulty_file_says_what_is_wrong(write, old, new, said):
 def test_a_faulty_link(write):
     link = "scale_up: {name: Bus, kind: telepathy, domain: 1, bytes_per_s: {value: 9, unit: GB/s, source: brief}}\n"
     said = refusal(write(GOOD + link))
-    assert (
-        "scale_up.kind must be 'switch_reduce', 'switch', 'mesh', 'ring', 'torus' or 'bridge': 'telepathy'"
-        in said
-    )
+    assert "scale_up.kind must be 'switch_reduce', 'switch', 'mesh', 'ring', 'torus' or 'bridge': 'telepathy'" in said
     assert "scale_up.domain must be greater than or equal to 2: 1" in said
 
 
