@@ -33,7 +33,7 @@ class Family:
     halved : whether the stated inner width is twice the real one
     four_h : whether an absent inner width means four times the hidden one
     mlp_vectors : parameters of an MLP that are no matrix: a number, or ``inner`` for one value an inner channel
-    shared_gate, router_bias, expert_bias, shared_expert : mixture of experts: learned parameters beside the matrices;
+    shared_gate, router_bias, expert_bias, moe_bias, shared_expert : mixture of experts: learned parameters beside the matrices;
         a shared expert as wide as a routed one that no field mentions
     all_moe : whether every layer is a mixture when nothing says otherwise
     dense_layers : how many first layers are dense when nothing says otherwise
@@ -77,6 +77,7 @@ class Family:
     shared_gate: bool = False
     router_bias: bool | str = False
     expert_bias: bool = False
+    moe_bias: bool = False
     shared_expert: bool = False
     all_moe: bool = True
     dense_layers: int = 0
@@ -321,7 +322,7 @@ FAMILIES: dict[str, Family] = {
     "zamba": Family(linear="mamba", hybrid="shared", norms=1, tied=True),
     "zamba2": Family(linear="mamba2", hybrid="shared", norms=1, tied=True),
     # What can't be read
-    "jetmoe": Family(unknown="attention heads that are experts themselves (mixture of attention)"),
+    "jetmoe": Family(attention="mixture", moe_bias=True, tied=True),
     "doge": Family(unknown="its dynamic mask and its cross-domain experts"),
     "zaya": Family(unknown="its compressed convolutional attention and router"),
     **dict.fromkeys(

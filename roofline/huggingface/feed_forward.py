@@ -83,7 +83,7 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
         shared_gate=family.shared_gate and _shared_width(fields, family, inner) is not None,
         dense_intermediate=fields.size("intermediate_size") if beside else None,
         latent=fields.optional("moe_latent_size"),
-        vectors=hidden + experts if beside else 0,
+        vectors=hidden + experts if beside else hidden if family.moe_bias else 0,
     )
 
 

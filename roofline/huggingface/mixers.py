@@ -20,6 +20,7 @@ from ..layers import (
     LightningAttention,
     Mamba,
     Mamba2,
+    MixtureOfAttention,
     ShortConvolution,
 )
 from .families import Family
@@ -51,7 +52,7 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
         return (_recurrent(fields, family),)
     if place.kind == "hybrid" and family.hybrid == "parallel":
         return (_gqa(fields, family, place), _recurrent(fields, family))
-    kind = {"mla": _mla, "compressed": _compressed}.get(family.attention, _gqa)
+    kind = {"mla": _mla, "compressed": _compressed, "mixture": _mixture}.get(family.attention, _gqa)
     return (kind(fields, family, place),)
 
 
@@ -181,6 +182,16 @@ def _cross_attention(fields: Fields) -> CrossAttentionLayer:
         kv_heads=fields.optional("num_key_value_heads") or queries,
         head_dim=fields.optional("head_dim") or hidden // queries,
         intermediate=fields.size("intermediate_size"),
+    )
+
+
+def _mixture(fields: Fields, family: Family, place: Place) -> MixtureOfAttention:
+    return MixtureOfAttention(
+        hidden=fields.size("hidden_size"),
+        experts=fields.size("num_experts"),
+        top_k=fields.size("num_experts_per_tok"),
+        kv_heads=fields.size("num_key_value_heads"),
+        head_dim=fields.size("head_dim"),
     )
 
 

@@ -10,6 +10,7 @@ from .block import Block, Cache
 from .compressed import CompressedAttention
 from .cross import CrossAttentionLayer
 from .linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttention
+from .mixture_of_attention import MixtureOfAttention
 from .mla import MLA
 from .mlp import MLP, MoE
 from .residual import AltUp, HyperConnections, PerLayerInput, Projection
@@ -18,6 +19,7 @@ from .state_space import RGLRU, Mamba, Mamba2, ShortConvolution
 KINDS: dict[str, type[Block]] = {
     "attention": Attention,
     "mla": MLA,
+    "mixture_of_attention": MixtureOfAttention,
     "compressed_attention": CompressedAttention,
     "cross_attention": CrossAttentionLayer,
     "gated_delta_net": GatedDeltaNet,
@@ -52,6 +54,7 @@ __all__ = [
     "LightningAttention",
     "Mamba",
     "Mamba2",
+    "MixtureOfAttention",
     "MoE",
     "PerLayerInput",
     "Projection",

@@ -24,8 +24,8 @@ class Indexer(Block):
     Each token has one index key of ``dim``; ``heads`` index queries of ``dim`` are compared with all of them, the
     scores are summed over heads with learned weights, and the ``topk`` best tokens are attended to.  A visible pair
     costs ``2 heads (dim + 1)`` FLOPs here (``2 heads dim`` without weights), a selected one attention's
-    ``2 H (d_qk + d_v)``.  The keys of *all* tokens are stored and read, so the cache grows by ``dim`` values a token and
-    only the reads of attention shrink.
+    ``2 H (d_qk + d_v)``.  The keys of *all* tokens are stored and read, so the cache grows by ``dim`` values a token
+    and only the reads of attention shrink.
 
     Attributes
     ----------
