@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import roofline as rl
-from roofline.phases import Phase, resources_s
+from roofline.phases import Phase
+from roofline.totals import resources_s
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "tests" / "data" / "measurements" / "published_runs.csv.gz"
@@ -252,8 +253,8 @@ def main() -> None:
     text = "\n\n".join(
         [
             "# Floors against published figures of whole models",
-            "Floor / measured.  Several accelerators count as one that is as many times as fast; a throughput whose batch "
-            "is not known is held against a batch without end.",
+            "Floor / measured.  Several accelerators count as one that is as many times as fast; a throughput whose "
+            "batch is not known is held against a batch without end.",
             table(compare(args.file)),
         ]
     )

@@ -7,8 +7,8 @@ its family, and the result says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from .store import Calibrated, find
 __all__ = ["Calibrated", "Estimate", "collective_kind", "estimate", "kind_of"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Expected time, the interval that holds four of five measurements, and what both rest on."""
 
     time_s: Number

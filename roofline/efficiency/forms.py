@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Parameters = Mapping[str, float]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """One run of an operator, as its form sees it.
 
     Attributes
@@ -245,10 +244,11 @@ PREFILL = Form(
 def experts_s(p: Parameters, run: Kernel) -> Any:
     """Grouped products of the experts on this GPU, and the sorting of tokens around them.
 
-    The ``m * top_k`` rows are spread over the experts that they touch; each pads its rows to a tile, ``tile / 2`` in
-    vain on average.  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)`` of them) and the GPU
-    that decides has ``expert_parallel ** (skew * skew_load)`` times the average rows.  ``token_s`` is what sorting
-    costs a row, ``expert_s`` what scheduling costs an expert; of these a matrix bears a third.
+    The ``m * top_k`` rows are spread over the experts that they touch; each pads its rows to a tile, half of it in vain
+    on average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew *
+    skew_experts)`` of them) and the GPU that decides has ``expert_parallel ** (skew * skew_load)`` times the average
+    rows.  ``token_s`` is what sorting costs a row, ``expert_s`` what scheduling costs an expert; of these a matrix bears
+    a third.
     """
     shape = run.inputs
     skew, parallel = shape.get("skew", 0.0), shape.get("expert_parallel", 1.0)
@@ -256,7 +256,8 @@ def experts_s(p: Parameters, run: Kernel) -> Any:
     evenly = touched(shape["experts"], rows)
     load = rows * parallel ** (p["skew_load"] * skew)
     distinct = touched(shape["experts"] * np.exp(-skew * p["skew_experts"]), load)
-    padded = (load + distinct * p["tile"] / 2) / rows
+    tile = smaller(p["tile"], load / distinct + LEAST_TILE)
+    padded = (load + distinct * tile / 2) / rows
     compute_s = run.compute_s * padded / p["compute"]
     memory_s = bytes_s(p, run) * distinct / evenly
     share = shape.get("matrices", 1.0) / 3

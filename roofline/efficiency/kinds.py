@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from ..formats import get_format
 from ..operators import Operator
 
 NEAREST = {
     "fp8_block": "fp8",
+    "mx4a8": "w4a8",
     "w4a8": "fp8",
     "int8": "fp8",
     "fp4": "fp8",
     "int4": "int8",
     "fp8": "bf16",
+    "mx4a16": "w4a16",
     "w4a16": "w8a16",
     "w8a16": "bf16",
     "kv8": "bf16",
@@ -30,19 +33,18 @@ def kind_of(operator: Operator) -> str:
     """Kind of kernel and formats, as parameters are filed: ``gemm.fp8``, ``attention_decode.bf16``."""
     shape, kind = operator.inputs, operator.kind
     if kind in ("matmul", "experts") and "m" in shape:
-        label = product_format(shape["weight_bits"], operator.work.math)
-        return f"{'gemm' if kind == 'matmul' else 'experts'}.{label}"
+        return product_kind(kind, shape["weight_bits"], operator.work.math)
     if kind == "attention" and "pairs" in shape:
-        head = "mla" if is_latent(shape) else "attention"
-        phase = "decode" if np.all(np.equal(shape["new_tokens"], 1)) else "prefill"
-        return f"{head}_{phase}.{attention_format(shape['kv_bits'], operator.work.math)}"
+        one = shape["new_tokens"] == 1
+        one = bool(one.all()) if isinstance(one, np.ndarray) else bool(one)
+        return attention_kind(is_latent(shape), one, shape["kv_bits"], operator.work.math)
     return "stream"
 
 
 def is_latent(shape: Mapping[str, Any]) -> bool:
     """Whether a cache entry is a latent, which is no whole number of keys and values."""
-    heads = np.divide(shape["kv_values"], np.add(shape["key_dim"], shape["value_dim"]))
-    return bool(np.any(heads % 1))
+    rest = shape["kv_values"] / (shape["key_dim"] + shape["value_dim"]) % 1
+    return bool(rest.any()) if isinstance(rest, np.ndarray) else rest != 0
 
 
 def collective_kind(name: str, accelerators: float) -> str:
@@ -51,18 +53,24 @@ def collective_kind(name: str, accelerators: float) -> str:
 
 
 @lru_cache(maxsize=256)
-def product_format(weight_bits: float, math: str) -> str:
+def product_kind(kind: str, weight_bits: float, math: str) -> str:
     """Formats of a product in one word: the math, or weights and activations where they differ (``w4a16``)."""
     if math in ("bf16", "fp16"):
-        return "bf16" if weight_bits >= 12 else "w8a16" if weight_bits >= 6 else "w4a16"
-    if math == "fp8":
-        return "w4a8" if weight_bits < 6 else "fp8_block" if weight_bits > 8 else "fp8"
-    return math
+        label = f"{_narrow(weight_bits)}a16" if weight_bits < 6 else "w8a16" if weight_bits < 12 else "bf16"
+    elif math == "fp8":
+        label = f"{_narrow(weight_bits)}a8" if weight_bits < 6 else "fp8" if weight_bits <= 8 else "fp8_block"
+    else:
+        label = math
+    return f"{'gemm' if kind == 'matmul' else 'experts'}.{label}"
+
+
+def _narrow(weight_bits: float) -> str:
+    """``mx4`` for 4-bit floats in blocks of 32, which have kernels of their own, ``w4`` for all other narrow weights."""
+    return "mx4" if weight_bits == get_format("mxfp4").bits else "w4"
 
 
 @lru_cache(maxsize=64)
-def attention_format(kv_bits: float, math: str) -> str:
+def attention_kind(latent: bool, one: bool, kv_bits: float, math: str) -> str:
     """``fp8`` for math in 8 bits, ``kv8`` for a cache of 8 bits under 16-bit math, else ``bf16``."""
-    if math == "fp8":
-        return "fp8"
-    return "kv8" if kv_bits < 12 else "bf16"
+    label = "fp8" if math == "fp8" else "kv8" if kv_bits < 12 else "bf16"
+    return f"{'mla' if latent else 'attention'}_{'decode' if one else 'prefill'}.{label}"

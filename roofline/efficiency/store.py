@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -9,7 +10,7 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from ..errors import unknown
+from ..errors import SpecError, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
 from .forms import FORMS, Form
@@ -47,7 +48,7 @@ class Calibrated:
     @cached_property
     def form(self) -> Form:
         """The formula that the parameters are of."""
-        return FORMS[self.kind.partition(".")[0]]
+        return _form(self.kind)
 
 
 @lru_cache(maxsize=1)
@@ -57,11 +58,49 @@ def folder() -> Path:
     return next(path for path in (here / "efficiency_specs", here.parent / "efficiency_specs") if path.is_dir())
 
 
+Profiles = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""Profile -> kind -> parameters and figures."""
+
+
 @lru_cache(maxsize=64)
-def load(name: str) -> dict[str, dict[str, Any]]:
-    """Profiles of the accelerator of that name: profile -> kind -> parameters and figures; empty if it has no file."""
-    path = folder() / f"{name}.yaml"
-    return dict(read_yaml(path)["profiles"]) if path.is_file() else {}
+def load(name: str, specs: str = "") -> Profiles:
+    """Profiles of the accelerator of that name; empty if it has no file.
+
+    ``specs`` lists the user's folders as `roofline.library` has them (``ROOFLINE_SPECS``); a file there comes first.
+
+    Raises
+    ------
+    SpecError
+        The file is not one of parameters.
+    """
+    own = [Path(entry) for entry in specs.split(os.pathsep) if entry]
+    for place in (*(path for entry in own for path in (entry / "efficiency_specs", entry)), folder()):
+        path = place / f"{name}.yaml"
+        if path.is_file() and "profiles" in (data := read_yaml(path)):
+            return _checked(data["profiles"], path)
+    return {}
+
+
+def _checked(profiles: Any, path: Path) -> Profiles:
+    """The profiles of a file, if every kind has its parameters and every one is a number."""
+    try:
+        for profile, kinds in profiles.items():
+            for kind, values in kinds.items():
+                wanted = {*FIGURES, *_form(kind).priors}
+                if missing := sorted(wanted - set(values)):
+                    raise SpecError(f"{path}: {profile}.{kind} lacks {', '.join(missing)}")
+                if odd := next((key for key, value in values.items() if not isinstance(value, float | int)), None):
+                    raise SpecError(f"{path}: {profile}.{kind}.{odd} must be a number: {values[odd]!r}")
+    except (AttributeError, TypeError):
+        raise SpecError(f"{path}: profiles must hold kinds, and kinds numbers") from None
+    return dict(profiles)
+
+
+def _form(kind: str) -> Form:
+    head = str(kind).partition(".")[0]
+    if head not in FORMS:
+        raise unknown("kind of kernel", head, FORMS)
+    return FORMS[head]
 
 
 def find(accelerator: Accelerator, kind: str, profile: str | None = None) -> Calibrated:
@@ -72,21 +111,22 @@ def find(accelerator: Accelerator, kind: str, profile: str | None = None) -> Cal
     Raises
     ------
     UnknownName
-        ``profile`` is none that any accelerator has.
+        ``profile`` is none that there are parameters of.
     """
     about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type)
-    return _find(accelerator.name, about, kind, profile)
+    return _find(accelerator.name, about, kind, profile, os.environ.get("ROOFLINE_SPECS", ""))
 
 
 @lru_cache(maxsize=4096)
-def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None) -> Calibrated:
-    if profile is not None and profile not in PROFILES:
-        raise unknown("engine profile", profile, PROFILES)
-    own = _of(name, kind, profile)
+def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None, specs: str) -> Calibrated:
+    known = {*PROFILES, *load(name, specs)}
+    if profile is not None and profile not in known:
+        raise unknown("engine profile", profile, known)
+    own = _of(name, kind, profile, specs)
     if own:
         return own
     family = family_of(*about)
-    shared = _of(family.get("like", ""), kind, profile)
+    shared = _of(family.get("like", ""), kind, profile, specs)
     if shared:
         wider = float(family.get("widen", 1.5))
         basis = f"{name} not calibrated: {shared.basis}, which is of its family; interval widened"
@@ -94,9 +134,9 @@ def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None
     return typical(name, kind, family)
 
 
-def _of(name: str, kind: str, profile: str | None) -> Calibrated | None:
+def _of(name: str, kind: str, profile: str | None, specs: str) -> Calibrated | None:
     """Parameters filed under a name: of this profile or the default, in this format or the nearest."""
-    profiles = load(name)
+    profiles = load(name, specs)
     for wanted in dict.fromkeys((profile or "default", "default")):
         filed = profiles.get(wanted, {})
         for near in nearest(kind, filed):
