@@ -78,12 +78,13 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
     """
     link, host = accelerator.scale_up, accelerator.host_bytes_per_s
     if link is None or link.kind == "bridge":
-        inside = link.bytes_per_s if link else 0.0
         if host is None and (link is None or np.any(np.asarray(accelerators) > link.domain)):
             raise InvalidInput(
                 f"{accelerator.name} states no link between accelerators: give scale_up or host_bytes_per_s"
             )
-        return np.where(np.asarray(accelerators) <= (link.domain if link else 1), inside, host or 0.0)[()]
+        bus = 0.0 if host is None else host
+        inside = link.bytes_per_s if link else bus
+        return np.where(np.asarray(accelerators) <= (link.domain if link else 1), inside, bus)[()]
     if link.kind == "mesh":
         return link.bytes_per_s * np.minimum(np.maximum(accelerators - 1, 1) / (link.domain - 1), 1.0)
     return link.bytes_per_s
