@@ -11,8 +11,9 @@ import numpy as np
 from .. import footprint
 from ..errors import InvalidInput, Number, unknown
 from ..operators import Segment
-from ..phases import TIMES, Phase, prefill, resources_s, run_pass
+from ..phases import TIMES, Phase, prefill, run_pass
 from ..report import Report
+from ..totals import resources_s
 from ..workload import Workload
 from .rewriting import Rewritten
 from .scenario import Scenario, plain_number
@@ -258,7 +259,7 @@ def room(case: Scenario, load: Workload) -> tuple[Number, Number, Number]:
     pages = np.ceil(np.divide(_reserved(case, load), case.page_tokens)) * case.page_tokens
     kept = replace(load, prompt_tokens=np.maximum(pages - load.output_tokens, 1.0), cached_tokens=0.0)
     need = footprint.memory(case.serve, kept)
-    shared: Number = case.model.cache_bytes(load.cached_tokens, case.serve.precision.kv) if case.shared_prefix else 0.0
+    shared: Number = case.model.cache_bytes(case.found_tokens, case.serve.precision.kv) if case.shared_prefix else 0.0
     own = (need.kv_bytes_per_sequence - shared) * (1 - case.host_share)
     spared = case.model.spared_bytes(case.serve.precision) if isinstance(case.model, Rewritten) else 0.0
     weights = need.weights_bytes - spared

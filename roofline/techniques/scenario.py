@@ -125,8 +125,14 @@ class Scenario:
         """
         load = self.load
         prompt, cached = (np.ceil(np.divide(n, self.compression)) for n in (load.prompt_tokens, load.cached_tokens))
-        found = np.minimum(np.floor(self.hit_rate * prompt + 1e-9), prompt - 1)
+        found = self.found_tokens
         return Workload(prompt - found, load.output_tokens, load.batch, cached + found)
+
+    @property
+    def found_tokens(self) -> Number:
+        """Tokens of the compressed prompt that are found in the cache, all but one at most."""
+        prompt = np.ceil(np.divide(self.load.prompt_tokens, self.compression))
+        return plain_number(np.minimum(np.floor(self.hit_rate * prompt + 1e-9), prompt - 1))
 
 
 def plain_number(value: Any) -> Number:

@@ -1,0 +1,360 @@
+"""Techniques against numbers from papers, data sheets and arithmetic by hand."""
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline import techniques as t
+from roofline.techniques.performance import launches
+from roofline.techniques.scenario import Scenario
+from roofline.techniques.table import TECHNIQUES, label
+
+
+@pytest.fixture
+def small(h100):
+    return rl.Deployment(rl.get_model("llama-3.1-8b"), h100)
+
+
+def after(technique, serve, load):
+    return technique.after(Scenario(serve, load))
+
+
+def test_quantize_is_weight_quantization(small):
+    effect = rl.apply(small, rl.Workload(), t.Quantization(weights="fp8", activations="fp8"))
+    assert effect.after.case.serve == rl.quantize(small, weights="fp8", activations="fp8")
+
+
+def test_weight_only_int4_gains_decode_alone_and_frees_memory(small):
+    effect = rl.apply(small, rl.Workload(), t.Quantization(weights="int4_g128"))
+    linear = 32 * (2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336)
+    assert effect.prefill_speedup == 1
+    assert effect.weights_saved_bytes == linear * (16 - 4 - 20 / 128) / 8
+    assert effect.max_batch_after > effect.max_batch_before
+
+
+def test_dequantization_costs_what_it_says(small):
+    free, paid = (
+        rl.apply(small, rl.Workload(), t.KVQuantization(kv="int4", dequantization=cost)) for cost in (0.0, 0.15)
+    )
+    assert paid.decode_after_s == pytest.approx(1.15 * free.decode_after_s)
+    assert paid.prefill_after_s == free.prefill_after_s
+    assert rl.apply(small, rl.Workload(), t.KVQuantization(kv="int4", dequantization=0.15)).decode_speedup < 1
+
+
+def test_kv_cache_saves_quadratic_work(small):
+    load = rl.Workload(prompt_tokens=1000, output_tokens=101)
+    without, with_ = t.KVCache().steps(Scenario(small, load))
+    assert without.value == sum(range(1000, 1101))
+    assert with_.value == 1100
+    effect = rl.apply(small, load, t.KVCache())
+    by_hand = np.mean([rl.prefill(small, rl.Workload(prompt_tokens=n)).roofline_s for n in range(1001, 1101)])
+    assert effect.decode_before_s == pytest.approx(by_hand, rel=1e-3)
+
+
+@pytest.mark.parametrize(("kv_heads", "share"), [(1, 1 / 32), (4, 4 / 32), (None, 8 / 32)])
+def test_cache_shrinks_with_kv_heads(small, kv_heads, share):
+    effect = rl.apply(small, rl.Workload(), t.SharedHeads(kv_heads=kv_heads))
+    assert effect.after.kv_bytes_per_sequence == pytest.approx(share * effect.before.kv_bytes_per_sequence)
+    assert effect.decode_speedup > 1
+
+
+def test_mla_caches_576_values_a_token(small):
+    effect = rl.apply(small, rl.Workload(), t.LatentHeads())
+    assert effect.after.kv_bytes_per_sequence == 2256 * 32 * 576 * 2
+
+
+def test_flash_attention_leaves_out_four_passes_over_the_scores(small):
+    load = rl.Workload(prompt_tokens=2000)
+    (step,) = t.FlashAttention().steps(Scenario(small, load))
+    assert step.value == 4 * 32 * 2000 * 2000 * 2
+    unfused = rl.prefill(small.replace(attention="unfused"), load)
+    assert unfused.moved_bytes - rl.prefill(small, load).moved_bytes == pytest.approx(32 * step.value)
+
+
+def test_flash_attention_gains_more_the_longer_the_prompt(small):
+    gains = rl.apply(small, rl.Workload(prompt_tokens=np.array([500, 2000, 8000, 32_000])), t.FlashAttention())
+    assert np.all(np.diff(gains.prefill_speedup) > 0)
+    assert np.all(gains.prefill_speedup > 1)
+    assert np.all(gains.decode_speedup < 1.05)
+
+
+def test_pages_of_the_paper_use_what_contiguous_reservation_wastes(small):
+    """vLLM's paper (figure 2) has 20.4 to 38.2 % of a reservation used; 2,048 tokens and 600 used are 29 %."""
+    effect = rl.apply(small, rl.Workload(400, 200), t.PagedAttention(reserved_tokens=2048))
+    assert effect.before.kv_bytes_per_sequence == 2048 * 131_072
+    assert effect.after.kv_bytes_per_sequence == 608 * 131_072
+    assert effect.max_batch_after / effect.max_batch_before == pytest.approx(2048 / 608, rel=0.01)
+    assert effect.decode_speedup == 1
+    assert effect.capacity_gain > 1
+
+
+def test_fusion_saves_launches_and_activations_but_no_weights(small):
+    load = rl.Workload()
+    fused = after(t.KernelFusion(), small, load).serve
+    before, now = rl.decode(small, load), rl.decode(fused, load)
+    assert launches(before) == 32 * 12 + 3
+    assert launches(now) == 32 * 5 + 2
+    assert now.weight_bytes == before.weight_bytes
+    assert now.floor_s == before.floor_s
+    elementwise = 32 * 2 * (2 * 4096 + 3 * 4096) + 2 * 4096
+    read_once = 32 * (2 * 4096 + 4096)
+    assert before.moved_bytes - now.moved_bytes == pytest.approx((elementwise + read_once) * 2)
+
+
+def test_two_of_four_is_nine_bits_of_sixteen(small):
+    load = rl.Workload()
+    effect = rl.apply(small, load, t.StructuredSparsity())
+    linear = 32 * (2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336)
+    assert effect.weights_saved_bytes == pytest.approx(linear * 7 / 8)
+    flops = rl.prefill(small, load).flops - rl.prefill(effect.after.case.serve, load).flops
+    assert flops == pytest.approx(linear * 2000)
+
+
+def test_sparsity_needs_a_chip_that_skips(small):
+    v100 = small.replace(accelerator=rl.get_accelerator("v100-sxm2-32gb"))
+    with pytest.raises(rl.InvalidInput, match=r"2:4 sparsity: v100-sxm2-32gb states no sparse peak for fp16"):
+        rl.apply(v100, rl.Workload(), t.StructuredSparsity())
+
+
+def test_activation_sparsity_is_gone_with_a_batch(small):
+    gains = rl.apply(small, rl.Workload(batch=np.array([1, 2, 8, 64])), t.ActivationSparsity()).decode_speedup
+    assert np.all(np.diff(gains) <= 0)
+    assert gains[0] > 1.4
+    assert gains[-1] == pytest.approx(1.0)
+
+
+def test_window_caps_cache_and_read(small):
+    effect = rl.apply(small, rl.Workload(32_000, 256), t.KeepLast(tokens=1024))
+    assert effect.after.kv_bytes_per_sequence == 1024 * 131_072
+    assert effect.prefill_speedup > 1
+
+
+def test_offload_takes_the_host_links_time(small):
+    load = rl.Workload(prompt_tokens=10_000, output_tokens=2, batch=4)
+    effect = rl.apply(small, load, t.HostOffload(host=0.25))
+    extra = 0.25 * 4 * 10_000 * 131_072 / 64e9
+    assert effect.decode_after_s - effect.decode_before_s == pytest.approx(extra)
+    assert effect.after.kv_bytes_per_sequence == 0.75 * effect.before.kv_bytes_per_sequence
+
+
+def test_static_slots_by_hand():
+    assert t.static_slots_used(8) == pytest.approx(1 / sum(1 / n for n in range(1, 9)))
+    assert t.static_slots_used(2, (100, 300)) == pytest.approx(200 / (0.25 * 100 + 0.75 * 300))
+
+
+def test_static_slots_of_exponential_lengths_are_the_harmonic_number():
+    lengths = tuple(np.ceil(np.random.default_rng(0).exponential(10_000, 20_000)).astype(int))
+    assert t.static_slots_used(16, lengths) == pytest.approx(t.static_slots_used(16), rel=0.02)
+
+
+def test_padding_of_one_group_is_to_its_longest():
+    assert t.padding((100, 110, 115), 0.2) == pytest.approx((3 * 115 - 325) / 325)
+    assert t.padding((100, 110, 115), 0) == 0
+
+
+def test_chunks_stream_the_weights_once_for_both(small):
+    load = rl.Workload(prompt_tokens=4096, output_tokens=64, batch=16)
+    chunked = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=np.array([256, 512, 1024, 2048])))
+    assert np.all(np.diff(chunked.gap_after_s) > 0)
+    assert np.all(np.diff(chunked.prefill_after_s) < 0)
+    assert np.all(chunked.gap_after_s < chunked.gap_before_s)
+    assert np.all(chunked.throughput_gain[1:] > 1)
+
+
+def test_a_chunk_that_holds_the_prompt_of_a_lone_sequence_changes_nothing(small):
+    effect = rl.apply(small, rl.Workload(), t.ChunkedPrefill(chunk_tokens=2000))
+    assert effect.prefill_speedup == pytest.approx(1)
+    assert effect.decode_speedup == 1
+
+
+def test_prefix_hits_are_cached_tokens(small):
+    effect = rl.apply(small, rl.Workload(prompt_tokens=2000), t.PrefixCaching(hit_rate=0.75))
+    expected = rl.prefill(small, rl.Workload(prompt_tokens=500, cached_tokens=1500))
+    assert effect.prefill_after_s == expected.roofline_s
+    assert effect.decode_speedup == 1
+    assert effect.kv_saved_bytes_per_sequence == 1500 * 131_072
+
+
+def test_compression_of_4k_to_1k(small):
+    effect = rl.apply(small, rl.Workload(prompt_tokens=4096), t.PromptCompression(times=4))
+    assert effect.prefill_after_s == rl.prefill(small, rl.Workload(prompt_tokens=1024)).roofline_s
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "drafts", "operations", "speed"),
+    [
+        (0.6, 2, 1.53, 1.96),
+        (0.7, 3, 1.58, 2.53),
+        (0.8, 2, 1.23, 2.44),
+        (0.8, 5, 1.63, 3.69),
+        (0.9, 2, 1.11, 2.71),
+        (0.9, 10, 1.60, 6.86),
+    ],
+)
+def test_tokens_and_compute_of_the_paper(small, acceptance, drafts, operations, speed):
+    """Leviathan et al. (arXiv:2211.17192), table 1: operations and speed when the draft costs nothing."""
+    technique = t.Speculation(acceptance=acceptance, tokens=drafts, draft_share=0.0)
+    found = t.speculation_limits(small, rl.Workload(), technique)
+    assert found.tokens_per_step == pytest.approx(speed, abs=0.005)
+    assert found.verify_compute == pytest.approx(operations, abs=0.01)
+
+
+def test_draft_model_pays_weights_cache_prefill_and_steps(llama_70b, h100):
+    draft = rl.get_model("llama-3.1-8b")
+    serve, load = rl.Deployment(llama_70b, h100), rl.Workload(output_tokens=2)
+    effect = rl.apply(serve, load, t.Speculation(acceptance=0.7, tokens=4, draft=draft))
+    drafting = rl.Deployment(draft, h100)
+    verify = rl.decode(serve, load).roofline_s
+    assert effect.prefill_after_s == rl.prefill(serve, load).roofline_s + rl.prefill(drafting, load).roofline_s
+    assert effect.after.step_s == pytest.approx(verify + 4 * rl.decode(drafting, load).roofline_s, rel=0.01)
+    assert effect.weights_saved_bytes == -rl.memory(drafting, load).weights_bytes
+    assert effect.decode_after_s == pytest.approx(effect.after.step_s / 2.7731)
+
+
+def test_speculation_breaks_even_at_its_own_acceptance(small):
+    found = t.speculation_limits(small, rl.Workload(512, 256, 64))
+    again = rl.apply(small, rl.Workload(512, 256, 64), t.Speculation(acceptance=found.break_even_acceptance))
+    assert again.decode_speedup == pytest.approx(1, rel=1e-6)
+
+
+def test_speculation_stops_where_verifying_becomes_compute(small):
+    found = t.speculation_limits(small, rl.Workload(128, 64))
+    edges = rl.apply(
+        small, rl.Workload(128, 64, np.array([found.stops_at_batch - 25, found.stops_at_batch])), [t.Speculation()]
+    )
+    assert edges.decode_speedup[0] > 1 > edges.decode_speedup[1]
+
+
+def test_deepseek_mtp_yields_1_85_tokens(small):
+    """DeepSeek-V3 report, section 5.4.3: 85-90 % of second tokens accepted, 1.8 times the tokens a second."""
+    effect = rl.apply(small, rl.Workload(), t.MultiTokenPrediction(acceptance=0.85))
+    assert effect.after.tokens_per_step == pytest.approx(1.85)
+    assert effect.decode_speedup == pytest.approx(1.8, abs=0.05)
+
+
+def test_mixtral_against_dense_models(h100):
+    mixtral = rl.Deployment(rl.get_model("mixtral-8x7b"), h100)
+    total, active = t.Experts(against="total"), t.Experts(against="active")
+    dense = {kind: kind.before(Scenario(mixtral, rl.Workload())).model.parameters for kind in (total, active)}
+    routers = 32 * 8 * 4096
+    assert dense[total].total == mixtral.model.parameters.total - routers
+    assert dense[active].total == mixtral.model.parameters.active + dense[active].embedding - routers
+    by_batch = rl.apply(mixtral, rl.Workload(batch=np.array([1, 4, 16, 64])), total)
+    assert np.all(np.diff(by_batch.decode_speedup[:3]) < 0)
+    assert by_batch.decode_speedup[-1] == pytest.approx(1.0, abs=0.02)
+    assert rl.apply(mixtral, rl.Workload(), active).prefill_speedup == pytest.approx(1, abs=0.01)
+
+
+def test_handover_crosses_the_network_once(small):
+    effect = rl.apply(small, rl.Workload(batch=2), t.Disaggregation(link_bytes_per_s=50e9))
+    assert effect.prefill_after_s - effect.prefill_before_s == pytest.approx(2 * 2000 * 131_072 / 50e9)
+    assert effect.gap_after_s == effect.after.step_s
+
+
+def test_handover_pays_where_stalls_equal_the_transfer(small):
+    found = t.handover(small, rl.Workload(4000, 256, 16), link_bytes_per_s=5e9)
+    rate = found.pays_above_hz
+    stalls_s = found.decode_s * rate * found.prefill_s / (1 - rate * found.prefill_s)
+    assert stalls_s == pytest.approx(found.transfer_s)
+    prefills, decodes = found.pools(16)
+    assert prefills + decodes == 16
+    assert prefills / decodes == pytest.approx(found.prefill_per_decode, rel=0.2)
+
+
+def test_mode_switch_is_gain_over_cost(small):
+    found = t.mode_switch(small, rl.Workload(prompt_tokens=4000), prefill_gain=0.3, decode_cost=0.1)
+    assert found.break_even_steps == pytest.approx(3 * found.prefill_s / found.step_s)
+
+
+def test_streaming_in_bursts(small):
+    found = t.visible(small, rl.Workload(output_tokens=10), buffer=4)
+    assert found.first_visible_s == pytest.approx(found.ttft_s + 3 * found.tpot_s)
+    assert found.cadence_s == 4 * found.tpot_s
+    assert found.bursts == 3
+
+
+def test_swapping_over_pcie_beats_computing_again(small):
+    found = t.swap_or_recompute(small, context_tokens=8000)
+    assert found.swap_s == pytest.approx(8000 * 131_072 / 64e9)
+    assert found.recompute_s == rl.prefill(small, rl.Workload(prompt_tokens=8000)).roofline_s
+    assert found.pays_from_tokens == 1
+    slow = small.replace(accelerator=small.accelerator.replace(host_bytes_per_s=5e9))
+    over_slow_link = t.swap_or_recompute(slow, context_tokens=8000)
+    assert over_slow_link.swap_s > over_slow_link.recompute_s
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        ((t.Speculation(), t.MultiTokenPrediction()), "speculative decoding and MTP both decide how many tokens"),
+        ((t.Quantization(), t.Quantization(weights="int4")), "both decide the format of the weights"),
+        ((t.ChunkedPrefill(), t.Disaggregation()), "both decide how prompts meet running sequences"),
+        ((t.SharedHeads(), t.LatentHeads()), "GQA and MLA both decide the heads of attention"),
+    ],
+)
+def test_nonsense_together_is_refused_in_one_line(small, pair, words):
+    with pytest.raises(rl.InvalidInput, match=words) as error:
+        rl.apply(small, rl.Workload(), pair)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: t.Speculation(acceptance=1.2), "acceptance must be a share from 0 to 1: 1.2"),
+        (lambda: t.PrefixCaching(hit_rate=-1), "hit_rate must be a finite number >= 0: -1"),
+        (lambda: t.PromptCompression(times=0.5), "times must be a finite number >= 1: 0.5"),
+        (lambda: t.Experts(against="size"), "against must be 'total' or 'active'"),
+        (lambda: t.Experts(experts=2, top_k=3), "top_k must be at most the number of experts: 3 of 2"),
+        (lambda: t.PromptBatching(lengths=()), "lengths must hold the prompt lengths"),
+        (lambda: t.ChunkedPrefill(chunk_tokens=0), "chunk_tokens must be a whole number >= 1: 0"),
+        (lambda: t.KeepLast(tokens=2.5), "tokens must be a whole number >= 1: 2.5"),
+    ],
+)
+def test_nonsense_parameters_are_refused(make, words):
+    with pytest.raises(rl.InvalidInput, match=words.replace("(", r"\(")):
+        make()
+
+
+def test_what_is_no_technique_is_refused(small):
+    with pytest.raises(rl.InvalidInput, match="techniques must be values of"):
+        rl.apply(small, rl.Workload(), ["fp8"])
+
+
+def test_table_has_a_row_for_every_technique(llama_70b):
+    serve = rl.Deployment(llama_70b, rl.get_accelerator("h200-sxm"))
+    table = rl.technique_table(serve, rl.Workload(batch=8))
+    assert [row["technique"] for row in table.rows] == [label(item) for item in TECHNIQUES]
+    assert table.refused == ()
+    assert list(table.to_frame()["why"]) == [item.why for item in TECHNIQUES]
+    assert "speculative decoding" in repr(table)
+    assert table._repr_html_().count("<tr>") == 1 + len(TECHNIQUES)
+
+
+def test_table_says_what_cannot_be_had():
+    serve = rl.Deployment(rl.get_model("gpt-2"), rl.get_accelerator("v100-sxm2-16gb"))
+    refused = dict(rl.technique_table(serve, rl.Workload(prompt_tokens=200, output_tokens=50)).refused)
+    assert "no sparse peak" in refused["2:4 sparsity"]
+    assert "share KV heads" in refused["GQA"]
+
+
+def test_table_is_for_one_workload(small):
+    with pytest.raises(rl.InvalidInput, match="for one workload, not a sweep"):
+        rl.technique_table(small, rl.Workload(batch=np.arange(1, 4)))
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES, ids=label)
+def test_every_step_of_a_derivation_gives_its_value(small, technique):
+    effect = rl.apply(small, rl.Workload(batch=4), technique)
+    for step in effect.explain():
+        found = eval(step.formula, {"__builtins__": {}, "max": np.maximum, "min": np.minimum}, dict(step.inputs))
+        assert found == pytest.approx(step.value), step.name
+
+
+@pytest.mark.parametrize("technique", TECHNIQUES, ids=label)
+def test_every_technique_names_its_phase_reason_and_price(technique):
+    assert technique.helps in ("prefill", "decode", "both")
+    assert technique.why
+    assert technique.costs
+    assert technique.effort in ("a config flag", "a new kernel", "a new model")
+    assert technique.decides
