@@ -1,7 +1,5 @@
 """What holds for techniques whatever the numbers are."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
