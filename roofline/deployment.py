@@ -13,6 +13,9 @@ from .operators import Pass, Segment
 from .parallel import ONE, Parallel
 from .precision import Precision
 
+AS_PUBLISHED = Precision()
+"""Stands for the formats that the checkpoint comes in; bf16 where it states none."""
+
 ATTENTION_ALGORITHMS = ("fused", "unfused")
 
 
@@ -23,7 +26,8 @@ class Deployment:
     Attributes
     ----------
     model, accelerator : what runs where
-    precision : formats of weights, activations and KV cache
+    precision : formats of weights, activations and KV cache; the checkpoint's own if none
+        are given, or bf16 where it states none
     parallel : over how many accelerators of that kind, and how
     attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
     memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
@@ -38,12 +42,14 @@ class Deployment:
 
     model: Model
     accelerator: Accelerator
-    precision: Precision = dataclasses.field(default_factory=Precision)
+    precision: Precision = AS_PUBLISHED
     parallel: Parallel = ONE
     attention: str = "fused"
     memory_fraction: float = 0.9
 
     def __post_init__(self) -> None:
+        if self.precision is AS_PUBLISHED and self.model.precision is not None:
+            object.__setattr__(self, "precision", self.model.precision)
         if self.attention not in ATTENTION_ALGORITHMS:
             raise unknown("attention algorithm", self.attention, ATTENTION_ALGORITHMS)
         if not 0 < self.memory_fraction <= 1:

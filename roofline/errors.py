@@ -40,8 +40,12 @@ def unknown(what: str, name: object, known: Iterable[str]) -> UnknownName:
     """An `UnknownName` for ``name`` with the nearest of ``known``."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(names)}"
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {_some(names)}"
     return UnknownName(f"no {what} named {name!r}; {hint}")
+
+
+def _some(names: list[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def number(what: str, value: object, *, least: float = 0.0, whole: bool = False) -> Number:

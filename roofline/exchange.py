@@ -25,7 +25,7 @@ def behind_block(block: Block, run: Pass) -> Iterator[Operator]:
     if not any(weight.split == "rows" for weight in matrices):
         return
     stream_bytes = run.tokens * block.hidden * (run.precision.wide_bits / 8)
-    routed = next((weight for weight in matrices if weight.part == "experts"), None)
+    routed = next((weight for weight in matrices if weight.part == "experts" and weight.copies > 1), None)
     spans = parallel.expert_replicas > 1 if routed else False
     group = np.where(spans, 1, parallel.tensor)
     yield collective("all_reduce", Message("all_reduce", stream_bytes, group, stream_bytes), run)

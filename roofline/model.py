@@ -337,7 +337,7 @@ class Model(Report):
         Examples
         --------
         >>> import roofline as rl
-        >>> rl.get_model("llama-3.1-70b").engine_cache_bytes(1) / 327680
+        >>> float(rl.get_model("llama-3.1-70b").engine_cache_bytes(1) / 327680)
         16.0
         """
         tokens = number("tokens", tokens, whole=True)

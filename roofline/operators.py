@@ -210,7 +210,7 @@ def visible_pairs(new_tokens: Number, past_tokens: Number, window: Number | None
     2001000.0
     >>> visible_pairs(1, 2048)
     2049.0
-    >>> visible_pairs(4, 0, window=2)
+    >>> float(visible_pairs(4, 0, window=2))
     7.0
     """
     if window is None:

@@ -121,7 +121,7 @@ def share(pieces: Number, ways: Number) -> Number:
 
     Examples
     --------
-    >>> share(8, 4), share(8, 16), share(40, 16)
-    (0.25, 0.125, 0.075)
+    >>> [float(share(pieces, ways)) for pieces, ways in ((8, 4), (8, 16), (40, 16))]
+    [0.25, 0.125, 0.075]
     """
     return np.ceil(pieces / ways) / pieces

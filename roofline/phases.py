@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import Any, NamedTuple, TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from .bounds import Bound, fallback_notes, name_limits
 from .deployment import Deployment
+from .derivation import explain_phase
 from .errors import Number, number, unknown
 from .operators import Segment
 from .report import Report, Step
 from .schedule import Schedule, schedule_pass
 from .sweep import joined, shape_of, split
+from .totals import Estimates, Sums, Totals, estimates, is_hardware_sweep, sums, total
 from .workload import Workload
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
@@ -73,17 +75,19 @@ class Phase(Report):
         return tuple(Bound(item, gpu) for item in self.deployment.model.operators(run))
 
     @cached_property
-    def _sums(self) -> Sums:
+    def sums(self) -> Sums:
+        """Sums over the operators of one accelerator."""
         return self._by_blocks(sums)
 
     @cached_property
-    def _estimates(self) -> Estimates:
+    def estimates(self) -> Estimates:
+        """Expected time of one pass of one accelerator, with its interval."""
         return self._by_blocks(estimates)
 
     def _by_blocks(self, function: Callable[[Phase], Totals]) -> Totals:
         """``function`` of this phase; a large sweep is cut into blocks that stay in the processor's cache."""
         blocks = split(self.segments)
-        if len(blocks) == 1 or _is_hardware_sweep(self.deployment):
+        if len(blocks) == 1 or is_hardware_sweep(self.deployment):
             return function(self)
         parts = [function(Phase(self.name, self.deployment, segments)) for segments in blocks]
         return joined(parts, shape_of(self.segments))
@@ -96,27 +100,27 @@ class Phase(Report):
     @property
     def flops(self) -> Number:
         """FLOPs of the pass, all accelerators together."""
-        return self._sums.flops * self._copies
+        return self.sums.flops * self._copies
 
     @property
     def moved_bytes(self) -> Number:
         """Bytes moved when operators run one after another, activations included, all accelerators together."""
-        return self._sums.moved_bytes * self._copies
+        return self.sums.moved_bytes * self._copies
 
     @property
     def least_bytes(self) -> Number:
         """Bytes that no implementation can avoid: weights, and cache read and written, all accelerators together."""
-        return self._sums.least_bytes * self._copies
+        return self.sums.least_bytes * self._copies
 
     @property
     def weight_bytes(self) -> Number:
         """Weights streamed in the pass (with experts: the expected distinct ones), all accelerators together."""
-        return self._copies * _total(i.operator.count * i.operator.work.weight_bytes for i in self.operators)
+        return self._copies * total(i.operator.count * i.operator.work.weight_bytes for i in self.operators)
 
     @property
     def cache_bytes(self) -> Number:
         """KV cache and state read and written in the pass, all accelerators together."""
-        return self._copies * _total(i.operator.count * i.operator.work.cache_bytes for i in self.operators)
+        return self._copies * total(i.operator.count * i.operator.work.cache_bytes for i in self.operators)
 
     @property
     def per_accelerator(self) -> dict[str, Number]:
@@ -127,37 +131,37 @@ class Phase(Report):
     @property
     def intensity_flops_per_byte(self) -> Number:
         """Arithmetic intensity of the whole pass."""
-        return self._sums.flops / self._sums.moved_bytes
+        return self.sums.flops / self.sums.moved_bytes
 
     @property
     def floor_s(self) -> Number:
         """Least possible time: the busiest resource, everything overlapped."""
-        return self._sums.floor_s
+        return self.sums.floor_s
 
     @property
     def roofline_s(self) -> Number:
         """Sum over operators of each one's roofline; overlap hides network, a pipeline adds its bubble."""
-        return self._sums.roofline_s * self.schedule.rounds
+        return self.sums.roofline_s * self.schedule.rounds
 
     @property
     def estimate_s(self) -> Number:
         """Expected time."""
-        return self._estimates.time_s * self.schedule.rounds
+        return self.estimates.time_s * self.schedule.rounds
 
     @property
     def estimate_low_s(self) -> Number:
         """Lower end of the estimate's interval, never below the floor."""
-        return np.maximum(self._estimates.low_s * self.schedule.rounds, self.floor_s)
+        return np.maximum(self.estimates.low_s * self.schedule.rounds, self.floor_s)
 
     @property
     def estimate_high_s(self) -> Number:
         """Upper end of the estimate's interval."""
-        return self._estimates.high_s * self.schedule.rounds
+        return self.estimates.high_s * self.schedule.rounds
 
     @property
     def limited_s(self) -> dict[str, Number]:
         """Roofline time by what limits the operators: how much of it is memory's, compute's and the network's."""
-        sums, rounds = self._sums, self.schedule.rounds
+        sums, rounds = self.sums, self.schedule.rounds
         memory = sums.roofline_s - sums.compute_limited_s - sums.network_limited_s
         times = {"memory": memory * rounds, "compute": sums.compute_limited_s * rounds}
         return times if self.deployment.parallel.single else times | {"network": sums.network_limited_s * rounds}
@@ -170,7 +174,7 @@ class Phase(Report):
     @property
     def tokens(self) -> Number:
         """Tokens computed in the pass."""
-        return _total(segment.tokens for segment in self.segments)
+        return total(segment.tokens for segment in self.segments)
 
     @property
     def tokens_per_s(self) -> Number:
@@ -197,111 +201,7 @@ class Phase(Report):
 
     def explain(self) -> tuple[Step, ...]:
         """Every operator, then the sums, then the three times."""
-        steps = [step for item in self.operators for step in item.explain()]
-        gpu, sums, plan = self.deployment.accelerator, self._sums, self.schedule
-        resources = {name.replace(" ", "_") + "_s": time for name, time in resources_s(self).items()}
-        memory = {"least_bytes": sums.least_bytes, "once": plan.once, "memory_bytes_per_s": gpu.memory_bytes_per_s}
-        formula = "least_bytes * once / memory_bytes_per_s"
-        source = gpu.source_of("memory_bytes_per_s")
-        one_pass = {"one_pass_s": sums.roofline_s, "rounds": plan.rounds}
-        return (
-            *steps,
-            *(self._sum(column) for column in ("flops", "moved_bytes", "least_bytes")),
-            Step(f"{self.name}.memory_s", formula, memory, resources["memory_s"], source),
-            Step(
-                f"{self.name}.floor_s", f"max({', '.join(resources)})", resources, self.floor_s, "everything overlaps"
-            ),
-            self._sum("roofline_s"),
-            Step(f"{self.name}.roofline_s", "one_pass_s * rounds", one_pass, self.roofline_s, "all microbatches"),
-        )
-
-    def _sum(self, column: str) -> Step:
-        """The sum over operators of one accelerator and one pass; of the network only what overlap leaves exposed."""
-        hidden = self.deployment.parallel.overlap if column == "roofline_s" else 0.0
-        parts: dict[str, Number] = {}
-        for item in self.operators:
-            name = item.name if item.name not in parts else f"{item.name}_{len(parts)}"
-            visible = 1.0 if item.operator.message is None else 1.0 - hidden
-            parts[name] = visible * getattr(item, column)
-        value = getattr(self._sums, column)
-        return Step(f"{self.name}.{column}_of_a_pass", " + ".join(parts), parts, value, "sum over operators")
-
-
-def _is_hardware_sweep(serve: Deployment) -> bool:
-    gpu = serve.accelerator
-    rates = (gpu.memory_bytes_per_s, *gpu.dense_flops_per_s.values(), *serve.parallel.degrees)
-    return any(np.ndim(rate) for rate in rates)
-
-
-class Sums(NamedTuple):
-    """Sums over the operators of one pass of one accelerator; ``floor_s`` is the whole schedule's."""
-
-    flops: Number
-    moved_bytes: Number
-    least_bytes: Number
-    floor_s: Number
-    roofline_s: Number
-    compute_limited_s: Number
-    network_limited_s: Number
-
-
-class Estimates(NamedTuple):
-    """Expected time of a pass with its interval."""
-
-    time_s: Number
-    low_s: Number
-    high_s: Number
-
-
-Totals = TypeVar("Totals", Sums, Estimates)
-
-
-def sums(phase: Phase) -> Sums:
-    """Sums over the operators of ``phase``; the limited ones are the roofline time of those that a resource limits."""
-    local = [item.times for item in phase.operators if item.operator.message is None]
-    remote = [item.times for item in phase.operators if item.operator.message is not None]
-    exposed = 1.0 - phase.deployment.parallel.overlap
-    network_s = exposed * _total(item.roofline_s for item in remote)
-    each = local + remote
-    return Sums(
-        flops=_total(item.flops for item in local),
-        moved_bytes=_total(item.moved_bytes for item in each),
-        least_bytes=_total(item.least_bytes for item in each),
-        floor_s=reduce(np.maximum, resources_s(phase).values()),
-        roofline_s=_total(item.roofline_s for item in local) + network_s,
-        compute_limited_s=_total((item.compute_s > item.memory_s) * item.roofline_s for item in local),
-        network_limited_s=network_s,
-    )
-
-
-def resources_s(phase: Phase) -> dict[str, Number]:
-    """Least busy time of each resource: ``memory``, ``compute`` by math format, and ``network``."""
-    gpu, plan = phase.deployment.accelerator, phase.schedule
-    least: Number = 0.0
-    network_s: Number = 0.0
-    flops: dict[str, Number] = {}
-    for item in phase.operators:
-        least = least + item.times.least_bytes
-        if item.operator.message is not None:
-            network_s = network_s + item.operator.count * item.operator.message.least_s(gpu)
-        else:
-            flops[item.math] = flops.get(item.math, 0.0) + item.operator.count * item.operator.least.flops
-    compute = {f"compute {math}": total * plan.busy / gpu.dense_flops_per_s[math] for math, total in flops.items()}
-    found = {"memory": least * plan.once / gpu.memory_bytes_per_s} | compute
-    return found if phase.deployment.parallel.single else found | {"network": network_s * plan.busy}
-
-
-def estimates(phase: Phase) -> Estimates:
-    """Sums of the operators' estimates and of the ends of their intervals."""
-    each = [item.estimate for item in phase.operators]
-    return Estimates(
-        _total(item.time_s for item in each), _total(item.low_s for item in each), _total(item.high_s for item in each)
-    )
-
-
-def _total(parts: Iterable[Number]) -> Number:
-    """Sum that broadcasts."""
-    return sum(parts, 0.0)
+        return explain_phase(self)
 
 
 def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:

@@ -24,7 +24,7 @@ ORDER = """
     layers
     exchange model
     deployment efficiency bounds sweep schedule
-    phases footprint
+    totals derivation phases footprint
     techniques balance traffic advisor
     huggingface schema library
     checking prices ridges

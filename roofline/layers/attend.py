@@ -158,7 +158,7 @@ def chunked_pairs(new_tokens: Number, past_tokens: Number, chunk: int) -> Number
 
     Examples
     --------
-    >>> chunked_pairs(4, 0, 2)
+    >>> float(chunked_pairs(4, 0, 2))
     6.0
     """
     return _chunked_sum(past_tokens + new_tokens, chunk) - _chunked_sum(past_tokens, chunk)

@@ -9,6 +9,7 @@ from .. import operators
 from ..errors import InvalidInput
 from ..operators import Operator, Pass
 from ..weights import Linear, Vector, Weight
+from .attend import attention
 from .block import Block, Cache, whole
 
 
@@ -53,15 +54,16 @@ class MixtureOfAttention(Block):
 
     def _dense(self) -> tuple[Linear, ...]:
         return (
-            Linear("kv_proj", self.hidden, 2 * self.width, "attention"),
+            Linear("kv_proj", self.hidden, 2 * self.width, "attention", split="columns", pieces=self.kv_heads),
             Linear("attention_router", self.hidden, self.experts, "experts"),
         )
 
     def _experts(self) -> tuple[Linear, Linear]:
-        def of_all(name: str, d_in: int, d_out: int) -> Linear:
-            return Linear(name, d_in, d_out, "experts", False, self.experts, self.top_k)
+        def of_all(name: str, d_in: int, d_out: int, split: str) -> Linear:
+            return Linear(name, d_in, d_out, "experts", False, self.experts, self.top_k, split, self.kv_heads)
 
-        return of_all("experts_q", self.hidden, self.width), of_all("experts_o", self.width, self.hidden)
+        inward = of_all("experts_q", self.hidden, self.width, "columns")
+        return inward, of_all("experts_o", self.width, self.hidden, "rows")
 
     def weights(self) -> tuple[Weight, ...]:
         """Keys and values, router, query and output experts, bias of the output."""
@@ -69,7 +71,7 @@ class MixtureOfAttention(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """Keys and values."""
-        return (Cache(values_per_token=2 * self.width),)
+        return (Cache(values_per_token=2 * self.width, pieces=self.kv_heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections, attention of each segment, output experts."""
@@ -78,13 +80,14 @@ class MixtureOfAttention(Block):
         queries, outputs = self._experts()
         yield operators.experts(queries, run.tokens, run)
         for segment in run.segments:
-            yield operators.attention(
+            yield attention(
                 segment,
+                run,
                 query_heads=self.top_k * self.kv_heads,
                 key_dim=self.head_dim,
                 value_dim=self.head_dim,
                 kv_values=2 * self.width,
+                kv_heads=self.kv_heads,
                 window=None,
-                run=run,
             )
         yield operators.experts(outputs, run.tokens, run)
