@@ -33,7 +33,7 @@ class Family:
     halved : whether the stated inner width is twice the real one
     four_h : whether an absent inner width means four times the hidden one
     mlp_vectors : parameters of an MLP that are no matrix: a number, or ``inner`` for one value an inner channel
-    shared_gate, router_bias, expert_bias, moe_bias, shared_expert : mixture of experts: learned parameters beside the matrices;
+    shared_gate, router_bias, expert_bias, moe_bias, shared_expert : learned parameters beside a mixture's matrices;
         a shared expert as wide as a routed one that no field mentions
     all_moe : whether every layer is a mixture when nothing says otherwise
     dense_layers : how many first layers are dense when nothing says otherwise

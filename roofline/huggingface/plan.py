@@ -39,7 +39,7 @@ def layer_count(fields: Fields) -> int:
     SpecError
         Neither is there, or the count is beyond reason.
     """
-    pattern = fields.get("hybrid_override_pattern") or fields.get("layers_block_type")
+    pattern = fields.text("hybrid_override_pattern") or fields.entries("layers_block_type")
     if pattern and fields.get("num_hidden_layers") is None:
         return _bounded(len(pattern), "hybrid_override_pattern")
     return _bounded(fields.size("num_hidden_layers"), fields.name_of("num_hidden_layers"))
@@ -236,7 +236,7 @@ def feed_forwards(fields: Fields, family: Family, kinds: list[str]) -> list[str]
         A pattern of the wrong length or with an unknown word.
     """
     layers = len(kinds)
-    blocks = fields.text("hybrid_override_pattern") or fields.get("layers_block_type")
+    blocks = fields.text("hybrid_override_pattern") or fields.entries("layers_block_type")
     if blocks is not None and "none" in kinds:
         return [_single(str(word)) for word in list(blocks)[:layers]]
     if not fields.optional("num_experts", least=0) or fields.get("is_moe") is False:

@@ -48,6 +48,9 @@ def from_config(
         apart, left_out = beside_the_text(data, text, model)
     except InvalidInput as error:
         raise SpecError(f"{source or name or 'config'}: {error}") from None
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        # A file is data: whatever type its author put where, the answer is a line and not a traceback.
+        raise SpecError(f"{source or name or 'config'}: a field has an unexpected type: {error}") from None
     return model.replace(
         apart=apart,
         precision=precision,
