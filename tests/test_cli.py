@@ -230,7 +230,7 @@ def test_plots_are_written_by_their_ending(tmp_path, ending, magic):
 BAD = [
     (
         ("analyze", "llama-9-70b", "--hardware", "h100-sxm"),
-        "no model named 'llama-9-70b'; did you mean 'llama-3.1-70b'",
+        "no model named 'llama-9-70b'; did you mean 'llama-3-70b'",
     ),
     (
         ("analyze", "llama-3.1-70b", "--hardware", "h100-smx"),
