@@ -25,8 +25,13 @@ class Family:
     qk_norm, qk_norm_flag : how queries and keys are normalized (`roofline.layers.Attention`), and what turns it on
     sinks : which layers have learned sinks: ``all`` or ``sliding``
     gate, gate_flag : width of the gate of attention's output, and what turns it on
+    gate_else : its width where the flag is off
+    gate_bias : whether the gate is part of the query projection and shares its bias
+    head_vectors : parameters of each query head that are no matrix
     differential, keys_as_values, value_norm : see `roofline.layers.Attention`
     norm : ``rms``, ``layer`` (weight and bias), ``layer_weight`` or ``none`` (no parameters)
+    extra_norms_flag : what adds a norm behind each of attention and MLP
+    moe_norms : further norms of a layer with a mixture of experts
     norms, parallel_norms : norms of a layer, and those of one with ``parallel_flag`` on
     final_norm, embedding_norm : whether there is one before lm_head, after the embedding
     gated : whether MLPs have a gate
@@ -62,11 +67,16 @@ class Family:
     sinks: str = ""
     gate: str = ""
     gate_flag: str = ""
+    gate_else: str = ""
+    gate_bias: bool = False
+    head_vectors: int = 0
     differential: bool = False
     value_norm: bool = False
     norm: str = "rms"
     norms: int = 2
     parallel_norms: int = 1
+    extra_norms_flag: str = ""
+    moe_norms: int = 0
     parallel_flag: str = ""
     final_norm: bool = True
     embedding_norm: bool = False
@@ -101,7 +111,7 @@ LLAMA = Family()
 SLIDING = Family(all_sliding=True)
 QWEN2 = Family(qkv_bias=True, output_bias=False, mlp_bias=False, window_flag="use_sliding_window")
 QWEN3 = Family(qk_norm="head", window_flag="use_sliding_window")
-QWEN3_NEXT = Family(qk_norm="head", gate="value", linear="gated_delta_net", period=4, shared_gate=True)
+QWEN3_NEXT = Family(qk_norm="head", gate="value", gate_bias=True, linear="gated_delta_net", period=4, shared_gate=True)
 GLM4 = Family(output_bias=False, norms=4)
 GLM4_MOE = Family(uneven_heads=True, output_bias=False, qk_norm="head", qk_norm_flag="use_qk_norm")
 GPT2 = Family(
@@ -137,7 +147,7 @@ FAMILIES: dict[str, Family] = {
             "smollm3",
             "aria_text",
             "iquestcoder",
-            "solar_open",
+            
             "granite_docling_text",
             "granite4_vision_text",
             "unlimited_ocr_text",
@@ -152,7 +162,8 @@ FAMILIES: dict[str, Family] = {
     "ministral": SLIDING,
     "phimoe": replace(SLIDING, norm="layer"),
     "cwm": Family(period=4, first_full=True, qkv_bias=False, output_bias=False),
-    "hyperclovax": Family(norms=4),
+    "hyperclovax": Family(extra_norms_flag="use_post_norm"),
+    "solar_open": Family(output_bias=False),
     "seed_oss": Family(output_bias="attention_out_bias"),
     "bitnet": Family(value_norm=True, mlp_vectors="inner"),
     "diffllama": Family(differential=True),
@@ -183,6 +194,13 @@ FAMILIES: dict[str, Family] = {
     "gptj": GPT_J,
     "codegen": GPT_J,
     "gpt_neox": Family(norm="layer", gated=False, mlp_bias=True, four_h=True),
+    "dbrx": Family(norm="layer_weight", qkv_bias=False, output_bias=False, mlp_bias=False),
+    "chatglm": Family(qkv_bias="add_qkv_bias", output_bias="add_bias_linear", mlp_bias="add_bias_linear"),
+    "qwen": Family(halved=True, qkv_bias=True, output_bias=False),
+    "bailing_moe": Family(qkv_bias="use_qkv_bias", output_bias="use_bias"),
+    "bailing_moe_v2": Family(
+        qkv_bias="use_qkv_bias", output_bias="use_bias", qk_norm="head", qk_norm_flag="use_qk_norm"
+    ),
     "mpt": Family(
         norm="layer_weight", gated=False, qkv_bias=False, output_bias=False, mlp_bias=False, four_h=True, tied=True
     ),
@@ -270,32 +288,35 @@ FAMILIES: dict[str, Family] = {
     "lfm2": Family(qk_norm="head", linear="short_convolution", mlp_bias=False, tied=True),
     "lfm2_moe": Family(qk_norm="head", linear="short_convolution", mlp_bias=False, tied=True),
     "lfm3": Family(
-        qk_norm="head", linear="short_convolution", norms=4, gate="head", gate_flag="use_attention_gate", tied=True
+        qk_norm="head", linear="short_convolution", extra_norms_flag="use_sandwich_norm", gate="head", gate_flag="use_attention_gate", tied=True
     ),
     "afmoe": Family(qk_norm="head", gate="value", norms=4, router_bias=True, dense_layers=1, period=4),
-    "hunyuan_v1_dense": Family(qk_norm="head", qk_norm_flag="use_qk_norm"),
-    "hunyuan_v1_moe": Family(qk_norm="head", qk_norm_flag="use_qk_norm"),
-    "hunyuan_vl_text": Family(qk_norm="head", qk_norm_flag="use_qk_norm"),
+    "hunyuan_v1_dense": Family(qk_norm="head"),
+    "hunyuan_v1_moe": Family(qk_norm="head", shared_expert=True),
+    "hunyuan_vl_text": Family(qk_norm="head"),
     "hy_v3": Family(qk_norm="head", dense_layers=1),
-    "kolibri1": Family(qk_norm="head", norms=4),
+    "kolibri1": Family(qk_norm="head", norms=4, period=5),
     "mellum": Family(qk_norm="head"),
-    "dots1": Family(qk_norm="head", output_bias=False),
-    "beam": Family(qk_norm="head", gate="value", norms=4, period=6),
+    "dots1": Family(qk_norm="head"),
+    "beam": Family(qk_norm="head", gate="value", head_vectors=1, norms=4, period=6, dense_layers=3),
     "flint": Family(qk_norm="head", sinks="all"),
-    "laguna": Family(qk_norm="head", gate="head", gate_flag="gating", router_bias=True, dense_layers=1),
+    "laguna": Family(
+        qk_norm="head", gate="head", gate_flag="gating", gate_else="value", router_bias=True, dense_layers=1
+    ),
     "molmo2_text": Family(qk_norm="head"),
     "muse_glimmer_text": MUSE,
     "step3p5": Family(qk_norm="head", gate="head", dense_layers=3),
     "mimo_v2_flash": Family(sinks="sliding", period=6, dense_layers=1),
     "gpt_oss": Family(
-        sinks="all", period=2, qkv_bias=True, output_bias=True, router_bias=True, expert_bias=True, mlp_bias=True
+        sinks="all", period=2, router_bias=True, expert_bias=True, mlp_bias=True
     ),
     "llama4_text": Family(shared_expert=True, period=4),
     "mllama_text_model": Family(extra_rows=8),
     "nemotron-nas": LLAMA,
     # GLM
     "glm": Family(output_bias=False),
-    **dict.fromkeys(["glm4", "glm4v_text"], GLM4),
+    "glm4": GLM4,
+    "glm4v_text": replace(GLM4, qkv_bias=True),
     "glm_ocr_text": replace(GLM4, qkv_bias=False),
     **dict.fromkeys(["glm4_moe", "glm4v_moe_text", "sarvam_moe"], GLM4_MOE),
     # Latent attention
@@ -308,7 +329,7 @@ FAMILIES: dict[str, Family] = {
     "glm5_next_text": replace(DSA, dense_layers=3, linear="kda", hyper_head=False),
     "kimi_linear": replace(MLA, linear="kda", dense_layers=1),
     "bailing_hybrid": replace(MLA, linear="kda", low_rank_gates=False, gate="head", dense_layers=2),
-    "axk1": replace(MLA, dense_layers=1),
+    "axk1": replace(MLA, dense_layers=1, moe_norms=1),
     "deepseek_v4": Family(attention="compressed"),
     # State space and hybrids
     "mamba": Family(linear="mamba", norms=1, tied=True),
@@ -346,6 +367,11 @@ FAMILIES: dict[str, Family] = {
 ALIASES: dict[str, str] = {
     "code_llama": "llama",
     "kimi_k2": "deepseek_v3",
+    "internlm2": "llama",
+    "baichuan": "llama",
+    "stablelm_epoch": "stablelm",
+    "minimax_text_01": "minimax",
+    "mimo": "qwen2",
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
     "phi-msft": "phi",

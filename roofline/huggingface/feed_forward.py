@@ -78,6 +78,7 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
         intermediate=inner,
         gated=family.gated,
         bias=family.expert_bias,
+        shared_bias=truth(fields, family.mlp_bias) and not family.expert_bias,
         router_bias=truth(fields, family.router_bias),
         shared_intermediate=_shared_width(fields, family, inner),
         shared_gate=family.shared_gate and _shared_width(fields, family, inner) is not None,

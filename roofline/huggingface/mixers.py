@@ -81,7 +81,9 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
         output_bias=truth(fields, family.output_bias),
         qk_norm=_qk_norm(fields, family),
         sinks=family.sinks == "all" or (family.sinks == "sliding" and windowed),
-        gate=family.gate if not family.gate_flag or _gated(fields, family) else "",
+        gate=_gate(fields, family),
+        gate_bias=family.gate_bias and qkv_bias,
+        vectors=family.head_vectors * queries,
         shares_kv=shares,
         keys_as_values=not shares and place.kind == "full" and fields.flag("attention_k_eq_v"),
         value_norm=family.value_norm,
@@ -129,11 +131,16 @@ def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
         return fields.size("num_global_key_value_heads")
     if fields.flag("multi_query_attention"):
         return fields.size("multi_query_group_num")
-    if fields.given("multi_query"):
-        if not fields.flag("new_decoder_architecture"):
+    if fields.get("multi_query") is not None:
+        if not grouped_falcon(fields):
             return 1 if fields.flag("multi_query") else queries
         return fields.optional("num_key_value_heads") or queries
     return fields.at("num_key_value_heads", place.at) or queries
+
+
+def grouped_falcon(fields: Fields) -> bool:
+    """Whether a Falcon has the architecture of the 40B: KV heads of its own number, a norm for each branch."""
+    return fields.flag("new_decoder_architecture") or fields.data.get("n_head_kv") is not None
 
 
 def _window(fields: Fields) -> int:
@@ -153,10 +160,10 @@ def _qk_norm(fields: Fields, family: Family) -> str | bool:
     return (on and family.qk_norm) or False
 
 
-def _gated(fields: Fields, family: Family) -> bool:
-    """Whether the flag of a gate is on; text in it (``per-head``) counts as on."""
-    value = fields.get(family.gate_flag)
-    return bool(value)
+def _gate(fields: Fields, family: Family) -> str:
+    """Width of the gate; text in its flag (``per-head``) counts as on."""
+    on = not family.gate_flag or bool(fields.get(family.gate_flag))
+    return family.gate if on else family.gate_else
 
 
 def _index(fields: Fields, place: Place) -> dict[str, Any]:
@@ -303,7 +310,8 @@ def _lightning(fields: Fields, family: Family) -> LightningAttention:
 def _mamba(fields: Fields, family: Family) -> Mamba:
     hidden = fields.size("hidden_size")
     expand = fields.optional("mamba_expand") or fields.optional("expand") or 2
-    inner = expand * hidden if fields.given("mamba_expand") or not fields.given("intermediate_size") else None
+    stated = fields.get("mamba_expand") is None and fields.get("intermediate_size") is not None
+    inner = None if stated else expand * hidden
     rank = _first(fields, "mamba_dt_rank", "time_step_rank")
     return Mamba(
         hidden=hidden,
@@ -346,6 +354,7 @@ def _mamba2(fields: Fields, family: Family) -> Mamba2:
         or (fields.flag("use_bias") and not family.hybrid)
         or fields.flag("add_bias_linear"),
         conv_bias=fields.flag("mamba_conv_bias", True) and fields.flag("use_conv_bias", True),
+        output_bias=fields.flag("projectors_bias") if fields.get("projectors_bias") is not None else None,
         output_norm=fields.flag("mamba_rms_norm", True),
     )
 

@@ -158,6 +158,8 @@ def _by_interval(fields: Fields, family: Family, layers: int) -> list[str] | Non
     if family.linear and (fields.given("full_attention_interval") or family.period or fields.given("layer_group_size")):
         period = fields.optional("full_attention_interval") or fields.optional("layer_group_size") or family.period
         return ["full" if (at + 1) % period == 0 else "linear" for at in range(layers)]
+    if family.linear == "short_convolution":
+        return ["full"] * layers
     if family.linear == "lightning":
         return ["full" if at % 2 == 0 else "linear" for at in range(layers)]
     if family.hybrid == "parallel":
@@ -239,7 +241,8 @@ def feed_forwards(fields: Fields, family: Family, kinds: list[str]) -> list[str]
     blocks = fields.text("hybrid_override_pattern") or fields.entries("layers_block_type")
     if blocks is not None and "none" in kinds:
         return [_single(str(word)) for word in list(blocks)[:layers]]
-    if not fields.optional("num_experts", least=0) or fields.get("is_moe") is False:
+    switched_off = fields.get("is_moe") is False or fields.get("enable_moe_block") is False
+    if switched_off or not fields.optional("num_experts", least=0):
         return ["dense"] * layers
     if (fields.optional("num_experts", least=0) or 0) == 1 and fields.get("num_experts_per_tok") is None:
         return ["dense"] * layers

@@ -11,7 +11,7 @@ from ..model import Layer
 from .families import Family
 from .feed_forward import feed_forward
 from .fields import Fields
-from .mixers import Place, mixer, shared_transformer
+from .mixers import Place, grouped_falcon, mixer, shared_transformer
 from .plan import feed_forwards, layer_count, mixers
 from .text import Text
 
@@ -69,7 +69,7 @@ def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer,
     blocks = mixer(fields, family, place)
     if place.kind != "cross" and not (family.norms == 1 and not _parallel(fields, family) and _mixer_only(family)):
         blocks = (*blocks, *feed_forward(fields, family, mlp, place.at, place.layers))
-    return (Layer(1, (*blocks, *_residual(fields)), (norm,) * _norm_count(fields, family, place)),)
+    return (Layer(1, (*blocks, *_residual(fields)), (norm,) * _norm_count(fields, family, mlp)),)
 
 
 def _mixer_only(family: Family) -> bool:
@@ -81,15 +81,16 @@ def _parallel(fields: Fields, family: Family) -> bool:
     return bool(family.parallel_flag) and fields.flag(family.parallel_flag)
 
 
-def _norm_count(fields: Fields, family: Family, place: Place) -> int:
+def _norm_count(fields: Fields, family: Family, mlp: str) -> int:
     if _parallel(fields, family):
         return _falcon_norms(fields) if family.parallel_flag == "parallel_attn" else family.parallel_norms
-    return family.norms + _extra_norms(fields)
+    behind = 2 if family.extra_norms_flag and fields.flag(family.extra_norms_flag) else 0
+    return family.norms + behind + (family.moe_norms if mlp == "moe" else 0) + _extra_norms(fields)
 
 
 def _falcon_norms(fields: Fields) -> int:
     """The new decoder architecture has a norm for each of its two parallel branches."""
-    if not fields.flag("new_decoder_architecture"):
+    if not grouped_falcon(fields):
         return 1
     return fields.optional("num_ln_in_parallel_attn") or 2
 

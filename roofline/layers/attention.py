@@ -47,6 +47,8 @@ class Attention(Block):
     keys_as_values : whether values are the keys, unprojected (Gemma 4)
     value_norm : whether the heads' outputs are normalized together before the output projection (BitNet)
     input_width : width of what it reads, ``hidden`` if None (Zamba concatenates the embedding)
+    gate_bias : whether the projection of the gate has a bias
+    vectors : further parameters that are no matrix
     differential : whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more
     index_heads, index_dim, index_topk : the indexer; no indexer if ``index_heads`` is None
 
@@ -73,6 +75,8 @@ class Attention(Block):
     value_norm: bool = False
     input_width: int | None = None
     differential: bool = False
+    gate_bias: bool = False
+    vectors: int = 0
     index_heads: int | None = None
     index_dim: int = 128
     index_topk: int = 2048
@@ -123,6 +127,7 @@ class Attention(Block):
             Vector("qk_norm", self._norm_size()),
             Vector("sinks", self.query_heads if self.sinks else 0),
             Vector("value_norm", self.query_heads * self.value_width if self.value_norm else 0),
+            Vector("vectors", self.vectors),
             Vector("lambdas", 4 * self.head_dim if self.differential else 0),
         ]
         small = tuple(vector for vector in vectors if vector.size)
@@ -145,7 +150,7 @@ class Attention(Block):
             found.append(self._by_heads("v_proj", self.kv_heads, self.value_width, self.qkv_bias))
         if self.gate:
             size = self.value_width if self.gate == "value" else 1
-            found.append(self._by_heads("gate_proj", self.query_heads, size, False))
+            found.append(self._by_heads("gate_proj", self.query_heads, size, self.gate_bias))
         return tuple(found)
 
     def _by_heads(self, name: str, heads: int, width: int, bias: bool) -> Linear:

@@ -73,6 +73,7 @@ class MoE(Block):
     experts, top_k : routed experts, and how many of them a token goes to
     intermediate : inner width of one expert
     gated, bias : shape of each expert
+    shared_bias : whether shared experts, or the dense MLP beside the routed ones, have biases
     router_bias : whether the router has a bias or a correction term for each expert
     shared_intermediate : inner width of the expert that every token goes to; None if there is none
     shared_gate : whether the shared expert's output is gated by a learned vector (Qwen)
@@ -96,6 +97,7 @@ class MoE(Block):
     shared_gate: bool = False
     dense_intermediate: int | None = None
     latent: int | None = None
+    shared_bias: bool = False
     vectors: int = 0
 
     def __post_init__(self) -> None:
@@ -146,7 +148,7 @@ class MoE(Block):
 
     def _mlp(self, intermediate: int, part: str) -> tuple[Linear, ...]:
         return MLP(
-            hidden=self.hidden, intermediate=intermediate, gated=self.gated, bias=self.bias, part=part
+            hidden=self.hidden, intermediate=intermediate, gated=self.gated, bias=self.bias or self.shared_bias, part=part
         ).matrices()
 
     def weights(self) -> tuple[Weight, ...]:

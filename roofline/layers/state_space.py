@@ -101,6 +101,7 @@ class Mamba2(Block):
     ----------
     heads, head_dim, state, groups, conv : shape
     bias, conv_bias : whether projections and convolution have biases
+    output_bias : whether the projection out has one, as ``bias`` says if None
     output_norm : whether the output is normalized
 
     Raises
@@ -116,6 +117,7 @@ class Mamba2(Block):
     conv: int = 4
     bias: bool = False
     conv_bias: bool = True
+    output_bias: bool | None = None
     output_norm: bool = True
 
     def __post_init__(self) -> None:
@@ -143,7 +145,8 @@ class Mamba2(Block):
         return Linear("in_proj", self.hidden, width, "mixer", self.bias, split="columns", pieces=self.heads)
 
     def _outward(self) -> Linear:
-        return Linear("out_proj", self.inner, self.hidden, "mixer", self.bias, split="rows", pieces=self.heads)
+        bias = self.bias if self.output_bias is None else self.output_bias
+        return Linear("out_proj", self.inner, self.hidden, "mixer", bias, split="rows", pieces=self.heads)
 
     @property
     def _small(self) -> Vector:
