@@ -10,8 +10,10 @@ from typer.core import TyperGroup
 from .. import __version__
 from ..errors import RooflineError, number
 from ..units import to_base
+from ..workload import Workload
 from . import options as opt
-from .case import Case, takes_case
+from .case import Case, read_case, takes_case
+from .techniques import applied, takes_techniques
 
 
 class Commands(TyperGroup):
@@ -78,9 +80,11 @@ def analyze(case: Case, as_json: opt.Json = False) -> None:
 
 @app.command("what-if")
 @takes_case
+@takes_techniques
 def what_if(
     case: Case,
     *,
+    chosen: Any,
     to_weights: opt.ToWeights = None,
     to_activations: opt.ToActivations = None,
     to_kv: opt.ToKV = None,
@@ -90,8 +94,18 @@ def what_if(
 ) -> None:
     """Compare a deployment before and after a change.
 
-    Other formats, other hardware, another batch, or several at once: prefill, decode and memory side by side.
+    Other formats, other hardware, another batch, or several at once: prefill, decode and memory side by side.  Or
+    techniques, with their parameters: what they do to each phase, to memory and to throughput.
     """
+    if chosen:
+        effect = applied(
+            case, chosen, other=bool(to_hardware or to_batch), weights=to_weights, activations=to_activations, kv=to_kv
+        )
+        if as_json:
+            return _print_json(case.asked() | effect.to_dict())
+        from . import advice
+
+        return advice.show(*advice.effect(case, effect))
     change = case.changed(
         weights=to_weights, activations=to_activations, kv=to_kv, hardware=to_hardware, batch=to_batch
     )
@@ -100,6 +114,47 @@ def what_if(
     from . import views
 
     return views.show(*views.change(change))
+
+
+@app.command()
+def advise(
+    *,
+    model: opt.ModelName,
+    hardware: opt.Hardware,
+    traffic: opt.TrafficFile = None,
+    prompt: opt.Prompt = Workload.prompt_tokens,
+    output: opt.Output = Workload.output_tokens,
+    loads: opt.Loads = "1,8,64",
+    ttft: opt.Ttft = None,
+    tpot: opt.Tpot = None,
+    metric: opt.Metric = None,
+    usd_per_hour: opt.UsdPerHour = None,
+    weights: opt.Weights = None,
+    activations: opt.Activations = None,
+    kv: opt.KV = None,
+    file: opt.MapFile = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Say which phase to work on first, and with what.
+
+    For a mix of requests at low, medium and high load: the share of prefill and decode, the promise that breaks first,
+    every technique ranked by its gain, and where the answer flips.
+    """
+    from . import advice
+
+    case = read_case(
+        model=model, hardware=hardware, prompt=prompt, output=output, weights=weights, activations=activations, kv=kv
+    )
+    found = advice.advised(
+        case, traffic, loads, {"ttft_s": ttft, "tpot_s": tpot}, metric=metric, usd_per_hour=usd_per_hour
+    )
+    if file is not None:
+        from .picture import checked, save_phase_map
+
+        save_phase_map(checked(file), found.phase_map)
+    if as_json:
+        return _print_json(case.asked() | found.to_dict())
+    return advice.show(*advice.advice(found))
 
 
 @app.command()

@@ -67,6 +67,33 @@ PlotFile = Annotated[
     Path, typer.Option("-o", "--file", metavar="FILE", help="Where to draw: a name that ends in .png, .svg or .pdf.")
 ]
 
+TrafficFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--traffic",
+        metavar="FILE",
+        help="Requests by length: a CSV, JSON or JSON-lines log with prompt and output tokens.",
+        show_default="all of --prompt and --output",
+    ),
+]
+Loads = Annotated[str, typer.Option("--loads", metavar="N,N,...", help="Batches for low, medium and high load.")]
+Ttft = Annotated[Any, _count("--ttft", "Promised time to first token, seconds.")]
+Tpot = Annotated[Any, _count("--tpot", "Promised time per output token, seconds.")]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="What techniques are ranked by: ttft_s, tpot_s, total_s, gap_s or tokens_per_s.",
+        show_default="the promise that breaks first, or total_s",
+    ),
+]
+UsdPerHour = Annotated[Any, _count("--usd-per-hour", "Price of one accelerator, for the cost of a token.")]
+MapFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--file", metavar="FILE", help="Draw the verdict over prompt and output lengths there, too."),
+]
+
 Vendor = Annotated[str | None, typer.Option("--vendor", metavar="NAME", help="Only this vendor's.")]
 MinimumMemory = Annotated[
     Any, _count("--minimum-memory-gb", "Only those with at least so much memory, GB (1e9 bytes).")

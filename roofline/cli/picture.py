@@ -1,5 +1,6 @@
 """Plots into files."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,21 @@ def checked(file: Path) -> Path:
 
 
 def save_roofline(file: Path, accelerator: Any, *results: Any) -> None:
-    """Draw `roofline.plot.roofline` into ``file``, without any window.
+    """Draw `roofline.plot.roofline` into ``file``, without any window."""
+    from ..plot import roofline
+
+    _save(file, lambda ax: roofline(accelerator, *results, ax=ax))
+
+
+def save_phase_map(file: Path, found: Any) -> None:
+    """Draw `roofline.plot.phase_map` into ``file``, without any window."""
+    from ..plot import phase_map
+
+    _save(file, lambda ax: phase_map(found, ax=ax))
+
+
+def _save(file: Path, draw: Callable[[Any], Any]) -> None:
+    """Let ``draw`` draw on new axes and write them.
 
     Raises
     ------
@@ -31,10 +46,8 @@ def save_roofline(file: Path, accelerator: Any, *results: Any) -> None:
     """
     from matplotlib.figure import Figure
 
-    from ..plot import roofline
-
     figure = Figure(figsize=(7.0, 5.0), layout="constrained")
-    roofline(accelerator, *results, ax=figure.subplots())
+    draw(figure.subplots())
     try:
         figure.savefig(file, dpi=200)
     except OSError as error:

@@ -19,7 +19,7 @@ def analysis(case: Case) -> list[RenderableType]:
     """Every answer about one case."""
     model, gpu = case.serve.model, case.serve.accelerator
     return [
-        *_title(case),
+        *title(case),
         heading("Model", model.title or model.name),
         grid(_model_rows(model)),
         heading("Hardware", gpu.title or gpu.name),
@@ -40,7 +40,7 @@ def analysis(case: Case) -> list[RenderableType]:
 def change(both: Change) -> list[RenderableType]:
     """Before, after and the ratio of every answer."""
     head = ("", "before", "after", "after / before")
-    parts = [*_title(both.before), heading("Change"), grid(_changed_rows(both))]
+    parts = [*title(both.before), heading("Change"), grid(_changed_rows(both))]
     for name, comparison in both.comparisons.items():
         rows = [(label(column), *cells) for column, *cells in comparison.rows()]
         parts += [heading(name.capitalize()), grid(rows, right=3, head=head)]
@@ -49,7 +49,7 @@ def change(both: Change) -> list[RenderableType]:
 
 def derivation(case: Case, steps: Mapping[str, Sequence[Step]]) -> list[RenderableType]:
     """A case and the steps that derive its numbers."""
-    parts = [*_title(case), *derived(steps)]
+    parts = [*title(case), *derived(steps)]
     if all(about(step) in EXPLAINED for found in steps.values() for step in found):
         parts += [heading("More"), notes(["--phase NAME derives all of one of these, --operator NAME one operator"])]
     return parts
@@ -105,7 +105,7 @@ def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
     return f"{_short(row['dense_flops_per_s'][math] / 1e12)} ({row[f'{math}_ridge_flops_per_byte']:.0f})"
 
 
-def _title(case: Case) -> list[RenderableType]:
+def title(case: Case) -> list[RenderableType]:
     """What was asked, defaults included."""
     asked, load = case.asked(), case.load
     rows = (

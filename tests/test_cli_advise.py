@@ -1,0 +1,140 @@
+"""`roofline advise` and `roofline what-if --technique` say what the library says."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import roofline as rl
+from roofline import techniques as t
+from roofline.cli import commands
+
+SMALL = ("llama-3.1-8b", "--hardware", "h100-sxm")
+
+
+def run(*args, columns=80):
+    return CliRunner().invoke(commands.app, [str(arg) for arg in args], env={"COLUMNS": str(columns)})
+
+
+def answer(*args):
+    done = run(*args, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def text(*args, columns=80):
+    done = run(*args, columns=columns)
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture
+def small(h100):
+    return rl.Deployment(rl.get_model("llama-3.1-8b"), h100)
+
+
+def test_advise_is_the_library(small):
+    options = ("--prompt", 3000, "--output", 100, "--loads", "1,16", "--ttft", 0.2, "--tpot", 0.02)
+    found = answer("advise", *SMALL, *options, "--usd-per-hour", 2.5)
+    expected = rl.advise(
+        small, rl.Traffic.of([(3000, 100)]), rl.SLO(ttft_s=0.2, tpot_s=0.02), batches=(1, 16), usd_per_hour=2.5
+    )
+    for name, value in expected.to_dict().items():
+        assert found[name] == value, name
+
+
+def test_advise_reads_a_log(small, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("prompt_tokens,output_tokens,share\n150,400,6\n8000,100,1\n")
+    found = answer("advise", *SMALL, "--traffic", log, "--metric", "ttft_s", "--weights", "fp8")
+    expected = rl.advise(rl.quantize(small, weights="fp8"), rl.read_traffic(log), metric="ttft_s")
+    assert found["options"] == expected.to_dict()["options"]
+    assert found["precision"]["weights"] == "fp8"
+
+
+def test_advise_says_the_verdict_first():
+    lines = text("advise", *SMALL, "--prompt", "150", "--output", "400").splitlines()
+    assert lines[0] == "Llama 3.1 8B on NVIDIA H100 SXM5 80GB"
+    assert "Decode first" in lines[3]
+
+
+def test_advise_draws_the_map(tmp_path):
+    picture = tmp_path / "map.png"
+    text("advise", *SMALL, "-o", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_if_speculative_is_apply(small):
+    found = answer("what-if", *SMALL, "--technique", "speculative", "--acceptance", 0.6, "--drafts", 3, "--batch", 4)
+    expected = rl.apply(small, rl.Workload(batch=4), t.Speculation(acceptance=0.6, drafts=3)).to_dict()
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_what_if_applies_several_and_formats(small):
+    names = ("--technique", "prefix-caching", "--technique", "mtp", "--technique", "kv-quantization")
+    found = answer("what-if", *SMALL, *names, "--hit-rate", 0.25, "--to-weights", "fp8", "--to-kv", "int8")
+    chosen = [
+        t.PrefixCaching(hit_rate=0.25),
+        t.MultiTokenPrediction(),
+        t.Quantization(weights="fp8"),
+        t.KVQuantization(kv="int8"),
+    ]
+    assert found["after"] == rl.apply(small, rl.Workload(), chosen).after.to_dict()
+
+
+def test_what_if_shows_both_sides_and_why():
+    shown = text("what-if", *SMALL, "--technique", "speculative")
+    for words in (
+        "several tokens for one read of the weights",
+        "time per output token",
+        "a new model",
+        "1 - 0.7 ** (4",
+    ):
+        assert words in shown
+    assert "before: the same without GQA" in text("what-if", *SMALL, "--technique", "gqa")
+
+
+@pytest.mark.parametrize("name", sorted(t.NAMES))
+def test_every_technique_can_be_named(name):
+    found = answer("what-if", *SMALL, "--technique", name)
+    assert found["technique"] == t.NAMES[name].name
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("advise", "--help"),
+        ("advise", *SMALL, "--ttft", "0.2", "--tpot", "0.02", "--usd-per-hour", "2.5"),
+        ("what-if", *SMALL, "--technique", "speculative", "--technique", "prefix-caching", "--to-weights", "fp8"),
+    ],
+    ids=["help", "advise", "what-if"],
+)
+def test_text_keeps_to_80_columns(args):
+    assert max(map(len, text(*args).splitlines())) <= 80
+
+
+BAD_TECHNIQUES = [
+    ("speculativ", (), "no technique named 'speculativ'; did you mean 'speculative'"),
+    ("mtp", ("--hit-rate", "0.5"), "hit_rate is a parameter of prefix-caching"),
+    ("mtp", ("--acceptance", "2"), "acceptance must be a share from 0 to 1: 2"),
+    ("mtp", ("--acceptance", "x"), "acceptance must be a finite number >= 0: 'x'"),
+    ("mtp", ("--technique", "speculative"), "MTP and speculative decoding both decide"),
+    ("mtp", ("--to-batch", "4"), "--technique goes with --to-weights"),
+]
+BAD = [
+    *((("what-if", *SMALL, "--technique", name, *more), message) for name, more, message in BAD_TECHNIQUES),
+    (("what-if", *SMALL, "--hit-rate", "0.5"), "hit_rate is a parameter of prefix-caching"),
+    (("advise", *SMALL, "--loads", "1,two"), "batches must be a whole number >= 1: 'two'"),
+    (("advise", *SMALL, "--ttft", "-1"), "ttft_s must be a finite number"),
+    (("advise", *SMALL, "--metric", "speed"), "no metric named 'speed'"),
+    (("advise", *SMALL, "--traffic", "missing.csv"), "missing.csv can't be read"),
+    (("advise", *SMALL, "-o", "map.gif"), "the name of a plot ends in"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_input_is_one_line(args, message):
+    done = run(*args)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"roofline: {message}")
+    assert done.stderr.count("\n") == 1
