@@ -204,7 +204,7 @@ COMPUTE = {
     "batch_128_to_64_throughput": lambda: 2 * step_s(LARGE, 64, 4700) / step_s(LARGE, 128, 4700),
     "decode_runs_more_steps": lambda: load().output_tokens - 1,
     "verification_2_3x": lambda: (
-        t.speculation_limits(LARGE, load(), t.Speculation(acceptance=0.7, tokens=6)).verify_compute
+        t.speculation_limits(LARGE, load(), t.Speculation(acceptance=0.7, drafts=6)).verify_compute
     ),
     "weak_draft_wastes": lambda: rl.apply(LARGE, load(), t.Speculation(acceptance=0.0)).decode_speedup,
     "sparsity_prefill_30_50": lambda: prefill_saved(t.StructuredSparsity()),

@@ -193,7 +193,7 @@ def test_compression_of_4k_to_1k(small):
 )
 def test_tokens_and_compute_of_the_paper(small, acceptance, drafts, operations, speed):
     """Leviathan et al. (arXiv:2211.17192), table 1: operations and speed when the draft costs nothing."""
-    technique = t.Speculation(acceptance=acceptance, tokens=drafts, draft_share=0.0)
+    technique = t.Speculation(acceptance=acceptance, drafts=drafts, draft_share=0.0)
     found = t.speculation_limits(small, rl.Workload(), technique)
     assert found.tokens_per_step == pytest.approx(speed, abs=0.005)
     assert found.verify_compute == pytest.approx(operations, abs=0.01)
@@ -202,7 +202,7 @@ def test_tokens_and_compute_of_the_paper(small, acceptance, drafts, operations, 
 def test_draft_model_pays_weights_cache_prefill_and_steps(llama_70b, h100):
     draft = rl.get_model("llama-3.1-8b")
     serve, load = rl.Deployment(llama_70b, h100), rl.Workload(output_tokens=2)
-    effect = rl.apply(serve, load, t.Speculation(acceptance=0.7, tokens=4, draft=draft))
+    effect = rl.apply(serve, load, t.Speculation(acceptance=0.7, drafts=4, draft=draft))
     drafting = rl.Deployment(draft, h100)
     verify = rl.decode(serve, load).roofline_s
     assert effect.prefill_after_s == rl.prefill(serve, load).roofline_s + rl.prefill(drafting, load).roofline_s

@@ -28,8 +28,8 @@ shares = st.floats(0, 1)
 few = settings(max_examples=40, deadline=None)
 
 NEUTRAL = (
-    t.Speculation(tokens=0),
-    t.MultiTokenPrediction(tokens=0),
+    t.Speculation(drafts=0),
+    t.MultiTokenPrediction(drafts=0),
     t.PrefixCaching(hit_rate=0.0),
     t.PromptCompression(times=1),
     t.HostOffload(host=0.0),
@@ -44,7 +44,7 @@ INDEPENDENT = (
     t.KVQuantization(kv="int8", dequantization=0.1),
     t.PrefixCaching(hit_rate=0.3),
     t.PromptCompression(times=3),
-    t.Speculation(acceptance=0.6, tokens=3),
+    t.Speculation(acceptance=0.6, drafts=3),
     t.HostOffload(host=0.2),
     t.KeepLast(tokens=500),
     t.FlashAttention(),
@@ -113,7 +113,7 @@ def test_combinations_are_never_below_the_floor(serve, load, order, count):
 @few
 @given(serves, loads, st.integers(1, 8), st.floats(0, 0.5))
 def test_acceptance_zero_never_helps(serve, load, drafts, draft_share):
-    technique = t.Speculation(acceptance=0.0, tokens=drafts, draft_share=draft_share)
+    technique = t.Speculation(acceptance=0.0, drafts=drafts, draft_share=draft_share)
     assert rl.apply(serve, load, technique).decode_speedup <= 1 + 1e-12
 
 

@@ -122,7 +122,7 @@ def options_of(
         elif item.had(case):
             had.append(label(item))
         else:
-            before, after = (Service(Performance(change(case), time)) for change in (item.before, item.after))
+            before, after = (Service(Performance(each, time)) for each in (case, item.after(case)))
             ranked.append(Option(item, before, after, traffic, metric))
     ranked.sort(key=lambda option: -option.gain)
     return tuple(ranked), tuple(had), tuple(refused)

@@ -43,85 +43,112 @@ def _promise(advice: Advice) -> tuple[str, ...]:
     return (f"The promise that breaks first is {METRICS[line.metric]} {level}, at batch {line.breaks_at_batch:,.0f}.",)
 
 
+Rows = list[list[str]]
+
+
 def text_of(advice: Advice) -> str:
     """Verdict, reasons, shares, metrics, promises, techniques, crossovers."""
-    return "\n".join(_lines(advice))
+    lines = [title_of(advice), "", headline_of(advice), *(f"  {sentence}" for sentence in reasons_of(advice))]
+    for heading, rows in tables_of(advice):
+        lines += ["", heading, *_aligned(rows)]
+    lines += ["", FLIPS, *(f"  {sentence}" for sentence in flips_of(advice)), "", "Notes"]
+    lines += (f"  {note}" for note in notes_of(advice))
+    return "\n".join(lines)
 
 
-def _lines(advice: Advice) -> Iterator[str]:
-    serve = advice.serve
-    yield f"{serve.model.title or serve.model.name} on {serve.accelerator.title or serve.accelerator.name}"
-    yield from ("", _headline(advice), *(f"  {sentence}" for sentence in reasons_of(advice)))
-    yield from ("", "Share of prefill in the accelerators' time", *_table(_share_rows(advice)))
-    yield from ("", "What users feel, and how much of it is prefill's", *_table(_metric_rows(advice)))
-    if advice.lines:
-        yield from ("", "Promises, the one that breaks first on top", *_table(_line_rows(advice)))
-    yield from ("", f"What to do, by gain on {METRICS[advice.metric]}", *_table(_option_rows(advice)))
-    yield from ("", "Where the verdict flips, for the mean request at the medium load")
-    yield from (f"  {flip}" for flip in advice.flips)
-    if not advice.flips:
-        yield "  nowhere within the lengths searched"
-    yield from ("", *_notes(advice))
+FLIPS = "Where the verdict flips, for the mean request at the medium load"
 
 
-def _headline(advice: Advice) -> str:
+def title_of(advice: Advice) -> str:
+    """What runs where."""
+    model, gpu = advice.serve.model, advice.serve.accelerator
+    return f"{model.title or model.name} on {gpu.title or gpu.name}"
+
+
+def headline_of(advice: Advice) -> str:
+    """The verdict of the rule of thumb."""
     words = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both"}[advice.verdict]
     rule = f"prefill from {PREFILL_FROM:.0%} on, decode from {DECODE_FROM:.0%} on"
     share = advice.prefill_share
     return f"{words}: prefill takes {share:.0%} of the time, decode {1 - share:.0%} (rule: {rule})."
 
 
-def _notes(advice: Advice) -> Iterator[str]:
+def tables_of(advice: Advice) -> Iterator[tuple[str, Rows]]:
+    """Headings and rows, the first row of each being column heads."""
+    yield "Share of prefill in the accelerators' time", _share_rows(advice)
+    yield "What users feel", _metric_rows(advice)
+    yield "How much of that is prefill's", _governs_rows(advice)
+    if advice.lines:
+        yield "Promises, the one that breaks first on top", _line_rows(advice)
+    yield f"What to do, by gain on {METRICS[advice.metric]}", _gain_rows(advice)
+    yield "What it takes", _price_rows(advice)
+
+
+def flips_of(advice: Advice) -> tuple[str, ...]:
+    """The crossovers in sentences."""
+    return tuple(map(str, advice.flips)) or ("nowhere within the lengths searched",)
+
+
+def notes_of(advice: Advice) -> Iterator[str]:
+    """What is there already, what can't be had, what the figures rest on."""
     if advice.had:
         yield f"Already there: {', '.join(advice.had)}."
     yield from (f"Not here: {name}, {reason}." for name, reason in advice.refused)
-    yield from (f"Note: {note}." for note in advice.assumptions)
+    yield from (f"{note}." for note in advice.assumptions)
 
 
 def _loads(advice: Advice) -> list[str]:
     return [f"batch {batch:,}" for batch in advice.batches]
 
 
-def _share_rows(advice: Advice) -> Iterator[list[str]]:
-    yield ["prompt", "output", "requests", *_loads(advice)]
+def _share_rows(advice: Advice) -> Rows:
     traffic = advice.traffic
     columns = (traffic.prompt_tokens, traffic.output_tokens, traffic.share, advice.bucket_shares.T)
-    for prompt, output, share, values in zip(*columns, strict=True):
-        yield [f"{prompt:,.0f}", f"{output:,.0f}", f"{share:.0%}", *(f"{value:.0%}" for value in values)]
-    yield ["all", "", "100%", *(f"{value:.0%}" for value in advice.load_shares)]
-    yield ["verdict", "", "", *advice.load_verdicts]
+    buckets = [
+        [f"{prompt:,.0f}", f"{output:,.0f}", f"{share:.0%}", *(f"{value:.0%}" for value in values)]
+        for prompt, output, share, values in zip(*columns, strict=True)
+    ]
+    total = ["all", "", "100%", *(f"{value:.0%}" for value in advice.load_shares)]
+    head = ["prompt", "output", "requests", *_loads(advice)]
+    return [head, *buckets, total, ["verdict", "", "", *advice.load_verdicts]]
 
 
-def _metric_rows(advice: Advice) -> Iterator[list[str]]:
-    yield ["", *_loads(advice)]
-    for metric, words in METRICS.items():
-        cells = zip(advice.mean(metric), advice.governs[metric], strict=True)
-        yield [words, *(f"{humanize(metric, value)} ({part:.0%})" for value, part in cells)]
+def _metric_rows(advice: Advice) -> Rows:
+    rows = [[words, *(humanize(name, value) for value in advice.mean(name))] for name, words in METRICS.items()]
     cost = advice.usd_per_million_tokens
-    if cost is not None:
-        parts = zip(cost, advice.governs["tokens_per_s"], strict=True)
-        yield ["USD a million tokens", *(f"{value:.2f} ({part:.0%})" for value, part in parts)]
+    priced = [] if cost is None else [["USD a million tokens", *(f"{value:.2f}" for value in cost)]]
+    return [["", *_loads(advice)], *rows, *priced]
 
 
-def _line_rows(advice: Advice) -> Iterator[list[str]]:
-    yield ["promise", "level", "breaks at batch", "governed by", *_loads(advice)]
+def _governs_rows(advice: Advice) -> Rows:
+    rows = [[words, *(f"{part:.0%}" for part in advice.governs[name])] for name, words in METRICS.items()]
+    return [["", *_loads(advice)], *rows]
+
+
+def _line_rows(advice: Advice) -> Rows:
+    rows = [["promise", "level", "breaks at", "governed by", *_loads(advice)]]
     for line in advice.lines:
-        at = f"{line.breaks_at_batch:,.0f}" if np.isfinite(line.breaks_at_batch) else "holds"
-        strain = (f"{value:.0%} of it" for value in line.strain)
-        yield [METRICS[line.metric], humanize(line.metric, line.level), at, line.phase, *strain]
+        at = f"batch {line.breaks_at_batch:,.0f}" if np.isfinite(line.breaks_at_batch) else "never"
+        strain = (f"{value:.0%}" for value in line.strain)
+        rows.append([METRICS[line.metric], humanize(line.metric, line.level), at, line.phase, *strain])
+    return rows
 
 
-def _option_rows(advice: Advice) -> Iterator[list[str]]:
-    yield ["", "gain", "prefill", "decode", "memory freed", "effort", "costs"]
+def _gain_rows(advice: Advice) -> Rows:
+    rows = [["", "gain", "prefill", "decode", "memory freed"]]
     for option in advice.options[:SHOWN]:
         gains = (option.gain, option.prefill_gain, option.decode_gain)
-        freed = humanize("bytes", option.memory_freed_bytes)
-        yield [option.name, *(f"{gain:.2f}x" for gain in gains), freed, option.technique.effort, option.technique.costs]
+        rows.append([option.name, *(f"{gain:.2f}x" for gain in gains), humanize("bytes", option.memory_freed_bytes)])
+    return rows
 
 
-def _table(rows: Iterator[list[str]]) -> Iterator[str]:
+def _price_rows(advice: Advice) -> Rows:
+    shown = advice.options[:SHOWN]
+    return [["", "effort", "costs"], *([item.name, item.technique.effort, item.technique.costs] for item in shown)]
+
+
+def _aligned(rows: Rows) -> Iterator[str]:
     """Rows as aligned columns, indented."""
-    cells = list(rows)
-    widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
-    for row in cells:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
         yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()

@@ -11,6 +11,7 @@ from .batching import (
     static_slots_used,
 )
 from .comparison import Comparison, compare
+from .named import NAMES, named
 from .performance import Performance
 from .prompts import PrefixCaching, PromptCompression
 from .quantization import KVQuantization, Quantization, quantize
@@ -22,6 +23,7 @@ from .tradeoffs import Handover, ModeSwitch, SwapIn, Visible, handover, mode_swi
 from .weights import ActivationSparsity, Experts, KernelFusion, SparseAttentionMask, StructuredSparsity
 
 __all__ = [
+    "NAMES",
     "TECHNIQUES",
     "ActivationSparsity",
     "ChunkedPrefill",
@@ -61,6 +63,7 @@ __all__ = [
     "expected_tokens",
     "handover",
     "mode_switch",
+    "named",
     "padding",
     "quantize",
     "speculation_limits",

@@ -19,7 +19,7 @@ from .technique import MODEL, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class Speculation(Technique):
-    """A small model drafts ``tokens`` tokens, the large one verifies them all in one pass (arXiv:2211.17192).
+    """A small model drafts some tokens, the large one verifies them all in one pass (arXiv:2211.17192).
 
     A step costs one pass over ``k + 1`` tokens a sequence and ``k`` draft steps, and yields
     ``(1 - a^(k+1)) / (1 - a)`` tokens.  The pass costs little more than a decode step as long as the weights are what
@@ -28,7 +28,7 @@ class Speculation(Technique):
     Attributes
     ----------
     acceptance : probability that a draft is accepted, those before it given
-    tokens : drafts a step
+    drafts : draft tokens a step
     draft : the model that drafts; None takes its cost from ``draft_share``
     draft_share : time of a draft token as a share of a decode step (0.02 to 0.11 in table 2 of the paper)
     """
@@ -40,13 +40,13 @@ class Speculation(Technique):
     effort: ClassVar[str] = MODEL
 
     acceptance: Number = 0.7
-    tokens: Number = 4
+    drafts: Number = 4
     draft: Model | None = None
     draft_share: Number = 0.05
 
     def __post_init__(self) -> None:
         share("acceptance", self.acceptance)
-        number("tokens", self.tokens, whole=True)
+        number("drafts", self.drafts, whole=True)
         number("draft_share", self.draft_share)
 
     @property
@@ -56,17 +56,17 @@ class Speculation(Technique):
 
     def after(self, case: Scenario) -> Scenario:
         """Drafts, unless there are none."""
-        if not np.any(self.tokens):
+        if not np.any(self.drafts):
             return case
-        return case.replace(drafts=Drafts(self.acceptance, self.tokens, self.draft, self._share(case)))
+        return case.replace(drafts=Drafts(self.acceptance, self.drafts, self.draft, self._share(case)))
 
     def _share(self, case: Scenario) -> Number:
         return self.draft_share
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
         """Expected tokens a step."""
-        value = expected_tokens(self.acceptance, self.tokens)
-        known = {"acceptance": self.acceptance, "drafts": self.tokens}
+        value = expected_tokens(self.acceptance, self.drafts)
+        known = {"acceptance": self.acceptance, "drafts": self.drafts}
         if np.any(np.asarray(self.acceptance) == 1):
             return (Step("tokens_per_step", "drafts + 1", known, value, "every draft accepted"),)
         formula = "(1 - acceptance ** (drafts + 1)) / (1 - acceptance)"
@@ -87,12 +87,12 @@ class MultiTokenPrediction(Speculation):
     costs: ClassVar[str] = "FLOPs for drafts that are refused; the extra layers' weights"
 
     acceptance: Number = 0.85
-    tokens: Number = 1
+    drafts: Number = 1
     draft_share: Number | None = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         share("acceptance", self.acceptance)
-        number("tokens", self.tokens, whole=True)
+        number("drafts", self.drafts, whole=True)
 
     def _share(self, case: Scenario) -> Number:
         return 1 / case.model.layer_count if self.draft_share is None else self.draft_share
@@ -158,11 +158,11 @@ def speculation_limits(
     """
     technique = technique or Speculation()
     cost = _step_cost(serve, load, technique, time)
-    yields = expected_tokens(technique.acceptance, technique.tokens)
+    yields = expected_tokens(technique.acceptance, technique.drafts)
     batches = np.unique(np.round(np.geomspace(1, searched_batch, 97)))
     swept = Workload(int(np.mean(load.prompt_tokens)), int(np.mean(load.output_tokens)), batches)
     pays = np.mean(yields) > _step_cost(serve, swept, technique, time)
-    drafts = np.asarray(technique.tokens, dtype=float)
+    drafts = np.asarray(technique.drafts, dtype=float)
     known = {"tokens_per_step": yields, "step_cost": cost}
     return SpeculationLimits(
         tokens_per_step=yields,

@@ -187,7 +187,10 @@ class Effect(Report):
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the figures rest on."""
-        return tuple(dict.fromkeys((*self.before.assumptions, *self.after.assumptions)))
+        case = self.before.case
+        apart = [item.name for item in self.techniques if item.before(case) is not case]
+        notes = (f"before: the same without {' and '.join(apart)}",) if apart else ()
+        return tuple(dict.fromkeys((*notes, *self.before.assumptions, *self.after.assumptions)))
 
     def to_dict(self) -> dict[str, Any]:
         """Columns, what stands before and after them, and the notes."""
