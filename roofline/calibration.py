@@ -219,17 +219,25 @@ def calibrated(group: Group, parameters: Mapping[str, float], errors: Array) -> 
 
 
 def calibrate(
-    path: str | Path, accelerators: Callable[[str], Accelerator] = get_accelerator
+    path: str | Path,
+    accelerators: Callable[[str], Accelerator] = get_accelerator,
+    *,
+    trusted: Callable[[str, Batch], bool] = lambda table, batch: True,
 ) -> dict[tuple[str, str, str], Calibrated]:
     """Parameters of every group of timings in a table or in a folder of tables, by accelerator, profile and kind.
+
+    Parameters
+    ----------
+    trusted : whether a batch of the table of that name takes part
 
     Raises
     ------
     InvalidInput
         No group has enough rows.
     """
-    found = kernels.tables(path) if Path(path).is_dir() else [("", kernels.read_timings(path))]
-    gathered = [g for g in groups((b for _, bs in found for b in bs), accelerators) if len(g.measured_s) >= LEAST_ROWS]
+    found = kernels.tables(path) if Path(path).is_dir() else [(Path(path).stem, kernels.read_timings(path))]
+    batches = [batch for table, some in found for batch in some if trusted(table, batch)]
+    gathered = [group for group in groups(batches, accelerators) if len(group.measured_s) >= LEAST_ROWS]
     if not gathered:
         raise InvalidInput(f"{path}: no accelerator, engine and format has {LEAST_ROWS} timings or more")
     results = zip(fit_all(gathered), left_out(gathered), strict=True)

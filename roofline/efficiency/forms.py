@@ -247,8 +247,8 @@ def experts_s(p: Parameters, run: Kernel) -> Any:
     The ``m * top_k`` rows are spread over the experts that they touch; each pads its rows to a tile, half of it in vain
     on average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew *
     skew_experts)`` of them) and the GPU that decides has ``expert_parallel ** (skew * skew_load)`` times the average
-    rows.  ``token_s`` is what sorting costs a row, ``expert_s`` what scheduling costs an expert; of these a matrix bears
-    a third.
+    rows.  ``token_s`` is what sorting costs a row, ``expert_s`` what scheduling costs an expert; of these a matrix
+    bears a third.
     """
     shape = run.inputs
     skew, parallel = shape.get("skew", 0.0), shape.get("expert_parallel", 1.0)
@@ -280,7 +280,7 @@ EXPERTS = Form(
         "tile": Prior(32.0, 1.0),
         "compute": Prior(0.5, 1.5, share=True),
         **MEMORY,
-        "overlap": Prior(2.0, 0.7),
+        "overlap": Prior(1.5, 0.7, least=1.0),
         "skew_experts": Prior(0.2, 1.5),
         "skew_load": Prior(0.1, 1.5),
     },

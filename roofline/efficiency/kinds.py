@@ -65,7 +65,7 @@ def product_kind(kind: str, weight_bits: float, math: str) -> str:
 
 
 def _narrow(weight_bits: float) -> str:
-    """``mx4`` for 4-bit floats in blocks of 32, which have kernels of their own, ``w4`` for all other narrow weights."""
+    """``mx4`` for 4-bit floats in blocks of 32, which have kernels of their own, else ``w4``."""
     return "mx4" if weight_bits == get_format("mxfp4").bits else "w4"
 
 
