@@ -22,6 +22,20 @@ import published  # noqa: E402
 
 GPU = rl.get_accelerator("h100-sxm")
 
+
+@pytest.fixture
+def own_specs(monkeypatch):
+    """Set the user's folder of specs, as if at the start of a program."""
+
+    def use(folder):
+        monkeypatch.setenv("ROOFLINE_SPECS", str(folder))
+        store.specs.cache_clear()
+
+    yield use
+    monkeypatch.undo()
+    store.specs.cache_clear()
+
+
 TARGETS = {
     "gemm": 0.10,
     "attention_decode": 0.12,
@@ -217,7 +231,7 @@ def synthetic(rows, seed):
     return "\n".join(lines)
 
 
-def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_used(tmp_path, monkeypatch):
+def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_used(tmp_path, own_specs):
     (tmp_path / "gemm.csv").write_text(synthetic(200, seed=1))
     found = calibration.calibrate(tmp_path)
     mine = found["h100-sxm", "mine", "gemm.bf16"]
@@ -228,7 +242,7 @@ def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_use
     specs = tmp_path / "specs"
     (specs / "efficiency_specs").mkdir(parents=True)
     calibration.write(found, specs / "efficiency_specs", source="made up")
-    monkeypatch.setenv("ROOFLINE_SPECS", str(specs))
+    own_specs(specs)
     again = store.find(GPU, "gemm.bf16", "mine")
     assert again.parameters["compute"] == pytest.approx(mine.parameters["compute"], rel=0.01)
     assert "200 timings on h100-sxm (mine)" in again.basis
@@ -242,9 +256,9 @@ def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_use
         ("profiles: [1]", "profiles must hold kinds"),
     ],
 )
-def test_a_parameter_file_that_is_none_is_refused_in_one_line(tmp_path, monkeypatch, text, said):
+def test_a_parameter_file_that_is_none_is_refused_in_one_line(tmp_path, own_specs, text, said):
     (tmp_path / "h100-sxm.yaml").write_text(text)
-    monkeypatch.setenv("ROOFLINE_SPECS", str(tmp_path))
+    own_specs(tmp_path)
     with pytest.raises(rl.RooflineError, match=said):
         store.find(GPU, "gemm.bf16")
 

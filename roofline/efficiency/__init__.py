@@ -81,7 +81,9 @@ def _fused(
     """Work that joins a neighbor's kernel: it computes and moves bytes, but nothing starts."""
     found = find(accelerator, kind_of(operator), profile)
     share = found.parameters
-    time_s = join(share["overlap"], compute_s / share["compute"], memory_s / share["memory"])
+    time_s = memory_s / share["memory"]
+    if operator.kind != "elementwise":
+        time_s = join(share["overlap"], compute_s / share["compute"], time_s)
     return _interval(found, time_s, larger(compute_s, memory_s))
 
 

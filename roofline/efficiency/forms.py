@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,7 +150,7 @@ def width_factor(p: Parameters, key_dim: Any) -> Any:
     """How much longer kernels take for heads of another width than 128: a parabola in its logarithm."""
     if "width" not in p:
         return 1.0
-    octaves = np.log2(key_dim / 128)
+    octaves = log2(key_dim / 128) if isinstance(key_dim, int) else np.log2(key_dim / 128)
     return p["width"] ** octaves * p["width_2"] ** (octaves * octaves)
 
 

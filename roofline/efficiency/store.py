@@ -63,17 +63,17 @@ Profiles = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 @lru_cache(maxsize=64)
-def load(name: str, specs: str = "") -> Profiles:
+def load(name: str, folders: str = "") -> Profiles:
     """Profiles of the accelerator of that name; empty if it has no file.
 
-    ``specs`` lists the user's folders as `roofline.library` has them (``ROOFLINE_SPECS``); a file there comes first.
+    ``folders`` lists the user's own as `roofline.library` has them (``ROOFLINE_SPECS``); a file there comes first.
 
     Raises
     ------
     SpecError
         The file is not one of parameters.
     """
-    own = [Path(entry) for entry in specs.split(os.pathsep) if entry]
+    own = [Path(entry) for entry in folders.split(os.pathsep) if entry]
     for place in (*(path for entry in own for path in (entry / "efficiency_specs", entry)), folder()):
         path = place / f"{name}.yaml"
         if path.is_file() and "profiles" in (data := read_yaml(path)):
@@ -114,19 +114,25 @@ def find(accelerator: Accelerator, kind: str, profile: str | None = None) -> Cal
         ``profile`` is none that there are parameters of.
     """
     about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type)
-    return _find(accelerator.name, about, kind, profile, os.environ.get("ROOFLINE_SPECS", ""))
+    return _find(accelerator.name, about, kind, profile, specs())
+
+
+@lru_cache(maxsize=1)
+def specs() -> str:
+    """The user's folders of specs: ``ROOFLINE_SPECS``, read once."""
+    return os.environ.get("ROOFLINE_SPECS", "")
 
 
 @lru_cache(maxsize=4096)
-def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None, specs: str) -> Calibrated:
-    known = {*PROFILES, *load(name, specs)}
+def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None, folders: str) -> Calibrated:
+    known = {*PROFILES, *load(name, folders)}
     if profile is not None and profile not in known:
         raise unknown("engine profile", profile, known)
-    own = _of(name, kind, profile, specs)
+    own = _of(name, kind, profile, folders)
     if own:
         return own
     family = family_of(*about)
-    shared = _of(family.get("like", ""), kind, profile, specs)
+    shared = _of(family.get("like", ""), kind, profile, folders)
     if shared:
         wider = float(family.get("widen", 1.5))
         basis = f"{name} not calibrated: {shared.basis}, which is of its family; interval widened"
@@ -134,9 +140,9 @@ def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None
     return typical(name, kind, family)
 
 
-def _of(name: str, kind: str, profile: str | None, specs: str) -> Calibrated | None:
+def _of(name: str, kind: str, profile: str | None, folders: str) -> Calibrated | None:
     """Parameters filed under a name: of this profile or the default, in this format or the nearest."""
-    profiles = load(name, specs)
+    profiles = load(name, folders)
     for wanted in dict.fromkeys((profile or "default", "default")):
         filed = profiles.get(wanted, {})
         for near in nearest(kind, filed):
