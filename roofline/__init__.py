@@ -46,7 +46,7 @@ _HOME = {
     "technique_table": "techniques",
     "Traffic": "traffic",
     "read_traffic": "traffic",
-    "SLO": "advisor",
+    "SLO": "slo",
     "advise": "advisor",
     "crossovers": "balance",
 }

@@ -25,7 +25,7 @@ ORDER = """
     exchange model
     deployment efficiency bounds sweep schedule
     totals derivation phases footprint
-    techniques balance traffic advisor
+    techniques balance traffic slo advisor
     huggingface schema library
     checking prices ridges
     kernels calibration

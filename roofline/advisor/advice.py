@@ -14,13 +14,14 @@ from ..deployment import Deployment
 from ..errors import InvalidInput, number, unknown
 from ..phases import TIMES
 from ..report import Report, plain
+from ..slo import SLO
 from ..techniques.service import Service
 from ..techniques.table import TECHNIQUES
 from ..techniques.technique import Technique
 from ..traffic import Traffic
 from ..workload import Workload
 from .options import LEAST_GAIN, Option, mean_of, options_of
-from .targets import METRICS, SLO, Line, governed, held, service
+from .targets import METRICS, Line, governed, held, service
 from .verdict import Flip, PhaseMap, flips, phase_map, verdict_of
 
 LOADS = (1, 8, 64)

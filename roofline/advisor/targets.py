@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..deployment import Deployment
-from ..errors import number
+from ..slo import SLO
 from ..techniques.performance import Performance
 from ..techniques.scenario import Scenario
 from ..techniques.service import Service
@@ -27,37 +27,6 @@ METRICS = {
     "tokens_per_s": "throughput",
 }
 """What users and operators feel; more is better for the last, less for all others."""
-
-
-@dataclass(frozen=True)
-class SLO:
-    """Service levels; None is no promise.
-
-    Attributes
-    ----------
-    ttft_s, tpot_s, total_s, gap_s : at most this long
-    tokens_per_s : at least this many for the whole batch
-
-    Raises
-    ------
-    InvalidInput
-        A level that is not a finite number above 0.
-    """
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    total_s: float | None = None
-    gap_s: float | None = None
-    tokens_per_s: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, level in self.lines():
-            number(name, level, least=1e-12)
-
-    def lines(self) -> tuple[tuple[str, float], ...]:
-        """Metric and level of every promise made."""
-        pairs = ((item.name, getattr(self, item.name)) for item in fields(self))
-        return tuple((name, level) for name, level in pairs if level is not None)
 
 
 @dataclass(frozen=True)
