@@ -149,6 +149,21 @@ def test_flips_are_where_the_verdict_changes(small, advice):
         assert (below, at) == (flip.before, flip.after)
 
 
+def test_derivation_gives_its_values(advice):
+    for step in advice.explain():
+        assert eval(step.formula, {"__builtins__": {}}, dict(step.inputs)) == pytest.approx(step.value)
+    assert advice.explain()[-1].value == advice.prefill_share
+
+
+def test_more_accelerators_are_no_throughput_for_nothing(small):
+    def option(metric):
+        chosen = (t.TensorParallelism(tensor=4),)
+        return rl.advise(small, rl.Traffic.of([(2000, 256)]), metric=metric, techniques=chosen).options[0]
+
+    assert option("total_s").gain > 2
+    assert option("tokens_per_s").gain < 1
+
+
 def test_cost_is_price_over_throughput(advice):
     expected = 2.5 / 3600 * 1e6 / advice.mean("tokens_per_s")
     assert advice.usd_per_million_tokens == pytest.approx(expected)

@@ -261,6 +261,61 @@ def test_handover_pays_where_stalls_equal_the_transfer(small):
     assert prefills / decodes == pytest.approx(found.prefill_per_decode, rel=0.2)
 
 
+def test_links_are_every_accelerators_own(small):
+    """The cache divides over tensor ranks, each of which has a link to the host and to the network."""
+    four = small.replace(parallel=rl.Parallel(tensor=4))
+    load = rl.Workload(prompt_tokens=8000, output_tokens=2)
+    one, many = (t.handover(serve, load, link_bytes_per_s=50e9) for serve in (small, four))
+    assert many.transfer_s == pytest.approx(one.transfer_s / 4)
+    one, many = (t.swap_or_recompute(serve, context_tokens=8000) for serve in (small, four))
+    assert many.swap_s == pytest.approx(one.swap_s / 4)
+
+
+def test_tensor_parallelism_is_parallel(small):
+    effect = rl.apply(small, rl.Workload(), t.TensorParallelism(tensor=4))
+    four = small.replace(parallel=rl.Parallel(tensor=4))
+    assert effect.prefill_after_s == rl.prefill(four, rl.Workload()).roofline_s
+    assert 3.9 < effect.decode_speedup < 4
+    assert effect.max_batch_after > 4 * effect.max_batch_before
+
+
+def test_exchanges_eat_prefill_sooner_on_pcie_than_on_a_switch(small):
+    pcie = small.replace(accelerator=rl.get_accelerator("l40s"))
+    fast, slow = (t.tensor_limits(serve, rl.Workload(), time="roofline_s") for serve in (small, pcie))
+    assert np.all(fast.prefill_exchange_share[1:] < slow.prefill_exchange_share[1:])
+    assert fast.half_eaten_at["decode"] == slow.half_eaten_at["decode"] == np.inf
+    assert slow.half_eaten_at["prefill"] == 4
+    assert fast.best_for_decode == 8
+
+
+def test_all_reduce_by_hand(small):
+    """Two a layer of 2,000 x 4,096 values in 16 bits, once over a switch that adds, at NVLink's 450 GB/s one way."""
+    found = t.tensor_limits(small, rl.Workload(), degrees=(8,), time="roofline_s")
+    assert found.prefill_s[0] * found.prefill_exchange_share[0] == pytest.approx(
+        32 * 2 * 2000 * 4096 * 2 / 450e9, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"degrees": ()}, "degrees must hold"),
+        ({"degrees": (0,)}, "degrees must be"),
+        ({"time": "floor_s"}, "no time named"),
+    ],
+)
+def test_tensor_limits_refuse_nonsense(small, given, words):
+    with pytest.raises(rl.RooflineError, match=words):
+        t.tensor_limits(small, rl.Workload(), **given)
+
+
+def test_chunks_of_a_drafted_model_cost_the_drafts_prefill(small):
+    load = rl.Workload(prompt_tokens=2048, output_tokens=2)
+    plain = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=512)).after
+    drafted = rl.apply(small, load, [t.ChunkedPrefill(chunk_tokens=512), t.Speculation(draft_share=0.1)]).after
+    assert drafted.ttft_s == pytest.approx(1.1 * plain.ttft_s)
+
+
 def test_mode_switch_is_gain_over_cost(small):
     found = t.mode_switch(small, rl.Workload(prompt_tokens=4000), prefill_gain=0.3, decode_cost=0.1)
     assert found.break_even_steps == pytest.approx(3 * found.prefill_s / found.step_s)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..deployment import Deployment
 from ..errors import InvalidInput, number, unknown
 from ..phases import TIMES
-from ..report import Report, plain
+from ..report import Report, Step, plain
 from ..slo import SLO
 from ..techniques.service import Service
 from ..techniques.table import TECHNIQUES
@@ -160,6 +160,22 @@ class Advice(Report):
         if fits < max(self.batches):
             notes.append(f"memory holds {fits:,.0f} of the longest sequences, not a batch of {max(self.batches)}")
         return (*notes, *self.traffic.assumptions, *self.seen.performance.assumptions)
+
+    def explain(self) -> tuple[Step, ...]:
+        """The share of prefill at each load, and over all."""
+        prompts, busy = self._times()
+        steps = [
+            Step(
+                f"batch_{batch}.prefill_share",
+                "prompts_s / busy_s",
+                {"prompts_s": float(prompts[at].sum()), "busy_s": float(busy[at].sum())},
+                float(self.load_shares[at]),
+                "time that a mean request takes of the accelerators",
+            )
+            for at, batch in enumerate(self.batches)
+        ]
+        both = {"prompts_s": float(prompts.sum()), "busy_s": float(busy.sum())}
+        return (*steps, Step("prefill_share", "prompts_s / busy_s", both, self.prefill_share, "all loads"))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON types."""

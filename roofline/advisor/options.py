@@ -49,8 +49,10 @@ class Option:
 
     @property
     def gains(self) -> Array:
-        """Gain on the metric at each load: above 1 is better."""
+        """Gain on the metric at each load: above 1 is better; throughput is that of an accelerator."""
         before, after = (mean_of(self.metric, seen, self.traffic) for seen in (self.before, self.after))
+        if self.metric == "tokens_per_s":
+            before, after = before / _accelerators(self.before), after / _accelerators(self.after)
         return np.asarray(after / before if self.metric == "tokens_per_s" else before / after)
 
     @cached_property
@@ -89,6 +91,10 @@ class Option:
         """Sequences that fit, after / before, for the bucket that takes the most; infinite if none did."""
         before, after = (float(np.min(side.performance.max_batch)) for side in (self.before, self.after))
         return after / before if before else (float("inf") if after else 1.0)
+
+
+def _accelerators(seen: Service) -> float:
+    return float(np.max(np.asarray(seen.performance.case.serve.parallel.accelerators)))
 
 
 def _memory(found: Performance) -> float:

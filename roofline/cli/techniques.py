@@ -45,6 +45,7 @@ def read_techniques(
     reserved_tokens: Annotated[
         Any, _parameter("--reserved-tokens", "paged-attention: length reserved without pages.")
     ] = None,
+    tensor: Annotated[Any, _parameter("--tensor", "tensor-parallelism: accelerators that share a layer.")] = None,
     link_bytes_per_s: Annotated[
         Any, _parameter("--link-bytes-per-s", "disaggregation: link between the pools, B/s.")
     ] = None,

@@ -16,6 +16,7 @@ from .performance import Performance
 from .prompts import PrefixCaching, PromptCompression
 from .quantization import KVQuantization, Quantization, quantize
 from .scenario import Scenario, expected_tokens
+from .sharding import TensorLimits, TensorParallelism, tensor_limits
 from .speculation import MultiTokenPrediction, Speculation, SpeculationLimits, speculation_limits
 from .table import TECHNIQUES, TechniqueTable, technique_table
 from .technique import Effect, Technique, apply
@@ -56,6 +57,8 @@ __all__ = [
     "StructuredSparsity",
     "SwapIn",
     "Technique",
+    "TensorLimits",
+    "TensorParallelism",
     "TechniqueTable",
     "Visible",
     "apply",
@@ -70,5 +73,6 @@ __all__ = [
     "static_slots_used",
     "swap_or_recompute",
     "technique_table",
+    "tensor_limits",
     "visible",
 ]

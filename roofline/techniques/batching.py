@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput, Number, number
 from ..report import Step
+from .performance import links
 from .scenario import Scenario, plain_number
 from .technique import KERNEL, Technique
 
@@ -244,7 +245,7 @@ class Disaggregation(Technique):
 
     Attributes
     ----------
-    link_bytes_per_s : one direction of the link between the pools; the accelerator's network if None
+    link_bytes_per_s : one direction of an accelerator's link to the other pool; its network if None
     """
 
     name: ClassVar[str] = "disaggregated prefill"
@@ -280,7 +281,7 @@ class Disaggregation(Technique):
         """The transfer of the prompts' caches."""
         load = case.running
         cache = load.batch * case.model.cache_bytes(load.context_tokens, case.serve.precision.kv)
-        rate = np.asarray(self.rate(case), dtype=float)
+        rate = np.asarray(self.rate(case), dtype=float) * links(case.serve)
         inputs = {"kv_bytes": cache, "link_bytes_per_s": rate}
         return (
             Step(

@@ -12,6 +12,7 @@ from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHea
 from .batching import ChunkedPrefill, ContinuousBatching, Disaggregation, PagedAttention, PromptBatching
 from .prompts import PrefixCaching, PromptCompression
 from .quantization import KVQuantization, Quantization
+from .sharding import TensorParallelism
 from .speculation import MultiTokenPrediction, Speculation
 from .technique import Technique
 from .weights import ActivationSparsity, Experts, KernelFusion, SparseAttentionMask, StructuredSparsity
@@ -40,6 +41,7 @@ NAMES: Mapping[str, type[Technique]] = MappingProxyType(
         "sparse-attention": SparseAttentionMask,
         "sparsity": StructuredSparsity,
         "speculative": Speculation,
+        "tensor-parallelism": TensorParallelism,
     }
 )
 """Short name -> technique."""

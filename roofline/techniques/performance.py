@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from .. import footprint
+from ..deployment import Deployment
 from ..errors import InvalidInput, Number, unknown
 from ..operators import Segment
 from ..phases import TIMES, Phase, prefill, run_pass
-from ..report import Report
+from ..report import Report, Step
 from ..totals import resources_s
 from ..workload import Workload
 from .rewriting import Rewritten
@@ -158,6 +159,33 @@ class Performance(Report):
         """Notes of the passes underneath."""
         return prefill(self.case.serve, self.load).assumptions
 
+    def explain(self) -> tuple[Step, ...]:
+        """How what users see follows from the passes."""
+        total = {"ttft_s": self.ttft_s, "output": self.load.output_tokens, "tpot_s": self.tpot_s}
+        rate = {
+            "batch": self.load.batch,
+            "output": self.load.output_tokens,
+            "slots_used": self.case.slots_used,
+            "busy_s": self.busy_s,
+        }
+        return (
+            self._tpot_step(),
+            Step("total_s", "ttft_s + (output - 1) * tpot_s", total, self.total_s, "the first token and all others"),
+            Step("tokens_per_s", "batch * output * slots_used / busy_s", rate, self.tokens_per_s, "the whole batch"),
+        )
+
+    def _tpot_step(self) -> Step:
+        steps = np.maximum(np.asarray(self.load.output_tokens, dtype=float) - 1, 0)
+        known: dict[str, Any] = {"step_s": self.step_s, "tokens_per_step": self.tokens_per_step, "steps": steps}
+        if self._mixed is None:
+            formula = "step_s / tokens_per_step * min(steps, 1)"
+            return Step("tpot_s", formula, known, self.tpot_s, "a step and the tokens that it yields")
+        known |= {"riding": np.minimum(steps, self._mixed.riding), "pass_s": self._mixed.pass_s}
+        formula = "(riding * pass_s + (steps - riding) * step_s / tokens_per_step) / max(steps, 1)"
+        return Step(
+            "tpot_s", formula, known, self.tpot_s, "steps that carry a chunk of a prompt, and those that do not"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
@@ -180,19 +208,23 @@ def time_of(phases: list[Counted], time: str) -> Number:
     for count, phase in phases:
         for name, seconds in resources_s(phase).items():
             busy[name] = busy.get(name, 0.0) + count * seconds
-    return reduce(np.maximum, busy.values())
+    return reduce(np.maximum, busy.values()) if busy else 0.0
 
 
 def prefill_s(case: Scenario, load: Workload, time: str) -> Number:
     """Time of the passes over the prompts: the model's, and that of a draft model, which needs a cache too."""
-    phases: list[Counted] = [(1.0, prefill(case.serve, load))]
-    more: Number = 0.0
-    if case.drafts is not None and case.drafts.model is not None:
-        draft = case.serve.replace(model=case.drafts.model)
-        phases.append((1.0, prefill(draft, load)))
-    elif case.drafts is not None:
-        more = case.drafts.share * np.minimum(case.drafts.tokens, 1)
+    phases, more = _with_draft(case, prefill(case.serve, load))
     return time_of(phases, time) * (1 + more) * _slack(case.prefill_overhead, time) + _launches_s(case, phases, time)
+
+
+def _with_draft(case: Scenario, phase: Phase) -> tuple[list[Counted], Number]:
+    """A pass over prompts, the same of a draft model, and the share that one of given cost takes more."""
+    if case.drafts is None:
+        return [(1.0, phase)], 0.0
+    if case.drafts.model is None:
+        return [(1.0, phase)], case.drafts.share * np.minimum(case.drafts.tokens, 1)
+    draft = case.serve.replace(model=case.drafts.model)
+    return [(1.0, phase), (1.0, run_pass(draft, "draft", *phase.segments))], 0.0
 
 
 def step_s(case: Scenario, batch: Number, context: Number, time: str) -> Number:
@@ -233,9 +265,12 @@ def mixed(case: Scenario, load: Workload, time: str) -> Mixed:
     riders = Segment(np.asarray(load.batch) - 1, 1.0, load.context_tokens + (np.asarray(load.output_tokens) - 1) / 2)
 
     def pass_s(past: Number) -> Number:
-        both = run_pass(case.serve, "mixed", Segment(1.0, even, load.cached_tokens + past), riders)
+        part = Segment(1.0, even, load.cached_tokens + past)
+        phases, more = _with_draft(case, run_pass(case.serve, "chunk", part))
+        drafting_s = time_of(phases[1:], time) + more * getattr(phases[0][1], time)
+        both = run_pass(case.serve, "mixed", part, riders)
         slack = _slack(np.maximum(case.prefill_overhead, case.decode_overhead), time)
-        seconds: Number = getattr(both, time) * slack + _launches_s(case, [(1.0, both)], time)
+        seconds: Number = (getattr(both, time) + drafting_s) * slack + _launches_s(case, [(1.0, both)], time)
         return seconds
 
     last = load.prompt_tokens - even
@@ -247,7 +282,12 @@ def handover_s(case: Scenario, load: Workload) -> Number:
     if case.handover_bytes_per_s is None:
         return 0.0
     bytes_ = load.batch * case.model.cache_bytes(load.context_tokens, case.serve.precision.kv)
-    return bytes_ / case.handover_bytes_per_s
+    return bytes_ / (case.handover_bytes_per_s * links(case.serve))
+
+
+def links(serve: Deployment) -> Number:
+    """Accelerators that hold a part of a sequence's cache and send it over links of their own."""
+    return serve.parallel.accelerators / serve.parallel.data
 
 
 def room(case: Scenario, load: Workload) -> tuple[Number, Number, Number]:
@@ -314,7 +354,7 @@ def _host_s(case: Scenario, batch: Number, context: Number) -> Number:
     if rate is None:
         raise InvalidInput(f"{case.serve.accelerator.name} states no host_bytes_per_s: offload needs a host link")
     cache = case.model.cache_bytes(np.floor(context), case.serve.precision.kv)
-    crossing: Number = _at_once(case.host_share) * batch * cache / rate
+    crossing: Number = _at_once(case.host_share) * batch * cache / (rate * case.serve.parallel.accelerators)
     return crossing
 
 

@@ -18,6 +18,7 @@ from .batching import ChunkedPrefill, ContinuousBatching, Disaggregation, PagedA
 from .prompts import PrefixCaching, PromptCompression
 from .quantization import KVQuantization, Quantization
 from .scenario import Scenario
+from .sharding import TensorParallelism
 from .speculation import MultiTokenPrediction, Speculation
 from .technique import Effect, Technique, apply
 from .weights import ActivationSparsity, Experts, KernelFusion, SparseAttentionMask, StructuredSparsity
@@ -48,6 +49,7 @@ TECHNIQUES: tuple[Technique, ...] = (
     SparseAttentionMask(),
     Experts(),
     Disaggregation(),
+    TensorParallelism(),
 )
 """Every technique with the parameters that the field reports."""
 

@@ -198,22 +198,26 @@ class Effect(Report):
         return super().to_dict() | sides | {"assumptions": list(self.assumptions)}
 
     def explain(self) -> tuple[Step, ...]:
-        """The techniques' own derivations, then how the gains follow."""
+        """The techniques' own derivations, what users see with them, and how the gains follow."""
         own = tuple(step for item in self.techniques for step in item.steps(self.before.case))
         gains = (
             ("prefill_speedup", "prefill_before_s / prefill_after_s"),
             ("decode_speedup", "decode_before_s / decode_after_s"),
         )
-        return own + tuple(
-            Step(
-                name,
-                formula,
-                {word: getattr(self, word) for word in formula.split(" / ")},
-                getattr(self, name),
-                self.before.time,
+        return (
+            own
+            + self.after.explain()
+            + tuple(
+                Step(
+                    name,
+                    formula,
+                    {word: getattr(self, word) for word in formula.split(" / ")},
+                    getattr(self, name),
+                    self.before.time,
+                )
+                for name, formula in gains
+                if np.all(np.asarray(getattr(self, formula.split(" / ")[1])) > 0)
             )
-            for name, formula in gains
-            if np.all(np.asarray(getattr(self, formula.split(" / ")[1])) > 0)
         )
 
 

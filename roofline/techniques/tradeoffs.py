@@ -12,7 +12,7 @@ from ..phases import prefill
 from ..report import Report, Step
 from ..workload import Workload
 from .batching import Disaggregation
-from .performance import Performance
+from .performance import Performance, links
 from .scenario import Scenario, plain_number, share
 
 
@@ -179,18 +179,18 @@ def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = 
     if gpu.host_bytes_per_s is None:
         raise InvalidInput(f"{gpu.name} states no host_bytes_per_s: swapping needs a host link")
     context = number("context_tokens", context_tokens, least=1, whole=True)
-    searched = 2.0 ** np.arange(21)
+    rate, searched = gpu.host_bytes_per_s * links(serve), 2.0 ** np.arange(21)
 
     def both(tokens: Number) -> tuple[Number, Number, Number]:
         cache = serve.model.cache_bytes(tokens, serve.precision.kv)
         again = getattr(prefill(serve, Workload(prompt_tokens=tokens)), time)
-        return cache, np.divide(cache, gpu.host_bytes_per_s), again  # type: ignore[arg-type]
+        return cache, np.divide(cache, rate), again
 
     _, swap_s, again_s = both(searched)
     faster = searched[np.asarray(swap_s < again_s)]
     kv_bytes, swap_s, again_s = both(context)
     first = float(faster.min()) if faster.size else float("inf")
-    return SwapIn(context, kv_bytes, gpu.host_bytes_per_s, plain_number(swap_s), again_s, first)
+    return SwapIn(context, kv_bytes, rate, plain_number(swap_s), again_s, first)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -280,7 +280,7 @@ def handover(
 
     Parameters
     ----------
-    link_bytes_per_s : one direction of the link between pools; the accelerator's network if None
+    link_bytes_per_s : one direction of an accelerator's link to the other pool; its network if None
     time : which of the three times
 
     Raises
@@ -296,7 +296,7 @@ def handover(
     one = Performance(Scenario(serve, Workload(load.prompt_tokens, 1, 1, load.cached_tokens)), time)
     return Handover(
         kv_bytes=serve.model.cache_bytes(load.context_tokens, serve.precision.kv),
-        link_bytes_per_s=technique.rate(case) or np.nan,
+        link_bytes_per_s=(technique.rate(case) or np.nan) * links(serve),
         prefill_s=one.prefill_s,
         step_s=found.step_s,
         decode_s=plain_number((np.asarray(load.output_tokens) - 1) * found.tpot_s),

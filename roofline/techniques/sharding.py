@@ -1,0 +1,184 @@
+"""Tensor parallelism for latency: what more accelerators give a request, and where exchanging results eats it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..deployment import Deployment
+from ..errors import InvalidInput, number, unknown
+from ..phases import Phase, decode, prefill
+from ..report import Report, Step
+from ..workload import Workload
+from .scenario import Scenario, plain_number
+from .technique import Technique
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorParallelism(Technique):
+    """Every matrix over several accelerators (Megatron-LM, arXiv:1909.08053), with two all-reduces a layer.
+
+    Attributes
+    ----------
+    tensor : accelerators that share every layer
+    """
+
+    name: ClassVar[str] = "tensor parallelism"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "each accelerator computes and reads its part of every matrix"
+    costs: ClassVar[str] = "more accelerators; two all-reduces a layer"
+
+    tensor: int = 2
+
+    def __post_init__(self) -> None:
+        number("tensor", self.tensor, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How many share a layer."""
+        return ("how many accelerators share a layer",)
+
+    def had(self, case: Scenario) -> bool:
+        """Whether as many share a layer already."""
+        return bool(np.all(np.asarray(case.serve.parallel.tensor) >= self.tensor))
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be a link."""
+        gpu = case.serve.accelerator
+        return "" if gpu.scale_up or gpu.host_bytes_per_s else f"{gpu.name} states no link between accelerators"
+
+    def after(self, case: Scenario) -> Scenario:
+        """As many accelerators for every layer."""
+        parallel = dataclasses.replace(case.serve.parallel, tensor=self.tensor)
+        return case.replace(serve=case.serve.replace(parallel=parallel))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TensorLimits(Report):
+    """Prefill and one decode step by degree of tensor parallelism.
+
+    Attributes
+    ----------
+    tensor : degrees
+    prefill_s, step_s : times
+    prefill_exchange_share, step_exchange_share : parts of them spent in exchanges
+    time : which of the times they are
+    """
+
+    tensor: npt.NDArray[np.float64]
+    prefill_s: Any
+    step_s: Any
+    prefill_exchange_share: Any
+    step_exchange_share: Any
+    time: str
+    assumptions: tuple[str, ...] = ()
+
+    columns = (
+        "tensor",
+        "prefill_s",
+        "step_s",
+        "prefill_exchange_share",
+        "step_exchange_share",
+        "prefill_speedup",
+        "step_speedup",
+        "prefill_efficiency",
+        "step_efficiency",
+    )
+
+    @property
+    def prefill_speedup(self) -> Any:
+        """Against the smallest degree."""
+        return self.prefill_s[0] / self.prefill_s
+
+    @property
+    def step_speedup(self) -> Any:
+        """Against the smallest degree."""
+        return self.step_s[0] / self.step_s
+
+    @property
+    def prefill_efficiency(self) -> Any:
+        """Speedup for each accelerator more."""
+        return self.prefill_speedup * self.tensor[0] / self.tensor
+
+    @property
+    def step_efficiency(self) -> Any:
+        """Speedup for each accelerator more."""
+        return self.step_speedup * self.tensor[0] / self.tensor
+
+    @property
+    def best_for_prefill(self) -> int:
+        """The degree of the shortest prefill."""
+        return int(self.tensor[np.argmin(self.prefill_s)])
+
+    @property
+    def best_for_decode(self) -> int:
+        """The degree of the shortest step."""
+        return int(self.tensor[np.argmin(self.step_s)])
+
+    @property
+    def half_eaten_at(self) -> dict[str, float]:
+        """By phase the first degree at which less than half of the accelerators' worth is left; infinite if none."""
+        pairs = {"prefill": self.prefill_efficiency, "decode": self.step_efficiency}
+        return {name: float(np.min(self.tensor[left < 0.5], initial=np.inf)) for name, left in pairs.items()}
+
+    def explain(self) -> tuple[Step, ...]:
+        """How efficiency follows from time."""
+        last = {"one_s": self.step_s[0], "many_s": self.step_s[-1], "times": self.tensor[-1] / self.tensor[0]}
+        return (Step("step_efficiency", "one_s / many_s / times", last, self.step_efficiency[-1], self.time),)
+
+
+def tensor_limits(
+    serve: Deployment,
+    load: Workload,
+    *,
+    degrees: tuple[int, ...] = (1, 2, 4, 8),
+    time: str = "estimate_s",
+) -> TensorLimits:
+    """What each degree of tensor parallelism gives both phases, and how much of it exchanging results takes.
+
+    An all-reduce of a decode step carries kilobytes, so what it costs is latency, which only ``estimate_s`` knows; one
+    of a prefill carries megabytes, which ``roofline_s`` knows too.
+
+    Parameters
+    ----------
+    degrees : from the smallest to the largest
+    time : ``roofline_s`` or ``estimate_s``
+
+    Raises
+    ------
+    InvalidInput
+        No degree, one that is not a whole number >= 1, or a workload that is a sweep.
+    UnknownName
+        Another time.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> from roofline.techniques import tensor_limits
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> found = tensor_limits(serve, rl.Workload(), time="roofline_s")
+    >>> [round(float(left), 2) for left in found.prefill_efficiency]
+    [1.0, 0.9, 0.8, 0.65]
+    """
+    if time not in ("roofline_s", "estimate_s"):
+        raise unknown("time", time, ("roofline_s", "estimate_s"))
+    if not len(degrees):
+        raise InvalidInput("degrees must hold at least one degree: it is empty")
+    if any(np.ndim(value) for value in (load.batch, load.prompt_tokens, load.output_tokens, load.cached_tokens)):
+        raise InvalidInput("tensor_limits is for one workload, not a sweep: give whole numbers")
+    tensor = np.asarray(number("degrees", degrees, least=1, whole=True), dtype=float)
+    many = serve.replace(parallel=dataclasses.replace(serve.parallel, tensor=tensor))
+    both = (prefill(many, load), decode(many, load))
+    prefill_s, step_s = (np.broadcast_to(getattr(phase, time), tensor.shape) for phase in both)
+    shares = [_exchange_s(phase, time) / getattr(phase, time) for phase in both]
+    return TensorLimits(tensor, prefill_s, step_s, shares[0], shares[1], time, both[0].assumptions)
+
+
+def _exchange_s(phase: Phase, time: str) -> Any:
+    """Time of the collectives of a pass."""
+    exchanges = (item for item in phase.operators if item.operator.kind == "collective")
+    return plain_number(sum((getattr(item, time) for item in exchanges), 0.0) * phase.schedule.rounds)
