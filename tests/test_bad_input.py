@@ -136,7 +136,7 @@ def test_a_good_spec_loads(tmp_path):
         ("kv_heads: 2", "kv_heads: 3", "layers.0.attention: query_heads must be a multiple of kv_heads: 4 / 3"),
         ("kv_heads: 2, ", "", "layers.0.attention.kv_heads is missing"),
         ("head_dim: 16", "head_size: 16", "layers.0.attention.head_size is not a known key: 16"),
-        ("mlp: {", "mpl: {", "layers.0: no kind of block named 'mpl'"),
+        ("mlp: {", "mpl: {", "layers.0.mpl: no kind of block named 'mpl'"),
         ("mlp: {intermediate: 128}", "mlp: 128", "layers.0.mlp must be a mapping of sizes, not 128"),
         ("count: 2", "count: 0", "layers.0.count must be greater than or equal to 1: 0"),
         ("name: tiny", "name: other", "name 'other' must be the file's: 'tiny'"),
