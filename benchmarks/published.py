@@ -50,6 +50,30 @@ MODELS = {
     "mistralai/Mistral-7B-Instruct-v0.2": "mistral-7b",
     "mistralai/Mixtral-8x7B-v0.1": "mixtral-8x7b",
     "mistralai/Mixtral-8x7B-Instruct-v0.1": "mixtral-8x7b",
+    "meta-llama/Llama-3.2-1B": "llama-3.2-1b",
+    "meta-llama/Llama-3.2-3B-Instruct": "llama-3.2-3b",
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct": "llama-4-maverick",
+    "codellama/CodeLlama-34b-hf": "codellama-34b",
+    "mistralai/Mixtral-8x22B-v0.1": "mixtral-8x22b",
+    "EleutherAI/gpt-j-6b": "gpt-j-6b",
+    "tiiuae/falcon-7b": "falcon-7b",
+    "tiiuae/falcon-180B": "falcon-180b",
+    "mosaicml/mpt-7b": "mpt-7b",
+    "internlm/internlm-20b": "internlm-20b",
+    "openai/gpt-oss-20b": "gpt-oss-20b",
+    "openai/gpt-oss-120b": "gpt-oss-120b",
+    "google/gemma-3-4b-it": "gemma-3-4b",
+    "MiniMaxAI/MiniMax-M2.5": "minimax-m2.5",
+    "deepseek-ai/DeepSeek-R1": "deepseek-r1",
+    "deepseek-ai/DeepSeek-R1-0528": "deepseek-r1",
+    "deepseek-ai/DeepSeek-V3": "deepseek-v3",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B": "qwen2.5-14b",
+    "Qwen/Qwen2.5-Coder-7B-Instruct": "qwen2.5-7b",
+    "Qwen/Qwen3-30B-A3B": "qwen3-30b-a3b",
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3-30b-a3b",
+    "Qwen/Qwen3-235B-A22B": "qwen3-235b-a22b",
+    "Qwen/Qwen3.5-397B-A17B": "qwen3.5-397b-a17b",
+    "Qwen/Qwen3.5-397B-A17B-FP8": "qwen3.5-397b-a17b",
     "Qwen/Qwen3-8B": "qwen3-8b",
     "Qwen/Qwen3-32B": "qwen3-32b",
 }
@@ -72,7 +96,18 @@ WEIGHTS = {
     "gguf-q4_0": "q4_0",
     "gguf-q4_k_m": "q4_k_m",
     "gguf-q8_0": "q8_0",
+    "gguf mxfp4 experts + q8_0 rest": "q8_0",
+    "nvfp4 (MoE/FFN), bf16 attention": "nvfp4",
+    "nvfp4 MoE/GEMM": "nvfp4",
+    "fp8 MoE/GEMM": "fp8",
+    "UINT4": "int4",
 }
+
+EXCEPTIONS = {
+    "gguf mxfp4 experts + q8_0 rest": {"experts": "mxfp4"},
+    "nvfp4 (MoE/FFN), bf16 attention": {"attention": "bf16"},
+}
+"""Weight formats of a table that differ by part."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +189,18 @@ def deployment(row: Mapping[str, str]) -> rl.Deployment:
     else:
         activations = next((name for name in ("fp8", "fp32", "bf16", "fp16") if name in fed), "bf16")
     kv = "fp8" if "fp8" in (row["kv_dtype"] or "fp8") else "bf16"
-    return _deployment(MODELS[row["model"]], row["accelerator"], weights, activations, kv)
+    return _deployment(MODELS[row["model"]], row["accelerator"], row["weight_dtype"], activations, kv)
 
 
 @cache
-def _deployment(model: str, accelerator: str, weights: str, activations: str, kv: str) -> rl.Deployment:
-    precision = rl.Precision(weights=weights, activations=activations, kv=kv, attention=kv)
+def _deployment(model: str, accelerator: str, stored: str, activations: str, kv: str) -> rl.Deployment:
+    precision = rl.Precision(
+        weights=WEIGHTS[stored],
+        activations=activations,
+        kv=kv,
+        attention=kv,
+        exceptions=EXCEPTIONS.get(stored, {}),
+    )
     return rl.Deployment(rl.get_model(model), rl.get_accelerator(accelerator), precision=precision)
 
 

@@ -103,7 +103,7 @@ def figures():
 
 def test_no_published_figure_beats_its_floor(figures):
     trusted = [(run.row["id"], value) for run, value in figures if not published.quarantined(run.row)]
-    assert len(trusted) > 1000
+    assert len(trusted) > 1500
     assert [item for item in trusted if item[1] > 1] == []
 
 
