@@ -8,104 +8,9 @@ families, and their modules in transformers 5.24.0, where each row can be checke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
-    """Differences of a family from the convention; a string for a truth value names the field that decides.
-
-    Attributes
-    ----------
-    attention : kind of its attention: ``gqa``, ``mla`` or ``compressed``
-    linear : kind of the layers that ``layer_types`` calls linear, mamba, conv or recurrent
-    hybrid : what a ``hybrid`` layer is: ``parallel`` (attention and mixer side by side), ``shared`` (one transformer
-        block reused before the mixer)
-    qkv_bias, output_bias, mlp_bias, lm_head_bias : biases
-    qk_norm, qk_norm_flag : how queries and keys are normalized (`roofline.layers.Attention`), and what turns it on
-    sinks : which layers have learned sinks: ``all`` or ``sliding``
-    gate, gate_flag : width of the gate of attention's output, and what turns it on
-    gate_else : its width where the flag is off
-    gate_bias : whether the gate is part of the query projection and shares its bias
-    head_vectors : parameters of each query head that are no matrix
-    differential, keys_as_values, value_norm : see `roofline.layers.Attention`
-    norm : ``rms``, ``layer`` (weight and bias), ``layer_weight`` or ``none`` (no parameters)
-    extra_norms_flag : what adds a norm behind each of attention and MLP
-    moe_norms : further norms of a layer with a mixture of experts
-    norms, parallel_norms : norms of a layer, and those of one with ``parallel_flag`` on
-    final_norm, embedding_norm : whether there is one before lm_head, after the embedding
-    gated : whether MLPs have a gate
-    halved : whether the stated inner width is twice the real one
-    four_h : whether an absent inner width means four times the hidden one
-    mlp_vectors : parameters of an MLP that are no matrix: a number, or ``inner`` for one value an inner channel
-    shared_gate, router_bias, expert_bias, moe_bias, shared_expert : learned parameters beside a mixture's matrices;
-        a shared expert as wide as a routed one that no field mentions
-    all_moe : whether every layer is a mixture when nothing says otherwise
-    dense_layers : how many first layers are dense when nothing says otherwise
-    period, first_full : every so many layers one has full attention, the last or the first of them
-    all_sliding, window_flag, extra_window : whether the window holds in every layer, what turns it on, what to add
-    positions : rows of the position table beyond the longest context; None if there is no table
-    uneven_heads : whether a hidden size that the heads do not divide is rounded down
-    attention_free : whether ``head_dim`` is that of the mixer
-    step_norms : whether a Mamba normalizes step, B and C
-    hyper_head : whether hyper-connections have a map of their own before lm_head
-    low_rank_gates : whether a Kimi delta attention projects its gates through a bottleneck
-    extra_rows : rows of the embedding beyond the vocabulary
-    tied : whether embedding and lm_head are one tensor when neither file nor class says so
-    unknown : what of its shapes a configuration does not give; such a family can't be read
-    """
-
-    attention: str = "gqa"
-    linear: str = ""
-    hybrid: str = ""
-    qkv_bias: bool | str = "attention_bias"
-    output_bias: bool | str = "attention_bias"
-    mlp_bias: bool | str = "mlp_bias"
-    lm_head_bias: bool | str = "lm_head_bias"
-    qk_norm: str = ""
-    qk_norm_flag: str = ""
-    sinks: str = ""
-    gate: str = ""
-    gate_flag: str = ""
-    gate_else: str = ""
-    gate_bias: bool = False
-    head_vectors: int = 0
-    differential: bool = False
-    value_norm: bool = False
-    norm: str = "rms"
-    norms: int = 2
-    parallel_norms: int = 1
-    extra_norms_flag: str = ""
-    moe_norms: int = 0
-    parallel_flag: str = ""
-    final_norm: bool = True
-    embedding_norm: bool = False
-    gated: bool = True
-    halved: bool = False
-    four_h: bool = False
-    mlp_vectors: int | str = 0
-    shared_gate: bool = False
-    router_bias: bool | str = False
-    expert_bias: bool = False
-    moe_bias: bool = False
-    shared_expert: bool = False
-    all_moe: bool = True
-    dense_layers: int = 0
-    period: int = 0
-    first_full: bool = False
-    all_sliding: bool = False
-    window_flag: str = ""
-    extra_window: int = 0
-    positions: int | None = None
-    uneven_heads: bool = False
-    attention_free: bool = False
-    step_norms: bool = False
-    hyper_head: bool = True
-    low_rank_gates: bool = True
-    extra_rows: int = 0
-    tied: bool = False
-    unknown: str = ""
-
+from .family import Family
 
 LLAMA = Family()
 SLIDING = Family(all_sliding=True)
@@ -147,7 +52,6 @@ FAMILIES: dict[str, Family] = {
             "smollm3",
             "aria_text",
             "iquestcoder",
-            
             "granite_docling_text",
             "granite4_vision_text",
             "unlimited_ocr_text",
@@ -283,12 +187,17 @@ FAMILIES: dict[str, Family] = {
     "granitemoe_swa": GRANITE_SWA,
     "ernie4_5": ERNIE,
     "paddleocr_vl_text": ERNIE,
-    "ernie4_5_moe": replace(ERNIE, router_bias=True),
+    "ernie4_5_moe": replace(ERNIE, router_bias=True, lm_head_bias="use_bias"),
     "ernie4_5_vl_moe_text": replace(ERNIE, router_bias=True),
     "lfm2": Family(qk_norm="head", linear="short_convolution", mlp_bias=False, tied=True),
     "lfm2_moe": Family(qk_norm="head", linear="short_convolution", mlp_bias=False, tied=True),
     "lfm3": Family(
-        qk_norm="head", linear="short_convolution", extra_norms_flag="use_sandwich_norm", gate="head", gate_flag="use_attention_gate", tied=True
+        qk_norm="head",
+        linear="short_convolution",
+        extra_norms_flag="use_sandwich_norm",
+        gate="head",
+        gate_flag="use_attention_gate",
+        tied=True,
     ),
     "afmoe": Family(qk_norm="head", gate="value", norms=4, router_bias=True, dense_layers=1, period=4),
     "hunyuan_v1_dense": Family(qk_norm="head"),
@@ -306,10 +215,8 @@ FAMILIES: dict[str, Family] = {
     "molmo2_text": Family(qk_norm="head"),
     "muse_glimmer_text": MUSE,
     "step3p5": Family(qk_norm="head", gate="head", dense_layers=3),
-    "mimo_v2_flash": Family(sinks="sliding", period=6, dense_layers=1),
-    "gpt_oss": Family(
-        sinks="all", period=2, router_bias=True, expert_bias=True, mlp_bias=True
-    ),
+    "mimo_v2_flash": Family(sinks="sliding", output_bias=False, sliding_kv_times=2, period=6, dense_layers=1),
+    "gpt_oss": Family(sinks="all", period=2, router_bias=True, expert_bias=True, mlp_bias=True),
     "llama4_text": Family(shared_expert=True, period=4),
     "mllama_text_model": Family(extra_rows=8),
     "nemotron-nas": LLAMA,
@@ -342,24 +249,28 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": Family(linear="mamba2", gated=False, norms=1),
     "zamba": Family(linear="mamba", hybrid="shared", norms=1, tied=True),
     "zamba2": Family(linear="mamba2", hybrid="shared", norms=1, tied=True),
+    "rwkv": Family(linear="rwkv", norm="layer", embedding_norm=True),
+    "xlstm": Family(linear="matrix_lstm"),
+    # Odd ones
+    "doge": Family(qk_norm="head", norms=4, gate="head", kv_vectors=1),
+    "axk2": replace(DSA, dense_layers=1, doubled_queries=True),
+    "dots3_note_text": replace(MLA, dense_layers=1, gate="head", rope_norm=True),
+    "longcat_flash": replace(MLA, norms=4),
+    "hrm_text": Family(gate="value", norm="none", stacks=2),
+    "muse_spark_text": Family(norms=5, gate="value", latent_norms=True),
+    "gpt_neox_japanese": Family(
+        norm="layer", gated=False, qkv_bias=False, output_bias=False, mlp_bias=False, last_vectors=True, tied=True
+    ),
     # What can't be read
     "jetmoe": Family(attention="mixture", moe_bias=True, tied=True),
-    "doge": Family(unknown="its dynamic mask and its cross-domain experts"),
     "zaya": Family(unknown="its compressed convolutional attention and router"),
     **dict.fromkeys(
         ["inkling_text", "inkling2_text", "inkling2_loop_text"],
         Family(unknown="its relative-position projections and residual gates"),
     ),
-    "hrm_text": Family(unknown="its recurrent stacks of layers"),
     "dory": Family(unknown="its recurrent loops of layers"),
     "blt": Family(unknown="its byte patches: encoder, decoder and patcher"),
-    "xlstm": Family(unknown="its matrix LSTM blocks"),
-    "rwkv": Family(unknown="its time-mix and channel-mix blocks"),
-    "axk2": Family(unknown="its gated low-rank norms"),
-    "muse_spark_text": Family(unknown="its residual gates"),
     "mistral_large4_text": Family(unknown="its caches shared by groups of layers"),
-    "dots3_note_text": Family(unknown="the latent of its sliding layers"),
-    "longcat_flash": Family(unknown="how many of a token's experts are empty"),
     "qwen4_exp_text": Family(unknown="its residual blocks and n-gram embeddings"),
 }
 """``model_type`` -> its differences."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import SpecError
 from ..layers import MLP, Block, MoE
-from .families import Family
+from .family import Family
 from .fields import Fields
 from .mixers import truth
 
@@ -47,12 +47,24 @@ def _inner_width(fields: Fields, family: Family, at: int) -> int:
     inner = fields.at("intermediate_size", at)
     if inner is None and fields.get("expansion_ratio") is not None:
         return fields.size("expansion_ratio") * hidden
+    if inner is None and fields.get("intermediate_multiple_size") is not None:
+        return fields.size("intermediate_multiple_size") * hidden
+    if inner is None and fields.get("ffn_proj_factor") is not None:
+        return _factored(fields, hidden)
     if inner is None and family.four_h:
         return 4 * hidden
     inner = inner if inner is not None else fields.size("intermediate_size")
     if family.halved:
         return inner // 2
     return _rounded(fields, inner) if fields.flag("block_auto_adjust_ff_dim") else inner
+
+
+def _factored(fields: Fields, hidden: int) -> int:
+    """xLSTM: a factor of the hidden size, up to the next multiple."""
+    factor, multiple = fields.get("ffn_proj_factor"), fields.optional("ffn_round_up_to_multiple_of") or 64
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1000:
+        raise SpecError(f"ffn_proj_factor must be a number above 0: {factor!r:.80}")
+    return multiple * -(-int(factor * hidden) // multiple)
 
 
 def _rounded(fields: Fields, inner: int) -> int:
@@ -84,8 +96,18 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
         shared_gate=family.shared_gate and _shared_width(fields, family, inner) is not None,
         dense_intermediate=fields.size("intermediate_size") if beside else None,
         latent=fields.optional("moe_latent_size"),
-        vectors=hidden + experts if beside else hidden if family.moe_bias else 0,
+        zero_experts=fields.optional("zero_expert_num", least=0) or 0,
+        vectors=_small(fields, family, hidden, experts),
     )
+
+
+def _small(fields: Fields, family: Family, hidden: int, experts: int) -> int:
+    """Parameters of a mixture that are no matrix."""
+    if fields.flag("enable_moe_block"):
+        return hidden + experts
+    if family.latent_norms:
+        return 2 * fields.size("moe_latent_size")
+    return hidden if family.moe_bias else 0
 
 
 def _expert_width(fields: Fields, at: int) -> int:

@@ -94,6 +94,16 @@ class Fields:
         self.partial = partial
         self.defaulted: dict[str, Any] = {}
 
+    def at_layer(self, layer: int) -> Fields:
+        """The fields of one layer: ``per_layer_config`` overrides them by its number."""
+        listed = self.data.get("per_layer_config")
+        own = None
+        if isinstance(listed, Mapping):
+            own = next((listed[key] for key in (str(layer), f"{layer:02d}", layer) if key in listed), None)
+        if not isinstance(own, Mapping):
+            return self
+        return Fields({**self.data, **own}, self.defaults, partial=self.partial)
+
     def given(self, name: str) -> bool:
         """Whether the file itself has the field, be it null."""
         return any(key in self.data for key in (name, *ALIASES.get(name, ())))

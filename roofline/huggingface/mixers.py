@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +9,15 @@ from ..errors import SpecError
 from ..layers import (
     MLA,
     MLP,
-    RGLRU,
     Attention,
     Block,
     CompressedAttention,
     CrossAttentionLayer,
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba,
-    Mamba2,
     MixtureOfAttention,
-    ShortConvolution,
 )
-from .families import Family
+from .family import Family
 from .fields import Fields
+from .recurrent import even_width, recurrent
 
 
 @dataclass(frozen=True)
@@ -49,9 +42,9 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
     if place.kind == "cross":
         return (_cross_attention(fields),)
     if place.kind == "linear":
-        return (_recurrent(fields, family),)
+        return (recurrent(fields, family),)
     if place.kind == "hybrid" and family.hybrid == "parallel":
-        return (_gqa(fields, family, place), _recurrent(fields, family))
+        return (_gqa(fields, family, place), recurrent(fields, family))
     kind = {"mla": _mla, "compressed": _compressed, "mixture": _mixture}.get(family.attention, _gqa)
     return (kind(fields, family, place),)
 
@@ -83,7 +76,7 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
         sinks=family.sinks == "all" or (family.sinks == "sliding" and windowed),
         gate=_gate(fields, family),
         gate_bias=family.gate_bias and qkv_bias,
-        vectors=family.head_vectors * queries,
+        vectors=_small(fields, family, place, queries, kv),
         shares_kv=shares,
         keys_as_values=not shares and place.kind == "full" and fields.flag("attention_k_eq_v"),
         value_norm=family.value_norm,
@@ -109,22 +102,14 @@ def _heads(fields: Fields, family: Family, place: Place) -> tuple[int, int, int,
         or (fields.optional("swa_head_dim") if sliding else None)
         or (fields.optional("global_head_dim") if place.kind == "full" else None)
         or fields.at("head_dim", place.at)
-        or _even_width(fields, family, queries)
+        or even_width(fields, family, queries)
     )
-    kv = special.optional("num_key_value_heads") or _kv_heads(fields, place, queries)
+    kv = special.optional("num_key_value_heads") or _kv_heads(fields, family, place, queries)
     value = (fields.optional("swa_v_head_dim") if sliding else None) or fields.optional("v_head_dim") or width
     return queries, kv, width, value
 
 
-def _even_width(fields: Fields, family: Family, queries: int) -> int:
-    hidden = fields.size("hidden_size")
-    if hidden % queries and not family.uneven_heads:
-        name = fields.name_of("num_attention_heads")
-        raise SpecError(f"{name} {queries} does not divide hidden_size {hidden}, and no head_dim is given")
-    return hidden // queries
-
-
-def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
+def _kv_heads(fields: Fields, family: Family, place: Place, queries: int) -> int:
     if place.kind == "sliding" and fields.optional("swa_num_key_value_heads"):
         return fields.size("swa_num_key_value_heads")
     if place.kind == "full" and fields.flag("attention_k_eq_v") and fields.optional("num_global_key_value_heads"):
@@ -135,7 +120,8 @@ def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
         if not grouped_falcon(fields):
             return 1 if fields.flag("multi_query") else queries
         return fields.optional("num_key_value_heads") or queries
-    return fields.at("num_key_value_heads", place.at) or queries
+    own = fields.at("num_key_value_heads", place.at) or queries
+    return own * family.sliding_kv_times if place.kind == "sliding" else own
 
 
 def grouped_falcon(fields: Fields) -> bool:
@@ -158,6 +144,12 @@ def _shares_kv(fields: Fields, place: Place) -> bool:
 def _qk_norm(fields: Fields, family: Family) -> str | bool:
     on = not family.qk_norm_flag or fields.flag(family.qk_norm_flag)
     return (on and family.qk_norm) or False
+
+
+def _small(fields: Fields, family: Family, place: Place, queries: int, kv: int) -> int:
+    """Parameters of attention that are no matrix and have no field of their own."""
+    last = fields.size("hidden_size") if family.last_vectors and place.at == place.layers - 1 else 0
+    return family.head_vectors * queries + family.kv_vectors * kv + last
 
 
 def _gate(fields: Fields, family: Family) -> str:
@@ -219,6 +211,7 @@ def _mla(fields: Fields, family: Family, place: Place) -> MLA:
         sinks=bool(family.sinks),
         gate=family.gate,
         window=_window(fields) if place.kind == "sliding" else None,
+        rope_norm=family.rope_norm,
         index_heads=fields.size("index_n_heads") if indexed else None,
         index_dim=fields.size("index_head_dim") if indexed else 128,
         index_topk=fields.size("index_topk") if indexed else 2048,
@@ -262,128 +255,6 @@ def _compressed(fields: Fields, family: Family, place: Place) -> CompressedAtten
         index_dim=fields.size("index_head_dim") if sparse else 128,
         index_topk=fields.size("index_topk") if sparse else 512,
     )
-
-
-# Recurrent mixers
-
-
-def _recurrent(fields: Fields, family: Family) -> Block:
-    try:
-        return RECURRENT[family.linear](fields, family)
-    except KeyError:
-        raise SpecError("layer_types has recurrent layers, and nothing says of which kind they are") from None
-
-
-def _gated_delta_net(fields: Fields, family: Family) -> GatedDeltaNet:
-    return GatedDeltaNet(
-        hidden=fields.size("hidden_size"),
-        key_heads=fields.size("linear_num_key_heads"),
-        key_dim=fields.size("linear_key_head_dim"),
-        value_heads=fields.size("linear_num_value_heads"),
-        value_dim=fields.size("linear_value_head_dim"),
-        conv=fields.optional("linear_conv_kernel_dim") or 4,
-    )
-
-
-def _kda(fields: Fields, family: Family) -> KimiDeltaAttention:
-    inner = fields.data.get("linear_attn_config")
-    nested = Fields(inner, {}) if isinstance(inner, dict) else Fields({}, {})
-    return KimiDeltaAttention(
-        hidden=fields.size("hidden_size"),
-        heads=nested.optional("num_attention_heads") or _either(fields, "linear_num_heads", "num_attention_heads"),
-        dim=nested.optional("head_dim") or _either(fields, "linear_head_dim", "head_dim"),
-        conv=fields.optional("short_conv_kernel_size") or fields.optional("linear_conv_kernel_dim") or 4,
-        low_rank=family.low_rank_gates,
-    )
-
-
-def _either(fields: Fields, first: str, second: str) -> int:
-    return fields.optional(first) or fields.size(second)
-
-
-def _lightning(fields: Fields, family: Family) -> LightningAttention:
-    heads = fields.size("num_attention_heads")
-    width = fields.optional("head_dim") or _even_width(fields, family, heads)
-    return LightningAttention(hidden=fields.size("hidden_size"), heads=heads, dim=width)
-
-
-def _mamba(fields: Fields, family: Family) -> Mamba:
-    hidden = fields.size("hidden_size")
-    expand = fields.optional("mamba_expand") or fields.optional("expand") or 2
-    stated = fields.get("mamba_expand") is None and fields.get("intermediate_size") is not None
-    inner = None if stated else expand * hidden
-    rank = _first(fields, "mamba_dt_rank", "time_step_rank")
-    return Mamba(
-        hidden=hidden,
-        inner=inner or fields.size("intermediate_size"),
-        state=fields.optional("mamba_d_state") or fields.optional("state_size") or 16,
-        conv=fields.optional("mamba_d_conv") or fields.optional("conv_kernel") or 4,
-        step_rank=rank or -(-hidden // 16),
-        bias=fields.flag("mamba_proj_bias") or fields.flag("use_bias"),
-        conv_bias=fields.flag("mamba_conv_bias", True) and fields.flag("use_conv_bias", True),
-        norms=family.step_norms,
-    )
-
-
-def _first(fields: Fields, *names: str) -> int | None:
-    """The first of several fields that is a number; ``"auto"`` counts as absent."""
-    for name in names:
-        if fields.get(name) not in (None, "auto"):
-            return fields.size(name)
-    return None
-
-
-def _mamba2(fields: Fields, family: Family) -> Mamba2:
-    hidden = fields.size("hidden_size")
-    heads = _first(fields, "mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
-    expand = _first(fields, "mamba_expand", "expand") or 2
-    inner = fields.optional("mamba_d_ssm") or expand * hidden
-    width = _first(fields, "mamba_d_head", "mamba_head_dim", "mamba_headdim")
-    if width is None and family.attention_free:
-        width = _first(fields, "head_dim")
-    if heads is None and width is None:
-        raise SpecError("mamba_n_heads is missing (also looked for: mamba_num_heads, n_mamba_heads, num_heads)")
-    return Mamba2(
-        hidden=hidden,
-        heads=heads or inner // (width or 1),
-        head_dim=width or inner // (heads or 1),
-        state=_first(fields, "mamba_d_state", "ssm_state_size", "state_size") or 128,
-        groups=_first(fields, "mamba_n_groups", "mamba_ngroups", "n_groups") or 1,
-        conv=_first(fields, "mamba_d_conv", "conv_kernel") or 4,
-        bias=fields.flag("mamba_proj_bias")
-        or (fields.flag("use_bias") and not family.hybrid)
-        or fields.flag("add_bias_linear"),
-        conv_bias=fields.flag("mamba_conv_bias", True) and fields.flag("use_conv_bias", True),
-        output_bias=fields.flag("projectors_bias") if fields.get("projectors_bias") is not None else None,
-        output_norm=fields.flag("mamba_rms_norm", True),
-    )
-
-
-def _short_convolution(fields: Fields, family: Family) -> ShortConvolution:
-    return ShortConvolution(
-        hidden=fields.size("hidden_size"), conv=fields.optional("conv_L_cache") or 3, bias=fields.flag("conv_bias")
-    )
-
-
-def _rg_lru(fields: Fields, family: Family) -> RGLRU:
-    hidden = fields.size("hidden_size")
-    return RGLRU(
-        hidden=hidden,
-        width=fields.optional("lru_width") or hidden,
-        heads=fields.size("num_attention_heads"),
-        conv=fields.optional("conv1d_width") or 4,
-    )
-
-
-RECURRENT: dict[str, Callable[[Fields, Family], Block]] = {
-    "gated_delta_net": _gated_delta_net,
-    "kda": _kda,
-    "lightning": _lightning,
-    "mamba": _mamba,
-    "mamba2": _mamba2,
-    "short_convolution": _short_convolution,
-    "rg_lru": _rg_lru,
-}
 
 
 def shared_transformer(fields: Fields, family: Family) -> tuple[Block, ...]:

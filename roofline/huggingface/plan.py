@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import SpecError
 from ..model import MOST_LAYERS
-from .families import Family
+from .family import Family
 from .fields import Fields
 
 WORDS = {

@@ -9,7 +9,7 @@ from ..errors import InvalidInput, SpecError
 from ..layers import Block, HyperConnections, Projection
 from ..model import Model, Table
 from .apart import beside_the_text
-from .families import Family
+from .family import Family
 from .fields import Fields, class_defaults
 from .mixers import truth
 from .quantization import checkpoint_precision
@@ -74,7 +74,7 @@ def _model(data: Mapping[str, Any], text: Text, name: str, source: str) -> Model
         lm_head_bias=truth(fields, family.lm_head_bias),
         final_norm=norm_size(fields, family) if _has_final_norm(fields, family) else 0,
         position_rows=_position_rows(fields, family),
-        embedding_norm=norm_size(fields, family) if family.embedding_norm else 0,
+        embedding_norm=norm_size(fields, family) if family.embedding_norm else hidden if family.stacks else 0,
         embedding_rows=rows + family.extra_rows if rows + family.extra_rows != fields.size("vocab_size") else None,
         embedding_width=_embedding_width(fields, hidden),
         tables=_tables(fields, count),

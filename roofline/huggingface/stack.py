@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import SpecError
 from ..layers import MLP, AltUp, Attention, Block, HyperConnections, PerLayerInput, Projection
 from ..model import Layer
-from .families import Family
+from .family import Family
 from .feed_forward import feed_forward
 from .fields import Fields
 from .mixers import Place, grouped_falcon, mixer, shared_transformer
@@ -48,33 +48,51 @@ SHARED = ("n_shared_experts", "shared_expert_intermediate_size")
 
 def grouped_layers(text: Text) -> tuple[Layer, ...]:
     """Groups of equal layers, in the order in which each first appears."""
+    if text.family.stacks:
+        return _looped(text)
     groups: dict[Layer, int] = {}
     for layer in _searched_layers(text.fields) if text.fields.get("block_configs") is not None else _each(text):
         groups[layer] = groups.get(layer, 0) + 1
     return tuple(Layer(number, layer.blocks, layer.norms, layer.reused) for layer, number in groups.items())
 
 
+def _looped(text: Text) -> tuple[Layer, ...]:
+    """Stacks of layers that are stored once and run several times (hierarchical reasoning, arXiv:2506.21734)."""
+    layer = next(_each(text))
+    stored = text.family.stacks * text.fields.size("num_layers_per_stack")
+    runs = layer_count(text.fields)
+    if runs < stored:
+        raise SpecError(f"num_hidden_layers {runs} is less than the {stored} layers that are stored")
+    again = Layer(runs - stored, layer.blocks, layer.norms, reused=True) if runs > stored else None
+    return (Layer(stored, layer.blocks, layer.norms), *((again,) if again else ()))
+
+
 def _each(text: Text) -> Iterator[Layer]:
     kinds, inner = layer_kinds(text)
+    own_blocks = text.fields.optional("num_mem_blocks") or 1
     for at, (kind, mlp) in enumerate(zip(kinds, inner, strict=True)):
-        yield from layer_at(text, Place(at, len(kinds), kind), mlp, first=kinds.index(kind) == at)
+        first = kind != "hybrid" or kinds[:at].count("hybrid") < own_blocks
+        yield from layer_at(text, Place(at, len(kinds), kind), mlp, first=first)
 
 
 def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer, ...]:
     """What layer ``place.at`` is made of; a Zamba hybrid is the shared block, its projection and a mixer."""
-    fields, family = text.fields, text.family
+    fields, family = text.fields.at_layer(place.at), text.family
     norm = norm_size(fields, family)
+    if fields.given("zero_expert_num"):
+        return (_shortcut_layer(fields, family, place, norm),)
     if place.kind == "hybrid" and family.hybrid == "shared":
         return _shared_hybrid(text, place, first=first)
     blocks = mixer(fields, family, place)
-    if place.kind != "cross" and not (family.norms == 1 and not _parallel(fields, family) and _mixer_only(family)):
+    if place.kind != "cross" and not _mixer_only(family):
         blocks = (*blocks, *feed_forward(fields, family, mlp, place.at, place.layers))
+    blocks = (*blocks, *_low_rank(fields, family, mlp))
     return (Layer(1, (*blocks, *_residual(fields)), (norm,) * _norm_count(fields, family, mlp)),)
 
 
 def _mixer_only(family: Family) -> bool:
-    """Whether a layer is a mixer with one norm, and no MLP follows (Mamba, Zamba)."""
-    return family.linear in ("mamba", "mamba2") and family.gated
+    """Whether a layer is a mixer and no MLP follows (Mamba, Zamba, RWKV)."""
+    return family.linear == "rwkv" or (family.norms == 1 and family.linear in ("mamba", "mamba2") and family.gated)
 
 
 def _parallel(fields: Fields, family: Family) -> bool:
@@ -123,8 +141,47 @@ def _shared_hybrid(text: Text, place: Place, *, first: bool) -> tuple[Layer, ...
     hidden, norm = fields.size("hidden_size"), norm_size(fields, family)
     shared = Layer(1, shared_transformer(fields, family), (2 * norm, norm), reused=not first)
     linear = Place(place.at, place.layers, "linear")
-    own = (Projection(hidden=hidden, output=hidden, name="hybrid_projection"), *mixer(fields, family, linear))
+    projection = Projection(hidden=hidden, output=hidden, name="hybrid_projection")
+    own = (*_adapters(fields), projection, *mixer(fields, family, linear))
     return (shared, Layer(1, own, (norm,)))
+
+
+def _shortcut_layer(fields: Fields, family: Family, place: Place, norm: int) -> Layer:
+    """Two attentions and two dense MLPs beside one mixture of experts (LongCat, arXiv:2509.01322, section 2.2)."""
+    attention = mixer(fields, family, place)
+    dense = feed_forward(fields, family, "dense", place.at, place.layers)
+    experts = feed_forward(fields, family, "moe", place.at, place.layers)
+    return Layer(1, (*attention, *dense, *attention, *dense, *experts), (norm,) * family.norms)
+
+
+def _low_rank(fields: Fields, family: Family, mlp: str) -> tuple[Block, ...]:
+    """A.X K2: queries and gate from a latent of twice the width, norms with a low-rank gate."""
+    if not family.doubled_queries:
+        return ()
+    hidden, rank, heads = (fields.size(name) for name in ("hidden_size", "q_lora_rank", "num_attention_heads"))
+    queries = heads * (fields.size("qk_nope_head_dim") + fields.size("qk_rope_head_dim", least=0))
+    gate, small = heads * fields.size("v_head_dim"), fields.size("gated_norm_rank")
+    found = [Projection(hidden=rank, output=queries, name="q_b_proj"), Projection(hidden=2 * rank, output=gate)]
+    for _ in range(2 if mlp == "moe" else 1):
+        found += [Projection(hidden=hidden, output=small, name="norm_gate")]
+        found += [Projection(hidden=small, output=hidden, name="norm_gate")]
+    return tuple(found)
+
+
+def _adapters(fields: Fields) -> list[Block]:
+    """Low-rank adapters by which Zamba 2's hybrid layers differ from the block that they share (arXiv:2411.15242)."""
+    rank = fields.optional("adapter_rank")
+    if not rank:
+        return []
+    hidden, outer = fields.size("hidden_size"), 2 * fields.size("intermediate_size")
+    pairs = [(hidden, outer)]
+    if fields.flag("use_shared_attention_adapter"):
+        pairs += [(2 * hidden, 2 * hidden)] * 3
+    return [
+        Projection(hidden=d_in, output=d_out, name="adapter")
+        for width_in, width_out in pairs
+        for d_in, d_out in ((width_in, rank), (rank, width_out))
+    ]
 
 
 def norm_size(fields: Fields, family: Family) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SpecError
-from .families import ALIASES, FAMILIES, Family
+from .families import ALIASES, FAMILIES
+from .family import Family
 from .fields import Fields, class_defaults
 
 TEXT_KEYS = ("text_config", "language_config", "llm_config", "thinker_config", "text_model_config")

@@ -13,6 +13,7 @@ from .linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttent
 from .mixture_of_attention import MixtureOfAttention
 from .mla import MLA
 from .mlp import MLP, MoE
+from .recurrent import RWKV, MatrixLSTM
 from .residual import AltUp, HyperConnections, PerLayerInput, Projection
 from .state_space import RGLRU, Mamba, Mamba2, ShortConvolution
 
@@ -29,6 +30,8 @@ KINDS: dict[str, type[Block]] = {
     "mamba2": Mamba2,
     "short_convolution": ShortConvolution,
     "rg_lru": RGLRU,
+    "rwkv": RWKV,
+    "matrix_lstm": MatrixLSTM,
     "mlp": MLP,
     "moe": MoE,
     "hyper_connections": HyperConnections,
@@ -42,6 +45,8 @@ __all__ = [
     "MLA",
     "MLP",
     "RGLRU",
+    "RWKV",
+    "MatrixLSTM",
     "AltUp",
     "Attention",
     "Block",

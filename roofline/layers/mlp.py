@@ -79,6 +79,8 @@ class MoE(Block):
     shared_gate : whether the shared expert's output is gated by a learned vector (Qwen)
     dense_intermediate : inner width of a dense MLP that runs beside the experts (Gemma 4); None if there is none
     latent : width that the routed experts work on, between two projections (Nemotron 3); ``hidden`` if None
+    zero_experts : experts beside the others that do nothing (LongCat): the router scores them too, and of a token's
+        ``top_k`` as many are empty as chance has it
     vectors : parameters that are no matrix: scales of the router, norms inside
 
     Raises
@@ -98,6 +100,7 @@ class MoE(Block):
     dense_intermediate: int | None = None
     latent: int | None = None
     shared_bias: bool = False
+    zero_experts: int = 0
     vectors: int = 0
 
     def __post_init__(self) -> None:
@@ -118,7 +121,12 @@ class MoE(Block):
     @property
     def router(self) -> Linear:
         """The product that scores the experts."""
-        return Linear("router", self.hidden, self.experts, "router", self.router_bias)
+        return Linear("router", self.hidden, self.experts + self.zero_experts, "router", self.router_bias)
+
+    @property
+    def used(self) -> int:
+        """Experts that work for a token: ``top_k``, less those expected to be empty."""
+        return max(round(self.top_k * self.experts / (self.experts + self.zero_experts)), 1)
 
     def routed(self) -> tuple[Linear, ...]:
         """Matrices of the routed experts."""
@@ -126,7 +134,7 @@ class MoE(Block):
 
         def of_all(name: str, d_in: int, d_out: int) -> Linear:
             split = "rows" if name == "down" else "columns"
-            return Linear(f"experts_{name}", d_in, d_out, "experts", self.bias, self.experts, self.top_k, split)
+            return Linear(f"experts_{name}", d_in, d_out, "experts", self.bias, self.experts, self.used, split)
 
         up, gate = of_all("up", width, self.intermediate), of_all("gate", width, self.intermediate)
         down = of_all("down", self.intermediate, width)
@@ -148,7 +156,11 @@ class MoE(Block):
 
     def _mlp(self, intermediate: int, part: str) -> tuple[Linear, ...]:
         return MLP(
-            hidden=self.hidden, intermediate=intermediate, gated=self.gated, bias=self.bias or self.shared_bias, part=part
+            hidden=self.hidden,
+            intermediate=intermediate,
+            gated=self.gated,
+            bias=self.bias or self.shared_bias,
+            part=part,
         ).matrices()
 
     def weights(self) -> tuple[Weight, ...]:

@@ -1,4 +1,4 @@
-"""Models: groups of equal layers, each a sequence of blocks, with exact counts."""
+"""A decoder: its layers, what stands around them, and exact counts."""
 
 from __future__ import annotations
 
@@ -9,138 +9,22 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from . import operators
-from .errors import InvalidInput, Number, number
-from .exchange import around_layers, behind_block
-from .formats import get_format
-from .layers import Block, Cache
-from .operators import Operator, Pass
-from .precision import Precision
-from .report import Report, Step
-from .units import humanize
-from .weights import Linear, Vector, Weight
+from .. import operators
+from ..errors import InvalidInput, Number, number
+from ..exchange import around_layers
+from ..formats import get_format
+from ..layers import Block, Cache
+from ..operators import Operator, Pass
+from ..precision import Precision
+from ..report import Report, Step
+from ..units import humanize
+from ..weights import Linear, Vector, Weight
+from .counting import count_steps, layer_row
+from .layer import NORM_SOURCE, Layer
+from .parameters import Parameters, Table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Layer:
-    """``count`` equal layers.
-
-    Attributes
-    ----------
-    count : how many
-    blocks : what each is made of, in order: as a rule an attention kind and an MLP kind
-    norms : parameters of each norm (a norm without parameters is 0)
-    reused : whether the weights are those of an earlier group: run again, not stored again (Zamba)
-    """
-
-    count: int
-    blocks: tuple[Block, ...]
-    norms: tuple[int, ...] = ()
-    reused: bool = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MOST_LAYERS:
-            raise InvalidInput(f"count must be a whole number from 1 to {MOST_LAYERS:,}: {self.count!r}")
-
-    @property
-    def kind(self) -> str:
-        """The kinds of its blocks."""
-        return " + ".join(block.kind for block in self.blocks) + (
-            ", weights of an earlier layer" if self.reused else ""
-        )
-
-    def weights(self) -> Iterator[Weight]:
-        """Weights of one of the layers."""
-        for block in self.blocks:
-            yield from block.weights()
-        for size in self.norms:
-            yield Vector("norm", size)
-
-    def caches(self) -> Iterator[Cache]:
-        """What one of the layers keeps of a sequence."""
-        for block in self.blocks:
-            yield from block.caches()
-
-    def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
-        """Operators of one pass through all ``count`` layers."""
-        for block in self.blocks:
-            found = list(block.operators(run))
-            if found and not run.parallel.single:
-                found.extend(behind_block(block, run))
-            yield from (operator.times(self.count) for operator in found)
-        if self.norms:
-            size = sum(self.norms) / len(self.norms)
-            norm = operators.elementwise("norm", run.tokens, 2 * hidden, run, parameters=size, source=NORM_SOURCE)
-            yield norm.times(self.count * len(self.norms))
-        residual = operators.elementwise("residual", run.tokens, 3 * hidden, run, source=RESIDUAL_SOURCE)
-        yield residual.times(self.count * len(self.blocks))
-
-
-MOST_LAYERS = 100_000
-
-NORM_SOURCE = "norm: a token's vector read and written, its parameters read"
-RESIDUAL_SOURCE = "residual: two vectors read and one written for each token"
-
-
-@dataclass(frozen=True)
-class Parameters(Report):
-    """Exact parameter counts.
-
-    Attributes
-    ----------
-    total : all parameters of the language model, a tied table once
-    active : what one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also when it
-        is the embedding table); lookups are left out
-    embedding : the input table
-    lm_head : the output projection without its bias, also when it is the same table
-    by_part : parameters of each part, all layers together
-    """
-
-    total: int
-    active: int
-    embedding: int
-    lm_head: int
-    by_part: Mapping[str, int]
-
-    columns = ("total", "active", "embedding", "lm_head", "routed_experts", "shared_experts")
-
-    @property
-    def routed_experts(self) -> int:
-        """All routed experts of all layers."""
-        return self.by_part.get("experts", 0)
-
-    @property
-    def shared_experts(self) -> int:
-        """The experts that every token goes to, with their gates."""
-        return self.by_part.get("shared_experts", 0)
-
-    @property
-    def router(self) -> int:
-        """What scores the experts."""
-        return self.by_part.get("router", 0)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of which a token looks up one row: resident, never multiplied with, never streamed.
-
-    Attributes
-    ----------
-    name : ``positions``, ``per_layer_embedding`` ...
-    rows, width : its shape
-    """
-
-    name: str
-    rows: int
-    width: int
-
-    @property
-    def parameters(self) -> int:
-        """Its size."""
-        return self.rows * self.width
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -387,7 +271,7 @@ class Model(Report):
         """One row a group of equal layers: what it is, its parameters, what it keeps of a sequence."""
         import pandas as pd
 
-        return pd.DataFrame([_row(layer) for layer in self.layers])
+        return pd.DataFrame([layer_row(layer) for layer in self.layers])
 
     def __repr__(self) -> str:
         counts = self.parameters
@@ -414,11 +298,11 @@ class Model(Report):
         for at, layer in enumerate(self.layers):
             if not layer.reused:
                 name = f"layers_{at}"
-                steps.extend(_count_steps(name, layer.count, tuple(layer.weights()), self.source))
+                steps.extend(count_steps(name, layer.count, tuple(layer.weights()), self.source))
                 parts[name] = steps[-1].value
         outside = (*(weight for block in self.around for weight in block.weights()), *self._vectors())
         if outside:
-            steps.extend(_count_steps("outside_layers", 1, outside, self.source))
+            steps.extend(count_steps("outside_layers", 1, outside, self.source))
             parts["outside_layers"] = steps[-1].value
         for table in (self.embedding, *self.lookups):
             inputs = {"rows": table.rows, "width": table.width}
@@ -433,35 +317,3 @@ class Model(Report):
             parts["lm_head"] = head
         steps.append(Step("parameters.total", " + ".join(parts), parts, self.parameters.total, "sum of the parts"))
         return tuple(steps)
-
-
-def _row(layer: Layer) -> dict[str, Any]:
-    weights = tuple(layer.weights())
-    caches = tuple(layer.caches())
-    return {
-        "layers": layer.count,
-        "kind": layer.kind,
-        "parameters_a_layer": 0 if layer.reused else sum(weight.parameters for weight in weights),
-        "active_a_layer": sum(weight.active for weight in weights),
-        "cache_values_a_token": sum(cache.values_per_token / cache.stride for cache in caches),
-        "window_tokens": min((cache.window for cache in caches if cache.window), default=None),
-        "state_bytes": sum(cache.state_bytes for cache in caches),
-    }
-
-
-def _count_steps(name: str, count: int, weights: tuple[Weight, ...], source: str) -> list[Step]:
-    """A step for each weight of a group, then their sum times the layers."""
-    steps: list[Step] = []
-    parts: dict[str, int] = {}
-    for weight in weights:
-        key = weight.name if weight.name not in parts else f"{weight.name}_{len(parts)}"
-        parts[key] = weight.parameters
-        if isinstance(weight, Linear):
-            inputs = {"copies": weight.copies, "d_in": weight.d_in, "d_out": weight.d_out, "bias": int(weight.bias)}
-            formula = "copies * (d_in * d_out + bias * d_out)"
-        else:
-            inputs, formula = {"size": weight.parameters}, "size"
-        steps.append(Step(f"{name}.{key}", formula, inputs, weight.parameters, source))
-    formula = f"layers * ({' + '.join(parts)})"
-    steps.append(Step(name, formula, {"layers": count, **parts}, count * sum(parts.values()), source))
-    return steps

@@ -1,0 +1,9 @@
+"""Models: groups of equal layers, each a sequence of blocks, with exact counts."""
+
+from __future__ import annotations
+
+from .decoder import Model
+from .layer import MOST_LAYERS, Layer
+from .parameters import Parameters, Table
+
+__all__ = ["MOST_LAYERS", "Layer", "Model", "Parameters", "Table"]

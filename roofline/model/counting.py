@@ -1,0 +1,42 @@
+"""How a count comes about: a row and a derivation for each group of layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..report import Step
+from ..weights import Linear, Weight
+from .layer import Layer
+
+
+def layer_row(layer: Layer) -> dict[str, Any]:
+    """What a group is, its parameters, and what it keeps of a sequence."""
+    weights = tuple(layer.weights())
+    caches = tuple(layer.caches())
+    return {
+        "layers": layer.count,
+        "kind": layer.kind,
+        "parameters_a_layer": 0 if layer.reused else sum(weight.parameters for weight in weights),
+        "active_a_layer": sum(weight.active for weight in weights),
+        "cache_values_a_token": sum(cache.values_per_token / cache.stride for cache in caches),
+        "window_tokens": min((cache.window for cache in caches if cache.window), default=None),
+        "state_bytes": sum(cache.state_bytes for cache in caches),
+    }
+
+
+def count_steps(name: str, count: int, weights: tuple[Weight, ...], source: str) -> list[Step]:
+    """A step for each weight of a group, then their sum times the layers."""
+    steps: list[Step] = []
+    parts: dict[str, int] = {}
+    for weight in weights:
+        key = weight.name if weight.name not in parts else f"{weight.name}_{len(parts)}"
+        parts[key] = weight.parameters
+        if isinstance(weight, Linear):
+            inputs = {"copies": weight.copies, "d_in": weight.d_in, "d_out": weight.d_out, "bias": int(weight.bias)}
+            formula = "copies * (d_in * d_out + bias * d_out)"
+        else:
+            inputs, formula = {"size": weight.parameters}, "size"
+        steps.append(Step(f"{name}.{key}", formula, inputs, weight.parameters, source))
+    formula = f"layers * ({' + '.join(parts)})"
+    steps.append(Step(name, formula, {"layers": count, **parts}, count * sum(parts.values()), source))
+    return steps

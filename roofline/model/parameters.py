@@ -1,0 +1,66 @@
+"""Exact parameter counts, and tables that are looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..report import Report
+
+
+@dataclass(frozen=True)
+class Parameters(Report):
+    """Exact parameter counts.
+
+    Attributes
+    ----------
+    total : all parameters of the language model, a tied table once
+    active : what one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also when it
+        is the embedding table); lookups are left out
+    embedding : the input table
+    lm_head : the output projection without its bias, also when it is the same table
+    by_part : parameters of each part, all layers together
+    """
+
+    total: int
+    active: int
+    embedding: int
+    lm_head: int
+    by_part: Mapping[str, int]
+
+    columns = ("total", "active", "embedding", "lm_head", "routed_experts", "shared_experts")
+
+    @property
+    def routed_experts(self) -> int:
+        """All routed experts of all layers."""
+        return self.by_part.get("experts", 0)
+
+    @property
+    def shared_experts(self) -> int:
+        """The experts that every token goes to, with their gates."""
+        return self.by_part.get("shared_experts", 0)
+
+    @property
+    def router(self) -> int:
+        """What scores the experts."""
+        return self.by_part.get("router", 0)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of which a token looks up one row: resident, never multiplied with, never streamed.
+
+    Attributes
+    ----------
+    name : ``positions``, ``per_layer_embedding`` ...
+    rows, width : its shape
+    """
+
+    name: str
+    rows: int
+    width: int
+
+    @property
+    def parameters(self) -> int:
+        """Its size."""
+        return self.rows * self.width
