@@ -94,7 +94,8 @@ def exchange_s(collective: str, message_bytes: Number, accelerators: Number, acc
     """Least time of a collective: inside the scale-up domain on its links, and what leaves it on the network cards.
 
     Over several domains of ``d`` the exchange is hierarchical: each domain is one party with ``d`` network cards, which
-    carry ``1 / d`` of the message each (all-to-all and send: all of it), while the links do the exchange inside.
+    carry ``1 / d`` of the message each (all-to-all and send: all of it), while the links do the exchange inside (of an
+    all-to-all: what is for accelerators of the same domain).
 
     Raises
     ------
@@ -105,7 +106,8 @@ def exchange_s(collective: str, message_bytes: Number, accelerators: Number, acc
     domain = link.domain if link and link.kind != "bridge" else NODE
     inside = np.minimum(accelerators, domain)
     reduces = link is not None and link.kind == "switch_reduce"
-    within_s = wire_bytes(collective, message_bytes, inside, reduces=reduces) / link_bytes_per_s(accelerator, inside)
+    stays = message_bytes * inside / accelerators if collective == "all_to_all" else message_bytes
+    within_s = wire_bytes(collective, stays, inside, reduces=reduces) / link_bytes_per_s(accelerator, inside)
     if not np.any(np.asarray(accelerators) > domain):
         return within_s
     if accelerator.nic_bytes_per_s is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +31,9 @@ def schedule_pass(name: str, parallel: Parallel, segments: tuple[Segment, ...]) 
     """The schedule of a pass called ``name``.
 
     Replicas share the sequences, ``ceil(B / data)`` to the fullest.  A pipeline of ``p`` stages decodes in ``p``
-    microbatches, one in each stage, and each token passes all stages: a step takes one pass of a microbatch. It
-    prefills its ``b`` sequences one by one and takes ``(b + p - 1) / p`` passes, bubble included (GPipe,
-    arXiv:1811.06965,
-    section 2.3); finer chunks would close the bubble, so the least is ``b / p``.
+    microbatches, fewer if there are fewer sequences, one in each stage, and each token passes all stages: a step takes
+    one pass of a microbatch.  It prefills its ``b`` sequences one by one and takes ``(b + p - 1) / p`` passes, bubble
+    included (GPipe, arXiv:1811.06965, section 2.3); finer chunks would close the bubble, so the least is ``b / p``.
     """
     if parallel.single:
         return Schedule(segments, 1.0, 1.0, 1.0, 1.0)
@@ -46,10 +46,12 @@ def schedule_pass(name: str, parallel: Parallel, segments: tuple[Segment, ...]) 
         passes = np.where(staged, share, 1.0)[()]
         rounds = np.where(staged, (share + stages - 1) / stages, 1.0)[()]
         return Schedule(cut, passes, rounds, (passes / stages)[()], (1.0 / stages)[()])
-    cut = tuple(
-        _with_sequences(each, np.ceil(share / stages)[()]) for each, share in zip(segments, shares, strict=True)
+    parts = tuple(np.ceil(share / stages) for share in shares)
+    cut = tuple(_with_sequences(each, part[()]) for each, part in zip(segments, parts, strict=True))
+    microbatches = reduce(
+        np.maximum, (np.ceil(share / np.maximum(part, 1.0)) for share, part in zip(shares, parts, strict=True))
     )
-    return Schedule(cut, stages[()], 1.0, 1.0, 1.0)
+    return Schedule(cut, microbatches, 1.0, 1.0, 1.0)
 
 
 def _with_sequences(segment: Segment, sequences: Number) -> Segment:

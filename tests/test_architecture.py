@@ -24,7 +24,7 @@ ORDER = """
     layers
     exchange model
     deployment efficiency bounds sweep schedule
-    totals derivation phases footprint
+    totals derivation phases resident footprint
     techniques balance traffic slo advisor
     huggingface schema library
     checking prices ridges

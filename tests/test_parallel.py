@@ -145,6 +145,20 @@ def test_pipeline_decodes_no_faster_and_prefills_with_a_bubble():
     assert rl.prefill(staged, load).roofline_s == pytest.approx(single * (8 + 3) / 4, rel=0.01)
 
 
+@pytest.mark.parametrize(("batch", "passes"), [(1, 1), (3, 3), (4, 4), (5, 6), (8, 8)])
+def test_a_pipeline_makes_no_more_microbatches_than_it_has_sequences(batch, passes):
+    load = rl.Workload(batch=batch)
+    found = rl.decode(spread(pipeline=4), load).flops
+    assert found == pytest.approx(rl.decode(spread(), rl.Workload(batch=passes)).flops, rel=1e-9)
+
+
+def test_an_all_to_all_over_two_nodes_sends_half_over_the_network_cards():
+    links, cards = 16e9 * 7 / 16 / 450e9, 16e9 * 8 / 16 / 50e9
+    assert exchange_s("all_to_all", 16e9, 16, H100) == pytest.approx(max(links, cards))
+    fast_cards = H100.replace(nic_bytes_per_s=1e15)
+    assert exchange_s("all_to_all", 16e9, 16, fast_cards) == pytest.approx(links)
+
+
 def test_overlap_hides_the_network():
     exposed, hidden = (
         rl.decode(spread(tensor=8, overlap=share), rl.Workload(batch=64)).roofline_s for share in (0.0, 1.0)
