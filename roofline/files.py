@@ -76,44 +76,47 @@ def read_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     text = read_text(path, max_bytes=MAX_YAML_BYTES)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
-        _refuse_tricks(text, path, yaml)
-        data = yaml.load(text, Loader=_loader(yaml))
+        node = loader.get_single_node()
+        _refuse_tricks(node, path)
+        data = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         raise SpecError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise SpecError(f"{path} is nested too deeply") from None
+    finally:
+        loader.dispose()
     if not isinstance(data, dict):
         raise SpecError(f"{path} must hold a mapping, not {type(data).__name__}")
     return data
 
 
-def _refuse_tricks(text: str, path: Path, yaml: Any) -> None:
-    """Look at the events before anything is built: no aliases, no deep nesting."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise SpecError(f"{path} uses a YAML alias (*{event.anchor}); write the value out")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise SpecError(f"{path} is nested more than {MAX_DEPTH} levels deep")
+def _refuse_tricks(root: yaml.Node | None, path: Path) -> None:
+    """Look at the nodes before anything is built of them: no aliases, no key given twice, no deep nesting."""
+    seen: set[int] = set()
+    level = [root] if root is not None else []
+    for _ in range(MAX_DEPTH):
+        below: list[yaml.Node] = []
+        for node in level:
+            if id(node) in seen:
+                raise SpecError(f"{path} uses a YAML alias (line {node.start_mark.line + 1}); write the value out")
+            seen.add(id(node))
+            below.extend(_children(node, path))
+        level = below
+    if level:
+        raise SpecError(f"{path} is nested more than {MAX_DEPTH} levels deep")
 
 
-def _loader(yaml: Any) -> Any:
-    """A safe loader that refuses a key given twice."""
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class UniqueKeys(base):  # type: ignore[misc, valid-type]
-        pass
-
-    def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            where = f"line {node.start_mark.line + 1}"
-            raise yaml.constructor.ConstructorError(None, None, f"key {twice!r} is given twice ({where})")
-        return dict(loader.construct_pairs(node, deep=True))
-
-    UniqueKeys.add_constructor("tag:yaml.org,2002:map", mapping)
-    return UniqueKeys
+def _children(node: yaml.Node, path: Path) -> list[yaml.Node]:
+    """The nodes right below a mapping or a sequence."""
+    if not isinstance(node.value, list):
+        return []
+    if not (node.value and isinstance(node.value[0], tuple)):
+        return list(node.value)
+    keys = [key.value for key, _ in node.value]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        where = f"line {node.start_mark.line + 1}"
+        raise SpecError(f"{path} is not valid YAML: key {twice!r} is given twice ({where})")
+    return [each for pair in node.value for each in pair]
