@@ -259,6 +259,23 @@ def test_p6_a_nested_text_config_is_read(name: str) -> None:
     assert all(key.removesuffix("_config") in said for key in towers if CONFIGS[name][key])
 
 
+TOWERS_LEFT_OUT = {"lfm2_vl", "glm5_next", "mllama", "llama4", "muse_glimmer", "minimax_m3_vl"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, record in RECORDS.items()
+        if record["parameters"]["total"] != record["parameters"]["language"]
+        and record["model_type"] not in TOWERS_LEFT_OUT
+    ],
+)
+def test_towers_are_counted_apart(name: str) -> None:
+    counts = RECORDS[name]["parameters"]
+    assert model(name).apart["vision"] == counts["total"] - counts["language"]
+
+
 def test_p7_per_layer_embeddings_are_looked_up() -> None:
     built = model("google--gemma-4-E2B")
     assert built.parameters.active == pytest.approx(2.3e9, rel=0.02)

@@ -144,7 +144,7 @@ def _around(fields: Fields, family: Family, layers: int) -> tuple[Block, ...]:
 
 
 def _longest(fields: Fields) -> int | None:
-    value = fields.get("max_position_embeddings")
+    value = fields.get("max_position_embeddings") if fields.given("max_position_embeddings") else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10**12 else None
 
 
