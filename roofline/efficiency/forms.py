@@ -220,7 +220,8 @@ def prefill_s(p: Parameters, run: Kernel) -> Any:
     causal = new * past + new * (new + 1) / 2
     pairs = shape["pairs"] + p.get("window_leak", 0.0) * (causal - shape["pairs"]) + new * (QUERY_TILE / 2)
     factor = width_factor(p, shape["key_dim"])
-    compute_s = run.compute_s * pairs / shape["pairs"] * (1 / p["compute"] + p["softmax"] * 256 / widths) * factor
+    each = (1 / p["compute"] + p["softmax"] * 256 / widths) * factor
+    compute_s = run.compute_s * pairs / larger(shape["pairs"], 1.0) * each
     walk_s = p["token_s"] * (shape["pairs"] / new) * 2 * factor
     blocks = shape["sequences"] * shape["query_heads"] * ceil(new / QUERY_TILE)
     return p["kernel_s"] + blocks * p["block_s"] + join(p["overlap"], compute_s, bytes_s(p, run), walk_s)
