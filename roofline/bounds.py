@@ -248,7 +248,7 @@ def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0,
     'compute'
     """
     resident = number("resident_bytes", resident_bytes)
-    return Bound(Operator(name, "matmul", work, work), accelerator, resident)
+    return Bound(Operator(name, "matmul", work, work, inputs=work.shape or {}), accelerator, resident)
 
 
 def name_limits(times: Mapping[str, Number]) -> Any:

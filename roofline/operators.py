@@ -161,6 +161,7 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
         weight_bytes=k * n * (stored.bits / 8),
         activation_bytes=m * (k + n) * (fed.bits / 8),
         math=math_format(stored, fed),
+        shape={"m": m, "k": k, "n": n, "weight_bits": stored.bits, "activation_bits": fed.bits, "bias_bytes": 0.0},
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from .errors import InvalidInput, Number
 
@@ -18,6 +19,7 @@ class Work:
     activation_bytes : activations read and written
     cache_bytes : KV cache and recurrent state read and written
     math : the format of the units that the FLOPs run on
+    shape : the sizes that it is of, if it is one operation; sums and multiples have none
     """
 
     flops: Number = 0.0
@@ -25,6 +27,7 @@ class Work:
     activation_bytes: Number = 0.0
     cache_bytes: Number = 0.0
     math: str = "bf16"
+    shape: Mapping[str, Number] | None = field(default=None, repr=False)
 
     @property
     def moved_bytes(self) -> Number:

@@ -302,3 +302,17 @@ def test_every_model_of_the_library_has_an_estimate_above_its_roofline(accelerat
         for phase in (rl.prefill(serve, load), rl.decode(serve, load)):
             assert np.all(np.isfinite(phase.estimate_high_s)), name
             assert np.all(phase.estimate_s >= phase.roofline_s * (1 - 1e-9)), name
+
+
+def test_a_product_by_itself_is_estimated_by_its_shape_and_format():
+    wide, flat = (rl.bound(rl.matmul(64, k, n), GPU) for k, n in ((512, 65536), (65536, 512)))
+    assert wide.flops == flat.flops
+    assert wide.estimate_s != flat.estimate_s
+    narrow = rl.bound(rl.matmul(64, 8192, 8192, weights="fp8", activations="fp8"), GPU)
+    assert narrow.estimate.basis.startswith("gemm.fp8:")
+
+
+def test_what_is_resident_is_read_at_the_rate_of_the_cache():
+    work = rl.matmul(1, 4096, 4096)
+    cold, warm = rl.bound(work, GPU), rl.bound(work, GPU, resident_bytes=work.moved_bytes)
+    assert cold.estimate_s > warm.estimate_s > 3e-6  # a kernel of this size is never below a few microseconds

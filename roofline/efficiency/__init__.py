@@ -61,7 +61,8 @@ def _kernel(
 ) -> Estimate:
     count, processors = operator.count, accelerator.compute_units or found.processors
     runs = count + (count == 0)
-    run = Kernel(compute_s / runs, memory_s / runs, 0.0, processors, operator.inputs)
+    cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
+    run = Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs)
     return _interval(found, count * found.form.time_s(found.parameters, run), larger(compute_s, memory_s))
 
 
