@@ -5,6 +5,8 @@ import pytest
 
 import roofline as rl
 from roofline import techniques as t
+from roofline.operators import Segment
+from roofline.phases import run_pass
 from roofline.techniques.performance import launches
 from roofline.techniques.scenario import Scenario
 from roofline.techniques.table import TECHNIQUES, label
@@ -159,6 +161,33 @@ def test_chunks_stream_the_weights_once_for_both(small):
     assert np.all(np.diff(chunked.prefill_after_s) < 0)
     assert np.all(chunked.gap_after_s < chunked.gap_before_s)
     assert np.all(chunked.throughput_gain[1:] > 1)
+
+
+def test_chunks_by_hand(small):
+    """2,000 tokens in chunks of at most 1,500 are two passes of 1,000, with a token for each of seven others."""
+    load = rl.Workload(prompt_tokens=2000, output_tokens=101, batch=8)
+    effect = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=1500))
+    riders = Segment(7.0, 1.0, 2050.0)
+    passes = [run_pass(small, "mixed", Segment(1.0, 1000.0, past), riders).roofline_s for past in (0.0, 1000.0)]
+    assert effect.gap_after_s == pytest.approx(passes[1])
+    assert effect.prefill_after_s == pytest.approx(8 * sum(passes))
+    step_s, riding = effect.after.step_s, 2 * 7
+    assert effect.decode_after_s == pytest.approx((riding * np.mean(passes) + (100 - riding) * step_s) / 100)
+
+
+def test_a_narrower_window_stays():
+    gemma = rl.Deployment(rl.get_model("gemma-2-9b"), rl.get_accelerator("h100-sxm"))
+    windows = {block.window for layer in gemma.model.layers for block in layer.blocks if hasattr(block, "window")}
+    assert windows == {4096, None}
+    model = after(t.KeepLast(tokens=6000), gemma, rl.Workload()).model
+    kept = {block.window for layer in model.layers for block in layer.blocks if hasattr(block, "window")}
+    assert kept == {4096, 6000}
+
+
+def test_drafts_of_given_cost_take_their_share_of_memory(small):
+    effect = rl.apply(small, rl.Workload(), t.Speculation(draft_share=0.05))
+    assert effect.weights_saved_bytes == pytest.approx(-0.05 * effect.before.weights_bytes)
+    assert effect.kv_saved_bytes_per_sequence == pytest.approx(-0.05 * effect.before.kv_bytes_per_sequence)
 
 
 def test_a_chunk_that_holds_the_prompt_of_a_lone_sequence_changes_nothing(small):
