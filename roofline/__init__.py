@@ -49,6 +49,9 @@ _HOME = {
     "SLO": "slo",
     "advise": "advisor",
     "crossovers": "balance",
+    "Paging": "footprint",
+    "plan": "capacity",
+    "fleet": "capacity",
 }
 _MODULES = ("plot", "layers", "formats", "techniques")
 

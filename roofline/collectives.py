@@ -69,7 +69,8 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
     """Rate of one accelerator's links inside a domain, one direction, for a group of ``accelerators``.
 
     On a mesh every pair has a link of its own, so a group of ``n`` out of a domain of ``d`` reaches
-    ``(n - 1) / (d - 1)`` of the sum.  Without a link, or past a bridge, the host's bus carries everything.
+    ``(n - 1) / (d - 1)`` of the sum.  Without a link, or past a bridge, the host's bus carries everything; alone
+    there is nothing to carry.
 
     Raises
     ------
@@ -77,6 +78,8 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
         The accelerator states neither a link nor a host bus.
     """
     link, host = accelerator.scale_up, accelerator.host_bytes_per_s
+    if np.all(np.asarray(accelerators) <= 1):
+        return np.inf
     if link is None or link.kind == "bridge":
         if host is None and (link is None or np.any(np.asarray(accelerators) > link.domain)):
             raise InvalidInput(

@@ -1,0 +1,88 @@
+"""Layouts: the ways to spread a model over a number of accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ..collectives import NODE
+from ..errors import InvalidInput, number
+from ..hardware import Accelerator
+from ..model import Model
+from ..parallel import Parallel
+from ..weights import Linear
+
+Degrees = tuple[int, int, int, int]
+"""Tensor, pipeline, expert, data."""
+
+
+def layouts(model: Model, accelerators: Iterable[int] = (1, 2, 4, 8)) -> Parallel:
+    """Every way to spread ``model`` over each of these numbers of accelerators, as one `Parallel` of ``[L, 1]`` arrays.
+
+    Tensor parallelism goes up to the attention heads, a pipeline up to the layers.  Replicas of a dense model gain
+    nothing by standing together, so data parallelism is that of attention beside shared experts: ``expert`` is then
+    ``tensor * data``.  Without it experts divide as matrices do, or lie whole on the accelerators of the group.
+
+    Raises
+    ------
+    InvalidInput
+        A number that is not whole and >= 1, or no layout at all.
+    """
+    counts = sorted({int(np.max(number("accelerators", count, least=1, whole=True))) for count in accelerators})
+    found = [degrees for count in counts for degrees in _layouts_of(model, count)]
+    if not found:
+        raise InvalidInput(f"{model.name} can't be spread over {' or '.join(map(str, counts)) or 'no accelerator'}")
+    tensor, pipeline, expert, data = (np.array(column, dtype=float)[:, None] for column in zip(*found, strict=True))
+    return Parallel(tensor, pipeline, expert, data)
+
+
+def _layouts_of(model: Model, count: int) -> Iterator[Degrees]:
+    heads, experts = _heads(model), _experts(model)
+    for tensor in _divisors(count):
+        for pipeline in _divisors(count // tensor):
+            data = count // tensor // pipeline
+            if tensor > heads or pipeline > model.layer_count or (data > 1 and tensor * data > experts):
+                continue
+            yield tensor, pipeline, tensor * data if data > 1 else 1, data
+            if data == 1 < tensor <= experts:
+                yield tensor, pipeline, tensor, 1
+
+
+def _divisors(count: int) -> list[int]:
+    return [ways for ways in range(1, count + 1) if count % ways == 0]
+
+
+def _heads(model: Model) -> int:
+    """Heads of the widest mixer; no limit if none has any."""
+    pieces = [weight.pieces for weight in _matrices(model) if weight.pieces]
+    return max(pieces, default=2**30)
+
+
+def _experts(model: Model) -> int:
+    return max((weight.copies for weight in _matrices(model) if weight.part == "experts"), default=0)
+
+
+def _matrices(model: Model) -> Iterator[Linear]:
+    return (weight for _, weight in model.counted_weights() if isinstance(weight, Linear))
+
+
+def reach(accelerator: Accelerator) -> float:
+    """How many accelerators of this kind can exchange messages: what it states links, a bus or network cards for."""
+    link = accelerator.scale_up
+    if accelerator.nic_bytes_per_s is not None and (link is not None or accelerator.host_bytes_per_s is not None):
+        bridged = link is not None and link.kind == "bridge" and accelerator.host_bytes_per_s is None
+        return float(link.domain) if bridged and link is not None else np.inf
+    if link is not None and link.kind != "bridge":
+        return float(link.domain)
+    if accelerator.host_bytes_per_s is not None:
+        return float(NODE)
+    return float(link.domain) if link is not None else 1.0
+
+
+def within_reach(parallel: Parallel, accelerator: Accelerator) -> Parallel | None:
+    """The rows of a `Parallel` of layouts that an accelerator can join; None if there are none."""
+    joined = np.ravel(np.asarray(parallel.accelerators) <= reach(accelerator))
+    if not joined.any():
+        return None
+    return Parallel(*(np.asarray(degree)[joined] for degree in parallel.degrees[:4]))

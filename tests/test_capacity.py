@@ -1,0 +1,292 @@
+"""Plans and fleets, held against sums by hand, against orders that must hold, and against the phases themselves."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import roofline as rl
+from roofline.capacity import layouts, steady_state
+from roofline.techniques.performance import Performance
+from roofline.techniques.scenario import Scenario
+from roofline.techniques.service import Service
+
+LLAMA_70B, LLAMA_8B = rl.get_model("llama-3.1-70b"), rl.get_model("llama-3.1-8b")
+MIXTRAL, GPT_OSS = rl.get_model("mixtral-8x7b"), rl.get_model("gpt-oss-120b")
+H100, L40S, MI300X = (rl.get_accelerator(name) for name in ("h100-sxm", "l40s", "mi300x"))
+CHAT = rl.Workload(prompt_tokens=1500, output_tokens=300)
+SLO = rl.SLO(ttft_s=0.5, tpot_s=0.03)
+PRICES = {"h100-sxm": 2.5, "h200-sxm": 5.0, "l40s": 0.7}
+
+
+@pytest.fixture(scope="module")
+def plan():
+    hardware = ["h100-sxm", "h200-sxm", "l40s"]
+    return rl.plan(LLAMA_70B, hardware, CHAT, slo=SLO, precisions=("bf16", "fp8"), prices=PRICES)
+
+
+@pytest.mark.parametrize("time", ["roofline_s", "estimate_s"])
+@pytest.mark.parametrize("tensor", [1, 8])
+def test_one_group_in_a_steady_state_is_the_service_that_techniques_are_judged_by(time, tensor):
+    serve = rl.Deployment(LLAMA_8B, H100, parallel=rl.Parallel(tensor=tensor))
+    load = rl.Workload(1500, 300, batch=np.array([1, 16, 64]))
+    ours, theirs = steady_state(serve, load, time=time), Service(Performance(Scenario(serve, load), time))
+    for name in ("ttft_s", "tpot_s", "total_s", "tokens_per_s"):
+        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-3), name
+
+
+@pytest.mark.parametrize("degrees", [{"tensor": 2}, {"pipeline": 4}, {"expert": 8, "data": 8}])
+def test_littles_law(degrees):
+    serve = rl.Deployment(MIXTRAL, H100, parallel=rl.Parallel(**degrees))
+    found = steady_state(serve, rl.Workload(1500, 300, batch=64), time="roofline_s")
+    waiting = found.prompt_s + found.step_s - found.slot_s * serve.parallel.data
+    assert found.total_s == pytest.approx(64 * found.busy_s + waiting, rel=1e-9)
+
+
+def test_a_pipeline_takes_the_next_prompt_before_it_is_through_with_one():
+    serve = rl.Deployment(LLAMA_70B, H100, parallel=rl.Parallel(pipeline=4))
+    found = steady_state(serve, rl.Workload(1500, 300, batch=64), time="roofline_s")
+    many = rl.prefill(serve, rl.Workload(1500, batch=4000)).roofline_s / 4000
+    assert found.slot_s == pytest.approx(many, rel=1e-3)
+    assert found.slot_s == pytest.approx(found.prompt_s / 4)
+
+
+@given(
+    st.sampled_from([LLAMA_8B, MIXTRAL]),
+    st.sampled_from([H100, L40S, MI300X]),
+    st.integers(1, 300),
+    st.integers(1, 8000),
+    st.integers(1, 600),
+)
+@settings(max_examples=25, deadline=None)
+def test_no_layout_is_faster_than_its_floor(model, chip, batch, prompt, output):
+    serve = rl.Deployment(model, chip, parallel=layouts(model, (1, 4, 8)))
+    floor, roofline, estimate = (
+        steady_state(serve, rl.Workload(prompt, output, batch), time=time)
+        for time in ("floor_s", "roofline_s", "estimate_s")
+    )
+    for name in ("busy_s", "prompt_s", "step_s"):
+        assert np.all(getattr(floor, name) <= getattr(roofline, name) * (1 + 1e-9)), name
+        assert np.all(getattr(floor, name) <= getattr(estimate, name) * (1 + 1e-9)), name
+
+
+def test_layouts_of_a_dense_model_are_tensor_times_pipeline():
+    found = layouts(LLAMA_70B, (8,))
+    names = {tuple(int(degree[row, 0]) for degree in found.degrees[:4]) for row in range(len(found.tensor))}
+    assert names == {(1, 8, 1, 1), (2, 4, 1, 1), (4, 2, 1, 1), (8, 1, 1, 1)}
+
+
+def test_layouts_of_experts_lie_whole_on_accelerators_too():
+    found = layouts(MIXTRAL, (8,))
+    names = {tuple(int(degree[row, 0]) for degree in found.degrees[:4]) for row in range(len(found.tensor))}
+    assert {(8, 1, 1, 1), (8, 1, 8, 1), (1, 1, 8, 8), (2, 1, 8, 4)} <= names
+    assert all(expert == tensor * data for tensor, _, expert, data in names if data > 1)
+
+
+def test_layouts_end_at_heads_and_layers():
+    found = layouts(rl.get_model("gpt-2"), (16, 32))
+    assert np.max(found.tensor) <= 12
+    assert np.max(found.pipeline) <= 12
+
+
+def test_every_row_is_what_its_deployment_gives(plan):
+    for row in (0, len(plan) // 3, len(plan) - 1):
+        alone = steady_state(plan.deployment(row), plan.workload(row))
+        assert plan.ttft_s[row] == pytest.approx(alone.ttft_s, rel=1e-9)
+        assert plan.tpot_s[row] == pytest.approx(float(alone.tpot_s), rel=1e-9)
+        fits = rl.memory(plan.deployment(row), plan.workload(row)).fits
+        assert fits is not plan.reason[row].startswith(("weights", "memory"))
+
+
+def test_what_holds_the_levels_holds_them_and_the_others_say_what_they_break(plan):
+    held = plan.take(plan.feasible)
+    assert len(held)
+    assert np.all(held.ttft_s <= 0.5)
+    assert np.all(held.tpot_s <= 0.03)
+    assert np.all(held.batch <= held.max_batch)
+    assert set(held.reason) == {""}
+    broken = plan.take(~plan.feasible)
+    assert "" not in set(broken.reason)
+    late = np.char.startswith(broken.reason.astype(str), "TTFT")
+    assert late.any()
+    assert np.all(broken.ttft_s[late] > 0.5)
+
+
+def test_no_row_beats_the_best(plan):
+    assert plan.best.usd_per_request[0] == np.min(plan.usd_per_request[plan.feasible])
+    gap = np.diff(plan.usd_per_request[plan.feasible])
+    assert np.all(gap >= -1e-15)
+
+
+def test_every_candidate_is_there_once(plan):
+    rows = zip(plan.accelerator, plan.precision, plan.layout, plan.gpus, plan.batch, strict=True)
+    assert len(set(rows)) == len(plan) == 3 * 2 * len(layouts(LLAMA_70B).tensor) * len(set(plan.batch))
+
+
+def test_costs_of_input_and_output_are_the_cost_of_the_request(plan):
+    whole = (plan.usd_per_million_input_tokens * 1500 + plan.usd_per_million_output_tokens * 300) / 1e6
+    assert whole == pytest.approx(plan.usd_per_request, rel=1e-9)
+    hour = plan.requests_per_s * 3600 * plan.usd_per_request
+    assert hour == pytest.approx(np.array([PRICES[name] for name in plan.accelerator]) * plan.gpus, rel=1e-9)
+
+
+@given(st.floats(1.01, 50), st.sampled_from(sorted(PRICES)))
+@settings(max_examples=10, deadline=None)
+def test_a_higher_price_never_ranks_better(times, dearer):
+    before, after = (
+        rl.plan(LLAMA_70B, sorted(PRICES), CHAT, slo=SLO, batches=[1, 8, 32], precisions=("fp8",), prices=prices)
+        for prices in (PRICES, PRICES | {dearer: PRICES[dearer] * times})
+    )
+    places = [np.flatnonzero(each.accelerator[each.feasible] == dearer) for each in (before, after)]
+    assert np.all(places[1] >= places[0])
+
+
+def test_without_prices_the_fewest_accelerator_seconds_come_first():
+    found = rl.plan(LLAMA_70B, ["h100-sxm", "h200-sxm"], CHAT, slo=SLO)
+    assert np.all(np.diff((found.gpus * found.busy_s)[found.feasible]) >= 0)
+    assert np.isnan(found.usd_per_request).all()
+    assert found.rows()[0]["usd_per_request"] is None
+
+
+def test_what_has_no_price_comes_behind():
+    found = rl.plan(LLAMA_70B, ["h100-sxm", "h200-sxm"], CHAT, slo=SLO, prices={"h100": rl.Price(90.0)})
+    assert (
+        np.flatnonzero(found.accelerator[found.feasible] == "h100-sxm").max()
+        < np.flatnonzero(found.accelerator[found.feasible] == "h200-sxm").min()
+    )
+    assert any("90.00 USD/h" in note for note in found.assumptions)
+
+
+def test_more_promises_leave_no_more_candidates(plan):
+    looser = rl.plan(LLAMA_70B, ["h100-sxm"], CHAT, slo=SLO)
+    for more, says in (
+        ({"total_s": 6.0}, "end to end"),
+        ({"gap_s": 0.1}, "longest gap"),
+        ({"tokens_per_s": 1e3}, "tok"),
+    ):
+        tighter = rl.plan(LLAMA_70B, ["h100-sxm"], CHAT, slo=rl.SLO(ttft_s=0.5, tpot_s=0.03, **more))
+        assert 0 < tighter.feasible.sum() < looser.feasible.sum()
+        assert any(text.startswith(says) for text in tighter.reason)
+
+
+def test_70b_in_16_bits_needs_two_h100(plan):
+    bf16 = (plan.accelerator == "h100-sxm") & (plan.precision == "bf16")
+    assert plan.gpus[bf16 & plan.feasible].min() == 2
+    one = plan.take(bf16 & (plan.gpus == 1))
+    assert set(one.reason) == {"weights: 141 GB on one, which has 77 GB for them"}
+
+
+def test_the_frontier_is_not_beaten(plan):
+    front = plan.frontier
+    fits = plan.take(~np.char.startswith(plan.reason.astype(str), "weights"))
+    fits = fits.take(~np.char.startswith(fits.reason.astype(str), "memory"))
+    for user, gpu in zip(front.tokens_per_s_per_user, front.tokens_per_s_per_gpu, strict=True):
+        beats = (fits.tokens_per_s_per_user > user) & (fits.tokens_per_s_per_gpu > gpu)
+        assert not beats.any()
+    assert np.all(np.diff(front.tokens_per_s_per_user) < 0)
+    assert np.all(np.diff(front.tokens_per_s_per_gpu) > 0)
+
+
+def test_bound_by_is_what_the_next_batch_breaks(plan):
+    row = 0
+    pick = (
+        (plan.accelerator == plan.accelerator[row])
+        & (plan.precision == plan.precision[row])
+        & (plan.layout == plan.layout[row])
+        & (plan.gpus == plan.gpus[row])
+    )
+    larger = plan.take(pick & (plan.batch > plan.batch[row]))
+    nearest = int(np.argmin(larger.batch))
+    assert plan.bound_by[row] == larger.reason[nearest].split()[0].rstrip(":")
+
+
+def test_tokens_a_joule_at_board_power(plan):
+    row = int(np.flatnonzero(plan.accelerator == "h100-sxm")[0])
+    assert plan.tokens_per_joule[row] == pytest.approx(plan.tokens_per_s_per_gpu[row] / 700)
+
+
+def test_an_accelerator_without_links_is_planned_alone():
+    alone = L40S.replace(name="alone", scale_up=None, host_bytes_per_s=None)
+    found = rl.plan(LLAMA_8B, [alone], CHAT)
+    assert set(found.gpus) == {1}
+    assert "no layouts beyond 1" in found.assumptions[0]
+
+
+def test_an_order_of_10_000_candidates_in_one_expression():
+    found = rl.plan(LLAMA_8B, ["h100-sxm", "l40s"], CHAT, batches=np.arange(1, 501), accelerators=(1, 2, 4, 8))
+    assert len(found) == 2 * 10 * 500
+    assert found.to_frame().shape == (10_000, len(found.columns))
+
+
+def test_a_fleet_by_hand(plan):
+    need = rl.fleet(plan, requests_per_s=40)
+    for row in range(len(need)):
+        pick = (plan.accelerator == need.accelerator[row]) & (plan.precision == need.precision[row]) & plan.feasible
+        least = min(
+            math.ceil(40 / rate - 1e-9) * gpus
+            for rate, gpus in zip(plan.requests_per_s[pick], plan.gpus[pick], strict=True)
+        )
+        assert need.gpus[row] == least
+        assert need.usd_per_hour[row] == pytest.approx(least * PRICES[need.accelerator[row]])
+    assert np.all(np.diff(need.usd_per_hour) >= 0)
+
+
+def test_a_fleet_at_the_floor_is_no_larger_and_computes_what_has_to_be_computed(plan):
+    need = rl.fleet(plan, requests_per_s=40)
+    assert np.all(need.gpus_at_floor <= need.gpus)
+    in_layers, lm_head = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672), 8192 * 128_256
+    flops_a_request = 2 * in_layers * (1500 + 299)
+    assert in_layers + 2 * lm_head == pytest.approx(70.55e9, rel=1e-3)
+    for row in range(len(need)):
+        chip = rl.get_accelerator(need.accelerator[row])
+        peak = chip.dense_flops_per_s["fp8" if need.precision[row] == "fp8" else "bf16"]
+        assert need.gpus_at_floor[row] >= 40 * flops_a_request / peak
+
+
+@given(st.floats(0.1, 500), st.floats(1.0, 4.0), st.floats(0.2, 1.0))
+@settings(max_examples=20, deadline=None)
+def test_more_requests_or_more_slack_never_take_fewer(plan, rate, times, utilization):
+    less = rl.fleet(plan, requests_per_s=rate)
+    more = rl.fleet(plan, requests_per_s=rate * times, utilization=utilization)
+    assert min(more.usd_per_hour) >= min(less.usd_per_hour) - 1e-9
+
+
+def test_printed_tables_say_what_people_ask_for(plan):
+    for found in (plan.by_accelerator, rl.fleet(plan, requests_per_s=40)):
+        text, page = repr(found), found._repr_html_()
+        assert "TPOT" in text
+        assert "GPUs" in text
+        assert "<table>" in page
+        assert len(found.rows()) == len(found)
+        assert set(found.rows()[0]) == set(found.columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"hardware": []}, "a plan needs hardware: none was given"),
+        ({"time": "roof_s"}, "no time named 'roof_s'"),
+        ({"load": rl.Workload(np.array([1, 2]), 3)}, "a plan is for requests of one length: prompt_tokens is an array"),
+        ({"prices": {"h200-sxm": 1.0}}, "no accelerator of this plan named 'h200-sxm'"),
+        ({"prices": {"h100-sxm": -1.0}}, "a price must be a finite number >= 0: -1.0"),
+        ({"accelerators": (0,)}, "accelerators must be a whole number >= 1: 0"),
+        ({"batches": [0]}, "batches must be a whole number >= 1: 0"),
+        ({"precisions": ("fp9",)}, "no number format named 'fp9'"),
+    ],
+)
+def test_plans_that_make_no_sense(change, says):
+    asked = {"model": LLAMA_8B, "hardware": [H100], "load": CHAT} | change
+    with pytest.raises(rl.RooflineError, match=says):
+        rl.plan(asked.pop("model"), asked.pop("hardware"), asked.pop("load"), **asked)
+
+
+def test_fleets_that_make_no_sense(plan):
+    with pytest.raises(rl.InvalidInput, match="requests_per_s must be a finite number"):
+        rl.fleet(plan, requests_per_s=0)
+    with pytest.raises(rl.InvalidInput, match="utilization must be above 0"):
+        rl.fleet(plan, requests_per_s=1, utilization=1.5)
+    never = rl.plan(LLAMA_70B, [L40S], CHAT, slo=rl.SLO(tpot_s=1e-4))
+    with pytest.raises(rl.InvalidInput, match="no candidate holds the service levels: the nearest fails by TPOT"):
+        rl.fleet(never, requests_per_s=1)
