@@ -68,11 +68,13 @@ class Bound(Report):
     operator : what is run
     accelerator : on what
     resident_bytes : bytes of its operands that are on the chip already
+    engine : whose kernels the estimate is of (`roofline.efficiency`); the middle of all if None
     """
 
     operator: Operator
     accelerator: Accelerator
     resident_bytes: Number = NOTHING_RESIDENT
+    engine: str | None = None
     math: str = field(init=False)
     times: Times = field(init=False)
 
@@ -153,7 +155,13 @@ class Bound(Report):
     @property
     def estimate(self) -> Estimate:
         """Expected time with its interval (see `roofline.efficiency`)."""
-        return estimate(self.operator, self.accelerator, compute_s=self.compute_s, memory_s=self.memory_s)
+        return estimate(
+            self.operator,
+            self.accelerator,
+            compute_s=self.compute_s,
+            memory_s=self.memory_s,
+            profile=self.engine,
+        )
 
     @property
     def estimate_s(self) -> Number:
@@ -221,7 +229,14 @@ class Bound(Report):
         )
 
 
-def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0, name: str = "work") -> Bound:
+def bound(
+    work: Work,
+    accelerator: Accelerator,
+    *,
+    resident_bytes: Number = 0.0,
+    name: str = "work",
+    engine: str | None = None,
+) -> Bound:
     """Bounds of ``work`` run once on ``accelerator``.
 
     Parameters
@@ -230,6 +245,7 @@ def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0,
     accelerator : where it runs
     resident_bytes : bytes of its operands that are in the on-chip cache already (a timing loop finds them there)
     name : what plots and derivations call it
+    engine : whose kernels the estimate is of (``vllm``, ``sglang``, ``trtllm``); the middle of all if None
 
     Raises
     ------
@@ -248,7 +264,7 @@ def bound(work: Work, accelerator: Accelerator, *, resident_bytes: Number = 0.0,
     'compute'
     """
     resident = number("resident_bytes", resident_bytes)
-    return Bound(Operator(name, "matmul", work, work, inputs=work.shape or {}), accelerator, resident)
+    return Bound(Operator(name, "matmul", work, work, inputs=work.shape or {}), accelerator, resident, engine)
 
 
 def name_limits(times: Mapping[str, Number]) -> Any:

@@ -316,3 +316,17 @@ def test_what_is_resident_is_read_at_the_rate_of_the_cache():
     work = rl.matmul(1, 4096, 4096)
     cold, warm = rl.bound(work, GPU), rl.bound(work, GPU, resident_bytes=work.moved_bytes)
     assert cold.estimate_s > warm.estimate_s > 3e-6  # a kernel of this size is never below a few microseconds
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_a_bound_of_an_engine_meets_its_timings(engine):
+    off = []
+    for batch in trusted("gemm"):
+        if batch.words["engine"] == engine:
+            gpu = rl.get_accelerator(batch.words["accelerator"])
+            weights, activations = kernels.GEMM_FORMATS[batch.words["dtype"]]
+            m, k, n = (batch.columns[name] for name in "mkn")
+            work = rl.matmul(m, k, n, weights=weights, activations=activations)
+            found = rl.bound(work, gpu, resident_bytes=gpu.l2_bytes, engine=engine)
+            off.append(found.estimate_s / batch.latency_s - 1)
+    assert np.median(np.abs(np.concatenate(off))) <= TARGETS["gemm"]

@@ -90,7 +90,7 @@ def smaller(a: Any, b: Any) -> Any:
 
 def ceil(x: Any) -> Any:
     """The next whole number, for floats and arrays alike."""
-    return -(-x // 1)
+    return np.ceil(x) if isinstance(x, np.ndarray) else -(-x // 1)
 
 
 def join(p: float, *times: Any) -> Any:
