@@ -130,6 +130,10 @@ def test_prefill_techniques_lead_on_ttft_and_decode_techniques_on_tpot(small):
     assert (first("ttft_s"), first("tpot_s")) == ("prefix caching", "speculative decoding")
 
 
+def test_a_list_of_buckets_will_do(small):
+    assert rl.advise(small, MIX).to_dict() == rl.advise(small, rl.Traffic.of(MIX)).to_dict()
+
+
 def test_nothing_gains_without_techniques(small):
     advice = rl.advise(small, rl.Traffic.of([(100, 100)]), techniques=())
     assert (advice.first, advice.gain) == ("nothing", 1.0)

@@ -73,6 +73,16 @@ def test_a_plain_scenario_is_a_generation(serve, load, time):
 
 
 @few
+@given(serves, loads, st.sampled_from([{}, {"tensor": 2}, {"data": 2}, {"pipeline": 2}]))
+def test_a_plain_scenario_takes_the_memory_that_it_takes(serve, load, degrees):
+    spread = serve.replace(parallel=rl.Parallel(**degrees))
+    ours, theirs = t.Performance(Scenario(spread, load)), rl.memory(spread, load)
+    for name in ("weights_bytes", "kv_bytes_per_sequence"):
+        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-9), name
+    assert ours.max_batch >= theirs.max_batch
+
+
+@few
 @given(serves, loads, st.sampled_from(NEUTRAL))
 def test_neutral_parameters_change_nothing(serve, load, technique):
     if possible(technique, serve, load):

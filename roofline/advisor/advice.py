@@ -251,7 +251,7 @@ def reasons(advice: Advice) -> tuple[str, ...]:
 
 def advise(
     serve: Deployment,
-    traffic: Traffic,
+    traffic: Traffic | Iterable[tuple[float, ...]],
     slo: SLO | None = None,
     *,
     batches: tuple[int, ...] = LOADS,
@@ -268,6 +268,7 @@ def advise(
 
     Parameters
     ----------
+    traffic : requests by length; a list of ``(prompt tokens, output tokens, share)`` will do
     slo : promises; none if None
     batches : low, medium and high load
     metric : ``ttft_s``, ``tpot_s``, ``total_s``, ``gap_s`` or ``tokens_per_s``; if None, that of the promise that
@@ -299,11 +300,12 @@ def advise(
         raise unknown("time", time, TIMES)
     if usd_per_hour is not None:
         number("usd_per_hour", usd_per_hour)
-    lines = held(serve, traffic, slo or SLO(), loads, time)
+    mix = traffic if isinstance(traffic, Traffic) else Traffic.of(traffic)
+    lines = held(serve, mix, slo or SLO(), loads, time)
     chosen = metric or (lines[0].metric if lines else "total_s")
-    seen = service(serve, traffic, loads, time)
+    seen = service(serve, mix, loads, time)
     load = seen.performance.case.load
-    options, had, refused = options_of(serve, load, traffic, techniques, metric=chosen, time=time)
-    mean = Workload(round(traffic.mean_prompt_tokens), round(traffic.mean_output_tokens), middle(loads))
+    options, had, refused = options_of(serve, load, mix, techniques, metric=chosen, time=time)
+    mean = Workload(round(mix.mean_prompt_tokens), round(mix.mean_output_tokens), middle(loads))
     turns = flips(serve, mean, time)
-    return Advice(serve, traffic, loads, chosen, time, seen, lines, options, had, refused, turns, usd_per_hour)
+    return Advice(serve, mix, loads, chosen, time, seen, lines, options, had, refused, turns, usd_per_hour)

@@ -144,7 +144,7 @@ class Performance(Report):
 
     @property
     def max_batch(self) -> Number:
-        """Sequences that fit beside the weights."""
+        """Sequences that fit beside the weights by the bytes of their cache; `rl.memory` counts activations as well."""
         return room(self.case, self.load)[2]
 
     @cached_property
@@ -310,7 +310,9 @@ def room(case: Scenario, load: Workload) -> tuple[Number, Number, Number]:
         used = 1 + case.drafts.share * np.minimum(case.drafts.tokens, 1)
         weights, own = weights * used, own * used
     free = np.maximum(need.available_bytes - weights - shared, 0.0)
-    return plain_number(weights), plain_number(own), plain_number(np.floor(free / np.maximum(own, 1.0)))
+    replicas = case.serve.parallel.data
+    batch = np.floor(free / replicas / np.maximum(own, 1.0)) * replicas
+    return plain_number(weights), plain_number(own), plain_number(batch)
 
 
 def _reserved(case: Scenario, load: Workload) -> Number:
