@@ -100,8 +100,12 @@ def test_throughput_is_promised_from_below(small):
 
 
 def test_techniques_are_ranked_by_gain_on_the_metric(advice):
-    gains = [option.gain for option in advice.options]
-    assert gains == sorted(gains, reverse=True)
+    bought = [option.technique.effort == "more accelerators" for option in advice.options]
+    assert bought == sorted(bought)
+    for kind in (False, True):
+        gains = [option.gain for option, more in zip(advice.options, bought, strict=True) if more is kind]
+        assert gains
+        assert gains == sorted(gains, reverse=True)
     assert advice.first == advice.options[0].name
     assert "KV cache" in advice.had
     assert "FlashAttention" in advice.had

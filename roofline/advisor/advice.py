@@ -39,7 +39,7 @@ class Advice(Report):
     time : which of the three times the figures are
     seen : what requests see, loads down, buckets across
     lines : the promises, the one that breaks first before the others
-    options : techniques ranked by gain on the metric
+    options : techniques ranked by gain on the metric, those that take more accelerators last
     had : techniques that are there already
     refused : technique -> why it can't be had
     flips : where the verdict changes, for the mean request at the middle load

@@ -14,7 +14,7 @@ from ..techniques.performance import Performance
 from ..techniques.scenario import Scenario
 from ..techniques.service import Service
 from ..techniques.table import label
-from ..techniques.technique import Technique
+from ..techniques.technique import HARDWARE, Technique
 from ..traffic import Traffic
 from ..workload import Workload
 
@@ -119,7 +119,10 @@ def _weighted(values: Array, traffic: Traffic) -> Array:
 def options_of(
     serve: Deployment, load: Workload, traffic: Traffic, techniques: Iterable[Technique], *, metric: str, time: str
 ) -> tuple[tuple[Option, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Techniques ranked by their gain; those that are there already; those that can't be had, and why."""
+    """Techniques ranked by their gain; those that are there already; those that can't be had, and why.
+
+    Those that take more accelerators come last, whatever they gain: they can be bought at any time.
+    """
     case = Scenario(serve, load)
     ranked, had, refused = [], [], []
     for item in techniques:
@@ -130,5 +133,5 @@ def options_of(
         else:
             before, after = (Service(Performance(each, time)) for each in (case, item.after(case)))
             ranked.append(Option(item, before, after, traffic, metric))
-    ranked.sort(key=lambda option: -option.gain)
+    ranked.sort(key=lambda option: (option.technique.effort == HARDWARE, -option.gain))
     return tuple(ranked), tuple(had), tuple(refused)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..techniques.technique import HARDWARE
 from ..units import humanize
 from .targets import METRICS
 from .verdict import DECODE_FROM, PREFILL_FROM
 
 if TYPE_CHECKING:
     from .advice import Advice
+    from .options import Option
 
 SHOWN = 8
 """Techniques that the text lists."""
@@ -136,15 +138,21 @@ def _line_rows(advice: Advice) -> Rows:
 
 def _gain_rows(advice: Advice) -> Rows:
     rows = [["", "gain", "prefill", "decode", "memory freed"]]
-    for option in advice.options[:SHOWN]:
+    for option in _shown(advice):
         gains = (option.gain, option.prefill_gain, option.decode_gain)
         rows.append([option.name, *(f"{gain:.2f}x" for gain in gains), humanize("bytes", option.memory_freed_bytes)])
     return rows
 
 
 def _price_rows(advice: Advice) -> Rows:
-    shown = advice.options[:SHOWN]
+    shown = _shown(advice)
     return [["", "effort", "costs"], *([item.name, item.technique.effort, item.technique.costs] for item in shown)]
+
+
+def _shown(advice: Advice) -> tuple[Option, ...]:
+    """The first techniques, and those that take more accelerators."""
+    rest = (option for option in advice.options[SHOWN:] if option.technique.effort == HARDWARE)
+    return (*advice.options[:SHOWN], *rest)
 
 
 def _aligned(rows: Rows) -> Iterator[str]:

@@ -12,7 +12,7 @@ from ..errors import InvalidInput, Number, number
 from ..report import Step
 from .performance import links
 from .scenario import Scenario, plain_number
-from .technique import KERNEL, Technique
+from .technique import HARDWARE, KERNEL, Technique
 
 Lengths = tuple[int, ...]
 
@@ -252,6 +252,7 @@ class Disaggregation(Technique):
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "no decode step waits for a prompt; each pool is sized for its own bottleneck"
     costs: ClassVar[str] = "the cache of every prompt crosses a link; two pools to balance"
+    effort: ClassVar[str] = HARDWARE
 
     link_bytes_per_s: Number | None = None
 

@@ -15,7 +15,7 @@ from ..phases import Phase, decode, prefill
 from ..report import Report, Step
 from ..workload import Workload
 from .scenario import Scenario, plain_number
-from .technique import Technique
+from .technique import HARDWARE, Technique
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,8 @@ class TensorParallelism(Technique):
     name: ClassVar[str] = "tensor parallelism"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "each accelerator computes and reads its part of every matrix"
-    costs: ClassVar[str] = "more accelerators; two all-reduces a layer"
+    costs: ClassVar[str] = "two all-reduces a layer"
+    effort: ClassVar[str] = HARDWARE
 
     tensor: int = 2
 

@@ -18,6 +18,7 @@ from .performance import Performance
 from .scenario import Scenario, plain_number
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
+HARDWARE = "more accelerators"
 """What it takes to have a technique."""
 
 
@@ -33,7 +34,7 @@ class Technique:
     name : as the field calls it
     helps : the phase that the field says it helps: ``prefill``, ``decode`` or ``both``
     why : in one line
-    effort : `FLAG`, `KERNEL` or `MODEL`
+    effort : `FLAG`, `KERNEL`, `MODEL` or `HARDWARE`
     costs : what it costs elsewhere
     decides : what it settles; two techniques that settle the same thing exclude each other
     """
