@@ -380,8 +380,8 @@ def test_latent_attention_broadcasts_over_the_crossover() -> None:
 # Quantized checkpoints
 
 
-def precision_of(quantization: dict[str, Any], base: str = "class-default--mixtral_like", **more: Any) -> Precision:
-    config = {**CONFIGS["mistralai--Mixtral-8x7B-v0.1"], "quantization_config": quantization, **more}
+def precision_of(quantization: dict[str, Any]) -> Precision:
+    config = {**CONFIGS["mistralai--Mixtral-8x7B-v0.1"], "quantization_config": quantization}
     built = from_config(config)
     assert built.precision is not None
     return built.precision
@@ -443,6 +443,20 @@ def test_schemes(quantization: dict[str, Any], weights: str, activations: str, k
     found = precision_of(quantization)
     assert (found.weights, found.activations, found.kv) == (weights, activations, kv)
     assert found.weight_format("router") == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("quantization", "bits"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5),
+        ({"quant_method": "mxfp4"}, 4.25),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
+    ],
+)
+def test_p10_four_bits_come_with_their_scales(quantization: dict[str, Any], bits: float) -> None:
+    found = precision_of(quantization)
+    assert found.part("experts").weight_bits == bits
+    assert found.part("router").weight_bits == 16
 
 
 def test_ignore_lists_keep_parts_in_16_bits() -> None:

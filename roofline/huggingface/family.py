@@ -34,10 +34,9 @@ class Family:
     mlp_vectors : parameters of an MLP that are no matrix: a number, or ``inner`` for one value an inner channel
     shared_gate, router_bias, expert_bias, moe_bias, shared_expert : learned parameters beside a mixture's matrices;
         a shared expert as wide as a routed one that no field mentions
-    all_moe : whether every layer is a mixture when nothing says otherwise
     dense_layers : how many first layers are dense when nothing says otherwise
     period, first_full : every so many layers one has full attention, the last or the first of them
-    all_sliding, window_flag, extra_window : whether the window holds in every layer, what turns it on, what to add
+    all_sliding, window_flag : whether the window holds in every layer, what turns it on
     positions : rows of the position table beyond the longest context; None if there is no table
     kv_vectors, last_vectors : parameters of each KV head that are no matrix; whether the last layer has ``hidden`` more
     rope_norm : whether a latent attention normalizes its rotary key with a vector of its own
@@ -89,13 +88,11 @@ class Family:
     expert_bias: bool = False
     moe_bias: bool = False
     shared_expert: bool = False
-    all_moe: bool = True
     dense_layers: int = 0
     period: int = 0
     first_full: bool = False
     all_sliding: bool = False
     window_flag: str = ""
-    extra_window: int = 0
     positions: int | None = None
     kv_vectors: int = 0
     last_vectors: bool = False

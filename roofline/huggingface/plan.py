@@ -76,6 +76,10 @@ def _listed(fields: Fields, family: Family, layers: int) -> list[str] | None:
     if words:
         found = [_meaning(word, f"block_types[{at}]", fields, family) for at, word in enumerate(words)]
         return [found[at % len(found)] for at in range(layers)]
+    repeated = fields.entries("attention_types")
+    if repeated:
+        words = [word for pattern, times in repeated for _ in range(min(int(times), layers)) for word in pattern]
+        return [_meaning(word, f"attention_types[{at}]", fields, family) for at, word in enumerate(words[:layers])]
     kinds = fields.entries("attn_type_list", layers)
     if kinds is not None:
         return ["full" if kind else "linear" for kind in kinds]
