@@ -52,6 +52,8 @@ _HOME = {
     "Paging": "footprint",
     "plan": "capacity",
     "fleet": "capacity",
+    "solve": "inverse",
+    "sensitivity": "sensitivities",
 }
 _MODULES = ("plot", "layers", "formats", "techniques")
 

@@ -27,7 +27,7 @@ ORDER = """
     totals derivation phases resident footprint
     techniques balance traffic slo advisor
     huggingface schema library
-    checking prices ridges capacity
+    checking prices ridges capacity inverse sensitivities
     kernels calibration
     plot
     cli
