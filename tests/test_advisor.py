@@ -172,6 +172,14 @@ def test_more_accelerators_are_no_throughput_for_nothing(small):
     assert option("tokens_per_s").gain < 1
 
 
+def test_lengths_end_at_the_models_context(h100):
+    small = rl.Deployment(rl.get_model("gpt-2"), h100)
+    found = phase_map(small)
+    assert (found.prompt_tokens.max(), found.output_tokens.max()) == (1024, 1024)
+    advice = rl.advise(small, [(200, 50)])
+    assert all(flip.at <= 1024 for flip in advice.flips if flip.variable != "batch")
+
+
 def test_cost_is_price_over_throughput(advice):
     expected = 2.5 / 3600 * 1e6 / advice.mean("tokens_per_s")
     assert advice.usd_per_million_tokens == pytest.approx(expected)

@@ -139,6 +139,13 @@ def memory_share(batch):
     return step.limited_s["memory"] / step.roofline_s
 
 
+def first_tokens_speculated(count):
+    """End-to-end gain if only the first of 256 tokens are speculated."""
+    effect = rl.apply(LARGE, load(), t.Speculation())
+    plain, fast = effect.before, effect.after
+    return plain.total_s / (plain.total_s - count * (plain.tpot_s - fast.tpot_s))
+
+
 def longest_answer():
     answers = np.arange(1.0, 2000)
     return answers[verdict_of(10 / (10 + (answers - 1) / 50)) == "prefill"].max()
@@ -212,6 +219,7 @@ COMPUTE = {
     "mask_decode_single_digit": lambda: decode_saved(t.SparseAttentionMask(), SMALL),
     "mask_prefill_30_50": lambda: first(prefill_saved(t.SparseAttentionMask(), SMALL, GRID) >= 0.3),
     "hybrid_4_bit_prefill": lambda: rl.apply(LARGE, load(), WEIGHT_ONLY).prefill_speedup,
+    "hybrid_first_20_tokens": lambda: first_tokens_speculated(20),
     "mode_switch_15_steps": lambda: first(t.mode_switch(LARGE, load(GRID, 2)).break_even_steps >= 15),
     "int8_attention_projections_40": attention_projections,
     "int8_everywhere_40": lambda: prefill_saved(t.Quantization(weights="int8", activations="int8")),

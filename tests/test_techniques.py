@@ -34,6 +34,34 @@ def test_weight_only_int4_gains_decode_alone_and_frees_memory(small):
     assert effect.max_batch_after > effect.max_batch_before
 
 
+@pytest.mark.parametrize(
+    ("weights", "activations", "bits", "rate"),
+    [("fp8", "fp8", 8, 2), ("fp8", None, 8, 1), ("int4_g128", None, 4.15625, 1), ("nvfp4", "nvfp4", 4.5, 4)],
+)
+def test_formats_by_hand(weights, activations, bits, rate):
+    """A B200: 8-bit units at twice, 4-bit units at four times the 16-bit rate (its data sheet, dense)."""
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("b200-sxm"))
+    load = rl.Workload(prompt_tokens=2000, output_tokens=2)
+    effect = rl.apply(serve, load, t.Quantization(weights=weights, activations=activations), time="floor_s")
+    linear = 32 * (2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336)
+    kept = 2 * 4096 * 128_256 + 2001 * 131_072
+    assert effect.decode_speedup == pytest.approx((2 * linear + kept) / (linear * bits / 8 + kept), rel=1e-3)
+    attention, head = 32 * 32 * 2001 * 1000 * 2 * 256, 2 * 4096 * 128_256
+    whole = 2 * linear * 2000 + attention + head
+    spared = 2 * linear * 2000
+    slowest = max(spared / rate, whole - spared) if rate > 1 else whole
+    assert effect.prefill_speedup == pytest.approx(whole / slowest, rel=0.02)
+
+
+def test_offload_over_a_chip_to_chip_link_costs_less(small):
+    """GH200: 450 GB/s to the host, one way, where PCIe 5 has 64."""
+    load, technique = rl.Workload(prompt_tokens=8000, output_tokens=2), t.HostOffload(host=0.5)
+    linked = small.replace(accelerator=rl.get_accelerator("gh200-96gb"))
+    lost = [rl.apply(serve, load, technique) for serve in (small, linked)]
+    extra = [found.decode_after_s - found.decode_before_s for found in lost]
+    assert extra[0] / extra[1] == pytest.approx(450 / 64)
+
+
 def test_dequantization_costs_what_it_says(small):
     free, paid = (
         rl.apply(small, rl.Workload(), t.KVQuantization(kv="int4", dequantization=cost)) for cost in (0.0, 0.15)

@@ -156,7 +156,8 @@ class Advice(Report):
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the figures rest on."""
         fits = float(np.min(np.asarray(self.seen.performance.max_batch)))
-        notes = [f"{self.time}; batches of {', '.join(map(str, self.batches))} stand for low to high load"]
+        notes = ["a request joins a running batch at once: no queue"]
+        notes += [f"{self.time}; batches of {', '.join(map(str, self.batches))} stand for low to high load"]
         if fits < max(self.batches):
             notes.append(f"memory holds {fits:,.0f} of the longest sequences, not a batch of {max(self.batches)}")
         return (*notes, *self.traffic.assumptions, *self.seen.performance.assumptions)

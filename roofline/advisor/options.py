@@ -88,9 +88,9 @@ class Option:
 
     @property
     def batch_gain(self) -> float:
-        """Sequences that fit, after / before, for the bucket that takes the most; infinite if none did."""
+        """Sequences that fit, after / before, for the bucket that takes the most; NaN if none did."""
         before, after = (float(np.min(side.performance.max_batch)) for side in (self.before, self.after))
-        return after / before if before else (float("inf") if after else 1.0)
+        return after / before if before else float("nan")
 
 
 def _accelerators(seen: Service) -> float:

@@ -22,7 +22,7 @@ PREFILL_FROM, DECODE_FROM = 0.60, 0.70
 VERDICTS = ("decode", "both", "prefill")
 
 LARGEST = {"batch": 4096, "prompt_tokens": 2**17, "output_tokens": 2**16}
-"""How far crossovers are searched."""
+"""How far crossovers are searched; no length beyond the context that a model states."""
 
 
 def verdict_of(prefill_share: Number) -> Any:
@@ -77,11 +77,17 @@ def _flips_of(serve: Deployment, load: Workload, variable: str, time: str) -> It
     def verdict(value: Any) -> Any:
         return verdict_of(prefill_share(serve, replace(load, **{variable: value}), time))
 
-    grid = np.unique(np.round(np.geomspace(1, LARGEST[variable], 60)))
+    largest = LARGEST[variable] if variable == "batch" else _longest(serve, LARGEST[variable])
+    grid = np.unique(np.round(np.geomspace(1, largest, 60)))
     names = verdict(grid)
     for at in np.flatnonzero(names[1:] != names[:-1]):
         place = _bisect(verdict, int(grid[at]), int(grid[at + 1]))
         yield Flip(variable, place, str(names[at]), str(names[at + 1]))
+
+
+def _longest(serve: Deployment, tokens: int) -> int:
+    """``tokens``, or what the model's context holds of them."""
+    return min(tokens, serve.model.max_context_tokens or tokens)
 
 
 def _bisect(verdict: Callable[[int], Any], low: int, high: int) -> int:
@@ -132,8 +138,12 @@ class PhaseMap(Report):
 def phase_map(
     serve: Deployment, *, batch: int = 1, traffic: Traffic | None = None, time: str = "roofline_s"
 ) -> PhaseMap:
-    """Which phase takes the time, for prompts of 16 to 131,072 and outputs of 1 to 8,192 tokens."""
-    prompts, outputs = np.geomspace(16, 2**17, 53).round(), np.unique(np.geomspace(1, 2**13, 53).round())
+    """Which phase takes the time, for prompts of 16 to 131,072 and outputs of 1 to 8,192 tokens.
+
+    Either ends at the context that the model states.
+    """
+    prompts = np.unique(np.geomspace(16, max(_longest(serve, 2**17), 32), 53).round())
+    outputs = np.unique(np.geomspace(1, _longest(serve, 2**13), 53).round())
     load = Workload(prompts[:, None], outputs[None, :], batch)
     name = f"{serve.model.title or serve.model.name} on {serve.accelerator.title or serve.accelerator.name}"
     return PhaseMap(prompts, outputs, prefill_share(serve, load, time), batch, name, traffic)

@@ -1,4 +1,18 @@
-"""Techniques: every way the field knows to serve a model faster, as a value with an effect on each phase."""
+"""Techniques: every way the field knows to serve a model faster, as a value with an effect on each phase.
+
+A `Technique` turns one `Scenario` (what runs where, what is asked, how it is served) into another; `apply` gives the
+`Effect` of one or several of them, everything before and after; `technique_table` that of all.
+
+    what is stored and read     Quantization, KVQuantization, KVCache, SharedHeads, LatentHeads, KeepLast, HostOffload
+    what is computed, and how   FlashAttention, KernelFusion, StructuredSparsity, ActivationSparsity,
+                                SparseAttentionMask, Experts
+    who shares a pass           ContinuousBatching, PromptBatching, PagedAttention, ChunkedPrefill, Disaggregation,
+                                TensorParallelism
+    what need not be computed   PrefixCaching, PromptCompression, Speculation, MultiTokenPrediction
+
+Where a gain ends is answered by functions of their own: `speculation_limits`, `tensor_limits`, `handover`,
+`mode_switch`, `swap_or_recompute`; and `visible` says what a reader of a stream sees.
+"""
 
 from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
 from .batching import (

@@ -182,7 +182,7 @@ class Effect(Report):
 
     @cached_property
     def capacity_gain(self) -> Number:
-        """Tokens a second with as many sequences as fit, after / before; infinite where nothing fitted before."""
+        """Tokens a second with as many sequences as fit, after / before; NaN where nothing fitted before."""
         return ratio(self.after.capacity_tokens_per_s, self.before.capacity_tokens_per_s)
 
     @property
@@ -223,10 +223,11 @@ class Effect(Report):
 
 
 def ratio(above: Number, below: Number) -> Number:
-    """``above / below``; 1 where both are 0, infinite where only ``below`` is."""
+    """``above / below``; 1 where both are 0, NaN where only ``below`` is: nothing to compare with."""
     above, below = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return plain_number(np.where((above == 0) & (below == 0), 1.0, np.divide(above, below)))
+        found = np.where(below == 0, np.nan, np.divide(above, below))
+    return plain_number(np.where((above == 0) & (below == 0), 1.0, found))
 
 
 def apply(
