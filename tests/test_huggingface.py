@@ -178,6 +178,13 @@ def test_an_unknown_family_is_read_by_convention_and_says_so() -> None:
     assert any("llama_of_tomorrow" in note for note in built.assumptions)
 
 
+def test_an_unknown_type_of_a_known_class_is_read_as_that_class() -> None:
+    config = {**CONFIGS["deepseek-ai--DeepSeek-V3"], "model_type": "kimi_of_tomorrow"}
+    built = from_config(config)
+    assert built.parameters.total == RECORDS["deepseek-ai--DeepSeek-V3"]["parameters"]["language"]
+    assert any("read as deepseek_v3" in note for note in built.assumptions)
+
+
 def test_what_a_class_supplies_is_said() -> None:
     built = from_config(changed(LLAMA, model_type="mistral", num_key_value_heads="absent"))
     assert any("num_key_value_heads=8" in note for note in built.assumptions)

@@ -11,7 +11,7 @@ class Family:
 
     Attributes
     ----------
-    attention : kind of its attention: ``gqa``, ``mla`` or ``compressed``
+    attention : kind of its attention: ``gqa``, ``mla``, ``compressed`` or ``mixture``
     linear : kind of the layers that ``layer_types`` calls linear, mamba, conv or recurrent
     hybrid : what a ``hybrid`` layer is: ``parallel`` (attention and mixer side by side), ``shared`` (one transformer
         block reused before the mixer)
@@ -22,7 +22,7 @@ class Family:
     gate_else : its width where the flag is off
     gate_bias : whether the gate is part of the query projection and shares its bias
     head_vectors : parameters of each query head that are no matrix
-    differential, keys_as_values, value_norm : see `roofline.layers.Attention`
+    differential, value_norm : see `roofline.layers.Attention`
     norm : ``rms``, ``layer`` (weight and bias), ``layer_weight`` or ``none`` (no parameters)
     extra_norms_flag : what adds a norm behind each of attention and MLP
     moe_norms : further norms of a layer with a mixture of experts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +102,8 @@ def _text(data: Mapping[str, Any], model_type: str, *, partial: bool) -> Text:
     if data.get("block_configs") is not None:
         name, family = "nemotron-nas", FAMILIES["nemotron-nas"]
     if family is None:
-        family, notes = _by_convention(data, model_type)
+        name = _by_architecture(data) or name
+        family, notes = _unknown(data, model_type, name)
     if family.unknown:
         raise SpecError(f"model_type {model_type!r} can't be read: its configuration does not give {family.unknown}")
     defaults = class_defaults()["types"].get(name, {})
@@ -119,6 +121,21 @@ def _refuse_others(data: Mapping[str, Any], model_type: str) -> None:
 
 NO_NOTES: tuple[str, ...] = ()
 SHAPES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+
+
+def _by_architecture(data: Mapping[str, Any]) -> str | None:
+    """The family whose class ``architectures`` names: ``DeepseekV3ForCausalLM`` is deepseek_v3."""
+    named = data.get("architectures")
+    if not isinstance(named, list) or not named:
+        return None
+    wanted = re.sub(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel)$", "", str(named[0])).lower()
+    return next((name for name in FAMILIES if name.replace("_", "") == wanted), None)
+
+
+def _unknown(data: Mapping[str, Any], model_type: str, name: str) -> tuple[Family, tuple[str, ...]]:
+    if name in FAMILIES:
+        return FAMILIES[name], (f"model_type {model_type!r} is not known here: read as {name}, which its class is",)
+    return _by_convention(data, model_type)
 
 
 def _by_convention(data: Mapping[str, Any], model_type: str) -> tuple[Family, tuple[str, ...]]:
