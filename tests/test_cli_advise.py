@@ -120,6 +120,9 @@ BAD_TECHNIQUES = [
     ("mtp", ("--acceptance", "x"), "acceptance must be a finite number >= 0: 'x'"),
     ("mtp", ("--technique", "speculative"), "MTP and speculative decoding both decide"),
     ("mtp", ("--to-batch", "4"), "--technique goes with --to-weights"),
+    ("mtp", ("--context", "4"), "--technique is about whole generations"),
+    ("gqa", ("--kv-heads", "5"), "query_heads must be a multiple of kv_heads"),
+    ("keep-last", ("--tokens", "0.5"), "tokens must be a whole number >= 1"),
 ]
 BAD = [
     *((("what-if", *SMALL, "--technique", name, *more), message) for name, more, message in BAD_TECHNIQUES),

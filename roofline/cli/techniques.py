@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _parameter(flag: str, text: str) -> Any:
-    return typer.Option(flag, parser=numeral, metavar="X", help=text, show_default="the technique's")
+    return typer.Option(flag, parser=numeral, metavar="X", help=text, show_default=False)
 
 
 def read_techniques(
@@ -85,6 +85,8 @@ def applied(case: Case, chosen: "tuple[Technique, ...]", *, other: bool, **forma
     """
     if other:
         raise InvalidInput("--technique goes with --to-weights, --to-activations and --to-kv, with no other change")
+    if case.context_tokens is not None:
+        raise InvalidInput("--technique is about whole generations: leave --context out, or use --prompt")
     from ..techniques import KVQuantization, Quantization, apply
 
     weights, activations, kv = (formats[name] for name in ("weights", "activations", "kv"))
