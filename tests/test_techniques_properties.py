@@ -52,6 +52,10 @@ INDEPENDENT = (
     t.PagedAttention(reserved_tokens=10_000),
     t.ContinuousBatching(),
     t.StructuredSparsity(),
+    t.ActivationSparsity(skipped=0.3),
+    t.SparseAttentionMask(skipped=0.4),
+    t.TensorParallelism(tensor=2),
+    t.ChunkedPrefill(chunk_tokens=256),
 )
 FIGURES = ("prefill_s", "step_s", "ttft_s", "tpot_s", "total_s", "tokens_per_s", "gap_s", "weights_bytes", "max_batch")
 

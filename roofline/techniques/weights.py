@@ -146,7 +146,7 @@ class Skipped(Rewrite):
 
 
 def _is_mlp(operator: Operator) -> bool:
-    return operator.kind == "matmul" and operator.name in {"gate_proj", "up_proj", "down_proj"}
+    return operator.kind == "matmul" and {*operator.name.split("+")} <= {"gate_proj", "up_proj", "down_proj"}
 
 
 @dataclass(frozen=True, kw_only=True)
