@@ -456,7 +456,7 @@ SEED_TABLE = {
     "MoE": "both",
     "MTP": "decode",
 }
-"""Technique and the phase it helps, as the table of "Prefill vs Decode: Two Workloads on One GPU", section 5, has it."""
+"""Technique and the phase it helps: the table in section 5 of "Prefill vs Decode: Two Workloads on One GPU"."""
 
 
 def test_table_has_what_the_field_says_beside_what_the_numbers_say(llama_70b):
@@ -464,8 +464,8 @@ def test_table_has_what_the_field_says_beside_what_the_numbers_say(llama_70b):
     rows = {row["technique"]: row for row in rl.technique_table(serve, rl.Workload(batch=8)).rows}
     assert {name: rows[name]["claimed_phase"] for name in SEED_TABLE} == SEED_TABLE
     differ = {name: rows[name]["phase"] for name, phase in SEED_TABLE.items() if rows[name]["phase"] != phase}
-    # Narrow KV projections are fewer FLOPs in prefill too; fused attention gains a decode step at 2,000 tokens less than
-    # 2 %; batching adds throughput and no speed.
+    # Narrow KV projections are fewer FLOPs in prefill too; fused attention gains below 2 % of a decode step at 2,000
+    # tokens; batching adds throughput and no speed.
     assert differ == {"GQA": "both", "MLA": "both", "FlashAttention": "prefill", "continuous batching": "throughput"}
 
 
