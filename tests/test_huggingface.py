@@ -103,7 +103,7 @@ WRONG = [
     ({"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.30"}, "diffusion model"),
     ({"model_type": "quantum"}, "'quantum' is not known, and its file has no hidden_size"),
     ({}, "is not known"),
-    (changed(CONFIGS["class-default--llama"], model_type="zaya"), "'zaya' can't be read: .*convolutional"),
+    (changed(CONFIGS["class-default--llama"], model_type="blt"), "'blt' can't be read: .*byte patches"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "M*E", "hidden_size": 64}, "missing"),
     (
         changed(CONFIGS["nvidia--Nemotron-H-56B-Base-8K"], num_hidden_layers=7),

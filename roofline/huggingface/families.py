@@ -215,7 +215,9 @@ FAMILIES: dict[str, Family] = {
     "molmo2_text": Family(qk_norm="head"),
     "muse_glimmer_text": MUSE,
     "step3p5": Family(qk_norm="head", gate="head", dense_layers=3),
-    "mimo_v2_flash": Family(sinks="sliding", output_bias=False, sliding_kv_times=2, period=6, dense_layers=1),
+    "mimo_v2_flash": Family(
+        sinks="sliding", output_bias=False, sliding_kv_times=2, window_before_query=True, period=6, dense_layers=1
+    ),
     "gpt_oss": Family(sinks="all", period=2, router_bias=True, expert_bias=True, mlp_bias=True),
     "llama4_text": Family(shared_expert=True, period=4),
     "mllama_text_model": Family(extra_rows=8),
@@ -256,6 +258,8 @@ FAMILIES: dict[str, Family] = {
     "axk2": replace(DSA, dense_layers=1, doubled_queries=True),
     "dots3_note_text": replace(MLA, dense_layers=1, gate="head", rope_norm=True),
     "longcat_flash": replace(MLA, norms=4),
+    "inkling_text": Family(qk_norm="head", embedding_norm=True, router_scale=True),
+    "zaya": Family(scaled_residuals=True, tied=True),
     "hrm_text": Family(gate="value", norm="none", stacks=2),
     "muse_spark_text": Family(norms=5, gate="value", latent_norms=True),
     "gpt_neox_japanese": Family(
@@ -263,9 +267,8 @@ FAMILIES: dict[str, Family] = {
     ),
     # What can't be read
     "jetmoe": Family(attention="mixture", moe_bias=True, tied=True),
-    "zaya": Family(unknown="its compressed convolutional attention and router"),
     **dict.fromkeys(
-        ["inkling_text", "inkling2_text", "inkling2_loop_text"],
+        ["inkling2_text", "inkling2_loop_text"],
         Family(unknown="its relative-position projections and residual gates"),
     ),
     "dory": Family(unknown="its recurrent loops of layers"),

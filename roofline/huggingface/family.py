@@ -42,7 +42,10 @@ class Family:
     rope_norm : whether a latent attention normalizes its rotary key with a vector of its own
     doubled_queries : whether queries and a gate come from the latent twice as wide (A.X K2)
     latent_norms : whether the latent of the experts is normalized before and behind them
+    router_scale : whether the router has a scale for all experts and scores the shared ones too
+    scaled_residuals : whether embedding and residual stream have scales and offsets, eight vectors a layer (ZAYA1)
     stacks : stacks of layers that are run again and again; 0 for an ordinary model
+    window_before_query : whether ``sliding_window_size`` counts the tokens before the query only (MiMo)
     sliding_kv_times : KV heads of a sliding layer, as a multiple, where no field says
     uneven_heads : whether a hidden size that the heads do not divide is rounded down
     attention_free : whether ``head_dim`` is that of the mixer
@@ -99,7 +102,10 @@ class Family:
     rope_norm: bool = False
     doubled_queries: bool = False
     latent_norms: bool = False
+    router_scale: bool = False
+    scaled_residuals: bool = False
     stacks: int = 0
+    window_before_query: bool = False
     sliding_kv_times: int = 1
     uneven_heads: bool = False
     attention_free: bool = False

@@ -96,17 +96,22 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
         shared_gate=family.shared_gate and _shared_width(fields, family, inner) is not None,
         dense_intermediate=fields.size("intermediate_size") if beside else None,
         latent=fields.optional("moe_latent_size"),
-        zero_experts=fields.optional("zero_expert_num", least=0) or 0,
-        vectors=_small(fields, family, hidden, experts),
+        router_hidden=fields.optional("router_hidden_size"),
+        zero_experts=fields.optional("zero_expert_num", least=0) or int(family.scaled_residuals),
+        vectors=_small(fields, family, hidden, experts, at),
     )
 
 
-def _small(fields: Fields, family: Family, hidden: int, experts: int) -> int:
+def _small(fields: Fields, family: Family, hidden: int, experts: int, at: int) -> int:
     """Parameters of a mixture that are no matrix."""
     if fields.flag("enable_moe_block"):
         return hidden + experts
     if family.latent_norms:
         return 2 * fields.size("moe_latent_size")
+    if family.scaled_residuals:
+        return fields.size("router_hidden_size") * (2 if at else 1)
+    if family.router_scale:
+        return 1 + hidden * fields.size("n_shared_experts", least=0)
     return hidden if family.moe_bias else 0
 
 

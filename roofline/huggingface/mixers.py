@@ -11,9 +11,12 @@ from ..layers import (
     MLP,
     Attention,
     Block,
+    CausalConvolution,
     CompressedAttention,
+    ConvolvedHeads,
     CrossAttentionLayer,
     MixtureOfAttention,
+    Projection,
 )
 from .family import Family
 from .fields import Fields
@@ -45,6 +48,10 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
         return (recurrent(fields, family),)
     if place.kind == "hybrid" and family.hybrid == "parallel":
         return (_gqa(fields, family, place), recurrent(fields, family))
+    if fields.get("cca_time0") is not None:
+        return _convolved(fields, family, place)
+    if fields.get("d_rel") is not None:
+        return _relative(fields, family, place)
     kind = {"mla": _mla, "compressed": _compressed, "mixture": _mixture}.get(family.attention, _gqa)
     return (kind(fields, family, place),)
 
@@ -68,7 +75,7 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
         kv_heads=kv,
         head_dim=width,
         value_dim=value if value != width else None,
-        window=_window(fields) if windowed else None,
+        window=_window(fields, family) if windowed else None,
         chunked=place.kind == "chunked",
         qkv_bias=qkv_bias,
         output_bias=truth(fields, family.output_bias),
@@ -129,10 +136,10 @@ def grouped_falcon(fields: Fields) -> bool:
     return fields.flag("new_decoder_architecture") or fields.data.get("n_head_kv") is not None
 
 
-def _window(fields: Fields) -> int:
+def _window(fields: Fields, family: Family) -> int:
     """The window; where a field counts the tokens before the query only (MiMo), the query too."""
     own = fields.size("sliding_window")
-    before_only = fields.given("sliding_window_size") and fields.given("swa_head_dim")
+    before_only = family.window_before_query and fields.given("sliding_window_size")
     return fields.size("sliding_window_size") + 1 if before_only else own
 
 
@@ -149,7 +156,8 @@ def _qk_norm(fields: Fields, family: Family) -> str | bool:
 def _small(fields: Fields, family: Family, place: Place, queries: int, kv: int) -> int:
     """Parameters of attention that are no matrix and have no field of their own."""
     last = fields.size("hidden_size") if family.last_vectors and place.at == place.layers - 1 else 0
-    return family.head_vectors * queries + family.kv_vectors * kv + last
+    scales = 8 * fields.size("hidden_size") if family.scaled_residuals else 0
+    return family.head_vectors * queries + family.kv_vectors * kv + last + scales
 
 
 def _gate(fields: Fields, family: Family) -> str:
@@ -184,6 +192,38 @@ def _cross_attention(fields: Fields) -> CrossAttentionLayer:
     )
 
 
+def _convolved(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
+    """ZAYA1: plain heads, with convolutions over queries and keys."""
+    attention = _gqa(fields, family, place)
+    taps = fields.size("cca_time0")
+    if taps != fields.size("cca_time1"):
+        raise SpecError(f"cca_time1 must be cca_time0: {fields.size('cca_time1')} and {taps}")
+    heads = ConvolvedHeads(
+        hidden=attention.hidden,
+        query_heads=attention.query_heads,
+        kv_heads=attention.kv_heads,
+        head_dim=attention.head_dim,
+        taps=taps,
+    )
+    return (attention, heads)
+
+
+def _relative(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
+    """Inkling: learned relative positions, and convolutions behind keys, values, attention and MLP."""
+    attention = _gqa(fields, family, place)
+    hidden, width, taps = attention.hidden, fields.size("d_rel"), fields.size("conv_kernel_size")
+    extent = fields.size("rel_extent")
+    if attention.window is not None:
+        extent = min(extent, attention.window)
+    channels = attention.kv_values + 2 * hidden
+    return (
+        attention,
+        Projection(hidden=hidden, output=attention.query_heads * width, name="relative_proj"),
+        Projection(hidden=width, output=extent, name="relative_logits"),
+        CausalConvolution(hidden=hidden, channels=channels, taps=taps),
+    )
+
+
 def _mixture(fields: Fields, family: Family, place: Place) -> MixtureOfAttention:
     return MixtureOfAttention(
         hidden=fields.size("hidden_size"),
@@ -210,7 +250,7 @@ def _mla(fields: Fields, family: Family, place: Place) -> MLA:
         bias=truth(fields, family.qkv_bias),
         sinks=bool(family.sinks),
         gate=family.gate,
-        window=_window(fields) if place.kind == "sliding" else None,
+        window=_window(fields, family) if place.kind == "sliding" else None,
         rope_norm=family.rope_norm,
         index_heads=fields.size("index_n_heads") if indexed else None,
         index_dim=fields.size("index_head_dim") if indexed else 128,

@@ -18,7 +18,7 @@ from .fields import Fields
 
 WORDS = {
     "full": "full attention full_attention global global_attention * standard",
-    "sliding": "sliding sliding_attention local local_attention sliding_window sliding_window_attention swa",
+    "sliding": "sliding sliding_attention hybrid_sliding local local_attention sliding_window swa",
     "chunked": "chunked_attention",
     "linear": "linear_attention linear mamba mamba2 m recurrent conv kda gated_delta_net short_conv ssm",
     "hybrid": "hybrid",

@@ -74,7 +74,7 @@ def _model(data: Mapping[str, Any], text: Text, name: str, source: str) -> Model
         lm_head_bias=truth(fields, family.lm_head_bias),
         final_norm=norm_size(fields, family) if _has_final_norm(fields, family) else 0,
         position_rows=_position_rows(fields, family),
-        embedding_norm=norm_size(fields, family) if family.embedding_norm else hidden if family.stacks else 0,
+        embedding_norm=_behind_embedding(fields, family),
         embedding_rows=rows + family.extra_rows if rows + family.extra_rows != fields.size("vocab_size") else None,
         embedding_width=_embedding_width(fields, hidden),
         tables=_tables(fields, count),
@@ -105,6 +105,13 @@ def _tied(data: Mapping[str, Any], text: Text) -> bool:
                 raise SpecError(f"tie_word_embeddings must be true or false: {answer!r:.80}")
             return bool(answer)
     return text.family.tied
+
+
+def _behind_embedding(fields: Fields, family: Family) -> int:
+    """Parameters between the embedding and the first layer: a norm, a start state, a scale with its offset."""
+    if family.embedding_norm:
+        return norm_size(fields, family)
+    return fields.size("hidden_size") * (2 if family.scaled_residuals else 1 if family.stacks else 0)
 
 
 def _position_rows(fields: Fields, family: Family) -> int:

@@ -14,7 +14,7 @@ from .mixture_of_attention import MixtureOfAttention
 from .mla import MLA
 from .mlp import MLP, MoE
 from .recurrent import RWKV, MatrixLSTM
-from .residual import AltUp, HyperConnections, PerLayerInput, Projection
+from .residual import AltUp, CausalConvolution, ConvolvedHeads, HyperConnections, PerLayerInput, Projection
 from .state_space import RGLRU, Mamba, Mamba2, ShortConvolution
 
 KINDS: dict[str, type[Block]] = {
@@ -37,6 +37,8 @@ KINDS: dict[str, type[Block]] = {
     "hyper_connections": HyperConnections,
     "per_layer_input": PerLayerInput,
     "altup": AltUp,
+    "causal_convolution": CausalConvolution,
+    "convolved_heads": ConvolvedHeads,
     "projection": Projection,
 }
 
@@ -51,7 +53,9 @@ __all__ = [
     "Attention",
     "Block",
     "Cache",
+    "CausalConvolution",
     "CompressedAttention",
+    "ConvolvedHeads",
     "CrossAttentionLayer",
     "GatedDeltaNet",
     "HyperConnections",

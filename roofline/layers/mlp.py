@@ -79,6 +79,7 @@ class MoE(Block):
     shared_gate : whether the shared expert's output is gated by a learned vector (Qwen)
     dense_intermediate : inner width of a dense MLP that runs beside the experts (Gemma 4); None if there is none
     latent : width that the routed experts work on, between two projections (Nemotron 3); ``hidden`` if None
+    router_hidden : inner width of a router that is an MLP of three layers (ZAYA1); a single product if None
     zero_experts : experts beside the others that do nothing (LongCat): the router scores them too, and of a token's
         ``top_k`` as many are empty as chance has it
     vectors : parameters that are no matrix: scales of the router, norms inside
@@ -100,6 +101,7 @@ class MoE(Block):
     dense_intermediate: int | None = None
     latent: int | None = None
     shared_bias: bool = False
+    router_hidden: int | None = None
     zero_experts: int = 0
     vectors: int = 0
 
@@ -122,6 +124,15 @@ class MoE(Block):
     def router(self) -> Linear:
         """The product that scores the experts."""
         return Linear("router", self.hidden, self.experts + self.zero_experts, "router", self.router_bias)
+
+    def routers(self) -> tuple[Linear, ...]:
+        """All products of the router."""
+        width = self.router_hidden
+        if width is None:
+            return (self.router,)
+        inner = (Linear(f"router_fc{at}", width, width, "router", True) for at in (1, 2))
+        scores = Linear("router", width, self.experts + self.zero_experts, "router", self.router_bias)
+        return (Linear("router_down_proj", self.hidden, width, "router", True), *inner, scores)
 
     @property
     def used(self) -> int:
@@ -166,11 +177,12 @@ class MoE(Block):
     def weights(self) -> tuple[Weight, ...]:
         """Router, routed experts, what every token goes through."""
         vectors = (Vector("router_vectors", self.vectors, "router"),) if self.vectors else ()
-        return (self.router, *self.routed(), *self.beside(), *vectors)
+        return (*self.routers(), *self.routed(), *self.beside(), *vectors)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Router, grouped products of the routed experts, products that every token goes through."""
-        yield operators.linear(self.router, run.tokens, run)
+        for weight in self.routers():
+            yield operators.linear(weight, run.tokens, run)
         for weight in self.routed():
             yield operators.experts(weight, run.tokens, run)
         for weight in self.beside():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .. import operators
 from ..operators import Operator, Pass
 from ..weights import Linear, Vector, Weight
-from .block import Block, whole
+from .block import Block, Cache, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,3 +177,102 @@ class Projection(Block):
         """One product a matrix."""
         for weight in self.matrices():
             yield operators.linear(weight, run.tokens, run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolvedHeads(Block):
+    """Convolutions over queries and keys (compressed convolutional attention, arXiv:2510.04476, section 3).
+
+    Queries and keys of a token, ``channels`` values, pass a depthwise convolution of ``taps`` taps and one that mixes
+    the ``head_dim`` values of each head over as many taps: ``2 channels (taps + taps head_dim)`` FLOPs a token.  Half
+    of a value comes from the token before.  The last inputs of both convolutions and half a value are kept.
+
+    Attributes
+    ----------
+    query_heads, kv_heads, head_dim : the heads that are convolved
+    taps : taps of each of the two convolutions
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1.
+    """
+
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    taps: int = 2
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "query_heads", "kv_heads", "head_dim", "taps")
+
+    @property
+    def kind(self) -> str:
+        """Taps."""
+        return f"convolved heads, {self.taps} taps"
+
+    @property
+    def channels(self) -> int:
+        """Values of queries and keys together."""
+        return (self.query_heads + self.kv_heads) * self.head_dim
+
+    def _mix(self) -> Linear:
+        return Linear("conv_qk_grouped", self.taps * self.head_dim, self.channels, "attention", True)
+
+    @property
+    def _small(self) -> Vector:
+        return Vector("conv_qk_depthwise", self.channels * (self.taps + 1) + self.kv_heads, "attention")
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Both convolutions with their biases, a temperature for each KV head."""
+        return (self._mix(), self._small)
+
+    def caches(self) -> tuple[Cache, ...]:
+        """Inputs of the convolutions and half a value, in 16 bits."""
+        kept = self.channels * 2 * (self.taps - 1) + self.kv_heads * self.head_dim // 2
+        return (Cache(state_bytes=2.0 * kept),)
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """The mixing convolution as a product, the depthwise one elementwise."""
+        yield operators.linear(self._mix(), run.tokens, run)
+        yield operators.elementwise(
+            "conv_qk_depthwise", run.tokens, 2 * self.channels, run, parameters=self._small.size
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalConvolution(Block):
+    """Depthwise causal convolutions of ``taps`` taps over ``channels`` channels, wherever they stand in a layer.
+
+    ``2 taps channels`` FLOPs a token, elementwise; the last inputs of each channel are kept in 32 bits.
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1.
+    """
+
+    channels: int
+    taps: int = 4
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "channels", "taps")
+
+    @property
+    def kind(self) -> str:
+        """Channels and taps."""
+        return f"convolution of {self.channels:,} x {self.taps}"
+
+    def weights(self) -> tuple[Weight, ...]:
+        """The taps."""
+        return (Vector("conv", self.channels * self.taps, "mixer"),)
+
+    def caches(self) -> tuple[Cache, ...]:
+        """Inputs of the convolution in 32 bits."""
+        return (Cache(state_bytes=4.0 * self.channels * self.taps),)
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Inputs and outputs moved."""
+        yield operators.elementwise(
+            "causal_convolution", run.tokens, 2 * self.channels, run, parameters=self.channels * self.taps
+        )
