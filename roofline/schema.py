@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -323,6 +324,7 @@ class ModelSpec(Strict):
             return KINDS[kind](**dict(checked))
 
 
+@cache
 def block_spec(kind: str) -> type[BaseModel]:
     """The pydantic model of a kind of block, made from the fields of its class, so that both say the same."""
     block = KINDS[kind]

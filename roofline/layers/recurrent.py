@@ -71,7 +71,7 @@ class RWKV(Block):
             flops_per_token=4 * self.width,
             values_per_token=4 * self.width,
             state_bytes=self.caches()[0].state_bytes,
-            heads=self.width,
+            heads=1,
             parameters=2 * self.width + 5 * self.hidden,
         )
 
@@ -110,16 +110,17 @@ class MatrixLSTM(Block):
     def _inward(self) -> tuple[Linear, ...]:
         keys, values = self.heads * self.key_dim, self.heads * self.value_dim
         return (
-            Linear("q", self.hidden, keys, "mixer"),
-            Linear("k", self.hidden, keys, "mixer"),
-            Linear("v", self.hidden, values, "mixer"),
-            Linear("output_gate", self.hidden, values, "mixer"),
-            Linear("input_gate", self.hidden, self.heads, "mixer", True),
-            Linear("forget_gate", self.hidden, self.heads, "mixer", True),
+            Linear("q", self.hidden, keys, "mixer", split="columns", pieces=self.heads),
+            Linear("k", self.hidden, keys, "mixer", split="columns", pieces=self.heads),
+            Linear("v", self.hidden, values, "mixer", split="columns", pieces=self.heads),
+            Linear("output_gate", self.hidden, values, "mixer", split="columns", pieces=self.heads),
+            Linear("input_gate", self.hidden, self.heads, "mixer", True, split="columns"),
+            Linear("forget_gate", self.hidden, self.heads, "mixer", True, split="columns"),
         )
 
     def _outward(self) -> Linear:
-        return Linear("out_proj", self.heads * self.value_dim, self.hidden, "mixer")
+        width, heads = self.heads * self.value_dim, self.heads
+        return Linear("out_proj", width, self.hidden, "mixer", split="rows", pieces=heads)
 
     def weights(self) -> tuple[Weight, ...]:
         """Projections and gates, norm of the output."""
@@ -127,7 +128,8 @@ class MatrixLSTM(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """Memory, normalizer and stabilizer of each head in 32 bits."""
-        return (Cache(state_bytes=4.0 * self.heads * (self.key_dim * self.value_dim + self.key_dim + 1)),)
+        state_bytes = 4.0 * self.heads * (self.key_dim * self.value_dim + self.key_dim + 1)
+        return (Cache(state_bytes=state_bytes, pieces=self.heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, recurrence, projection out."""
