@@ -23,6 +23,7 @@ RECORDS: dict[str, dict[str, Any]] = {record["name"]: record for record in _line
 CONFIGS: dict[str, dict[str, Any]] = {
     entry["name"]: entry["config"] for file in ("configs", "more_configs") for entry in _lines(f"{file}.jsonl.gz")
 }
+FAMILIES: dict[str, dict[str, Any]] = {record["name"]: record for record in _lines("families.jsonl.gz")}
 SPECS: dict[str, str] = json.loads((FOLDER / "models.json").read_text())
 
 

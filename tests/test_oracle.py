@@ -10,10 +10,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from oracle_data import RECORDS, SPECS, model
+from oracle_data import FAMILIES, RECORDS, SPECS, model
 
 import roofline as rl
 from roofline import layers
+from roofline.huggingface import from_config
 from roofline.layers import Block
 from roofline.operators import Operator, Pass, Segment
 from roofline.precision import Precision
@@ -219,6 +220,23 @@ def test_expanded_attention_pays_for_the_past_what_the_counter_saw(name: str) ->
             if isinstance(block, layers.MLA):
                 total += layer.count * 2.0 * past * block.kv_b_proj.d_in * block.kv_b_proj.d_out
     assert total == RECORDS[name]["mla_reexpansion_flops_in_decode"]
+
+
+# Further families, and small variants of all of them: what flags, biases, norms and patterns decide
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_parameters_of_families_and_their_variants_are_equal(name: str) -> None:
+    assert from_config(FAMILIES[name]["config"]).parameters.total == FAMILIES[name]["parameters"]
+
+
+@pytest.mark.parametrize("name", sorted(name for name, record in FAMILIES.items() if "cache_bytes" in record))
+def test_caches_of_variants_are_equal(name: str) -> None:
+    """Measured after real forward passes; the library has a counter of 8 bytes in every layer with a window."""
+    built = from_config(FAMILIES[name]["config"])
+    counters = 8 * sum(count for count, cache in built.counted_caches() if cache.window)
+    for length, want in FAMILIES[name]["cache_bytes"].items():
+        assert as_the_library_keeps(built, int(length)) + counters == want
 
 
 # Named models

@@ -254,7 +254,7 @@ FAMILIES: dict[str, Family] = {
     "rwkv": Family(linear="rwkv", norm="layer", embedding_norm=True),
     "xlstm": Family(linear="matrix_lstm"),
     # Odd ones
-    "doge": Family(qk_norm="head", norms=4, gate="head", kv_vectors=1, all_sliding=True),
+    "doge": Family(qk_norm="head", norms=4, kv_vectors=1, all_sliding=True),
     "axk2": replace(DSA, dense_layers=1, doubled_queries=True),
     "dots3_note_text": replace(MLA, dense_layers=1, gate="head", rope_norm=True),
     "longcat_flash": replace(MLA, norms=4),

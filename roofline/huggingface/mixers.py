@@ -52,6 +52,8 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
         return _convolved(fields, family, place)
     if fields.get("d_rel") is not None:
         return _relative(fields, family, place)
+    if family.kv_vectors:
+        return _masked(fields, family, place)
     kind = {"mla": _mla, "compressed": _compressed, "mixture": _mixture}.get(family.attention, _gqa)
     return (kind(fields, family, place),)
 
@@ -190,6 +192,13 @@ def _cross_attention(fields: Fields) -> CrossAttentionLayer:
         head_dim=fields.optional("head_dim") or hidden // queries,
         intermediate=fields.size("intermediate_size"),
     )
+
+
+def _masked(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
+    """Doge: plain heads, with a dynamic mask projected from the values."""
+    attention = _gqa(fields, family, place)
+    values = attention.kv_heads * attention.value_width
+    return (attention, Projection(hidden=values, output=attention.kv_heads, name="dt_proj"))
 
 
 def _convolved(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
