@@ -21,10 +21,15 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], hidden: int) -> int
         A field of a known tower makes no sense.
     """
     count = TOWERS.get(str(data.get("model_type")))
-    fields = Fields(inner, {})
+    outer = {key: data[key] for key in PROJECTOR if key in data}
+    fields = Fields({**inner, **outer}, {})
     if count is None or any(fields.get(name) is None for name in NEEDED[count]):
         return None
     return count(fields, hidden)
+
+
+PROJECTOR = ("projector_hidden_size", "projector_use_layernorm")
+"""Fields of the wrapper that shape the projector."""
 
 
 def linear(d_in: int, d_out: int, *, bias: bool = True) -> int:
@@ -119,6 +124,33 @@ def _kimi(fields: Fields, hidden: int) -> int:
     return patches(fields, width, bias=True) + table + blocks + 2 * width + projector
 
 
+def _lfm2(fields: Fields, hidden: int) -> int:
+    """SigLIP 2 with a table of patches, and a projector behind a 2x2 merge."""
+    merged, inner = 4 * fields.size("hidden_size"), fields.size("projector_hidden_size")
+    norm = 2 * merged if fields.flag("projector_use_layernorm", True) else 0
+    return _siglip(fields, fields.size("num_patches")) + norm + linear(merged, inner) + linear(inner, hidden)
+
+
+def _glm5(fields: Fields, hidden: int) -> int:
+    """Gated MLPs, q/k norms by head, a strided convolution and a gated MLP behind."""
+    width, out, layers = fields.size("hidden_size"), fields.size("out_hidden_size"), fields.size("depth")
+    block = layer(width, fields.size("intermediate_size"), gated=True, norms=2)
+    block += 2 * (width // fields.size("num_heads"))
+    joined = linear(width * (fields.optional("spatial_merge_size") or 2) ** 2, out)
+    merger = out * out + 2 * out + 3 * out * fields.size("projection_intermediate_size")
+    frames = fields.optional("temporal_patch_size") or 2
+    return patches(fields, width, frames=frames, bias=True) + layers * block + width + joined + merger
+
+
+def _minimax(fields: Fields, hidden: int) -> int:
+    """Two linear layers a patch, then two for four patches."""
+    width, layers = fields.size("hidden_size"), fields.size("num_hidden_layers")
+    projector = linear(width, hidden) + 2 * linear(hidden, hidden) + linear(4 * hidden, hidden)
+    blocks = layers * layer(width, fields.size("intermediate_size"))
+    frames = fields.optional("temporal_patch_size") or 2
+    return patches(fields, width, frames=frames, bias=False) + 2 * width + blocks + projector
+
+
 Count = Callable[[Fields, int], int]
 
 TOWERS: dict[str, Count] = {
@@ -130,6 +162,9 @@ TOWERS: dict[str, Count] = {
     "gemma4": _gemma4,
     "llava": _llava,
     "kimi_k25": _kimi,
+    "lfm2_vl": _lfm2,
+    "glm5_next": _glm5,
+    "minimax_m3_vl": _minimax,
 }
 """``model_type`` of the wrapper -> how its tower is counted."""
 
@@ -148,6 +183,16 @@ NEEDED: dict[Count, tuple[str, ...]] = {
     _gemma3: (*_VIT, "image_size"),
     _paligemma: (*_VIT, "image_size"),
     _llava: (*_VIT, "image_size"),
+    _lfm2: (*_VIT, "num_patches", "projector_hidden_size"),
+    _glm5: (
+        "hidden_size",
+        "depth",
+        "intermediate_size",
+        "num_heads",
+        "out_hidden_size",
+        "projection_intermediate_size",
+    ),
+    _minimax: _VIT,
     _gemma4: (*_VIT, "head_dim", "position_embedding_size"),
     _kimi: (
         "vt_hidden_size",
