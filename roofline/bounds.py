@@ -149,8 +149,17 @@ class Bound(Report):
 
     @property
     def floor_s(self) -> Number:
-        """The least time of this operator by itself: its inputs and outputs have to move, so it is `roofline_s`."""
-        return self.times.roofline_s
+        """The least time of this operator by itself.
+
+        Its inputs and outputs have to move, so it is `roofline_s`, but for what may be less in the luckiest case:
+        experts read, entries of a cache selected, a narrower format inside the kernel.
+        """
+        work, least, gpu = self.operator.work, self.operator.least, self.accelerator
+        once = np.maximum(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
+        moved = np.maximum(self.operator.count * once - self.resident_bytes, 0.0)
+        compute_s = self.operator.count * least.flops / gpu.peak_flops_per_s(least.math)
+        memory_s = np.minimum(moved / gpu.memory_bytes_per_s, self.memory_s)
+        return np.maximum(np.maximum(np.minimum(compute_s, self.compute_s), memory_s), self.network_s)
 
     @property
     def estimate(self) -> Estimate:

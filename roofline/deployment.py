@@ -31,6 +31,7 @@ class Deployment:
     parallel : over how many accelerators of that kind, and how
     attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
     memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
+    engine : whose kernels the estimates are of: ``vllm``, ``sglang``, ``trtllm``, or the middle of them if None
 
     Raises
     ------
@@ -46,6 +47,7 @@ class Deployment:
     parallel: Parallel = ONE
     attention: str = "fused"
     memory_fraction: float = 0.9
+    engine: str | None = None
 
     def __post_init__(self) -> None:
         if self.precision is AS_PUBLISHED and self.model.precision is not None:

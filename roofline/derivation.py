@@ -97,7 +97,7 @@ def _roofline(phase: Explained) -> Iterator[Step]:
 
 def _estimate(phase: Explained) -> Iterator[Step]:
     shares = [(item, _share(phase, item) * item.estimate.time_s) for item in phase.operators]
-    basis = "; ".join(dict.fromkeys(item.estimate.basis for item in phase.operators))
+    basis = "; ".join(filter(None, dict.fromkeys(item.estimate.basis for item in phase.operators)))
     one_pass = phase.estimates.time_s
     yield _total(f"{phase.name}.estimate_of_a_pass_s", _parts(shares), one_pass, basis)
     yield _all_rounds(phase, "estimate_s", one_pass, phase.estimate_s)

@@ -72,7 +72,7 @@ class Phase(Report):
     def operators(self) -> tuple[Bound, ...]:
         """Bounds of every operator on the fullest accelerator, all layers of it together, one pass of a microbatch."""
         gpu, run = self.deployment.accelerator, self.deployment.run(*self.schedule.segments)
-        return tuple(Bound(item, gpu) for item in self.deployment.model.operators(run))
+        return tuple(Bound(item, gpu, engine=self.deployment.engine) for item in self.deployment.model.operators(run))
 
     @cached_property
     def sums(self) -> Sums:
@@ -193,7 +193,8 @@ class Phase(Report):
             )
         if any(item.operator.kind == "experts" for item in self.operators):
             notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
-        return (*notes, *dict.fromkeys(item.estimate.basis for item in self.operators))
+        bases = dict.fromkeys(item.estimate.basis for item in self.operators)
+        return (*notes, *filter(None, bases))
 
     def to_dict(self) -> dict[str, Any]:
         """Columns, and the notes."""

@@ -85,7 +85,8 @@ def least_flops(phase: Parts) -> dict[str, Number]:
     flops: dict[str, Number] = {}
     for item in phase.operators:
         if item.operator.message is None:
-            flops[item.math] = flops.get(item.math, 0.0) + item.operator.count * item.operator.least.flops
+            math = item.accelerator.math_on_chip(item.operator.least.math)
+            flops[math] = flops.get(math, 0.0) + item.operator.count * item.operator.least.flops
     return flops
 
 

@@ -152,3 +152,32 @@ def test_a_window_caps_cache_and_reads():
     assert (
         rl.decode(serve, rl.Workload(), **at).cache_bytes < 0.25 * rl.decode(without, rl.Workload(), **at).cache_bytes
     )
+
+
+def test_attention_on_an_8_bit_cache_may_compute_in_8_bits():
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    long = rl.Workload(prompt_tokens=100_000)
+    wide, narrow = rl.prefill(serve, long), rl.prefill(rl.quantize(serve, kv="fp8"), long)
+    pairs = 100_000 * 100_001 / 2
+    attention = 4 * 128 * 32 * 32 * pairs / 989.4e12
+    assert wide.floor_s == pytest.approx(attention + 2 * 6_979_321_856 * 100_000 / 989.4e12, rel=1e-4)
+    assert narrow.floor_s == pytest.approx(wide.floor_s - attention, rel=1e-4)
+
+
+def test_the_floor_of_experts_reads_top_k():
+    serve = rl.Deployment(rl.get_model("mixtral-8x7b"), rl.get_accelerator("h100-sxm"))
+    experts = next(i for i in rl.decode(serve, rl.Workload(batch=64)).operators if i.name == "experts_up")
+    one = 4096 * 14336 * 2
+    moved = 32 * (2 * one + 64 * 2 * (4096 + 14336) * 2)
+    assert experts.floor_s == pytest.approx(moved / 3.35e12, rel=1e-12)
+    assert experts.roofline_s > 3.9 * experts.floor_s
+
+
+def test_an_engine_has_estimates_of_its_own():
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    step, other = (rl.decode(serve.replace(engine=name), rl.Workload(batch=8)) for name in ("vllm", "trtllm"))
+    assert step.floor_s == other.floor_s
+    assert step.estimate_s != other.estimate_s
+    assert "(vllm)" in " ".join(step.assumptions)
+    with pytest.raises(rl.UnknownName, match="did you mean 'vllm'"):
+        _ = rl.decode(serve.replace(engine="vlm"), rl.Workload()).estimate_s

@@ -400,3 +400,11 @@ def test_analyze_loads_neither_matplotlib_nor_pandas():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_a_layout_and_an_engine_reach_the_library(serve):
+    found = answer("analyze", *LLAMA, "--tp", 4, "--dp", 2, "--engine", "vllm")
+    spread = serve.replace(parallel=rl.Parallel(tensor=4, data=2), engine="vllm")
+    assert found["decode"] == rl.decode(spread, rl.Workload()).to_dict()
+    assert found["memory"] == rl.memory(spread, rl.Workload()).to_dict()
+    assert (found["parallel"]["tensor"], found["engine"]) == (4, "vllm")

@@ -14,6 +14,7 @@ from ..errors import InvalidInput, Number, unknown
 from ..footprint import memory
 from ..library import get_accelerator, get_model
 from ..model import Model
+from ..parallel import ONE, Parallel
 from ..phases import TIMES, Generation, Phase, decode, generate, prefill
 from ..report import Report, Step, plain
 from ..workload import Workload
@@ -123,6 +124,8 @@ class Case:
             "hardware": self.serve.accelerator.name,
             "workload": plain(dataclasses.asdict(self.load) | {"context_tokens": context}),
             "precision": {name: getattr(precision, name) for name in ("weights", "activations", "kv", "attention")},
+            "parallel": plain(dataclasses.asdict(self.serve.parallel)),
+            "engine": self.serve.engine,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,9 +200,15 @@ def read_case(
     weights: opt.Weights = None,
     activations: opt.Activations = None,
     kv: opt.KV = None,
+    tp: opt.Tensor = ONE.tensor,
+    pp: opt.Pipeline = ONE.pipeline,
+    ep: opt.Expert = ONE.expert,
+    dp: opt.Data = ONE.data,
+    engine: opt.Engine = None,
 ) -> Case:
     """The case that the shared options describe."""
-    serve = Deployment(get_model(model), get_accelerator(hardware))
+    parallel = Parallel(tensor=tp, pipeline=pp, expert=ep, data=dp)
+    serve = Deployment(get_model(model), get_accelerator(hardware), parallel=parallel, engine=engine)
     formats = {"weights": weights, "activations": activations, "kv": kv}
     asked: dict[str, Any] = {name: found for name, found in formats.items() if found is not None}
     serve = serve.replace(precision=dataclasses.replace(serve.precision, **asked))

@@ -43,6 +43,16 @@ Activations = Annotated[
     str | None, _format("--activations", "Format fed to the linear layers.", show_default=Precision.activations)
 ]
 KV = Annotated[str | None, _format("--kv", "Stored format of the KV cache.", show_default=Precision.kv)]
+Tensor = Annotated[Any, _count("--tp", "Accelerators that every matrix divides over (tensor parallel).")]
+Pipeline = Annotated[Any, _count("--pp", "Stages that the layers divide into (pipeline parallel).")]
+Expert = Annotated[Any, _count("--ep", "Accelerators that the routed experts divide over (expert parallel).")]
+Data = Annotated[Any, _count("--dp", "Replicas of attention and dense layers (data parallel).")]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine", metavar="NAME", help="Engine whose kernels are estimated: vllm, sglang, trtllm.", show_default="any"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in base units (bytes, s, FLOPs) instead of text.")]
 
 ToHardware = Annotated[str | None, typer.Option("--to-hardware", metavar="HW", help="Accelerator after the change.")]

@@ -112,6 +112,7 @@ def title(case: Case) -> list[RenderableType]:
         ("workload", f"batch {load.batch:,}, prompt {load.prompt_tokens:,}, output {load.output_tokens:,} tokens"),
         ("decode at", f"a context of {asked['workload']['context_tokens']:,} tokens"),
         ("formats", str(case.serve.precision)),
+        ("layout", str(case.serve.parallel)),
     )
     return [Text(f"{asked['model']} on {asked['hardware']}", style="bold"), grid(rows)]
 

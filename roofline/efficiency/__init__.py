@@ -115,7 +115,7 @@ def _exchange(operator: Operator, accelerator: Accelerator, memory_s: Number, pr
     assert message is not None
     wire_s = message.network_s(accelerator)
     sizes = np.unique(message.accelerators)
-    result = Estimate(0.0 * wire_s, 0.0 * wire_s, 0.0 * wire_s, f"{message.collective}: nothing to exchange")
+    result = Estimate(0.0 * wire_s, 0.0 * wire_s, 0.0 * wire_s, "")
     for size in sizes[sizes > 1]:
         found = find(accelerator, collective_kind(message.collective, float(size)), profile)
         run = Kernel(0.0, wire_s, 0.0, 1.0, operator.inputs)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import Number
+from ..formats import get_format
 from ..operators import Operator, Pass, Segment, visible_pairs
 from ..parallel import share
 from ..work import Work
@@ -66,6 +67,8 @@ def attend(
     values each. Unfused, the ``scores`` (the pairs if None) are written and read before and after the softmax: 4
     passes.
 
+    A kernel may compute in the narrower format of the cache, whatever it was asked for, so the least is at that rate.
+
     Tensor parallelism divides the query heads, and the cache by ``kv_heads`` (1: whole on every accelerator); context
     parallelism divides pairs and entries.
     """
@@ -90,11 +93,13 @@ def attend(
     moved = sequences * (reads.past + reads.new + reads.written) * entry_bytes
     least = sequences * (reads.least_past + reads.written) * entry_bytes
     math = precision.attention
+    cached = get_format(precision.kv)
+    least_math = cached.math if cached.math and cached.bits < get_format(math).bits else math
     return Operator(
         name,
         "attention",
         Work(flops, 0.0, io_bytes, moved, math),
-        Work(flops, 0.0, 0.0, least, math),
+        Work(flops, 0.0, 0.0, least, least_math),
         inputs={
             "sequences": sequences,
             "new_tokens": new,
