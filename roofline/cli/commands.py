@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -237,3 +238,18 @@ def check(path: opt.SpecPath, as_json: opt.Json = False) -> None:
         typer.echo("\n".join(faults) or f"{path}: no fault")
     if faults:
         raise typer.Exit(2)
+
+
+@app.command()
+def calibrate(
+    path: opt.Timings,
+    folder: opt.Parameters = Path("efficiency_specs"),
+    source: opt.TimingsSource = "timings of my own",
+) -> None:
+    """Fit what kernels reach of an accelerator's peaks to timings of your own.
+
+    The files are found where ROOFLINE_SPECS names the folder above them.
+    """
+    from .fitting import fitted
+
+    typer.echo(fitted(path, folder, source))

@@ -122,3 +122,11 @@ SortBy = Annotated[
 ]
 Descending = Annotated[bool, typer.Option("--descending", help="The largest first.")]
 SpecPath = Annotated[Path, typer.Argument(metavar="PATH", help="A spec file, or a folder of them.")]
+
+Timings = Annotated[Path, typer.Argument(metavar="PATH", help="Table of timings, or a folder of them (CSV, CSV.gz).")]
+Parameters = Annotated[
+    Path, typer.Option("-o", "--folder", metavar="FOLDER", help="Where to write a file for each accelerator.")
+]
+TimingsSource = Annotated[
+    str, typer.Option("--source", metavar="TEXT", help="What was timed where and when, for the files to say.")
+]
