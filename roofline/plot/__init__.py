@@ -4,8 +4,9 @@ The only importer of matplotlib.  Results carry the numbers: nothing is modelled
 """
 
 from .breakdown import time_breakdown
+from .capacity import memory_stack, pareto, tornado
 from .chart import roofline
 from .hardware import by_year, rooflines
 from .map import phase_map
 
-__all__ = ["by_year", "phase_map", "roofline", "rooflines", "time_breakdown"]
+__all__ = ["by_year", "memory_stack", "pareto", "phase_map", "roofline", "rooflines", "time_breakdown", "tornado"]
