@@ -85,12 +85,15 @@ class Phase(Report):
         return self._by_blocks(estimates)
 
     def _by_blocks(self, function: Callable[[Phase], Totals]) -> Totals:
-        """``function`` of this phase; a large sweep is cut into blocks that stay in the processor's cache."""
+        """``function`` of this phase; a large sweep is cut into blocks that the processor's cores share."""
         blocks = split(self.segments)
         if len(blocks) == 1 or is_hardware_sweep(self.deployment):
             return function(self)
-        parts = [function(Phase(self.name, self.deployment, segments)) for segments in blocks]
-        return joined(parts, shape_of(self.segments))
+        from concurrent.futures import ThreadPoolExecutor
+
+        phases = [Phase(self.name, self.deployment, segments) for segments in blocks]
+        with ThreadPoolExecutor() as pool:
+            return joined(list(pool.map(function, phases)), shape_of(self.segments))
 
     @property
     def _copies(self) -> Number:

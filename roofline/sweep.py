@@ -1,4 +1,4 @@
-"""Large sweeps cut into blocks, so that the arrays of one block stay in a processor's cache."""
+"""Large sweeps cut into blocks, so that the arrays of one block stay small and the cores share them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .operators import Segment
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
-_BLOCK_POINTS = 2**14
-"""Points of a sweep that are computed at once: their arrays fit in a processor's cache."""
+_BLOCK_POINTS = 2**16
+"""Points of a sweep that are computed at once: an array of them is half a megabyte."""
 
 
 def fields_of(segment: Segment) -> tuple[Number, ...]:
