@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,13 +21,18 @@ from ..phases import TIMES
 from ..precision import Precision
 from ..prices import Price
 from ..slo import SLO
+from ..units import humanize
 from ..workload import Workload
-from .candidates import REASONS, WORDS, Array, Candidates, evaluate, joined
+from .candidates import REASONS, WORDS, Array, Candidates, evaluate, joined, short_name
 from .layouts import layouts, reach, within_reach
 from .rows import Rows
 
 BATCHES: npt.NDArray[np.float64] = np.unique(np.round(np.geomspace(1, 1024, 56)))
 """Sequences that run together on one deployment, in steps of about an eighth."""
+
+
+Case = tuple[Deployment, float]
+"""A deployment whose layouts are an array, and the price of one of its accelerators."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,7 +180,7 @@ class Plan(Rows):
         given = {name: np.where(table.code == REASONS.index(name), self._metric(name), 0.0) for name in levels}
         for row in np.flatnonzero(table.code > 2):
             name = names[row]
-            says[row] = f"{WORDS[name]} {_amount(name, given[name][row])}, promised {_amount(name, levels[name])}"
+            says[row] = f"{WORDS[name]} {humanize(name, given[name][row])}, promised {humanize(name, levels[name])}"
         return np.array(says, dtype=object)
 
     def _metric(self, name: str) -> Array:
@@ -245,10 +250,6 @@ def _says(name: str, weights_bytes: float, available_bytes: float, max_batch: fl
     }.get(name, "")
 
 
-def _amount(name: str, value: float) -> str:
-    return f"{value:.3g} tokens/s" if name == "tokens_per_s" else f"{value * 1e3:.3g} ms"
-
-
 def plan(
     model: Model | str,
     hardware: Sequence[Accelerator | str],
@@ -260,6 +261,7 @@ def plan(
     batches: Number = BATCHES,
     prices: Mapping[str, float | Price] | None = None,
     time: str = "estimate_s",
+    progress: Callable[[list[Case]], Iterable[Case]] = iter,
 ) -> Plan:
     """Every way to serve ``load``, ranked.
 
@@ -278,6 +280,7 @@ def plan(
     batches : sequences that run together on one deployment
     prices : name of an accelerator -> USD an hour of one; see `roofline.get_price`
     time : which time is promised: ``floor_s``, ``roofline_s`` or ``estimate_s``
+    progress : wraps the list of accelerators and precisions while it is worked through (as ``tqdm`` does)
 
     Raises
     ------
@@ -300,19 +303,16 @@ def plan(
     promised = slo or SLO()
     spread = layouts(model, accelerators)
     tried = replace(load, batch=np.unique(np.atleast_1d(np.asarray(number("batches", batches, least=1, whole=True)))))
-    cases: dict[tuple[str, str], Deployment] = {}
-    parts: list[Candidates] = []
-    for chip in chips:
-        parallel = within_reach(spread, chip)
-        if parallel is None:
-            continue
-        for precision in precisions or (AS_PUBLISHED,):
-            serve = Deployment(model, chip, _precision(precision), parallel)
-            found = evaluate(serve, tried, promised, usd[chip.name], time)
-            cases[chip.name, str(found.precision[0])] = serve
-            parts.append(found)
-    if not parts:
+    asked = [
+        (Deployment(model, chip, _precision(precision), parallel), usd[chip.name])
+        for chip in chips
+        if (parallel := within_reach(spread, chip)) is not None
+        for precision in precisions or (AS_PUBLISHED,)
+    ]
+    if not asked:
         raise InvalidInput("none of the accelerators has the links for any of the layouts: allow one accelerator")
+    parts = [evaluate(serve, tried, promised, price, time) for serve, price in progress(asked)]
+    cases = {(serve.accelerator.name, short_name(serve)): serve for serve, _ in asked}
     whole = Plan(model, load, promised, time, joined(parts), cases, _notes(cases, spread, prices))
     return whole.take(_ranking(whole))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,12 +28,13 @@ class Rows(Report):
     def __len__(self) -> int:
         return len(getattr(self, self.columns[0]))
 
-    def cells(self, most: int = SHOWN) -> Iterator[list[str]]:
+    def cells(self, most: int = SHOWN, printed: Mapping[str, str] | None = None) -> Iterator[list[str]]:
         """The first rows as people read them, the heads first."""
-        yield list(self.printed.values())
-        columns = [getattr(self, name)[:most] for name in self.printed]
+        shown = printed or self.printed
+        yield list(shown.values())
+        columns = [getattr(self, name)[:most] for name in shown]
         for row in zip(*columns, strict=True):
-            yield [_cell(name, value) for name, value in zip(self.printed, row, strict=True)]
+            yield [_cell(name, value) for name, value in zip(shown, row, strict=True)]
 
     def __repr__(self) -> str:
         lines = list(self.cells())

@@ -14,6 +14,7 @@ from ..units import to_base
 from ..workload import Workload
 from . import options as opt
 from .case import Case, read_case, takes_case
+from .planned import takes_plan
 from .techniques import applied, takes_techniques
 
 
@@ -184,6 +185,46 @@ def plot(case: Case, file: opt.PlotFile) -> None:
 
     save_roofline(checked(file), case.serve.accelerator, case.prefill, case.decode)
     typer.echo(f"wrote {file}")
+
+
+@app.command()
+@takes_plan
+def plan(found: Any, file: opt.ParetoFile = None, *, as_csv: opt.Csv = False, as_json: opt.Json = False) -> None:
+    """Search accelerators, their number, layouts, formats and batches for the cheapest that holds what was promised.
+
+    Every candidate with TTFT, TPOT, tokens/s and cost, or with the reason why it won't do.
+    """
+    from . import planning
+
+    if file is not None:
+        planning.draw(found, file)
+    if as_json:
+        return _print_json(planning.plan_dict(found))
+    if as_csv:
+        return planning.print_csv(found)
+    from . import screen
+
+    return screen.show(*planning.plan_view(found))
+
+
+@app.command()
+@takes_plan
+def fleet(
+    found: Any, *, rate: opt.Rate, utilization: opt.Utilization = 1, as_csv: opt.Csv = False, as_json: opt.Json = False
+) -> None:
+    """Say how many deployments and accelerators a rate of requests takes, and what they cost an hour.
+
+    At the estimate, and at the floor: the fewest that any software could do with.
+    """
+    from ..capacity import fleet as size
+    from . import planning, screen
+
+    need = size(found, requests_per_s=rate, utilization=utilization)
+    if as_json:
+        return _print_json(planning.fleet_dict(need))
+    if as_csv:
+        return planning.print_csv(need)
+    return screen.show(*planning.fleet_view(need))
 
 
 @listing.command("models")

@@ -130,3 +130,31 @@ Parameters = Annotated[
 TimingsSource = Annotated[
     str, typer.Option("--source", metavar="TEXT", help="What was timed where and when, for the files to say.")
 ]
+
+Machines = Annotated[
+    str, typer.Option("--hardware", metavar="HW,HW,...", help="Accelerators: names, or paths of specs.")
+]
+Precisions = Annotated[
+    str | None,
+    typer.Option(
+        "--precisions",
+        metavar="FORMAT,...",
+        help="Formats of weights and, where they can be, activations.",
+        show_default="the checkpoint's",
+    ),
+]
+Gpus = Annotated[str, typer.Option("--gpus", metavar="N,N,...", help="Accelerators of one deployment.")]
+Prices = Annotated[
+    str | None,
+    typer.Option("--prices", metavar="HW=USD,...", help="Price of one accelerator an hour; HW alone: as listed."),
+]
+Time = Annotated[
+    str, typer.Option("--time", metavar="NAME", help="What is promised: floor_s, roofline_s or estimate_s.")
+]
+Csv = Annotated[bool, typer.Option("--csv", help="Print every row as CSV in base units instead of text.")]
+ParetoFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--file", metavar="FILE", help="Draw tokens/s a user against tokens/s a GPU there, too."),
+]
+Rate = Annotated[Any, _count("--rate", "Requests that come in, a second.")]
+Utilization = Annotated[Any, _count("--utilization", "Load of a deployment, of what it can do; below 1 for bursts.")]

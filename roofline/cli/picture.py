@@ -36,6 +36,13 @@ def save_phase_map(file: Path, found: Any) -> None:
     _save(file, lambda ax: phase_map(found, ax=ax))
 
 
+def save_pareto(file: Path, found: Any) -> None:
+    """Draw `roofline.plot.pareto` into ``file``, without any window."""
+    from ..plot import pareto
+
+    _save(file, lambda ax: pareto(found, ax=ax))
+
+
 def _save(file: Path, draw: Callable[[Any], Any]) -> None:
     """Let ``draw`` draw on new axes and write them.
 

@@ -1,0 +1,115 @@
+"""Plans and fleets on the command line are the library's, in JSON, CSV and text."""
+
+import csv
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import roofline as rl
+from roofline.cli import commands, planning
+
+ASKED = ("llama-3.1-8b", "--hardware", "h100-sxm,l4", "--prompt", 1500, "--output", 300, "--ttft", 0.5, "--tpot", 0.03)
+PRICED = ("--prices", "h100-sxm=2.5,l4")
+
+
+def run(*args):
+    return CliRunner().invoke(commands.app, [str(arg) for arg in args], env={"COLUMNS": "80"})
+
+
+def out(*args):
+    done = run(*args)
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def plan():
+    prices = {"h100-sxm": 2.5, "l4": rl.get_price("l4")}
+    slo = rl.SLO(ttft_s=0.5, tpot_s=0.03)
+    return rl.plan("llama-3.1-8b", ["h100-sxm", "l4"], rl.Workload(1500, 300), slo=slo, prices=prices)
+
+
+def test_plan_in_json_is_the_library(plan):
+    found = json.loads(out("plan", *ASKED, *PRICED, "--json"))
+    assert found["best"] == plan.best.rows()[0]
+    assert found["by_accelerator"] == plan.by_accelerator.rows()
+    assert found["frontier"] == plan.frontier.rows()
+    assert (found["candidates"], found["feasible"]) == (len(plan), int(plan.feasible.sum()))
+    assert found["slo"] == {"ttft_s": 0.5, "tpot_s": 0.03}
+
+
+def test_fleet_in_json_is_the_library(plan):
+    found = json.loads(out("fleet", *ASKED, *PRICED, "--rate", 100, "--utilization", 0.8, "--json"))
+    assert found["fleets"] == rl.fleet(plan, requests_per_s=100, utilization=0.8).rows()
+    assert found["requests_per_s"] == 100
+
+
+def test_csv_has_every_row(plan):
+    rows = list(csv.DictReader(io.StringIO(out("plan", *ASKED, *PRICED, "--csv"))))
+    assert len(rows) == len(plan)
+    assert float(rows[0]["tpot_s"]) == plan.tpot_s[0]
+    assert rows[-1]["reason"] == plan.reason[-1]
+
+
+def test_text_says_what_was_asked_what_is_cheapest_and_what_fails(plan):
+    text = out("plan", *ASKED, *PRICED)
+    assert "prompt 1,500, output 300 tokens" in text
+    assert "TTFT 500 ms, TPOT 30 ms, by estimate" in text
+    assert text.index("Deployments") < text.index(plan.by_accelerator.layout[0]) < text.index("What they give")
+    assert max(map(len, text.splitlines())) <= 80
+    tight = out("plan", *ASKED[:-1], 0.001)
+    assert "What won't do" in tight
+    assert "promised 1 ms" in tight
+
+
+def test_fleet_in_text_has_both_ends():
+    text = out("fleet", *ASKED, *PRICED, "--rate", 100)
+    assert "100 requests/s" in text
+    assert "GPUs, floor" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_plan_is_drawn(tmp_path):
+    file = tmp_path / "plan.svg"
+    out("plan", *ASKED, "-o", file)
+    assert b"tokens/s" in file.read_bytes() or file.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("plan", "llama-3.1-8b", "--hardware", "h101"), "no accelerator named 'h101'"),
+        (("plan", *ASKED, "--gpus", "1,x"), "accelerators must be a whole number >= 1"),
+        (("plan", *ASKED, "--prices", "l4=cheap"), "a price is a number of USD an hour: 'l4=cheap'"),
+        (("plan", *ASKED, "--prices", "a100-sxm-80gb=1"), "no accelerator of this plan named"),
+        (("plan", *ASKED, "--precisions", "fp9"), "no number format named 'fp9'"),
+        (("plan", *ASKED, "--time", "best"), "no time named 'best'"),
+        (("fleet", *ASKED, "--rate", 0), "requests_per_s must be a finite number"),
+        (("fleet", *ASKED, "--rate", 1, "--utilization", 2), "utilization must be above 0 and at most 1: 2"),
+    ],
+)
+def test_bad_input_is_one_line(args, says):
+    done = run(*args)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("roofline: ")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_search_that_takes_longer_shows_how_far_it_is(monkeypatch):
+    class Terminal:
+        is_terminal = True
+        lines = ()
+
+        def __init__(self, **_):
+            pass
+
+        def print(self, text, **_):
+            Terminal.lines = (*Terminal.lines, text)
+
+    monkeypatch.setattr(planning, "Console", Terminal)
+    monkeypatch.setattr(planning, "PATIENCE_S", -1.0)
+    assert list(planning.patient([1, 2])) == [1, 2]
+    assert Terminal.lines[:2] == (f"[{'.' * 24}] 0 of 2", f"[{'#' * 12}{'.' * 12}] 1 of 2")
