@@ -219,3 +219,22 @@ def test_explain_evaluates_to_what_it_explains(serve, load):
         value = eval(step.formula, {"__builtins__": {}}, scope)
         assert value == pytest.approx(step.value, rel=1e-12), str(step)
         assert step.source
+
+
+OF_EVERY_KIND = ["deepseek-v3", "deepseek-v3.2", "deepseek-v4-flash", "gpt-oss-20b", "qwen3-next-80b-a3b", "jamba-v0.1"]
+OF_EVERY_KIND += ["gemma-4-e2b", "falcon-mamba-7b", "lfm2.5-vl-1.6b", "llama-4-scout", "nemotron-3-nano-30b-a3b"]
+
+
+@pytest.mark.parametrize("name", OF_EVERY_KIND)
+@pytest.mark.parametrize("degrees", [{}, {"tensor": 8}, {"tensor": 2, "expert": 8, "data": 4}, {"pipeline": 4}])
+def test_explain_and_order_of_times_hold_for_every_kind_and_layout(name, degrees):
+    serve = rl.Deployment(rl.get_model(name), GPU, parallel=rl.Parallel(**degrees))
+    load = rl.Workload(prompt_tokens=700, cached_tokens=300, batch=12, output_tokens=20)
+    for result in (*phases(serve, load), rl.memory(serve, load)):
+        for step in result.explain():
+            scope = {"max": max, "min": min, "inf": float("inf"), **step.inputs}
+            value = eval(step.formula, {"__builtins__": {}}, scope)
+            assert value == pytest.approx(step.value, rel=1e-12), str(step)
+    for phase in phases(serve, load):
+        assert 0 < phase.floor_s <= phase.roofline_s * (1 + 1e-12)
+        assert phase.roofline_s <= phase.estimate_s * (1 + 1e-12)
