@@ -290,3 +290,23 @@ def test_fleets_that_make_no_sense(plan):
     never = rl.plan(LLAMA_70B, [L40S], CHAT, slo=rl.SLO(tpot_s=1e-4))
     with pytest.raises(rl.InvalidInput, match="no candidate holds the service levels: the nearest fails by TPOT"):
         rl.fleet(never, requests_per_s=1)
+
+
+def test_tensor_parallelism_does_not_always_speed_up_a_small_model():
+    """Two all-reduces a layer have a latency: a model of 0.6B gains nothing from a second H100, the floor does."""
+    model = rl.get_model("qwen3-0.6b")
+    one, two = (
+        rl.decode(rl.Deployment(model, H100, parallel=rl.Parallel(tensor=ways)), rl.Workload(500)) for ways in (1, 2)
+    )
+    assert two.floor_s < 0.6 * one.floor_s
+    assert two.estimate_s > 0.9 * one.estimate_s
+
+
+def test_all_reduces_of_a_step_take_what_is_measured():
+    """160 of a token's 16 kB at about 5 us each on eight H100: 0.8 ms that the floor does not claim."""
+    step = rl.decode(rl.Deployment(LLAMA_70B, H100, parallel=rl.Parallel(tensor=8)), rl.Workload())
+    reduces = [item for item in step.operators if item.name == "all_reduce"]
+    assert sum(item.operator.count for item in reduces) == 160
+    assert sum(item.estimate_s for item in reduces) == pytest.approx(0.8e-3, rel=0.35)
+    assert sum(item.network_s for item in reduces) == pytest.approx(160 * 16_384 / 450e9)
+    assert step.estimate_s > step.roofline_s + 0.5e-3
