@@ -114,6 +114,11 @@ def test_what_holds_the_levels_holds_them_and_the_others_say_what_they_break(pla
     assert np.all(broken.ttft_s[late] > 0.5)
 
 
+def test_headroom_is_what_is_left_of_the_tightest_level(plan):
+    left = np.minimum(1 - plan.ttft_s / 0.5, 1 - plan.tpot_s / 0.03)
+    assert plan.headroom == pytest.approx(left)
+
+
 def test_no_row_beats_the_best(plan):
     assert plan.best.usd_per_request[0] == np.min(plan.usd_per_request[plan.feasible])
     gap = np.diff(plan.usd_per_request[plan.feasible])
