@@ -1,11 +1,19 @@
 """Values that most tests start from."""
 
+import os
+
 import matplotlib as mpl
 import pytest
+from hypothesis import HealthCheck, settings
 
 import roofline as rl
 
 mpl.use("Agg")
+
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("untimed")
 
 
 @pytest.fixture

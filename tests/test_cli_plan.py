@@ -113,3 +113,9 @@ def test_a_search_that_takes_longer_shows_how_far_it_is(monkeypatch):
     monkeypatch.setattr(planning, "PATIENCE_S", -1.0)
     assert list(planning.patient([1, 2])) == [1, 2]
     assert Terminal.lines[:2] == (f"[{'.' * 24}] 0 of 2", f"[{'#' * 12}{'.' * 12}] 1 of 2")
+
+
+def test_hardware_may_be_repeated_or_listed():
+    lengths = ("--prompt", 100, "--output", 20, "--gpus", 1, "--json")
+    listed = out("plan", "llama-3.1-8b", "--hardware", "h100-sxm,l4", *lengths)
+    assert out("plan", "llama-3.1-8b", "--hardware", "h100-sxm", "--hardware", "l4", *lengths) == listed

@@ -6,6 +6,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
+import roofline as rl
+
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
@@ -27,3 +29,18 @@ def test_the_two_commands_come_first():
     assert first.rstrip().endswith("roofline analyze llama-3.1-70b --hardware h100-sxm")
     assert second.rstrip().endswith("pytest")
     assert "sudo" not in first + second
+
+
+def test_counts_are_true():
+    assert f"{len(rl.list_models())} models, {len(rl.list_accelerators())} accelerators" in README
+    root = Path(__file__).parents[1]
+    floors = re.findall(
+        r"^\| \w+ \| ([\d,]+) \| 0 \|", (root / "benchmarks/floors.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert f"{sum(int(rows.replace(',', '')) for rows in floors):,} kernel timings" in README
+
+
+def test_linked_files_exist():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert len(links) > 5
+    assert [link for link in links if not (Path(__file__).parents[1] / link).exists()] == []

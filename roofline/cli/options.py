@@ -132,7 +132,8 @@ TimingsSource = Annotated[
 ]
 
 Machines = Annotated[
-    str, typer.Option("--hardware", metavar="HW,HW,...", help="Accelerators: names, or paths of specs.")
+    list[str],
+    typer.Option("--hardware", metavar="HW,HW,...", help="Accelerators: names, or paths of specs; may be repeated."),
 ]
 Precisions = Annotated[
     str | None,

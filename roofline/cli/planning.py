@@ -53,7 +53,7 @@ HEADS = {
 def planned(
     *,
     model: str,
-    hardware: str,
+    hardware: list[str],
     load: Workload,
     promises: SLO,
     precisions: str | None,
@@ -64,7 +64,7 @@ def planned(
     """The plan that the options describe."""
     return plan(
         model,
-        [get_accelerator(name) for name in _listed(hardware)],
+        [get_accelerator(name) for name in _listed(",".join(hardware))],
         load,
         slo=promises,
         precisions=_listed(precisions or ""),
