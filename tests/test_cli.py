@@ -155,6 +155,19 @@ def test_explain_begins_with_the_totals():
     assert "decode.floor_s" in [step["name"] for step in found["decode"]]
 
 
+def test_explain_of_a_model_alone_derives_its_count():
+    found = answer("explain", "mixtral-8x7b")
+    values = {step["name"]: step["value"] for step in found["parameters"]}
+    index_of_the_checkpoint_bytes = 93_405_585_408
+    assert values["parameters.total"] == index_of_the_checkpoint_bytes / 2
+    assert round((values["parameters.active"] + 32_000 * 4_096) / 1e9, 1) == 12.9  # arXiv:2401.04088, with the lookup
+    shown = " ".join(text("explain", "mixtral-8x7b").split())
+    assert "= 8 * (4096 * 14336 + 0 * 14336)" in shown
+    assert "= 46,702,792,704" in shown
+    only = answer("explain", "mixtral-8x7b", "--operator", "layers_0")
+    assert {step["name"].split(".")[0] for step in only["parameters"]} == {"layers_0"}
+
+
 def test_explain_reads_like_a_derivation_by_hand():
     shown = text("explain", *LLAMA, "--phase", "prefill", "--operator", "q_proj")
     lines = [" ".join(line.split("  [")[0].split()) for line in shown.splitlines()]
@@ -251,6 +264,9 @@ BAD = [
     (("what-if", *LLAMA, "--to-kv", "fp7"), "no number format named 'fp7'"),
     (("what-if", *LLAMA, "--to-batch", "0"), "batch must be a whole number >= 1: 0"),
     (("explain", *LLAMA, "--phase", "prefil"), "no phase named 'prefil'; did you mean 'prefill'"),
+    (("explain", "gpt-2", "--phase", "decode"), "--phase decode needs --hardware"),
+    (("explain", "gpt-2", "--phase", "parameter"), "no phase named 'parameter'; did you mean 'parameters'"),
+    (("explain", "gpt-2", "--operator", "layer_0"), "no operator named 'layer_0'; did you mean 'layers_0'"),
     (("explain", *LLAMA, "--operator", "atention"), "no operator named 'atention'; did you mean 'attention'"),
     (("list", "hardware", "--vendor", "acme"), "no vendor named 'acme'"),
     (("list", "hardware", "--minimum-memory-gb", "x"), "--minimum-memory-gb must be a finite number >= 0: 'x'"),

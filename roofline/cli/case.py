@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
@@ -104,16 +104,8 @@ class Case:
         """
         if phase not in (None, *EXPLAINED):
             raise unknown("phase", phase, EXPLAINED)
-        all_steps = {name: getattr(self, name).explain() for name in EXPLAINED if phase in (None, name)}
-        names = {about(step) for steps in all_steps.values() for step in steps}
-        if operator not in (None, *names):
-            raise unknown("operator", operator, names.difference(EXPLAINED))
-        wanted = {operator} if operator else names if phase else {*EXPLAINED}
-        return {
-            name: chosen
-            for name, steps in all_steps.items()
-            if (chosen := tuple(step for step in steps if about(step) in wanted))
-        }
+        found = {name: getattr(self, name).explain() for name in EXPLAINED if phase in (None, name)}
+        return found if phase and not operator else _about(found, operator)
 
     def asked(self) -> dict[str, Any]:
         """What was asked, defaults included."""
@@ -145,6 +137,30 @@ class Case:
             "crossovers": self.crossovers.to_dict(),
             "assumptions": list(self.assumptions),
         }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Count:
+    """A model without an accelerator: its parameters are all that can be derived."""
+
+    model: Model
+
+    def steps(self, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
+        """The derivation of the parameters, or its part about one group of layers.
+
+        Raises
+        ------
+        InvalidInput
+            The phase depends on an accelerator.
+        UnknownName
+            No phase or no group of layers is called so.
+        """
+        if phase not in (None, *EXPLAINED):
+            raise unknown("phase", phase, EXPLAINED)
+        if phase not in (None, "parameters"):
+            raise InvalidInput(f"--phase {phase} needs --hardware; without it the parameters are derived")
+        found = {"parameters": self.model.explain()}
+        return _about(found, operator) if operator else found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,6 +197,16 @@ def about(step: Step) -> str:
     return step.name.rpartition(".")[0] or step.name
 
 
+def _about(found: dict[str, tuple[Step, ...]], operator: str | None) -> dict[str, tuple[Step, ...]]:
+    """The steps about ``operator``, or those of the totals if None."""
+    names = {about(step) for steps in found.values() for step in steps}
+    if operator not in (None, *names):
+        raise unknown("operator", operator, names.difference(EXPLAINED))
+    wanted = {operator} if operator else {*EXPLAINED}
+    chosen = {name: tuple(step for step in steps if about(step) in wanted) for name, steps in found.items()}
+    return {name: steps for name, steps in chosen.items() if steps}
+
+
 def layer_kinds(model: Model) -> list[str]:
     """Kinds of layers in order of appearance, each with the number of its layers."""
     kinds: Counter[str] = Counter()
@@ -215,14 +241,32 @@ def read_case(
     return Case(serve, Workload(prompt_tokens=prompt, output_tokens=output, batch=batch), context)
 
 
+def read_case_or_count(*, hardware: str | None, **given: Any) -> Case | Count:
+    """The case that the shared options describe, or without hardware the model alone."""
+    return Count(get_model(given["model"])) if hardware is None else read_case(hardware=hardware, **given)
+
+
 def takes_case(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` with the options of `read_case` in the place of its first argument."""
-    shared = inspect.signature(read_case).parameters
+    return _taking(command, read_case, inspect.signature(read_case).parameters)
+
+
+def takes_case_or_count(command: Callable[..., None]) -> Callable[..., None]:
+    """As `takes_case`, but the hardware may be left out."""
+    shared = dict(inspect.signature(read_case).parameters)
+    shared["hardware"] = shared["hardware"].replace(annotation=opt.HardwareIfAny, default=None)
+    return _taking(command, read_case_or_count, shared)
+
+
+def _taking(
+    command: Callable[..., None], read: Callable[..., Any], shared: Mapping[str, inspect.Parameter]
+) -> Callable[..., None]:
+    """``command`` with the options ``shared``, of which ``read`` makes its first argument."""
     own = list(inspect.signature(command).parameters.values())[1:]
 
     @wraps(command)
     def run(**given: Any) -> None:
-        case = read_case(**{name: given.pop(name) for name in shared})
+        case = read(**{name: given.pop(name) for name in shared})
         command(case, **given)
 
     parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*shared.values(), *own)]

@@ -13,7 +13,7 @@ from ..errors import RooflineError, number
 from ..units import to_base
 from ..workload import Workload
 from . import options as opt
-from .case import Case, read_case, takes_case
+from .case import Case, Count, read_case, takes_case, takes_case_or_count
 from .planned import takes_plan
 from .techniques import applied, takes_techniques
 
@@ -160,14 +160,14 @@ def advise(
 
 
 @app.command()
-@takes_case
+@takes_case_or_count
 def explain(
-    case: Case, phase: opt.PhaseName = None, operator: opt.OperatorName = None, as_json: opt.Json = False
+    case: Case | Count, phase: opt.PhaseName = None, operator: opt.OperatorName = None, as_json: opt.Json = False
 ) -> None:
     """Derive the numbers so that you can follow by hand.
 
     For each number its formula, the numbers put in, the value and the source: the totals first; every operator with
-    --phase or --operator.
+    --phase or --operator.  Without --hardware, the parameters of the model.
     """
     steps = case.steps(phase=phase, operator=operator)
     if as_json:

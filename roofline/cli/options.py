@@ -29,6 +29,12 @@ ModelName = Annotated[
     str, typer.Argument(metavar="MODEL", help="Name of a model, or path of a spec, a config.json or its folder.")
 ]
 Hardware = Annotated[str, typer.Option("--hardware", metavar="HW", help="Accelerator: a name, or path of a spec.")]
+HardwareIfAny = Annotated[
+    str | None,
+    typer.Option(
+        "--hardware", metavar="HW", help="Accelerator: a name, or path of a spec.", show_default="none: the count alone"
+    ),
+]
 Batch = Annotated[Any, _count("--batch", "Sequences that run together.")]
 Prompt = Annotated[Any, _count("--prompt", "Length of each prompt, tokens.")]
 Output = Annotated[Any, _count("--output", "Tokens generated for each prompt.")]

@@ -9,7 +9,7 @@ from rich.text import Text
 from ..model import Model
 from ..report import Step
 from ..units import humanize
-from .case import EXPLAINED, Case, Change, about, layer_kinds
+from .case import EXPLAINED, Case, Change, Count, about, layer_kinds
 from .screen import derived, facts, grid, heading, label, notes, show, side_by_side, size
 
 __all__ = ["analysis", "change", "derivation", "hardware", "models", "show"]
@@ -47,8 +47,10 @@ def change(both: Change) -> list[RenderableType]:
     return [*parts, heading("Notes"), notes(both.assumptions)]
 
 
-def derivation(case: Case, steps: Mapping[str, Sequence[Step]]) -> list[RenderableType]:
-    """A case and the steps that derive its numbers."""
+def derivation(case: Case | Count, steps: Mapping[str, Sequence[Step]]) -> list[RenderableType]:
+    """A case, or a model alone, and the steps that derive its numbers."""
+    if isinstance(case, Count):
+        return [Text(case.model.name, style="bold"), grid(_model_rows(case.model)), *derived(steps)]
     parts = [*title(case), *derived(steps)]
     if all(about(step) in EXPLAINED for found in steps.values() for step in found):
         parts += [heading("More"), notes(["--phase NAME derives all of one of these, --operator NAME one operator"])]

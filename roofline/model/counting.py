@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..report import Step
@@ -22,6 +23,20 @@ def layer_row(layer: Layer) -> dict[str, Any]:
         "window_tokens": min((cache.window for cache in caches if cache.window), default=None),
         "state_bytes": sum(cache.state_bytes for cache in caches),
     }
+
+
+def active_steps(groups: Sequence[tuple[str, int, tuple[Weight, ...]]], head: int, source: str) -> list[Step]:
+    """What one token is multiplied with: every group without the experts that it is not sent to, and lm_head."""
+    steps: list[Step] = []
+    for name, count, weights in groups:
+        held = sum(weight.parameters for weight in weights)
+        idle = held - sum(weight.active for weight in weights)
+        inputs = {"layers": count, "held": held, "idle_experts": idle}
+        formula = "layers * (held - idle_experts)"
+        steps.append(Step(f"{name}.active", formula, inputs, count * (held - idle), source))
+    parts = {step.name.removesuffix(".active"): step.value for step in steps} | {"lm_head": head}
+    note = "active parameters of the parts; tables are looked up"
+    return [*steps, Step("parameters.active", " + ".join(parts), parts, sum(parts.values()), note)]
 
 
 def count_steps(name: str, count: int, weights: tuple[Weight, ...], source: str) -> list[Step]:

@@ -19,7 +19,7 @@ from ..precision import Precision
 from ..report import Report, Step
 from ..units import humanize
 from ..weights import Linear, Vector, Weight
-from .counting import count_steps, layer_row
+from .counting import active_steps, count_steps, layer_row
 from .layer import NORM_SOURCE, Layer
 from .parameters import Parameters, Table
 
@@ -292,18 +292,20 @@ class Model(Report):
         return f"<p><b>{html.escape(lines[0])}</b></p><ul>{rows}</ul>"
 
     def explain(self) -> tuple[Step, ...]:
-        """The count: every weight of every group, the groups, the tables, the total."""
+        """The count: every weight of every group, the groups, the tables, what is active, the total."""
         steps: list[Step] = []
         parts: dict[str, float] = {}
-        for at, layer in enumerate(self.layers):
-            if not layer.reused:
-                name = f"layers_{at}"
-                steps.extend(count_steps(name, layer.count, tuple(layer.weights()), self.source))
-                parts[name] = steps[-1].value
+        groups = [
+            (f"layers_{at}", layer.count, tuple(layer.weights()))
+            for at, layer in enumerate(self.layers)
+            if not layer.reused
+        ]
         outside = (*(weight for block in self.around for weight in block.weights()), *self._vectors())
         if outside:
-            steps.extend(count_steps("outside_layers", 1, outside, self.source))
-            parts["outside_layers"] = steps[-1].value
+            groups.append(("outside_layers", 1, outside))
+        for name, count, weights in groups:
+            steps.extend(count_steps(name, count, weights, self.source))
+            parts[name] = steps[-1].value
         for table in (self.embedding, *self.lookups):
             inputs = {"rows": table.rows, "width": table.width}
             steps.append(Step(table.name, "rows * width", inputs, table.parameters, self.source))
@@ -315,5 +317,6 @@ class Model(Report):
             formula = "(1 - tied) * width * vocab + bias * vocab"
             steps.append(Step("lm_head", formula, inputs, head, self.source))
             parts["lm_head"] = head
+        steps.extend(active_steps(groups, self.lm_head.parameters, self.source))
         steps.append(Step("parameters.total", " + ".join(parts), parts, self.parameters.total, "sum of the parts"))
         return tuple(steps)
