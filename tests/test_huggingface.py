@@ -85,7 +85,7 @@ WRONG = [
     (changed(LLAMA, intermediate_size="absent"), "intermediate_size is missing"),
     (changed(LLAMA, vocab_size="absent"), "vocab_size is missing"),
     (changed(LLAMA, num_attention_heads=33), "num_attention_heads 33 does not divide hidden_size 4096"),
-    (changed(LLAMA, num_key_value_heads=5), "query_heads must be a multiple of kv_heads: 32 / 5"),
+    (changed(LLAMA, num_key_value_heads=5), "num_attention_heads 32 is no multiple of num_key_value_heads 5"),
     (changed(LLAMA, hidden_size=-1), "hidden_size must be a whole number from 1 .*: -1"),
     (changed(LLAMA, hidden_size="4096"), "hidden_size must be a whole number .*: '4096'"),
     (changed(LLAMA, hidden_size=4096.5), "hidden_size must be a whole number .*: 4096.5"),
@@ -632,6 +632,7 @@ def test_the_count_is_derived_in_steps_that_evaluate(name: str) -> None:
     for step in steps:
         assert eval(step.formula, {}, dict(step.inputs)) == step.value
     assert steps[-1].value == built.parameters.total
+    assert [step.value for step in steps if step.name == "parameters.active"] == [built.parameters.active]
 
 
 def test_a_model_prints_its_layers_and_escapes_html() -> None:
