@@ -104,6 +104,9 @@ WRONG = [
     ({"model_type": "quantum"}, "'quantum' is not known, and its file has no hidden_size"),
     ({}, "is not known"),
     (changed(CONFIGS["class-default--llama"], model_type="blt"), "'blt' can't be read: .*byte patches"),
+    (changed(LLAMA, model_type="arctic"), "'arctic' can't be read: .*dense MLP beside its experts"),
+    (changed(LLAMA, model_type="hunyuan"), "'hunyuan' can't be read: .*cla_share_factor"),
+    (changed(LLAMA, model_type="step3_text"), "'step3_text' can't be read: .*share_q_dim"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "M*E", "hidden_size": 64}, "missing"),
     (
         changed(CONFIGS["nvidia--Nemotron-H-56B-Base-8K"], num_hidden_layers=7),
@@ -487,6 +490,12 @@ def test_a_scheme_that_is_not_known_is_said_and_bf16_taken() -> None:
     built = from_config({**LLAMA, "quantization_config": {"quant_method": "magic"}})
     assert built.precision is None
     assert any("magic" in note for note in built.assumptions)
+
+
+def test_a_quantization_that_is_no_mapping_is_said() -> None:
+    built = from_config({**LLAMA, "quantization_config": "fp8"})
+    assert built.precision is None
+    assert built.assumptions == ("quantization_config is not understood, bf16 is taken: 'fp8'",)
 
 
 def test_a_pattern_that_would_hang_a_regular_expression_does_not() -> None:

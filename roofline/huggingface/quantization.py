@@ -42,7 +42,8 @@ def checkpoint_precision(
     """
     config = _config(data, beside)
     if config is None:
-        return None, ()
+        given = data.get("quantization_config")
+        return None, (f"quantization_config is not understood, bf16 is taken: {given!r:.60}",) if given else ()
     method = str(config.get("quant_method") or config.get("quant_algo") or "").lower()
     try:
         scheme = _scheme(config, method, data)
