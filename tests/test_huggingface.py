@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import random
 import re
 from pathlib import Path
@@ -568,15 +569,19 @@ def test_without_the_extra_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPa
         rl.get_model("meta-llama/Llama-3.1-8B")
 
 
-def test_without_the_network_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_network_one_line_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     class Offline:
         def hf_hub_download(self, name: str, file: str) -> str:
+            logging.getLogger("huggingface_hub.utils").warning("Retrying in 1s [Retry 1/5].")
             raise OSError("no route to host\nsecond line")
 
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", Offline())
     with pytest.raises(SpecError, match="no route to host") as caught:
         rl.get_model("meta-llama/Llama-3.1-8B")
     assert "\n" not in str(caught.value)
+    assert caplog.records == []
 
 
 # GGUF

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +109,29 @@ def _fetch(hub: Any, name: str, file: str) -> Path | None:
     SpecError
         No network, no such repository, or no access to it.
     """
+    download = hub.hf_hub_download  # loads the client, which sets its own level of logging
     try:
-        return Path(hub.hf_hub_download(name, file))
+        with _without_warnings():
+            return Path(download(name, file))
     except Exception as error:
         kind = type(error).__name__
         optional = file != CONFIG and kind.startswith("LocalEntry")
         if optional or kind in ("EntryNotFoundError", "RemoteEntryNotFoundError"):
             return None
-        reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else kind
+        reason = str(error).strip().splitlines()[0].partition(". ")[0][:160] if str(error).strip() else kind
         raise SpecError(
             f"{name!r} is no file here and can't be had from the Hugging Face hub ({kind}: {reason});"
             " check the name, the network and your token, or give the path of a config.json"
         ) from None
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """The hub's client says each of its retries; one line at the end is enough."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
