@@ -10,7 +10,7 @@ import yaml
 import roofline as rl
 from roofline import calibration, kernels
 from roofline.efficiency import estimate, kind_of, store
-from roofline.efficiency.forms import FORMS, Kernel
+from roofline.efficiency.forms import FORMS, Kernel, larger, smaller
 from roofline.operators import Operator
 from roofline.work import Work
 
@@ -185,6 +185,20 @@ def test_a_chip_without_timings_says_whose_it_takes_and_is_less_sure():
     assert "typical of any chip" in unknown.basis
 
 
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        ("cpu-epyc-9654", "typical of any chip"),
+        ("cpu-xeon-8480plus", "typical of any chip"),
+        ("mi325x", "MI300X and its kin"),
+        ("rx-7900-xtx", "MI300X and its kin"),
+        ("gaudi2", "Gaudi"),
+    ],
+)
+def test_a_processor_takes_no_shares_of_its_makers_accelerators(name, whose):
+    assert whose in rl.bound(rl.matmul(16, 8192, 8192), rl.get_accelerator(name)).estimate.basis
+
+
 def test_an_engine_is_a_profile_and_an_unknown_one_is_refused():
     operator = rl.bound(rl.matmul(16, 8192, 8192), GPU).operator
     times = [estimate(operator, GPU, compute_s=1e-6, memory_s=4e-5, profile=name).time_s for name in store.PROFILES]
@@ -330,3 +344,18 @@ def test_a_bound_of_an_engine_meets_its_timings(engine):
             found = rl.bound(work, gpu, resident_bytes=gpu.l2_bytes, engine=engine)
             off.append(found.estimate_s / batch.latency_s - 1)
     assert np.median(np.abs(np.concatenate(off))) <= TARGETS["gemm"]
+
+
+@pytest.mark.parametrize("pair", [(64.0, 1e18), (1e18, 64.0), (64, 10**20), (1e-9, 1e9), (0.0, 0.0)])
+def test_the_smaller_and_the_larger_are_exact_however_far_apart(pair):
+    assert (smaller(*pair), larger(*pair)) == (min(pair), max(pair))
+    columns = np.array([pair[:1], pair[:1]], float), float(pair[1])
+    assert (smaller(*columns) == min(pair)).all()
+    assert (larger(*columns) == max(pair)).all()
+
+
+@pytest.mark.parametrize("field", ["batch", "prompt_tokens"])
+def test_an_absurd_count_has_an_estimate_no_faster_than_its_floor(field):
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    found = rl.prefill(serve, rl.Workload(**{field: 10**20}))
+    assert found.floor_s <= found.estimate_s < float("inf")
