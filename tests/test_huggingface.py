@@ -97,7 +97,10 @@ WRONG = [
     (changed(DEEPSEEK, num_experts_per_tok=300), "num_experts_per_tok is 300, but there are 256 experts"),
     (changed(DEEPSEEK, num_experts_per_tok="absent", n_routed_experts=4), "num_experts_per_tok is 8, but there are 4"),
     (changed(DEEPSEEK, kv_lora_rank="much"), "kv_lora_rank must be a whole number"),
-    (changed(QWEN_NEXT, linear_num_value_heads=33), "value_heads must be a multiple of key_heads: 33 / 16"),
+    (
+        changed(QWEN_NEXT, linear_num_value_heads=33),
+        "linear_num_value_heads 33 is no multiple of linear_num_key_heads 16",
+    ),
     ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12}, "'bert' is not a decoder language model"),
     ({"model_type": "t5", "is_encoder_decoder": True, "d_model": 512}, "encoder-decoder"),
     ({"model_type": "clip_vision_model", "hidden_size": 768}, "not a decoder language model"),

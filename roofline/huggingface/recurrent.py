@@ -51,11 +51,14 @@ def recurrent(fields: Fields, family: Family) -> Block:
 
 
 def _gated_delta_net(fields: Fields, family: Family) -> GatedDeltaNet:
+    keys, values = fields.size("linear_num_key_heads"), fields.size("linear_num_value_heads")
+    if values % keys:
+        raise SpecError(f"linear_num_value_heads {values} is no multiple of linear_num_key_heads {keys}")
     return GatedDeltaNet(
         hidden=fields.size("hidden_size"),
-        key_heads=fields.size("linear_num_key_heads"),
+        key_heads=keys,
         key_dim=fields.size("linear_key_head_dim"),
-        value_heads=fields.size("linear_num_value_heads"),
+        value_heads=values,
         value_dim=fields.size("linear_value_head_dim"),
         conv=fields.optional("linear_conv_kernel_dim") or 4,
     )
