@@ -10,7 +10,7 @@ from typing import Any
 
 from ..balance import crossovers
 from ..deployment import Deployment
-from ..errors import InvalidInput, Number, unknown
+from ..errors import InvalidInput, Number, number, unknown
 from ..footprint import memory
 from ..library import get_accelerator, get_model
 from ..model import Model
@@ -238,7 +238,8 @@ def read_case(
     formats = {"weights": weights, "activations": activations, "kv": kv}
     asked: dict[str, Any] = {name: found for name, found in formats.items() if found is not None}
     serve = serve.replace(precision=dataclasses.replace(serve.precision, **asked))
-    return Case(serve, Workload(prompt_tokens=prompt, output_tokens=output, batch=batch), context)
+    load = Workload(prompt_tokens=prompt, output_tokens=output, batch=batch)
+    return Case(serve, load, None if context is None else number("context_tokens", context, whole=True))
 
 
 def read_case_or_count(*, hardware: str | None, **given: Any) -> Case | Count:
