@@ -7,29 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import answer, run, text
 
 import roofline as rl
-from roofline.cli import commands
 from roofline.phases import TIMES
 
 LLAMA = ("llama-3.1-70b", "--hardware", "h100-sxm")
-
-
-def run(*args, columns=80):
-    return CliRunner().invoke(commands.app, [str(arg) for arg in args], env={"COLUMNS": str(columns)})
-
-
-def answer(*args):
-    done = run(*args, "--json")
-    assert (done.exit_code, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
-def text(*args, columns=80):
-    done = run(*args, columns=columns)
-    assert (done.exit_code, done.stderr) == (0, "")
-    return done.stdout
 
 
 def program(*args, **options):

@@ -1,31 +1,12 @@
 """`roofline advise` and `roofline what-if --technique` say what the library says."""
 
-import json
-
 import pytest
-from typer.testing import CliRunner
+from command_line import answer, run, text
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.cli import commands
 
 SMALL = ("llama-3.1-8b", "--hardware", "h100-sxm")
-
-
-def run(*args, columns=80):
-    return CliRunner().invoke(commands.app, [str(arg) for arg in args], env={"COLUMNS": str(columns)})
-
-
-def answer(*args):
-    done = run(*args, "--json")
-    assert (done.exit_code, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
-def text(*args, columns=80):
-    done = run(*args, columns=columns)
-    assert (done.exit_code, done.stderr) == (0, "")
-    return done.stdout
 
 
 @pytest.fixture

@@ -5,23 +5,13 @@ import io
 import json
 
 import pytest
-from typer.testing import CliRunner
+from command_line import run, text
 
 import roofline as rl
-from roofline.cli import commands, planning
+from roofline.cli import planning
 
 ASKED = ("llama-3.1-8b", "--hardware", "h100-sxm,l4", "--prompt", 1500, "--output", 300, "--ttft", 0.5, "--tpot", 0.03)
 PRICED = ("--prices", "h100-sxm=2.5,l4")
-
-
-def run(*args):
-    return CliRunner().invoke(commands.app, [str(arg) for arg in args], env={"COLUMNS": "80"})
-
-
-def out(*args):
-    done = run(*args)
-    assert (done.exit_code, done.stderr) == (0, "")
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +22,7 @@ def plan():
 
 
 def test_plan_in_json_is_the_library(plan):
-    found = json.loads(out("plan", *ASKED, *PRICED, "--json"))
+    found = json.loads(text("plan", *ASKED, *PRICED, "--json"))
     assert found["best"] == plan.best.rows()[0]
     assert found["by_accelerator"] == plan.by_accelerator.rows()
     assert found["frontier"] == plan.frontier.rows()
@@ -41,39 +31,39 @@ def test_plan_in_json_is_the_library(plan):
 
 
 def test_fleet_in_json_is_the_library(plan):
-    found = json.loads(out("fleet", *ASKED, *PRICED, "--rate", 100, "--utilization", 0.8, "--json"))
+    found = json.loads(text("fleet", *ASKED, *PRICED, "--rate", 100, "--utilization", 0.8, "--json"))
     assert found["fleets"] == rl.fleet(plan, requests_per_s=100, utilization=0.8).rows()
     assert found["requests_per_s"] == 100
 
 
 def test_csv_has_every_row(plan):
-    rows = list(csv.DictReader(io.StringIO(out("plan", *ASKED, *PRICED, "--csv"))))
+    rows = list(csv.DictReader(io.StringIO(text("plan", *ASKED, *PRICED, "--csv"))))
     assert len(rows) == len(plan)
     assert float(rows[0]["tpot_s"]) == plan.tpot_s[0]
     assert rows[-1]["reason"] == plan.reason[-1]
 
 
 def test_text_says_what_was_asked_what_is_cheapest_and_what_fails(plan):
-    text = out("plan", *ASKED, *PRICED)
-    assert "prompt 1,500, output 300 tokens" in text
-    assert "TTFT 500 ms, TPOT 30 ms, by estimate" in text
-    assert text.index("Deployments") < text.index(plan.by_accelerator.layout[0]) < text.index("What they give")
-    assert max(map(len, text.splitlines())) <= 80
-    tight = out("plan", *ASKED[:-1], 0.001)
+    shown = text("plan", *ASKED, *PRICED)
+    assert "prompt 1,500, output 300 tokens" in shown
+    assert "TTFT 500 ms, TPOT 30 ms, by estimate" in shown
+    assert shown.index("Deployments") < shown.index(plan.by_accelerator.layout[0]) < shown.index("What they give")
+    assert max(map(len, shown.splitlines())) <= 80
+    tight = text("plan", *ASKED[:-1], 0.001)
     assert "What won't do" in tight
     assert "promised 1 ms" in tight
 
 
 def test_fleet_in_text_has_both_ends():
-    text = out("fleet", *ASKED, *PRICED, "--rate", 100)
-    assert "100 requests/s" in text
-    assert "GPUs, floor" in text
-    assert max(map(len, text.splitlines())) <= 80
+    shown = text("fleet", *ASKED, *PRICED, "--rate", 100)
+    assert "100 requests/s" in shown
+    assert "GPUs, floor" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_a_plan_is_drawn(tmp_path):
     file = tmp_path / "plan.svg"
-    out("plan", *ASKED, "-o", file)
+    text("plan", *ASKED, "-o", file)
     assert b"tokens/s" in file.read_bytes() or file.stat().st_size > 10_000
 
 
@@ -117,5 +107,5 @@ def test_a_search_that_takes_longer_shows_how_far_it_is(monkeypatch):
 
 def test_hardware_may_be_repeated_or_listed():
     lengths = ("--prompt", 100, "--output", 20, "--gpus", 1, "--json")
-    listed = out("plan", "llama-3.1-8b", "--hardware", "h100-sxm,l4", *lengths)
-    assert out("plan", "llama-3.1-8b", "--hardware", "h100-sxm", "--hardware", "l4", *lengths) == listed
+    listed = text("plan", "llama-3.1-8b", "--hardware", "h100-sxm,l4", *lengths)
+    assert text("plan", "llama-3.1-8b", "--hardware", "h100-sxm", "--hardware", "l4", *lengths) == listed

@@ -19,8 +19,6 @@ from ..workload import Workload
 PREFILL_FROM, DECODE_FROM = 0.60, 0.70
 """Shares of the time from which on a phase is the one to work on (a rule of thumb of the field)."""
 
-VERDICTS = ("decode", "both", "prefill")
-
 LARGEST = {"batch": 4096, "prompt_tokens": 2**17, "output_tokens": 2**16}
 """How far crossovers are searched; no length beyond the context that a model states."""
 

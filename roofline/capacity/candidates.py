@@ -30,8 +30,6 @@ REASONS = ("", "weights", "memory", *WORDS, "search")
 
 ``search`` stands for the largest batch that was tried."""
 
-JOULES_PER_HOUR = 3600.0
-
 
 @dataclass(frozen=True, eq=False)
 class Candidates:

@@ -249,17 +249,17 @@ def read_case_or_count(*, hardware: str | None, **given: Any) -> Case | Count:
 
 def takes_case(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` with the options of `read_case` in the place of its first argument."""
-    return _taking(command, read_case, inspect.signature(read_case).parameters)
+    return taking(command, read_case, inspect.signature(read_case).parameters)
 
 
 def takes_case_or_count(command: Callable[..., None]) -> Callable[..., None]:
     """As `takes_case`, but the hardware may be left out."""
     shared = dict(inspect.signature(read_case).parameters)
     shared["hardware"] = shared["hardware"].replace(annotation=opt.HardwareIfAny, default=None)
-    return _taking(command, read_case_or_count, shared)
+    return taking(command, read_case_or_count, shared)
 
 
-def _taking(
+def taking(
     command: Callable[..., None], read: Callable[..., Any], shared: Mapping[str, inspect.Parameter]
 ) -> Callable[..., None]:
     """``command`` with the options ``shared``, of which ``read`` makes its first argument."""

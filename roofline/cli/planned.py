@@ -2,12 +2,12 @@
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from ..slo import SLO
 from ..workload import Workload
 from . import options as opt
+from .case import taking
 
 
 def read_plan(
@@ -40,16 +40,4 @@ def read_plan(
 
 def takes_plan(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` with the options of `read_plan` in the place of its first argument."""
-    shared = inspect.signature(read_plan).parameters
-    own = list(inspect.signature(command).parameters.values())[1:]
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        found = read_plan(**{name: given.pop(name) for name in shared})
-        command(found, **given)
-
-    needed = sorted((*shared.values(), *own), key=lambda item: item.default is not inspect.Parameter.empty)
-    parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in needed]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {item.name: item.annotation for item in parameters}
-    return run
+    return taking(command, read_plan, inspect.signature(read_plan).parameters)

@@ -62,8 +62,6 @@ CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate
 NESTED = ("attn_config", "ffn_config", "linear_attn_config", "ssm_cfg", "sparse_attention_config")
 """Sub-mappings whose fields are the text model's own."""
 
-PROVENANCE = "defaults of the configuration classes of transformers 5.24.0"
-
 
 @cache
 def class_defaults() -> Mapping[str, Any]:
