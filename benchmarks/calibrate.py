@@ -15,10 +15,9 @@ from pathlib import Path
 import floors
 import numpy as np
 
-from roofline import calibration, kernels
-from roofline.calibration import Group
-from roofline.efficiency import store
-from roofline.library import get_accelerator
+from roofline.efficiency import calibration, store, timings
+from roofline.efficiency.calibration import Group
+from roofline.specs.library import get_accelerator
 
 HERE = Path(__file__).parent
 SOURCE = (
@@ -40,7 +39,7 @@ def trusted(table: str, batch: kernels.Batch) -> bool:
 
 def groups(folder: Path) -> Iterator[tuple[str, Group]]:
     """Table and group of every engine's timings."""
-    for table, batches in kernels.tables(folder):
+    for table, batches in timings.tables(folder):
         for group in calibration.groups(batch for batch in batches if trusted(table, batch)):
             if len(group.measured_s) >= calibration.LEAST_ROWS and (
                 group.profile != "default" or table == "collectives"

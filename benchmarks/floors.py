@@ -2,7 +2,8 @@
 
     python benchmarks/floors.py [FOLDER] [-o FILE]
 
-FOLDER holds tables of kernel timings (see `roofline.kernels`) and ``published_runs.csv``; the tests' own by default.
+FOLDER holds tables of kernel timings (see `roofline.efficiency.timings`) and
+``published_runs.csv``; the tests' own by default.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from roofline import kernels
+from roofline.efficiency import timings
+from roofline.efficiency.timings import Batch
 from roofline.hardware import Accelerator
-from roofline.kernels import Batch
-from roofline.library import get_accelerator
+from roofline.specs.library import get_accelerator
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "tests" / "data" / "measurements"
@@ -72,9 +73,9 @@ def compare(
     folder: Path = DATA, accelerators: Callable[[str], Accelerator] = get_accelerator
 ) -> Iterator[tuple[str, Batch, np.ndarray]]:
     """Table, batch, and floor / measured of each of its rows, quarantined ones included."""
-    for table, batches in kernels.tables(folder):
+    for table, batches in timings.tables(folder):
         for batch in batches:
-            yield table, batch, kernels.floors(batch, accelerators) / batch.latency_s
+            yield table, batch, timings.floors(batch, accelerators) / batch.latency_s
 
 
 Compared = Sequence[tuple[str, Batch, np.ndarray]]

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import roofline as rl
-from roofline.phases import Phase
-from roofline.totals import resources_s
+from roofline.phases.passes import Phase
+from roofline.phases.totals import resources_s
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "tests" / "data" / "measurements" / "published_runs.csv.gz"

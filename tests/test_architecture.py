@@ -18,17 +18,19 @@ SRC = Path(rl.__file__).parent
 ROOT = SRC.parent
 
 ORDER = """
-    errors units report files
-    formats precision work hardware workload
-    parallel weights collectives operators
-    layers
-    exchange model
-    deployment efficiency bounds sweep schedule
-    totals derivation phases resident footprint
-    techniques balance traffic slo advisor
-    huggingface schema library
-    checking prices ridges capacity inverse sensitivities
-    kernels calibration
+    errors units report files formats hardware
+    operators
+    model
+    huggingface
+    specs
+    efficiency
+    phases
+    footprint
+    serving
+    analysis
+    techniques
+    capacity
+    advisor
     plot
     cli
 """

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline.capacity import layouts, steady_state
-from roofline.techniques.performance import Performance
-from roofline.techniques.scenario import Scenario
-from roofline.techniques.service import Service
+from roofline.serving.batch import Performance
+from roofline.serving.request import Service
+from roofline.serving.scenario import Scenario
 
 LLAMA_70B, LLAMA_8B = rl.get_model("llama-3.1-70b"), rl.get_model("llama-3.1-8b")
 MIXTRAL, GPT_OSS = rl.get_model("mixtral-8x7b"), rl.get_model("gpt-oss-120b")

@@ -7,7 +7,7 @@ import pytest
 
 import roofline as rl
 from roofline.formats import get_format
-from roofline.layers import Attention
+from roofline.model.blocks import Attention
 from roofline.operators import distinct_experts, visible_pairs
 
 

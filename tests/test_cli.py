@@ -10,7 +10,7 @@ import pytest
 from command_line import answer, run, text
 
 import roofline as rl
-from roofline.phases import TIMES
+from roofline.phases.passes import TIMES
 
 LLAMA = ("llama-3.1-70b", "--hardware", "h100-sxm")
 

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 import roofline as rl
-from roofline import calibration, kernels
-from roofline.efficiency import estimate, kind_of, store
+from roofline.efficiency import calibration, store, timings
+from roofline.efficiency.estimates import estimate, kind_of
 from roofline.efficiency.forms import FORMS, Kernel, larger, smaller
-from roofline.operators import Operator
-from roofline.work import Work
+from roofline.operators.operator import Operator
+from roofline.operators.work import Work
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data" / "measurements"
@@ -49,7 +49,7 @@ TARGETS = {
 
 
 def trusted(table):
-    batches = kernels.read_timings(DATA / f"{table}.csv.gz")
+    batches = timings.read_timings(DATA / f"{table}.csv.gz")
     return [batch for batch in batches if not floors.quarantined(table, batch)]
 
 

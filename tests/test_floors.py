@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
-from roofline import kernels
+from roofline.efficiency import timings
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -68,8 +68,8 @@ def test_two_gpus_need_as_long_with_a_switch_that_reduces_as_without():
         "message_bytes": [str(2**20)] * 2,
         "latency_s": ["1"] * 2,
     }
-    (batch,) = kernels.batches({name: np.array(values) for name, values in table.items()})
-    assert kernels.floors(batch) == pytest.approx([expected, expected])
+    (batch,) = timings.batches({name: np.array(values) for name, values in table.items()})
+    assert timings.floors(batch) == pytest.approx([expected, expected])
     assert gpu.scale_up.kind == "switch_reduce"
 
 
@@ -92,7 +92,7 @@ def test_a_table_that_is_none_is_refused_in_one_line(tmp_path, text, said):
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(rl.SpecError, match=said) as caught:
-        kernels.read_timings(path)
+        timings.read_timings(path)
     assert "\n" not in str(caught.value)
 
 

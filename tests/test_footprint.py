@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofline as rl
-from roofline.resident import weights_by_part, weights_on_one, workspace_of_token
+from roofline.footprint.per_device import weights_by_part, weights_on_one, workspace_of_token
 
 H100, A100 = rl.get_accelerator("h100-sxm"), rl.get_accelerator("a100-sxm-80gb")
 NAMES = ("llama-3.1-8b", "llama-3.1-70b", "gemma-2-9b", "gpt-oss-120b", "deepseek-v3", "mixtral-8x7b", "gpt-2")

@@ -11,7 +11,7 @@ import pytest
 
 import roofline as rl
 from roofline.formats import MATH_FORMATS
-from roofline.schema import FIGURES, FIGURES_BY_FORMAT
+from roofline.specs.schema import FIGURES, FIGURES_BY_FORMAT
 
 NAMES = rl.list_accelerators()
 SPECS = Path(rl.__file__).parent.parent / "hardware_specs"
@@ -259,7 +259,7 @@ def test_two_numbers_do_not_run_together():
 
 
 def test_aliases_never_hide_a_name(chips):
-    from roofline.library import _spoken
+    from roofline.specs.library import _spoken
 
     spoken = {_spoken(name): name for name in chips}
     assert len(spoken) == len(chips)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import roofline as rl
-from roofline.checking import schema_text
-from roofline.schema import AcceleratorSpec
+from roofline.specs.schema import AcceleratorSpec
+from roofline.specs.validation import schema_text
 from roofline.units import UNITS
 
 SPECS = Path(rl.__file__).parent.parent / "hardware_specs"
@@ -97,7 +97,7 @@ def test_what_people_see(table):
 
 def test_html_is_escaped():
     chip = dataclasses.replace(rl.get_accelerator("t4"), name="<b>t4</b>")
-    from roofline.ridges import RidgeTable
+    from roofline.analysis.ridges import RidgeTable
 
     assert "<b>" not in RidgeTable((chip,))._repr_html_()
 
@@ -215,7 +215,7 @@ def test_every_listed_price_is_of_a_known_accelerator():
 
 
 def test_the_schema_file_is_that_of_the_model():
-    """After a change: ``python -c "from roofline.checking import schema_text as s; print(s(), end='')"``."""
+    """After a change: ``python -c "from roofline.specs.validation import schema_text as s; print(s(), end='')"``."""
     assert (SPECS / "schema.json").read_text(encoding="utf-8") == schema_text()
 
 

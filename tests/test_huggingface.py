@@ -18,8 +18,8 @@ from oracle_data import CONFIGS, RECORDS, model
 import roofline as rl
 from roofline import RooflineError, SpecError
 from roofline.huggingface import checkpoint, from_config, is_hub_id
-from roofline.operators import Pass, Segment
-from roofline.precision import Precision
+from roofline.operators.operator import Pass, Segment
+from roofline.operators.precision import Precision
 
 LLAMA = {
     "model_type": "llama",

@@ -13,11 +13,11 @@ import pytest
 from oracle_data import FAMILIES, RECORDS, SPECS, model
 
 import roofline as rl
-from roofline import layers
 from roofline.huggingface import from_config
-from roofline.layers import Block
-from roofline.operators import Operator, Pass, Segment
-from roofline.precision import Precision
+from roofline.model import blocks as layers
+from roofline.model.blocks import Block
+from roofline.operators.operator import Operator, Pass, Segment
+from roofline.operators.precision import Precision
 
 NAMES = sorted(RECORDS)
 

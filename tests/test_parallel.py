@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline as rl
-from roofline.collectives import exchange_s, wire_bytes
-from roofline.footprint import cache_on_one, weights_on_one
+from roofline.footprint.memory_use import cache_on_one, weights_on_one
+from roofline.operators.links import exchange_s, wire_bytes
 
 H100 = rl.get_accelerator("h100-sxm")
 LLAMA = rl.get_model("llama-3.1-70b")

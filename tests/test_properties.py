@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline.formats import FORMATS, get_format
-from roofline.operators import Segment
-from roofline.phases import run_pass
+from roofline.operators.operator import Segment
+from roofline.phases.passes import run_pass
 
 MODELS = {name: rl.get_model(name) for name in ("llama-3.1-8b", "mixtral-8x7b", "gemma-2-9b", "gpt-2", "mistral-7b")}
 GPU = rl.get_accelerator("h100-sxm")

@@ -5,10 +5,10 @@ import pytest
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.operators import Segment
-from roofline.phases import run_pass
-from roofline.techniques.performance import launches
-from roofline.techniques.scenario import Scenario
+from roofline.operators.operator import Segment
+from roofline.phases.passes import run_pass
+from roofline.serving.batch import launches
+from roofline.serving.scenario import Scenario
 from roofline.techniques.table import TECHNIQUES, label
 
 

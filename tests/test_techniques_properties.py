@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.techniques.performance import STEPS
-from roofline.techniques.scenario import Scenario
+from roofline.serving.batch import STEPS
+from roofline.serving.scenario import Scenario
 from roofline.techniques.table import TECHNIQUES
 
 H100 = rl.get_accelerator("h100-sxm")

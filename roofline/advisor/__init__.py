@@ -1,6 +1,6 @@
 """Advisor: which phase to work on first, which technique gains the most, and where the answer flips."""
 
-from ..slo import SLO
+from ..serving.slo import SLO
 from .advice import Advice, advise
 from .options import Option
 from .targets import Line

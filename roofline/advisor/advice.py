@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..deployment import Deployment
 from ..errors import InvalidInput, number, unknown
-from ..phases import TIMES
+from ..phases.deployment import Deployment
+from ..phases.passes import TIMES
+from ..phases.workload import Workload
 from ..report import Report, Step, plain
-from ..slo import SLO
-from ..techniques.service import Service
+from ..serving.request import Service
+from ..serving.slo import SLO
+from ..serving.traffic import Traffic
 from ..techniques.table import TECHNIQUES
 from ..techniques.technique import Technique
-from ..traffic import Traffic
-from ..workload import Workload
 from .options import LEAST_GAIN, Option, mean_of, options_of
 from .targets import METRICS, Line, governed, held, service
 from .verdict import Flip, PhaseMap, flips, phase_map, verdict_of
@@ -263,7 +263,7 @@ def advise(
 ) -> Advice:
     """Which phase to work on first, and with what.
 
-    Requests come and go one by one (`roofline.techniques.service`).  The rule of thumb looks at the accelerator's time:
+    Requests come and go one by one (`roofline.serving.request`).  The rule of thumb looks at the accelerator's time:
     prefill first from 60 % on, decode first from 70 % on, else both are profiled.  Beside it stands what the promises
     say: the first one to break names the metric, and techniques are ranked by their gain on it.
 

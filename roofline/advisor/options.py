@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..deployment import Deployment
-from ..techniques.performance import Performance
-from ..techniques.scenario import Scenario
-from ..techniques.service import Service
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..serving.batch import Performance
+from ..serving.request import Service
+from ..serving.scenario import Scenario
+from ..serving.traffic import Traffic
 from ..techniques.table import label
 from ..techniques.technique import HARDWARE, Technique
-from ..traffic import Traffic
-from ..workload import Workload
 
 Array = npt.NDArray[np.float64]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..deployment import Deployment
-from ..slo import SLO
-from ..techniques.performance import Performance
-from ..techniques.scenario import Scenario
-from ..techniques.service import Service
-from ..traffic import Traffic
-from ..workload import Workload
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..serving.batch import Performance
+from ..serving.request import Service
+from ..serving.scenario import Scenario
+from ..serving.slo import SLO
+from ..serving.traffic import Traffic
 
 Array = npt.NDArray[np.float64]
 

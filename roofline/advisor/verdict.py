@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..deployment import Deployment
 from ..errors import Number
-from ..phases import decode, prefill
+from ..phases.deployment import Deployment
+from ..phases.passes import decode, prefill
+from ..phases.workload import Workload
 from ..report import Report
-from ..traffic import Traffic
-from ..workload import Workload
+from ..serving.traffic import Traffic
 
 PREFILL_FROM, DECODE_FROM = 0.60, 0.70
 """Shares of the time from which on a phase is the one to work on (a rule of thumb of the field)."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..deployment import Deployment
-from ..footprint import memory
-from ..slo import SLO
-from ..workload import Workload
-from .steady import Steady, steady_state
+from ..footprint.memory_use import memory
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..serving.slo import SLO
+from ..serving.steady_state import Steady, steady_state
 
 Array = npt.NDArray[Any]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ..collectives import NODE
 from ..errors import InvalidInput, number
 from ..hardware import Accelerator
 from ..model import Model
-from ..parallel import Parallel
-from ..weights import Linear
+from ..operators.links import NODE
+from ..operators.parallel import Parallel
+from ..operators.weights import Linear
 
 Degrees = tuple[int, int, int, int]
 """Tensor, pipeline, expert, data."""

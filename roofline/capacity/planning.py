@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..deployment import AS_PUBLISHED, Deployment
 from ..errors import InvalidInput, Number, number, unknown
 from ..formats import get_format
 from ..hardware import Accelerator
-from ..library import get_accelerator, get_model
 from ..model import Model
-from ..parallel import Parallel
-from ..phases import TIMES
-from ..precision import Precision
-from ..prices import Price
-from ..slo import SLO
+from ..operators.parallel import Parallel
+from ..operators.precision import Precision
+from ..phases.deployment import AS_PUBLISHED, Deployment
+from ..phases.passes import TIMES
+from ..phases.workload import Workload
+from ..serving.slo import SLO
+from ..specs.library import get_accelerator, get_model
+from ..specs.prices import Price
 from ..units import humanize
-from ..workload import Workload
 from .candidates import REASONS, WORDS, Array, Candidates, evaluate, joined, short_name
 from .layouts import layouts, reach, within_reach
 from .rows import Rows

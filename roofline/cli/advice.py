@@ -10,9 +10,9 @@ from rich.text import Text
 from ..advisor import SLO, Advice, advise
 from ..advisor.targets import METRICS
 from ..advisor.words import FLIPS, flips_of, headline_of, notes_of, reasons_of, tables_of, title_of
+from ..serving.traffic import Traffic, read_traffic
 from ..techniques import Effect
 from ..techniques.table import label as name_of
-from ..traffic import Traffic, read_traffic
 from .case import Case
 from .options import numeral
 from .screen import derived, grid, heading, notes, show, value

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
-from ..balance import crossovers
-from ..deployment import Deployment
+from ..analysis.crossover_points import crossovers
 from ..errors import InvalidInput, Number, number, unknown
-from ..footprint import memory
-from ..library import get_accelerator, get_model
+from ..footprint.memory_use import memory
 from ..model import Model
-from ..parallel import ONE, Parallel
-from ..phases import TIMES, Generation, Phase, decode, generate, prefill
+from ..operators.parallel import ONE, Parallel
+from ..phases.deployment import Deployment
+from ..phases.passes import TIMES, Generation, Phase, decode, generate, prefill
+from ..phases.workload import Workload
 from ..report import Report, Step, plain
-from ..workload import Workload
+from ..specs.library import get_accelerator, get_model
 from . import options as opt
 
 COMPARED = ("prefill", "decode", "memory")

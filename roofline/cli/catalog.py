@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..library import get_model, list_models
+from ..analysis.ridges import ridge_table
 from ..report import plain
-from ..ridges import ridge_table
+from ..specs.library import get_model, list_models
 from .case import layer_kinds
 
 

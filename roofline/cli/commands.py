@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import RooflineError, number
+from ..phases.workload import Workload
 from ..units import to_base
-from ..workload import Workload
 from . import options as opt
 from .case import Case, Count, read_case, takes_case, takes_case_or_count
 from .planned import takes_plan
@@ -270,7 +270,7 @@ def check(path: opt.SpecPath, as_json: opt.Json = False) -> None:
 
     One line a fault; exit 0 if there is none, else 2.
     """
-    from ..checking import check_specs
+    from ..specs.validation import check_specs
 
     faults = check_specs(path)
     if as_json:

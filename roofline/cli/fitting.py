@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..calibration import calibrate, write
+from ..efficiency.calibration import calibrate, write
 from ..errors import InvalidInput
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..precision import Precision
+from ..operators.precision import Precision
 
 
 def numeral(text: Any) -> Any:

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..slo import SLO
-from ..workload import Workload
+from ..phases.workload import Workload
+from ..serving.slo import SLO
 from . import options as opt
 from .case import taking
 

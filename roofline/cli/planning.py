@@ -13,10 +13,10 @@ from rich.text import Text
 from ..capacity import Fleet, Plan, plan
 from ..capacity.rows import Rows
 from ..errors import InvalidInput
-from ..library import get_accelerator
-from ..prices import Price, get_price
-from ..slo import SLO
-from ..workload import Workload
+from ..phases.workload import Workload
+from ..serving.slo import SLO
+from ..specs.library import get_accelerator
+from ..specs.prices import Price, get_price
 from . import options as opt
 from .screen import grid, heading, notes
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..formats import get_format
-from ..operators import Operator
+from ..operators.operator import Operator
 
 NEAREST = {
     "fp8_block": "fp8",

@@ -66,7 +66,7 @@ Profiles = Mapping[str, Mapping[str, Mapping[str, float]]]
 def load(name: str, folders: str = "") -> Profiles:
     """Profiles of the accelerator of that name; empty if it has no file.
 
-    ``folders`` lists the user's own as `roofline.library` has them (``ROOFLINE_SPECS``); a file there comes first.
+    ``folders`` lists the user's own (``ROOFLINE_SPECS``); a file there comes first.
 
     Raises
     ------

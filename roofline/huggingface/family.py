@@ -16,13 +16,13 @@ class Family:
     hybrid : what a ``hybrid`` layer is: ``parallel`` (attention and mixer side by side), ``shared`` (one transformer
         block reused before the mixer)
     qkv_bias, output_bias, mlp_bias, lm_head_bias : biases
-    qk_norm, qk_norm_flag : how queries and keys are normalized (`roofline.layers.Attention`), and what turns it on
+    qk_norm, qk_norm_flag : how queries and keys are normalized (see `Attention`), and what turns it on
     sinks : which layers have learned sinks: ``all`` or ``sliding``
     gate, gate_flag : width of the gate of attention's output, and what turns it on
     gate_else : its width where the flag is off
     gate_bias : whether the gate is part of the query projection and shares its bias
     head_vectors : parameters of each query head that are no matrix
-    differential, value_norm : see `roofline.layers.Attention`
+    differential, value_norm : see `roofline.model.blocks.Attention`
     norm : ``rms``, ``layer`` (weight and bias), ``layer_weight`` or ``none`` (no parameters)
     extra_norms_flag : what adds a norm behind each of attention and MLP
     moe_norms : further norms of a layer with a mixture of experts

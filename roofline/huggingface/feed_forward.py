@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import SpecError
-from ..layers import MLP, Block, MoE
+from ..model.blocks import MLP, Block, MoE
 from .family import Family
 from .fields import Fields
 from .mixers import truth

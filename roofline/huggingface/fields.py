@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
-from ..layers.block import LARGEST
+from ..model.blocks.block import LARGEST
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed", "model_dim", "embedding_dim", "dim"),

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import SpecError
 from ..formats import FORMATS
 from ..model import Model
-from ..precision import Precision
+from ..operators.precision import Precision
 from .reader import from_config
 
 ARCHITECTURES = {

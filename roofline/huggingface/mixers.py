@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SpecError
-from ..layers import (
+from ..model.blocks import (
     MLA,
     MLP,
     Attention,
@@ -20,7 +20,7 @@ from ..layers import (
 )
 from .family import Family
 from .fields import Fields
-from .recurrent import even_width, recurrent
+from .recurrent_mixers import even_width, recurrent
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidInput, SpecError
-from ..layers import Block, HyperConnections, Projection
 from ..model import Model, Table
-from .apart import beside_the_text
+from ..model.blocks import Block, HyperConnections, Projection
+from .extra_modules import beside_the_text
 from .family import Family
 from .fields import Fields, class_defaults
+from .layer_groups import grouped_layers, layers_of_parts, norm_size
 from .mixers import truth
-from .quantization import checkpoint_precision
-from .stack import grouped_layers, layers_of_parts, norm_size
-from .text import Text, text_model
+from .stored_formats import checkpoint_precision
+from .text_config import Text, text_model
 
 
 def from_config(

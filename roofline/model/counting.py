@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..operators.weights import Linear, Weight
 from ..report import Step
-from ..weights import Linear, Weight
 from .layer import Layer
 
 

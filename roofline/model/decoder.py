@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from .. import operators
 from ..errors import InvalidInput, Number, number
-from ..exchange import around_layers
 from ..formats import get_format
-from ..layers import Block, Cache
-from ..operators import Operator, Pass
-from ..precision import Precision
+from ..operators.operator import Operator, Pass
+from ..operators.precision import Precision
+from ..operators.weights import Linear, Vector, Weight
 from ..report import Report, Step
 from ..units import humanize
-from ..weights import Linear, Vector, Weight
+from .blocks import Block, Cache
 from .counting import active_steps, count_steps, layer_row
 from .layer import NORM_SOURCE, Layer
+from .layout_collectives import around_layers
 from .parameters import Parameters, Table
 
 if TYPE_CHECKING:

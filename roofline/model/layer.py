@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from .. import operators
 from ..errors import InvalidInput
-from ..exchange import behind_block
-from ..layers import Block, Cache
-from ..operators import Operator, Pass
-from ..weights import Vector, Weight
+from ..operators.operator import Operator, Pass
+from ..operators.weights import Vector, Weight
+from .blocks import Block, Cache
+from .layout_collectives import behind_block
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from ..errors import InvalidInput
-from ..phases import Phase
+from ..phases.passes import Phase
 from .style import INK, LIMITS, axes_or_new, head
 from .tracks import captions, shares_of_time, short_name, swept
 

@@ -8,10 +8,10 @@ from itertools import cycle
 import numpy as np
 from matplotlib.axes import Axes
 
+from ..analysis.sensitivities import Sensitivity
 from ..capacity import Plan
 from ..errors import InvalidInput
-from ..footprint import Memory
-from ..sensitivities import Sensitivity
+from ..footprint.memory_use import Memory
 from .style import FAINT, INK, OTHERS, QUIET, SERIES, axes_or_new, head
 
 PARTS = {

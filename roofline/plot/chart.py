@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.text import Text
 
-from ..bounds import Bound
 from ..errors import InvalidInput
 from ..hardware import Accelerator
-from ..phases import Phase
+from ..phases.bounds import Bound
+from ..phases.passes import Phase
 from ..units import humanize
 from .labels import LEADER, Label, place
 from .roofs import draw_roofs, roofs_of, set_scales

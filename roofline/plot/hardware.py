@@ -10,9 +10,9 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MultipleLocator, NullFormatter
 
+from ..analysis.ridges import RidgeTable
 from ..errors import InvalidInput, unknown
 from ..hardware import Accelerator
-from ..ridges import RidgeTable
 from ..units import humanize, quantity_of
 from .labels import Label, place
 from .style import FAINT, INK, QUIET, axes_or_new, head

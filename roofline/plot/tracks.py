@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..bounds import Bound
 from ..errors import Number
-from ..phases import Phase
-from ..precision import Precision
+from ..operators.precision import Precision
+from ..phases.bounds import Bound
+from ..phases.passes import Phase
 from ..units import humanize
 
 Array = npt.NDArray[np.float64]

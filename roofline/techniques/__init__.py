@@ -14,6 +14,9 @@ Where a gain ends is answered by functions of their own: `speculation_limits`, `
 `mode_switch`, `swap_or_recompute`; and `visible` says what a reader of a stream sees.
 """
 
+from ..analysis.comparison import Comparison, compare
+from ..serving.batch import Performance
+from ..serving.scenario import Scenario, expected_tokens
 from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
 from .batching import (
     ChunkedPrefill,
@@ -24,12 +27,9 @@ from .batching import (
     padding,
     static_slots_used,
 )
-from .comparison import Comparison, compare
 from .named import NAMES, named
-from .performance import Performance
 from .prompts import PrefixCaching, PromptCompression
 from .quantization import KVQuantization, Quantization, quantize
-from .scenario import Scenario, expected_tokens
 from .sharding import TensorLimits, TensorParallelism, tensor_limits
 from .speculation import MultiTokenPrediction, Speculation, SpeculationLimits, speculation_limits
 from .table import TECHNIQUES, TechniqueTable, technique_table

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import Number, number
-from ..layers import Attention, Block
-from ..layers.mla import MLA
 from ..model import Model
+from ..model.blocks import Attention, Block
+from ..model.blocks.latent_attention import MLA
 from ..report import Step
-from .scenario import Scenario, share
+from ..serving.scenario import Scenario, share
 from .technique import KERNEL, MODEL, Technique
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput, Number, number
 from ..report import Step
-from .performance import links
-from .scenario import Scenario, plain_number
+from ..serving.batch import links
+from ..serving.scenario import Scenario, plain_number
 from .technique import HARDWARE, KERNEL, Technique
 
 Lengths = tuple[int, ...]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..errors import Number, number
 from ..report import Step
-from .scenario import Scenario, share
+from ..serving.scenario import Scenario, share
 from .technique import MODEL, Technique
 
 

@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..deployment import Deployment
 from ..errors import Number, number
-from .scenario import Scenario
+from ..phases.deployment import Deployment
+from ..serving.scenario import Scenario
 from .technique import Technique
 
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..deployment import Deployment
 from ..errors import InvalidInput, number, unknown
-from ..phases import Phase, decode, prefill
+from ..phases.deployment import Deployment
+from ..phases.passes import Phase, decode, prefill
+from ..phases.workload import Workload
 from ..report import Report, Step
-from ..workload import Workload
-from .scenario import Scenario, plain_number
+from ..serving.scenario import Scenario, plain_number
 from .technique import HARDWARE, Technique
 
 

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..deployment import Deployment
 from ..errors import Number, number
 from ..model import Model
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
 from ..report import Report, Step
-from ..workload import Workload
-from .performance import Performance
-from .scenario import Drafts, Scenario, expected_tokens, plain_number, share
+from ..serving.batch import Performance
+from ..serving.scenario import Drafts, Scenario, expected_tokens, plain_number, share
 from .technique import MODEL, Technique
 
 

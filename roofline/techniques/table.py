@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..deployment import Deployment
 from ..errors import InvalidInput
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
 from ..report import Report, plain
-from ..workload import Workload
+from ..serving.scenario import Scenario
 from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
 from .batching import ChunkedPrefill, ContinuousBatching, Disaggregation, PagedAttention, PromptBatching
 from .prompts import PrefixCaching, PromptCompression
 from .quantization import KVQuantization, Quantization
-from .scenario import Scenario
 from .sharding import TensorParallelism
 from .speculation import MultiTokenPrediction, Speculation
 from .technique import Effect, Technique, apply

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..deployment import Deployment
 from ..errors import InvalidInput, Number
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
 from ..report import Report, Step
-from ..workload import Workload
-from .performance import Performance
-from .scenario import Scenario, plain_number
+from ..serving.batch import Performance
+from ..serving.scenario import Scenario, plain_number
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
 HARDWARE = "more accelerators"

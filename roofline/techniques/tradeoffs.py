@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..deployment import Deployment
 from ..errors import InvalidInput, Number, number
-from ..phases import prefill
+from ..phases.deployment import Deployment
+from ..phases.passes import prefill
+from ..phases.workload import Workload
 from ..report import Report, Step
-from ..workload import Workload
+from ..serving.batch import Performance, links
+from ..serving.scenario import Scenario, plain_number, share
 from .batching import Disaggregation
-from .performance import Performance, links
-from .scenario import Scenario, plain_number, share
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import InvalidInput, Number, number
-from ..layers import MLP, Block, MoE
-from ..operators import Operator, Pass
-from ..phases import decode, prefill
+from ..model.blocks import MLP, Block, MoE
+from ..model.rewriting import Rewrite, is_linear, merged, rewritten, scaled
+from ..operators.operator import Operator, Pass
+from ..phases.passes import decode, prefill
 from ..report import Step
+from ..serving.batch import launches
+from ..serving.scenario import Scenario, share
 from .attention import blocks_of, with_blocks
-from .performance import launches
-from .rewriting import Rewrite, is_linear, merged, rewritten, scaled
-from .scenario import Scenario, share
 from .technique import KERNEL, MODEL, Technique
 
 TOGETHER = (frozenset({"q_proj", "k_proj", "v_proj"}), frozenset({"gate_proj", "up_proj"}))

@@ -1,0 +1,1 @@
+"""Analysis: inverse questions, sensitivities, crossovers, and results side by side."""

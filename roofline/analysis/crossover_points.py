@@ -1,0 +1,115 @@
+"""Crossovers: where a deployment stops being limited by one thing and starts being limited by another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import Number
+from ..phases.deployment import Deployment
+from ..phases.passes import Phase, decode
+from ..phases.workload import Workload
+from ..report import Report, Step
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Crossovers(Report):
+    """The batch sizes and contexts at which what limits decode changes.
+
+    Attributes
+    ----------
+    ridge_batch : batch at which the projections together reach the ridge point; infinite if they never do
+    expert_ridge_batch : the same for the routed experts, tokens spread evenly; None without experts
+    kv_context_tokens : context at which the KV cache of the batch is read as many bytes as the weights; infinite if the
+        cache stops growing before
+    kv_tokens : batch x context there
+    """
+
+    ridge_batch: float
+    expert_ridge_batch: float | None
+    kv_context_tokens: Number
+    kv_tokens: Number
+    batch: Number
+    steps: tuple[Step, ...]
+
+    columns = ("ridge_batch", "expert_ridge_batch", "batch", "kv_context_tokens", "kv_tokens")
+
+    def explain(self) -> tuple[Step, ...]:
+        """How the figures come about."""
+        return self.steps
+
+
+def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
+    """Where decode turns from weights to compute, and from weights to KV cache.
+
+    Projections: a token costs them ``F`` FLOPs and ``A`` bytes of activations, a step ``W`` bytes of weights.  Their
+    intensity ``m F / (W + m A)`` reaches the ridge point ``R`` at ``m = R W / (F - R A)``, and never if ``F <= R A``.
+
+    Cache: a step streams ``W`` bytes of weights and reads ``batch * cache(context)`` bytes; the context at which the
+    two are equal is found by bisection, since windows bend the cache's growth.
+
+    Parameters
+    ----------
+    load : its batch is the one that the context is given for; one sequence if None
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> found = rl.crossovers(serve)
+    >>> round(found.ridge_batch), round(found.kv_tokens)
+    (313, 424213)
+    """
+    batch = (load or Workload()).batch
+    step = decode(serve, Workload(batch=batch), context_tokens=0)
+    one = decode(serve, Workload(batch=1), context_tokens=0)
+    ridge = _ridge_step(one, "matmul", "ridge_batch")
+    experts = _ridge_step(one, "experts", "expert_ridge_batch")
+    context = _context_of(serve, step.weight_bytes / batch)
+    steps = (ridge, experts) if experts else (ridge,)
+    return Crossovers(
+        ridge_batch=ridge.value if ridge else float("inf"),
+        expert_ridge_batch=experts.value if experts else None,
+        kv_context_tokens=context,
+        kv_tokens=context * batch,
+        batch=batch,
+        steps=tuple(item for item in steps if item),
+    )
+
+
+def _ridge_step(one: Phase, kind: str, name: str) -> Step | None:
+    """The batch at which all layers' operators of ``kind`` together reach the ridge, from what one token costs them."""
+    chosen = [item for item in one.operators if item.operator.kind == kind and item.name not in ("lm_head", "router")]
+    if not chosen:
+        return None
+    gpu = one.deployment.accelerator
+    spread = {item.operator.inputs["experts"] / item.operator.inputs["top_k"] for item in chosen if kind == "experts"}
+    inputs = {
+        "flops": sum(item.flops for item in chosen),
+        "weight_bytes": sum(item.operator.count * item.operator.work.weight_bytes for item in chosen),
+        "activation_bytes": sum(item.operator.count * item.operator.work.activation_bytes for item in chosen),
+        "ridge_flops_per_byte": gpu.ridge_flops_per_byte(chosen[0].operator.work.math),
+        "spread": max(spread, default=1.0),
+    }
+    spare = inputs["flops"] - inputs["ridge_flops_per_byte"] * inputs["activation_bytes"]
+    reached = spare > 0
+    formula = "spread * ridge_flops_per_byte * weight_bytes / (flops - ridge_flops_per_byte * activation_bytes)"
+    value = inputs["spread"] * inputs["ridge_flops_per_byte"] * inputs["weight_bytes"] / spare if reached else np.inf
+    return Step(name, formula if reached else "inf", inputs if reached else {}, value, "intensity = ridge point")
+
+
+def _context_of(serve: Deployment, cache_bytes: Number) -> Number:
+    """Tokens at which one sequence's cache has ``cache_bytes``; infinite if it never has."""
+    kv = serve.precision.kv
+    low, high = (
+        np.zeros_like(np.asarray(cache_bytes, dtype=float)),
+        np.full_like(np.asarray(cache_bytes, float), 2.0**50),
+    )
+    never = serve.model.cache_bytes(2**50, kv) < cache_bytes
+    for _ in range(100):
+        middle = np.floor((low + high) / 2)
+        enough = serve.model.cache_bytes(middle, kv) >= cache_bytes
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    found = np.where(never, np.inf, high)
+    return found if found.ndim else float(found)

@@ -1,0 +1,151 @@
+"""Accelerators side by side: capacity, bandwidth, and where each format stops being memory-bound.
+
+The ridge point of a format is its dense peak over the memory bandwidth: an operator with fewer FLOPs a byte waits for
+memory, one with more waits for the units (S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+performance model", CACM 52(4), 2009).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import number, unknown
+from ..formats import MATH_FORMATS
+from ..hardware import Accelerator
+from ..report import Report, plain
+from ..specs.library import load_accelerators
+from ..units import humanize
+
+FORMATS = ("bf16", "fp16", "fp8", "fp4", "int8", "int4")
+"""Formats with a column, in the order of the columns."""
+
+_RIDGE = "_ridge_flops_per_byte"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RidgeTable(Report):
+    """One row an accelerator.  A column is an array; a ridge point is NaN where the chip has no units for the format.
+
+    Attributes
+    ----------
+    accelerators : the rows, in order
+    """
+
+    accelerators: tuple[Accelerator, ...]
+
+    columns = (
+        "name",
+        "vendor",
+        "year",
+        "memory_bytes",
+        "memory_bytes_per_s",
+        *(f"{math}{_RIDGE}" for math in FORMATS),
+    )
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self.columns:
+            raise AttributeError(f"RidgeTable has no column {name!r}")
+        if name.endswith(_RIDGE):
+            math = name.removesuffix(_RIDGE)
+            return np.array([_ridge(chip, math) for chip in self.accelerators], dtype=np.float64)
+        return np.array([getattr(chip, name) for chip in self.accelerators])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict an accelerator, of plain JSON types; None where a chip has no units for a format."""
+        columns = self.to_dict()
+        return [{name: columns[name][row] for name in columns} for row in range(len(self.accelerators))]
+
+    def __repr__(self) -> str:
+        lines = list(self._printed())
+        width = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        head, *body = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in self._printed()]
+        rows = "".join(f"<tr>{row}</tr>" for row in body)
+        return f"<table><thead><tr>{head.replace('td>', 'th>')}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def _printed(self) -> Iterator[list[str]]:
+        """The cells as people read them, the head first; ridge points in FLOP a byte."""
+        yield ["name", "vendor", "year", "memory", "bandwidth", *(f"{math} ridge" for math in FORMATS)]
+        for row in self.rows():
+            ridges = [row[f"{math}{_RIDGE}"] for math in FORMATS]
+            yield [
+                row["name"],
+                row["vendor"],
+                str(row["year"] or "–"),
+                humanize("memory_bytes", row["memory_bytes"]),
+                humanize("memory_bytes_per_s", row["memory_bytes_per_s"]),
+                *("–" if ridge is None else f"{ridge:.0f}" for ridge in ridges),
+            ]
+
+
+def ridge_table(
+    *,
+    vendor: str | None = None,
+    minimum_memory_bytes: float = 0.0,
+    has_format: str | None = None,
+    sort_by: str = "name",
+    descending: bool = False,
+) -> RidgeTable:
+    """All known accelerators that pass, with the ridge point of every format they have units for.
+
+    Parameters
+    ----------
+    vendor : only this vendor's, in any case
+    minimum_memory_bytes : only those that report at least so much memory
+    has_format : only those with units for this math format
+    sort_by : a column of `RidgeTable`; rows without a value go last
+    descending : the largest first
+
+    Raises
+    ------
+    UnknownName
+        No such vendor, format or column.
+    InvalidInput
+        ``minimum_memory_bytes`` is no size.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> table = rl.ridge_table(vendor="Google", sort_by="bf16_ridge_flops_per_byte")
+    >>> table.name[:2].tolist()
+    ['tpu-v5p', 'tpu-v4']
+    """
+    chips = load_accelerators()
+    vendors = {chip.vendor.lower(): chip.vendor for chip in chips}
+    if vendor is not None and vendor.lower() not in vendors:
+        raise unknown("vendor", vendor, vendors.values())
+    if has_format is not None and has_format not in MATH_FORMATS:
+        raise unknown("math format", has_format, MATH_FORMATS)
+    if sort_by not in RidgeTable.columns:
+        raise unknown("column", sort_by, RidgeTable.columns)
+    least = number("minimum_memory_bytes", minimum_memory_bytes)
+    passing = tuple(
+        chip
+        for chip in chips
+        if (vendor is None or chip.vendor.lower() == vendor.lower())
+        and chip.memory_bytes >= least
+        and (has_format is None or has_format in chip.dense_flops_per_s)
+    )
+    return RidgeTable(_sorted(passing, sort_by, descending))
+
+
+def _ridge(chip: Accelerator, math: str) -> Any:
+    """Ridge point of a format that the chip itself has units for, else NaN."""
+    return chip.ridge_flops_per_byte(math) if math in chip.dense_flops_per_s else np.nan
+
+
+def _sorted(chips: tuple[Accelerator, ...], column: str, descending: bool) -> tuple[Accelerator, ...]:
+    values = plain(getattr(RidgeTable(chips), column))
+    known = [row for row, value in enumerate(values) if value is not None]
+    order = sorted(known, key=lambda row: values[row], reverse=descending)
+    return tuple(chips[row] for row in order + sorted(set(range(len(chips))) - set(known)))

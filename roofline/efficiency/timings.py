@@ -1,0 +1,284 @@
+"""Kernel timings: a table of shapes and seconds, and the operators that the shapes describe.
+
+A table has one row a timed kernel and says which by its columns:
+
+============  =========================================================================================================
+kind          columns beside ``accelerator``, ``engine``, ``dtype`` and ``latency_s``
+============  =========================================================================================================
+gemm          ``m n k``: ``[m, k] @ [k, n]``
+attention     ``kv_dtype batch_size new_tokens past_tokens query_heads kv_heads head_dim window_size`` (0: no window)
+mla           ``kv_dtype batch_size new_tokens past_tokens query_heads``: the shapes of DeepSeek-V3
+moe           ``num_tokens hidden_size expert_intermediate_size topk num_experts moe_tp_size moe_ep_size distribution``
+collective    ``collective num_gpus message_bytes library``; for gathers and scatters the whole buffer
+============  =========================================================================================================
+
+Every row of a `Batch` shares its words (accelerator, formats ...); its numbers are arrays, so that one `Operator`
+stands for all of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import operators
+from ..errors import Number, SpecError
+from ..hardware import Accelerator
+from ..operators.links import Message
+from ..operators.operator import Operator, Pass, Segment
+from ..operators.precision import Precision
+from ..operators.softmax_attention import attention
+from ..operators.weights import Linear
+from ..specs.library import get_accelerator
+
+MAX_BYTES = 256 * 2**20
+WORDS = ("accelerator", "engine", "kernel_source", "dtype", "kv_dtype", "collective", "library", "distribution")
+SIGNS = {"collective": "collective", "num_experts": "moe", "m": "gemm", "head_dim": "attention", "query_heads": "mla"}
+"""A column that only one kind of table has -> the kind; the first that is there decides."""
+
+MLA_RANK, MLA_ROPE, MLA_NOPE, MLA_VALUE = 512, 64, 128, 128
+"""Latent rank and widths of a head in DeepSeek-V3 (arXiv:2412.19437, section 4.2)."""
+
+VALUE_DIMS = {192: 128}
+"""Heads whose values are narrower than their keys: models with keys of 192 have values of 128."""
+
+NON_GATED = frozenset({(1024, 2688), (2048, 5120), (2688, 1856), (4096, 2688), (8192, 5120)})
+"""(hidden, intermediate) of experts with two matrices, not three: Nemotron 3, whose experts square a ReLU."""
+
+GEMM_FORMATS = {
+    "bfloat16": ("bf16", "bf16"),
+    "fp8": ("fp8", "fp8"),
+    "fp8_block": ("fp8_block", "fp8"),
+    "nvfp4": ("nvfp4", "nvfp4"),
+    "int8_wo": ("int8_g128", "bf16"),
+    "int4_wo": ("int4", "bf16"),
+    "sq": ("int8", "int8"),
+    "w4a16_mxfp4": ("mxfp4", "bf16"),
+    "w4a8_mxfp4_mxfp8": ("mxfp4", "mxfp8"),
+    "w4afp8": ("int4", "fp8"),
+}
+"""``dtype`` of a table -> formats of weights and activations; weight-only formats without the scales they may lack."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows of one kind that share all their words.
+
+    Attributes
+    ----------
+    kind : which table they are from
+    words : ``accelerator``, ``dtype`` ... -> the word that all rows share
+    columns : name -> array, one value a row
+    rows : where they stand in the table
+    """
+
+    kind: str
+    words: Mapping[str, str]
+    columns: Mapping[str, np.ndarray[Any, Any]]
+    rows: np.ndarray[Any, Any]
+
+    @property
+    def latency_s(self) -> np.ndarray[Any, Any]:
+        """Measured times."""
+        return self.columns["latency_s"]
+
+    @cached_property
+    def operator(self) -> Operator:
+        """The operator of every row at once; ``least`` is what a kernel by itself can't avoid."""
+        return _OPERATORS[self.kind](self)
+
+    def take(self, chosen: np.ndarray[Any, Any]) -> Batch:
+        """The rows that a mask or an index chooses."""
+        columns = {name: values[chosen] for name, values in self.columns.items()}
+        return Batch(self.kind, self.words, columns, self.rows[chosen])
+
+
+def read_timings(path: str | Path) -> list[Batch]:
+    """The batches of a table in a CSV file, which may be gzipped.
+
+    Raises
+    ------
+    SpecError
+        The file can't be read, is too large, lacks a column, or holds a number that is none.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            with gzip.open(io.BytesIO(data)) as file:
+                data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise SpecError(f"{path} is too large: a table of timings has at most {MAX_BYTES:,} bytes")
+    rows = list(csv.reader(io.StringIO(data.decode("utf-8", "replace"))))
+    if len(rows) < 2:
+        raise SpecError(f"{path} holds no timings: a line of column names, then one line a kernel")
+    return batches(dict(zip(rows[0], np.array(rows[1:]).T, strict=True)), str(path))
+
+
+def batches(table: Mapping[str, np.ndarray[Any, Any]], where: str = "table") -> list[Batch]:
+    """The batches of a table of strings.
+
+    Raises
+    ------
+    SpecError
+        No kind of table has these columns, or a number is none.
+    """
+    kind = next((kind for sign, kind in SIGNS.items() if sign in table), None)
+    if kind is None or "latency_s" not in table:
+        raise SpecError(f"{where}: columns of no known kind of timing: {', '.join(table)}")
+    words = {name: values for name, values in table.items() if name in WORDS}
+    numbers = {name: _numbers(name, v, where) for name, v in table.items() if name not in (*WORDS, "engine_version")}
+    keys, inverse = np.unique(np.stack(list(words.values())), axis=1, return_inverse=True)
+    order = np.argsort(inverse.ravel(), kind="stable")
+    edges = np.searchsorted(inverse.ravel()[order], np.arange(keys.shape[1] + 1))
+    found = []
+    for at in range(keys.shape[1]):
+        rows = order[edges[at] : edges[at + 1]]
+        shared = {name: str(word) for name, word in zip(words, keys[:, at], strict=True)}
+        found.append(Batch(kind, shared, {name: values[rows] for name, values in numbers.items()}, rows))
+    return found
+
+
+def _numbers(name: str, values: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
+    try:
+        return np.where(values == "", "0", values).astype(float)
+    except ValueError as error:
+        raise SpecError(f"{where}: {name}: {error}") from None
+
+
+def floor_s(operator: Operator, accelerator: Accelerator, *, resident_bytes: Number = 0.0) -> Number:
+    """Least time of a kernel by itself: its FLOPs, what it can't avoid moving, or its message, at the peak rates.
+
+    Parameters
+    ----------
+    resident_bytes : what the loop that timed it may have left in the cache
+    """
+    if operator.message is not None:
+        return operator.message.least_s(accelerator)
+    compute_s = operator.least.flops / accelerator.peak_flops_per_s(operator.least.math)
+    crossing = np.maximum(operator.least.moved_bytes - resident_bytes, 0.0)
+    return operator.count * np.maximum(compute_s, crossing / accelerator.memory_bytes_per_s)
+
+
+def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accelerator) -> np.ndarray[Any, Any]:
+    """`floor_s` of every row of a batch, its operands as far in the last-level cache as they fit."""
+    accelerator = accelerators(batch.words["accelerator"])
+    return np.asarray(floor_s(batch.operator, accelerator, resident_bytes=accelerator.l2_bytes or 0.0))
+
+
+def _gemm(batch: Batch) -> Operator:
+    """A dense product; its output moves too."""
+    weights, activations = GEMM_FORMATS[batch.words["dtype"]]
+    m, n, k = (batch.columns[name] for name in "mnk")
+    weight = Linear("gemm", k, n, "mlp")  # type: ignore[arg-type]
+    run = _pass(Segment(m, 1.0, 0.0), weights=weights, activations=activations)
+    found = operators.linear(weight, m, run)
+    return replace(found, least=operators.matmul(m, k, n, weights=weights, activations=activations))
+
+
+def _attention(batch: Batch) -> Operator:
+    """Attention of one segment; queries and outputs move too, new keys and values once."""
+    columns = batch.columns
+    width = columns["head_dim"]
+    value = np.where(np.isin(width, list(VALUE_DIMS)), VALUE_DIMS[192], width)
+    window = np.where(columns["window_size"] > 0, columns["window_size"], 1e15)
+    return _fused(batch, width, value, columns["kv_heads"] * (width + value), window)
+
+
+def _mla(batch: Batch) -> Operator:
+    """MLA: decode on the latent (absorbed), prefill on expanded heads; each is plain attention of its own shape.
+
+    Absorbed, every query head scores and sums the one latent of ``rank + rope`` that all share; expanded, it has keys
+    of ``nope + rope`` and values of its own (DeepSeek-V2, arXiv:2405.04434, section 2.1).
+    """
+    heads = batch.columns["query_heads"]
+    if np.all(batch.columns["new_tokens"] == 1):
+        return _fused(batch, MLA_RANK + MLA_ROPE, MLA_RANK, MLA_RANK + MLA_ROPE, None)
+    return _fused(batch, MLA_NOPE + MLA_ROPE, MLA_VALUE, heads * (MLA_NOPE + MLA_VALUE) + MLA_ROPE, None)
+
+
+def _fused(batch: Batch, key_dim: Any, value_dim: Any, kv_values: Any, window: Any) -> Operator:
+    """Attention in the recorded format; its floor in 8 bits wherever the cache has 8: kernels may convert queries."""
+    columns = batch.columns
+    math = "fp8" if batch.words["dtype"] == "fp8" else "bf16"
+    kv = "fp8" if "fp8" in (batch.words["kv_dtype"], math) else "bf16"
+    segment = Segment(columns["batch_size"], columns["new_tokens"], columns["past_tokens"])
+    found = attention(
+        segment,
+        _pass(segment, kv=kv, attention=math),
+        query_heads=columns["query_heads"],
+        key_dim=key_dim,
+        value_dim=value_dim,
+        kv_values=kv_values,
+        window=window,
+    )
+    activation_bytes = found.work.activation_bytes * (0.5 if kv == "fp8" else 1.0)
+    return replace(found, least=replace(found.least, activation_bytes=activation_bytes, math=kv))
+
+
+def _moe(batch: Batch) -> Operator:
+    """All routed products of this GPU's share as one grouped operator over matrices of ``hidden * matrices`` rows.
+
+    ``tp`` divides the width of an expert, ``ep`` the experts: of the ``topk`` that a token chooses, ``topk / ep`` are
+    here on average.  Results between the products may stay on the chip, so the least moves only weights.
+    """
+    columns = batch.columns
+    weights, activations = GEMM_FORMATS[batch.words["dtype"]]
+    hidden, inner = columns["hidden_size"], columns["expert_intermediate_size"]
+    pairs = np.stack([hidden, inner], axis=-1)
+    matrices = np.where(np.any(np.all(pairs[:, None] == np.array(sorted(NON_GATED)), axis=-1), axis=1), 2.0, 3.0)
+    share, width = columns["moe_ep_size"], matrices * inner / columns["moe_tp_size"]
+    weight = Linear(
+        "experts",
+        hidden,  # type: ignore[arg-type]
+        width,
+        "experts",
+        copies=columns["num_experts"] / share,
+        used=columns["topk"] / share,
+    )
+    tokens = columns["num_tokens"]
+    found = operators.experts(
+        weight, tokens, _pass(Segment(tokens, 1.0, 0.0), weights=weights, activations=activations)
+    )
+    skew = float(batch.words["distribution"].rpartition("_")[2]) if "_" in batch.words["distribution"] else 0.0
+    shape = {"matrices": matrices, "expert_parallel": share, "skew": skew}
+    return replace(found, inputs={**found.inputs, **shape})
+
+
+def _pass(segment: Segment, **formats: Any) -> Pass:
+    return Pass((segment,), Precision(**formats))
+
+
+def _collective(batch: Batch) -> Operator:
+    columns = batch.columns
+    name = batch.words["collective"].replace("alltoall", "all_to_all")
+    size, gpus = columns["message_bytes"], columns["num_gpus"]
+    return operators.collective(name, Message(name, size, gpus, size), _pass(Segment(1.0, 1.0, 0.0)))
+
+
+_OPERATORS: dict[str, Callable[[Batch], Operator]] = {
+    "gemm": _gemm,
+    "attention": _attention,
+    "mla": _mla,
+    "moe": _moe,
+    "collective": _collective,
+}
+
+
+def tables(folder: str | Path) -> Iterator[tuple[str, list[Batch]]]:
+    """Name and batches of every table of timings in a folder."""
+    for path in sorted(Path(folder).glob("*.csv*")):
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            header = next(csv.reader(file), [])
+        if "latency_s" in header:
+            yield path.name.removesuffix(".gz").removesuffix(".csv"), read_timings(path)

@@ -1,0 +1,115 @@
+"""Resident: what the fullest accelerator of a deployment holds in its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..errors import Number
+from ..formats import get_format
+from ..model.blocks import Block, Cache
+from ..operators.parallel import share
+from ..operators.weights import Linear, Weight
+from ..phases.deployment import Deployment
+
+SAMPLING_BYTES = 4
+"""A logit is copied to fp32 before a token is drawn from it."""
+
+
+def weights_on_one(serve: Deployment) -> Number:
+    """Bytes of weights on the fullest accelerator.
+
+    Layers divide over the stages of a pipeline, ``ceil(layers / stages)`` to the fullest, of which the first also holds
+    the embedding and the last lm_head; a tied table is on both.  Within a layer every matrix divides as it declares.
+    """
+    total = sum(weights_by_part(serve).values())
+    return total if np.ndim(total) else float(total)
+
+
+def weights_by_part(serve: Deployment) -> dict[str, Number]:
+    """The same by part of the model; they sum to `weights_on_one`."""
+    model, parallel = serve.model, serve.parallel
+    parts: dict[str, Number] = {}
+    stage = share(model.layer_count, parallel.pipeline)
+    for count, weight in model.counted_weights():
+        parts[weight.part] = parts.get(weight.part, 0.0) + _weight_bytes(count, weight, serve) * stage
+    embedding, head = _ends(serve)
+    first = embedding >= head
+    staged = np.asarray(parallel.pipeline) > 1
+    tied = model.embedding.parameters * serve.precision.part("embedding").weight_bits / 8
+    own = np.maximum(head - tied * share(model.vocab, parallel.tensor), 0.0) if model.tied_embeddings else head
+    parts["embedding"] = embedding * np.where(staged, first, 1.0)
+    parts["lm_head"] = np.where(staged, head * ~np.asarray(first), own)
+    return {name: value if np.ndim(value) else float(value) for name, value in parts.items()}
+
+
+def _ends(serve: Deployment) -> tuple[Number, Number]:
+    """The tables that are looked up, and lm_head."""
+    model, bits = serve.model, serve.precision.part("embedding").weight_bits
+    tables = sum(table.parameters for table in (model.embedding, *model.lookups))
+    return tables * bits / 8 * share(model.vocab, serve.parallel.tensor), _weight_bytes(1, model.lm_head, serve)
+
+
+def _weight_bytes(count: int, weight: Weight, serve: Deployment) -> Number:
+    """Bytes of ``count`` weights on the fullest accelerator of a tensor- and expert-parallel group."""
+    precision, parallel = serve.precision, serve.parallel
+    bits, bias_bits = precision.part(weight.part).weight_bits, precision.part("bias").weight_bits
+    if not isinstance(weight, Linear):
+        return count * weight.size * bits / 8
+    routed = weight.part == "experts"
+    copies = weight.copies * share(weight.copies, parallel.expert) if routed else weight.copies
+    k, n = weight.shape_on(parallel.expert_tensor if routed else parallel.tensor)
+    return count * copies * (k * n * bits + (n * bias_bits if weight.bias else 0.0)) / 8
+
+
+def cache_on_one(serve: Deployment, tokens: Number) -> Number:
+    """Bytes of one sequence's cache on the fullest accelerator that holds a part of it.
+
+    KV heads divide under tensor parallelism, down to one an accelerator; a latent does not divide.
+    """
+    bits = get_format(serve.precision.kv).bits
+    return _on_one(serve, lambda cache: cache.bytes(tokens, bits))
+
+
+def paged_cache_on_one(serve: Deployment, tokens: Number, *, page_tokens: int, hybrid: bool) -> Number:
+    """The same as an engine allocates it, in whole pages (`Cache.engine_bytes`)."""
+    bits = get_format(serve.precision.kv).bits
+    return _on_one(serve, lambda cache: cache.engine_bytes(tokens, bits, page_tokens=page_tokens, hybrid=hybrid))
+
+
+def _on_one(serve: Deployment, bytes_of: Callable[[Cache], Number]) -> Number:
+    parallel = serve.parallel
+    whole = sum(
+        count * bytes_of(cache) * share(cache.pieces, parallel.tensor) for count, cache in serve.model.counted_caches()
+    )
+    return whole * share(serve.model.layer_count, parallel.pipeline) / parallel.context
+
+
+def workspace_of_token(serve: Deployment) -> Number:
+    """Bytes of activations that a token of a step takes while its widest block runs.
+
+    Layers run one after another and reuse each other's space.  Alive at once are the residual stream, its normed copy,
+    the outputs of the block's first matrices and the input of its last (of a gated MLP: 2 hidden + 3 intermediate).
+    """
+    model = serve.model
+    blocks = [block for layer in model.layers for block in layer.blocks]
+    widest: Number = np.max(np.stack(np.broadcast_arrays(*(_alive(block, serve) for block in blocks))), axis=0)
+    return widest * serve.precision.wide_bits / 8
+
+
+def _alive(block: Block, serve: Deployment) -> Number:
+    """Values of one token that are alive in a block."""
+    values: Number = 2.0 * block.hidden
+    for weight in block.weights():
+        if isinstance(weight, Linear):
+            routed = weight.part == "experts"
+            k, n = weight.shape_on(serve.parallel.expert_tensor if routed else serve.parallel.tensor)
+            spread = serve.parallel.expert_replicas / serve.parallel.expert if routed else 1.0
+            values = values + weight.used * spread * (k if weight.split == "rows" else n)
+    return values
+
+
+def logits_of_sequence(serve: Deployment) -> Number:
+    """Bytes of one sequence's logits, gathered and in the format that they are sampled in."""
+    return serve.model.vocab * (serve.precision.wide_bits / 8 + SAMPLING_BYTES)

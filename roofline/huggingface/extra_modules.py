@@ -1,0 +1,57 @@
+"""What a checkpoint has beside its language model: multi-token prediction, and towers for images and sound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..model import Model
+from .layer_groups import layer_at, layer_kinds
+from .mixers import Place
+from .text_config import Text
+from .towers import tower
+
+TOWER_KEYS = ("vision_config", "visual_config", "audio_config", "vit_config", "vision_tower_config", "speech_config")
+PREDICTS = ("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm4_moe", "glm_moe_dsa", "glm4_moe_lite")
+PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
+
+
+def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Parameters by name, and notes on what is there but could not be counted.
+
+    Raises
+    ------
+    SpecError
+        A field makes no sense.
+    """
+    apart, left_out = _prediction(text, model)
+    for key in TOWER_KEYS:
+        inner = data.get(key)
+        if not isinstance(inner, Mapping):
+            continue
+        size = tower(data, inner, model.hidden)
+        if size is None:
+            left_out.append(f"{key}: the tower is left out, its shapes are not known here")
+        else:
+            apart[key.removesuffix("_config")] = size
+    return apart, tuple(left_out)
+
+
+def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:
+    """Multi-token prediction modules (DeepSeek-V3, arXiv:2412.19437, section 2.2).
+
+    Each is one more layer like the last, a projection of two hidden states to one, and three norms; embedding and
+    lm_head are the model's own.  Qwen's have full attention in that layer.
+    """
+    modules = text.fields.optional("mtp_layers", least=0) or 0
+    if not modules:
+        return {}, []
+    if text.model_type not in (*PREDICTS, *PREDICTS_QWEN):
+        return {}, [f"{modules} layers of multi-token prediction are left out: their shapes are not known here"]
+    kinds, inner = layer_kinds(text)
+    kind = "full" if text.model_type in PREDICTS_QWEN else kinds[-1]
+    place = Place(len(kinds) - 1, len(kinds), kind)
+    layer = layer_at(text, place, inner[-1], first=False)[0]
+    size = sum(weight.parameters for weight in layer.weights())
+    joined = 2 * model.hidden**2 + 3 * model.hidden
+    return {"multi_token_prediction": modules * (size + joined)}, []

@@ -1,0 +1,236 @@
+"""The layers of a model, grouped, from the fields of its text part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import SpecError
+from ..model import Layer
+from ..model.blocks import MLP, AltUp, Attention, Block, HyperConnections, PerLayerInput, Projection
+from .family import Family
+from .feed_forward import feed_forward
+from .fields import Fields
+from .layer_kinds import feed_forwards, layer_count, mixers
+from .mixers import Place, grouped_falcon, mixer, shared_transformer
+from .text_config import Text
+
+
+def layer_kinds(text: Text) -> tuple[list[str], list[str]]:
+    """Mixer and MLP of each layer."""
+    kinds = mixers(text.fields, text.family, layer_count(text.fields))
+    return kinds, feed_forwards(text.fields, text.family, kinds)
+
+
+def layers_of_parts(text: Text) -> dict[str, list[int]]:
+    """Part of the model -> the layers that have it."""
+    if text.fields.get("block_configs") is not None:
+        every = list(range(layer_count(text.fields)))
+        return {"attention": every, "mlp": every, "lm_head": [], "embedding": []}
+    kinds, inner = layer_kinds(text)
+    attending = [at for at, kind in enumerate(kinds) if kind not in ("linear", "none")]
+    mixtures = [at for at, kind in enumerate(inner) if kind == "moe"]
+    beside = text.fields.flag("enable_moe_block")
+    found = {
+        "attention": attending,
+        "mixer": [at for at, kind in enumerate(kinds) if kind == "linear"],
+        "mlp": [at for at, kind in enumerate(inner) if kind == "dense" or (kind == "moe" and beside)],
+        "experts beside" if beside else "experts": mixtures,
+        "router": mixtures,
+        "shared_experts": mixtures if any(text.fields.get(name) for name in SHARED) else [],
+        "indexer": [at for at, kind in enumerate(kinds) if kind in ("indexed", "compressed_sparse")],
+    }
+    return {part: at for part, at in found.items() if at} | {"lm_head": [], "embedding": []}
+
+
+SHARED = ("n_shared_experts", "shared_expert_intermediate_size")
+
+
+def grouped_layers(text: Text) -> tuple[Layer, ...]:
+    """Groups of equal layers, in the order in which each first appears."""
+    if text.family.stacks:
+        return _looped(text)
+    groups: dict[Layer, int] = {}
+    for layer in _searched_layers(text.fields) if text.fields.get("block_configs") is not None else _each(text):
+        groups[layer] = groups.get(layer, 0) + 1
+    return tuple(Layer(number, layer.blocks, layer.norms, layer.reused) for layer, number in groups.items())
+
+
+def _looped(text: Text) -> tuple[Layer, ...]:
+    """Stacks of layers that are stored once and run several times (hierarchical reasoning, arXiv:2506.21734)."""
+    layer = next(_each(text))
+    stored = text.family.stacks * text.fields.size("num_layers_per_stack")
+    runs = layer_count(text.fields)
+    if runs < stored:
+        raise SpecError(f"num_hidden_layers {runs} is less than the {stored} layers that are stored")
+    again = Layer(runs - stored, layer.blocks, layer.norms, reused=True) if runs > stored else None
+    return (Layer(stored, layer.blocks, layer.norms), *((again,) if again else ()))
+
+
+def _each(text: Text) -> Iterator[Layer]:
+    kinds, inner = layer_kinds(text)
+    own_blocks = text.fields.optional("num_mem_blocks") or 1
+    for at, (kind, mlp) in enumerate(zip(kinds, inner, strict=True)):
+        first = kind != "hybrid" or kinds[:at].count("hybrid") < own_blocks
+        yield from layer_at(text, Place(at, len(kinds), kind), mlp, first=first)
+
+
+def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer, ...]:
+    """What layer ``place.at`` is made of; a Zamba hybrid is the shared block, its projection and a mixer."""
+    fields, family = text.fields.at_layer(place.at), text.family
+    norm = norm_size(fields, family)
+    if fields.given("zero_expert_num"):
+        return (_shortcut_layer(fields, family, place, norm),)
+    if place.kind == "hybrid" and family.hybrid == "shared":
+        return _shared_hybrid(text, place, first=first)
+    blocks = mixer(fields, family, place)
+    if place.kind != "cross" and not _mixer_only(family):
+        blocks = (*blocks, *feed_forward(fields, family, mlp, place.at, place.layers))
+    blocks = (*blocks, *_low_rank(fields, family, mlp))
+    return (Layer(1, (*blocks, *_residual(fields)), (norm,) * _norm_count(fields, family, mlp)),)
+
+
+def _mixer_only(family: Family) -> bool:
+    """Whether a layer is a mixer and no MLP follows (Mamba, Zamba, RWKV)."""
+    return family.linear == "rwkv" or (family.norms == 1 and family.linear in ("mamba", "mamba2") and family.gated)
+
+
+def _parallel(fields: Fields, family: Family) -> bool:
+    return bool(family.parallel_flag) and fields.flag(family.parallel_flag)
+
+
+def _norm_count(fields: Fields, family: Family, mlp: str) -> int:
+    if _parallel(fields, family):
+        return _falcon_norms(fields) if family.parallel_flag == "parallel_attn" else family.parallel_norms
+    behind = 2 if family.extra_norms_flag and fields.flag(family.extra_norms_flag) else 0
+    return family.norms + behind + (family.moe_norms if mlp == "moe" else 0) + _extra_norms(fields)
+
+
+def _falcon_norms(fields: Fields) -> int:
+    """The new decoder architecture has a norm for each of its two parallel branches."""
+    if not grouped_falcon(fields):
+        return 1
+    return fields.optional("num_ln_in_parallel_attn") or 2
+
+
+def _extra_norms(fields: Fields) -> int:
+    """Norms that come with parts: per-layer inputs, AltUp and LAuReL, experts beside a dense MLP."""
+    extra = 1 if fields.optional("hidden_size_per_layer_input", least=0) else 0
+    extra += 2 if fields.optional("laurel_rank") else 0
+    return extra + (3 if fields.flag("enable_moe_block") else 0)
+
+
+def _residual(fields: Fields) -> tuple[Block, ...]:
+    """Blocks beside attention and MLP."""
+    hidden = fields.size("hidden_size")
+    blocks: list[Block] = []
+    if fields.optional("hc_mult"):
+        streams, simple = fields.size("hc_mult"), fields.given("hc_magnitude")
+        outputs = 2 * streams if simple else streams * (streams + 2)
+        blocks.append(HyperConnections(hidden=hidden, streams=streams, outputs=outputs, scales=2 if simple else 3))
+    if fields.optional("laurel_rank"):
+        streams = fields.size("altup_num_inputs")
+        blocks.append(AltUp(hidden=hidden, streams=streams, rank=fields.size("laurel_rank")))
+    if fields.optional("hidden_size_per_layer_input", least=0):
+        blocks.append(PerLayerInput(hidden=hidden, width=fields.size("hidden_size_per_layer_input")))
+    return tuple(blocks)
+
+
+def _shared_hybrid(text: Text, place: Place, *, first: bool) -> tuple[Layer, ...]:
+    fields, family = text.fields, text.family
+    hidden, norm = fields.size("hidden_size"), norm_size(fields, family)
+    shared = Layer(1, shared_transformer(fields, family), (2 * norm, norm), reused=not first)
+    linear = Place(place.at, place.layers, "linear")
+    projection = Projection(hidden=hidden, output=hidden, name="hybrid_projection")
+    own = (*_adapters(fields), projection, *mixer(fields, family, linear))
+    return (shared, Layer(1, own, (norm,)))
+
+
+def _shortcut_layer(fields: Fields, family: Family, place: Place, norm: int) -> Layer:
+    """Two attentions and two dense MLPs beside one mixture of experts (LongCat, arXiv:2509.01322, section 2.2)."""
+    attention = mixer(fields, family, place)
+    dense = feed_forward(fields, family, "dense", place.at, place.layers)
+    experts = feed_forward(fields, family, "moe", place.at, place.layers)
+    return Layer(1, (*attention, *dense, *attention, *dense, *experts), (norm,) * family.norms)
+
+
+def _low_rank(fields: Fields, family: Family, mlp: str) -> tuple[Block, ...]:
+    """A.X K2: queries and gate from a latent of twice the width, norms with a low-rank gate."""
+    if not family.doubled_queries:
+        return ()
+    hidden, rank, heads = (fields.size(name) for name in ("hidden_size", "q_lora_rank", "num_attention_heads"))
+    queries = heads * (fields.size("qk_nope_head_dim") + fields.size("qk_rope_head_dim", least=0))
+    gate, small = heads * fields.size("v_head_dim"), fields.size("gated_norm_rank")
+    found = [Projection(hidden=rank, output=queries, name="q_b_proj"), Projection(hidden=2 * rank, output=gate)]
+    for _ in range(2 if mlp == "moe" else 1):
+        found += [Projection(hidden=hidden, output=small, name="norm_gate")]
+        found += [Projection(hidden=small, output=hidden, name="norm_gate")]
+    return tuple(found)
+
+
+def _adapters(fields: Fields) -> list[Block]:
+    """Low-rank adapters by which Zamba 2's hybrid layers differ from the block that they share (arXiv:2411.15242)."""
+    rank = fields.optional("adapter_rank")
+    if not rank:
+        return []
+    hidden, outer = fields.size("hidden_size"), 2 * fields.size("intermediate_size")
+    pairs = [(hidden, outer)]
+    if fields.flag("use_shared_attention_adapter"):
+        pairs += [(2 * hidden, 2 * hidden)] * 3
+    return [
+        Projection(hidden=d_in, output=d_out, name="adapter")
+        for width_in, width_out in pairs
+        for d_in, d_out in ((width_in, rank), (rank, width_out))
+    ]
+
+
+def norm_size(fields: Fields, family: Family) -> int:
+    """Parameters of one norm."""
+    affine = fields.flag("layer_norm_elementwise_affine", True)
+    return {"rms": 1, "layer": 2, "layer_weight": 1, "none": 0}[family.norm] * fields.size("hidden_size") * affine
+
+
+# Layers that differ one by one (Nemotron-NAS)
+
+
+def _searched_layers(fields: Fields) -> list[Layer]:
+    """``block_configs``: attention with its own KV heads, replaced by a matrix, or left out; likewise the MLP.
+
+    The inner width is ``2 / 3 * ffn_mult * hidden``, rounded up to a multiple of 256 (Puzzle, arXiv:2411.19146).
+    """
+    hidden = fields.size("hidden_size")
+    found = []
+    for at, entry in enumerate(fields.entries("block_configs", layer_count(fields)) or ()):
+        if not isinstance(entry, dict):
+            raise SpecError(f"block_configs[{at}] must be a mapping: {entry!r:.80}")
+        blocks = (*_searched(entry, "attention", at, fields), *_searched(entry, "ffn", at, fields))
+        found.append(Layer(1, blocks, (hidden,) * len(blocks)))
+    return found
+
+
+def _searched(entry: dict[str, Any], part: str, at: int, fields: Fields) -> tuple[Block, ...]:
+    inner = entry.get(part)
+    if not isinstance(inner, dict):
+        raise SpecError(f"block_configs[{at}].{part} is missing")
+    choice, hidden = Fields(inner, {}), fields.size("hidden_size")
+    if choice.flag("no_op"):
+        return ()
+    if choice.flag("replace_with_linear"):
+        return (Projection(hidden=hidden, output=hidden, name=f"{part}_linear"),)
+    if part == "ffn":
+        return (MLP(hidden=hidden, intermediate=_searched_width(choice, hidden, at)),)
+    heads = fields.size("num_attention_heads")
+    group = choice.size("n_heads_in_group")
+    if heads % group:
+        raise SpecError(f"block_configs[{at}].attention.n_heads_in_group {group} does not divide {heads} heads")
+    width = fields.optional("head_dim") or hidden // heads
+    return (Attention(hidden=hidden, query_heads=heads, kv_heads=heads // group, head_dim=width),)
+
+
+def _searched_width(choice: Fields, hidden: int, at: int) -> int:
+    times = choice.get("ffn_mult")
+    if times is None:
+        return choice.size("intermediate_size")
+    if isinstance(times, bool) or not isinstance(times, int | float) or not 0 < times < 1000:
+        raise SpecError(f"block_configs[{at}].ffn.ffn_mult must be a number above 0: {times!r:.80}")
+    return 256 * -(-int(2 * times * hidden / 3) // 256)

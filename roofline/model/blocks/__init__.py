@@ -1,0 +1,105 @@
+"""Kinds of blocks.  A layer is a sequence of blocks; a new kind is a new class here and nothing else.
+
+`KINDS` maps the word that a spec file uses to the class.  A kind's module loads when the kind is first asked for: most
+models are made of two of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .block import Block, Cache
+
+if TYPE_CHECKING:
+    from .compressed_attention import CompressedAttention
+    from .cross_attention import CrossAttentionLayer
+    from .grouped_query_attention import Attention
+    from .latent_attention import MLA
+    from .linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttention
+    from .mixture_of_attention import MixtureOfAttention
+    from .mlp import MLP, MoE
+    from .residual_streams import AltUp, CausalConvolution, ConvolvedHeads, HyperConnections, PerLayerInput, Projection
+    from .rwkv_xlstm import RWKV, MatrixLSTM
+    from .state_space import RGLRU, Mamba, Mamba2, ShortConvolution
+
+_WORDS = {
+    "attention": ("grouped_query_attention", "Attention"),
+    "mla": ("latent_attention", "MLA"),
+    "mixture_of_attention": ("mixture_of_attention", "MixtureOfAttention"),
+    "compressed_attention": ("compressed_attention", "CompressedAttention"),
+    "cross_attention": ("cross_attention", "CrossAttentionLayer"),
+    "gated_delta_net": ("linear_attention", "GatedDeltaNet"),
+    "kimi_delta_attention": ("linear_attention", "KimiDeltaAttention"),
+    "lightning_attention": ("linear_attention", "LightningAttention"),
+    "mamba": ("state_space", "Mamba"),
+    "mamba2": ("state_space", "Mamba2"),
+    "short_convolution": ("state_space", "ShortConvolution"),
+    "rg_lru": ("state_space", "RGLRU"),
+    "rwkv": ("rwkv_xlstm", "RWKV"),
+    "matrix_lstm": ("rwkv_xlstm", "MatrixLSTM"),
+    "mlp": ("mlp", "MLP"),
+    "moe": ("mlp", "MoE"),
+    "hyper_connections": ("residual_streams", "HyperConnections"),
+    "per_layer_input": ("residual_streams", "PerLayerInput"),
+    "altup": ("residual_streams", "AltUp"),
+    "causal_convolution": ("residual_streams", "CausalConvolution"),
+    "convolved_heads": ("residual_streams", "ConvolvedHeads"),
+    "projection": ("residual_streams", "Projection"),
+}
+"""Word of a spec file -> module and class."""
+
+_HOME = {name: module for module, name in _WORDS.values()}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Kinds(Mapping[str, type[Block]]):
+    """The classes by word."""
+
+    def __getitem__(self, word: str) -> type[Block]:
+        module, name = _WORDS[word]
+        found: type[Block] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_WORDS)
+
+    def __len__(self) -> int:
+        return len(_WORDS)
+
+
+KINDS: Mapping[str, type[Block]] = _Kinds()
+
+__all__ = [
+    "KINDS",
+    "AltUp",
+    "Attention",
+    "Block",
+    "Cache",
+    "CausalConvolution",
+    "CompressedAttention",
+    "ConvolvedHeads",
+    "CrossAttentionLayer",
+    "GatedDeltaNet",
+    "HyperConnections",
+    "KimiDeltaAttention",
+    "LightningAttention",
+    "MLA",
+    "MLP",
+    "Mamba",
+    "Mamba2",
+    "MatrixLSTM",
+    "MixtureOfAttention",
+    "MoE",
+    "PerLayerInput",
+    "Projection",
+    "RGLRU",
+    "RWKV",
+    "ShortConvolution",
+]

@@ -1,0 +1,228 @@
+"""Softmax attention with a KV cache: MHA, MQA, GQA; windows, chunks, sinks, gates, shared caches, an indexer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ... import operators
+from ...errors import InvalidInput, Number
+from ...operators.operator import Operator, Pass, Segment
+from ...operators.softmax_attention import Reads, attend, attention, chunked_pairs, visible_pairs
+from ...operators.weights import Linear, Vector, Weight
+from .block import Block, Cache, whole
+from .indexer import Indexer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Block):
+    """Causal attention whose query heads share KV heads.
+
+    ``kv_heads == query_heads`` is MHA (arXiv:1706.03762), ``kv_heads == 1`` MQA (arXiv:1911.02150), in between GQA
+    (arXiv:2305.13245).  A token is projected to ``query_heads`` queries of ``head_dim`` and to ``kv_heads`` keys of
+    ``head_dim`` and values of ``value_dim``; the heads' outputs are projected back.  Keys and values are what the cache
+    holds: ``kv_heads * (head_dim + value_dim)`` values a token, for the last ``window`` tokens if there is a window
+    (arXiv:2004.05150).  A token sees ``window`` tokens, itself included; in a *chunked* layer (Llama 4) only those of
+    its own chunk of that length.
+
+    With ``index_heads`` a small indexer (see `Indexer`) scores every token and attention runs over the
+    ``index_topk`` best only; everything is stored, less is read.
+
+    Attributes
+    ----------
+    query_heads, kv_heads, head_dim : shape of the heads
+    value_dim : width of a value, ``head_dim`` if None
+    window : tokens that a query sees at most, itself included; None for all
+    chunked : whether the window is a chunk of fixed borders
+    qkv_bias, output_bias : whether the projections have biases
+    query_bias : whether the query projection has one of its own (``qkv_bias`` is for all three)
+    qk_norm : whether queries and keys are normalized: ``True`` or ``"head"`` with one vector for every head,
+        ``"width"`` with one over all heads (OLMo 2), ``"head_bias"`` and ``"width_bias"`` with a bias beside it
+    sinks : whether each query head has a learned sink (gpt-oss; arXiv:2309.17453)
+    gate : ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width (arXiv:2505.06708)
+    shares_kv : whether it reads the cache of an earlier layer instead of having keys and values of its own
+        (arXiv:2405.12981)
+    keys_as_values : whether values are the keys, unprojected (Gemma 4)
+    value_norm : whether the heads' outputs are normalized together before the output projection (BitNet)
+    input_width : width of what it reads, ``hidden`` if None (Zamba concatenates the embedding)
+    gate_bias : whether the projection of the gate has a bias
+    vectors : further parameters that are no matrix
+    differential : whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more
+    index_heads, index_dim, index_topk : the indexer; no indexer if ``index_heads`` is None
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1, or query heads that the KV heads do not divide.
+    """
+
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int | None = None
+    window: int | None = None
+    chunked: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    query_bias: bool = False
+    qk_norm: bool | str = False
+    sinks: bool = False
+    gate: str = ""
+    shares_kv: bool = False
+    keys_as_values: bool = False
+    value_norm: bool = False
+    input_width: int | None = None
+    differential: bool = False
+    gate_bias: bool = False
+    vectors: int = 0
+    index_heads: int | None = None
+    index_dim: int = 128
+    index_topk: int = 2048
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "query_heads", "kv_heads", "head_dim")
+        for name in ("value_dim", "window", "input_width", "index_heads"):
+            if getattr(self, name) is not None:
+                whole(self, name)
+        if self.query_heads % self.kv_heads:
+            raise InvalidInput(f"query_heads must be a multiple of kv_heads: {self.query_heads} / {self.kv_heads}")
+        if self.qk_norm not in QK_NORMS:
+            raise InvalidInput(f"qk_norm must be one of {', '.join(map(str, QK_NORMS))}: {self.qk_norm!r}")
+        if self.gate not in ("", "head", "value"):
+            raise InvalidInput(f"gate must be empty, 'head' or 'value': {self.gate!r}")
+
+    @property
+    def kind(self) -> str:
+        """MHA, MQA or GQA with its heads, and what is special."""
+        family = {self.query_heads: "MHA", 1: "MQA"}.get(self.kv_heads, "GQA")
+        heads = f"{self.query_heads}" if family == "MHA" else f"{self.query_heads}/{self.kv_heads}"
+        span = f", {'chunk' if self.chunked else 'window'} {self.window:,}" if self.window else ""
+        top = f", top {self.index_topk:,} of an indexer" if self.index_heads else ""
+        return f"{family} {heads} x {self.head_dim}{span}{top}{', shared KV' if self.shares_kv else ''}"
+
+    @property
+    def value_width(self) -> int:
+        """Width of one value."""
+        return self.value_dim or self.head_dim
+
+    @property
+    def kv_values(self) -> int:
+        """Values that the cache holds for a token."""
+        return self.kv_heads * (self.head_dim + self.value_width)
+
+    @property
+    def indexer(self) -> Indexer | None:
+        """What selects the tokens to attend to."""
+        if self.index_heads is None:
+            return None
+        return Indexer(
+            hidden=self.hidden, heads=self.index_heads, dim=self.index_dim, topk=self.index_topk, scheme="plain"
+        )
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Projections, then the small vectors, then the indexer's."""
+        vectors = [
+            Vector("qk_norm", self._norm_size()),
+            Vector("sinks", self.query_heads if self.sinks else 0),
+            Vector("value_norm", self.query_heads * self.value_width if self.value_norm else 0),
+            Vector("vectors", self.vectors),
+            Vector("lambdas", 4 * self.head_dim if self.differential else 0),
+        ]
+        small = tuple(vector for vector in vectors if vector.size)
+        indexer = self.indexer.weights() if self.indexer else ()
+        return (*self._inward(), *self._outward(), *small, *indexer)
+
+    def _norm_size(self) -> int:
+        norm = "head" if self.qk_norm is True else self.qk_norm or ""
+        per_head = norm.startswith("head")
+        size = (1 if per_head else self.query_heads) * self.head_dim if norm else 0
+        if norm and not self.shares_kv:
+            size += (1 if per_head else self.kv_heads) * self.head_dim
+        return size * (2 if norm.endswith("bias") else 1)
+
+    def _inward(self) -> tuple[Linear, ...]:
+        found = [self._by_heads("q_proj", self.query_heads, self.head_dim, self.qkv_bias or self.query_bias)]
+        if not self.shares_kv:
+            found.append(self._by_heads("k_proj", self.kv_heads, self.head_dim, self.qkv_bias))
+        if not (self.shares_kv or self.keys_as_values):
+            found.append(self._by_heads("v_proj", self.kv_heads, self.value_width, self.qkv_bias))
+        if self.gate:
+            size = self.value_width if self.gate == "value" else 1
+            found.append(self._by_heads("gate_proj", self.query_heads, size, self.gate_bias))
+        return tuple(found)
+
+    def _by_heads(self, name: str, heads: int, width: int, bias: bool) -> Linear:
+        """A projection to ``heads`` of ``width``, which tensor parallelism divides by heads."""
+        d_in = self.input_width or self.hidden
+        return Linear(name, d_in, heads * width, "attention", bias, split="columns", pieces=heads)
+
+    def _outward(self) -> tuple[Linear]:
+        width = self.query_heads * self.value_width
+        bias, heads = self.output_bias, self.query_heads
+        return (Linear("o_proj", width, self.hidden, "attention", bias, split="rows", pieces=heads),)
+
+    def caches(self) -> tuple[Cache, ...]:
+        """Keys and values, capped by the window, and the indexer's keys."""
+        if self.shares_kv:
+            return ()
+        own = Cache(values_per_token=self.kv_values, window=self.window, pieces=self.kv_heads)
+        return (own, *(self.indexer.caches() if self.indexer else ()))
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Projections in, indexer, attention of each segment, projection out."""
+        for weight in self._inward():
+            yield operators.linear(weight, run.tokens, run)
+        if self.qk_norm:
+            heads = self.query_heads + (0 if self.shares_kv else self.kv_heads)
+            yield operators.elementwise(
+                "qk_norm", run.tokens, 2 * heads * self.head_dim, run, parameters=self._norm_size()
+            )
+        if self.indexer:
+            yield from self.indexer.operators(run)
+        for segment in run.segments:
+            yield self._attention(segment, run)
+        for weight in self._outward():
+            yield operators.linear(weight, run.tokens, run)
+
+    def _attention(self, segment: Segment, run: Pass) -> Operator:
+        if not (self.chunked or self.shares_kv or self.indexer):
+            return attention(
+                segment,
+                run,
+                query_heads=self.query_heads,
+                key_dim=self.head_dim,
+                value_dim=self.value_width,
+                kv_values=self.kv_values,
+                kv_heads=self.kv_heads,
+                window=self.window,
+            )
+        pairs, reads = self._pairs_and_reads(segment)
+        return attend(
+            segment,
+            run,
+            query_heads=self.query_heads,
+            key_dim=self.head_dim,
+            value_dim=self.value_width,
+            pairs=pairs,
+            kv_values=self.kv_values,
+            kv_heads=self.kv_heads,
+            reads=reads,
+        )
+
+    def _pairs_and_reads(self, segment: Segment) -> tuple[Number, Reads]:
+        new, past = segment.new_tokens, segment.past_tokens
+        if self.indexer:
+            return self.indexer.selected(segment)
+        if self.chunked and self.window is not None:
+            seen = past - np.floor_divide(past, self.window) * self.window
+            reads = Reads(past=seen, least_past=seen, new=new, written=new)
+            return chunked_pairs(new, past, self.window), reads
+        pairs = visible_pairs(new, past, self.window)
+        seen = past if self.window is None else np.minimum(past, self.window - 1)
+        # Another layer has brought the same entries on the chip: a cache small enough could still be there.
+        return pairs, Reads(past=seen, least_past=0.0, new=new, written=0.0)
+
+
+QK_NORMS = (False, True, "head", "width", "head_bias", "width_bias")

@@ -1,0 +1,202 @@
+"""Multi-head latent attention (MLA): a low-rank latent is cached instead of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ... import operators
+from ...errors import InvalidInput, Number
+from ...operators.operator import Operator, Pass, Segment
+from ...operators.softmax_attention import Reads, attend, visible_pairs
+from ...operators.weights import Linear, Vector, Weight
+from .block import Block, Cache, whole
+from .indexer import Indexer
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLA(Block):
+    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
+
+    A token is compressed to a latent of ``kv_rank`` and one rotary key of ``rope_dim`` that all heads share; both are
+    cached, ``kv_rank + rope_dim`` values a token whatever the number of heads.  ``kv_b_proj`` expands the latent to
+    keys of ``nope_dim`` and values of ``value_dim`` for each of ``heads`` heads.
+
+    There are two ways to compute it, equal in result:
+
+    *expanded*
+        keys and values of all tokens are built, then attention has ``2 (nope + rope + value)`` FLOPs a pair and head.
+        Past tokens are expanded again in every pass: ``2 rank H (nope + value)`` FLOPs each.
+    *absorbed*
+        the key half of ``kv_b_proj`` is applied to the query and the value half to the output, once a *new* token;
+        attention then runs on the latent itself, as MQA with keys of ``rank + rope`` and values of ``rank``:
+        ``2 (rank + rope) + 2 rank`` FLOPs a pair and head (same section, "can be absorbed").
+
+    The operators do whichever has fewer FLOPs for a segment: absorbed in decode, expanded in prefill.  Both read the
+    latent cache once.
+
+    Attributes
+    ----------
+    heads : query heads
+    q_rank : rank of the query projection; None if it is one matrix
+    kv_rank, rope_dim, nope_dim, value_dim : widths of the latent, the rotary part, the rest of a key, a value
+    bias : whether the projections from and to the residual stream have biases
+    sinks : whether each head has a learned sink
+    gate : ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width
+    window : tokens that a query sees at most; None for all
+    rope_norm : whether the rotary key is normalized with a vector of its own
+    index_heads, index_dim, index_topk, index_scheme, index_pool : an indexer (DSA); none if ``index_heads`` is None
+    index_shared : whether the selection of an earlier layer is used instead of an indexer of its own
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1 (``rope_dim``: >= 0).
+    """
+
+    heads: int
+    q_rank: int | None = None
+    kv_rank: int
+    rope_dim: int
+    nope_dim: int
+    value_dim: int
+    bias: bool = False
+    sinks: bool = False
+    gate: str = ""
+    window: int | None = None
+    rope_norm: bool = False
+    index_heads: int | None = None
+    index_dim: int = 128
+    index_topk: int = 2048
+    index_scheme: str = "dsa"
+    index_pool: int = 1
+    index_shared: bool = False
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "heads", "kv_rank", "nope_dim", "value_dim")
+        whole(self, "rope_dim", least=0)
+        for name in ("q_rank", "index_heads", "window"):
+            if getattr(self, name) is not None:
+                whole(self, name)
+        if self.gate not in ("", "head", "value"):
+            raise InvalidInput(f"gate must be empty, 'head' or 'value': {self.gate!r}")
+
+    @property
+    def kind(self) -> str:
+        """Heads and latent."""
+        span = f", window {self.window:,}" if self.window else ""
+        top = f", top {self.index_topk:,} of {'a shared' if self.index_shared else 'an'} indexer"
+        return f"MLA {self.heads} x latent {self.kv_rank}+{self.rope_dim}{span}{top if self.index_heads else ''}"
+
+    @property
+    def latent(self) -> int:
+        """Values that the cache holds for a token."""
+        return self.kv_rank + self.rope_dim
+
+    @property
+    def indexer(self) -> Indexer | None:
+        """What selects the tokens to attend to."""
+        if self.index_heads is None:
+            return None
+        return Indexer(
+            hidden=self.hidden,
+            heads=self.index_heads,
+            dim=self.index_dim,
+            topk=self.index_topk,
+            query_input=self.q_rank,
+            scheme=self.index_scheme,
+            pool=self.index_pool,
+        )
+
+    def _inward(self) -> tuple[Linear, ...]:
+        queries = self.heads * (self.nope_dim + self.rope_dim)
+        if self.q_rank:
+            found = [
+                Linear("q_a_proj", self.hidden, self.q_rank, "attention", self.bias),
+                Linear("q_b_proj", self.q_rank, queries, "attention", split="columns", pieces=self.heads),
+            ]
+        else:
+            found = [Linear("q_proj", self.hidden, queries, "attention", split="columns", pieces=self.heads)]
+        found.append(Linear("kv_a_proj", self.hidden, self.latent, "attention", self.bias))
+        if self.gate:
+            size = self.heads * (self.value_dim if self.gate == "value" else 1)
+            found.append(Linear("gate_proj", self.hidden, size, "attention", split="columns", pieces=self.heads))
+        return tuple(found)
+
+    @property
+    def kv_b_proj(self) -> Linear:
+        """The expansion of the latent."""
+        width = self.heads * (self.nope_dim + self.value_dim)
+        return Linear("kv_b_proj", self.kv_rank, width, "attention", split="columns", pieces=self.heads)
+
+    def _outward(self) -> Linear:
+        width = self.heads * self.value_dim
+        return Linear("o_proj", width, self.hidden, "attention", self.bias, split="rows", pieces=self.heads)
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Projections down and up, norms of the latents, the indexer's."""
+        vectors = [
+            Vector("latent_norm", (self.q_rank or 0) + self.kv_rank + (self.rope_dim if self.rope_norm else 0)),
+            Vector("sinks", self.heads if self.sinks else 0),
+        ]
+        indexer = self.indexer.weights() if self.indexer and not self.index_shared else ()
+        return (*self._inward(), self.kv_b_proj, self._outward(), *(v for v in vectors if v.size), *indexer)
+
+    def caches(self) -> tuple[Cache, ...]:
+        """The latent, and the indexer's keys where the layer has an indexer of its own."""
+        own = Cache(values_per_token=self.latent, window=self.window)
+        return (own, *(self.indexer.caches() if self.indexer and not self.index_shared else ()))
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Projections in, indexer, expansion or absorption, attention of each segment, projection out."""
+        for weight in self._inward():
+            yield operators.linear(weight, run.tokens, run)
+        if self.indexer and not self.index_shared:
+            yield from self.indexer.operators(run)
+        plans = [self.cheaper(segment) for segment in run.segments]
+        yield operators.linear(self.kv_b_proj, sum(expanded for _, expanded in plans), run)
+        for segment, (absorbed, _) in zip(run.segments, plans, strict=True):
+            yield self._attention(segment, absorbed, run)
+        yield operators.linear(self._outward(), run.tokens, run)
+
+    def alternatives(self, segment: Segment) -> tuple[Number, Number]:
+        """FLOPs of a segment's expansion and attention, absorbed and expanded."""
+        pairs, _ = self._pairs_and_reads(segment)
+        expansion = 2.0 * self.kv_b_proj.d_in * self.kv_b_proj.d_out
+        new, past = segment.new_tokens, self._past(segment)
+        per_pair = 2.0 * self.heads * pairs
+        absorbed = expansion * new + per_pair * (self.latent + self.kv_rank)
+        expanded = expansion * (new + past) + per_pair * (self.nope_dim + self.rope_dim + self.value_dim)
+        return segment.sequences * absorbed, segment.sequences * expanded
+
+    def cheaper(self, segment: Segment) -> tuple[Number, Number]:
+        """Whether absorption has fewer FLOPs, and the tokens that ``kv_b_proj`` is applied to."""
+        absorbed_flops, expanded_flops = self.alternatives(segment)
+        absorbed = np.less(absorbed_flops, expanded_flops)
+        past = np.where(absorbed, 0.0, self._past(segment))
+        return absorbed, segment.sequences * (segment.new_tokens + past)
+
+    def _past(self, segment: Segment) -> Number:
+        return segment.past_tokens if self.window is None else np.minimum(segment.past_tokens, self.window - 1)
+
+    def _pairs_and_reads(self, segment: Segment) -> tuple[Number, Reads]:
+        if self.indexer:
+            return self.indexer.selected(segment)
+        past = self._past(segment)
+        reads = Reads(past=past, least_past=past, new=segment.new_tokens, written=segment.new_tokens)
+        return visible_pairs(segment.new_tokens, segment.past_tokens, self.window), reads
+
+    def _attention(self, segment: Segment, absorbed: Number, run: Pass) -> Operator:
+        pairs, reads = self._pairs_and_reads(segment)
+        return attend(
+            segment,
+            run,
+            query_heads=self.heads,
+            key_dim=np.where(absorbed, self.latent, self.nope_dim + self.rope_dim),
+            value_dim=np.where(absorbed, self.kv_rank, self.value_dim),
+            pairs=pairs,
+            kv_values=self.latent,
+            reads=reads,
+        )

@@ -1,0 +1,74 @@
+"""Exchange: the collectives that a layout adds to a model, as operators.
+
+A block whose last matrix is divided by rows leaves every accelerator with a part of the sum: tensor parallelism adds an
+all-reduce of the residual stream behind each block (two a layer: attention out, MLP out).  Experts that span several
+replicas of attention get their tokens by an all-to-all (dispatch) and return them by another (combine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..errors import Number
+from ..operators.collectives import collective
+from ..operators.links import Message
+from ..operators.operator import Operator, Pass
+from ..operators.weights import Linear
+from .blocks import Block
+
+
+def behind_block(block: Block, run: Pass) -> Iterator[Operator]:
+    """Collectives behind one block."""
+    parallel = run.parallel
+    matrices = [weight for weight in block.weights() if isinstance(weight, Linear)]
+    if not any(weight.split == "rows" for weight in matrices):
+        return
+    stream_bytes = run.tokens * block.hidden * (run.precision.wide_bits / 8)
+    routed = next((weight for weight in matrices if weight.part == "experts" and weight.copies > 1), None)
+    spans = parallel.expert_replicas > 1 if routed else False
+    group = np.where(spans, 1, parallel.tensor)
+    yield collective("all_reduce", Message("all_reduce", stream_bytes, group, stream_bytes), run)
+    if routed is not None and np.any(spans):
+        yield from _to_experts(block.hidden, routed.used, spans, run)
+    if block.caches() and np.any(np.asarray(parallel.context) > 1):
+        yield _over_context(block, run)
+
+
+def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[Operator]:
+    """Dispatch and combine: a token goes once to every accelerator that holds one of its experts.
+
+    With ``k`` of the experts chosen uniformly over ``n`` accelerators, ``n (1 - (1 - 1 / n) ** k)`` of them are
+    expected to hold at least one. The accelerators of a tensor-parallel group share the tokens among them. In the
+    luckiest case every expert chosen is at home, so the least is nothing.
+    """
+    parallel, precision = run.parallel, run.precision
+    ranks = np.where(spans, parallel.expert, 1)
+    visited = ranks * (1 - (1 - 1 / ranks) ** top_k)
+    tokens = run.tokens / parallel.tensor
+    fed_bits = min(precision.activation_bits, precision.wide_bits)
+    for name, bits in (("dispatch", fed_bits), ("combine", precision.wide_bits)):
+        message = Message("all_to_all", tokens * visited * hidden * (bits / 8), ranks, 0.0)
+        yield collective(name, message, run)
+    whole = run.tokens * hidden * (precision.wide_bits / 8)
+    yield collective("gather", Message("all_gather", whole, np.where(spans, parallel.tensor, 1), 0.0), run)
+
+
+def _over_context(block: Block, run: Pass) -> Operator:
+    """Context parallelism: keys and values of the new tokens go round all accelerators that share a sequence."""
+    values = sum(cache.values_per_token for cache in block.caches())
+    tokens = sum(segment.tokens for segment in run.segments)
+    kv_bytes = tokens * values * (run.precision.kv_bits / 8)
+    return collective("kv_gather", Message("all_gather", kv_bytes, run.parallel.context, 0.0), run)
+
+
+def around_layers(hidden: int, vocab: int, run: Pass) -> Iterator[Operator]:
+    """Logits gathered from the parts of a divided lm_head, and the residual stream handed from stage to stage."""
+    parallel, wide = run.parallel, run.precision.wide_bits / 8
+    logits = Message("all_gather", run.emitted_tokens * vocab * wide, parallel.tensor, 0.0)
+    yield collective("logits_gather", logits, run)
+    stream_bytes = run.tokens * hidden * wide / parallel.tensor
+    stages = np.where(np.asarray(parallel.pipeline) > 1, parallel.tensor * parallel.pipeline, 1)
+    handover = collective("handover", Message("send", stream_bytes, stages, stream_bytes), run)
+    yield handover.times(parallel.pipeline - 1)

@@ -1,0 +1,97 @@
+"""Models whose passes run other operators than the plain ones: fused, or with weights left out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from math import prod
+
+from ..errors import Number
+from ..operators.operator import Operator, Pass
+from ..operators.precision import QUANTIZED_PARTS, Precision
+from ..operators.weights import Linear
+from ..operators.work import Work
+from . import Model
+
+
+class Rewrite(ABC):
+    """What a kernel does otherwise with the operators of a pass."""
+
+    @abstractmethod
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        """The operators that run instead."""
+
+    def weight_share(self, bits: float) -> float:
+        """Share of its bytes that a linear layer of ``bits`` a weight keeps in memory."""
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewritten(Model):
+    """A model whose operators are rewritten one way after another.
+
+    Attributes
+    ----------
+    rewrites : the ways, in the order in which they were added
+    """
+
+    rewrites: tuple[Rewrite, ...] = ()
+
+    def operators(self, run: Pass) -> tuple[Operator, ...]:
+        """The operators of one pass, rewritten."""
+        found = super().operators(run)
+        for rewrite in self.rewrites:
+            found = rewrite.operators(found, run)
+        return found
+
+    def spared_bytes(self, precision: Precision) -> float:
+        """Bytes of the linear layers that rewrites leave out of memory."""
+        spared = 0.0
+        for count, weight in self.counted_weights():
+            if isinstance(weight, Linear) and weight.part in QUANTIZED_PARTS:
+                bits, matrices = precision.part(weight.part).weight_bits, weight.copies * weight.d_in * weight.d_out
+                kept = prod(rewrite.weight_share(bits) for rewrite in self.rewrites)
+                spared += count * matrices * bits / 8 * (1 - kept)
+        return spared
+
+
+def rewritten(model: Model, rewrite: Rewrite) -> Rewritten:
+    """``model`` with one more rewrite."""
+    known = {item.name: getattr(model, item.name) for item in fields(Model)}
+    before = model.rewrites if isinstance(model, Rewritten) else ()
+    return Rewritten(**known, rewrites=(*before, rewrite))
+
+
+def scaled(operator: Operator, *, flops: Number = 1.0, weights: Number = 1.0, activations: Number = 1.0) -> Operator:
+    """The operator with its work, and what no implementation avoids, multiplied."""
+
+    def of(work: Work) -> Work:
+        return Work(
+            work.flops * flops,
+            work.weight_bytes * weights,
+            work.activation_bytes * activations,
+            work.cache_bytes,
+            work.math,
+        )
+
+    return replace(operator, work=of(operator.work), least=of(operator.least), formulas={})
+
+
+def is_linear(operator: Operator) -> bool:
+    """Whether the operator multiplies with the weights of a quantizable linear layer."""
+    return operator.kind in ("matmul", "experts") and operator.name not in ("lm_head", "router")
+
+
+def merged(products: list[Operator]) -> Operator:
+    """Products of one input run as one: the input is read once, the rest adds up.  One alone stays as it is."""
+    first, *others = products
+    if not others:
+        return first
+    work, least = first.work, first.least
+    for item in others:
+        inputs = item.inputs["m"] * item.inputs["k"] * item.inputs["activation_bits"] / 8
+        work = work + replace(item.work, activation_bytes=item.work.activation_bytes - inputs)
+        least = least + item.least
+    name = "+".join(item.name for item in products)
+    wide = sum(item.inputs["n"] for item in products)
+    return replace(first, name=name, work=work, least=least, inputs={**first.inputs, "n": wide}, formulas={})

@@ -1,0 +1,25 @@
+"""Collectives as operators: a message to other accelerators, which also crosses the memory interface."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from .links import Message
+from .operator import Operator, Pass
+from .work import Work
+
+COLLECTIVE = MappingProxyType({"activation_bytes": "2 * message_bytes * (gpus > 1)"})
+COLLECTIVE_SOURCE = "collective: the message is read from memory and its result written; on the links see network_s"
+
+
+def collective(name: str, message: Message, run: Pass) -> Operator:
+    """A message to other accelerators; nothing moves if there are none.
+
+    Its bytes cross the memory interface twice; what crosses the links, and for how long, depends on the accelerator
+    (`roofline.operators.links.exchange_s`).
+    """
+    math = run.precision.part("norm").math
+    moved = 2 * message.message_bytes * (message.accelerators > 1)
+    inputs = {"message_bytes": message.message_bytes, "gpus": message.accelerators}
+    work, least = Work(0.0, 0.0, moved, 0.0, math), Work(math=math)
+    return Operator(name, "collective", work, least, 1.0, inputs, COLLECTIVE, COLLECTIVE_SOURCE, message)

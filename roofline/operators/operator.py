@@ -1,0 +1,108 @@
+"""`Operator`: one kernel of a pass, with the work that it does; and the `Pass` that operators belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import Number
+from .links import Message
+from .parallel import ONE, Parallel
+from .precision import Precision
+from .work import Work
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Operator:
+    """One operator of a layer, run ``count`` times a pass.
+
+    Attributes
+    ----------
+    name : as the field calls it (``q_proj``, ``attention``, ``experts`` ...)
+    kind : what sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``
+        or ``collective``
+    work : FLOPs and all bytes in and out, once
+    least : the work that no implementation can avoid: the floor counts this
+    inputs : the numbers that ``formulas`` are over
+    formulas : field of `Work` -> its formula as a Python expression over ``inputs``
+    source : where the formulas are from
+    message : what is exchanged with other accelerators; None for work on the chip
+    """
+
+    name: str
+    kind: str
+    work: Work
+    least: Work
+    count: Number = 1.0
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    formulas: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    message: Message | None = None
+
+    def times(self, count: Number) -> Operator:
+        """The same operator run ``count`` times as often."""
+        total = self.count * count
+        return Operator(
+            self.name, self.kind, self.work, self.least, total, self.inputs, self.formulas, self.source, self.message
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Segment:
+    """Sequences that do the same in one forward pass.
+
+    Attributes
+    ----------
+    sequences : how many
+    new_tokens : tokens of each that are computed in this pass
+    past_tokens : tokens of each that are in the cache already
+    emitted_tokens : positions of each whose logits are needed (1 for prefill and decode)
+    """
+
+    sequences: Number
+    new_tokens: Number
+    past_tokens: Number
+    emitted_tokens: Number = 1.0
+
+    @property
+    def tokens(self) -> Number:
+        """New tokens of all sequences together."""
+        return self.sequences * self.new_tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One forward pass: what runs in it and how.
+
+    A prefill is one segment with many new tokens, a decode step one segment with one, a mixed step has both: the linear
+    layers then see all tokens together and stream their weights once, while attention runs a segment at a time.
+
+    Attributes
+    ----------
+    segments : what runs
+    precision : in which formats
+    attention : ``fused`` (scores never leave the chip) or ``unfused`` (scores written and read)
+    parallel : over how many accelerators; operators then are those of the fullest one
+    """
+
+    segments: tuple[Segment, ...]
+    precision: Precision
+    attention: str = "fused"
+    parallel: Parallel = ONE
+
+    @cached_property
+    def tokens(self) -> Number:
+        """New tokens that one accelerator computes: context parallelism divides those of a sequence, down to one."""
+        if self.parallel.single:
+            return sum(segment.tokens for segment in self.segments)
+        context = self.parallel.context
+        return sum(each.sequences * np.maximum(each.new_tokens / context, 1.0) for each in self.segments)
+
+    @property
+    def emitted_tokens(self) -> Number:
+        """Positions whose logits are needed."""
+        return sum(segment.sequences * segment.emitted_tokens for segment in self.segments)

@@ -1,0 +1,127 @@
+"""Parallelism: how a model is spread over accelerators.
+
+=========  ========================================================================================================
+tensor     matrices and heads divide; a head does not, so past their number heads are replicated; norms, router and an
+           MLA latent are whole on every accelerator; two all-reduces a layer
+pipeline   layers divide into stages that follow each other; a step passes all of them
+expert     routed experts divide over ``expert`` accelerators, which may span several data-parallel replicas
+data       replicas of attention and dense layers, each with its own sequences
+context    the tokens of a sequence divide: new ones in prefill, cached ones in decode
+=========  ========================================================================================================
+
+Shoeybi et al., Megatron-LM (arXiv:1909.08053) for tensor; Huang et al., GPipe (arXiv:1811.06965) for pipeline;
+DeepSeek-V3 (arXiv:2412.19437, section 3.4) for expert beside data; Liu et al., Ring Attention (arXiv:2310.01889) for
+context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import InvalidInput, Number, number
+
+
+@dataclass(frozen=True, eq=False)
+class Parallel:
+    """Degrees of parallelism; each a whole number >= 1 or an array of them.
+
+    Attributes
+    ----------
+    tensor, pipeline, expert, data, context : degrees; ``expert`` 1 means that experts divide as matrices do
+    overlap : share of the time on the network that other work hides, 0 to 1
+
+    Raises
+    ------
+    InvalidInput
+        A degree that is not a whole number >= 1, an overlap outside [0, 1], or experts spread over more accelerators
+        than tensor x data has, or over a number that tensor parallelism does not divide evenly with.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> rl.Parallel(tensor=8, pipeline=2).accelerators
+    16
+    """
+
+    tensor: Number = 1
+    pipeline: Number = 1
+    expert: Number = 1
+    data: Number = 1
+    context: Number = 1
+    overlap: Number = 0.0
+
+    def __post_init__(self) -> None:
+        for item in fields(self)[:-1]:
+            object.__setattr__(self, item.name, number(item.name, getattr(self, item.name), least=1, whole=True))
+        overlap = number("overlap", self.overlap)
+        if np.any(np.asarray(overlap) > 1):
+            raise InvalidInput(f"overlap must be at most 1: {self.overlap!r}")
+        self._check_experts()
+
+    def _check_experts(self) -> None:
+        tensor, expert, data = (np.asarray(value) for value in (self.tensor, self.expert, self.data))
+        larger, smaller = np.maximum(tensor, expert), np.minimum(tensor, expert)
+        if np.any(expert > tensor * data):
+            raise InvalidInput(f"expert must be at most tensor x data: {self.expert} > {self.tensor} x {self.data}")
+        if np.any(larger % smaller):
+            raise InvalidInput(f"expert and tensor must divide evenly: {self.expert} and {self.tensor}")
+
+    @property
+    def single(self) -> bool:
+        """Whether there is nothing to divide."""
+        return self._single
+
+    @cached_property
+    def _single(self) -> bool:
+        return all(np.ndim(value) == 0 and value == 1 for value in self.degrees)
+
+    @property
+    def degrees(self) -> tuple[Number, ...]:
+        """Tensor, pipeline, expert, data, context."""
+        return (self.tensor, self.pipeline, self.expert, self.data, self.context)
+
+    @property
+    def ranks(self) -> Number:
+        """Accelerators that hold a part of the same layer."""
+        return self.tensor * self.data * self.context
+
+    @property
+    def accelerators(self) -> Number:
+        """All accelerators."""
+        return self.ranks * self.pipeline
+
+    @property
+    def expert_tensor(self) -> Number:
+        """Accelerators that one expert's matrices divide over."""
+        return np.maximum(self.tensor / self.expert, 1.0)
+
+    @property
+    def expert_replicas(self) -> Number:
+        """Data-parallel replicas that share one set of routed experts."""
+        return np.maximum(self.expert / self.tensor, 1.0)
+
+    def __str__(self) -> str:
+        names = {"tensor": "TP", "pipeline": "PP", "expert": "EP", "data": "DP", "context": "CP"}
+        used = [f"{short} {getattr(self, name)}" for name, short in names.items() if np.any(getattr(self, name) != 1)]
+        return ", ".join(used) or "one accelerator"
+
+
+ONE = Parallel()
+"""One accelerator."""
+
+
+def share(pieces: Number, ways: Number) -> Number:
+    """Share of ``pieces`` indivisible pieces that the fullest of ``ways`` accelerators holds: ``ceil(p / w) / p``.
+
+    Pieces that do not divide evenly are padded; past their number each accelerator holds one whole piece, which is the
+    replication of KV heads under wide tensor parallelism.
+
+    Examples
+    --------
+    >>> [float(share(pieces, ways)) for pieces, ways in ((8, 4), (8, 16), (40, 16))]
+    [0.25, 0.125, 0.075]
+    """
+    return np.ceil(pieces / ways) / pieces

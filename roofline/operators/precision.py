@@ -1,0 +1,121 @@
+"""Precision: which format each part of a model is stored in and computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from ..errors import InvalidInput, unknown
+from ..formats import get_format, math_format
+
+QUANTIZED_PARTS = ("attention", "mlp", "experts", "shared_experts", "mixer", "indexer")
+"""Parts that a weight format applies to: the linear layers of the blocks."""
+
+KEPT_PARTS = ("embedding", "lm_head", "norm", "router", "bias", "other")
+"""Parts that stay in 16 bits when a narrower weight format is asked for."""
+
+PARTS = (*QUANTIZED_PARTS, *KEPT_PARTS)
+
+
+@dataclass(frozen=True)
+class PartFormats:
+    """How the matrices of one part are stored, fed and multiplied."""
+
+    weight_bits: float
+    activation_bits: float
+    math: str
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Formats of weights, activations and KV cache.
+
+    Quantization touches the linear layers.  Embedding, lm_head, norms, router and biases stay in 16 bits (a GGUF
+    format covers all matrices instead), unless ``exceptions`` says otherwise.
+
+    Attributes
+    ----------
+    weights : format of the linear layers
+    activations : format of their inputs and outputs; 16-bit activations with narrower weights are weight-only
+    kv : format of the KV cache
+    attention : format of the attention math, its own choice whatever the cache is stored in
+    exceptions : part -> weight format, for parts that differ (``{"lm_head": "fp8"}``)
+
+    Raises
+    ------
+    UnknownName
+        A format or a part that does not exist.
+    InvalidInput
+        Activations or attention in a storage-only format.
+    """
+
+    weights: str = "bf16"
+    activations: str = "bf16"
+    kv: str = "bf16"
+    attention: str = "bf16"
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "activations", "kv", "attention"):
+            object.__setattr__(self, name, get_format(getattr(self, name)).name)
+        for part in self.exceptions:
+            if part not in PARTS:
+                raise unknown("part of a model", part, PARTS)
+        if get_format(self.attention).math is None:
+            raise InvalidInput(f"attention can't be computed in {self.attention!r}: it is a storage format")
+        kept = {part: get_format(name).name for part, name in self.exceptions.items()}
+        object.__setattr__(self, "exceptions", MappingProxyType(kept))
+        math_format(get_format(self.weights), get_format(self.activations))
+
+    def __hash__(self) -> int:
+        return hash((self.weights, self.activations, self.kv, self.attention, tuple(sorted(self.exceptions.items()))))
+
+    def weight_format(self, part: str) -> str:
+        """Name of the format in which the weights of ``part`` are stored."""
+        if part in self.exceptions:
+            return self.exceptions[part]
+        weights = get_format(self.weights)
+        if part in QUANTIZED_PARTS or weights.bits >= 16:
+            return self.weights
+        if weights.whole_model and part in ("embedding", "lm_head"):
+            return self.weights
+        return self.wide
+
+    @property
+    def wide(self) -> str:
+        """The format of what quantization leaves alone: the activations' if they have 16 bits or more, else bf16."""
+        return self.activations if get_format(self.activations).bits >= 16 else "bf16"
+
+    @cached_property
+    def kv_bits(self) -> float:
+        """Bits of one cached value."""
+        return get_format(self.kv).bits
+
+    @property
+    def activation_bits(self) -> float:
+        """Bits of one activation between linear layers."""
+        return get_format(self.activations).bits
+
+    @cached_property
+    def wide_bits(self) -> float:
+        """Bits of one value of the residual stream and of the logits."""
+        return get_format(self.wide).bits
+
+    def part(self, name: str) -> PartFormats:
+        """Bits and math of one part.  Layers kept in 16 bits take 16-bit activations too."""
+        return self._parts[name]
+
+    @cached_property
+    def _parts(self) -> dict[str, PartFormats]:
+        return {name: self._formats_of(name) for name in PARTS}
+
+    def _formats_of(self, name: str) -> PartFormats:
+        weights = get_format(self.weight_format(name))
+        kept = name in KEPT_PARTS and not weights.whole_model
+        activations = get_format(self.wide if kept and weights.bits >= 16 else self.activations)
+        return PartFormats(weights.bits, activations.bits, math_format(weights, activations))
+
+    def __str__(self) -> str:
+        return f"weights {self.weights}, activations {self.activations}, KV cache {self.kv}"

@@ -1,0 +1,163 @@
+"""Matrix products: shapes in, `Work` out.  Nothing here knows an accelerator.
+
+Symbols: ``T`` tokens in the pass (all sequences together), ``S`` new tokens a sequence, ``P`` tokens of it in the cache
+already, ``H`` query heads, ``K`` KV heads, ``d`` width of a head, ``D`` width of the model.
+
+FLOPs are 2 a multiply-add.  Every function takes floats or arrays and broadcasts.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+
+from ..errors import Number, number
+from ..formats import get_format, math_format
+from .operator import Operator, Pass
+from .weights import Linear
+from .work import Work
+
+MATMUL = MappingProxyType(
+    {
+        "flops": "2 * m * k * n",
+        "weight_bytes": "k * n * weight_bits / 8 + bias_bytes",
+        "activation_bytes": "m * (k + n) * activation_bits / 8",
+    }
+)
+MATMUL_SOURCE = "dense product [m,k] @ [k,n]: a multiply and an add for each of m*k*n, every operand moved once"
+
+
+def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activations: str = "bf16") -> Work:
+    """Work of ``[m, k] @ [k, n]``, the ``[k, n]`` being weights that are read once.
+
+    Each of the ``m * n`` results is a dot product of length ``k``: ``k`` multiplies and ``k`` adds, so ``2 m k n``
+    FLOPs.  The weights are ``k n`` values, input and output ``m k`` and ``m n``.
+
+    Parameters
+    ----------
+    m, k, n : sizes, floats or arrays
+    weights, activations : formats; they decide the bytes and on which units the product runs
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a finite number >= 0.
+    UnknownName
+        A format that does not exist.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> work = rl.matmul(2000, 8192, 8192)
+    >>> work.flops / work.weight_bytes
+    2000.0
+    >>> round(work.intensity_flops_per_byte, 1)
+    1343.8
+    """
+    m, k, n = number("m", m), number("k", k), number("n", n)
+    stored, fed = get_format(weights), get_format(activations)
+    return Work(
+        flops=2.0 * m * k * n,
+        weight_bytes=k * n * (stored.bits / 8),
+        activation_bytes=m * (k + n) * (fed.bits / 8),
+        math=math_format(stored, fed),
+        shape={"m": m, "k": k, "n": n, "weight_bits": stored.bits, "activation_bits": fed.bits, "bias_bytes": 0.0},
+    )
+
+
+def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
+    """``[tokens, d_in] @ [d_in, d_out]`` in the formats of the weight's part, bias read along (see `matmul`).
+
+    Under tensor parallelism it is the part on the fullest accelerator (`Linear.shape_on`).
+    """
+    precision = run.precision
+    formats = precision.part(weight.part)
+    k, n = (weight.d_in, weight.d_out) if run.parallel.single else weight.shape_on(run.parallel.tensor)
+    bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
+    weight_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
+    flops = 2.0 * tokens * k * n
+    activation_bytes = tokens * (k + n) * (formats.activation_bits / 8)
+    return Operator(
+        weight.name,
+        "matmul",
+        Work(flops, weight_bytes, activation_bytes, 0.0, formats.math),
+        Work(flops, weight_bytes, 0.0, 0.0, formats.math),
+        inputs={
+            "m": tokens,
+            "k": k,
+            "n": n,
+            "weight_bits": formats.weight_bits,
+            "activation_bits": formats.activation_bits,
+            "bias_bytes": bias_bytes,
+        },
+        formulas=MATMUL,
+        source=MATMUL_SOURCE,
+    )
+
+
+EXPERTS = MappingProxyType(
+    {
+        "flops": "2 * m * top_k / ways * k * n",
+        "weight_bytes": "max(experts / ways * (1 - (1 - top_k / experts) ** m), top_k / ways, 1)"
+        " * (k * n * weight_bits / 8 + bias_bytes)",
+        "activation_bytes": "m * top_k / ways * (k + n) * activation_bits / 8",
+    }
+)
+EXPERTS_SOURCE = (
+    "grouped product: every token is multiplied with top_k of the experts; under uniform routing T tokens touch"
+    " E * (1 - (1 - top_k / E) ** T) distinct ones, and at least top_k if all agree; an even share on each of the ways"
+)
+
+
+def distinct_experts(experts: int, top_k: int, tokens: Number) -> Number:
+    """Expected number of distinct experts that ``tokens`` tokens touch under uniform routing.
+
+    A token leaves a given expert out with probability ``1 - k / E``; ``T`` independent tokens all leave it out with
+    ``(1 - k / E) ** T``, so ``E (1 - (1 - k / E) ** T)`` are expected to be touched.
+
+    Examples
+    --------
+    >>> round(distinct_experts(8, 2, 3), 3)
+    4.625
+    """
+    return experts * (1.0 - (1.0 - top_k / experts) ** tokens)
+
+
+def experts(weight: Linear, tokens: Number, run: Pass) -> Operator:
+    """One matrix of every routed expert, applied to the tokens that chose it (see `distinct_experts`).
+
+    ``weight.copies`` is the number of experts and ``weight.used`` how many a token goes to.  Under expert parallelism
+    each of the ways holds an even share of the experts and sees the tokens of all replicas that share them, so a given
+    expert is hit with the global chance ``top_k / experts``; the fullest one reads at least one expert.
+    """
+    parallel, precision = run.parallel, run.precision
+    formats = precision.part(weight.part)
+    top_k, ways, rows = weight.used, parallel.expert, tokens * parallel.expert_replicas
+    k, n = weight.shape_on(parallel.expert_tensor)
+    least = np.maximum(top_k / ways, 1.0)
+    distinct = np.maximum(distinct_experts(weight.copies, top_k, rows) / ways, least)
+    bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
+    matrix_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
+    routed = rows * top_k / ways
+    flops = 2.0 * routed * k * n
+    activation_bytes = routed * (k + n) * (formats.activation_bits / 8)
+    return Operator(
+        weight.name,
+        "experts",
+        Work(flops, distinct * matrix_bytes, activation_bytes, 0.0, formats.math),
+        Work(flops, least * matrix_bytes, 0.0, 0.0, formats.math),
+        inputs={
+            "m": rows,
+            "k": k,
+            "n": n,
+            "experts": weight.copies,
+            "top_k": top_k,
+            "ways": ways,
+            "weight_bits": formats.weight_bits,
+            "activation_bits": formats.activation_bits,
+            "bias_bytes": bias_bytes,
+        },
+        formulas=EXPERTS,
+        source=EXPERTS_SOURCE,
+    )

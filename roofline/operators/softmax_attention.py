@@ -1,0 +1,229 @@
+"""The operator that every kind of softmax attention runs: scores, softmax, weighted values, cache in and out.
+
+`attention` is plain causal attention; its relatives call `attend` with pairs, widths and reads of the cache of their
+own: chunked, shared, sparse, compressed and latent attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import Number
+from ..formats import get_format
+from .operator import Operator, Pass, Segment
+from .parallel import share
+from .work import Work
+
+FORMULAS = {
+    "flops": "2 * sequences * query_heads * pairs * (key_dim + value_dim)",
+    "activation_bytes": "sequences * new_tokens * query_heads * (key_dim + value_dim) * activation_bits / 8"
+    " + score_bytes",
+    "cache_bytes": "sequences * (past_read + new_read + new_written) * kv_values * kv_bits / 8",
+}
+SOURCE = (
+    "attention: a dot product of key_dim and a weighted sum of value_dim for each pair and query head; entries of the"
+    " cache read once for each KV head, new ones written and read back; FlashAttention (arXiv:2205.14135) keeps scores"
+    " on the chip"
+)
+
+
+def visible_pairs(new_tokens: Number, past_tokens: Number, window: Number | None = None) -> Number:
+    """Query-key pairs of causal attention of ``S`` new tokens on ``P`` cached ones.
+
+    Token ``i`` of the new ones (from 1) sees ``P + i`` keys, itself included, so the pairs are
+
+        sum over i = 1..S of (P + i) = S P + S (S + 1) / 2.
+
+    With a window ``w`` a token sees at most ``w``: with ``f(x) = sum over j = 1..x of min(j, w)``
+    the pairs are ``f(P + S) - f(P)``, and ``f(x) = c (c + 1) / 2 + (x - c) w`` where ``c = min(x, w)``.
+
+    Examples
+    --------
+    >>> visible_pairs(2000, 0)
+    2001000.0
+    >>> visible_pairs(1, 2048)
+    2049.0
+    >>> float(visible_pairs(4, 0, window=2))
+    7.0
+    """
+    if window is None:
+        return new_tokens * past_tokens + new_tokens * (new_tokens + 1) / 2
+    return _capped_sum(past_tokens + new_tokens, window) - _capped_sum(past_tokens, window)
+
+
+def _capped_sum(count: Number, window: Number) -> Number:
+    capped: Number = np.minimum(count, window)
+    return capped * (capped + 1) / 2 + (count - capped) * window
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Reads:
+    """What one sequence moves between the chip and its cache, in entries.
+
+    Attributes
+    ----------
+    past : entries of the past read by a kernel
+    least_past : those that no implementation can avoid reading
+    new : new entries read back by a kernel
+    written : new entries written
+    """
+
+    past: Number
+    least_past: Number
+    new: Number
+    written: Number
+
+
+def attend(
+    segment: Segment,
+    run: Pass,
+    *,
+    query_heads: Number,
+    key_dim: Number,
+    value_dim: Number,
+    pairs: Number,
+    kv_values: Number,
+    kv_heads: int = 1,
+    reads: Reads,
+    scores: Number | None = None,
+    name: str = "attention",
+) -> Operator:
+    """Softmax attention of one segment over ``pairs`` query-key pairs of each sequence and query head.
+
+    FLOPs: ``2 (key_dim + value_dim)`` a pair and query head.  Cache: the entries that `Reads` says, ``kv_values``
+    values each. Unfused, the ``scores`` (the pairs if None) are written and read before and after the softmax: 4
+    passes.
+
+    A kernel may compute in the narrower format of the cache, whatever it was asked for, so the least is at that rate.
+
+    Tensor parallelism divides the query heads, and the cache by ``kv_heads`` (1: whole on every accelerator); context
+    parallelism divides pairs and entries.
+    """
+    precision = run.precision
+    sequences, new = segment.sequences, segment.new_tokens
+    if not run.parallel.single:
+        tensor, context = run.parallel.tensor, run.parallel.context
+        query_heads, kv_values = query_heads * share(query_heads, tensor), kv_values * share(kv_heads, tensor)
+        pairs = pairs / context
+        reads = Reads(
+            past=reads.past / context,
+            least_past=reads.least_past / context,
+            new=reads.new / context,
+            written=reads.written / context,
+        )
+    entry_bytes = kv_values * (precision.kv_bits / 8)
+    flops = 2.0 * sequences * query_heads * pairs * (key_dim + value_dim)
+    value_bytes = precision.wide_bits / 8
+    written = pairs if scores is None else scores
+    score_bytes: Number = 4 * sequences * query_heads * written * value_bytes if run.attention == "unfused" else 0.0
+    io_bytes = sequences * new * query_heads * (key_dim + value_dim) * value_bytes + score_bytes
+    moved = sequences * (reads.past + reads.new + reads.written) * entry_bytes
+    least = sequences * (reads.least_past + reads.written) * entry_bytes
+    math = precision.attention
+    cached = get_format(precision.kv)
+    least_math = cached.math if cached.math and cached.bits < get_format(math).bits else math
+    return Operator(
+        name,
+        "attention",
+        Work(flops, 0.0, io_bytes, moved, math),
+        Work(flops, 0.0, 0.0, least, least_math),
+        inputs={
+            "sequences": sequences,
+            "new_tokens": new,
+            "past_tokens": segment.past_tokens,
+            "past_read": reads.past,
+            "new_read": reads.new,
+            "new_written": reads.written,
+            "pairs": pairs,
+            "query_heads": query_heads,
+            "key_dim": key_dim,
+            "value_dim": value_dim,
+            "kv_values": kv_values,
+            "kv_bits": precision.kv_bits,
+            "activation_bits": precision.wide_bits,
+            "score_bytes": score_bytes,
+        },
+        formulas=FORMULAS,
+        source=SOURCE,
+    )
+
+
+def attention(
+    segment: Segment,
+    run: Pass,
+    *,
+    query_heads: Number,
+    key_dim: Number,
+    value_dim: Number,
+    kv_values: Number,
+    kv_heads: int = 1,
+    window: Number | None,
+) -> Operator:
+    """Plain causal attention of one segment, over all that a window leaves visible.
+
+    Pairs as `visible_pairs` counts them. The visible past is read once for each KV head (query
+    heads of a group share it), the ``S`` new keys and values are written, and read back by the kernel; what no
+    implementation can avoid is reading the past and writing the new. Unfused attention keeps the whole rectangle of
+    scores, ``S (P + S)`` for each head, masked ones too.
+    """
+    new, past = segment.new_tokens, segment.past_tokens
+    seen = past if window is None else np.minimum(past, window - 1)
+    return attend(
+        segment,
+        run,
+        query_heads=query_heads,
+        key_dim=key_dim,
+        value_dim=value_dim,
+        pairs=visible_pairs(new, past, window),
+        kv_values=kv_values,
+        kv_heads=kv_heads,
+        reads=Reads(past=seen, least_past=seen, new=new, written=new),
+        scores=new * (past + new),
+    )
+
+
+def chunked_pairs(new_tokens: Number, past_tokens: Number, chunk: int) -> Number:
+    """Query-key pairs when a token sees only the tokens of its own chunk before it, and itself.
+
+    Token ``x`` (from 1) sees ``(x - 1) mod c + 1`` keys; summed to ``x`` that is ``q c (c + 1) / 2 + r (r + 1) / 2``
+    with ``q = floor(x / c)`` and ``r = x mod c``.
+
+    Examples
+    --------
+    >>> float(chunked_pairs(4, 0, 2))
+    6.0
+    """
+    return _chunked_sum(past_tokens + new_tokens, chunk) - _chunked_sum(past_tokens, chunk)
+
+
+def _chunked_sum(count: Number, chunk: int) -> Number:
+    full = np.floor_divide(count, chunk)
+    rest = count - full * chunk
+    total: Number = full * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2
+    return total
+
+
+def strided_pairs(new_tokens: Number, past_tokens: Number, stride: int, most: int | None = None) -> Number:
+    """Pairs of each new token with the entries that stand for ``stride`` whole tokens before it, ``most`` at most.
+
+    Token ``x`` sees ``floor(x / m)`` entries.  Summed to ``x`` that is ``m q (q - 1) / 2 + q (r + 1)`` with
+    ``q = floor(x / m)`` and ``r = x - q m``; a cap of ``k`` entries is reached at ``x = k m`` and stays.
+    """
+    total = _strided_sum(past_tokens + new_tokens, stride) - _strided_sum(past_tokens, stride)
+    if most is None:
+        return total
+    full_at = most * stride
+    below = _strided_sum(np.minimum(past_tokens + new_tokens, full_at), stride)
+    below = below - _strided_sum(np.minimum(past_tokens, full_at), stride)
+    beyond = np.maximum(past_tokens + new_tokens, full_at) - np.maximum(past_tokens, full_at)
+    capped: Number = below + most * beyond
+    return capped
+
+
+def _strided_sum(count: Number, stride: int) -> Number:
+    entries = np.floor_divide(count, stride)
+    rest = count - entries * stride
+    total: Number = stride * entries * (entries - 1) / 2 + entries * (rest + 1)
+    return total

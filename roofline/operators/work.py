@@ -1,0 +1,66 @@
+"""Work: FLOPs and the bytes that have to move for them, by what the bytes carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ..errors import InvalidInput, Number
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Work:
+    """FLOPs and bytes of an operation; every number is a float or an array.
+
+    Attributes
+    ----------
+    flops : 2 a multiply-add; softmax, norms and other elementwise arithmetic are not counted
+    weight_bytes : parameters read
+    activation_bytes : activations read and written
+    cache_bytes : KV cache and recurrent state read and written
+    math : the format of the units that the FLOPs run on
+    shape : the sizes that it is of, if it is one operation; sums and multiples have none
+    """
+
+    flops: Number = 0.0
+    weight_bytes: Number = 0.0
+    activation_bytes: Number = 0.0
+    cache_bytes: Number = 0.0
+    math: str = "bf16"
+    shape: Mapping[str, Number] | None = field(default=None, repr=False)
+
+    @property
+    def moved_bytes(self) -> Number:
+        """All bytes that cross the memory interface."""
+        return self.weight_bytes + self.activation_bytes + self.cache_bytes
+
+    @property
+    def intensity_flops_per_byte(self) -> Number:
+        """Arithmetic intensity: FLOPs a byte moved."""
+        return self.flops / self.moved_bytes
+
+    def compulsory(self) -> Work:
+        """The part that no implementation can avoid: activations may stay on the chip, parameters and cache may not."""
+        return replace(self, activation_bytes=0.0)
+
+    def __add__(self, other: Work) -> Work:
+        if self.math != other.math:
+            raise InvalidInput(f"work in {self.math} and work in {other.math} run on different units: bound them apart")
+        return Work(
+            self.flops + other.flops,
+            self.weight_bytes + other.weight_bytes,
+            self.activation_bytes + other.activation_bytes,
+            self.cache_bytes + other.cache_bytes,
+            self.math,
+        )
+
+    def __mul__(self, times: Number) -> Work:
+        return Work(
+            self.flops * times,
+            self.weight_bytes * times,
+            self.activation_bytes * times,
+            self.cache_bytes * times,
+            self.math,
+        )
+
+    __rmul__ = __mul__

@@ -1,0 +1,298 @@
+"""Bounds: Work on an Accelerator.  The roofline formula stands here and nowhere else.
+
+    compute_s  = flops / peak of the math format
+    memory_s   = moved bytes / memory bandwidth
+    network_s  = bytes of a message on the links / their rate, one way
+    roofline_s = max(compute_s, memory_s, network_s)
+
+An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams,
+Waterman, Patterson: Roofline, CACM 52(4), 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..efficiency.estimates import Estimate, estimate
+from ..errors import Number, number
+from ..hardware import Accelerator
+from ..operators.operator import Operator
+from ..operators.work import Work
+from ..report import Report, Step
+
+
+class Times(NamedTuple):
+    """What an operator does to each resource of an accelerator, all its runs together."""
+
+    flops: Number
+    moved_bytes: Number
+    least_bytes: Number
+    compute_s: Number
+    memory_s: Number
+    network_s: Number
+    roofline_s: Number
+
+
+def times(operator: Operator, accelerator: Accelerator, math: str, resident_bytes: Number = 0.0) -> Times:
+    """The roofline of all runs of ``operator``; ``math`` names the units that compute it.
+
+    ``least_bytes`` leaves out what may stay on the chip; ``resident_bytes`` are there already and do not move.
+    """
+    count, work = operator.count, operator.work
+    flops, moved, least = count * work.flops, count * work.moved_bytes, count * operator.least.moved_bytes
+    if resident_bytes is not NOTHING_RESIDENT:
+        moved, least = np.maximum(moved - resident_bytes, 0.0), np.maximum(least - resident_bytes, 0.0)
+    compute_s = flops / accelerator.dense_flops_per_s[math]
+    memory_s = moved / accelerator.memory_bytes_per_s
+    roofline_s = np.maximum(compute_s, memory_s)
+    if operator.message is None:
+        return Times(flops, moved, least, compute_s, memory_s, 0.0, roofline_s)
+    network_s = count * operator.message.network_s(accelerator)
+    return Times(flops, moved, least, compute_s, memory_s, network_s, np.maximum(roofline_s, network_s))
+
+
+NOTHING_RESIDENT = 0.0
+"""The default of ``resident_bytes``."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound(Report):
+    """The bounds of one operator on one accelerator, all its ``count`` runs together.
+
+    Attributes
+    ----------
+    operator : what is run
+    accelerator : on what
+    resident_bytes : bytes of its operands that are on the chip already
+    engine : whose kernels the estimate is of (`roofline.efficiency.estimates`); the middle of all if None
+    """
+
+    operator: Operator
+    accelerator: Accelerator
+    resident_bytes: Number = NOTHING_RESIDENT
+    engine: str | None = None
+    math: str = field(init=False)
+    times: Times = field(init=False)
+
+    columns = (
+        "name",
+        "flops",
+        "moved_bytes",
+        "intensity_flops_per_byte",
+        "compute_s",
+        "memory_s",
+        "floor_s",
+        "roofline_s",
+        "estimate_s",
+        "limit",
+    )
+
+    def __post_init__(self) -> None:
+        math = self.accelerator.math_on_chip(self.operator.work.math)
+        object.__setattr__(self, "math", math)
+        object.__setattr__(self, "times", times(self.operator, self.accelerator, math, self.resident_bytes))
+
+    @property
+    def name(self) -> str:
+        """Name of the operator."""
+        return self.operator.name
+
+    @property
+    def operators(self) -> tuple[Bound, ...]:
+        """Itself: a bound is a phase of one operator."""
+        return (self,)
+
+    @property
+    def flops(self) -> Number:
+        """FLOPs of all runs."""
+        return self.times.flops
+
+    @property
+    def moved_bytes(self) -> Number:
+        """Bytes that cross the memory interface in all runs: inputs and outputs less what is resident."""
+        return self.times.moved_bytes
+
+    @property
+    def least_bytes(self) -> Number:
+        """Bytes that no implementation can avoid: intermediate results stay on the chip."""
+        return self.times.least_bytes
+
+    @property
+    def intensity_flops_per_byte(self) -> Number:
+        """Arithmetic intensity; infinite if nothing has to move."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.divide(self.flops, self.moved_bytes)
+
+    @property
+    def compute_s(self) -> Number:
+        """FLOPs at the dense peak."""
+        return self.times.compute_s
+
+    @property
+    def memory_s(self) -> Number:
+        """Moved bytes at the memory bandwidth."""
+        return self.times.memory_s
+
+    @property
+    def network_s(self) -> Number:
+        """The message at the rate of the links."""
+        return self.times.network_s
+
+    @property
+    def roofline_s(self) -> Number:
+        """The longest of the three: perfect overlap inside the operator."""
+        return self.times.roofline_s
+
+    @property
+    def floor_s(self) -> Number:
+        """The least time of this operator by itself.
+
+        Its inputs and outputs have to move, so it is `roofline_s`, but for what may be less in the luckiest case:
+        experts read, entries of a cache selected, a narrower format inside the kernel.
+        """
+        work, least, gpu = self.operator.work, self.operator.least, self.accelerator
+        once = np.maximum(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
+        moved = np.maximum(self.operator.count * once - self.resident_bytes, 0.0)
+        compute_s = self.operator.count * least.flops / gpu.peak_flops_per_s(least.math)
+        memory_s = np.minimum(moved / gpu.memory_bytes_per_s, self.memory_s)
+        return np.maximum(np.maximum(np.minimum(compute_s, self.compute_s), memory_s), self.network_s)
+
+    @property
+    def estimate(self) -> Estimate:
+        """Expected time with its interval (see `roofline.efficiency.estimates`)."""
+        return estimate(
+            self.operator,
+            self.accelerator,
+            compute_s=self.compute_s,
+            memory_s=self.memory_s,
+            profile=self.engine,
+        )
+
+    @property
+    def estimate_s(self) -> Number:
+        """Expected time."""
+        return self.estimate.time_s
+
+    @property
+    def limit(self) -> Any:
+        """``compute``, ``memory`` or ``network``: which takes longest; an array of words for arrays."""
+        times = {"memory": self.memory_s, "compute": self.compute_s}
+        return name_limits(times if self.operator.message is None else times | {"network": self.network_s})
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the numbers rest on."""
+        return (*fallback_notes([self]), self.estimate.basis)
+
+    def explain(self) -> tuple[Step, ...]:
+        """FLOPs, bytes, times and limit of this operator, with the numbers put in."""
+        operator, gpu = self.operator, self.accelerator
+        prefix = operator.name
+        steps = [
+            Step(f"{prefix}.{name}", formula, operator.inputs, getattr(operator.work, name), operator.source)
+            for name, formula in operator.formulas.items()
+        ]
+        peak = f"dense_flops_per_s.{self.math}"
+        bytes_ = {name: getattr(operator.work, name) for name in ("weight_bytes", "activation_bytes", "cache_bytes")}
+        return (
+            *steps,
+            Step(
+                f"{prefix}.flops",
+                "count * flops_once",
+                {"count": operator.count, "flops_once": operator.work.flops},
+                self.flops,
+                "all layers",
+            ),
+            Step(
+                f"{prefix}.moved_bytes",
+                "max(count * (weight_bytes + activation_bytes + cache_bytes) - resident_bytes, 0)",
+                {"count": operator.count, **bytes_, "resident_bytes": self.resident_bytes},
+                self.moved_bytes,
+                "all layers",
+            ),
+            Step(
+                f"{prefix}.compute_s",
+                "flops / dense_flops_per_s",
+                {"flops": self.flops, "dense_flops_per_s": gpu.dense_flops_per_s[self.math]},
+                self.compute_s,
+                gpu.source_of(peak),
+            ),
+            Step(
+                f"{prefix}.memory_s",
+                "moved_bytes / memory_bytes_per_s",
+                {"moved_bytes": self.moved_bytes, "memory_bytes_per_s": gpu.memory_bytes_per_s},
+                self.memory_s,
+                gpu.source_of("memory_bytes_per_s"),
+            ),
+            Step(
+                f"{prefix}.roofline_s",
+                "max(compute_s, memory_s, network_s)",
+                {"compute_s": self.compute_s, "memory_s": self.memory_s, "network_s": self.network_s},
+                self.roofline_s,
+                "roofline model, CACM 52(4), 2009",
+            ),
+        )
+
+
+def bound(
+    work: Work,
+    accelerator: Accelerator,
+    *,
+    resident_bytes: Number = 0.0,
+    name: str = "work",
+    engine: str | None = None,
+) -> Bound:
+    """Bounds of ``work`` run once on ``accelerator``.
+
+    Parameters
+    ----------
+    work : FLOPs and bytes; it knows the format of its math
+    accelerator : where it runs
+    resident_bytes : bytes of its operands that are in the on-chip cache already (a timing loop finds them there)
+    name : what plots and derivations call it
+    engine : whose kernels the estimate is of (``vllm``, ``sglang``, ``trtllm``); the middle of all if None
+
+    Raises
+    ------
+    InvalidInput
+        ``resident_bytes`` is not a finite number >= 0.
+    UnknownName
+        The chip has no units for the math of ``work`` nor for anything wider.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> gpu = rl.get_accelerator("h100-sxm")
+    >>> rl.bound(rl.matmul(1, 8192, 8192), gpu).limit
+    'memory'
+    >>> rl.bound(rl.matmul(2000, 8192, 8192), gpu).limit
+    'compute'
+    """
+    resident = number("resident_bytes", resident_bytes)
+    return Bound(Operator(name, "matmul", work, work, inputs=work.shape or {}), accelerator, resident, engine)
+
+
+def name_limits(times: Mapping[str, Number]) -> Any:
+    """The name of the largest of ``times``, point by point; the first one wins a tie."""
+    names = np.array(list(times))
+    if all(isinstance(value, float | int) for value in times.values()):
+        return max(times, key=lambda name: times[name])
+    stacked = np.stack(np.broadcast_arrays(*times.values()))
+    chosen = names[np.argmax(stacked, axis=0)]
+    return chosen if stacked.ndim > 1 else str(chosen)
+
+
+def fallback_notes(bounds: list[Bound]) -> tuple[str, ...]:
+    """One sentence for each format that the chip has no units for, naming what stands in."""
+    stand_ins = {
+        (bound.operator.work.math, bound.math): bound.accelerator.name
+        for bound in bounds
+        if bound.operator.work.math != bound.math and np.any(bound.flops)
+    }
+    return tuple(
+        f"{name} has no {wanted} units: computed at the {used} rate" for (wanted, used), name in stand_ins.items()
+    )

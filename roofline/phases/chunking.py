@@ -1,0 +1,73 @@
+"""Large sweeps cut into blocks, so that the arrays of one block stay small and the cores share them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..errors import InvalidInput, Number
+from ..operators.operator import Segment
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+_BLOCK_POINTS = 2**16
+"""Points of a sweep that are computed at once: an array of them is half a megabyte."""
+
+
+def fields_of(segment: Segment) -> tuple[Number, ...]:
+    """The numbers of a segment."""
+    return (segment.sequences, segment.new_tokens, segment.past_tokens, segment.emitted_tokens)
+
+
+def shape_of(segments: tuple[Segment, ...]) -> tuple[int, ...]:
+    """The broadcast shape of everything in ``segments``.
+
+    Raises
+    ------
+    InvalidInput
+        The shapes do not broadcast.
+    """
+    values = [value for segment in segments for value in fields_of(segment)]
+    shapes = [value.shape for value in values if isinstance(value, np.ndarray)]
+    if not shapes:
+        return ()
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise InvalidInput(f"batch and tokens must broadcast, not {' with '.join(map(str, set(shapes)))}") from None
+
+
+def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
+    """``segments`` cut along their first axis into blocks of about `_BLOCK_POINTS` points."""
+    shape = shape_of(segments)
+    if prod(shape) <= _BLOCK_POINTS:
+        return [segments]
+    rows = _rows(shape)
+
+    def cut(value: Number, start: int) -> Number:
+        whole = np.ndim(value) == len(shape) and np.shape(value)[0] > 1
+        return value[start : start + rows] if whole and isinstance(value, np.ndarray) else value
+
+    return [
+        tuple(Segment(*(cut(value, start) for value in fields_of(segment))) for segment in segments)
+        for start in range(0, shape[0], rows)
+    ]
+
+
+def joined(parts: list[T], shape: tuple[int, ...]) -> T:
+    """The totals of consecutive blocks put together again into arrays of ``shape``."""
+    rows = _rows(shape)
+    columns = []
+    for column in zip(*parts, strict=True):
+        whole = np.empty(shape)
+        for at, value in enumerate(column):
+            whole[at * rows : (at + 1) * rows] = value
+        columns.append(whole)
+    return type(parts[0])(*columns)
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    """Rows of the first axis that make a block."""
+    return max(1, _BLOCK_POINTS * shape[0] // prod(shape))

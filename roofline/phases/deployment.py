@@ -1,0 +1,66 @@
+"""Deployment: what runs where."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidInput, unknown
+from ..hardware import Accelerator
+from ..model import Model
+from ..operators.operator import Pass, Segment
+from ..operators.parallel import ONE, Parallel
+from ..operators.precision import Precision
+
+AS_PUBLISHED = Precision()
+"""Stands for the formats that the checkpoint comes in; bf16 where it states none."""
+
+ATTENTION_ALGORITHMS = ("fused", "unfused")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model on accelerators, in a precision.
+
+    Attributes
+    ----------
+    model, accelerator : what runs where
+    precision : formats of weights, activations and KV cache; the checkpoint's own if none
+        are given, or bf16 where it states none
+    parallel : over how many accelerators of that kind, and how
+    attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
+    memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
+    engine : whose kernels the estimates are of: ``vllm``, ``sglang``, ``trtllm``, or the middle of them if None
+
+    Raises
+    ------
+    InvalidInput
+        ``memory_fraction`` outside (0, 1].
+    UnknownName
+        ``attention`` is neither of the two.
+    """
+
+    model: Model
+    accelerator: Accelerator
+    precision: Precision = AS_PUBLISHED
+    parallel: Parallel = ONE
+    attention: str = "fused"
+    memory_fraction: float = 0.9
+    engine: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision is AS_PUBLISHED and self.model.precision is not None:
+            object.__setattr__(self, "precision", self.model.precision)
+        if self.attention not in ATTENTION_ALGORITHMS:
+            raise unknown("attention algorithm", self.attention, ATTENTION_ALGORITHMS)
+        if not 0 < self.memory_fraction <= 1:
+            raise InvalidInput(f"memory_fraction must be above 0 and at most 1: {self.memory_fraction!r}")
+
+    def run(self, *segments: Segment) -> Pass:
+        """One forward pass of these segments the way this deployment runs it."""
+        return Pass(segments, self.precision, self.attention, self.parallel)
+
+    def replace(self, **changes: Any) -> Deployment:
+        """A copy with other fields: every what-if is one."""
+        return dataclasses.replace(self, **changes)

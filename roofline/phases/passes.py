@@ -1,0 +1,333 @@
+"""Phases: prefill, one decode step, a mixed step, and a whole generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import Number, number, unknown
+from ..operators.operator import Segment
+from ..report import Report, Step
+from .bounds import Bound, fallback_notes, name_limits
+from .chunking import joined, shape_of, split
+from .deployment import Deployment
+from .derivation import explain_phase
+from .schedule import Schedule, schedule_pass
+from .totals import Estimates, Sums, Totals, estimates, is_hardware_sweep, sums, total
+from .workload import Workload
+
+TIMES = ("floor_s", "roofline_s", "estimate_s")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Phase(Report):
+    """One forward pass of a deployment.
+
+    Attributes
+    ----------
+    name : ``prefill``, ``decode`` or ``mixed``
+    deployment : what runs where
+    segments : the sequences in the pass, of the whole deployment
+
+    FLOPs and bytes are those of all accelerators together; `per_accelerator` and ``operators`` are those of the fullest
+    one, whose time is everyone's.
+    Three times, always in this order:
+
+    ``floor_s``
+        max over resources of the sum of what is compulsory: everything overlaps with everything and intermediate
+        results never leave the chip.  A measurement below it is wrong, or the data sheet is.
+    ``roofline_s``
+        sum over operators of each one's roofline: one after another, at data-sheet peaks, inputs and outputs moved.
+    ``estimate_s``
+        the same with the shares of peak that are reached in practice and a time for each kernel.
+    """
+
+    name: str
+    deployment: Deployment
+    segments: tuple[Segment, ...]
+
+    columns = (
+        "flops",
+        "moved_bytes",
+        "intensity_flops_per_byte",
+        "floor_s",
+        "roofline_s",
+        "estimate_s",
+        "estimate_low_s",
+        "estimate_high_s",
+        "limit",
+        "tokens_per_s",
+    )
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """How the pass runs on a pipeline and over replicas."""
+        return schedule_pass(self.name, self.deployment.parallel, self.segments)
+
+    @cached_property
+    def operators(self) -> tuple[Bound, ...]:
+        """Bounds of every operator on the fullest accelerator, all layers of it together, one pass of a microbatch."""
+        gpu, run = self.deployment.accelerator, self.deployment.run(*self.schedule.segments)
+        return tuple(Bound(item, gpu, engine=self.deployment.engine) for item in self.deployment.model.operators(run))
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Sums over the operators of one accelerator."""
+        return self._by_blocks(sums)
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """Expected time of one pass of one accelerator, with its interval."""
+        return self._by_blocks(estimates)
+
+    def _by_blocks(self, function: Callable[[Phase], Totals]) -> Totals:
+        """``function`` of this phase; a large sweep is cut into blocks that the processor's cores share."""
+        blocks = split(self.segments)
+        if len(blocks) == 1 or is_hardware_sweep(self.deployment):
+            return function(self)
+        from concurrent.futures import ThreadPoolExecutor
+
+        phases = [Phase(self.name, self.deployment, segments) for segments in blocks]
+        with ThreadPoolExecutor() as pool:
+            return joined(list(pool.map(function, phases)), shape_of(self.segments))
+
+    @property
+    def _copies(self) -> Number:
+        """Accelerators that work on a layer, times the microbatches that they work on."""
+        return self.deployment.parallel.ranks * self.schedule.microbatches
+
+    @property
+    def flops(self) -> Number:
+        """FLOPs of the pass, all accelerators together."""
+        return self.sums.flops * self._copies
+
+    @property
+    def moved_bytes(self) -> Number:
+        """Bytes moved when operators run one after another, activations included, all accelerators together."""
+        return self.sums.moved_bytes * self._copies
+
+    @property
+    def least_bytes(self) -> Number:
+        """Bytes that no implementation can avoid: weights, and cache read and written, all accelerators together."""
+        return self.sums.least_bytes * self._copies
+
+    @property
+    def weight_bytes(self) -> Number:
+        """Weights streamed in the pass (with experts: the expected distinct ones), all accelerators together."""
+        return self._copies * total(i.operator.count * i.operator.work.weight_bytes for i in self.operators)
+
+    @property
+    def cache_bytes(self) -> Number:
+        """KV cache and state read and written in the pass, all accelerators together."""
+        return self._copies * total(i.operator.count * i.operator.work.cache_bytes for i in self.operators)
+
+    @property
+    def per_accelerator(self) -> dict[str, Number]:
+        """FLOPs and bytes of one accelerator, on average."""
+        names = ("flops", "moved_bytes", "least_bytes", "weight_bytes", "cache_bytes")
+        return {name: getattr(self, name) / self.deployment.parallel.accelerators for name in names}
+
+    @property
+    def intensity_flops_per_byte(self) -> Number:
+        """Arithmetic intensity of the whole pass."""
+        return self.sums.flops / self.sums.moved_bytes
+
+    @property
+    def floor_s(self) -> Number:
+        """Least possible time: the busiest resource, everything overlapped."""
+        return self.sums.floor_s
+
+    @property
+    def roofline_s(self) -> Number:
+        """Sum over operators of each one's roofline; overlap hides network, a pipeline adds its bubble."""
+        return self.sums.roofline_s * self.schedule.rounds
+
+    @property
+    def estimate_s(self) -> Number:
+        """Expected time."""
+        return self.estimates.time_s * self.schedule.rounds
+
+    @property
+    def estimate_low_s(self) -> Number:
+        """Lower end of the estimate's interval, never below the floor."""
+        return np.maximum(self.estimates.low_s * self.schedule.rounds, self.floor_s)
+
+    @property
+    def estimate_high_s(self) -> Number:
+        """Upper end of the estimate's interval."""
+        return self.estimates.high_s * self.schedule.rounds
+
+    @property
+    def limited_s(self) -> dict[str, Number]:
+        """Roofline time by what limits the operators: how much of it is memory's, compute's and the network's."""
+        sums, rounds = self.sums, self.schedule.rounds
+        memory = sums.roofline_s - sums.compute_limited_s - sums.network_limited_s
+        times = {"memory": memory * rounds, "compute": sums.compute_limited_s * rounds}
+        return times if self.deployment.parallel.single else times | {"network": sums.network_limited_s * rounds}
+
+    @property
+    def limit(self) -> Any:
+        """The resource that limits the operators holding most of `roofline_s`; an array of words for arrays."""
+        return name_limits(self.limited_s)
+
+    @property
+    def tokens(self) -> Number:
+        """Tokens computed in the pass."""
+        return total(segment.tokens for segment in self.segments)
+
+    @property
+    def tokens_per_s(self) -> Number:
+        """Tokens computed a second at `roofline_s`: prompt tokens in prefill, generated tokens in decode."""
+        return self.tokens / self.roofline_s
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the numbers rest on: fallbacks, contexts beyond the model's, routing, the estimate's basis."""
+        notes = [*fallback_notes(list(self.operators))]
+        limit = self.deployment.model.max_context_tokens
+        longest = max(float(np.max(s.past_tokens + s.new_tokens)) for s in self.segments)
+        if limit is not None and longest > limit:
+            notes.append(
+                f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
+            )
+        if any(item.operator.kind == "experts" for item in self.operators):
+            notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
+        bases = dict.fromkeys(item.estimate.basis for item in self.operators)
+        return (*notes, *filter(None, bases))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns, and the notes."""
+        return super().to_dict() | {"assumptions": list(self.assumptions)}
+
+    def explain(self) -> tuple[Step, ...]:
+        """Every operator, then the sums, then the three times."""
+        return explain_phase(self)
+
+
+def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:
+    """One forward pass of any mix of segments, as a `Phase` called ``name``.
+
+    The linear layers see the tokens of all segments together and stream their weights once.
+    """
+    shape_of(segments)
+    return Phase(name, serve, segments)
+
+
+def prefill(serve: Deployment, load: Workload) -> Phase:
+    """The pass that computes the prompts of the whole batch and emits the first token of each.
+
+    Attention is causal, over the cached prefix and the prompt itself; lm_head runs on the last position only.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> phase = rl.prefill(serve, rl.Workload(prompt_tokens=2000))
+    >>> f"{phase.flops:.4e} {phase.floor_s:.3f} {phase.limit}"
+    '2.7905e+14 0.282 compute'
+    """
+    return run_pass(serve, "prefill", Segment(load.batch, load.prompt_tokens, load.cached_tokens))
+
+
+def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None = None) -> Phase:
+    """One decode step: one new token for each sequence of the batch.
+
+    Parameters
+    ----------
+    context_tokens : tokens of each sequence in the cache before the step; after the prompt if None
+
+    Raises
+    ------
+    InvalidInput
+        ``context_tokens`` is not a whole number >= 0.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> step = rl.decode(serve, rl.Workload(batch=1), context_tokens=2048)
+    >>> f"{step.floor_s * 1e3:.2f} ms {step.limit}"
+    '41.69 ms memory'
+    """
+    context = load.context_tokens if context_tokens is None else context_tokens
+    return _decode(serve, load.batch, number("context_tokens", context, whole=True))
+
+
+def _decode(serve: Deployment, batch: Number, context_tokens: Number) -> Phase:
+    return run_pass(serve, "decode", Segment(batch, 1.0, context_tokens))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Generation(Report):
+    """A batch from its prompts to its last tokens.
+
+    Attributes
+    ----------
+    ttft_s : time to first token: the prefill
+    tpot_s : time per output token after the first: (total - TTFT) / (output - 1); NaN-free: 0 for one token
+    total_s : end to end
+    prefill_share : share of the prefill in the total
+    tokens_per_s : generated tokens of the batch a second
+    time : which of the three times the figures are
+    """
+
+    ttft_s: Number
+    tpot_s: Number
+    total_s: Number
+    prefill_share: Number
+    tokens_per_s: Number
+    time: str
+    assumptions: tuple[str, ...] = ()
+
+    columns = ("ttft_s", "tpot_s", "total_s", "prefill_share", "tokens_per_s", "time")
+
+
+_STEPS = 256
+"""Blocks that the decode steps of a generation are gathered in."""
+
+
+def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> Generation:
+    """The prefill, which emits the first token, then ``output - 1`` decode steps at contexts ``P .. P + O - 2``.
+
+    The steps are gathered in at most 256 equal blocks and each block costs its length times the step at its mean
+    context.  That is exact for up to 256 steps, and wherever the step time is linear in the context, which it is but
+    for the one block where an operator changes its limit or a window fills up.
+
+    Parameters
+    ----------
+    time : ``floor_s``, ``roofline_s`` or ``estimate_s``
+
+    Raises
+    ------
+    UnknownName
+        ``time`` is none of the three.
+    """
+    if time not in TIMES:
+        raise unknown("time", time, TIMES)
+    first = prefill(serve, load)
+    ttft_s = getattr(first, time)
+    steps = np.asarray(load.output_tokens, dtype=float) - 1
+    blocks = int(np.clip(np.max(steps), 1, _STEPS))
+    middles = (np.arange(blocks) + 0.5) / blocks
+    context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
+    step = _decode(serve, np.asarray(load.batch)[..., None], context)
+    decode_s = steps * np.mean(getattr(step, time), axis=-1)
+    total_s = ttft_s + decode_s
+    return Generation(
+        ttft_s=ttft_s,
+        tpot_s=_scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
+        total_s=_scalar(total_s),
+        prefill_share=_scalar(ttft_s / total_s),
+        tokens_per_s=_scalar(load.batch * load.output_tokens / total_s),
+        time=time,
+        assumptions=first.assumptions,
+    )
+
+
+def _scalar(value: Any) -> Number:
+    array = np.asarray(value)
+    return array if array.ndim else float(array)

@@ -1,0 +1,49 @@
+"""Workload: what is asked of a deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import InvalidInput, Number, number
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Requests that run together; any field may be an array, all broadcast against each other.
+
+    Attributes
+    ----------
+    prompt_tokens : tokens of each prompt that have to be computed
+    output_tokens : tokens generated for each, the first one by the prefill
+    batch : sequences that run together
+    cached_tokens : tokens of each prompt before ``prompt_tokens`` whose KV cache is there already
+
+    Raises
+    ------
+    InvalidInput
+        A field that is not a whole number >= 1 (``cached_tokens``: >= 0), or shapes that do not broadcast.
+    """
+
+    prompt_tokens: Number = 2000
+    output_tokens: Number = 256
+    batch: Number = 1
+    cached_tokens: Number = 0
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_tokens", "output_tokens", "batch"):
+            object.__setattr__(self, name, number(name, getattr(self, name), least=1, whole=True))
+        object.__setattr__(self, "cached_tokens", number("cached_tokens", self.cached_tokens, whole=True))
+        try:
+            _ = self.prompt_tokens + self.output_tokens + self.batch + self.cached_tokens
+        except ValueError as error:
+            raise InvalidInput(f"the fields of a workload must broadcast: {error}") from None
+
+    @property
+    def context_tokens(self) -> Number:
+        """Tokens of a sequence in the cache once its prompt is processed."""
+        return self.prompt_tokens + self.cached_tokens
+
+    @property
+    def sequence_tokens(self) -> Number:
+        """Tokens of a whole sequence, prompt and output."""
+        return self.context_tokens + self.output_tokens

@@ -1,0 +1,215 @@
+"""Traffic: which requests come, by length; from numbers, a CSV or a log."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput, SpecError, number
+from ..files import read_text
+from ..report import Report
+
+MAX_BYTES = 64 * 2**20
+"""A log has at most this size."""
+
+CHARACTERS_PER_TOKEN = 4.0
+"""For logs that hold text and no counts: English has about four characters a token."""
+
+TEXT_NOTE = f"the log holds text and no counts: {CHARACTERS_PER_TOKEN:g} characters are taken as a token"
+
+PROMPT_NAMES = ("prompt_tokens", "input_tokens", "input_len", "prompt_len", "num_prompt_tokens", "prompt")
+OUTPUT_NAMES = ("output_tokens", "completion_tokens", "output_len", "num_generation_tokens", "output")
+SHARE_NAMES = ("share", "count", "weight")
+
+Lengths = tuple[float, float, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Traffic(Report):
+    """A mix of requests in buckets; the shares add up to 1.
+
+    Attributes
+    ----------
+    prompt_tokens, output_tokens : lengths of each bucket's requests, rounded to whole tokens
+    share : share of each bucket in the requests
+    source : where it is from
+
+    Raises
+    ------
+    InvalidInput
+        No bucket, a length below one token, or shares that add up to nothing.
+    """
+
+    prompt_tokens: npt.NDArray[np.float64]
+    output_tokens: npt.NDArray[np.float64]
+    share: npt.NDArray[np.float64]
+    source: str = "given"
+    assumptions: tuple[str, ...] = ()
+
+    columns = ("prompt_tokens", "output_tokens", "share")
+
+    def __post_init__(self) -> None:
+        if not np.size(self.prompt_tokens):
+            raise InvalidInput("traffic needs at least one bucket of requests: none was given")
+        for name in ("prompt_tokens", "output_tokens"):
+            values = np.maximum(np.round(np.asarray(number(name, getattr(self, name), least=1.0), dtype=float)), 1.0)
+            object.__setattr__(self, name, np.atleast_1d(values))
+        shares = np.atleast_1d(np.asarray(number("share", self.share), dtype=float))
+        if not shares.sum() > 0:
+            raise InvalidInput("shares of the traffic must add up to more than 0")
+        object.__setattr__(self, "share", shares / shares.sum())
+
+    @classmethod
+    def of(cls, buckets: Iterable[Any], source: str = "given") -> Traffic:
+        """Buckets given as ``(prompt tokens, output tokens)`` or ``(prompt tokens, output tokens, share)``.
+
+        Examples
+        --------
+        >>> Traffic.of([(200, 400, 3), (4000, 200, 1)]).share
+        array([0.75, 0.25])
+        """
+        rows = [tuple(bucket) for bucket in buckets]
+        wrong = next((row for row in rows if len(row) not in (2, 3)), None)
+        if wrong is not None:
+            raise InvalidInput(f"a bucket is (prompt tokens, output tokens, share): {wrong!r}")
+        columns = [[(*row, 1.0)[at] for row in rows] for at in range(3)]
+        prompts, outputs, shares = columns
+        return cls(prompts, outputs, shares, source)  # type: ignore[arg-type]
+
+    @property
+    def mean_prompt_tokens(self) -> float:
+        """Mean prompt."""
+        return float(np.sum(self.share * self.prompt_tokens))
+
+    @property
+    def mean_output_tokens(self) -> float:
+        """Mean output."""
+        return float(np.sum(self.share * self.output_tokens))
+
+    def bucketed(self) -> Traffic:
+        """Requests gathered by prompt and output within a factor of two, each bucket at its mean lengths."""
+        keys = np.stack([np.floor(np.log2(self.prompt_tokens)), np.floor(np.log2(self.output_tokens))])
+        _, inverse = np.unique(keys, axis=1, return_inverse=True)
+        inverse = np.ravel(inverse)
+        shares = np.bincount(inverse, weights=self.share).astype(float)
+        prompts = np.bincount(inverse, weights=self.share * self.prompt_tokens) / shares
+        outputs = np.bincount(inverse, weights=self.share * self.output_tokens) / shares
+        return Traffic(prompts, outputs, shares, self.source, self.assumptions)
+
+
+def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
+    """The traffic in a file, gathered in buckets within a factor of two.
+
+    ==========  =====================================================================================================
+    CSV         a line of names, then one request or bucket a line: ``prompt_tokens``, ``output_tokens`` and, if it is a
+                bucket, ``share``; names of other tools (``input_len``, ``completion_tokens`` ...) are known
+    JSON        a list of objects with those names; or an object of two lists, ``input_lens`` and ``output_lens``, as
+                vLLM's benchmark writes; or ShareGPT's list of ``conversations``, whose text is taken as four characters
+                a token, every answer with all turns before it as its prompt
+    JSON lines  one such object a line; an OpenAI ``usage`` object is found inside
+    ==========  =====================================================================================================
+
+    Parameters
+    ----------
+    path : the file; its content decides the kind
+    max_bytes : a larger file is refused
+
+    Raises
+    ------
+    SpecError
+        The file can't be read, is too large, or holds no requests.
+    """
+    path = Path(path)
+    text = read_text(path, max_bytes=max_bytes).strip()
+    if not text:
+        raise SpecError(f"{path} holds no requests: it is empty")
+    reader = _json_rows if text[0] in "[{" else _csv_rows
+    rows = list(reader(text, path))
+    if not rows:
+        raise SpecError(f"{path} holds no requests with prompt and output tokens")
+    notes = (TEXT_NOTE,) if '"conversations"' in text else ()
+    try:
+        prompts, outputs, shares = (np.asarray(column, dtype=float) for column in zip(*rows, strict=True))
+        return Traffic(prompts, outputs, shares, path.name, notes).bucketed()
+    except InvalidInput as error:
+        raise SpecError(f"{path}: {error}") from None
+
+
+def _csv_rows(text: str, path: Path) -> Iterator[Lengths]:
+    try:
+        for row in csv.DictReader(io.StringIO(text), strict=True):
+            yield _lengths({key.strip().lower(): value for key, value in row.items() if isinstance(key, str)}, path)
+    except csv.Error as error:
+        raise SpecError(f"{path} is no CSV: {error}") from None
+
+
+def _json_rows(text: str, path: Path) -> Iterator[Lengths]:
+    for item in _documents(text, path):
+        if not isinstance(item, Mapping):
+            raise SpecError(f"{path}: a request must be an object, not {type(item).__name__}")
+        if "conversations" in item:
+            yield from _turns(item["conversations"], path)
+        elif isinstance(item.get("input_lens"), list) and isinstance(item.get("output_lens"), list):
+            pairs = zip(item["input_lens"], item["output_lens"], strict=False)
+            yield from (_lengths({"prompt_tokens": one, "output_tokens": other}, path) for one, other in pairs)
+        else:
+            usage = item.get("usage")
+            yield _lengths(usage if isinstance(usage, Mapping) else item, path)
+
+
+def _documents(text: str, path: Path) -> list[Any]:
+    """The objects of a JSON document or of a file with one a line."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) < 2:
+            raise SpecError(f"{path} is not JSON: {error}") from None
+        try:
+            return [json.loads(line) for line in lines]
+        except (json.JSONDecodeError, RecursionError) as second:
+            raise SpecError(f"{path} is neither JSON nor JSON lines: {second}") from None
+    except RecursionError:
+        raise SpecError(f"{path} is nested too deeply") from None
+    return found if isinstance(found, list) else [found]
+
+
+def _lengths(row: Mapping[str, Any], path: Path) -> Lengths:
+    """Prompt, output and share of one row."""
+    prompt, output = (_named(row, names, path) for names in (PROMPT_NAMES, OUTPUT_NAMES))
+    share = _named(row, SHARE_NAMES, path) if any(name in row for name in SHARE_NAMES) else 1.0
+    return max(prompt, 1.0), max(output, 1.0), share
+
+
+def _named(row: Mapping[str, Any], names: tuple[str, ...], path: Path) -> float:
+    name = next((name for name in names if name in row), None)
+    if name is None:
+        raise SpecError(f"{path} has no column {names[0]}; it has {', '.join(map(str, row)) or 'none'}")
+    value = row[name]
+    try:
+        found = float(value) if not isinstance(value, bool) else float("nan")
+    except (TypeError, ValueError):
+        found = float("nan")
+    if not 0 <= found < float("inf"):
+        raise SpecError(f"{path}: {name} must be a number >= 0: {value!r}")
+    return found
+
+
+def _turns(turns: Any, path: Path) -> Iterator[Lengths]:
+    """Every answer of a conversation, all turns before it as its prompt."""
+    before = 0.0
+    for turn in turns if isinstance(turns, list) else ():
+        if not isinstance(turn, Mapping) or not isinstance(turn.get("value"), str):
+            raise SpecError(f"{path}: a turn of a conversation must have a text 'value': {str(turn)[:60]}")
+        size = len(turn["value"]) / CHARACTERS_PER_TOKEN
+        if turn.get("from") in ("gpt", "assistant", "chatgpt", "bing", "bard") and before > 0:
+            yield max(before, 1.0), max(size, 1.0), 1.0
+        before += size
