@@ -33,7 +33,7 @@ other half of its group, halved at random; its column is the mean of the groups'
 """
 
 
-def trusted(table: str, batch: kernels.Batch) -> bool:
+def trusted(table: str, batch: timings.Batch) -> bool:
     return not floors.quarantined(table, batch)
 
 

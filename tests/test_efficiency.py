@@ -338,7 +338,7 @@ def test_a_bound_of_an_engine_meets_its_timings(engine):
     for batch in trusted("gemm"):
         if batch.words["engine"] == engine:
             gpu = rl.get_accelerator(batch.words["accelerator"])
-            weights, activations = kernels.GEMM_FORMATS[batch.words["dtype"]]
+            weights, activations = timings.GEMM_FORMATS[batch.words["dtype"]]
             m, k, n = (batch.columns[name] for name in "mkn")
             work = rl.matmul(m, k, n, weights=weights, activations=activations)
             found = rl.bound(work, gpu, resident_bytes=gpu.l2_bytes, engine=engine)
