@@ -418,7 +418,34 @@ FLOAT4 = {"num_bits": 4, "type": "float", "group_size": 16}
         ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "int4_g128", "bf16", "bf16"),
         ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "int8_g128", "bf16", "bf16"),
         ({"quant_method": "awq", "bits": 4, "group_size": 64}, "int4_g64", "bf16", "bf16"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, "nf4", "bf16", "bf16"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "nf4_single", "bf16", "bf16"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True},
+            "nf4",
+            "bf16",
+            "bf16",
+        ),
+        ({"quant_method": "gptq", "bits": 2, "group_size": 16}, "int2_g16", "bf16", "bf16"),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 1024}, "int3_g1024", "bf16", "bf16"),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "int8", "bf16", "bf16"),
+        ({"quant_method": "fp8", "weight_block_size": [64, 128]}, "fp8_block64x128", "fp8", "bf16"),
+        ({"quant_method": "mxfp8", "weight_block_size": [1, 32]}, "mxfp8", "mxfp8", "bf16"),
+        ({"quant_method": "fp_quant", "forward_dtype": "nvfp4"}, "nvfp4", "nvfp4", "bf16"),
+        ({"quant_method": "quanto", "weights": "int2"}, "affine2_g128", "bf16", "bf16"),
+        (
+            {"quant_method": "torchao", "quant_type": "int4_weight_only", "quant_type_kwargs": {"group_size": 64}},
+            "affine4_g64",
+            "bf16",
+            "bf16",
+        ),
+        ({"quant_method": "torchao", "quant_type": "int8_dynamic_activation_int8_weight"}, "int8", "int8", "bf16"),
+        ({"quant_method": "exl3", "bits": 3.5, "head_bits": 6}, "exl3_3.5", "bf16", "bf16"),
+        (
+            {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ", "kv_cache_quant_algo": "NVFP4"},
+            "int4_g128",
+            "bf16",
+            "nvfp4",
+        ),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8", "bf16", "bf16"),
         (
             {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": INT4, "targets": ["Linear"]}}},
@@ -496,10 +523,41 @@ def test_a_scheme_that_is_not_known_is_said_and_bf16_taken() -> None:
     assert any("magic" in note for note in built.assumptions)
 
 
+def test_both_flags_of_bitsandbytes_off_quantize_nothing() -> None:
+    built = from_config(
+        {**LLAMA, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": False, "load_in_8bit": False}}
+    )
+    assert built.precision is None
+
+
+def test_a_list_of_kept_modules_that_is_none_is_said() -> None:
+    built = from_config({**LLAMA, "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": "lm_head"}})
+    assert built.assumptions[0].startswith("modules_to_not_convert of the quantization must be a list")
+
+
+def test_layers_that_keep_16_bits_make_a_mixture_with_exact_bytes() -> None:
+    kept = [f"model.layers.{at}.mlp.down_proj" for at in (0, 31)]
+    config = {
+        **CONFIGS["mistralai--Mixtral-8x7B-v0.1"],
+        "model_type": "mistral",
+        "architectures": ["MistralForCausalLM"],
+    }
+    config = {key: value for key, value in config.items() if "expert" not in key}
+    built = from_config({**config, "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": kept}})
+    layers, hidden, inner = config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"]
+    matrices = 3 * layers
+    assert built.precision.weight_format("mlp") == f"fp8*{(matrices - 2) // 2}+bf16*1"
+    plain = from_config({**config, "quantization_config": {"quant_method": "fp8"}})
+    more = built.weight_bytes(built.precision) - plain.weight_bytes(plain.precision)
+    assert more == pytest.approx(2 * hidden * inner, rel=1e-9)
+    assert built.assumptions[0].startswith("mlp weights are stored in several formats: 98% fp8, 2% bf16")
+
+
 def test_a_quantization_that_is_no_mapping_is_said() -> None:
     built = from_config({**LLAMA, "quantization_config": "fp8"})
     assert built.precision is None
-    assert built.assumptions == ("quantization_config is not understood, bf16 is taken: 'fp8'",)
+    doubt = "the checkpoint's quantization is not understood ('fp8'): sizes are those of bf16 weights, too large"
+    assert built.assumptions == (doubt,)
 
 
 def test_a_pattern_that_would_hang_a_regular_expression_does_not() -> None:
