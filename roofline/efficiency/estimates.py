@@ -48,7 +48,7 @@ def estimate(
     """
     if operator.message is not None:
         return _exchange(operator, accelerator, memory_s, profile)
-    if operator.kind == "elementwise" or operator.name in JOINED:
+    if operator.kind == "elementwise" or operator.joins:
         return _fused(operator, accelerator, compute_s, memory_s, profile)
     new = operator.inputs.get("new_tokens")
     if isinstance(new, np.ndarray) and operator.kind == "attention" and np.any(new == 1) and np.any(new != 1):
@@ -70,10 +70,6 @@ def _interval(found: Calibrated, time_s: Number, least_s: Number) -> Estimate:
     """No time is below the operator's own floor."""
     time_s = larger(time_s, least_s)
     return Estimate(time_s, larger(time_s * found.low, least_s), time_s * found.high, found.basis)
-
-
-JOINED = frozenset({"k_proj", "v_proj", "gate_proj", "shared_gate_proj"})
-"""Products that every engine runs as further columns of the one beside them (q_proj, up_proj)."""
 
 
 def _fused(

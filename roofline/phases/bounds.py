@@ -273,7 +273,8 @@ def bound(
     'compute'
     """
     resident = number("resident_bytes", resident_bytes)
-    return Bound(Operator(name, "matmul", work, work, inputs=work.shape or {}), accelerator, resident, engine)
+    kind = "work" if work.shape is None else "matmul"
+    return Bound(Operator(name, kind, work, work, inputs=work.shape or {}), accelerator, resident, engine)
 
 
 def name_limits(times: Mapping[str, Number]) -> Any:

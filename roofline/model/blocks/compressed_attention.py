@@ -81,7 +81,7 @@ class CompressedAttention(Block):
             Linear(
                 "q_b_proj", self.q_rank, self.heads * self.head_dim, "attention", split="columns", pieces=self.heads
             ),
-            Linear("kv_proj", self.hidden, self.head_dim, "attention"),
+            Linear("kv_proj", self.hidden, self.head_dim, "attention", joins="q_a_proj"),
         )
 
     def _compressor(self) -> tuple[Linear, ...]:
@@ -90,7 +90,7 @@ class CompressedAttention(Block):
         width = self.series * self.head_dim
         return (
             Linear("compressor_kv_proj", self.hidden, width, "attention"),
-            Linear("compressor_gate_proj", self.hidden, width, "attention"),
+            Linear("compressor_gate_proj", self.hidden, width, "attention", joins="compressor_kv_proj"),
         )
 
     def _indexer(self) -> tuple[Linear, ...]:
@@ -98,7 +98,7 @@ class CompressedAttention(Block):
             return ()
         return (
             Linear("indexer_kv_proj", self.hidden, 2 * self.index_dim, "indexer"),
-            Linear("indexer_gate_proj", self.hidden, 2 * self.index_dim, "indexer"),
+            Linear("indexer_gate_proj", self.hidden, 2 * self.index_dim, "indexer", joins="indexer_kv_proj"),
             Linear("indexer_q_proj", self.q_rank, self.index_heads * self.index_dim, "indexer"),
             Linear("indexer_weights_proj", self.hidden, self.index_heads, "indexer"),
         )
@@ -171,6 +171,7 @@ class CompressedAttention(Block):
             value_dim=self.head_dim,
             pairs=visible_pairs(segment.new_tokens, segment.past_tokens, self.window),
             kv_values=self.head_dim,
+            latent=True,
             reads=Reads(past=past, least_past=past, new=segment.new_tokens, written=kept),
             name="window_attention",
         )
@@ -189,6 +190,7 @@ class CompressedAttention(Block):
             value_dim=self.head_dim,
             pairs=strided_pairs(segment.new_tokens, segment.past_tokens, self.ratio, most),
             kv_values=self.head_dim,
+            latent=True,
             reads=Reads(past=read, least_past=least, new=new, written=new),
             name="compressed_attention",
         )

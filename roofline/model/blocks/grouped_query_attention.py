@@ -154,9 +154,10 @@ class Attention(Block):
         return tuple(found)
 
     def _by_heads(self, name: str, heads: int, width: int, bias: bool) -> Linear:
-        """A projection to ``heads`` of ``width``, which tensor parallelism divides by heads."""
+        """A projection to ``heads`` of ``width``, which tensor parallelism divides by heads; engines run all as one."""
         d_in = self.input_width or self.hidden
-        return Linear(name, d_in, heads * width, "attention", bias, split="columns", pieces=heads)
+        joins = "" if name == "q_proj" else "q_proj"
+        return Linear(name, d_in, heads * width, "attention", bias, split="columns", pieces=heads, joins=joins)
 
     def _outward(self) -> tuple[Linear]:
         width = self.query_heads * self.value_width

@@ -64,7 +64,7 @@ class Indexer(Block):
         keys = Linear("indexer_k_proj", self.hidden, self.dim, "indexer")
         if self.scheme == "plain":
             return (queries, keys)
-        heads = Linear("indexer_weights_proj", self.hidden, self.heads, "indexer")
+        heads = Linear("indexer_weights_proj", self.hidden, self.heads, "indexer", joins="indexer_k_proj")
         gate = (Linear("indexer_pool_gate", self.hidden, self.dim, "indexer"),) if self.scheme == "pooled" else ()
         return (queries, keys, heads, *gate)
 

@@ -119,10 +119,20 @@ class MLA(Block):
             ]
         else:
             found = [Linear("q_proj", self.hidden, queries, "attention", split="columns", pieces=self.heads)]
-        found.append(Linear("kv_a_proj", self.hidden, self.latent, "attention", self.bias))
+        queries_name = found[0].name
+        found.append(Linear("kv_a_proj", self.hidden, self.latent, "attention", self.bias, joins=queries_name))
         if self.gate:
             size = self.heads * (self.value_dim if self.gate == "value" else 1)
-            found.append(Linear("gate_proj", self.hidden, size, "attention", split="columns", pieces=self.heads))
+            gate = Linear(
+                "gate_proj",
+                self.hidden,
+                size,
+                "attention",
+                split="columns",
+                pieces=self.heads,
+                joins=queries_name,
+            )
+            found.append(gate)
         return tuple(found)
 
     @property
@@ -198,5 +208,6 @@ class MLA(Block):
             value_dim=np.where(absorbed, self.kv_rank, self.value_dim),
             pairs=pairs,
             kv_values=self.latent,
+            latent=True,
             reads=reads,
         )
