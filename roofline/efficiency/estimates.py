@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import Number
 from ..hardware import Accelerator
+from ..operators import roofline
 from ..operators.operator import Operator
 from .forms import Kernel, join, larger
 from .kinds import collective_kind, kind_of
@@ -61,7 +62,7 @@ def _kernel(
 ) -> Estimate:
     count, processors = operator.count, accelerator.compute_units or found.processors
     runs = count + (count == 0)
-    cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
+    cached_s = larger(roofline.memory_s(operator.work.moved_bytes, accelerator) - memory_s / runs, 0.0)
     run = Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs)
     return _interval(found, count * found.form.time_s(found.parameters, run), larger(compute_s, memory_s))
 

@@ -30,12 +30,13 @@ from typing import Any
 import numpy as np
 
 from .. import operators
-from ..errors import Number, SpecError
+from ..errors import SpecError
 from ..hardware import Accelerator
 from ..operators.links import Message
 from ..operators.operator import Operator, Pass, Segment
 from ..operators.parallel import Parallel
 from ..operators.precision import Precision
+from ..operators.roofline import kernel_floor_s
 from ..operators.softmax_attention import attention
 from ..operators.weights import Linear
 from ..specs.library import get_accelerator
@@ -157,24 +158,10 @@ def _numbers(name: str, values: np.ndarray[Any, Any], where: str) -> np.ndarray[
         raise SpecError(f"{where}: {name}: {error}") from None
 
 
-def floor_s(operator: Operator, accelerator: Accelerator, *, resident_bytes: Number = 0.0) -> Number:
-    """Least time of a kernel by itself: its FLOPs, what it can't avoid moving, or its message, at the peak rates.
-
-    Parameters
-    ----------
-    resident_bytes : what the loop that timed it may have left in the cache
-    """
-    if operator.message is not None:
-        return operator.message.least_s(accelerator)
-    compute_s = operator.least.flops / accelerator.peak_flops_per_s(operator.least.math)
-    crossing = np.maximum(operator.least.moved_bytes - resident_bytes, 0.0)
-    return operator.count * np.maximum(compute_s, crossing / accelerator.memory_bytes_per_s)
-
-
 def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accelerator) -> np.ndarray[Any, Any]:
-    """`floor_s` of every row of a batch, its operands as far in the last-level cache as they fit."""
+    """`kernel_floor_s` of every row of a batch, its operands as far in the last-level cache as they fit."""
     accelerator = accelerators(batch.words["accelerator"])
-    return np.asarray(floor_s(batch.operator, accelerator, resident_bytes=accelerator.l2_bytes or 0.0))
+    return np.asarray(kernel_floor_s(batch.operator, accelerator, resident_bytes=accelerator.l2_bytes or 0.0))
 
 
 def _gemm(batch: Batch) -> Operator:
