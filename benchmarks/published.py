@@ -21,7 +21,6 @@ import numpy as np
 
 import roofline as rl
 from roofline.phases.passes import Phase
-from roofline.phases.totals import resources_s
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "tests" / "data" / "measurements" / "published_runs.csv.gz"
@@ -243,8 +242,8 @@ def prompts(run: Run, batch: float, prompt: float) -> Phase:
 def request_s(run: Run, batch: float, prompt: float, output: float) -> float:
     """Least time of a whole batch, prompts and all steps, every resource busy all the time."""
     prompt = prompt if prompt > 0 else 0.0
-    first = resources_s(prompts(run, batch, prompt)) if prompt and run.row["phase"] == "mixed" else {}
-    each = resources_s(step(run, batch, prompt + (output - 1) / 2))
+    first = prompts(run, batch, prompt).resources_s if prompt and run.row["phase"] == "mixed" else {}
+    each = step(run, batch, prompt + (output - 1) / 2).resources_s
     sums = {name: output * each.get(name, 0.0) + first.get(name, 0.0) for name in each | first}
     return float(max(sums.values()))
 

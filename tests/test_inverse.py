@@ -227,3 +227,15 @@ def test_sensitivities_that_make_no_sense():
         rl.sensitivity(step, time="now")
     with pytest.raises(rl.InvalidInput, match="factor must be"):
         rl.sensitivity(step).ratio("batch", 0)
+
+
+@pytest.mark.parametrize("time", ["floor_s", "roofline_s", "estimate_s"])
+@pytest.mark.parametrize("engine", [None, "vllm", "trtllm"])
+def test_an_input_left_as_it_is_changes_nothing(time, engine):
+    """The varied pass is the same pass: same engine, same layout."""
+    serve = SERVE.replace(engine=engine, parallel=rl.Parallel(tensor=4, overlap=0.3))
+    for phase in (rl.decode(serve, rl.Workload(batch=8)), rl.prefill(serve, rl.Workload())):
+        found = rl.sensitivity(phase, time=time)
+        for name in found.elasticity:
+            if name != "latency":
+                assert found.ratio(name, 1) == 1

@@ -201,3 +201,15 @@ def test_an_accelerator_without_any_link_says_so():
     alone = H100.replace(scale_up=None, host_bytes_per_s=None)
     with pytest.raises(rl.InvalidInput, match="states no link between accelerators"):
         _ = rl.decode(rl.Deployment(LLAMA, alone, parallel=rl.Parallel(tensor=2)), rl.Workload()).roofline_s
+
+
+@pytest.mark.parametrize("overlap", [0, 0.3, 0.9, 1])
+@pytest.mark.parametrize("batch", [1, 4096])
+def test_the_network_hides_behind_what_there_is_to_hide_behind(overlap, batch):
+    """Under full overlap a pass takes as long as the longer of the chip and the network, by hand from its parts."""
+    step = rl.decode(spread(tensor=8, overlap=overlap), rl.Workload(batch=batch), context_tokens=16)
+    local = sum(item.roofline_s for item in step.operators if item.operator.message is None)
+    network = sum(item.roofline_s for item in step.operators if item.operator.message is not None)
+    assert step.roofline_s == pytest.approx(max(local + (1 - overlap) * network, network))
+    assert step.floor_s <= step.roofline_s * (1 + 1e-12)
+    assert step.roofline_s <= step.estimate_s * (1 + 1e-12)

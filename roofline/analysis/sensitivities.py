@@ -22,41 +22,30 @@ from ..errors import InvalidInput, Number, number, unknown
 from ..hardware import Accelerator
 from ..operators.operator import Operator, Segment
 from ..operators.work import Work
-from ..phases.bounds import Bound
-from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
-from ..phases.schedule import Schedule
-from ..phases.totals import estimates, sums
+from ..phases.totals import ScheduledPass, bounds_of
 from ..report import Report
 
 STEP = 1e-3
 """Natural logarithm of the factor to either side."""
 
 
-@dataclass(frozen=True, eq=False)
-class Varied:
-    """A pass some of whose inputs are scaled; its schedule is that of the pass as it is."""
-
-    deployment: Deployment
-    schedule: Schedule
-    operators: tuple[Bound, ...]
+Input = Callable[[Phase, float], ScheduledPass]
+"""A pass with one input multiplied by a factor; its schedule is that of the pass as it is."""
 
 
-Input = Callable[[Phase, float], Varied]
-
-
-def _chip(phase: Phase, gpu: Accelerator) -> Varied:
+def _chip(phase: Phase, gpu: Accelerator) -> ScheduledPass:
     serve = phase.deployment.replace(accelerator=gpu)
-    return Varied(serve, phase.schedule, tuple(Bound(item.operator, gpu) for item in phase.operators))
+    return ScheduledPass(serve, phase.schedule, tuple(replace(item, accelerator=gpu) for item in phase.operators))
 
 
-def _bandwidth(phase: Phase, by: float) -> Varied:
+def _bandwidth(phase: Phase, by: float) -> ScheduledPass:
     gpu = phase.deployment.accelerator
     return _chip(phase, gpu.replace(memory_bytes_per_s=gpu.memory_bytes_per_s * by))
 
 
 def _peak(math: str) -> Input:
-    def scaled(phase: Phase, by: float) -> Varied:
+    def scaled(phase: Phase, by: float) -> ScheduledPass:
         gpu = phase.deployment.accelerator
         peaks = dict(gpu.dense_flops_per_s)
         return _chip(phase, gpu.replace(dense_flops_per_s=peaks | {math: peaks[math] * by}))
@@ -64,7 +53,7 @@ def _peak(math: str) -> Input:
     return scaled
 
 
-def _link(phase: Phase, by: float) -> Varied:
+def _link(phase: Phase, by: float) -> ScheduledPass:
     """Links, host bus and network cards in proportion."""
     gpu = phase.deployment.accelerator
     link = gpu.scale_up and replace(gpu.scale_up, bytes_per_s=gpu.scale_up.bytes_per_s * by)
@@ -73,10 +62,9 @@ def _link(phase: Phase, by: float) -> Varied:
 
 
 def _operators(change: Callable[[Operator, float], Operator]) -> Input:
-    def scaled(phase: Phase, by: float) -> Varied:
-        gpu = phase.deployment.accelerator
-        found = tuple(Bound(change(item.operator, by), gpu) for item in phase.operators)
-        return Varied(phase.deployment, phase.schedule, found)
+    def scaled(phase: Phase, by: float) -> ScheduledPass:
+        found = tuple(replace(item, operator=change(item.operator, by)) for item in phase.operators)
+        return ScheduledPass(phase.deployment, phase.schedule, found)
 
     return scaled
 
@@ -101,11 +89,10 @@ def _parameters(operator: Operator, by: float) -> Operator:
 
 
 def _segments(change: Callable[[Segment, float], Segment]) -> Input:
-    def scaled(phase: Phase, by: float) -> Varied:
+    def scaled(phase: Phase, by: float) -> ScheduledPass:
         serve = phase.deployment
-        run = serve.run(*(change(segment, by) for segment in phase.schedule.segments))
-        found = tuple(Bound(item, serve.accelerator) for item in serve.model.operators(run))
-        return Varied(serve, phase.schedule, found)
+        changed = tuple(change(segment, by) for segment in phase.schedule.segments)
+        return ScheduledPass(serve, phase.schedule, bounds_of(serve, changed))
 
     return scaled
 
@@ -146,12 +133,9 @@ WHOLE = ("batch", "context", "prompt")
 """Inputs that come in whole numbers."""
 
 
-def time_of(phase: Phase | Varied, time: str) -> Number:
-    """One of the three times of a pass, however its inputs were scaled."""
-    if time == "estimate_s":
-        return estimates(phase).time_s * phase.schedule.rounds
-    found = sums(phase)
-    return found.floor_s if time == "floor_s" else found.roofline_s * phase.schedule.rounds
+def _time_of(one: Phase | ScheduledPass, time: str) -> Number:
+    value: Number = getattr(one, time)
+    return value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,7 +181,7 @@ class Sensitivity(Report):
         if name not in inputs:
             raise unknown("input", name, inputs)
         by = float(np.max(number("factor", factor, least=1e-12)))
-        return time_of(inputs[name](self.phase, by), self.time) / time_of(self.phase, self.time)
+        return _time_of(inputs[name](self.phase, by), self.time) / _time_of(self.phase, self.time)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -246,5 +230,5 @@ def sensitivity(phase: Phase, *, time: str = "roofline_s") -> Sensitivity:
 def _elasticity(phase: Phase, name: str, time: str) -> Number:
     change = inputs_of(phase)[name]
     ends = (np.log(2), 0.0) if name in WHOLE else (STEP, -STEP)
-    more, less = (time_of(change(phase, float(np.exp(end))), time) for end in ends)
+    more, less = (_time_of(change(phase, float(np.exp(end))), time) for end in ends)
     return np.log(more / less) / (ends[0] - ends[1])

@@ -19,7 +19,6 @@ from ..footprint.per_device import weights_on_one
 from ..formats import get_format
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, decode, generate, prefill
-from ..phases.totals import resources_s
 from ..phases.workload import Workload
 from ..report import Report, Step
 from .crossover_points import crossovers
@@ -193,7 +192,8 @@ def _check_single(serve: Deployment, load: Workload) -> None:
 
 def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
     """The floor is ``max(bytes / bandwidth, others)``: ``bytes / level``, if the others take no longer."""
-    times = resources_s(step := decode(serve, load))
+    step = decode(serve, load)
+    times = step.resources_s
     moved = float(times.pop("memory") * serve.accelerator.memory_bytes_per_s)
     worst = max(times, key=lambda name: float(times[name]))
     inputs = {"least_bytes": moved, "target_s": level}

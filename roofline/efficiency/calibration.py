@@ -21,6 +21,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..hardware import Accelerator
+from ..operators.roofline import compute_s, kernel_floor_s, memory_s
 from ..specs.library import get_accelerator
 from . import timings
 from .estimates import Calibrated, collective_kind, kind_of
@@ -100,12 +101,12 @@ def _kernel(batch: Batch, gpu: Accelerator) -> Kernel:
     operator, count = batch.operator, len(batch.rows)
     moved = np.broadcast_to(operator.work.moved_bytes, count)
     cached = np.minimum(moved, gpu.l2_bytes or 0.0)
-    memory_s = (moved - cached) / gpu.memory_bytes_per_s
+    moving_s = memory_s(moved - cached, gpu)
     if batch.kind == "collective":
-        memory_s = np.asarray(timings.floor_s(operator, gpu))
+        moving_s = np.asarray(kernel_floor_s(operator, gpu))
     inputs = {name: np.broadcast_to(np.asarray(value, float), count) for name, value in operator.inputs.items()}
-    compute_s = np.broadcast_to(operator.work.flops / gpu.peak_flops_per_s(operator.work.math), count)
-    return Kernel(compute_s, memory_s, cached / gpu.memory_bytes_per_s, float(gpu.compute_units or 100), inputs)
+    computing_s = np.broadcast_to(compute_s(operator.work.flops, gpu, gpu.math_on_chip(operator.work.math)), count)
+    return Kernel(computing_s, moving_s, memory_s(cached, gpu), float(gpu.compute_units or 100), inputs)
 
 
 def _take(run: Kernel, rows: Array) -> Kernel:
@@ -117,11 +118,14 @@ def _gathered(accelerator: str, profile: str, kind: str, parts: list[tuple[Kerne
     runs = [run for run, _ in parts]
 
     inputs = {name: np.concatenate([run.inputs[name] for run in runs]) for name in runs[0].inputs}
-    compute_s, memory_s, cached_s = (
-        np.concatenate([getattr(run, name) for run in runs]) for name in ("compute_s", "memory_s", "cached_s")
-    )
     measured_s = np.concatenate([measured for _, measured in parts])
-    run = Kernel(compute_s, memory_s, cached_s, runs[0].processors, inputs)
+    run = Kernel(
+        compute_s=np.concatenate([run.compute_s for run in runs]),
+        memory_s=np.concatenate([run.memory_s for run in runs]),
+        cached_s=np.concatenate([run.cached_s for run in runs]),
+        processors=runs[0].processors,
+        inputs=inputs,
+    )
     return Group(accelerator, profile, kind, run, measured_s)
 
 

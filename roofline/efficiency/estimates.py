@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import Number
 from ..hardware import Accelerator
+from ..operators import roofline
 from ..operators.operator import Operator
 from .forms import Kernel, join, larger
 from .kinds import collective_kind, kind_of
@@ -48,7 +49,7 @@ def estimate(
     """
     if operator.message is not None:
         return _exchange(operator, accelerator, memory_s, profile)
-    if operator.kind == "elementwise" or operator.name in JOINED:
+    if operator.kind == "elementwise" or operator.joins:
         return _fused(operator, accelerator, compute_s, memory_s, profile)
     new = operator.inputs.get("new_tokens")
     if isinstance(new, np.ndarray) and operator.kind == "attention" and np.any(new == 1) and np.any(new != 1):
@@ -61,7 +62,7 @@ def _kernel(
 ) -> Estimate:
     count, processors = operator.count, accelerator.compute_units or found.processors
     runs = count + (count == 0)
-    cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
+    cached_s = larger(roofline.memory_s(operator.work.moved_bytes, accelerator) - memory_s / runs, 0.0)
     run = Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs)
     return _interval(found, count * found.form.time_s(found.parameters, run), larger(compute_s, memory_s))
 
@@ -70,10 +71,6 @@ def _interval(found: Calibrated, time_s: Number, least_s: Number) -> Estimate:
     """No time is below the operator's own floor."""
     time_s = larger(time_s, least_s)
     return Estimate(time_s, larger(time_s * found.low, least_s), time_s * found.high, found.basis)
-
-
-JOINED = frozenset({"k_proj", "v_proj", "gate_proj", "shared_gate_proj"})
-"""Products that every engine runs as further columns of the one beside them (q_proj, up_proj)."""
 
 
 def _fused(

@@ -168,7 +168,7 @@ def decode_s(p: Parameters, run: Kernel) -> Any:
     """
     shape = run.inputs
     sequences, heads, past, seen = shape["sequences"], shape["query_heads"], shape["past_tokens"], shape["past_read"]
-    kv_heads = kv_heads_of(shape)
+    kv_heads = shape["kv_heads"]
     group = heads / kv_heads
     read = seen + p.get("window_leak", 0.0) * (past - seen)
     more = (read + 1) / (seen + 1) * width_factor(p, shape["key_dim"])
@@ -197,11 +197,6 @@ DECODE = Form(
         **WIDTH,
     },
 )
-
-
-def kv_heads_of(shape: Mapping[str, Any]) -> Any:
-    """KV heads from the width of a cache entry; a latent that all heads share counts as one."""
-    return larger(shape["kv_values"] / (shape["key_dim"] + shape["value_dim"]) + 1e-9, 1.0) // 1
 
 
 QUERY_TILE = 128
@@ -248,22 +243,21 @@ def experts_s(p: Parameters, run: Kernel) -> Any:
 
     The ``m * top_k`` rows are spread over the experts that they touch; each pads its rows to a tile, half of it in vain
     on average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew *
-    skew_experts)`` of them) and the GPU that decides has ``expert_parallel ** (skew * skew_load)`` times the average
+    skew_experts)`` of them) and the GPU that decides has ``ways ** (skew * skew_load)`` times the average
     rows.  ``token_s`` is what sorting costs a row, ``expert_s`` what scheduling costs an expert; of these a matrix
     bears a third.
     """
     shape = run.inputs
-    skew, parallel = shape.get("skew", 0.0), shape.get("expert_parallel", 1.0)
-    rows = shape["m"] * shape["top_k"]
-    evenly = touched(shape["experts"], rows)
+    skew, parallel, rows, experts = shape["skew"], shape["ways"], shape["routed_rows"], shape["local_experts"]
+    evenly = touched(experts, rows)
     load = rows * parallel ** (p["skew_load"] * skew)
-    distinct = touched(shape["experts"] * np.exp(-skew * p["skew_experts"]), load)
+    distinct = touched(experts * np.exp(-skew * p["skew_experts"]), load)
     tile = smaller(p["tile"], load / distinct + LEAST_TILE)
     padded = (load + distinct * tile / 2) / rows
     compute_s = run.compute_s * padded / p["compute"]
     memory_s = bytes_s(p, run) * distinct / evenly
-    share = shape.get("matrices", 1.0) / 3
-    around_s = p["kernel_s"] + load * p["token_s"] + shape["experts"] * p["expert_s"]
+    share = shape["matrices"] / 3
+    around_s = p["kernel_s"] + load * p["token_s"] + experts * p["expert_s"]
     return share * around_s + join(p["overlap"], compute_s, memory_s, share * shape["k"] * p["step_s"])
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -32,19 +30,13 @@ NEAREST = {
 def kind_of(operator: Operator) -> str:
     """Kind of kernel and formats, as parameters are filed: ``gemm.fp8``, ``attention_decode.bf16``."""
     shape, kind = operator.inputs, operator.kind
-    if kind in ("matmul", "experts") and "m" in shape:
+    if kind in ("matmul", "experts"):
         return product_kind(kind, shape["weight_bits"], operator.work.math)
-    if kind == "attention" and "pairs" in shape:
+    if kind == "attention":
         one = shape["new_tokens"] == 1
         one = bool(one.all()) if isinstance(one, np.ndarray) else bool(one)
-        return attention_kind(is_latent(shape), one, shape["kv_bits"], operator.work.math)
+        return attention_kind(operator.latent, one, shape["kv_bits"], operator.work.math)
     return "stream"
-
-
-def is_latent(shape: Mapping[str, Any]) -> bool:
-    """Whether a cache entry is a latent, which is no whole number of keys and values."""
-    rest = shape["kv_values"] / (shape["key_dim"] + shape["value_dim"]) % 1
-    return bool(rest.any()) if isinstance(rest, np.ndarray) else rest != 0
 
 
 def collective_kind(name: str, accelerators: float) -> str:

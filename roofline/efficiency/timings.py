@@ -30,11 +30,13 @@ from typing import Any
 import numpy as np
 
 from .. import operators
-from ..errors import Number, SpecError
+from ..errors import SpecError
 from ..hardware import Accelerator
 from ..operators.links import Message
 from ..operators.operator import Operator, Pass, Segment
+from ..operators.parallel import Parallel
 from ..operators.precision import Precision
+from ..operators.roofline import kernel_floor_s
 from ..operators.softmax_attention import attention
 from ..operators.weights import Linear
 from ..specs.library import get_accelerator
@@ -156,24 +158,10 @@ def _numbers(name: str, values: np.ndarray[Any, Any], where: str) -> np.ndarray[
         raise SpecError(f"{where}: {name}: {error}") from None
 
 
-def floor_s(operator: Operator, accelerator: Accelerator, *, resident_bytes: Number = 0.0) -> Number:
-    """Least time of a kernel by itself: its FLOPs, what it can't avoid moving, or its message, at the peak rates.
-
-    Parameters
-    ----------
-    resident_bytes : what the loop that timed it may have left in the cache
-    """
-    if operator.message is not None:
-        return operator.message.least_s(accelerator)
-    compute_s = operator.least.flops / accelerator.peak_flops_per_s(operator.least.math)
-    crossing = np.maximum(operator.least.moved_bytes - resident_bytes, 0.0)
-    return operator.count * np.maximum(compute_s, crossing / accelerator.memory_bytes_per_s)
-
-
 def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accelerator) -> np.ndarray[Any, Any]:
-    """`floor_s` of every row of a batch, its operands as far in the last-level cache as they fit."""
+    """`kernel_floor_s` of every row of a batch, its operands as far in the last-level cache as they fit."""
     accelerator = accelerators(batch.words["accelerator"])
-    return np.asarray(floor_s(batch.operator, accelerator, resident_bytes=accelerator.l2_bytes or 0.0))
+    return np.asarray(kernel_floor_s(batch.operator, accelerator, resident_bytes=accelerator.l2_bytes or 0.0))
 
 
 def _gemm(batch: Batch) -> Operator:
@@ -192,7 +180,9 @@ def _attention(batch: Batch) -> Operator:
     width = columns["head_dim"]
     value = np.where(np.isin(width, list(VALUE_DIMS)), VALUE_DIMS[192], width)
     window = np.where(columns["window_size"] > 0, columns["window_size"], 1e15)
-    return _fused(batch, width, value, columns["kv_heads"] * (width + value), window)
+    kv_heads = columns["kv_heads"]
+    kv_values = kv_heads * (width + value)
+    return _fused(batch, key_dim=width, value_dim=value, kv_heads=kv_heads, kv_values=kv_values, window=window)
 
 
 def _mla(batch: Batch) -> Operator:
@@ -203,11 +193,15 @@ def _mla(batch: Batch) -> Operator:
     """
     heads = batch.columns["query_heads"]
     if np.all(batch.columns["new_tokens"] == 1):
-        return _fused(batch, MLA_RANK + MLA_ROPE, MLA_RANK, MLA_RANK + MLA_ROPE, None)
-    return _fused(batch, MLA_NOPE + MLA_ROPE, MLA_VALUE, heads * (MLA_NOPE + MLA_VALUE) + MLA_ROPE, None)
+        latent = MLA_RANK + MLA_ROPE
+        found = _fused(batch, key_dim=latent, value_dim=MLA_RANK, kv_heads=1, kv_values=latent, window=None)
+    else:
+        key_dim, kv_values = MLA_NOPE + MLA_ROPE, heads * (MLA_NOPE + MLA_VALUE) + MLA_ROPE
+        found = _fused(batch, key_dim=key_dim, value_dim=MLA_VALUE, kv_heads=heads, kv_values=kv_values, window=None)
+    return replace(found, latent=True)
 
 
-def _fused(batch: Batch, key_dim: Any, value_dim: Any, kv_values: Any, window: Any) -> Operator:
+def _fused(batch: Batch, *, key_dim: Any, value_dim: Any, kv_heads: Any, kv_values: Any, window: Any) -> Operator:
     """Attention in the recorded format; its floor in 8 bits wherever the cache has 8: kernels may convert queries."""
     columns = batch.columns
     math = "fp8" if batch.words["dtype"] == "fp8" else "bf16"
@@ -220,6 +214,7 @@ def _fused(batch: Batch, key_dim: Any, value_dim: Any, kv_values: Any, window: A
         key_dim=key_dim,
         value_dim=value_dim,
         kv_values=kv_values,
+        kv_heads=kv_heads,
         window=window,
     )
     activation_bytes = found.work.activation_bytes * (0.5 if kv == "fp8" else 1.0)
@@ -237,22 +232,20 @@ def _moe(batch: Batch) -> Operator:
     hidden, inner = columns["hidden_size"], columns["expert_intermediate_size"]
     pairs = np.stack([hidden, inner], axis=-1)
     matrices = np.where(np.any(np.all(pairs[:, None] == np.array(sorted(NON_GATED)), axis=-1), axis=1), 2.0, 3.0)
-    share, width = columns["moe_ep_size"], matrices * inner / columns["moe_tp_size"]
+    ways, width = columns["moe_ep_size"], matrices * inner / columns["moe_tp_size"]
     weight = Linear(
         "experts",
         hidden,  # type: ignore[arg-type]
         width,
         "experts",
-        copies=columns["num_experts"] / share,
-        used=columns["topk"] / share,
+        copies=columns["num_experts"],  # type: ignore[arg-type]
+        used=columns["topk"],  # type: ignore[arg-type]
     )
     tokens = columns["num_tokens"]
-    found = operators.experts(
-        weight, tokens, _pass(Segment(tokens, 1.0, 0.0), weights=weights, activations=activations)
-    )
+    run = _pass(Segment(tokens, 1.0, 0.0), weights=weights, activations=activations)
+    found = operators.experts(weight, tokens, replace(run, parallel=Parallel(tensor=ways, expert=ways)))
     skew = float(batch.words["distribution"].rpartition("_")[2]) if "_" in batch.words["distribution"] else 0.0
-    shape = {"matrices": matrices, "expert_parallel": share, "skew": skew}
-    return replace(found, inputs={**found.inputs, **shape})
+    return replace(found, inputs={**found.inputs, "matrices": matrices, "skew": skew})
 
 
 def _pass(segment: Segment, **formats: Any) -> Pass:

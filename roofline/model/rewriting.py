@@ -94,4 +94,5 @@ def merged(products: list[Operator]) -> Operator:
         least = least + item.least
     name = "+".join(item.name for item in products)
     wide = sum(item.inputs["n"] for item in products)
-    return replace(first, name=name, work=work, least=least, inputs={**first.inputs, "n": wide}, formulas={})
+    inputs = {**first.inputs, "n": wide}
+    return replace(first, name=name, work=work, least=least, inputs=inputs, formulas={}, joins="")

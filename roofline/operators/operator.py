@@ -23,14 +23,17 @@ class Operator:
     Attributes
     ----------
     name : as the field calls it (``q_proj``, ``attention``, ``experts`` ...)
-    kind : what sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``
-        or ``collective``
+    kind : what sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``,
+        ``collective``, or ``work`` for FLOPs and bytes without a shape
     work : FLOPs and all bytes in and out, once
     least : the work that no implementation can avoid: the floor counts this
     inputs : the numbers that ``formulas`` are over
     formulas : field of `Work` -> its formula as a Python expression over ``inputs``
     source : where the formulas are from
     message : what is exchanged with other accelerators; None for work on the chip
+    latent : whether it is attention on latents: one cache entry is both key and value of all query heads (MLA)
+    joins : name of the product whose kernel computes this one too, as further columns of it: engines run the q, k and
+        v projections as one product; empty if the operator has a kernel of its own
     """
 
     name: str
@@ -42,12 +45,23 @@ class Operator:
     formulas: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     message: Message | None = None
+    latent: bool = False
+    joins: str = ""
 
     def times(self, count: Number) -> Operator:
         """The same operator run ``count`` times as often."""
-        total = self.count * count
         return Operator(
-            self.name, self.kind, self.work, self.least, total, self.inputs, self.formulas, self.source, self.message
+            self.name,
+            self.kind,
+            self.work,
+            self.least,
+            self.count * count,
+            self.inputs,
+            self.formulas,
+            self.source,
+            self.message,
+            self.latent,
+            self.joins,
         )
 
 

@@ -93,6 +93,7 @@ def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
         },
         formulas=MATMUL,
         source=MATMUL_SOURCE,
+        joins=weight.joins,
     )
 
 
@@ -130,6 +131,10 @@ def experts(weight: Linear, tokens: Number, run: Pass) -> Operator:
     ``weight.copies`` is the number of experts and ``weight.used`` how many a token goes to.  Under expert parallelism
     each of the ways holds an even share of the experts and sees the tokens of all replicas that share them, so a given
     expert is hit with the global chance ``top_k / experts``; the fullest one reads at least one expert.
+
+    For the kernel that runs it the inputs say how many ``routed_rows`` (tokens times experts of each) and
+    ``local_experts`` this accelerator has, how many ``matrices`` of an expert the operator stands for, and the ``skew``
+    of the routing (0: uniform).
     """
     parallel, precision = run.parallel, run.precision
     formats = precision.part(weight.part)
@@ -154,6 +159,10 @@ def experts(weight: Linear, tokens: Number, run: Pass) -> Operator:
             "experts": weight.copies,
             "top_k": top_k,
             "ways": ways,
+            "routed_rows": routed,
+            "local_experts": weight.copies / ways,
+            "matrices": 1.0,
+            "skew": 0.0,
             "weight_bits": formats.weight_bits,
             "activation_bits": formats.activation_bits,
             "bias_bytes": bias_bytes,

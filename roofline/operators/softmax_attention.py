@@ -85,7 +85,8 @@ def attend(
     value_dim: Number,
     pairs: Number,
     kv_values: Number,
-    kv_heads: int = 1,
+    kv_heads: Number = 1,
+    latent: bool = False,
     reads: Reads,
     scores: Number | None = None,
     name: str = "attention",
@@ -99,13 +100,16 @@ def attend(
     A kernel may compute in the narrower format of the cache, whatever it was asked for, so the least is at that rate.
 
     Tensor parallelism divides the query heads, and the cache by ``kv_heads`` (1: whole on every accelerator); context
-    parallelism divides pairs and entries.
+    parallelism divides pairs and entries.  ``latent`` says that an entry is a latent that all query heads share as
+    their key and value, which kernels of their own compute.
     """
     precision = run.precision
     sequences, new = segment.sequences, segment.new_tokens
     if not run.parallel.single:
         tensor, context = run.parallel.tensor, run.parallel.context
-        query_heads, kv_values = query_heads * share(query_heads, tensor), kv_values * share(kv_heads, tensor)
+        kv_share = share(kv_heads, tensor)
+        query_heads = query_heads * share(query_heads, tensor)
+        kv_heads, kv_values = kv_heads * kv_share, kv_values * kv_share
         pairs = pairs / context
         reads = Reads(
             past=reads.past / context,
@@ -140,6 +144,7 @@ def attend(
             "query_heads": query_heads,
             "key_dim": key_dim,
             "value_dim": value_dim,
+            "kv_heads": kv_heads,
             "kv_values": kv_values,
             "kv_bits": precision.kv_bits,
             "activation_bits": precision.wide_bits,
@@ -147,6 +152,7 @@ def attend(
         },
         formulas=FORMULAS,
         source=SOURCE,
+        latent=latent,
     )
 
 
@@ -158,7 +164,7 @@ def attention(
     key_dim: Number,
     value_dim: Number,
     kv_values: Number,
-    kv_heads: int = 1,
+    kv_heads: Number = 1,
     window: Number | None,
 ) -> Operator:
     """Plain causal attention of one segment, over all that a window leaves visible.

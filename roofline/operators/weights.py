@@ -23,6 +23,7 @@ class Linear:
     split : what tensor parallelism divides: ``columns`` (outputs), ``rows`` (inputs; the results are summed) or
         ``whole`` (every accelerator has all of it)
     pieces : indivisible pieces of the divided side (heads); its size if None
+    joins : name of the product that engines run this one with, as further columns of it; empty if it runs by itself
     """
 
     name: str
@@ -34,6 +35,7 @@ class Linear:
     used: int = 1
     split: str = "whole"
     pieces: int | None = None
+    joins: str = ""
 
     def shape_on(self, ways: Number) -> tuple[Number, Number]:
         """``d_in`` and ``d_out`` of the part on the fullest of ``ways`` accelerators (see `share`)."""

@@ -1,19 +1,10 @@
-"""Bounds: Work on an Accelerator.  The roofline formula stands here and nowhere else.
-
-    compute_s  = flops / peak of the math format
-    memory_s   = moved bytes / memory bandwidth
-    network_s  = bytes of a message on the links / their rate, one way
-    roofline_s = max(compute_s, memory_s, network_s)
-
-An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams,
-Waterman, Patterson: Roofline, CACM 52(4), 2009).
-"""
+"""Bounds: one operator on an accelerator with its times and their derivation (`roofline.operators.roofline`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,42 +12,9 @@ from ..efficiency.estimates import Estimate, estimate
 from ..errors import Number, number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
+from ..operators.roofline import NOTHING_RESIDENT, Times, compute_s, memory_s, times
 from ..operators.work import Work
 from ..report import Report, Step
-
-
-class Times(NamedTuple):
-    """What an operator does to each resource of an accelerator, all its runs together."""
-
-    flops: Number
-    moved_bytes: Number
-    least_bytes: Number
-    compute_s: Number
-    memory_s: Number
-    network_s: Number
-    roofline_s: Number
-
-
-def times(operator: Operator, accelerator: Accelerator, math: str, resident_bytes: Number = 0.0) -> Times:
-    """The roofline of all runs of ``operator``; ``math`` names the units that compute it.
-
-    ``least_bytes`` leaves out what may stay on the chip; ``resident_bytes`` are there already and do not move.
-    """
-    count, work = operator.count, operator.work
-    flops, moved, least = count * work.flops, count * work.moved_bytes, count * operator.least.moved_bytes
-    if resident_bytes is not NOTHING_RESIDENT:
-        moved, least = np.maximum(moved - resident_bytes, 0.0), np.maximum(least - resident_bytes, 0.0)
-    compute_s = flops / accelerator.dense_flops_per_s[math]
-    memory_s = moved / accelerator.memory_bytes_per_s
-    roofline_s = np.maximum(compute_s, memory_s)
-    if operator.message is None:
-        return Times(flops, moved, least, compute_s, memory_s, 0.0, roofline_s)
-    network_s = count * operator.message.network_s(accelerator)
-    return Times(flops, moved, least, compute_s, memory_s, network_s, np.maximum(roofline_s, network_s))
-
-
-NOTHING_RESIDENT = 0.0
-"""The default of ``resident_bytes``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,9 +115,10 @@ class Bound(Report):
         work, least, gpu = self.operator.work, self.operator.least, self.accelerator
         once = np.maximum(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
         moved = np.maximum(self.operator.count * once - self.resident_bytes, 0.0)
-        compute_s = self.operator.count * least.flops / gpu.peak_flops_per_s(least.math)
-        memory_s = np.minimum(moved / gpu.memory_bytes_per_s, self.memory_s)
-        return np.maximum(np.maximum(np.minimum(compute_s, self.compute_s), memory_s), self.network_s)
+        math = gpu.math_on_chip(least.math)
+        computing_s = np.minimum(compute_s(self.operator.count * least.flops, gpu, math), self.compute_s)
+        moving_s = np.minimum(memory_s(moved, gpu), self.memory_s)
+        return np.maximum(np.maximum(computing_s, moving_s), self.network_s)
 
     @property
     def estimate(self) -> Estimate:
@@ -273,7 +232,8 @@ def bound(
     'compute'
     """
     resident = number("resident_bytes", resident_bytes)
-    return Bound(Operator(name, "matmul", work, work, inputs=work.shape or {}), accelerator, resident, engine)
+    kind = "work" if work.shape is None else "matmul"
+    return Bound(Operator(name, kind, work, work, inputs=work.shape or {}), accelerator, resident, engine)
 
 
 def name_limits(times: Mapping[str, Number]) -> Any:

@@ -3,55 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from ..errors import Number
 from ..report import Step
 from .bounds import Bound
-from .totals import Estimates, Parts, Sums, exposed, least_flops, network_s
+from .totals import ScheduledPass, least_flops, network_s, resources_s
 
 
-class Explained(Parts, Protocol):
-    """A pass with its totals."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def sums(self) -> Sums:
-        """Sums over the operators."""
-
-    @property
-    def estimates(self) -> Estimates:
-        """Sums of the operators' estimates."""
-
-    @property
-    def floor_s(self) -> Number:
-        """Least possible time."""
-
-    @property
-    def roofline_s(self) -> Number:
-        """Operators one after another."""
-
-    @property
-    def estimate_s(self) -> Number:
-        """Expected time."""
+def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
+    """Steps that lead from the shapes of the operators to the three times of a pass called ``name``."""
+    operators = [step for item in one.operators for step in item.explain()]
+    sums = [_sum_of(name, one, column) for column in ("flops", "moved_bytes", "least_bytes")]
+    return (*operators, *sums, *_floor(name, one), *_roofline(name, one), *_estimate(name, one))
 
 
-def explain_phase(phase: Explained) -> tuple[Step, ...]:
-    """Steps that lead from the shapes of the operators to the three times of ``phase``."""
-    operators = [step for item in phase.operators for step in item.explain()]
-    sums = [_sum_of(phase, column) for column in ("flops", "moved_bytes", "least_bytes")]
-    return (*operators, *sums, *_floor(phase), *_roofline(phase), *_estimate(phase))
+def _sum_of(name: str, one: ScheduledPass, column: str) -> Step:
+    parts = _by_name([(item, getattr(item, column)) for item in one.operators])
+    return _sum(f"{name}.{column}_of_a_pass", parts, "sum over operators", getattr(one.sums, column))
 
 
-def _sum_of(phase: Explained, column: str) -> Step:
-    parts = _parts([(item, getattr(item, column)) for item in phase.operators])
-    return _total(f"{phase.name}.{column}_of_a_pass", parts, getattr(phase.sums, column), "sum over operators")
-
-
-def _parts(items: list[tuple[Bound, Number]]) -> dict[str, Number]:
+def _by_name(items: list[tuple[Bound, Number]]) -> dict[str, Number]:
     """Values by the operator's name; a name that comes again gets a number."""
     parts: dict[str, Number] = {}
     for item, value in items:
@@ -59,54 +30,68 @@ def _parts(items: list[tuple[Bound, Number]]) -> dict[str, Number]:
     return parts
 
 
-def _total(name: str, parts: dict[str, Number], value: Number, source: str) -> Step:
-    return Step(name, " + ".join(parts), parts, value, source)
+def _sum(name: str, parts: dict[str, Number], source: str, value: Number | None = None) -> Step:
+    """The sum of ``parts``, which is ``value`` if that is given."""
+    result = sum(parts.values(), 0.0) if value is None else value
+    return Step(name, " + ".join(parts) or "0", parts, result, source)
 
 
-def _floor(phase: Explained) -> Iterator[Step]:
-    gpu, plan, name = phase.deployment.accelerator, phase.schedule, phase.name
-    bandwidth = gpu.memory_bytes_per_s
-    memory_s = phase.sums.least_bytes * plan.once / bandwidth
-    inputs = {"least_bytes": phase.sums.least_bytes, "once": plan.once, "memory_bytes_per_s": bandwidth}
+def _floor(name: str, one: ScheduledPass) -> Iterator[Step]:
+    gpu, plan = one.deployment.accelerator, one.schedule
+    busy_s = resources_s(one)
+    inputs = {
+        "least_bytes": one.sums.least_bytes,
+        "once": plan.once,
+        "memory_bytes_per_s": gpu.memory_bytes_per_s,
+    }
     source = gpu.source_of("memory_bytes_per_s")
-    yield Step(f"{name}.memory_s", "least_bytes * once / memory_bytes_per_s", inputs, memory_s, source)
-    resources = {"memory_s": memory_s}
-    for math, flops in least_flops(phase).items():
-        peak = gpu.dense_flops_per_s[math]
-        resources[f"compute_{math}_s"] = compute_s = flops * plan.busy / peak
-        inputs = {"least_flops": flops, "busy": plan.busy, "dense_flops_per_s": peak}
+    resources = {"memory_s": busy_s["memory"]}
+    yield Step(f"{name}.memory_s", "least_bytes * once / memory_bytes_per_s", inputs, busy_s["memory"], source)
+    for math, flops in least_flops(one).items():
+        compute_s = busy_s[f"compute {math}"]
+        resources[f"compute_{math}_s"] = compute_s
+        inputs = {"least_flops": flops, "busy": plan.busy, "dense_flops_per_s": gpu.dense_flops_per_s[math]}
         source = gpu.source_of(f"dense_flops_per_s.{math}")
         yield Step(f"{name}.compute_{math}_s", "least_flops * busy / dense_flops_per_s", inputs, compute_s, source)
-    if not phase.deployment.parallel.single:
-        one_pass = network_s(phase)
-        resources["network_s"] = plan.busy * one_pass
-        inputs = {"busy": plan.busy, "messages_s": one_pass}
-        yield Step(
-            f"{name}.network_s", "busy * messages_s", inputs, resources["network_s"], "messages one way on links"
-        )
-    yield Step(f"{name}.floor_s", f"max({', '.join(resources)})", resources, phase.floor_s, "everything overlaps")
+    if "network" in busy_s:
+        resources["network_s"] = busy_s["network"]
+        inputs = {"busy": plan.busy, "messages_s": network_s(one)}
+        source = "messages one way on links"
+        yield Step(f"{name}.network_s", "busy * messages_s", inputs, busy_s["network"], source)
+    yield Step(f"{name}.floor_s", f"max({', '.join(resources)})", resources, one.floor_s, "everything overlaps")
 
 
-def _roofline(phase: Explained) -> Iterator[Step]:
-    shares = [(item, _share(phase, item) * item.roofline_s) for item in phase.operators]
-    one_pass = phase.sums.roofline_s
-    source = "operators one after another; of the network what overlap leaves exposed"
-    yield _total(f"{phase.name}.roofline_of_a_pass_s", _parts(shares), one_pass, source)
-    yield _all_rounds(phase, "roofline_s", one_pass, phase.roofline_s)
+def _roofline(name: str, one: ScheduledPass) -> Iterator[Step]:
+    times = [(item, item.roofline_s) for item in one.operators]
+    source = "operators one after another"
+    yield from _of_a_pass(f"{name}.roofline", one, times, one.sums.roofline_s, source)
+    yield _all_rounds(f"{name}.roofline_s", one, one.sums.roofline_s, one.roofline_s)
 
 
-def _estimate(phase: Explained) -> Iterator[Step]:
-    shares = [(item, _share(phase, item) * item.estimate.time_s) for item in phase.operators]
-    basis = "; ".join(filter(None, dict.fromkeys(item.estimate.basis for item in phase.operators)))
-    one_pass = phase.estimates.time_s
-    yield _total(f"{phase.name}.estimate_of_a_pass_s", _parts(shares), one_pass, basis)
-    yield _all_rounds(phase, "estimate_s", one_pass, phase.estimate_s)
+def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
+    each = [(item, item.estimate) for item in one.operators]
+    basis = "; ".join(filter(None, dict.fromkeys(found.basis for _, found in each)))
+    times = [(item, found.time_s) for item, found in each]
+    yield from _of_a_pass(f"{name}.estimate", one, times, one.estimates.time_s, basis)
+    yield _all_rounds(f"{name}.estimate_s", one, one.estimates.time_s, one.estimate_s)
 
 
-def _share(phase: Explained, item: Bound) -> Number:
-    return 1.0 if item.operator.message is None else exposed(phase)
+def _of_a_pass(
+    name: str, one: ScheduledPass, times: list[tuple[Bound, Number]], value: Number, source: str
+) -> Iterator[Step]:
+    """The sum over operators; with a network, what is on the chip and what is not, and how much of it is hidden."""
+    if one.deployment.parallel.single:
+        yield _sum(f"{name}_of_a_pass_s", _by_name(times), source, value)
+        return
+    local = _sum(f"{name}_local_s", _by_name([pair for pair in times if pair[0].operator.message is None]), source)
+    remote = [pair for pair in times if pair[0].operator.message is not None]
+    network = _sum(f"{name}_network_s", _by_name(remote), "messages one after another")
+    inputs = {"local_s": local.value, "network_s": network.value, "overlap": one.deployment.parallel.overlap}
+    formula = "max(local_s + (1 - overlap) * network_s, network_s)"
+    note = "a share overlap of the network runs beside work on the chip, no more than there is of either"
+    yield from (local, network, Step(f"{name}_of_a_pass_s", formula, inputs, value, note))
 
 
-def _all_rounds(phase: Explained, column: str, one_pass: Number, value: Number) -> Step:
-    inputs = {"one_pass_s": one_pass, "rounds": phase.schedule.rounds}
-    return Step(f"{phase.name}.{column}", "one_pass_s * rounds", inputs, value, "all microbatches")
+def _all_rounds(name: str, one: ScheduledPass, one_pass: Number, value: Number) -> Step:
+    inputs = {"one_pass_s": one_pass, "rounds": one.schedule.rounds}
+    return Step(name, "one_pass_s * rounds", inputs, value, "all microbatches")

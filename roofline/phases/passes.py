@@ -15,9 +15,9 @@ from ..report import Report, Step
 from .bounds import Bound, fallback_notes, name_limits
 from .chunking import joined, shape_of, split
 from .deployment import Deployment
-from .derivation import explain_phase
+from .derivation import explain_pass
 from .schedule import Schedule, schedule_pass
-from .totals import Estimates, Sums, Totals, estimates, is_hardware_sweep, sums, total
+from .totals import Estimates, ScheduledPass, Sums, Totals, bounds_of, is_hardware_sweep, resources_s, total
 from .workload import Workload
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
@@ -69,20 +69,25 @@ class Phase(Report):
         return schedule_pass(self.name, self.deployment.parallel, self.segments)
 
     @cached_property
+    def scheduled(self) -> ScheduledPass:
+        """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
+        schedule = self.schedule
+        return ScheduledPass(self.deployment, schedule, bounds_of(self.deployment, schedule.segments))
+
+    @property
     def operators(self) -> tuple[Bound, ...]:
-        """Bounds of every operator on the fullest accelerator, all layers of it together, one pass of a microbatch."""
-        gpu, run = self.deployment.accelerator, self.deployment.run(*self.schedule.segments)
-        return tuple(Bound(item, gpu, engine=self.deployment.engine) for item in self.deployment.model.operators(run))
+        """Bounds of every operator of `scheduled`."""
+        return self.scheduled.operators
 
     @cached_property
     def sums(self) -> Sums:
         """Sums over the operators of one accelerator."""
-        return self._by_blocks(sums)
+        return self._by_blocks(_sums)
 
     @cached_property
     def estimates(self) -> Estimates:
         """Expected time of one pass of one accelerator, with its interval."""
-        return self._by_blocks(estimates)
+        return self._by_blocks(_estimates)
 
     def _by_blocks(self, function: Callable[[Phase], Totals]) -> Totals:
         """``function`` of this phase; a large sweep is cut into blocks that the processor's cores share."""
@@ -162,6 +167,11 @@ class Phase(Report):
         return self.estimates.high_s * self.schedule.rounds
 
     @property
+    def resources_s(self) -> dict[str, Number]:
+        """Least busy time of each resource, of which the floor is the longest (`roofline.phases.totals`)."""
+        return resources_s(self.scheduled)
+
+    @property
     def limited_s(self) -> dict[str, Number]:
         """Roofline time by what limits the operators: how much of it is memory's, compute's and the network's."""
         sums, rounds = self.sums, self.schedule.rounds
@@ -205,7 +215,15 @@ class Phase(Report):
 
     def explain(self) -> tuple[Step, ...]:
         """Every operator, then the sums, then the three times."""
-        return explain_phase(self)
+        return explain_pass(self.name, self.scheduled)
+
+
+def _sums(phase: Phase) -> Sums:
+    return phase.scheduled.sums
+
+
+def _estimates(phase: Phase) -> Estimates:
+    return phase.scheduled.estimates
 
 
 def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:

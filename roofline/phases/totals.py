@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
-from typing import NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ..errors import Number
+from ..operators.operator import Segment
+from ..operators.roofline import compute_s, memory_s
 from .bounds import Bound
 from .deployment import Deployment
 from .schedule import Schedule
-
-
-class Parts(Protocol):
-    """A pass: the bounds of its operators on one accelerator, and how it is scheduled."""
-
-    @property
-    def deployment(self) -> Deployment:
-        """What runs where."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """How the pass runs on a pipeline and over replicas."""
-
-    @property
-    def operators(self) -> tuple[Bound, ...]:
-        """Bounds of every operator."""
 
 
 class Sums(NamedTuple):
@@ -53,70 +40,124 @@ class Estimates(NamedTuple):
 Totals = TypeVar("Totals", Sums, Estimates)
 
 
+@dataclass(frozen=True, eq=False)
+class ScheduledPass:
+    """One forward pass with everything that decides its times.
+
+    Attributes
+    ----------
+    deployment : what runs where
+    schedule : how the pass runs on a pipeline and over replicas
+    operators : bounds of every operator of one microbatch on the most loaded accelerator
+    """
+
+    deployment: Deployment
+    schedule: Schedule
+    operators: tuple[Bound, ...]
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Sums over the operators."""
+        return sums(self)
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """Sums of the operators' estimates."""
+        return estimates(self)
+
+    @property
+    def floor_s(self) -> Number:
+        """Least possible time."""
+        return self.sums.floor_s
+
+    @property
+    def roofline_s(self) -> Number:
+        """Operators one after another."""
+        return self.sums.roofline_s * self.schedule.rounds
+
+    @property
+    def estimate_s(self) -> Number:
+        """Expected time."""
+        return self.estimates.time_s * self.schedule.rounds
+
+
+def bounds_of(serve: Deployment, segments: tuple[Segment, ...]) -> tuple[Bound, ...]:
+    """Bounds of every operator of one pass of ``segments`` through the model of ``serve``."""
+    found = serve.model.operators(serve.run(*segments))
+    return tuple(Bound(operator, serve.accelerator, engine=serve.engine) for operator in found)
+
+
 def total(parts: Iterable[Number]) -> Number:
     """Sum that broadcasts."""
     return sum(parts, 0.0)
 
 
-def sums(phase: Parts) -> Sums:
-    """Sums over the operators of ``phase``; the limited ones are the roofline time of those that a resource limits."""
-    local = [item.times for item in phase.operators if item.operator.message is None]
-    remote = [item.times for item in phase.operators if item.operator.message is not None]
-    network_s = exposed(phase) * total(item.roofline_s for item in remote)
+def sums(one: ScheduledPass) -> Sums:
+    """Sums over the operators of a pass; the limited ones are the roofline time of those that a resource limits."""
+    local = [item.times for item in one.operators if item.operator.message is None]
+    remote = [item.times for item in one.operators if item.operator.message is not None]
     each = local + remote
+    local_s = total(item.roofline_s for item in local)
+    roofline_s = overlapped_s(one, local_s, total(item.roofline_s for item in remote))
     return Sums(
         flops=total(item.flops for item in local),
         moved_bytes=total(item.moved_bytes for item in each),
         least_bytes=total(item.least_bytes for item in each),
-        floor_s=reduce(np.maximum, resources_s(phase).values()),
-        roofline_s=total(item.roofline_s for item in local) + network_s,
+        floor_s=reduce(np.maximum, resources_s(one).values()),
+        roofline_s=roofline_s,
         compute_limited_s=total((item.compute_s > item.memory_s) * item.roofline_s for item in local),
-        network_limited_s=network_s,
+        network_limited_s=roofline_s - local_s if remote else 0.0,
     )
 
 
-def exposed(phase: Parts) -> Number:
-    """Share of the time on the network that no other work hides."""
-    return 1.0 - phase.deployment.parallel.overlap
+def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Number:
+    """Time of work on the chip and of the network where a share ``overlap`` of the latter may run beside the former.
+
+    What is hidden runs beside work on the chip, so it can't be longer than that: the network alone is a lower bound,
+    ``max(local + (1 - overlap) * network, network)``.
+    """
+    if one.deployment.parallel.single:
+        return local_s
+    return np.maximum(local_s + (1.0 - one.deployment.parallel.overlap) * network_s, network_s)
 
 
-def least_flops(phase: Parts) -> dict[str, Number]:
+def least_flops(one: ScheduledPass) -> dict[str, Number]:
     """FLOPs of one pass that no implementation can avoid, by the format of the units that compute them."""
     flops: dict[str, Number] = {}
-    for item in phase.operators:
+    for item in one.operators:
         if item.operator.message is None:
             math = item.accelerator.math_on_chip(item.operator.least.math)
             flops[math] = flops.get(math, 0.0) + item.operator.count * item.operator.least.flops
     return flops
 
 
-def resources_s(phase: Parts) -> dict[str, Number]:
+def resources_s(one: ScheduledPass) -> dict[str, Number]:
     """Least busy time of each resource: ``memory``, ``compute`` by math format, and ``network``."""
-    gpu, plan = phase.deployment.accelerator, phase.schedule
-    least = total(item.times.least_bytes for item in phase.operators)
-    found = {"memory": least * plan.once / gpu.memory_bytes_per_s}
-    for math, flops in least_flops(phase).items():
-        found[f"compute {math}"] = flops * plan.busy / gpu.dense_flops_per_s[math]
-    if not phase.deployment.parallel.single:
-        found["network"] = plan.busy * network_s(phase)
+    gpu, plan = one.deployment.accelerator, one.schedule
+    least = total(item.times.least_bytes for item in one.operators)
+    found = {"memory": memory_s(least * plan.once, gpu)}
+    for math, flops in least_flops(one).items():
+        found[f"compute {math}"] = compute_s(flops * plan.busy, gpu, math)
+    if not one.deployment.parallel.single:
+        found["network"] = plan.busy * network_s(one)
     return found
 
 
-def network_s(phase: Parts) -> Number:
+def network_s(one: ScheduledPass) -> Number:
     """Least time of the messages of one pass."""
-    gpu = phase.deployment.accelerator
-    messages = [item.operator for item in phase.operators if item.operator.message is not None]
+    gpu = one.deployment.accelerator
+    messages = [item.operator for item in one.operators if item.operator.message is not None]
     return total(item.count * item.message.least_s(gpu) for item in messages if item.message is not None)
 
 
-def estimates(phase: Parts) -> Estimates:
+def estimates(one: ScheduledPass) -> Estimates:
     """Sums of the operators' estimates and of the ends of their intervals; overlap hides network here too."""
-    shares = [1.0 if item.operator.message is None else exposed(phase) for item in phase.operators]
-    each = [(share, item.estimate) for share, item in zip(shares, phase.operators, strict=True)]
+    local = [item.estimate for item in one.operators if item.operator.message is None]
+    remote = [item.estimate for item in one.operators if item.operator.message is not None]
     return Estimates(
-        total(share * item.time_s for share, item in each),
-        total(share * item.low_s for share, item in each),
-        total(share * item.high_s for share, item in each),
+        overlapped_s(one, total(item.time_s for item in local), total(item.time_s for item in remote)),
+        overlapped_s(one, total(item.low_s for item in local), total(item.low_s for item in remote)),
+        overlapped_s(one, total(item.high_s for item in local), total(item.high_s for item in remote)),
     )
 
 

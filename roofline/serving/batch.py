@@ -14,7 +14,6 @@ from ..model.rewriting import Rewritten
 from ..operators.operator import Segment
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase, prefill, run_pass
-from ..phases.totals import resources_s
 from ..phases.workload import Workload
 from ..report import Report, Step
 from .scenario import Scenario, plain_number
@@ -206,7 +205,7 @@ def time_of(phases: list[Counted], time: str) -> Number:
         return sum((count * getattr(phase, time) for count, phase in phases), 0.0)
     busy: dict[str, Number] = {}
     for count, phase in phases:
-        for name, seconds in resources_s(phase).items():
+        for name, seconds in phase.resources_s.items():
             busy[name] = busy.get(name, 0.0) + count * seconds
     return reduce(np.maximum, busy.values()) if busy else 0.0
 

@@ -26,7 +26,6 @@ import numpy as np
 from ..errors import Number, unknown
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase, decode, prefill
-from ..phases.totals import resources_s
 from ..phases.workload import Workload
 from ..report import Report
 
@@ -79,7 +78,7 @@ class Steady(Report):
         """Time of the deployment that a request takes."""
         if self.time != "floor_s":
             return self.slot_s + self._steps * self.step_s / self.load.batch
-        firsts, steps = resources_s(self.first), resources_s(self.step)
+        firsts, steps = self.first.resources_s, self.step.resources_s
         data = self.deployment.parallel.data
         each = (
             firsts.get(name, 0.0) / data + self._steps * steps.get(name, 0.0) / self.load.batch

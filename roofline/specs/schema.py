@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
 
@@ -321,19 +321,43 @@ class ModelSpec(Strict):
             raise InvalidInput(f"{where} must be a mapping of sizes, not {fields!r}")
         with _located(where):
             checked = block_spec(kind).model_validate({"hidden": self.hidden, **fields})
-            return KINDS[kind](**dict(checked))
+            return KINDS[kind](**_values(checked, KINDS[kind]))
+
+
+def block_spec(kind: str) -> type[BaseModel]:
+    """The pydantic model of a kind of block."""
+    return _spec_of(KINDS[kind])
 
 
 @cache
-def block_spec(kind: str) -> type[BaseModel]:
-    """The pydantic model of a kind of block, made from the fields of its class, so that both say the same."""
-    block = KINDS[kind]
-    hints = get_type_hints(block)
-    fields: dict[str, Any] = {
-        item.name: (hints[item.name], ... if item.default is dataclasses.MISSING else item.default)
-        for item in dataclasses.fields(block)
-    }
-    return create_model(block.__name__, __base__=Strict, **fields)
+def _spec_of(value: type) -> type[BaseModel]:
+    """The pydantic model of a dataclass, made from its fields, so that both say the same; parts of it are mappings."""
+    hints = get_type_hints(value)
+    fields: dict[str, Any] = {}
+    for item in dataclasses.fields(value):
+        part = _part_of(hints[item.name])
+        hint = hints[item.name] if part is None else _spec_of(part) | None
+        fields[item.name] = (hint, ... if item.default is dataclasses.MISSING else item.default)
+    return create_model(value.__name__, __base__=Strict, **fields)
+
+
+def _part_of(hint: Any) -> type | None:
+    """The dataclass of a field that holds one or None (the indexer of an attention block)."""
+    for option in get_args(hint):
+        if isinstance(option, type) and dataclasses.is_dataclass(option):
+            return option
+    return None
+
+
+def _values(checked: BaseModel, value: type) -> dict[str, Any]:
+    """The fields of a dataclass from its checked spec."""
+    hints = get_type_hints(value)
+    fields = dict(checked)
+    for name, field in fields.items():
+        part = _part_of(hints[name])
+        if part is not None and field is not None:
+            fields[name] = part(**_values(field, part))
+    return fields
 
 
 class _located:

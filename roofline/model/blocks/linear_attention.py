@@ -67,7 +67,15 @@ class GatedDeltaNet(Block):
         values = self.value_heads * self.value_dim
         return (
             Linear("in_proj_qkv", self.hidden, self.channels, "mixer", split="columns", pieces=self.value_heads),
-            Linear("in_proj_z", self.hidden, values, "mixer", split="columns", pieces=self.value_heads),
+            Linear(
+                "in_proj_z",
+                self.hidden,
+                values,
+                "mixer",
+                split="columns",
+                pieces=self.value_heads,
+                joins="in_proj_qkv",
+            ),
             Linear("in_proj_ba", self.hidden, 2 * self.value_heads, "mixer", split="columns", pieces=self.value_heads),
         )
 

@@ -50,7 +50,15 @@ class MLP(Block):
         """Gate if there is one, up, down."""
         prefix = "shared_" if self.part == "shared_experts" else ""
         up = Linear(f"{prefix}up_proj", self.hidden, self.intermediate, self.part, self.bias, split="columns")
-        gate = Linear(f"{prefix}gate_proj", self.hidden, self.intermediate, self.part, self.bias, split="columns")
+        gate = Linear(
+            f"{prefix}gate_proj",
+            self.hidden,
+            self.intermediate,
+            self.part,
+            self.bias,
+            split="columns",
+            joins=up.name,
+        )
         down = Linear(f"{prefix}down_proj", self.intermediate, self.hidden, self.part, self.bias, split="rows")
         return (gate, up, down) if self.gated else (up, down)
 

@@ -1,0 +1,81 @@
+"""The roofline formula: how long operators take each resource of an accelerator.  It stands here and nowhere else.
+
+    compute_s  = flops / peak of the math format
+    memory_s   = moved bytes / memory bandwidth
+    network_s  = bytes of a message on the links / their rate, one way
+    roofline_s = max(compute_s, memory_s, network_s)
+
+An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams,
+Waterman, Patterson: Roofline, CACM 52(4), 2009).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import Number
+from ..hardware import Accelerator
+from .operator import Operator
+from .work import Work
+
+NOTHING_RESIDENT = 0.0
+"""The default of ``resident_bytes``; passed as it is, subtracting is skipped."""
+
+
+class Times(NamedTuple):
+    """What an operator does to each resource of an accelerator, all its runs together."""
+
+    flops: Number
+    moved_bytes: Number
+    least_bytes: Number
+    compute_s: Number
+    memory_s: Number
+    network_s: Number
+    roofline_s: Number
+
+
+def compute_s(flops: Number, accelerator: Accelerator, math: str) -> Number:
+    """Time of ``flops`` at the dense peak of the units for ``math``, which the chip has to have."""
+    return flops / accelerator.dense_flops_per_s[math]
+
+
+def memory_s(moved_bytes: Number, accelerator: Accelerator) -> Number:
+    """Time of bytes that cross the memory interface at its bandwidth."""
+    return moved_bytes / accelerator.memory_bytes_per_s
+
+
+def times(operator: Operator, accelerator: Accelerator, math: str, resident_bytes: Number = NOTHING_RESIDENT) -> Times:
+    """The roofline of all runs of ``operator`` on the units for ``math``.
+
+    ``least_bytes`` leaves out what may stay on the chip; ``resident_bytes`` are there already and do not move.
+    """
+    count, work = operator.count, operator.work
+    flops, moved, least = count * work.flops, count * work.moved_bytes, count * operator.least.moved_bytes
+    if resident_bytes is not NOTHING_RESIDENT:
+        moved, least = np.maximum(moved - resident_bytes, 0.0), np.maximum(least - resident_bytes, 0.0)
+    computing_s, moving_s = compute_s(flops, accelerator, math), memory_s(moved, accelerator)
+    roofline_s = np.maximum(computing_s, moving_s)
+    if operator.message is None:
+        return Times(flops, moved, least, computing_s, moving_s, 0.0, roofline_s)
+    network_s = count * operator.message.network_s(accelerator)
+    return Times(flops, moved, least, computing_s, moving_s, network_s, np.maximum(roofline_s, network_s))
+
+
+def least_s(
+    work: Work, accelerator: Accelerator, *, count: Number = 1.0, resident_bytes: Number = NOTHING_RESIDENT
+) -> Number:
+    """Least time of ``count`` runs of ``work``, of whose bytes ``resident_bytes`` are on the chip already."""
+    moved = np.maximum(count * work.moved_bytes - resident_bytes, 0.0)
+    math = accelerator.math_on_chip(work.math)
+    return np.maximum(compute_s(count * work.flops, accelerator, math), memory_s(moved, accelerator))
+
+
+def kernel_floor_s(
+    operator: Operator, accelerator: Accelerator, *, resident_bytes: Number = NOTHING_RESIDENT
+) -> Number:
+    """Least time of a kernel by itself: what it can't avoid computing, moving or exchanging, at the peak rates."""
+    if operator.message is not None:
+        return operator.count * operator.message.least_s(accelerator)
+    return least_s(operator.least, accelerator, count=operator.count, resident_bytes=resident_bytes)
