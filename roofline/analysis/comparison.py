@@ -13,7 +13,7 @@ from ..report import Report, plain
 from ..units import humanize
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Comparison(Report):
     """Two results of one kind side by side.
 

@@ -28,13 +28,14 @@ from ..phases.passes import TIMES, Phase
 from ..phases.schedule import Schedule
 from ..phases.totals import estimates, sums
 from ..report import Report
+from ..values import Value
 
 STEP = 1e-3
 """Natural logarithm of the factor to either side."""
 
 
-@dataclass(frozen=True, eq=False)
-class Varied:
+@dataclass(frozen=True)
+class Varied(Value):
     """A pass some of whose inputs are scaled; its schedule is that of the pass as it is."""
 
     deployment: Deployment
@@ -154,7 +155,7 @@ def time_of(phase: Phase | Varied, time: str) -> Number:
     return found.floor_s if time == "floor_s" else found.roofline_s * phase.schedule.rounds
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Sensitivity(Report):
     """How a time of a pass depends on its inputs.
 

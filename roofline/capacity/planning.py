@@ -15,8 +15,8 @@ from ..formats import get_format
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.parallel import Parallel
-from ..operators.precision import Precision
-from ..phases.deployment import AS_PUBLISHED, Deployment
+from ..operators.precision import AS_PUBLISHED, Precision
+from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.slo import SLO

@@ -52,7 +52,7 @@ class Paging:
             number(name, getattr(self, name), least=1, whole=True)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Memory(Report):
     """What a deployment needs of its memory, and what it has, all accelerators together.
 

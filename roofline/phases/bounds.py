@@ -59,7 +59,7 @@ NOTHING_RESIDENT = 0.0
 """The default of ``resident_bytes``."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Bound(Report):
     """The bounds of one operator on one accelerator, all its ``count`` runs together.
 
@@ -75,8 +75,8 @@ class Bound(Report):
     accelerator: Accelerator
     resident_bytes: Number = NOTHING_RESIDENT
     engine: str | None = None
-    math: str = field(init=False)
-    times: Times = field(init=False)
+    math: str = field(init=False, compare=False)
+    times: Times = field(init=False, compare=False)
 
     columns = (
         "name",

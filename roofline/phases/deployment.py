@@ -11,16 +11,14 @@ from ..hardware import Accelerator
 from ..model import Model
 from ..operators.operator import Pass, Segment
 from ..operators.parallel import ONE, Parallel
-from ..operators.precision import Precision
-
-AS_PUBLISHED = Precision()
-"""Stands for the formats that the checkpoint comes in; bf16 where it states none."""
+from ..operators.precision import AS_PUBLISHED, Precision
+from ..values import Value
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
 
 
 @dataclass(frozen=True)
-class Deployment:
+class Deployment(Value):
     """A model on accelerators, in a precision.
 
     Attributes

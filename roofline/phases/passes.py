@@ -23,7 +23,7 @@ from .workload import Workload
 TIMES = ("floor_s", "roofline_s", "estimate_s")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Phase(Report):
     """One forward pass of a deployment.
 
@@ -261,7 +261,7 @@ def _decode(serve: Deployment, batch: Number, context_tokens: Number) -> Phase:
     return run_pass(serve, "decode", Segment(batch, 1.0, context_tokens))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Generation(Report):
     """A batch from its prompts to its last tokens.
 
