@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from .errors import Number
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T", bound=Iterable[Any])
 
 MOST_HALVINGS = 200
 """Bisection stops here at the latest: floats within a factor of 2 take 53 halvings, 2**50 whole numbers take 50."""
@@ -28,6 +29,21 @@ def scalar(value: Any) -> Number:
     """
     array = np.asarray(value, dtype=float)
     return array if array.ndim else float(array)
+
+
+def read_only(values: T) -> T:
+    """Return ``values`` with every array among them made read-only, for results that are kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read_only((np.ones(2), 1.0))[0].flags.writeable
+    False
+    """
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return values
 
 
 def bisect(condition: Callable[[Any], Any], low: Number, high: Number, *, whole: bool = False) -> tuple[Number, Number]:

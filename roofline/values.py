@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
-
-from .arrays import content_hash, same
+from .arrays import content_hash, read_only, same
 
 
 class Value:
@@ -56,14 +54,8 @@ class Value:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
-            object.__setattr__(self, name, _read_only(value))
-
-
-def _read_only(value: Any) -> Any:
-    """Set an array's flag: pickles do not carry it."""
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-    return value
+            object.__setattr__(self, name, value)
+        read_only(state.values())  # pickles do not carry that flag
 
 
 def _compared(value: Any) -> list[str]:

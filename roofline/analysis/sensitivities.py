@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number, unknown
 from ..hardware import Accelerator
 from ..operators.operator import Operator, Segment
@@ -241,7 +242,7 @@ def sensitivity(phase: Phase, *, time: str = "roofline_s") -> Sensitivity:
     if time == "estimate_s":
         rates = [value for name, value in found.items() if name in ("bandwidth", "links") or name.startswith("peak_")]
         found["latency"] = np.minimum(-1.0 - sum(rates), 0.0)
-    return Sensitivity(phase, time, found)
+    return Sensitivity(phase, time, FrozenMapping(found))
 
 
 def _elasticity(phase: Phase, name: str, time: str) -> Number:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number, unknown
 from ..formats import get_format
 from ..hardware import Accelerator
@@ -312,7 +313,7 @@ def plan(
     if not asked:
         raise InvalidInput("none of the accelerators has the links for any of the layouts: allow one accelerator")
     parts = [evaluate(serve, tried, promised, price, time) for serve, price in progress(asked)]
-    cases = {(serve.accelerator.name, short_name(serve)): serve for serve, _ in asked}
+    cases = FrozenMapping({(serve.accelerator.name, short_name(serve)): serve for serve, _ in asked})
     whole = Plan(model, load, promised, time, joined(parts), cases, _notes(cases, spread, prices))
     return whole.take(_ranking(whole))
 

@@ -17,6 +17,7 @@ from ..errors import Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..values import Value
 from .per_device import (
     cache_on_one,
     logits_of_sequence,
@@ -33,7 +34,7 @@ LONGEST = 2**40
 
 
 @dataclass(frozen=True)
-class Paging:
+class Paging(Value):
     """How an engine allocates.
 
     Attributes

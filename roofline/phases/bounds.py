@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import read_only
 from ..efficiency.estimates import Estimate, estimate
 from ..errors import Number, number
 from ..hardware import Accelerator
@@ -94,7 +95,8 @@ class Bound(Report):
     def __post_init__(self) -> None:
         math = self.accelerator.math_on_chip(self.operator.work.math)
         object.__setattr__(self, "math", math)
-        object.__setattr__(self, "times", times(self.operator, self.accelerator, math, self.resident_bytes))
+        found = times(self.operator, self.accelerator, math, self.resident_bytes)
+        object.__setattr__(self, "times", read_only(found))
 
     @property
     def name(self) -> str:

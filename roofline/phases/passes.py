@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import read_only, scalar
 from ..errors import Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
@@ -88,12 +89,12 @@ class Phase(Report):
         """``function`` of this phase; a large sweep is cut into blocks that the processor's cores share."""
         blocks = split(self.segments)
         if len(blocks) == 1 or is_hardware_sweep(self.deployment):
-            return function(self)
+            return read_only(function(self))
         from concurrent.futures import ThreadPoolExecutor
 
         phases = [Phase(self.name, self.deployment, segments) for segments in blocks]
         with ThreadPoolExecutor() as pool:
-            return joined(list(pool.map(function, phases)), shape_of(self.segments))
+            return read_only(joined(list(pool.map(function, phases)), shape_of(self.segments)))
 
     @property
     def _copies(self) -> Number:
@@ -317,17 +318,11 @@ def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> 
     step = _decode(serve, np.asarray(load.batch)[..., None], context)
     decode_s = steps * np.mean(getattr(step, time), axis=-1)
     total_s = ttft_s + decode_s
-    return Generation(
-        ttft_s=ttft_s,
-        tpot_s=_scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
-        total_s=_scalar(total_s),
-        prefill_share=_scalar(ttft_s / total_s),
-        tokens_per_s=_scalar(load.batch * load.output_tokens / total_s),
-        time=time,
-        assumptions=first.assumptions,
+    figures = (
+        ttft_s,
+        scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
+        scalar(total_s),
+        scalar(ttft_s / total_s),
+        scalar(load.batch * load.output_tokens / total_s),
     )
-
-
-def _scalar(value: Any) -> Number:
-    array = np.asarray(value)
-    return array if array.ndim else float(array)
+    return Generation(*read_only(figures), time=time, assumptions=first.assumptions)
