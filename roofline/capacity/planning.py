@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -252,8 +253,8 @@ def _says(name: str, weights_bytes: float, available_bytes: float, max_batch: fl
 
 
 def plan(
-    model: Model | str,
-    hardware: Sequence[Accelerator | str],
+    model: Model | str | Path,
+    hardware: Accelerator | str | Path | Sequence[Accelerator | str | Path],
     load: Workload,
     *,
     slo: SLO | None = None,
@@ -272,7 +273,7 @@ def plan(
     Parameters
     ----------
     model : a model, or its name
-    hardware : accelerators, or their names
+    hardware : accelerators, or their names; one of them need not be in a list
     load : the lengths of a request; its batch is not asked, ``batches`` are tried
     slo : what users were promised; nothing if None
     precisions : as `Precision`, or the name of a format of weights and, if it can be computed with, activations; as the
@@ -297,8 +298,9 @@ def plan(
     >>> print(found.best.accelerator[0])
     h100-sxm
     """
-    model = get_model(model) if isinstance(model, str) else model
-    chips = [get_accelerator(chip) if isinstance(chip, str) else chip for chip in hardware]
+    model = get_model(model)
+    named = [hardware] if isinstance(hardware, Accelerator | str | Path) else hardware
+    chips = [get_accelerator(chip) for chip in named]
     _check(chips, load, time)
     usd = _usd_per_hour(prices or {}, chips)
     promised = slo or SLO()

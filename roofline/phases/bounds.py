@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.work import Work
 from ..report import Report, Step
+from ..specs.library import get_accelerator
 
 
 class Times(NamedTuple):
@@ -242,7 +244,7 @@ class Bound(Report):
 
 def bound(
     work: Work,
-    accelerator: Accelerator,
+    accelerator: Accelerator | str | Path,
     *,
     resident_bytes: Number = 0.0,
     name: str = "work",
@@ -253,7 +255,7 @@ def bound(
     Parameters
     ----------
     work : FLOPs and bytes; it knows the format of its math
-    accelerator : where it runs
+    accelerator : where it runs, or its name
     resident_bytes : bytes of its operands that are in the on-chip cache already (a timing loop finds them there)
     name : what plots and derivations call it
     engine : whose kernels the estimate is of (``vllm``, ``sglang``, ``trtllm``); the middle of all if None
@@ -275,7 +277,9 @@ def bound(
     'compute'
     """
     resident = number("resident_bytes", resident_bytes)
-    return Bound(Operator(name, "matmul", work, work, inputs=work.shape or {}), accelerator, resident, engine)
+    return Bound(
+        Operator(name, "matmul", work, work, inputs=work.shape or {}), get_accelerator(accelerator), resident, engine
+    )
 
 
 def name_limits(times: Mapping[str, Number]) -> Any:
