@@ -67,6 +67,10 @@ class Report(Value):
         """The derivation, first things first, one printable step a number."""
         return ()
 
+    def __dir__(self) -> list[str]:
+        """Attributes, columns included: some results compute theirs from other values."""
+        return sorted({*super().__dir__(), *self.columns})
+
     def __repr__(self) -> str:
         width = max(map(len, self.columns), default=0)
         rows = (f"  {name:{width}}  {humanize(name, getattr(self, name))}" for name in self.columns)

@@ -355,6 +355,14 @@ def test_a_subclass_may_compare_in_its_own_way():
     assert hash(Looser(1)) == 1
 
 
+def test_dir_of_a_result_lists_its_columns():
+    results = [make() for make, _ in [*VALUES.values(), *WITH_ARRAYS.values()] if hasattr(make(), "columns")]
+    assert len(results) > 15
+    for result in results:
+        assert set(result.columns) <= set(dir(result)), type(result).__name__
+        assert {"to_dict", "to_frame", "explain", "columns"} <= set(dir(result))
+
+
 def test_an_operator_keeps_its_formulas_and_inputs():
     operator = rl.decode(serve(), LOAD).operators[1].operator
     again = pickle.loads(pickle.dumps(operator))

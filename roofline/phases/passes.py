@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import read_only, scalar
-from ..errors import Number, number, unknown
+from ..errors import InvalidInput, Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
 from .bounds import Bound, fallback_notes, name_limits
@@ -231,7 +232,7 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     >>> f"{phase.flops:.4e} {phase.floor_s:.3f} {phase.limit}"
     '2.7905e+14 0.282 compute'
     """
-    return run_pass(serve, "prefill", Segment(load.batch, load.prompt_tokens, load.cached_tokens))
+    return run_pass(serve, "prefill", _prompts(load))
 
 
 def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None = None) -> Phase:
@@ -258,8 +259,71 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
     return _decode(serve, load.batch, number("context_tokens", context, whole=True))
 
 
+def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
+    """One step in which some sequences decode a token and the prompts of others, or chunks of them, are computed.
+
+    The linear layers see the tokens of all sequences together and stream their weights once, which is what makes a
+    mixed step shorter than the two steps apart (chunked prefill: Sarathi, arXiv:2308.16369, section 4.2). Attention
+    runs over each group of sequences by itself, so lengths may differ from group to group.
+
+    Parameters
+    ----------
+    decode : Workload or iterable of Workload
+        The sequences that decode: ``batch`` of them, each with ``context_tokens`` (prompt and cached) in the cache.
+        Several workloads are groups of sequences with different contexts.
+    prefill : Workload or iterable of Workload
+        The prompts, or chunks of prompts, that join them: ``batch`` sequences with ``prompt_tokens`` new tokens each
+        after ``cached_tokens`` earlier ones.  Several workloads are prompts of different lengths.
+
+    Returns
+    -------
+    Phase
+        The step, called ``mixed``; its ``tokens`` are those of both kinds.
+
+    Raises
+    ------
+    InvalidInput
+        Nothing decodes or nothing is prefilled (then it is a `prefill` or a `decode`), or shapes that do not broadcast.
+
+    Examples
+    --------
+    Thirty-two sequences decode while a chunk of 512 tokens of one long prompt is computed:
+
+    >>> import roofline as rl
+    >>> serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
+    >>> running = rl.Workload(prompt_tokens=2000, batch=32)
+    >>> chunk = rl.Workload(prompt_tokens=512, cached_tokens=4096, batch=1)
+    >>> both = rl.mixed(serve, decode=running, prefill=chunk)
+    >>> int(both.tokens)
+    544
+    >>> bool(both.roofline_s < rl.decode(serve, running).roofline_s + rl.prefill(serve, chunk).roofline_s)
+    True
+    """
+    prompts = [_prompts(load) for load in _workloads("prefill", prefill)]
+    steps = [_steps(load.batch, load.context_tokens) for load in _workloads("decode", decode)]
+    return run_pass(serve, "mixed", *prompts, *steps)
+
+
+def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workload, ...]:
+    """One or several workloads as a tuple."""
+    if isinstance(loads, Workload):
+        return (loads,)
+    found = tuple(loads) if isinstance(loads, Iterable) else ()
+    if not found or not all(isinstance(load, Workload) for load in found):
+        raise InvalidInput(f"{name} must be a Workload or several of them: {reprlib.repr(loads)}")
+    return found
+
+
+def _prompts(load: Workload) -> Segment:
+    return Segment(load.batch, load.prompt_tokens, load.cached_tokens)
+
+
+def _steps(batch: Number, context_tokens: Number) -> Segment:
+    return Segment(batch, 1.0, context_tokens)
+
+
 def _decode(serve: Deployment, batch: Number, context_tokens: Number) -> Phase:
-    return run_pass(serve, "decode", Segment(batch, 1.0, context_tokens))
+    return run_pass(serve, "decode", _steps(batch, context_tokens))
 
 
 @dataclass(frozen=True, repr=False)
