@@ -14,6 +14,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T", bound=Iterable[Any])
 
+Words = str | npt.NDArray[np.str_]
+"""A word, or an array of them for a sweep: what limits an operator, for example."""
+
+Truth = bool | npt.NDArray[np.bool_]
+"""A truth value, or an array of them for a sweep."""
+
 MOST_HALVINGS = 200
 """Bisection stops here at the latest: floats within a factor of 2 take 53 halvings, 2**50 whole numbers take 50."""
 

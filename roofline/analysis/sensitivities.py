@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -168,14 +167,14 @@ class Sensitivity(Report):
 
     phase: Phase
     time: str
-    elasticity: Mapping[str, Any]
+    elasticity: Mapping[str, Number]
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """The inputs."""
         return tuple(self.elasticity)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Number:
         if name != "elasticity" and name in self.elasticity:
             return self.elasticity[name]
         raise AttributeError(f"no elasticity in {name!r}")

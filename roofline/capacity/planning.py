@@ -110,9 +110,10 @@ class Plan(Rows):
         "reason": "reason",
     }
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Array:
         if name in Candidates.__dataclass_fields__:
-            return getattr(self.table, name)
+            column: Array = getattr(self.table, name)
+            return column
         raise AttributeError(f"a plan has no {name!r}")
 
     @property

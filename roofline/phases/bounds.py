@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import read_only
+from ..arrays import Words, read_only
 from ..efficiency.estimates import Estimate, estimate
 from ..errors import Number, number
 from ..hardware import Accelerator
@@ -182,7 +182,7 @@ class Bound(Report):
         return self.estimate.time_s
 
     @property
-    def limit(self) -> Any:
+    def limit(self) -> Words:
         """``compute``, ``memory`` or ``network``: which takes longest; an array of words for arrays."""
         times = {"memory": self.memory_s, "compute": self.compute_s}
         return name_limits(times if self.operator.message is None else times | {"network": self.network_s})
@@ -282,7 +282,7 @@ def bound(
     )
 
 
-def name_limits(times: Mapping[str, Number]) -> Any:
+def name_limits(times: Mapping[str, Number]) -> Words:
     """The name of the largest of ``times``, point by point; the first one wins a tie."""
     names = np.array(list(times))
     if all(isinstance(value, float | int) for value in times.values()):

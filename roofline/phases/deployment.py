@@ -37,7 +37,7 @@ class Deployment(Value):
     Raises
     ------
     InvalidInput
-        ``memory_fraction`` outside (0, 1].
+        ``memory_fraction`` outside (0, 1], or a precision or layout that is neither of these values.
         A list of models or accelerators; make one deployment of each.
     UnknownName
         ``attention`` is neither of the two.
@@ -67,6 +67,9 @@ class Deployment(Value):
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", get_model(self.model))
         object.__setattr__(self, "accelerator", get_accelerator(self.accelerator))
+        for name, kind in (("precision", Precision), ("parallel", Parallel)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInput(f"{name} must be a {kind.__name__}: {getattr(self, name)!r}")
         if self.precision is AS_PUBLISHED and self.model.precision is not None:
             object.__setattr__(self, "precision", self.model.precision)
         if self.attention not in ATTENTION_ALGORITHMS:

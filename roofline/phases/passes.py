@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import read_only, scalar
+from ..arrays import Words, read_only, scalar
 from ..errors import InvalidInput, Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
@@ -172,7 +172,7 @@ class Phase(Report):
         return times if self.deployment.parallel.single else times | {"network": sums.network_limited_s * rounds}
 
     @property
-    def limit(self) -> Any:
+    def limit(self) -> Words:
         """The resource that limits the operators holding most of `roofline_s`; an array of words for arrays."""
         return name_limits(self.limited_s)
 
@@ -214,7 +214,14 @@ def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:
     """One forward pass of any mix of segments, as a `Phase` called ``name``.
 
     The linear layers see the tokens of all segments together and stream their weights once.
+
+    Raises
+    ------
+    InvalidInput
+        ``serve`` is no `Deployment`, or the shapes of the segments do not broadcast.
     """
+    if not isinstance(serve, Deployment):
+        raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
     shape_of(segments)
     return Phase(name, serve, segments)
 
