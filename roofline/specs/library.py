@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -31,8 +32,19 @@ def list_models() -> list[str]:
     return sorted(_index("model_specs"))
 
 
-def get_accelerator(name: str | Path) -> Accelerator:
+def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
     """The accelerator of that name or alias, or the one in a YAML file at that path.
+
+    Parameters
+    ----------
+    name : str, Path or Accelerator
+        A name or alias that `list_accelerators` shows, or the path of a YAML spec.  An accelerator is returned as it
+        is, so that functions can accept either.
+
+    Returns
+    -------
+    Accelerator
+        Its figures in base units, each with its source.
 
     Raises
     ------
@@ -40,6 +52,8 @@ def get_accelerator(name: str | Path) -> Accelerator:
         Nothing has that name (the message offers the nearest), or several do (it lists them).
     SpecError
         The file can't be read as an accelerator; the message names every fault.
+    InvalidInput
+        Neither a name, a path nor an accelerator; a list, for example.
 
     Examples
     --------
@@ -48,6 +62,8 @@ def get_accelerator(name: str | Path) -> Accelerator:
     >>> round(gpu.ridge_flops_per_byte("bf16"), 1)
     295.3
     """
+    if isinstance(name, Accelerator):
+        return name
     path = _find("accelerator", "hardware_specs", name)
     from .schema import AcceleratorSpec, build
 
@@ -66,14 +82,20 @@ def load_accelerators() -> list[Accelerator]:
     return [get_accelerator(index[name]) for name in sorted(index)]
 
 
-def get_model(name: str | Path | Mapping[str, Any]) -> Model:
+def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
     """A model by name, from a file, or from a configuration.
 
     Parameters
     ----------
-    name : a name that `list_models` shows; the path of a YAML spec, of a ``config.json`` or of a folder that holds one,
+    name : str, Path, mapping or Model
+        A name that `list_models` shows; the path of a YAML spec, of a ``config.json`` or of a folder that holds one,
         or of a GGUF file (with ``roofline[gguf]``); an id of the Hugging Face hub (with ``roofline[hub]``); or the
-        object of a ``config.json`` itself
+        object of a ``config.json`` itself.  A model is returned as it is, so that functions can accept either.
+
+    Returns
+    -------
+    Model
+        Its layers, exact counts and, where the checkpoint states one, its precision.
 
     Raises
     ------
@@ -81,6 +103,8 @@ def get_model(name: str | Path | Mapping[str, Any]) -> Model:
         Nothing has that name; the message offers the nearest.
     SpecError
         The file can't be read as a model; the message names every fault.
+    InvalidInput
+        None of these; a list, for example.
 
     Examples
     --------
@@ -88,6 +112,8 @@ def get_model(name: str | Path | Mapping[str, Any]) -> Model:
     >>> rl.get_model("llama-3.1-70b").parameters.total
     70553706496
     """
+    if isinstance(name, Model):
+        return name
     if isinstance(name, Mapping):
         from ..huggingface import from_config
 
@@ -145,12 +171,13 @@ def _index(kind: str) -> dict[str, Path]:
     return found
 
 
-def _find(what: str, kind: str, name: str | Path) -> Path:
+def _find(what: str, kind: str, name: object) -> Path:
     """The file of a name, an alias or a path."""
     if isinstance(name, Path) or (isinstance(name, str) and re.search(r"[\\/]|\.ya?ml$", name)):
         return Path(name)
     if not isinstance(name, str):
-        raise InvalidInput(f"{what} must be a name or a path: {name!r}")
+        several = ", not several: use one deployment for each" if isinstance(name, list | tuple | set) else ""
+        raise InvalidInput(f"{what} must be a name or a path{several}: {reprlib.repr(name)}")
     index = _index(kind)
     if name in index:
         return index[name]

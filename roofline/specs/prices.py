@@ -14,6 +14,7 @@ from typing import cast
 
 from ..errors import UnknownName, number
 from ..files import read_yaml
+from ..hardware import Accelerator
 from .library import get_accelerator, spec_folders
 
 
@@ -41,7 +42,7 @@ class Price:
         return f"{self.usd_per_hour:.2f} USD/h ({self.provider}, {self.date}; {self.source})"
 
 
-def list_prices(accelerator: str | Path) -> tuple[Price, ...]:
+def list_prices(accelerator: Accelerator | str | Path) -> tuple[Price, ...]:
     """Every known price of an accelerator, the lowest first; one's own list goes before the package's.
 
     Raises
@@ -59,14 +60,14 @@ def list_prices(accelerator: str | Path) -> tuple[Price, ...]:
     return ()
 
 
-def get_price(accelerator: str | Path, *, provider: str | None = None) -> Price:
+def get_price(accelerator: Accelerator | str | Path, *, provider: str | None = None) -> Price:
     """The median of the known prices of an accelerator (of two in the middle, the lower).
 
     Market places and the large clouds differ fourfold for one chip; see `list_prices` for all of them.
 
     Parameters
     ----------
-    accelerator : a name, or the path of a spec
+    accelerator : an accelerator, a name, or the path of a spec
     provider : only from whoever has this in the name, in any case
 
     Raises
@@ -80,11 +81,12 @@ def get_price(accelerator: str | Path, *, provider: str | None = None) -> Price:
     >>> print(rl.get_price("h100-sxm", provider="Vast.ai"))
     2.47 USD/h (Vast.ai, median, 2026-10-03; Survey of cloud GPU prices of 2026-10-03)
     """
-    known = list_prices(accelerator)
+    chip = get_accelerator(accelerator)
+    known = list_prices(chip)
     prices = [price for price in known if provider is None or provider.lower() in price.provider.lower()]
     if not prices:
         others = f"; known: {'; '.join(price.provider for price in known)}" if known else "; give one: Price(2.5)"
-        raise UnknownName(f"no price of {accelerator} {f'from {provider!r} ' if provider else ''}is known{others}")
+        raise UnknownName(f"no price of {chip.name} {f'from {provider!r} ' if provider else ''}is known{others}")
     return prices[(len(prices) - 1) // 2]
 
 
