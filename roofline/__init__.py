@@ -54,8 +54,10 @@ _HOME = {
     "fleet": "capacity",
     "solve": "analysis.solver",
     "sensitivity": "analysis.sensitivities",
+    "headroom": "measured",
 }
 _MODULES = {"plot": "plot", "layers": "model.blocks", "formats": "formats", "techniques": "techniques"}
+_MODULES["measured"] = "measured"
 
 __all__ = [*_HOME, *_MODULES]  # noqa: PLE0604
 __version__ = "0.1.0"

@@ -31,6 +31,7 @@ ORDER = """
     techniques
     capacity
     advisor
+    measured
     plot
     cli
 """
