@@ -154,10 +154,21 @@ def headroom_of_file(
     return found
 
 
+MOST = 1e9
+"""No context, batch or rate of one deployment is larger: a larger one is a damaged file's."""
+
+SHORTEST_S = 1e-9
+"""No pass is over within a clock cycle: a shorter time is a damaged file's."""
+
+
 def _headroom_of_run(serve: Deployment, measured: Measurement, load: Workload | None) -> Headroom:
     run = _filled(measured, load)
+    for name in ("prompt_tokens", "output_tokens", "context_tokens", "batch", "concurrency", "requests_per_s"):
+        if (getattr(run, name) or 0.0) > MOST:
+            raise InvalidInput(f"{run.source}: {name} of {getattr(run, name):g} can't be right")
     notes = list(doubts_about(serve, run))
-    rows = [row for row in (_prefill(serve, run), _decode(serve, run, notes), _whole(serve, run, notes)) if row]
+    found = (_prefill(serve, run), _decode(serve, run, notes), _whole(serve, run, notes))
+    rows = [row for row in found if row is not None and row.measured_s > SHORTEST_S]
     if not rows:
         raise InvalidInput(
             f"{run.source} has no time that can be compared: it needs TTFT, TPOT, a total or a rate, and lengths "
@@ -257,7 +268,7 @@ def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadro
     if run.kind == BATCH:
         if run.total_s is None or run.batch is None:
             return None
-        first = prompt_pass(serve, float(run.batch), run.prompt_tokens, run.context_tokens or 0.0)
+        first = prompt_pass(serve, float(run.batch), max(run.prompt_tokens, 1.0), run.context_tokens or 0.0)
         bounds = of_generation(first, decode_step(serve, float(run.batch), context), steps)
         basis = (
             f"{run.statistic} total against {run.batch} x {run.prompt_tokens:,.0f} + {run.output_tokens:,.0f} tokens"

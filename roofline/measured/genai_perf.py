@@ -31,11 +31,21 @@ _SHORTER = 0.8
 
 def is_export(data: Mapping[str, Any]) -> bool:
     """Whether this is an export of genai-perf or AIPerf."""
-    return sum(isinstance(data.get(name), Mapping) and "avg" in data[name] for name in _METRICS) >= 2
+    metrics = _metrics(data)
+    return sum(isinstance(metrics.get(name), Mapping) and "avg" in metrics[name] for name in _METRICS) >= 2
+
+
+def _metrics(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metrics by name; the first releases of AIPerf keep them under ``records``, TTFT under its abbreviation."""
+    inner = data.get("records")
+    if not isinstance(inner, Mapping):
+        return data
+    return {**data, **inner, "time_to_first_token": inner.get("time_to_first_token", inner.get("ttft"))}
 
 
 def read_export(record: Record) -> list[Measurement]:
     """A run."""
+    record.data = _metrics(record.data)
     figures: dict[str, Any] = {
         "requests": record.count("request_count/avg"),
         "failed": record.count("error_request_count/avg"),

@@ -73,7 +73,12 @@ def _rate(record: Record) -> float | None:
     found = record.at("scenario/load/args/qps_values")
     if isinstance(found, list):
         return None
-    return record.number("scenario/load/standardized/rate_qps", "scenario/load/args/qps_values", positive=True)
+    return record.number(
+        "scenario/load/standardized/rate_qps",
+        "scenario/load/args/qps_values",
+        "scenario/load/args/request_rate",
+        positive=True,
+    )
 
 
 def _unit(record: Record, place: str) -> float:

@@ -43,7 +43,7 @@ def read_benchmark(record: Record) -> list[Measurement]:
             f"{key} of decode over max_new_tokens - 1",
             decode_s=rest,
             output_tokens=output,
-        )
+        ) or _latency(record, f"{root}per_token", key)
         figures[f"total_{statistic}_s"] = record.derive(
             f"total_{statistic}_s", "ttft_s + decode_s", f"{key} of prefill and decode", ttft_s=first, decode_s=rest
         )

@@ -14,6 +14,9 @@ from .measurement import SERVING, Measurement
 MAX_DOUBTS = 20
 """Remarks on unreadable figures that one run keeps; a file full of them needs no more."""
 
+MOST = 1e18
+"""No figure of a result file is larger in its own unit: nanoseconds of a year are 3e16."""
+
 _UNLIMITED = {"inf", "infinity", "none", "null", "nan", ""}
 
 
@@ -22,16 +25,25 @@ def as_number(value: object) -> float | None:
 
     Examples
     --------
-    >>> as_number("1,040.86"), as_number(float("nan")), as_number("abc"), as_number(True)
+    >>> as_number("1,040.86"), as_number(float("nan")), as_number("0,1,2,3"), as_number(True)
     (1040.86, None, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = float(value.replace(",", "").strip()) if isinstance(value, str) else float(value)
+        found = float(_without_separators(value)) if isinstance(value, str) else float(value)
     except (ValueError, OverflowError):
         return None
     return found if math.isfinite(found) else None
+
+
+_THOUSANDS = re.compile(r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$")
+
+
+def _without_separators(text: str) -> str:
+    """``1,040.86`` without its comma; ``0,1,2,3`` and ``7,04`` stay as they are, and so are no numbers."""
+    bare = text.strip()
+    return bare.replace(",", "") if _THOUSANDS.match(bare) else bare
 
 
 class Record:
@@ -78,6 +90,8 @@ class Record:
             found = as_number(value)
             if found is None:
                 self._unreadable(path, value)
+            elif found > MOST:
+                self.doubt(f"{path} is {found:g}, which can't be right: left out")
             elif found < 0:
                 self.doubt(f"{path} is negative ({found:g}): left out")
             elif found > 0 or not positive:
@@ -94,7 +108,9 @@ class Record:
     def count(self, *paths: str, positive: bool = False) -> int | None:
         """The first whole number found at one of ``paths``."""
         found = self.number(*paths, positive=positive)
-        return None if found is None else round(found)
+        if found is None or (positive and round(found) == 0):
+            return None
+        return round(found)
 
     def text(self, *paths: str) -> str | None:
         """The first text that is not empty, or number as text, at one of ``paths``."""

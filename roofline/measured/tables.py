@@ -22,7 +22,7 @@ _HEADING = re.compile(r"^#+ +(?P<title>.+?) *$")
 _SYSTEM = re.compile(
     r"(?P<count>\d+) ?[x×] ?(?P<accelerator>[^,]+)(?:, *(?P<weights>[^,]+))?(?:, *TP ?(?P<tensor>\d+))?"
 )
-_LENGTHS = re.compile(r"ISL:? *(?P<prompt>[\d,]+).*?OSL:? *(?P<output>[\d,]+)", re.IGNORECASE)
+_LENGTHS = re.compile(r"ISL:? *(?P<prompt>\d+(?:,\d{3})*).*?OSL:? *(?P<output>\d+(?:,\d{3})*)", re.IGNORECASE)
 _NIM = {"concurrency", "ttft (ms)", "itl (ms)"}
 
 
@@ -138,7 +138,7 @@ def read_plain_csv(text: str, source: str) -> list[Measurement]:
 def _plain_row(record: Record) -> Measurement:
     figures: dict[str, Any] = {name: record.number(*keys, positive=True) for name, keys in _PLAIN.items()}
     for name in ("requests", "batch"):
-        figures[name] = None if figures[name] is None else round(figures[name])
+        figures[name] = record.count(*_PLAIN[name], positive=True)
     for column in record.data:
         match = _LATENCY.match(column)
         if match and as_number(record.data[column]) is not None:

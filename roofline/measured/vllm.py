@@ -275,7 +275,7 @@ def read_pytorch(data: list[Mapping[str, Any]], source: str) -> list[Measurement
 
 # --- text ------------------------------------------------------------------------------------------------------------
 
-_BLOCK = re.compile(r"^=+ *Serving Benchmark Result *=+ *$", re.MULTILINE)
+_BLOCK = re.compile(r"=+ *Serving Benchmark Result *=+")
 _LINE = re.compile(r"^(?P<label>[A-Za-z0-9][^:\n]*?(?:\([^)\n]*\))?):\s+(?P<value>\S+)\s*$", re.MULTILINE)
 _MODEL = re.compile(r"(?:--model[ =]|model=)['\"]?(?P<model>[^\s'\",)]+)")
 
