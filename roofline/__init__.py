@@ -55,6 +55,7 @@ _HOME = {
     "solve": "analysis.solver",
     "sensitivity": "analysis.sensitivities",
     "headroom": "measured",
+    "napkin": "teaching",
 }
 _MODULES = {"plot": "plot", "layers": "model.blocks", "formats": "formats", "techniques": "techniques"}
 _MODULES["measured"] = "measured"

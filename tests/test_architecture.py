@@ -32,6 +32,7 @@ ORDER = """
     capacity
     advisor
     measured
+    teaching
     plot
     cli
 """

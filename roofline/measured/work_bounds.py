@@ -22,7 +22,7 @@ from ..operators.operator import Segment
 from ..phases.bounds import name_limits
 from ..phases.deployment import Deployment
 from ..phases.passes import Phase, run_pass
-from ..phases.totals import resources_s, total
+from ..phases.totals import total
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def of_request(first: Phase, step: Phase, steps: float, batch: float) -> WorkBou
     prompt, rest = 1.0 / float(parallel.data), steps / batch
     busy: dict[str, float] = {}
     for phase, share in ((first, prompt), (step, rest)):
-        for name, seconds in resources_s(phase).items():
+        for name, seconds in phase.resources_s.items():
             busy[name] = busy.get(name, 0.0) + share * float(seconds)
     busy["memory"] = max(busy["memory"] - prompt * _weights_s(first), 0.0)
     shares = {"first": (first, prompt), "step": (step, rest)}
