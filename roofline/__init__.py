@@ -77,8 +77,16 @@ _HOME = {
     "Plan": "capacity",
     "Fleet": "capacity",
     "Advice": "advisor",
+    "headroom": "measured",
+    "napkin": "teaching",
 }
-_MODULES = {"plot": "plot", "layers": "model.blocks", "formats": "formats", "techniques": "techniques"}
+_MODULES = {
+    "plot": "plot",
+    "layers": "model.blocks",
+    "formats": "formats",
+    "techniques": "techniques",
+    "measured": "measured",
+}
 
 __all__ = [*_HOME, *_MODULES]  # noqa: PLE0604
 __version__ = "0.1.0"

@@ -1,6 +1,7 @@
 """Types of the names that load on first use; tests/test_types.py holds this list against the lazy table."""
 
 from . import formats as formats
+from . import measured as measured
 from . import plot as plot
 from . import techniques as techniques
 from .advisor import Advice as Advice
@@ -29,6 +30,7 @@ from .footprint.memory_use import Paging as Paging
 from .footprint.memory_use import memory as memory
 from .hardware import Accelerator as Accelerator
 from .hardware import Link as Link
+from .measured import headroom as headroom
 from .model import Layer as Layer
 from .model import Model as Model
 from .model import blocks as _blocks
@@ -60,6 +62,7 @@ from .specs.prices import Price as Price
 from .specs.prices import get_price as get_price
 from .specs.prices import list_prices as list_prices
 from .specs.validation import check_specs as check_specs
+from .teaching import napkin as napkin
 from .techniques import Effect as Effect
 from .techniques import TechniqueTable as TechniqueTable
 from .techniques import apply as apply

@@ -31,6 +31,8 @@ ORDER = """
     techniques
     capacity
     advisor
+    measured
+    teaching
     plot
     cli
 """
