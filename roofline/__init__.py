@@ -22,6 +22,8 @@ _HOME = {
     "Parallel": "operators.parallel",
     "Workload": "phases.workload",
     "Deployment": "phases.deployment",
+    "Engine": "specs.engines",
+    "list_engines": "specs.engines",
     "Work": "operators.work",
     "Phase": "phases.passes",
     "Bound": "phases.bounds",

@@ -72,7 +72,7 @@ class Phase(Report):
     def operators(self) -> tuple[Bound, ...]:
         """Bounds of every operator on the fullest accelerator, all layers of it together, one pass of a microbatch."""
         gpu, run = self.deployment.accelerator, self.deployment.run(*self.schedule.segments)
-        return tuple(Bound(item, gpu, engine=self.deployment.engine) for item in self.deployment.model.operators(run))
+        return tuple(Bound(item, gpu, engine=self.deployment.kernels) for item in self.deployment.model.operators(run))
 
     @cached_property
     def sums(self) -> Sums:
