@@ -48,6 +48,7 @@ _HOME = {
     "technique_table": "techniques",
     "Traffic": "serving.traffic",
     "read_traffic": "serving.traffic",
+    "simulate": "serving.simulation",
     "SLO": "serving.slo",
     "advise": "advisor",
     "crossovers": "analysis.crossover_points",
