@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from .step_times import EAGER_NORM, StepTimes, Table
+from .step_times import StepTimes, Table
 
 Chunk = tuple[int, int]
 """New tokens of a prompt in a step, and the tokens before them."""
@@ -100,11 +100,9 @@ class Clock:
             + self._attention_s(channel, chunks)
             for channel in self.channels
         ]
+        kernels_s = max(found) if self.floor else sum(found)
         times = self.times
-        device_s = (max(found) if self.floor else sum(found)) * times.prefill_factor
-        if times.eager_s:
-            device_s = float((device_s**EAGER_NORM + times.eager_s**EAGER_NORM) ** (1 / EAGER_NORM))
-        return times.scale * (device_s + times.step_s)
+        return float(times.scale * times.host.prompts_s(kernels_s, times.shape))
 
     def _attention_s(self, channel: int, chunks: Sequence[Chunk]) -> float:
         """Attention of the chunks: the first by itself, of the others what they add."""

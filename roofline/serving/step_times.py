@@ -11,14 +11,9 @@ sequence     depends on what each sequence has in its cache: attention, scans   
 ===========  ==================================================================  =========================
 
 Each is computed on a grid by the library's own operators and interpolated linearly in between, so that a step costs a
-few lookups.  The sum of the three is the pass that `roofline.phases` computes; a test compares them.  What an engine
-adds to the estimate is in `roofline.specs.engines`:
-
-    decode_s  = kernels - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks)) + step_s
-    prompts_s = (|kernels * prefill_factor|^4 + |layers * eager_layer_s|^4)^(1/4) + step_s
-
-The floor and the roofline know no host and no launches.  At the floor the table holds the busy time of each resource,
-and a step takes the longest of their sums.
+few lookups.  The sum of the three is the pass that `roofline.phases` computes; a test compares them.  To the kernels'
+estimate comes what the host adds (`roofline.serving.host`).  At the floor the table holds the busy time of each
+resource, and a step takes the longest of their sums.
 """
 
 from __future__ import annotations
@@ -40,11 +35,9 @@ from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
 from ..phases.totals import estimates, resources_s, sums
 from ..specs.engines import Engine
+from .host import NO_HOST, HostTimes, Shape
 
 Array = npt.NDArray[np.float64]
-
-EAGER_NORM = 4.0
-"""Exponent that joins the device and the host of a pass with prompts: near the longer one, rounded where they meet."""
 
 
 class Table(NamedTuple):
@@ -113,56 +106,37 @@ class StepTimes:
         return int(parallel.data) * int(parallel.pipeline)
 
     @cached_property
-    def host_s(self) -> float:
-        """What the host and waiting for other ranks add to a decode step."""
-        if self.time != "estimate_s":
-            return 0.0
-        engine, layers = self.engine, self.serve.model.layer_count
-        ranks = float(self.serve.parallel.tensor) * float(self.serve.parallel.context)
-        each = _set(engine.layer_s) + _set(engine.rank_s) * np.log2(ranks)
-        sparse = _set(engine.sparse_layer_s) * sparse_layers(self.serve)
-        return float(layers * each + sparse + _set(engine.step_s))
+    def host(self) -> HostTimes:
+        """What the host adds; nothing at the floor and the roofline."""
+        return HostTimes.of(self.engine) if self.time == "estimate_s" else NO_HOST
 
     @cached_property
-    def hidden_s(self) -> float:
-        """Launches that a graph hides in a decode step."""
-        if self.time != "estimate_s":
-            return 0.0
-        return (1.0 - _set(self.engine.launch_share)) * self.tables.launch_s
-
-    @cached_property
-    def eager_s(self) -> float:
-        """Host time of a pass with prompts, beside the device."""
-        return self.serve.model.layer_count * _set(self.engine.eager_layer_s) if self.time == "estimate_s" else 0.0
-
-    @cached_property
-    def prefill_factor(self) -> float:
-        """Time of a pass with prompts over what its kernels take."""
-        return _set(self.engine.prefill_factor) if self.time == "estimate_s" else 1.0
-
-    @cached_property
-    def step_s(self) -> float:
-        """Host time of any step."""
-        return _set(self.engine.step_s) if self.time == "estimate_s" else 0.0
+    def shape(self) -> Shape:
+        """What the host's times depend on."""
+        parallel = self.serve.parallel
+        ranks = float(parallel.tensor) * float(parallel.context)
+        return Shape(self.serve.model.layer_count, sparse_layers(self.serve), ranks, self.tables.launch_s)
 
     def combined(self, channels: Array) -> Array:
         """Channels as one time: the busiest resource of the floor, the sum of everything else."""
         found: Array = channels.max(axis=-1) if self.time == "floor_s" else channels.sum(axis=-1)
         return found
 
-    def decode_s(self, batch: Number, context_tokens: Number) -> Array:
-        """A decode step of ``batch`` sequences with ``context_tokens`` each in the cache, on average."""
+    def decode_kernels_s(self, batch: Number, context_tokens: Number) -> Array:
+        """Kernels of a decode step."""
         tables = self.tables
         channels = tables.linear.at(batch) + tables.head.at(batch) + tables.decode.at(batch, context_tokens)
-        return self.scale * (self.combined(channels) - self.hidden_s + self.host_s)
+        return self.combined(channels)
 
-    def mixed_s(
+    def decode_s(self, batch: Number, context_tokens: Number) -> Array:
+        """A decode step of ``batch`` sequences with ``context_tokens`` each in the cache, on average."""
+        found: Array = self.scale * self.host.decode_s(self.decode_kernels_s(batch, context_tokens), self.shape)
+        return found
+
+    def prompt_kernels_s(
         self, batch: Number, context_tokens: Number, new_tokens: Number, past_tokens: Number, prompts: Number = 1.0
     ) -> Array:
-        """A step of ``batch`` decoding sequences and ``prompts`` prompts of ``new_tokens`` behind ``past_tokens``.
-
-        Without decoding sequences, ``batch`` 0, it is a pass over the prompts alone.
-        """
+        """Kernels of a step of ``batch`` decoding sequences and ``prompts`` prompts."""
         tables = self.tables
         decoding = np.minimum(batch, 1.0)[..., None] if np.ndim(batch) else min(batch, 1.0)
         every = np.asarray(prompts, dtype=float)
@@ -173,15 +147,18 @@ class StepTimes:
             + tables.prompt.at(new_tokens, past_tokens)
             + (every - 1.0)[..., None] * tables.further.at(new_tokens, past_tokens)
         )
-        return self.prompts_s(self.combined(channels))
+        return self.combined(channels)
 
-    def prompts_s(self, kernels_s: Array) -> Array:
-        """Time of a pass with prompts whose kernels take ``kernels_s``, the host beside them."""
-        device_s = kernels_s * self.prefill_factor
-        if not self.eager_s:
-            return self.scale * (device_s + self.step_s)
-        joined: Array = (device_s**EAGER_NORM + self.eager_s**EAGER_NORM) ** (1 / EAGER_NORM)
-        return self.scale * (joined + self.step_s)
+    def mixed_s(
+        self, batch: Number, context_tokens: Number, new_tokens: Number, past_tokens: Number, prompts: Number = 1.0
+    ) -> Array:
+        """A step of ``batch`` decoding sequences and ``prompts`` prompts of ``new_tokens`` behind ``past_tokens``.
+
+        Without decoding sequences, ``batch`` 0, it is a pass over the prompts alone.
+        """
+        kernels_s = self.prompt_kernels_s(batch, context_tokens, new_tokens, past_tokens, prompts)
+        found: Array = self.scale * self.host.prompts_s(kernels_s, self.shape)
+        return found
 
 
 def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | None = None) -> StepTimes:
@@ -376,8 +353,3 @@ def launch_s(bound: Bound) -> float:
     found = find(gpu, kind_of(operator), bound.engine)
     share = operator.inputs.get("matrices", 3.0) / 3 if operator.kind == "experts" else 1.0
     return float(np.max(operator.count)) * share * found.parameters.get("kernel_s", 0.0)
-
-
-def _set(value: float | None) -> float:
-    """A setting that the engine's file always states."""
-    return 0.0 if value is None else float(value)
