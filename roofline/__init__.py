@@ -49,6 +49,7 @@ _HOME = {
     "Traffic": "serving.traffic",
     "read_traffic": "serving.traffic",
     "simulate": "serving.simulation",
+    "serve": "serving.under_load",
     "SLO": "serving.slo",
     "advise": "advisor",
     "crossovers": "analysis.crossover_points",
