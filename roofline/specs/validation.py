@@ -11,6 +11,7 @@ from ..errors import SpecError
 from ..files import read_yaml
 from ..formats import MATH_FORMATS
 from ..units import UNITS
+from .engine_schema import EngineSpec
 from .price_schema import InstanceListSpec, PriceListSpec
 from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, ModelSpec, Spec, problems
 
@@ -18,7 +19,8 @@ from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, ModelSpec, Spec
 def check_specs(path: str | Path) -> list[str]:
     """Every fault of a spec file, or of all spec files under a folder; each line starts with the file's path.
 
-    What a file should be is told from its keys: an accelerator, a model or a price list.  No fault: an empty list.
+    What a file should be is told from its keys: an accelerator, a model, a price list or an engine.  No fault: an empty
+    list.
 
     Examples
     --------
@@ -61,14 +63,14 @@ def _faults(path: Path) -> Iterator[str]:
         return
     spec = _kind(data)
     if spec is None:
-        yield f"{path} is no spec: it has no key of an accelerator, a model or a price list"
+        yield f"{path} is no spec: it has no key of an accelerator, a model, a price list or an engine"
         return
     yield from (f"{path}: {line}" for line in problems(data, spec, path.stem))
 
 
 def _kind(data: dict[str, Any]) -> Spec | None:
     """The kind of spec with which ``data`` shares most keys, ``name`` and the like left out."""
-    kinds: tuple[Spec, ...] = (AcceleratorSpec, ModelSpec, PriceListSpec, InstanceListSpec)
+    kinds: tuple[Any, ...] = (AcceleratorSpec, ModelSpec, PriceListSpec, InstanceListSpec, EngineSpec)
     common = {"name", "title", "sources"}
     shared = {spec: len(set(data) & set(spec.model_fields) - common) for spec in kinds}
     best = max(kinds, key=shared.__getitem__)
