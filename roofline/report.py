@@ -52,6 +52,11 @@ class Report(Value):
     columns: ClassVar[tuple[str, ...]] = ()
     assumptions: tuple[str, ...] = ()
 
+    @property
+    def heading(self) -> str:
+        """What it is, in one line: the first line of its text and the caption of its table."""
+        return type(self).__name__
+
     def to_dict(self) -> dict[str, Any]:
         """Columns as plain JSON types; the keys carry the units."""
         return {name: plain(getattr(self, name)) for name in self.columns}
@@ -75,7 +80,7 @@ class Report(Value):
         width = max(map(len, self.columns), default=0)
         rows = (f"  {name:{width}}  {humanize(name, getattr(self, name))}" for name in self.columns)
         notes = (f"  note: {note}" for note in self.assumptions)
-        return "\n".join((type(self).__name__, *rows, *notes))
+        return "\n".join((self.heading, *rows, *notes))
 
     def _repr_html_(self) -> str:
         cells = (
@@ -83,7 +88,7 @@ class Report(Value):
             for name in self.columns
         )
         notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.assumptions)
-        return f"<table>{''.join(cells)}</table>{notes}"
+        return f"<table><caption>{html.escape(self.heading)}</caption>{''.join(cells)}</table>{notes}"
 
 
 def plain(value: Any) -> Any:

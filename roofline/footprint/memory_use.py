@@ -18,6 +18,7 @@ from ..errors import Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..units import humanize
 from ..values import Value
 from .per_device import (
     cache_on_one,
@@ -86,6 +87,11 @@ class Memory(Report):
         "running_batch",
         "accelerators_needed",
     )
+
+    @property
+    def heading(self) -> str:
+        """What runs where, and how many sequences."""
+        return f"Memory: {self.deployment}, batch {humanize('batch', self.load.batch)}"
 
     @cached_property
     def weights_bytes_on_one(self) -> Number:

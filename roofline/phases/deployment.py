@@ -17,12 +17,13 @@ from ..operators.parallel import ONE, Parallel
 from ..operators.precision import AS_PUBLISHED, Precision
 from ..specs.engines import GENERIC, Engine
 from ..specs.library import get_accelerator, get_model
+from ..units import humanize
 from ..values import Value
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Deployment(Value):
     """A model on accelerators, in a precision.
 
@@ -110,3 +111,14 @@ class Deployment(Value):
     def replace(self, **changes: Any) -> Deployment:
         """A copy with other fields: every what-if is one."""
         return dataclasses.replace(self, **changes)
+
+    def __str__(self) -> str:
+        """What runs where: ``llama-3.1-70b on 8 x h100-sxm``."""
+        count = "" if self.parallel.single else f"{humanize('accelerators', self.parallel.accelerators)} x "
+        return f"{self.model.name} on {count}{self.accelerator.name}"
+
+    def __repr__(self) -> str:
+        layout = "" if self.parallel.single else f", {self.parallel}"
+        options = {"attention": "fused", "memory_fraction": 0.9, "engine": None}
+        changed = [f", {name} {getattr(self, name)}" for name, usual in options.items() if getattr(self, name) != usual]
+        return f"Deployment({self}{layout}, {self.precision}{''.join(changed)})"
