@@ -62,6 +62,7 @@ _HOME = {
     "read_traffic": "serving.traffic",
     "simulate": "serving.simulation",
     "serve": "serving.under_load",
+    "serve_pools": "serving.pools",
     "SLO": "serving.slo",
     "advise": "advisor",
     "crossovers": "analysis.crossover_points",

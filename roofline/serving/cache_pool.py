@@ -44,10 +44,18 @@ class CachePool:
         """Pages of one sequence of ``tokens``, on average over where its last page ends."""
         return self.bytes_of.at(tokens + self._waste_tokens)
 
+    @cached_property
+    def _tokens_for(self) -> dict[int, float]:
+        return {}
+
     def tokens_for(self, sequences: int) -> float:
         """Tokens that ``sequences`` equal ones may have together."""
-        each = self.bytes_of.inverse(self.pool_bytes / sequences) - self._waste_tokens
-        return sequences * each if each < LENGTHS[-1] else float("inf")
+        found = self._tokens_for.get(sequences)
+        if found is None:
+            each = self.bytes_of.inverse(self.pool_bytes / sequences) - self._waste_tokens
+            found = sequences * each if each < LENGTHS[-1] else float("inf")
+            self._tokens_for[sequences] = found
+        return found
 
     def sequences_of(self, tokens: Number) -> Number:
         """Sequences of ``tokens`` that fit."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+import numpy as np
+
 from .step_times import StepTimes, Table
 
 Chunk = tuple[int, int]
@@ -57,6 +59,10 @@ class Sheet:
         return first + (lower[j] + (lower[j + 1] - lower[j]) * y - first) * x
 
 
+LINES = 32
+"""Batches whose decode steps are tabulated at once."""
+
+
 class Clock:
     """Times of single steps.
 
@@ -82,10 +88,18 @@ class Clock:
         """Time of a decode step of ``batch`` sequences along their mean context."""
         found = self._lines.get(batch)
         if found is None:
-            contexts = self.times.tables.decode.axes[1]
-            found = Line(contexts.tolist(), self.times.decode_s(float(batch), contexts).tolist())
-            self._lines[batch] = found
+            self._draw(batch - (batch - 1) % LINES)
+            found = self._lines[batch]
         return found
+
+    def _draw(self, first: int) -> None:
+        """Lines of some batches from ``first`` on, at once."""
+        contexts = self.times.tables.decode.axes[1]
+        batches = np.arange(first, first + LINES)
+        places = contexts.tolist()
+        rows = self.times.decode_s(batches[:, None].astype(float), contexts).tolist()
+        for batch, row in zip(batches.tolist(), rows, strict=True):
+            self._lines[batch] = Line(places, row)
 
     def prompts_s(self, batch: int, context_tokens: float, chunks: Sequence[Chunk], emitted: int) -> float:
         """Time of a step of ``batch`` decoding sequences and some chunks of prompts.

@@ -3,7 +3,7 @@
 Kernels of a decode step are launched as one CUDA graph, which hides a part of the fixed time that each would take by
 itself; what the scheduler, the sampler and waiting for other ranks add does not overlap them:
 
-    decode_s = kernels - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks))
+    decode_s = kernels * decode_factor - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks))
              + sparse_layers * sparse_layer_s + step_s
 
 A pass with prompts has no graph of its own: the host launches its kernels while the device works on earlier ones, so
@@ -33,6 +33,7 @@ class HostTimes(NamedTuple):
     sparse_layer_s: Any = 0.0
     launch_share: Any = 1.0
     eager_layer_s: Any = 0.0
+    decode_factor: Any = 1.0
     prefill_factor: Any = 1.0
 
     @classmethod
@@ -44,7 +45,13 @@ class HostTimes(NamedTuple):
         """A decode step whose kernels take ``kernels_s``."""
         layers_s = shape.layers * (self.layer_s + self.rank_s * np.log2(shape.ranks))
         sparse_s = shape.sparse_layers * self.sparse_layer_s
-        return kernels_s - (1.0 - self.launch_share) * shape.launch_s + layers_s + sparse_s + self.step_s
+        return (
+            kernels_s * self.decode_factor
+            - (1.0 - self.launch_share) * shape.launch_s
+            + layers_s
+            + sparse_s
+            + self.step_s
+        )
 
     def prompts_s(self, kernels_s: Any, shape: Shape) -> Any:
         """A pass with prompts whose kernels take ``kernels_s``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ class Simulation(Report):
     requests: Requests
     tallies: tuple[Tally, ...]
 
-    columns = (
+    columns: ClassVar[tuple[str, ...]] = (
         "ttft_s",
         "tpot_s",
         "total_s",
@@ -297,6 +297,8 @@ def notes(found: Simulation) -> tuple[str, ...]:
         f"engine {engine}: {engine.scheduler} scheduling, {engine.step_tokens:,.0f} tokens a step, "
         f"{engine.max_sequences:,.0f} sequences at most, admission by {engine.admission}",
     ]
+    if engine.basis:
+        lines.append(f"host times {engine.basis}")
     if found.preempted:
         lines.append(f"{found.preempted:,} times a request was preempted for lack of memory and computed again")
     if found.demand.hit_rate and not engine.prefix_caching:

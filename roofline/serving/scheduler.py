@@ -176,11 +176,16 @@ class Scheduler:
         """Whether a request may start whose first chunk has ``tokens``."""
         pool, requests = self.pool, self.requests
         if self.reserves:
-            full = requests.prompt[request] + requests.cached[request] + requests.output[request]
-            return self.reserved_bytes + pool.sequence_bytes(full) <= pool.pool_bytes * (1 + 1e-12)
+            return self.reserved_bytes + self._full_bytes(request) <= pool.pool_bytes * (1 + 1e-12)
         sequences = self.running + len(self.prompts) + 1
         held = self.contexts + self.prompt_tokens + tokens + requests.cached[request]
         return held + self.running <= pool.tokens_for(sequences)
+
+    def _full_bytes(self, request: int) -> float:
+        """Pages of a request at the length that it reaches here."""
+        requests = self.requests
+        output = requests.output[request] if self.generates else 0
+        return self.pool.sequence_bytes(requests.prompt[request] + requests.cached[request] + output)
 
     def _admit(self, request: int) -> None:
         requests = self.requests
@@ -188,8 +193,7 @@ class Scheduler:
         if requests.admitted[request] < 0:
             requests.admitted[request] = self.now
         if self.reserves:
-            full = requests.prompt[request] + requests.cached[request] + requests.output[request]
-            self.reserved_bytes += self.pool.sequence_bytes(full)
+            self.reserved_bytes += self._full_bytes(request)
         self.admitted.append(request)
         if self.prefills:
             self.prompts.append([request, requests.prompt[request] + made, requests.cached[request]])
@@ -382,7 +386,7 @@ class Scheduler:
             self.gap_steps.clear()
             self.gaps.clear()
         self.fresh.append(request)
-        self.last_of[request] = self.now
+        self.last_of[request] = self.now if self.prefills else requests.first[request]
         self.running += 1
         self.contexts += context
         end = self.step + left
@@ -413,8 +417,7 @@ class Scheduler:
         requests = self.requests
         self.last_of.pop(request, None)
         if self.reserves:
-            full = requests.prompt[request] + requests.cached[request] + requests.output[request]
-            self.reserved_bytes -= self.pool.sequence_bytes(full)
+            self.reserved_bytes -= self._full_bytes(request)
         if self.generates:
             requests.finish[request] = self.now
         if self.on_finish is not None:

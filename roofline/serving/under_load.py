@@ -349,6 +349,8 @@ def _closed_notes(times: StepTimes, load: Workload | Traffic, open_loop: bool) -
         f"engine {engine}: {engine.scheduler} scheduling, {engine.step_tokens:,.0f} tokens a step, "
         f"{engine.max_sequences:,.0f} sequences at most, admission by {engine.admission}",
     ]
+    if engine.basis:
+        lines.append(f"host times {engine.basis}")
     if isinstance(load, Traffic):
         lines.append("every request is taken to have the mean lengths of the traffic")
     if open_loop:

@@ -108,6 +108,7 @@ class Kind:
 
 COUNT = Kind(least=1, whole=True)
 SHARE = Kind(most=1.0)
+FACTOR = Kind(least=0.01, most=100.0)
 
 FIELDS: Mapping[str, Kind] = {
     "scheduler": Kind(words=("mixed", "prefill_first", "static")),
@@ -126,7 +127,8 @@ FIELDS: Mapping[str, Kind] = {
     "sparse_layer_s": Kind(),
     "launch_share": SHARE,
     "eager_layer_s": Kind(),
-    "prefill_factor": Kind(least=1.0),
+    "decode_factor": FACTOR,
+    "prefill_factor": FACTOR,
     "first_token_steps": Kind(),
     "request_s": Kind(),
     "receive_share": SHARE,
@@ -178,13 +180,15 @@ class Engine:
         Share of the kernels' fixed times that is left in a decode step (CUDA graphs hide the rest).
     eager_layer_s : float
         Host time per layer of a pass with prompts, which runs without a graph beside the device.
-    prefill_factor : float
-        Time of a pass with prompts over what its kernels take.
+    decode_factor, prefill_factor : float
+        Time of a decode step and of a pass with prompts over what their kernels take.
     first_token_steps, request_s : float
         Steps and seconds between the arrival of a request and its first token that belong to neither queue nor pass:
         tokenization, HTTP, detokenization.
     receive_share : float
         Share of the receive interval that a request waits on average.
+    basis : str
+        What the host's times rest on where they were fitted to runs of one's own.
 
     Raises
     ------
@@ -220,10 +224,12 @@ class Engine:
     sparse_layer_s: float | None = None
     launch_share: float | None = None
     eager_layer_s: float | None = None
+    decode_factor: float | None = None
     prefill_factor: float | None = None
     first_token_steps: float | None = None
     request_s: float | None = None
     receive_share: float | None = None
+    basis: str = ""
 
     def __post_init__(self) -> None:
         if self.kernels is None:
