@@ -230,6 +230,7 @@ class LayerSpec(Strict):
     count: int = Field(ge=1)
     norms: int = Field(default=2, ge=0)
     reused: bool = False
+    together: tuple[int, ...] = Field(default=(), strict=False)
 
 
 class TableSpec(Strict):
@@ -305,7 +306,8 @@ class ModelSpec(Strict):
 
     def _layer(self, where: str, spec: LayerSpec, norm: int) -> Layer:
         blocks = (self._block(f"{where}.{kind}", kind, fields) for kind, fields in (spec.model_extra or {}).items())
-        return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused)
+        with _located(where):
+            return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused, spec.together)
 
     def _around(self) -> tuple[Block, ...]:
         return tuple(
