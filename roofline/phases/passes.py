@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
@@ -337,15 +338,10 @@ def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> 
     total_s = ttft_s + decode_s
     return Generation(
         ttft_s=ttft_s,
-        tpot_s=_scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
-        total_s=_scalar(total_s),
-        prefill_share=_scalar(ttft_s / total_s),
-        tokens_per_s=_scalar(load.batch * load.output_tokens / total_s),
+        tpot_s=scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
+        total_s=scalar(total_s),
+        prefill_share=scalar(ttft_s / total_s),
+        tokens_per_s=scalar(load.batch * load.output_tokens / total_s),
         time=time,
         assumptions=first.assumptions,
     )
-
-
-def _scalar(value: Any) -> Number:
-    array = np.asarray(value)
-    return array if array.ndim else float(array)
