@@ -133,7 +133,10 @@ VALUES = {
 VALUES |= {
     "Engine": (lambda: rl.Engine("vllm"), lambda: rl.Engine("vllm", step_tokens=512)),
     "Hardware": (lambda: rl.get_hardware("8xh100"), lambda: rl.get_hardware("4xh100")),
-    "Purchase": (lambda: rl.list_purchases("h100-sxm")[0], lambda: dataclasses.replace(rl.list_purchases("h100-sxm")[0], usd=1.0)),
+    "Purchase": (
+        lambda: rl.list_purchases("h100-sxm")[0],
+        lambda: dataclasses.replace(rl.list_purchases("h100-sxm")[0], usd=1.0),
+    ),
 }
 
 WITH_ARRAYS = {
