@@ -79,6 +79,7 @@ class Accelerator(Value):
     sparse_flops_per_s : peak with structured sparsity where the vendor prints one; nothing here computes with it
     compute_units : SMs, CUs, matrix units ... as the vendor counts them
     boost_clock_hz : the clock that the peaks are quoted at
+    max_clock_hz : the highest clock that the device can run at
     flops_per_clock_per_unit : by math format; units x clock x this is the peak
     memory_bus_bits, memory_pin_bytes_per_s : width of the memory bus and rate of a pin; their product is the bandwidth
     confidence : how the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``,
@@ -107,6 +108,7 @@ class Accelerator(Value):
     sparse_flops_per_s: Mapping[str, Number] = field(default_factory=dict)
     compute_units: Number | None = None
     boost_clock_hz: Number | None = None
+    max_clock_hz: Number | None = None
     flops_per_clock_per_unit: Mapping[str, Number] = field(default_factory=dict)
     memory_bus_bits: Number | None = None
     memory_pin_bytes_per_s: Number | None = None

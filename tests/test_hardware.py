@@ -59,7 +59,7 @@ def test_figures_are_in_base_units(chips, name):
     assert {"fp16", "bf16"} & set(chip.dense_flops_per_s)
     assert chip.tdp_watts is None or 10 <= chip.tdp_watts <= 3000
     assert chip.scale_up is None or 1e10 <= chip.scale_up.bytes_per_s <= 3e12
-    assert chip.host_bytes_per_s is None or 1e10 <= chip.host_bytes_per_s <= 5e11
+    assert chip.host_bytes_per_s is None or 1e10 <= chip.host_bytes_per_s <= 1e12
     assert chip.year is None or 2015 <= chip.year <= 2027
     assert set(chip.dense_flops_per_s) <= set(MATH_FORMATS)
 
@@ -148,11 +148,10 @@ def test_export_rule_shows_that_the_h20_is_dense(chips):
     [
         ("h100-sxm", "nic_bytes_per_s"),
         ("apple-m1-max", "dense_flops_per_s.fp16"),
-        ("p100-pcie", "memory_bytes_per_s"),
+        ("apple-m1-max", "memory_bytes"),
         ("tpu-v6e", "dense_flops_per_s.fp8"),
-        ("v100-sxm2-32gb", "memory_bytes_per_s"),
+        ("h200-nvl", "l2_bytes"),
         ("b300-sxm", "l2_bytes"),
-        ("rtx-4090", "memory_bytes"),
         ("mi455x", "dense_flops_per_s.fp4"),
     ],
 )

@@ -59,6 +59,7 @@ FIGURES = {
     "tdp_watts": "watts",
     "compute_units": "count",
     "boost_clock_hz": "hz",
+    "max_clock_hz": "hz",
     "memory_bus_bits": "bits",
     "memory_pin_bytes_per_s": "bytes_per_s",
 }
@@ -105,6 +106,7 @@ class AcceleratorSpec(Strict):
     sparse_flops_per_s: dict[str, Quantity] = {}
     compute_units: Quantity | None = None
     boost_clock_hz: Quantity | None = None
+    max_clock_hz: Quantity | None = None
     flops_per_clock_per_unit: dict[str, Quantity] = {}
     memory_bus_bits: Quantity | None = None
     memory_pin_bytes_per_s: Quantity | None = None
