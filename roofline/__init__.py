@@ -39,6 +39,8 @@ _HOME = {
     "Price": "specs.prices",
     "get_price": "specs.prices",
     "list_prices": "specs.prices",
+    "Purchase": "specs.prices",
+    "list_purchases": "specs.prices",
     "matmul": "operators.products",
     "bound": "phases.bounds",
     "prefill": "phases.passes",
