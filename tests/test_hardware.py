@@ -273,11 +273,11 @@ def test_two_numbers_do_not_run_together():
 
 
 def test_aliases_never_hide_a_name(chips):
-    from roofline.specs.library import _spoken
+    from roofline.specs.names import spoken
 
-    spoken = {_spoken(name): name for name in chips}
-    assert len(spoken) == len(chips)
-    assert not {_spoken(alias) for chip in chips.values() for alias in chip.aliases} & set(spoken)
+    names = {spoken(name): name for name in chips}
+    assert len(names) == len(chips)
+    assert not {spoken(alias) for chip in chips.values() for alias in chip.aliases} & set(names)
 
 
 def test_accelerators_of_the_published_runs_are_known():

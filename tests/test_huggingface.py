@@ -609,7 +609,7 @@ class FakeHub:
     def __init__(self, folder: Path) -> None:
         self.folder, self.asked = folder, []  # type: ignore[var-annotated]
 
-    def hf_hub_download(self, name: str, file: str) -> str:
+    def hf_hub_download(self, name: str, file: str, **options: bool) -> str:
         self.asked.append((name, file))
         if not (self.folder / file).exists():
             raise self.EntryNotFoundError(file)
@@ -619,7 +619,7 @@ class FakeHub:
 def test_a_hub_id_fetches_configuration_and_index_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = FakeHub(write(tmp_path, LLAMA, model__safetensors__index={"metadata": {"total_size": 16_060_522_496}}))
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", hub)
-    built = rl.get_model("meta-llama/Llama-3.1-8B")
+    built = rl.get_model("acme/tiny-language-model")
     assert (built.parameters.total, built.checkpoint_bytes) == (LLAMA_TOTAL, 16_060_522_496)
     assert {file for _, file in hub.asked} == {checkpoint.CONFIG, checkpoint.INDEX, checkpoint.QUANTIZATION}
 
@@ -627,22 +627,42 @@ def test_a_hub_id_fetches_configuration_and_index_only(tmp_path: Path, monkeypat
 def test_without_the_extra_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     with pytest.raises(SpecError, match=r"pip install 'roofline\[hub\]'"):
-        rl.get_model("meta-llama/Llama-3.1-8B")
+        rl.get_model("acme/tiny-language-model")
 
 
 def test_without_the_network_one_line_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Offline:
-        def hf_hub_download(self, name: str, file: str) -> str:
+        def hf_hub_download(self, name: str, file: str, **options: bool) -> str:
             logging.getLogger("huggingface_hub.utils").warning("Retrying in 1s [Retry 1/5].")
             raise OSError("no route to host\nsecond line")
 
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", Offline())
+    monkeypatch.setattr(checkpoint, "is_reachable", lambda: True)
     with pytest.raises(SpecError, match="no route to host") as caught:
-        rl.get_model("meta-llama/Llama-3.1-8B")
+        rl.get_model("acme/tiny-language-model")
     assert "\n" not in str(caught.value)
     assert caplog.records == []
+
+
+def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the local cache is asked, and the names nearest to the one typed are offered."""
+    asked = []
+
+    class Cache:
+        def hf_hub_download(self, name: str, file: str, **options: bool) -> str:
+            asked.append(options)
+            raise FileNotFoundError("not in the cache")
+
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", Cache())
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # the discard port: nothing listens
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with pytest.raises(SpecError, match="no connection: the hub does not answer.*; did you mean 'qwen3-8b'"):
+        rl.get_model("acme/qwen3-8c")
+    assert asked == [{"local_files_only": True}]
 
 
 # GGUF

@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 from ..hardware import Provenance
-from .library import load_accelerators, spec_folders
+from .folders import spec_folders
+from .library import load_accelerators
 
 _GROUPS = {
     "memory_bytes": "memory capacity",

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, cast
 from ..errors import InvalidInput, UnknownName, number, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
-from .library import get_accelerator, spec_folders
+from .folders import spec_folders
+from .library import get_accelerator
 
 if TYPE_CHECKING:
     from .price_schema import PriceListSpec
