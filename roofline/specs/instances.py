@@ -13,7 +13,7 @@ from .folders import spec_folders
 from .names import spoken
 
 if TYPE_CHECKING:
-    from .price_schema import InstanceListSpec
+    pass
 
 MOST_ACCELERATORS = 10**6
 """Counts beyond are typing errors: no name means more accelerators than any machine has."""

@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from ..errors import InvalidInput, SpecError, UnknownName
 from ..files import read_text, read_yaml
@@ -26,7 +26,8 @@ LONGEST_NAME = 255
 """No file system takes a longer name of a file, and no hub a longer name of a repository."""
 
 
-class Hardware(NamedTuple):
+@dataclass(frozen=True)
+class Hardware:
     """Accelerators that a name stands for.
 
     Attributes

@@ -130,7 +130,8 @@ def find(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[
 
 
 def _words(name: str) -> list[str]:
-    return [word for word in re.split(r"[^a-z0-9.]+", name.lower()) if word.strip(".")]
+    """Words between anything but letters, digits, and points between two digits: ``quantized.w4a16`` is two."""
+    return [word for word in re.split(r"[^a-z0-9.]+|\.(?!\d)|(?<!\d)\.", name.lower()) if word]
 
 
 def _joined(words: Iterable[str]) -> str:

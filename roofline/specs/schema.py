@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -307,6 +307,17 @@ class PrecisionSpec(Strict):
     """Part of the model -> the format of its weights, where it differs."""
 
 
+class CountedSpec(Strict):
+    """Parameters as somebody else counted them, in the checkpoint or with a framework."""
+
+    total: int = Field(ge=1)
+    """All parameters of the language model, a tied table once."""
+    active: int | None = Field(default=None, ge=1)
+    """Those that one token is multiplied with, without lookups."""
+    source: str
+    """Which of the file's ``sources`` counted them."""
+
+
 class ModelSpec(SpecFile):
     """One file of ``model_specs/``."""
 
@@ -346,6 +357,16 @@ class ModelSpec(SpecFile):
     """Formats of the checkpoint; bf16 where absent."""
     max_context_tokens: int | None = Field(default=None, ge=1)
     """Longest context that the model is made for."""
+    counted: CountedSpec | None = None
+    """Independent count of the parameters, which ``roofline check`` holds the shapes against."""
+
+    @field_validator("counted")
+    @classmethod
+    def _source_exists(cls, counted: CountedSpec | None, info: ValidationInfo) -> CountedSpec | None:
+        known = info.data.get("sources", {})
+        if counted is not None and known and counted.source not in known:
+            raise InvalidInput(f"counted: source {counted.source!r} is not among {', '.join(known)}")
+        return counted
 
     def build(self) -> Model:
         """The model.
@@ -474,6 +495,14 @@ def _fault(item: Mapping[str, Any], where: str) -> str:
     return f"{place} {message[0].lower()}{message[1:]}{value}"
 
 
+class Described(Protocol):
+    """What `problems` and `build` need of a kind of spec."""
+
+    @classmethod
+    def model_validate(cls, obj: Any) -> Any:
+        """The spec that plain data describe."""
+
+
 @cache
 def _keys() -> list[str]:
     """Every key that a spec file may have."""
@@ -486,7 +515,7 @@ def _keys() -> list[str]:
     return sorted(found)
 
 
-Spec = type[SpecFile]
+Spec = type[Described]
 
 
 def problems(data: dict[str, Any], spec: Spec, stem: str) -> list[str]:
