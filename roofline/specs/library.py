@@ -196,7 +196,8 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
 
 
 def _read_model(path: Path) -> Model:
-    from .schema import ModelSpec, build
+    from .model_schema import ModelSpec
+    from .schema import build
 
     return cast(Model, build(read_yaml(path), ModelSpec, path))
 

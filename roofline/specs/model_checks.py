@@ -9,8 +9,8 @@ from pathlib import Path
 from ..errors import RooflineError
 from ..model import Model
 from .configuration import config_path, differences, read_config
+from .model_schema import ModelSpec
 from .names import spoken, stored_precision
-from .schema import ModelSpec
 
 QUANTIZED = re.compile(
     r"-(?:nvfp4|mxfp4|fp4|mxfp8|fp8|int8|int4|awq|gptq|w4a16|w8a8|4bit|8bit|gguf|bnb)\b|\bTheBloke/|\bmlx-community/",

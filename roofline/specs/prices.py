@@ -287,9 +287,7 @@ def _typical(prices: list[Price]) -> Price:
     return ordered[(len(ordered) - 1) // 2]
 
 
-def _no_price(
-    chip: Accelerator, provider: str | None, term: str | None, region: str | None, market: str | None
-) -> str:
+def _no_price(chip: Accelerator, provider: str | None, term: str | None, region: str | None, market: str | None) -> str:
     """One line: what was asked for, what is known instead."""
     asked = [f"from {provider!r}"] if provider else []
     asked += [f"on term {term}"] if term else []

@@ -21,10 +21,11 @@ from .folders import spec_folders
 from .instances import Instance, list_instances
 from .library import list_accelerators
 from .model_checks import model_doubts
+from .model_schema import ModelSpec, block_spec
 from .names import spoken
 from .price_checks import instance_doubts, price_doubts
 from .price_schema import InstanceListSpec, PriceListSpec
-from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, ModelSpec, block_spec, problems
+from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, problems
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "hardware_specs/schema.json": AcceleratorSpec,
