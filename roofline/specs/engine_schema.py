@@ -39,12 +39,14 @@ class Setting(Strict):
 class EngineSpec(Strict):
     """One file of ``engine_specs/``."""
 
-    name: str
-    title: str
-    kernels: str = ""
-    like: str = ""
-    sources: dict[str, Source] = Field(min_length=1)
-    settings: dict[str, Setting | list[Setting]] = Field(min_length=1)
+    name: str = Field(description="The file's name without its ending.")
+    title: str = Field(description="The engine's name as its makers write it.")
+    kernels: str = Field(default="", description="Profile of efficiency_specs that its kernels are of.")
+    like: str = Field(default="", description="Engine whose settings hold where this one states none.")
+    sources: dict[str, Source] = Field(min_length=1, description="Where the settings are from, by a short key.")
+    settings: dict[str, Setting | list[Setting]] = Field(
+        min_length=1, description="Default of each field of an Engine; of several, the first whose conditions are met."
+    )
 
     @field_validator("settings")
     @classmethod
