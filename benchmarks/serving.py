@@ -289,8 +289,8 @@ def page(
         "# Whole servers under load",
         "",
         "Mean times of public closed-loop runs against a simulation of every scheduler step; `python "
-        "benchmarks/serving.py` writes this page. Kernels are estimated from their own timings; a server adds the times "
-        "of the host that `engine_specs` states. Errors are relative; bias is the median of the signed error.",
+        "benchmarks/serving.py` writes this page. Kernels are estimated from their own timings; a server adds the "
+        "times of the host that `engine_specs` states. Errors are relative; bias is the median of the signed error.",
         "",
         f"{len(results):,} undoubted runs of {len({r.measured.run.group for r in results})} pairs of a model and an "
         "accelerator, all answered. One factor for each model, accelerator, engine and format would leave "
