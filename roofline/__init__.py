@@ -82,6 +82,10 @@ _HOME = {
     "Plan": "capacity",
     "Fleet": "capacity",
     "Advice": "advisor",
+    "Served": "serving.under_load",
+    "Simulation": "serving.outcome",
+    "Headroom": "measured",
+    "Napkin": "teaching",
     "headroom": "measured",
     "napkin": "teaching",
 }

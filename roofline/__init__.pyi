@@ -30,6 +30,7 @@ from .footprint.memory_use import Paging as Paging
 from .footprint.memory_use import memory as memory
 from .hardware import Accelerator as Accelerator
 from .hardware import Link as Link
+from .measured import Headroom as Headroom
 from .measured import headroom as headroom
 from .model import Layer as Layer
 from .model import Model as Model
@@ -51,10 +52,13 @@ from .phases.passes import mixed as mixed
 from .phases.passes import prefill as prefill
 from .phases.workload import Workload as Workload
 from .report import Step as Step
+from .serving.outcome import Simulation as Simulation
+from .serving.pools import serve_pools as serve_pools
 from .serving.simulation import simulate as simulate
 from .serving.slo import SLO as SLO
 from .serving.traffic import Traffic as Traffic
 from .serving.traffic import read_traffic as read_traffic
+from .serving.under_load import Served as Served
 from .serving.under_load import serve as serve
 from .specs.engines import Engine as Engine
 from .specs.engines import list_engines as list_engines
@@ -72,6 +76,7 @@ from .specs.prices import get_price as get_price
 from .specs.prices import list_prices as list_prices
 from .specs.prices import list_purchases as list_purchases
 from .specs.validation import check_specs as check_specs
+from .teaching import Napkin as Napkin
 from .teaching import napkin as napkin
 from .techniques import Effect as Effect
 from .techniques import TechniqueTable as TechniqueTable

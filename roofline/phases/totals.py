@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import Number
 from ..operators.operator import Segment
 from ..operators.roofline import compute_s, memory_s
+from ..values import Value
 from .bounds import Bound
 from .deployment import Deployment
 from .schedule import Schedule
@@ -40,8 +41,8 @@ class Estimates(NamedTuple):
 Totals = TypeVar("Totals", Sums, Estimates)
 
 
-@dataclass(frozen=True, eq=False)
-class ScheduledPass:
+@dataclass(frozen=True)
+class ScheduledPass(Value):
     """One forward pass with everything that decides its times.
 
     Attributes

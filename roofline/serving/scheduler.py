@@ -30,7 +30,7 @@ from .cache_pool import CachePool
 from .clock import Chunk, Clock, Line
 
 
-@dataclass(eq=False)
+@dataclass
 class Requests:
     """Requests by number: what they ask, and what became of them.
 
@@ -54,7 +54,7 @@ class Requests:
         self.gap = [0.0] * count
 
 
-@dataclass(eq=False)
+@dataclass
 class Tally:
     """What a scheduler has done: times in seconds, and counts."""
 

@@ -35,6 +35,7 @@ from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
 from ..phases.totals import estimates, resources_s, sums
 from ..specs.engines import Engine
+from ..values import Value
 from .host import NO_HOST, HostTimes, Shape
 
 Array = npt.NDArray[np.float64]
@@ -80,8 +81,8 @@ class Tables(NamedTuple):
     launch_s: float
 
 
-@dataclass(frozen=True, eq=False)
-class StepTimes:
+@dataclass(frozen=True)
+class StepTimes(Value):
     """Times of steps of one replica of a deployment, one microbatch of it where it is a pipeline.
 
     Attributes

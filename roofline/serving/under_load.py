@@ -10,7 +10,7 @@ finds as many others as there are on average (Poisson arrivals see time averages
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import bisect, scalar
+from ..arrays import FrozenMapping, bisect, scalar
 from ..errors import InvalidInput, Number, number, unknown
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
@@ -53,19 +53,21 @@ class Served(Report):
         Which of the three times the steps take.
     method : str
         ``closed form`` or ``simulation``.
-    figures : dict
+    figures : mapping
         The columns.
     simulations : tuple of Simulation
         The simulations behind the figures, if there are any.
+    origin : tuple
+        The question and the times of steps, from which `low` and `high` are computed.
     """
 
     deployment: Deployment
     load: Workload | Traffic
     time: str
     method: str
-    figures: dict[str, Any]
+    figures: Mapping[str, Any]
     simulations: tuple[Simulation, ...] = ()
-    ends: Callable[[int], Served] | None = field(default=None, repr=False)
+    origin: tuple[_Ask, StepTimes] | None = field(default=None, repr=False, compare=False)
     assumptions: tuple[str, ...] = ()
 
     columns = (
@@ -100,14 +102,19 @@ class Served(Report):
     @cached_property
     def low(self) -> Served:
         """The same with every step at the lower end of the estimate's interval."""
-        assert self.ends is not None
-        return self.ends(0)
+        return self._end(0)
 
     @cached_property
     def high(self) -> Served:
         """The same with every step at the upper end of the estimate's interval."""
-        assert self.ends is not None
-        return self.ends(1)
+        return self._end(1)
+
+    def _end(self, end: int) -> Served:
+        """The same question asked again with times at one end of the interval."""
+        assert self.origin is not None
+        ask, times = self.origin
+        scale = interval(times, float(np.median(self.running_batch)), self.load)[end]
+        return ask.answer(replace(times, scale=scale))
 
     def quantile(self, name: str, share: Number) -> Number:
         """What a ``share`` of the requests stay within; an array where several rates were asked for.
@@ -240,14 +247,11 @@ class _Ask:
             self.load,
             times.time,
             METHODS[self.simulated],
-            {name: _plain(figures[name]) for name in Served.columns if name not in ("method", "time")},
+            FrozenMapping({name: _plain(figures[name]) for name in Served.columns if name not in ("method", "time")}),
             runs,
-            lambda end: self.answer(replace(times, scale=self._scale(times, figures["running_batch"], end))),
+            (self, times),
             self._notes(times, figures, runs),
         )
-
-    def _scale(self, times: StepTimes, running: Number, end: int) -> float:
-        return interval(times, float(np.median(running)), self.load)[end]
 
     def _lane(self, times: StepTimes, clients: Number) -> Lane:
         return Lane(times, self.pool, self.lengths, clients)
