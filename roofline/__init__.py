@@ -84,6 +84,7 @@ _HOME = {
     "Advice": "advisor",
     "headroom": "measured",
     "napkin": "teaching",
+    "quiz": "teaching",
 }
 _MODULES = {
     "plot": "plot",
