@@ -88,6 +88,7 @@ _HOME = {
     "Napkin": "teaching",
     "headroom": "measured",
     "napkin": "teaching",
+    "quiz": "teaching",
 }
 _MODULES = {
     "plot": "plot",

@@ -98,6 +98,16 @@ class PhaseHeadroom(Report):
         return self.bounds.moved_bytes / (self.bounds.peak_bytes_per_s * self.measured_s)
 
     @property
+    def intensity_flops_per_byte(self) -> float:
+        """Arithmetic intensity of the work: the place of the measurement on a roofline plot, left to right."""
+        return self.bounds.flops / self.bounds.moved_bytes
+
+    @property
+    def attained_flops_per_s(self) -> float:
+        """FLOPs of the work over the measured time, of all accelerators: its height on a roofline plot."""
+        return self.bounds.flops / self.measured_s
+
+    @property
     def limit(self) -> str:
         """What limits the work: ``memory``, ``compute`` or ``network``."""
         return self.bounds.limit
