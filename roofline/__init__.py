@@ -22,6 +22,8 @@ _HOME = {
     "Parallel": "operators.parallel",
     "Workload": "phases.workload",
     "Deployment": "phases.deployment",
+    "Engine": "specs.engines",
+    "list_engines": "specs.engines",
     "Work": "operators.work",
     "Phase": "phases.passes",
     "Bound": "phases.bounds",
@@ -58,6 +60,9 @@ _HOME = {
     "technique_table": "techniques",
     "Traffic": "serving.traffic",
     "read_traffic": "serving.traffic",
+    "simulate": "serving.simulation",
+    "serve": "serving.under_load",
+    "serve_pools": "serving.pools",
     "SLO": "serving.slo",
     "advise": "advisor",
     "crossovers": "analysis.crossover_points",
@@ -77,8 +82,16 @@ _HOME = {
     "Plan": "capacity",
     "Fleet": "capacity",
     "Advice": "advisor",
+    "headroom": "measured",
+    "napkin": "teaching",
 }
-_MODULES = {"plot": "plot", "layers": "model.blocks", "formats": "formats", "techniques": "techniques"}
+_MODULES = {
+    "plot": "plot",
+    "layers": "model.blocks",
+    "formats": "formats",
+    "techniques": "techniques",
+    "measured": "measured",
+}
 
 __all__ = [*_HOME, *_MODULES]  # noqa: PLE0604
 __version__ = "0.1.0"

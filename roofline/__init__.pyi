@@ -1,6 +1,7 @@
 """Types of the names that load on first use; tests/test_types.py holds this list against the lazy table."""
 
 from . import formats as formats
+from . import measured as measured
 from . import plot as plot
 from . import techniques as techniques
 from .advisor import Advice as Advice
@@ -29,6 +30,7 @@ from .footprint.memory_use import Paging as Paging
 from .footprint.memory_use import memory as memory
 from .hardware import Accelerator as Accelerator
 from .hardware import Link as Link
+from .measured import headroom as headroom
 from .model import Layer as Layer
 from .model import Model as Model
 from .model import blocks as _blocks
@@ -49,17 +51,28 @@ from .phases.passes import mixed as mixed
 from .phases.passes import prefill as prefill
 from .phases.workload import Workload as Workload
 from .report import Step as Step
+from .serving.simulation import simulate as simulate
 from .serving.slo import SLO as SLO
 from .serving.traffic import Traffic as Traffic
 from .serving.traffic import read_traffic as read_traffic
+from .serving.under_load import serve as serve
+from .specs.engines import Engine as Engine
+from .specs.engines import list_engines as list_engines
+from .specs.instances import list_instances as list_instances
+from .specs.library import Hardware as Hardware
 from .specs.library import get_accelerator as get_accelerator
+from .specs.library import get_hardware as get_hardware
 from .specs.library import get_model as get_model
 from .specs.library import list_accelerators as list_accelerators
 from .specs.library import list_models as list_models
+from .specs.price_catalog import live_prices as live_prices
 from .specs.prices import Price as Price
+from .specs.prices import Purchase as Purchase
 from .specs.prices import get_price as get_price
 from .specs.prices import list_prices as list_prices
+from .specs.prices import list_purchases as list_purchases
 from .specs.validation import check_specs as check_specs
+from .teaching import napkin as napkin
 from .techniques import Effect as Effect
 from .techniques import TechniqueTable as TechniqueTable
 from .techniques import apply as apply

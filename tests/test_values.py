@@ -130,6 +130,15 @@ VALUES = {
 }
 
 # The same for values that hold arrays, which compare by content and say that they can't be hashed.
+VALUES |= {
+    "Engine": (lambda: rl.Engine("vllm"), lambda: rl.Engine("vllm", step_tokens=512)),
+    "Hardware": (lambda: rl.get_hardware("8xh100"), lambda: rl.get_hardware("4xh100")),
+    "Purchase": (
+        lambda: rl.list_purchases("h100-sxm")[0],
+        lambda: dataclasses.replace(rl.list_purchases("h100-sxm")[0], usd=1.0),
+    ),
+}
+
 WITH_ARRAYS = {
     "Workload": (lambda: rl.Workload(batch=[1, 2]), lambda: rl.Workload(batch=[1, 3])),
     "Parallel": (lambda: rl.Parallel(tensor=[1, 2]), lambda: rl.Parallel(tensor=[1, 4])),

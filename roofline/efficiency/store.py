@@ -117,6 +117,11 @@ def find(accelerator: Accelerator, kind: str, profile: str | None = None) -> Cal
     return _find(accelerator.name, about, kind, profile, specs())
 
 
+def profiles(accelerator: Accelerator) -> frozenset[str]:
+    """Names of the profiles that there are parameters of, the user's own included."""
+    return frozenset((*PROFILES, *load(accelerator.name, specs())))
+
+
 @lru_cache(maxsize=1)
 def specs() -> str:
     """The user's folders of specs: ``ROOFLINE_SPECS``, read once."""

@@ -14,6 +14,7 @@ from ..arrays import Words, read_only, scalar
 from ..errors import InvalidInput, Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
+from ..units import humanize
 from .bounds import Bound, fallback_notes, name_limits
 from .chunking import joined, shape_of, split
 from .deployment import Deployment
@@ -64,6 +65,12 @@ class Phase(Report):
         "limit",
         "tokens_per_s",
     )
+
+    @property
+    def heading(self) -> str:
+        """Its name, what runs where, and how many sequences are in it, by group."""
+        batch = " + ".join(humanize("batch", segment.sequences) for segment in self.segments)
+        return f"Phase: {self.name} of {self.deployment}, batch {batch}"
 
     @cached_property
     def schedule(self) -> Schedule:

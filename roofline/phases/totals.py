@@ -84,7 +84,7 @@ class ScheduledPass:
 def bounds_of(serve: Deployment, segments: tuple[Segment, ...]) -> tuple[Bound, ...]:
     """Bounds of every operator of one pass of ``segments`` through the model of ``serve``."""
     found = serve.model.operators(serve.run(*segments))
-    return tuple(Bound(operator, serve.accelerator, engine=serve.engine) for operator in found)
+    return tuple(Bound(operator, serve.accelerator, engine=serve.kernels) for operator in found)
 
 
 def total(parts: Iterable[Number]) -> Number:

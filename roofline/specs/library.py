@@ -18,6 +18,7 @@ from ..errors import InvalidInput, SpecError, UnknownName
 from ..files import read_text, read_yaml
 from ..hardware import Accelerator
 from ..model import Model
+from ..values import Value
 from .folders import spec_folders
 from .instances import counted, find_instance
 from .names import find, plain, spoken, stored_precision, without_owner
@@ -27,7 +28,7 @@ LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
-class Hardware:
+class Hardware(Value):
     """Accelerators that a name stands for.
 
     Attributes
@@ -274,6 +275,7 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
 
 
 def _no_name(what: str, name: object) -> InvalidInput:
+    """The error for what is neither a name nor a path."""
     several = ", not several: use one deployment for each" if isinstance(name, list | tuple | set) else ""
     return InvalidInput(f"{what} must be a name or a path{several}: {reprlib.repr(name)}")
 

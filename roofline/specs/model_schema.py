@@ -26,6 +26,8 @@ class LayerSpec(Strict):
     """Normalizations of a layer over the hidden width."""
     reused: bool = False
     """Whether the weights are those of an earlier group."""
+    together: tuple[int, ...] = Field(default=(), strict=False)
+    """How many blocks after one another have their outputs added together, ``[2]`` for attention beside an MLP."""
 
 
 class TableSpec(Strict):
@@ -144,7 +146,8 @@ class ModelSpec(SpecFile):
 
     def _layer(self, where: str, spec: LayerSpec, norm: int) -> Layer:
         blocks = (self._block(f"{where}.{kind}", kind, fields) for kind, fields in (spec.model_extra or {}).items())
-        return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused)
+        with _located(where):
+            return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused, spec.together)
 
     def _around(self) -> tuple[Block, ...]:
         return tuple(

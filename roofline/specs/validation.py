@@ -17,6 +17,7 @@ from ..model.blocks import KINDS
 from ..units import UNITS
 from .accelerator_checks import accelerator_doubts
 from .efficiency_schema import EfficiencySpec, FamiliesSpec, efficiency_doubts, family_doubts
+from .engine_schema import EngineSpec
 from .folders import spec_folders
 from .instances import Instance, list_instances
 from .library import list_accelerators
@@ -33,6 +34,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "hardware_specs/instances/schema.json": InstanceListSpec,
     "model_specs/schema.json": ModelSpec,
     "efficiency_specs/schema.json": EfficiencySpec,
+    "engine_specs/schema.json": EngineSpec,
 }
 """File of a JSON schema -> the kind of spec that it describes."""
 
@@ -42,10 +44,10 @@ _PRICES = {"usd_per_hour": "usd_per_hour", "usd": "usd"}
 def check_specs(path: str | Path) -> list[str]:
     """Every fault of a spec file, or of all spec files under a folder; each line starts with the file's path.
 
-    What a file should be is told from its keys: an accelerator, a model, a list of prices or of instances, or a file of
-    efficiency. Checked are keys, types, units and sources, then whether the figures can be true: units x clock x rate
-    against peaks, bus against bandwidth, sparse against dense, one direction against both, GiB against GB, prices
-    against what is asked, a model against its counts and against the ``config.json`` beside it.
+    What a file should be is told from its keys: an accelerator, a model, a list of prices or of instances, an engine, or
+    a file of efficiency. Checked are keys, types, units and sources, then whether the figures can be true: units x
+    clock x rate against peaks, bus against bandwidth, sparse against dense, one direction against both, GiB against GB,
+    prices against what is asked, a model against its counts and against the ``config.json`` beside it.
 
     Parameters
     ----------
@@ -133,9 +135,11 @@ class _Library:
         return {path.stem for folder in spec_folders("efficiency_specs") for path in folder.glob("*.y*ml")}
 
 
-_Kind = type[AcceleratorSpec | ModelSpec | PriceListSpec | InstanceListSpec | EfficiencySpec | FamiliesSpec]
+_Kind = type[
+    AcceleratorSpec | ModelSpec | PriceListSpec | InstanceListSpec | EfficiencySpec | FamiliesSpec | EngineSpec
+]
 _KINDS: tuple[_Kind, ...] = (
-    *(AcceleratorSpec, ModelSpec, PriceListSpec, InstanceListSpec, EfficiencySpec, FamiliesSpec),
+    *(AcceleratorSpec, ModelSpec, PriceListSpec, InstanceListSpec, EfficiencySpec, FamiliesSpec, EngineSpec),
 )
 
 
@@ -147,7 +151,8 @@ def _faults(path: Path, library: _Library) -> Iterator[str]:
         return
     spec = _kind(data)
     if spec is None:
-        yield f"{path} is no spec: it has no key of an accelerator, a model, a price list or a file of efficiency"
+        kinds = "an accelerator, a model, a price list, an engine or a file of efficiency"
+        yield f"{path} is no spec: it has no key of {kinds}"
         return
     wrong = problems(data, spec, path.stem)
     if not wrong:

@@ -73,6 +73,8 @@ def spec_text(model: Model, *, name: str, title: str, hub_id: str, accessed: str
             raise InvalidInput(f"a spec can't say norms of unequal widths: {layer.norms}")
         if layer.reused:
             lines.append("    reused: true")
+        if layer.together:
+            lines.append(f"    together: {_flow(layer.together)}")
         lines += [f"    {line}" for block in layer.blocks for line in _block(block, model.hidden)]
     return "\n".join(lines) + "\n"
 
