@@ -44,8 +44,8 @@ _PRICES = {"usd_per_hour": "usd_per_hour", "usd": "usd"}
 def check_specs(path: str | Path) -> list[str]:
     """Every fault of a spec file, or of all spec files under a folder; each line starts with the file's path.
 
-    What a file should be is told from its keys: an accelerator, a model, a list of prices or of instances, an engine, or
-    a file of efficiency. Checked are keys, types, units and sources, then whether the figures can be true: units x
+    What a file should be is told from its keys: an accelerator, a model, a list of prices or of instances, an engine
+    or a file of efficiency. Checked are keys, types, units and sources, then whether the figures can be true: units x
     clock x rate against peaks, bus against bandwidth, sparse against dense, one direction against both, GiB against GB,
     prices against what is asked, a model against its counts and against the ``config.json`` beside it.
 
