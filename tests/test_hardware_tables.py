@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -355,3 +356,63 @@ def test_a_misspelt_kind_is_still_told(tmp_path):
     text = (SPECS / "t4.yaml").read_text().replace("dense_flops_per_s:", "dense_flop_per_s:", 1)
     (tmp_path / "t4.yaml").write_text(text)
     assert any("did you mean 'dense_flops_per_s'" in fault for fault in rl.check_specs(tmp_path / "t4.yaml"))
+
+
+# ---- live prices ----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Offer:
+    """A row of the live catalog."""
+
+    provider: str
+    instance_name: str
+    gpu_name: str | None
+    gpu_memory: float | None
+    gpu_count: int
+    price: float
+    spot: bool = False
+    location: str = "somewhere"
+
+
+class Catalog:
+    offers = (
+        Offer("aws", "p5.48xlarge", "H100", 80, 8, 55.04),
+        Offer("aws", "p4d.24xlarge", "A100", 40, 8, 21.96),
+        Offer("vastai", "123456", "H100", 80, 1, 2.0),
+        Offer("runpod", "NVIDIA H100 NVL", "H100NVL", 94, 1, 2.6),
+        Offer("gcp", "a3-highgpu-8g", "H100", 80, 8, 30.0, spot=True),
+        Offer("nebius", "cpu-only", None, None, 0, 0.1),
+    )
+
+    def query(self, **asked):
+        self.asked = asked
+        return list(self.offers)
+
+
+def test_live_prices_are_read_only_when_asked(monkeypatch):
+    catalog = Catalog()
+    monkeypatch.setitem(sys.modules, "gpuhunt", catalog)
+    prices = rl.live_prices("h100-sxm", spot=None)
+    assert [(price.provider, price.usd_per_hour, price.term, price.market) for price in prices] == [
+        ("Vast.ai", 2.0, "on_demand", "marketplace"),
+        ("Google Cloud", 3.75, "spot", "hyperscaler"),
+        ("AWS", 6.88, "on_demand", "hyperscaler"),
+    ]
+    assert [price.provider for price in rl.live_prices("h100-nvl")] == ["runpod"]
+    assert [price.accelerators for price in rl.live_prices("a100-sxm-40gb")] == [8]
+    assert {price.source for price in prices} == {"live catalog of gpuhunt"}
+
+
+def test_live_prices_without_the_extra_or_the_network(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gpuhunt", None)
+    with pytest.raises(rl.InvalidInput, match=r"pip install 'roofline\[prices\]'"):
+        rl.live_prices("h100-sxm")
+
+    class Offline:
+        def query(self, **asked):
+            raise OSError("no route to host\nsecond line")
+
+    monkeypatch.setitem(sys.modules, "gpuhunt", Offline())
+    with pytest.raises(rl.InvalidInput, match=r"can't be read \(OSError: no route to host\)$"):
+        rl.live_prices("h100-sxm")

@@ -170,6 +170,44 @@ Gemma 3 27B -> gemma-3-27b
 Mixtral 8x7B -> mixtral-8x7b
 GPT-OSS 120B -> gpt-oss-120b
 Kimi K2 -> kimi-k2
+Qwen/QwQ-32B -> qwq-32b
+Qwen/QwQ-32B-AWQ -> qwq-32b
+microsoft/Phi-3.5-MoE-instruct -> phi-3.5-moe
+mistralai/Mistral-Nemo-Instruct-2407 -> mistral-nemo
+mistralai/Mistral-Nemo-Base-2407 -> mistral-nemo
+mistralai/Mistral-Large-Instruct-2407 -> mistral-large-2
+mistralai/Pixtral-12B-2409 -> pixtral-12b
+01-ai/Yi-34B-Chat -> yi-34b
+ByteDance-Seed/Seed-OSS-36B-Instruct -> seed-oss-36b
+moonshotai/Kimi-K2-Thinking -> kimi-k2-thinking
+moonshotai/Kimi-K2.6 -> kimi-k2.6
+zai-org/GLM-4.7-FP8 -> glm-4.7
+zai-org/GLM-4.6 -> glm-4.7
+zai-org/GLM-4.7-Flash -> glm-4.7-flash
+deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B -> deepseek-r1-distill-qwen-1.5b
+deepseek-ai/DeepSeek-R1-Distill-Qwen-7B -> deepseek-r1-distill-qwen-7b
+deepseek-ai/DeepSeek-V2-Chat -> deepseek-v2
+deepseek-ai/DeepSeek-V2.5 -> deepseek-v2
+baidu/ERNIE-4.5-300B-A47B-PT -> ernie-4.5-300b-a47b
+baidu/ERNIE-4.5-0.3B-Base-PT -> ernie-4.5-0.3b
+inclusionAI/Ling-1T -> ling-1t
+inclusionAI/Ring-1T -> ling-1t
+inclusionAI/Ling-mini-2.0 -> ling-mini-2.0
+meta-llama/Llama-3.2-11B-Vision-Instruct -> llama-3.2-11b-vision
+nvidia/Llama-3_3-Nemotron-Super-49B-v1 -> nemotron-super-49b
+nvidia/Llama-3.1-Nemotron-70B-Instruct-HF -> llama-3.1-70b
+nvidia/Llama-3.1-Nemotron-Nano-4B-v1.1 -> nemotron-nano-4b
+Qwen/Qwen2-72B-Instruct -> qwen2-72b
+Qwen/Qwen2.5-VL-3B-Instruct -> qwen2.5-vl-3b
+Qwen/Qwen2-VL-2B-Instruct-AWQ -> qwen2-vl-2b
+Qwen/Qwen3-Embedding-4B -> qwen3-embedding-4b
+Qwen/Qwen3.5-0.8B -> qwen3.5-0.8b
+Qwen/Qwen1.5-7B-Chat -> qwen1.5-7b
+stepfun-ai/Step-3.7-Flash-FP8 -> step-3.7-flash
+ai21labs/AI21-Jamba-1.5-Large -> jamba-1.5-large
+rednote-hilab/dots.llm1.inst -> dots.llm1
+openbmb/MiniCPM4-8B -> minicpm4-8b
+huggyllama/llama-7b -> llama-7b
 """
 NAMED = [tuple(line.split(" -> ")) for line in MODELS.strip().splitlines()]
 

@@ -89,6 +89,7 @@ def _sizes(model: Model) -> dict[str, Counter[Any]]:
     found: dict[str, Counter[Any]] = {}
     for layer in model.layers:
         found.setdefault("layers.norms", Counter())[layer.norms] += layer.count
+        found.setdefault("layers.together", Counter())[layer.together] += layer.count
         for block in layer.blocks:
             plain = _comparable(block)
             for field in dataclasses.fields(plain):

@@ -39,14 +39,18 @@ class Setting(Strict):
 class EngineSpec(Strict):
     """One file of ``engine_specs/``."""
 
-    name: str = Field(description="The file's name without its ending.")
-    title: str = Field(description="The engine's name as its makers write it.")
-    kernels: str = Field(default="", description="Profile of efficiency_specs that its kernels are of.")
-    like: str = Field(default="", description="Engine whose settings hold where this one states none.")
-    sources: dict[str, Source] = Field(min_length=1, description="Where the settings are from, by a short key.")
-    settings: dict[str, Setting | list[Setting]] = Field(
-        min_length=1, description="Default of each field of an Engine; of several, the first whose conditions are met."
-    )
+    name: str
+    """The name of the file without its suffix."""
+    title: str
+    """What people call it."""
+    kernels: str = ""
+    """Profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty."""
+    like: str = ""
+    """The engine whose settings hold where this one states none."""
+    sources: dict[str, Source] = Field(min_length=1)
+    """Documents that settings are quoted from, by a short name."""
+    settings: dict[str, Setting | list[Setting]] = Field(min_length=1)
+    """Setting of an engine -> its default, or several with conditions of which the first that holds applies."""
 
     @field_validator("settings")
     @classmethod

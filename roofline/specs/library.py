@@ -275,6 +275,7 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
 
 
 def _no_name(what: str, name: object) -> InvalidInput:
+    """The error for what is neither a name nor a path."""
     several = ", not several: use one deployment for each" if isinstance(name, list | tuple | set) else ""
     return InvalidInput(f"{what} must be a name or a path{several}: {reprlib.repr(name)}")
 

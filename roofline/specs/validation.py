@@ -44,10 +44,10 @@ _PRICES = {"usd_per_hour": "usd_per_hour", "usd": "usd"}
 def check_specs(path: str | Path) -> list[str]:
     """Every fault of a spec file, or of all spec files under a folder; each line starts with the file's path.
 
-    What a file should be is told from its keys: an accelerator, a model, a list of prices or of instances, an engine,
+    What a file should be is told from its keys: an accelerator, a model, a list of prices or of instances, an engine
     or a file of efficiency. Checked are keys, types, units and sources, then whether the figures can be true: units x
-    clock x rate against peaks, bus against bandwidth, sparse against dense, one direction against both, GiB against
-    GB, prices against what is asked, a model against its counts and against the ``config.json`` beside it.
+    clock x rate against peaks, bus against bandwidth, sparse against dense, one direction against both, GiB against GB,
+    prices against what is asked, a model against its counts and against the ``config.json`` beside it.
 
     Parameters
     ----------
@@ -139,13 +139,7 @@ _Kind = type[
     AcceleratorSpec | ModelSpec | PriceListSpec | InstanceListSpec | EfficiencySpec | FamiliesSpec | EngineSpec
 ]
 _KINDS: tuple[_Kind, ...] = (
-    AcceleratorSpec,
-    ModelSpec,
-    PriceListSpec,
-    InstanceListSpec,
-    EfficiencySpec,
-    FamiliesSpec,
-    EngineSpec,
+    *(AcceleratorSpec, ModelSpec, PriceListSpec, InstanceListSpec, EfficiencySpec, FamiliesSpec, EngineSpec),
 )
 
 
@@ -157,7 +151,8 @@ def _faults(path: Path, library: _Library) -> Iterator[str]:
         return
     spec = _kind(data)
     if spec is None:
-        yield f"{path} is no spec: it has no key of an accelerator, a model, a price list or a file of efficiency"
+        kinds = "an accelerator, a model, a price list, an engine or a file of efficiency"
+        yield f"{path} is no spec: it has no key of {kinds}"
         return
     wrong = problems(data, spec, path.stem)
     if not wrong:

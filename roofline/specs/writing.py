@@ -74,7 +74,7 @@ def spec_text(model: Model, *, name: str, title: str, hub_id: str, accessed: str
         if layer.reused:
             lines.append("    reused: true")
         if layer.together:
-            lines.append(f"    together: {list(layer.together)}")
+            lines.append(f"    together: {_flow(layer.together)}")
         lines += [f"    {line}" for block in layer.blocks for line in _block(block, model.hidden)]
     return "\n".join(lines) + "\n"
 
