@@ -78,6 +78,7 @@ from .specs.prices import list_purchases as list_purchases
 from .specs.validation import check_specs as check_specs
 from .teaching import Napkin as Napkin
 from .teaching import napkin as napkin
+from .teaching import quiz as quiz
 from .techniques import Effect as Effect
 from .techniques import TechniqueTable as TechniqueTable
 from .techniques import apply as apply
