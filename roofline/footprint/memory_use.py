@@ -421,9 +421,7 @@ class Memory(Report):
         )
 
 
-def memory(
-    serve: Deployment, load: Workload, *, paging: Paging | None = None, drafter: Drafter = NO_DRAFTER
-) -> Memory:
+def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, drafter: Drafter = NO_DRAFTER) -> Memory:
     """What ``serve`` needs in memory for ``load``.  Not fitting is a value, not an error.
 
     Parameters

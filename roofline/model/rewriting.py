@@ -21,7 +21,7 @@ class Rewrite(ABC):
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
         """The operators that run instead."""
 
-    def weight_share(self, bits: Number) -> float:
+    def weight_share(self, bits: float) -> float:
         """Share of its bytes that a linear layer of ``bits`` a weight keeps in memory."""
         return 1.0
 
@@ -44,7 +44,7 @@ class Rewritten(Model):
             found = rewrite.operators(found, run)
         return found
 
-    def stored_share(self, weight: Linear, bits: Number) -> float:
+    def stored_share(self, weight: Linear, bits: float) -> float:
         """Share of its bytes that a weight of ``bits`` bits keeps in memory once every rewrite left some out."""
         if weight.part not in QUANTIZED_PARTS:
             return 1.0
