@@ -153,8 +153,9 @@ def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_token
 
     A prompt of ``P`` tokens takes ``C = ceil(P / c)`` passes, or shares one with others if several fit in a chunk.
     While prompts are rare all others of the lane ride on each pass, ``B - k``.  Where the prompts of the batch take
-    passes than a request has steps, every pass carries a chunk and ``k`` prompts end every ``C`` passes: a sequence
-    then generates for ``n`` passes, so that ``n k / C`` of them do so at a time and the others wait for their prompts.
+    more passes than a request has steps, every pass carries a chunk and ``k`` prompts end every ``C`` passes.  A
+    sequence then generates for ``n`` passes, so ``n k / C`` of them do so at a time and the others wait for their
+    prompts.
 
     Parameters
     ----------
