@@ -63,6 +63,7 @@ _HOME = {
     "simulate": "serving.simulation",
     "serve": "serving.under_load",
     "serve_pools": "serving.pools",
+    "Pools": "serving.pools",
     "SLO": "serving.slo",
     "advise": "advisor",
     "crossovers": "analysis.crossover_points",

@@ -136,6 +136,11 @@ VALUES = {
         lambda: rl.technique_table(serve(), LOAD, techniques=[techniques.KVQuantization()]),
         lambda: rl.technique_table(serve(), LOAD, techniques=[techniques.PagedAttention()]),
     ),
+    "Simulation": (lambda: simulated(seed=0), lambda: simulated(seed=1)),
+    "Pools": (
+        lambda: rl.serve_pools(LOAD, prefill=serve(), decode=serve(), concurrency=2, requests=4),
+        lambda: rl.serve_pools(LOAD, prefill=serve(), decode=serve(), concurrency=2, requests=4, decode_workers=2),
+    ),
     "Engine": (lambda: rl.Engine("vllm"), lambda: rl.Engine("vllm", step_tokens=512)),
     "Hardware": (lambda: rl.get_hardware("8xh100"), lambda: rl.get_hardware("4xh100")),
     "Purchase": (
@@ -182,7 +187,6 @@ WITH_ARRAYS = {
         lambda: rl.serve(serve(), LOAD, concurrency=[1, 8]),
         lambda: rl.serve(serve(), LOAD, concurrency=[1, 9]),
     ),
-    "Simulation": (lambda: simulated(seed=0), lambda: simulated(seed=1)),
     "Plan": (plan, lambda: plan().take([0])),
     "Fleet": (lambda: rl.fleet(plan(), requests_per_s=9), lambda: rl.fleet(plan(), requests_per_s=90)),
     "Advice": (

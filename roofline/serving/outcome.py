@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -49,8 +49,8 @@ class Simulation(Report):
     load: Workload | Traffic
     demand: Demand
     times: StepTimes
-    requests: Requests
-    tallies: tuple[Tally, ...]
+    requests: Requests = field(compare=False)  # a seed repeats a run, so that its arguments say all
+    tallies: tuple[Tally, ...] = field(compare=False)
 
     columns: ClassVar[tuple[str, ...]] = (
         "ttft_s",

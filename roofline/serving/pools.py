@@ -161,7 +161,7 @@ def serve_pools(
     >>> worker = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"), engine="vllm")
     >>> load = rl.Workload(2000, 200)
     >>> found = serve_pools(load, prefill=worker, decode=worker, decode_workers=2, concurrency=32)
-    >>> found.accelerators, found.gap_s < 2 * found.tpot_s
+    >>> found.accelerators, found.gap_s < found.ttft_s
     (3, True)
     """
     for name, count in (("prefill_workers", prefill_workers), ("decode_workers", decode_workers)):
