@@ -60,6 +60,8 @@ _HOME = {
     "technique_table": "techniques",
     "Traffic": "serving.traffic",
     "read_traffic": "serving.traffic",
+    "Trace": "serving.trace",
+    "read_trace": "serving.trace",
     "simulate": "serving.simulation",
     "serve": "serving.under_load",
     "serve_pools": "serving.pools",

@@ -57,6 +57,8 @@ from .serving.pools import Pools as Pools
 from .serving.pools import serve_pools as serve_pools
 from .serving.simulation import simulate as simulate
 from .serving.slo import SLO as SLO
+from .serving.trace import Trace as Trace
+from .serving.trace import read_trace as read_trace
 from .serving.traffic import Traffic as Traffic
 from .serving.traffic import read_traffic as read_traffic
 from .serving.under_load import Served as Served

@@ -33,6 +33,12 @@ def serve(model="llama-3.1-8b", hardware="h100-sxm"):
 
 
 LOAD = rl.Workload(1000, 100, 4)
+
+
+def trace(gap_s):
+    return rl.Trace(np.array([0.0, gap_s]), np.array([100.0, 200.0]), np.array([10.0, 20.0]), np.zeros(2))
+
+
 SWEEP = rl.Workload(batch=np.arange(1.0, 9.0))
 LINK = rl.Link("NVLink 4", "switch", 450e9, 8)
 SEGMENT = Segment(2.0, 1.0, 100.0)
@@ -174,6 +180,7 @@ WITH_ARRAYS = {
         lambda: gpu(dense_flops_per_s={"bf16": np.array([1e15, 2e15])}),
         lambda: gpu(dense_flops_per_s={"bf16": np.array([1e15, 3e15])}),
     ),
+    "Trace": (lambda: trace(1.0), lambda: trace(2.0)),
     "Traffic": (lambda: TRAFFIC, lambda: rl.Traffic.of([(200, 400, 3), (4000, 300, 1)])),
     "Work": (lambda: rl.matmul(np.arange(1, 4), 16, 32), lambda: rl.matmul(np.arange(2, 5), 16, 32)),
     "Phase": (lambda: rl.decode(serve(), SWEEP), lambda: rl.decode(serve(), SWEEP, context_tokens=5)),

@@ -24,6 +24,7 @@ from .clock import Clock
 from .outcome import Simulation
 from .scheduler import Requests, Scheduler
 from .step_times import StepTimes, step_times
+from .trace import Trace
 from .traffic import Traffic
 
 
@@ -104,7 +105,7 @@ class Pools(Simulation):
 
 
 def serve_pools(
-    load: Workload | Traffic,
+    load: Workload | Traffic | Trace,
     *,
     prefill: Deployment,
     decode: Deployment,
@@ -123,7 +124,7 @@ def serve_pools(
 
     Parameters
     ----------
-    load : Workload or Traffic
+    load : Workload, Traffic or Trace
         Lengths of the requests.
     prefill, decode : Deployment
         A worker of each pool.
