@@ -65,6 +65,8 @@ _HOME = {
     "simulate": "serving.simulation",
     "serve": "serving.under_load",
     "serve_pools": "serving.pools",
+    "calibrate_serving": "serving.own_runs",
+    "ServerCalibration": "serving.own_runs",
     "Pools": "serving.pools",
     "SLO": "serving.slo",
     "advise": "advisor",

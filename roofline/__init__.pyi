@@ -53,6 +53,8 @@ from .phases.passes import prefill as prefill
 from .phases.workload import Workload as Workload
 from .report import Step as Step
 from .serving.outcome import Simulation as Simulation
+from .serving.own_runs import ServerCalibration as ServerCalibration
+from .serving.own_runs import calibrate_serving as calibrate_serving
 from .serving.pools import Pools as Pools
 from .serving.pools import serve_pools as serve_pools
 from .serving.simulation import simulate as simulate

@@ -180,6 +180,10 @@ WITH_ARRAYS = {
         lambda: gpu(dense_flops_per_s={"bf16": np.array([1e15, 2e15])}),
         lambda: gpu(dense_flops_per_s={"bf16": np.array([1e15, 3e15])}),
     ),
+    "ServerCalibration": (
+        lambda: rl.ServerCalibration((rl.Engine("vllm"),), np.ones(1), np.ones(1), np.ones(1)),
+        lambda: rl.ServerCalibration((rl.Engine("sglang"),), np.ones(1), np.ones(1), np.ones(1)),
+    ),
     "Trace": (lambda: trace(1.0), lambda: trace(2.0)),
     "Traffic": (lambda: TRAFFIC, lambda: rl.Traffic.of([(200, 400, 3), (4000, 300, 1)])),
     "Work": (lambda: rl.matmul(np.arange(1, 4), 16, 32), lambda: rl.matmul(np.arange(2, 5), 16, 32)),
