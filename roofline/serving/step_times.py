@@ -18,9 +18,9 @@ resource, and a step takes the longest of their sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,8 @@ from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
-from ..phases.totals import estimates, resources_s, sums
-from ..specs.engines import Engine
+from ..phases.totals import ScheduledPass, bounds_of, resources_s
+from ..specs.engines import GENERIC, Engine
 from ..values import Value
 from .host import NO_HOST, HostTimes, Shape
 
@@ -81,7 +81,7 @@ class Tables(NamedTuple):
     launch_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepTimes(Value):
     """Times of steps of one replica of a deployment, one microbatch of it where it is a pipeline.
 
@@ -97,7 +97,7 @@ class StepTimes(Value):
     serve: Deployment
     time: str
     engine: Engine
-    tables: Tables
+    tables: Tables = field(compare=False, repr=False)
     scale: float = 1.0
 
     @property
@@ -200,7 +200,7 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     for degree in serve.parallel.degrees:
         if np.ndim(degree):
             raise InvalidInput("steps are simulated for one deployment at a time: a degree of parallelism is an array")
-    return StepTimes(serve, time, engine or serve.server, _cached_tables(serve, time))
+    return StepTimes(serve, time, engine or serve.server, _tables(_without_engine(serve), time))
 
 
 def sparse_layers(serve: Deployment) -> int:
@@ -220,27 +220,15 @@ TOKENS = np.unique(TOKENS.astype(float))
 BATCHES = np.unique(np.round(np.concatenate([np.arange(1, 9), 2.0 ** np.arange(3, 13.01, 1 / 4)])))
 CONTEXTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 21.01, 1 / 2))])
 NEW = np.unique(np.round(np.concatenate([[1.0], 2.0 ** np.arange(3, 20.01, 1 / 4)])))
-PASTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(7, 20.01, 1.0))])
+PASTS = np.concatenate([[0.0, 32.0, 64.0], np.round(2.0 ** np.arange(7, 20.01, 1 / 2))])
 
 SEVERAL = 4.0
 """Prompts of a pass from which it is taken what one more adds."""
 
 
-class _Part(NamedTuple):
-    """Some operators of a pass, as `roofline.phases.totals` takes them."""
-
-    deployment: Deployment
-    schedule: Schedule
-    operators: tuple[Bound, ...]
-
-
-def _cached_tables(serve: Deployment, time: str) -> Tables:
-    plain = serve.replace(engine=serve.kernels and Engine("default", kernels=serve.kernels))
-    try:
-        hash(plain)
-    except TypeError:  # an accelerator or a model that holds arrays
-        return _tables.__wrapped__(plain, time)
-    return _tables(plain, time)
+def _without_engine(serve: Deployment) -> Deployment:
+    """The same kernels whatever the engine's settings, so that their tables are kept once."""
+    return serve.replace(engine=serve.kernels and Engine(GENERIC, kernels=serve.kernels))
 
 
 @lru_cache(maxsize=256)
@@ -269,12 +257,8 @@ def _tables(serve: Deployment, time: str) -> Tables:
 
 def _bounds(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> tuple[Bound, ...]:
     """Bounds of the operators of one sort in a pass of ``segment`` on one accelerator."""
-    found = serve.model.operators(serve.run(segment))
-    return tuple(
-        Bound(operator, serve.accelerator, engine=serve.kernels)
-        for operator, own in zip(found, sorts, strict=True)
-        if own == sort
-    )
+    found = bounds_of(serve, (segment,))
+    return tuple(bound for bound, own in zip(found, sorts, strict=True) if own == sort)
 
 
 def _sorts(serve: Deployment) -> tuple[str, ...]:
@@ -309,13 +293,8 @@ def _channel_names(serve: Deployment, time: str) -> tuple[str, ...]:
     """Resources for the floor; one channel otherwise."""
     if time != "floor_s":
         return ("time",)
-    part = _Part(serve, ALONE, _every(serve, Segment(1.0, 2.0, 0.0)))
-    return tuple(resources_s(cast(Any, part)))
-
-
-def _every(serve: Deployment, segment: Segment) -> tuple[Bound, ...]:
-    found = serve.model.operators(serve.run(segment))
-    return tuple(Bound(operator, serve.accelerator, engine=serve.kernels) for operator in found)
+    whole = ScheduledPass(serve, ALONE, bounds_of(serve, (Segment(1.0, 2.0, 0.0),)))
+    return tuple(resources_s(whole))
 
 
 ALONE = Schedule((), 1.0, 1.0, 1.0, 1.0)
@@ -326,16 +305,16 @@ def _channels(
     serve: Deployment, operators: tuple[Bound, ...], time: str, names: tuple[str, ...], shape: tuple[int, ...]
 ) -> Array:
     """Times of some operators by channel, the channels last."""
-    part = cast(Any, _Part(serve, ALONE, operators))
+    part = ScheduledPass(serve, ALONE, operators)
     if not operators:
         return np.zeros((*shape, len(names)))
     if time == "floor_s":
         found = resources_s(part)
         values = [found.get(name, 0.0) for name in names]
     elif time == "roofline_s":
-        values = [sums(part).roofline_s]
+        values = [part.sums.roofline_s]
     else:
-        values = [estimates(part).time_s]
+        values = [part.estimates.time_s]
     return np.stack([np.broadcast_to(value, shape) for value in values], axis=-1)
 
 
