@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ..errors import Number
-from ..operators.operator import Segment
-from ..operators.roofline import compute_s, memory_s
+from ..operators.operator import Operator, Segment
+from ..operators.roofline import least_compute_s, memory_s, units_of
 from ..values import Value
 from .bounds import Bound
 from .deployment import Deployment
@@ -122,23 +122,35 @@ def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Numb
     return np.maximum(local_s + (1.0 - one.deployment.parallel.overlap) * network_s, network_s)
 
 
-def least_flops(one: ScheduledPass) -> dict[str, Number]:
-    """FLOPs of one pass that no implementation can avoid, by the format of the units that compute them."""
-    flops: dict[str, Number] = {}
+def computing(one: ScheduledPass) -> dict[str, list[Operator]]:
+    """Operators that occupy each kind of units, ``matrix`` and ``vector``."""
+    found: dict[str, list[Operator]] = {}
     for item in one.operators:
-        if item.operator.message is None:
-            math = item.accelerator.math_on_chip(item.operator.least.math)
-            flops[math] = flops.get(math, 0.0) + item.operator.count * item.operator.least.flops
-    return flops
+        operator = item.operator
+        no_math = isinstance(operator.least.flops, float) and operator.least.flops == 0.0
+        if operator.message is None and not no_math:
+            found.setdefault(units_of(operator, item.accelerator), []).append(operator)
+    return found
+
+
+def least_bytes(one: ScheduledPass) -> Number:
+    """Bytes that the busiest accelerator can't avoid moving: weights at least once, caches for every sequence.
+
+    A pipeline prefills its sequences one by one: its weights may stay on the chip meanwhile, every cache is another.
+    """
+    plan = one.schedule
+    if one.deployment.parallel.single:
+        return total(item.times.least_bytes for item in one.operators)
+    weights = total(item.operator.count * item.operator.least.weight_bytes for item in one.operators)
+    return weights * plan.once + (total(item.times.least_bytes for item in one.operators) - weights) * plan.busy
 
 
 def resources_s(one: ScheduledPass) -> dict[str, Number]:
-    """Least busy time of each resource: ``memory``, ``compute`` by math format, and ``network``."""
+    """Least busy time of each resource: ``memory``, the ``matrix`` and the ``vector`` units, and the ``network``."""
     gpu, plan = one.deployment.accelerator, one.schedule
-    least = total(item.times.least_bytes for item in one.operators)
-    found = {"memory": memory_s(least * plan.once, gpu)}
-    for math, flops in least_flops(one).items():
-        found[f"compute {math}"] = compute_s(flops * plan.busy, gpu, math)
+    found = {"memory": memory_s(least_bytes(one), gpu)}
+    for units, operators in computing(one).items():
+        found[units] = plan.busy * total(least_compute_s(operator, gpu) for operator in operators)
     if not one.deployment.parallel.single:
         found["network"] = plan.busy * network_s(one)
     return found
