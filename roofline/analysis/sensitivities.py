@@ -23,7 +23,7 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator, Segment
 from ..operators.work import Work
 from ..phases.passes import TIMES, Phase
-from ..phases.totals import ScheduledPass, bounds_of
+from ..phases.totals import ScheduledPass, scheduled_pass
 from ..report import Report
 
 STEP = 1e-3
@@ -36,7 +36,7 @@ Input = Callable[[Phase, float], ScheduledPass]
 
 def _chip(phase: Phase, gpu: Accelerator) -> ScheduledPass:
     serve = phase.deployment.replace(accelerator=gpu)
-    return ScheduledPass(serve, phase.schedule, tuple(replace(item, accelerator=gpu) for item in phase.operators))
+    return scheduled_pass(serve, phase.schedule)
 
 
 def _bandwidth(phase: Phase, by: float) -> ScheduledPass:
@@ -63,8 +63,7 @@ def _link(phase: Phase, by: float) -> ScheduledPass:
 
 def _operators(change: Callable[[Operator, float], Operator]) -> Input:
     def scaled(phase: Phase, by: float) -> ScheduledPass:
-        found = tuple(replace(item, operator=change(item.operator, by)) for item in phase.operators)
-        return ScheduledPass(phase.deployment, phase.schedule, found)
+        return scheduled_pass(phase.deployment, phase.schedule, change=lambda operator: change(operator, by))
 
     return scaled
 
@@ -92,7 +91,7 @@ def _segments(change: Callable[[Segment, float], Segment]) -> Input:
     def scaled(phase: Phase, by: float) -> ScheduledPass:
         serve = phase.deployment
         changed = tuple(change(segment, by) for segment in phase.schedule.segments)
-        return ScheduledPass(serve, phase.schedule, bounds_of(serve, changed))
+        return scheduled_pass(serve, phase.schedule, changed)
 
     return scaled
 

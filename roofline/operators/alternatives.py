@@ -6,8 +6,7 @@ A block that can be computed in more than one way yields the operators of all of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,25 +16,6 @@ from .operator import Operator
 
 Chosen = Mapping[tuple[str, str], Any]
 """Choice and option -> whether it runs, a bool or an array of them."""
-
-
-def options_of(operators: Iterable[Operator]) -> dict[str, tuple[str, ...]]:
-    """Every choice with its options, in the order in which they come."""
-    found: dict[str, dict[str, None]] = {}
-    for operator in operators:
-        if operator.choice:
-            found.setdefault(operator.choice, {})[operator.option] = None
-    return {choice: tuple(options) for choice, options in found.items()}
-
-
-def combinations(options: Mapping[str, tuple[str, ...]]) -> list[Chosen]:
-    """Every way to decide all choices."""
-    names = list(options)
-    found = []
-    for picked in product(*options.values()):
-        decided = dict(zip(names, picked, strict=True))
-        found.append({(name, option): decided[name] == option for name in names for option in options[name]})
-    return found
 
 
 def cheapest(operators: Sequence[Operator], cost: Callable[[int], Number]) -> Chosen:

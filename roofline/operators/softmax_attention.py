@@ -110,8 +110,8 @@ def attend(
 
     Tensor parallelism divides the query heads, and the cache by ``kv_heads`` (1: whole on every accelerator); context
     parallelism divides pairs and entries.  ``latent`` says that an entry is a latent that all query heads share as
-    their key and value, which kernels of their own compute.  ``expanded_width`` values of each entry and head are read as
-    activations besides, where a product has expanded keys and values from the entries.
+    their key and value, which kernels of their own compute.  Where a product has expanded keys and values from the
+    entries, ``expanded_width`` values of each entry and head are read as activations besides.
     """
     precision = run.precision
     sequences, new = segment.sequences, segment.new_tokens

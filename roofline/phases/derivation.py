@@ -16,12 +16,13 @@ from .totals import ScheduledPass, computing, network_s, resources_s
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
     """Steps that lead from the shapes of the operators to the three times of a pass called ``name``."""
     operators = [step for item in one.operators for step in item.explain()]
-    sums = [_sum_of(name, one, column) for column in ("flops", "moved_bytes", "least_bytes")]
+    sums = [_sum_of(name, one, one, column) for column in ("flops", "moved_bytes")]
+    sums.append(_sum_of(name, one, one.least, "least_bytes"))
     return (*operators, *sums, *_floor(name, one), *_roofline(name, one), *_estimate(name, one))
 
 
-def _sum_of(name: str, one: ScheduledPass, column: str) -> Step:
-    parts = _by_name([(item, getattr(item, column)) for item in one.operators])
+def _sum_of(name: str, one: ScheduledPass, of: ScheduledPass, column: str) -> Step:
+    parts = _by_name([(item, getattr(item, column)) for item in of.operators])
     return _sum(f"{name}.{column}_of_a_pass", parts, "sum over operators", getattr(one.sums, column))
 
 
@@ -40,7 +41,7 @@ def _sum(name: str, parts: dict[str, Number], source: str, value: Number | None 
 
 
 def _floor(name: str, one: ScheduledPass) -> Iterator[Step]:
-    gpu, plan, busy_s = one.deployment.accelerator, one.schedule, resources_s(one)
+    gpu, plan, busy_s, one = one.deployment.accelerator, one.schedule, resources_s(one), one.least
     weights = sum((item.operator.count * item.operator.least.weight_bytes for item in one.operators), 0.0)
     inputs = {
         "least_weight_bytes": weights,

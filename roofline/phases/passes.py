@@ -20,7 +20,7 @@ from .chunking import joined, shape_of, split
 from .deployment import Deployment
 from .derivation import explain_pass
 from .schedule import Schedule, schedule_pass
-from .totals import Estimates, ScheduledPass, Sums, Totals, bounds_of, is_hardware_sweep, resources_s, total
+from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
 from .workload import Workload
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
@@ -80,8 +80,7 @@ class Phase(Report):
     @cached_property
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
-        schedule = self.schedule
-        return ScheduledPass(self.deployment, schedule, bounds_of(self.deployment, schedule.segments))
+        return scheduled_pass(self.deployment, self.schedule)
 
     @property
     def operators(self) -> tuple[Bound, ...]:

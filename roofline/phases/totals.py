@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ..errors import Number
+from ..operators.alternatives import Chosen, cheapest, picked
 from ..operators.operator import Operator, Segment
 from ..operators.roofline import least_compute_s, memory_s, units_of
 from ..values import Value
@@ -49,12 +50,20 @@ class ScheduledPass(Value):
     ----------
     deployment : what runs where
     schedule : how the pass runs on a pipeline and over replicas
-    operators : bounds of every operator of one microbatch on the most loaded accelerator
+    operators : bounds of every operator of one microbatch on the most loaded accelerator; where a part can be computed
+        in several ways, of the one with the least roofline
+    ways : bounds of the operators of all ways; empty if there is only one
     """
 
     deployment: Deployment
     schedule: Schedule
     operators: tuple[Bound, ...]
+    ways: tuple[Bound, ...] = ()
+
+    @cached_property
+    def least(self) -> ScheduledPass:
+        """The pass computed in the ways that have the lowest floor together."""
+        return _least(self) if self.ways else self
 
     @cached_property
     def sums(self) -> Sums:
@@ -82,10 +91,57 @@ class ScheduledPass(Value):
         return self.estimates.time_s * self.schedule.rounds
 
 
-def bounds_of(serve: Deployment, segments: tuple[Segment, ...]) -> tuple[Bound, ...]:
-    """Bounds of every operator of one pass of ``segments`` through the model of ``serve``."""
-    found = serve.model.operators(serve.run(*segments))
-    return tuple(Bound(operator, serve.accelerator, engine=serve.kernels) for operator in found)
+def scheduled_pass(
+    serve: Deployment,
+    schedule: Schedule,
+    segments: tuple[Segment, ...] | None = None,
+    change: Callable[[Operator], Operator] | None = None,
+) -> ScheduledPass:
+    """One pass of a microbatch through the model of ``serve``.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where.
+    schedule : Schedule
+        How the pass runs on a pipeline and over replicas.
+    segments : tuple of Segment, optional
+        The sequences, if other than the schedule's.
+    change : callable, optional
+        Makes another operator of each.
+    """
+    found = serve.model.operators(serve.run(*(schedule.segments if segments is None else segments)))
+    if change is not None:
+        found = tuple(change(operator) for operator in found)
+    bounds = tuple(Bound(operator, serve.accelerator, engine=serve.kernels) for operator in found)
+    if not any(operator.choice for operator in found):
+        return ScheduledPass(serve, schedule, bounds)
+    chosen = cheapest(found, lambda at: bounds[at].roofline_s)
+    return ScheduledPass(serve, schedule, _chosen(bounds, chosen), bounds)
+
+
+def _chosen(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
+    """Bounds of the operators that run."""
+    found = []
+    for item in ways:
+        operator = picked(item.operator, chosen)
+        if operator is item.operator:
+            found.append(item)
+        elif operator is not None:
+            found.append(replace(item, operator=operator))
+    return tuple(found)
+
+
+def _least(one: ScheduledPass) -> ScheduledPass:
+    """Of each choice the way with the least time on its units; all ways move the same compulsory bytes."""
+    operators = [item.operator for item in one.ways]
+    gpu = one.deployment.accelerator
+    chosen = cheapest(operators, lambda at: least_compute_s(operators[at], gpu))
+    return replace(one, operators=_chosen(one.ways, chosen), ways=())
+
+
+def _floor_s(one: ScheduledPass) -> Number:
+    return reduce(np.maximum, resources_s(one).values())
 
 
 def total(parts: Iterable[Number]) -> Number:
@@ -103,8 +159,8 @@ def sums(one: ScheduledPass) -> Sums:
     return Sums(
         flops=total(item.flops for item in local),
         moved_bytes=total(item.moved_bytes for item in each),
-        least_bytes=total(item.least_bytes for item in each),
-        floor_s=reduce(np.maximum, resources_s(one).values()),
+        least_bytes=total(item.times.least_bytes for item in one.least.operators),
+        floor_s=_floor_s(one),
         roofline_s=roofline_s,
         compute_limited_s=total((item.compute_s > item.memory_s) * item.roofline_s for item in local),
         network_limited_s=roofline_s - local_s if remote else 0.0,
@@ -147,7 +203,7 @@ def least_bytes(one: ScheduledPass) -> Number:
 
 def resources_s(one: ScheduledPass) -> dict[str, Number]:
     """Least busy time of each resource: ``memory``, the ``matrix`` and the ``vector`` units, and the ``network``."""
-    gpu, plan = one.deployment.accelerator, one.schedule
+    gpu, plan, one = one.deployment.accelerator, one.schedule, one.least
     found = {"memory": memory_s(least_bytes(one), gpu)}
     for units, operators in computing(one).items():
         found[units] = plan.busy * total(least_compute_s(operator, gpu) for operator in operators)

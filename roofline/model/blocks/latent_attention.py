@@ -35,8 +35,8 @@ class MLA(Block):
         attention then runs on the latent itself, as MQA with keys of ``rank + rope`` and values of ``rank``:
         ``2 (rank + rope) + 2 rank`` FLOPs a pair and head (same section, "can be absorbed").
 
-    The operators are those of both ways, a choice that the chip decides: absorbed in decode, expanded in prefill, and in
-    between whichever takes less time there.  Both read the latent cache once.
+    The operators are those of both ways, a choice that the chip decides for each pass: absorbed in decode, expanded in
+    prefill, and in between whichever takes less time there.  Both read the latent cache once.
 
     Attributes
     ----------
@@ -224,4 +224,6 @@ class MLA(Block):
 
 
 EXPANSION = FrozenMapping({"flops": "2 * m * k * n", "activation_bytes": "m * n * activation_bits / 8"})
-EXPANSION_SOURCE = "kv_b_proj of past tokens: latents from the cache in, keys and values out; the weights are there already"
+EXPANSION_SOURCE = (
+    "kv_b_proj of past tokens: latents from the cache in, keys and values out; the weights are there already"
+)
