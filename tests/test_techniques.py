@@ -51,8 +51,8 @@ def test_formats_by_hand(weights, activations, bits, rate):
     attention, head = 32 * 32 * 2001 * 1000 * 2 * 256, 2 * 4096 * 128_256
     whole = 2 * linear * 2000 + attention + head
     spared = 2 * linear * 2000
-    slowest = max(spared / rate, whole - spared) if rate > 1 else whole
-    assert effect.prefill_speedup == pytest.approx(whole / slowest, rel=0.02)
+    after = spared / rate + (whole - spared)  # formats take turns on the same tensor cores
+    assert effect.prefill_speedup == pytest.approx(whole / after, rel=1e-3)
 
 
 def test_offload_over_a_chip_to_chip_link_costs_less(small):

@@ -30,7 +30,7 @@ from ..operators.operator import Operator, Pass
 from ..operators.work import Work
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
-from ..phases.totals import ScheduledPass, bounds_of
+from ..phases.totals import ScheduledPass, scheduled_pass
 from ..report import Report
 from ..serving.metrics import METRICS, metric_named
 from ..serving.scenario import Scenario
@@ -79,12 +79,11 @@ def _rates_of(serve: Deployment, maths: Iterable[str]) -> dict[str, Chip]:
 def _on_chip(change: Chip, phase: Phase, by: float) -> ScheduledPass:
     gpu = change(phase.deployment.accelerator, by)
     serve = phase.deployment.replace(accelerator=gpu)
-    return ScheduledPass(serve, phase.schedule, tuple(replace(item, accelerator=gpu) for item in phase.operators))
+    return scheduled_pass(serve, phase.schedule)
 
 
 def _with_operators(change: Change, phase: Phase, by: float) -> ScheduledPass:
-    found = tuple(replace(item, operator=change(item.operator, by)) for item in phase.operators)
-    return ScheduledPass(phase.deployment, phase.schedule, found)
+    return scheduled_pass(phase.deployment, phase.schedule, change=lambda operator: change(operator, by))
 
 
 def _works(operator: Operator, change: Callable[[Work], Work]) -> Operator:
@@ -117,7 +116,7 @@ BY_OPERATOR: Mapping[str, Change] = {
 def _with_segments(field: str, phase: Phase, by: float) -> ScheduledPass:
     """A pass whose segments have one number scaled."""
     changed = (replace(segment, **{field: getattr(segment, field) * by}) for segment in phase.schedule.segments)
-    return ScheduledPass(phase.deployment, phase.schedule, bounds_of(phase.deployment, tuple(changed)))
+    return scheduled_pass(phase.deployment, phase.schedule, tuple(changed))
 
 
 def inputs_of(phase: Phase) -> Mapping[str, Input]:

@@ -269,7 +269,8 @@ def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
     steps = (Step("memory_bytes_per_s", "least_bytes / target_s", inputs, moved / level, "floor of a step"),)
     asked = ("memory_bytes_per_s", "step_s", level)
     if float(times[worst]) > level:
-        why = f"never: {worst} alone takes {float(times[worst]) * 1e3:.4g} ms"
+        what = "the network alone takes" if worst == "network" else f"{worst} units alone take"
+        why = f"never: {what} {float(times[worst]) * 1e3:.4g} ms"
         return _answer(*asked, value=np.nan, reached=float(step.step_s), why=why, steps=steps)
     faster, _ = _rates(serve, load, moved / level, "memory_bytes_per_s")
     return _answer(*asked, value=moved / level, reached=_value(METRICS["step_s"], faster, load, "floor_s"), steps=steps)

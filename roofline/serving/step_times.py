@@ -33,7 +33,7 @@ from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
-from ..phases.totals import ScheduledPass, bounds_of, resources_s
+from ..phases.totals import ScheduledPass, resources_s, scheduled_pass
 from ..specs.engines import GENERIC, Engine
 from ..values import Value
 from .host import NO_HOST, HostTimes, Shape
@@ -234,31 +234,40 @@ def _without_engine(serve: Deployment) -> Deployment:
 @lru_cache(maxsize=256)
 def _tables(serve: Deployment, time: str) -> Tables:
     sorts = _sorts(serve)
-    row = TOKENS.clip(1.0)
-    linear = _bounds(serve, Segment(row, 1.0, 0.0), sorts, "linear")
-    head = _bounds(serve, Segment(row, 1.0, 0.0), sorts, "head")
+    row = TOKENS.clip(1.0)  # past tokens: 1, as latent attention has no choice of ways without any
+    linear = _part(serve, Segment(row, 1.0, 1.0), sorts, "linear")
+    head = _part(serve, Segment(row, 1.0, 1.0), sorts, "head")
     batch, context = np.meshgrid(BATCHES, CONTEXTS, indexing="ij")
-    decoding = _bounds(serve, Segment(batch, 1.0, context), sorts, "sequence")
+    decoding = _part(serve, Segment(batch, 1.0, context), sorts, "sequence")
     new, past = np.meshgrid(NEW, PASTS, indexing="ij")
-    one = _bounds(serve, Segment(1.0, np.maximum(new, 2.0), past), sorts, "sequence")
-    several = _bounds(serve, Segment(SEVERAL, np.maximum(new, 2.0), past), sorts, "sequence")
+    one = _part(serve, Segment(1.0, np.maximum(new, 2.0), past), sorts, "sequence")
+    several = _part(serve, Segment(SEVERAL, np.maximum(new, 2.0), past), sorts, "sequence")
     names = _channel_names(serve, time)
-    prompt = _channels(serve, one, time, names, new.shape)
-    further = (_channels(serve, several, time, names, new.shape) - prompt) / (SEVERAL - 1.0)
+    prompt = _channels(one, time, names, new.shape)
+    further = (_channels(several, time, names, new.shape) - prompt) / (SEVERAL - 1.0)
+    single = scheduled_pass(serve, ALONE, (Segment(1.0, 1.0, 1000.0),)).operators
     return Tables(
-        linear=Table((TOKENS,), _channels(serve, linear, time, names, TOKENS.shape)),
-        head=Table((TOKENS,), _channels(serve, head, time, names, TOKENS.shape)),
-        decode=Table((BATCHES, CONTEXTS), _channels(serve, decoding, time, names, batch.shape)),
+        linear=Table((TOKENS,), _channels(linear, time, names, TOKENS.shape)),
+        head=Table((TOKENS,), _channels(head, time, names, TOKENS.shape)),
+        decode=Table((BATCHES, CONTEXTS), _channels(decoding, time, names, batch.shape)),
         prompt=Table((NEW, PASTS), prompt),
         further=Table((NEW, PASTS), further),
-        launch_s=sum(launch_s(bound) for bound in (*linear, *head, *decoding)) if time == "estimate_s" else 0.0,
+        launch_s=sum(launch_s(bound) for bound in single) if time == "estimate_s" else 0.0,
     )
 
 
-def _bounds(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> tuple[Bound, ...]:
-    """Bounds of the operators of one sort in a pass of ``segment`` on one accelerator."""
-    found = bounds_of(serve, (segment,))
-    return tuple(bound for bound, own in zip(found, sorts, strict=True) if own == sort)
+def _part(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> ScheduledPass:
+    """The operators of one sort in a pass of ``segment`` on one accelerator."""
+    whole = scheduled_pass(serve, ALONE, (segment,))
+    ways = tuple(zip(whole.ways or whole.operators, sorts, strict=True))
+    fixed = iter([own for way, own in ways if not way.operator.choice])
+    found = []
+    for bound in whole.operators:
+        own = "sequence" if bound.operator.choice else next(fixed)
+        if own == sort:
+            found.append(bound)
+    choices = tuple(way for way, own in ways if own == sort) if whole.ways and sort == "sequence" else ()
+    return ScheduledPass(serve, ALONE, tuple(found), choices)
 
 
 def _sorts(serve: Deployment) -> tuple[str, ...]:
@@ -269,8 +278,11 @@ def _sorts(serve: Deployment) -> tuple[str, ...]:
     other_past = _works(serve, Segment(tokens, 1.0, 30 * past, 1.0))
     one_sequence = _works(serve, Segment(1.0, tokens, past, tokens))
     sorts = []
-    for at, work in enumerate(base):
-        if work != other_logits[at]:
+    operators = serve.model.operators(serve.run(Segment(tokens, 1.0, past, 1.0)))
+    for at, (operator, work) in enumerate(zip(operators, base, strict=True)):
+        if operator.choice:
+            sorts.append("sequence")  # which way is taken depends on the context
+        elif work != other_logits[at]:
             sorts.append("head")
         elif work != other_past[at] or work != one_sequence[at]:
             sorts.append("sequence")
@@ -293,20 +305,16 @@ def _channel_names(serve: Deployment, time: str) -> tuple[str, ...]:
     """Resources for the floor; one channel otherwise."""
     if time != "floor_s":
         return ("time",)
-    whole = ScheduledPass(serve, ALONE, bounds_of(serve, (Segment(1.0, 2.0, 0.0),)))
-    return tuple(resources_s(whole))
+    return tuple(resources_s(scheduled_pass(serve, ALONE, (Segment(1.0, 2.0, 0.0),))))
 
 
 ALONE = Schedule((), 1.0, 1.0, 1.0, 1.0)
 """One pass of one microbatch."""
 
 
-def _channels(
-    serve: Deployment, operators: tuple[Bound, ...], time: str, names: tuple[str, ...], shape: tuple[int, ...]
-) -> Array:
+def _channels(part: ScheduledPass, time: str, names: tuple[str, ...], shape: tuple[int, ...]) -> Array:
     """Times of some operators by channel, the channels last."""
-    part = ScheduledPass(serve, ALONE, operators)
-    if not operators:
+    if not part.operators:
         return np.zeros((*shape, len(names)))
     if time == "floor_s":
         found = resources_s(part)
