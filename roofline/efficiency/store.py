@@ -18,6 +18,10 @@ from .kinds import NEAREST
 
 PROFILES = ("default", "vllm", "sglang", "trtllm")
 FIGURES = ("rows", "residual", "bias", "low", "high")
+TEXTS = ("kernel",)
+
+STAND_IN = 1.5
+"""Exponent that widens the interval of a kernel that stands in for another format, or of another engine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +30,20 @@ class Calibrated:
 
     Attributes
     ----------
-    parameters : of the form
-    rows : timings that they were fitted to; 0 for a typical value
-    residual, bias : median of the absolute and of the signed relative error that they leave
-    low, high : measured over estimated at the 10th and the 90th percentile
-    kind : the kind that the form is of
-    processors : multiprocessors, for chips that do not state them
-    basis : all this in a sentence
+    parameters : mapping of str to float
+        Of the form.
+    rows : int
+        Timings that they were fitted to; 0 for a typical value.
+    residual, bias : float
+        Median of the absolute and of the signed relative error that they leave on shapes left out of the fit.
+    low, high : float
+        Measured over estimated at the 10th and the 90th percentile.
+    kind : str
+        The kind that the form is of.
+    processors : float
+        Multiprocessors, for chips that do not state them.
+    kernel : str
+        What the engine calls the kernel.
     """
 
     parameters: Mapping[str, float]
@@ -43,12 +54,35 @@ class Calibrated:
     high: float
     kind: str = "stream"
     processors: float = 100.0
-    basis: str = ""
+    kernel: str = ""
 
     @cached_property
     def form(self) -> Form:
         """The formula that the parameters are of."""
-        return _form(self.kind)
+        return form_of(self.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The kernels that an estimate rests on: one of a named engine, or one of each engine, whose median counts.
+
+    Attributes
+    ----------
+    members : mapping of str to Calibrated
+        Engine -> its kernel.
+    low, high : float
+        Measured over estimated at the 10th and the 90th percentile.
+    basis : str
+        What all this rests on, in a sentence.
+    kind : str
+        The kind that was found; another than the one asked for if there are no timings of that.
+    """
+
+    members: Mapping[str, Calibrated]
+    low: float
+    high: float
+    basis: str
+    kind: str
 
 
 @lru_cache(maxsize=1)
@@ -58,8 +92,11 @@ def folder() -> Path:
     return next(path for path in (here / "efficiency_specs", here.parent / "efficiency_specs") if path.is_dir())
 
 
-Profiles = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Profile -> kind -> parameters and figures."""
+Filed = Mapping[str, Mapping[str, Any]]
+"""Kind -> parameters and figures."""
+
+Profiles = Mapping[str, Filed]
+"""Profile -> kind -> parameters and figures; ``default`` holds figures only."""
 
 
 @lru_cache(maxsize=64)
@@ -86,35 +123,52 @@ def _checked(profiles: Any, path: Path) -> Profiles:
     try:
         for profile, kinds in profiles.items():
             for kind, values in kinds.items():
-                wanted = {*FIGURES, *_form(kind).priors}
-                if missing := sorted(wanted - set(values)):
+                parameters = frozenset() if profile == "default" else form_of(kind).names
+                if missing := sorted({*FIGURES, *parameters} - set(values)):
                     raise SpecError(f"{path}: {profile}.{kind} lacks {', '.join(missing)}")
-                if odd := next((key for key, value in values.items() if not isinstance(value, float | int)), None):
-                    raise SpecError(f"{path}: {profile}.{kind}.{odd} must be a number: {values[odd]!r}")
+                for key, value in values.items():
+                    if key not in TEXTS and not isinstance(value, float | int):
+                        raise SpecError(f"{path}: {profile}.{kind}.{key} must be a number: {value!r}")
     except (AttributeError, TypeError):
         raise SpecError(f"{path}: profiles must hold kinds, and kinds numbers") from None
     return dict(profiles)
 
 
-def _form(kind: str) -> Form:
+def form_of(kind: str) -> Form:
+    """The form of a kind, which is the part of its name before the first dot."""
     head = str(kind).partition(".")[0]
     if head not in FORMS:
         raise unknown("kind of kernel", head, FORMS)
     return FORMS[head]
 
 
-def find(accelerator: Accelerator, kind: str, profile: str | None = None) -> Calibrated:
-    """Parameters for a kind of kernel on an accelerator.
+def find(accelerator: Accelerator, kind: str, profile: str | None = None, cases: tuple[str, ...] = ()) -> Found:
+    """The kernels of a kind on an accelerator.
 
-    Its own if it has some, of the nearest format if not in this one; else those of its family.
+    Parameters
+    ----------
+    accelerator : Accelerator
+        Whose kernels: its own if there are timings of some, else those of its family.
+    kind : str
+        As `roofline.efficiency.kinds.kind_of` says it; in the nearest format if there are no timings of this one.
+    profile : str, optional
+        An engine.  Without one, the kernels of all engines.  An engine without timings of a kind has those of the
+        others.
+    cases : tuple of str
+        Special cases that the shape is one of (`roofline.efficiency.kinds.variants`).
+
+    Returns
+    -------
+    Found
+        Kernels, interval and basis.
 
     Raises
     ------
     UnknownName
         ``profile`` is none that there are parameters of.
     """
-    about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type)
-    return _find(accelerator.name, about, kind, profile, specs())
+    about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type, accelerator.name)
+    return _find(about, kind, profile, cases, specs())
 
 
 @lru_cache(maxsize=1)
@@ -124,39 +178,109 @@ def specs() -> str:
 
 
 @lru_cache(maxsize=4096)
-def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None, folders: str) -> Calibrated:
-    known = {*PROFILES, *load(name, folders)}
+def _find(
+    about: tuple[str, str, str, str],
+    kind: str,
+    profile: str | None,
+    cases: tuple[str, ...],
+    folders: str,
+) -> Found:
+    name = about[-1]
+    filed = load(name, folders)
+    known = {*PROFILES, *filed}
     if profile is not None and profile not in known:
         raise unknown("engine profile", profile, known)
-    own = _of(name, kind, profile, folders)
+    own = chosen(filed, name, kind, profile, cases)
     if own:
         return own
     family = family_of(*about)
-    shared = _of(family.get("like", ""), kind, profile, folders)
+    lender = family.get("like", "")
+    shared = chosen(load(lender, folders), lender, kind, profile, cases) if lender else None
     if shared:
-        wider = float(family.get("widen", 1.5))
-        basis = f"{name} not calibrated: {shared.basis}, which is of its family; interval widened"
-        return replace(shared, low=shared.low**wider, high=shared.high**wider, basis=basis)
+        return _borrowed(name, shared, family)
     return typical(name, kind, family)
 
 
-def _of(name: str, kind: str, profile: str | None, folders: str) -> Calibrated | None:
-    """Parameters filed under a name: of this profile or the default, in this format or the nearest."""
-    profiles = load(name, folders)
-    for wanted in dict.fromkeys((profile or "default", "default")):
-        filed = profiles.get(wanted, {})
-        for near in nearest(kind, filed):
-            if near in filed:
-                found = _calibrated(name, near, wanted, filed[near])
-                return replace(found, kind="stream") if kind == "stream" else found
+def _borrowed(name: str, shared: Found, family: Mapping[str, Any]) -> Found:
+    """Kernels of another chip of the family, with the shares of peak that are published for this one."""
+    wider = float(family.get("widen", 1.5))
+    said = f"; {family['source']}" if "source" in family else ""
+    basis = f"{name} not calibrated: {shared.basis}, which is of its family; interval widened{said}"
+    changes = family.get("shares", {}).get(shared.kind.partition(".")[0], {})
+    members = {
+        engine: replace(member, parameters={**member.parameters, **changes})
+        for engine, member in shared.members.items()
+    }
+    return replace(shared, members=members, low=shared.low**wider, high=shared.high**wider, basis=basis)
+
+
+def chosen(
+    profiles: Profiles, name: str, kind: str, profile: str | None = None, cases: tuple[str, ...] = ()
+) -> Found | None:
+    """The kernels of a kind among those of one accelerator; None if there are none, nor any that is near.
+
+    For each format, nearest first: the engine's own, else the median of the others'.
+    """
+    engines = [engine for engine in profiles if engine != "default" and not engine.endswith("-eager")]
+    if kind == "stream":
+        found = chosen(profiles, name, "gemm.bf16", profile)
+        return found and _as_stream(found)
+    kinds = dict.fromkeys(near for filed in profiles.values() for near in nearest(kind, filed))
+    for near in sorted(kinds, key=list(kinds).index):
+        if profile not in (None, "default") and (entry := _entry(profiles.get(profile or "", {}), near, cases)):
+            member = _calibrated(entry, near)
+            basis = f"{near}: {member.rows:,} timings on {name} ({profile}), median error {member.residual:.0%}"
+            return _flagged(Found({str(profile): member}, member.low, member.high, basis, near), kind)
+        members = {
+            engine: _calibrated(entry, near)
+            for engine in engines
+            if (entry := _entry(profiles[engine], near, cases)) is not None
+        }
+        if members:
+            return _flagged(_middle(profiles, name, near, members, profile), kind)
     return None
+
+
+def _middle(profiles: Profiles, name: str, kind: str, members: dict[str, Calibrated], profile: str | None) -> Found:
+    rows = sum(member.rows for member in members.values())
+    figures = profiles.get("default", {}).get(kind) or {
+        "low": min(member.low for member in members.values()),
+        "high": max(member.high for member in members.values()),
+        "residual": max(member.residual for member in members.values()),
+    }
+    whose = f"median of {', '.join(sorted(members))}" if len(members) > 1 else next(iter(members))
+    missing = f"; none of {profile}" if profile not in (None, "default", *members) else ""
+    basis = f"{kind}: {rows:,} timings on {name} ({whose}), median error {figures['residual']:.0%}{missing}"
+    return Found(members, figures["low"], figures["high"], basis, kind)
+
+
+def _flagged(found: Found, kind: str) -> Found:
+    """What was found, widened and said to stand in if it is of another format, size of group or engine."""
+    missing_engine = "; none of " in found.basis
+    if found.kind == kind and not missing_engine:
+        return found
+    basis = found.basis
+    if found.kind != kind:
+        of = basis.partition(", median error")[0]
+        basis = f"stand-in for {kind}, of which there are no timings: {of}; interval widened"
+    return replace(found, low=found.low**STAND_IN, high=found.high**STAND_IN, basis=basis)
+
+
+def _as_stream(found: Found) -> Found:
+    """Products of matrices as what is known of work without a shape."""
+    members = {engine: replace(member, kind="stream") for engine, member in found.members.items()}
+    return replace(found, members=members)
+
+
+def _entry(filed: Filed, kind: str, cases: tuple[str, ...]) -> Mapping[str, Any] | None:
+    """The kernel of the first special case that has one, else the plain one."""
+    special = next((filed[f"{kind}.{case}"] for case in cases if f"{kind}.{case}" in filed), None)
+    return special or filed.get(kind)
 
 
 def nearest(kind: str, filed: Iterable[str] = ()) -> list[str]:
     """A kind and its stand-ins, nearest first: the same kernel in other formats, or in groups of other sizes."""
     head, _, label = kind.partition(".")
-    if head == "stream":
-        return ["gemm.bf16"]
     if head == "collective":
         return _other_sizes(kind, filed)
     found = [kind]
@@ -172,17 +296,16 @@ def _other_sizes(kind: str, filed: Iterable[str]) -> list[str]:
     return [f"{name}.{other}" for other in sorted(sizes, key=lambda n: abs(log2(n / float(size))))]
 
 
-def _calibrated(name: str, kind: str, profile: str, values: Mapping[str, float]) -> Calibrated:
-    rows = int(values["rows"])
+def _calibrated(values: Mapping[str, Any], kind: str) -> Calibrated:
     return Calibrated(
-        parameters={key: value for key, value in values.items() if key not in FIGURES},
-        rows=rows,
+        parameters={key: value for key, value in values.items() if key not in (*FIGURES, *TEXTS)},
+        rows=int(values["rows"]),
         residual=values["residual"],
         bias=values["bias"],
         low=values["low"],
         high=values["high"],
         kind=kind,
-        basis=f"{kind}: {rows:,} timings on {name} ({profile}), median error {values['residual']:.0%}",
+        kernel=str(values.get("kernel", "")),
     )
 
 
@@ -191,21 +314,46 @@ def _families() -> list[dict[str, Any]]:
     return list(read_yaml(folder() / "families.yaml")["families"])
 
 
-def family_of(vendor: str, architecture: str, memory_type: str) -> dict[str, Any]:
+def family_of(vendor: str, architecture: str, memory_type: str, name: str = "") -> dict[str, Any]:
     """The first family whose every word is part of what the accelerator says of itself."""
     said = {"vendor": vendor, "architecture": architecture, "memory_type": memory_type}
     for family in _families():
-        if all(family[key].lower() in said[key].lower() for key in said if key in family):
+        listed = name in family.get("names", (name,))
+        if listed and all(family[key].lower() in said[key].lower() for key in said if key in family):
             return family
     return {}
 
 
-def typical(name: str, kind: str, family: Mapping[str, Any]) -> Calibrated:
+@lru_cache(maxsize=1)
+def _renamed() -> list[dict[str, Any]]:
+    return list(read_yaml(folder() / "families.yaml").get("kernels", []))
+
+
+def runs_kernels_of(accelerator: Accelerator, kind: str, engine: str | None) -> str | None:
+    """The profile whose table holds the kernels that ``engine`` runs for operators of a kind.
+
+    Its own, but where ``families.yaml`` says that servers run other kernels than the engine's table timed.
+    """
+    said = {
+        "vendor": accelerator.vendor,
+        "architecture": accelerator.architecture,
+        "memory_type": accelerator.memory_type,
+    }
+    for entry in _renamed():
+        same = (entry["engine"], entry["kind"]) == (engine, kind)
+        if same and all(entry[key].lower() in said[key].lower() for key in said if key in entry):
+            return str(entry["profile"])
+    return engine
+
+
+def typical(name: str, kind: str, family: Mapping[str, Any]) -> Found:
     """What kernels of any chip have in common, with the shares of peak published for the family."""
-    head = kind.partition(".")[0]
-    parameters = {key: prior.typical for key, prior in FORMS[head].priors.items()}
-    parameters |= {"tile_m": 128.0, "tile_n": 128.0} if head == "gemm" else {}
-    parameters |= {key: value for key, value in family.get("shares", {}).items() if key in parameters}
+    form = form_of(kind)
+    parameters = {key: prior.typical for key, prior in form.priors.items()} | dict(form.choices[0])
+    shares = family.get("shares", {})
+    parameters |= {key: value for key, value in shares.items() if key in parameters}
+    parameters |= shares.get(kind.partition(".")[0], {})
     spread = float(family.get("spread", 1.5))
     said = family.get("source", "shares of peak typical of any chip")
-    return Calibrated(parameters, 0, 0.0, 0.0, 1 / spread, spread, kind, basis=f"{name} not calibrated: {said}")
+    member = Calibrated(parameters, 0, 0.0, 0.0, 1 / spread, spread, kind)
+    return Found({"typical": member}, 1 / spread, spread, f"{name} not calibrated: {said}", kind)

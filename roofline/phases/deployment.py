@@ -6,6 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ..efficiency.joining import ROUTING_SKEW
 from ..errors import InvalidInput, unknown
 from ..hardware import Accelerator
 from ..model import Model
@@ -31,7 +34,9 @@ class Deployment:
     parallel : over how many accelerators of that kind, and how
     attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
     memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
-    engine : whose kernels the estimates are of: ``vllm``, ``sglang``, ``trtllm``, or the middle of them if None
+    engine : whose kernels the estimates are of: ``vllm``, ``sglang``, ``trtllm``, or the median of them if None
+    routing_skew : exponent of the power law by which tokens choose experts, for estimates (0: uniform, as the roofline
+        has it)
 
     Raises
     ------
@@ -48,6 +53,7 @@ class Deployment:
     attention: str = "fused"
     memory_fraction: float = 0.9
     engine: str | None = None
+    routing_skew: float = ROUTING_SKEW
 
     def __post_init__(self) -> None:
         if self.precision is AS_PUBLISHED and self.model.precision is not None:
@@ -56,6 +62,8 @@ class Deployment:
             raise unknown("attention algorithm", self.attention, ATTENTION_ALGORITHMS)
         if not 0 < self.memory_fraction <= 1:
             raise InvalidInput(f"memory_fraction must be above 0 and at most 1: {self.memory_fraction!r}")
+        if not 0 <= self.routing_skew < np.inf:
+            raise InvalidInput(f"routing_skew must be a number >= 0: {self.routing_skew!r}")
 
     def run(self, *segments: Segment) -> Pass:
         """One forward pass of these segments the way this deployment runs it."""

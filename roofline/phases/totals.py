@@ -9,10 +9,12 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ..efficiency.joining import shares
+from ..efficiency.store import runs_kernels_of
 from ..errors import Number
 from ..operators.operator import Segment
 from ..operators.roofline import compute_s, memory_s
-from .bounds import Bound
+from .bounds import Bound, Part
 from .deployment import Deployment
 from .schedule import Schedule
 
@@ -82,9 +84,22 @@ class ScheduledPass:
 
 
 def bounds_of(serve: Deployment, segments: tuple[Segment, ...]) -> tuple[Bound, ...]:
-    """Bounds of every operator of one pass of ``segments`` through the model of ``serve``."""
-    found = serve.model.operators(serve.run(*segments))
-    return tuple(Bound(operator, serve.accelerator, engine=serve.engine) for operator in found)
+    """Bounds of every operator of one pass of ``segments`` through the model of ``serve``.
+
+    Operators that engines run as one kernel share its estimate (`roofline.efficiency.joining`).
+    """
+    operators = tuple(serve.model.operators(serve.run(*segments)))
+    kernels: dict[int, Bound] = {}
+    found = []
+    for operator, joined in zip(operators, shares(operators, serve.routing_skew), strict=True):
+        part = None
+        if joined is not None:
+            kernel = joined.kernel
+            engine = runs_kernels_of(serve.accelerator, kernel.kind, serve.engine)
+            whole = kernels.setdefault(id(kernel), Bound(kernel, serve.accelerator, engine=engine))
+            part = Part(whole, joined.share)
+        found.append(Bound(operator, serve.accelerator, engine=serve.engine, part=part))
+    return tuple(found)
 
 
 def total(parts: Iterable[Number]) -> Number:
