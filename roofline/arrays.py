@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from .errors import Number
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T", bound=Iterable[Any])
+
+Words = str | npt.NDArray[np.str_]
+"""A word, or an array of them for a sweep: what limits an operator, for example."""
+
+Truth = bool | npt.NDArray[np.bool_]
+"""A truth value, or an array of them for a sweep."""
 
 MOST_HALVINGS = 200
 """Bisection stops here at the latest: floats within a factor of 2 take 53 halvings, 2**50 whole numbers take 50."""
@@ -27,6 +35,21 @@ def scalar(value: Any) -> Number:
     """
     array = np.asarray(value, dtype=float)
     return array if array.ndim else float(array)
+
+
+def read_only(values: T) -> T:
+    """Return ``values`` with every array among them made read-only, for results that are kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read_only((np.ones(2), 1.0))[0].flags.writeable
+    False
+    """
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return values
 
 
 def bisect(condition: Callable[[Any], Any], low: Number, high: Number, *, whole: bool = False) -> tuple[Number, Number]:
@@ -65,6 +88,72 @@ def bisect(condition: Callable[[Any], Any], low: Number, high: Number, *, whole:
     return scalar(low), scalar(high)
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two values have the same content, arrays included: equal shape and elements, NaN equal to NaN.
+
+    Unlike ``==``, the answer is one truth value whatever the operands hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> same(np.array([1.0, np.nan]), np.array([1.0, np.nan])), same(np.arange(3), 1.0)
+    (True, False)
+    """
+    if one is other:
+        return True
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return _same_arrays(np.asarray(one), np.asarray(other))
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    return bool(one == other) or bool(one != one and other != other)  # noqa: PLR0124 (only NaN differs from itself)
+
+
+def _same_arrays(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    if one.shape != other.shape:
+        return False
+    equal = one == other
+    if one.dtype.kind in "fc" and other.dtype.kind in "fc":
+        equal |= np.isnan(one) & np.isnan(other)
+    return bool(np.all(equal))
+
+
+def content_hash(value: Any, name: str) -> int:
+    """Return a hash that is equal for values which are the `same`.
+
+    Parameters
+    ----------
+    value : object
+        A number, a string, or a tuple or mapping of such.
+    name : str
+        What an error calls the value.
+
+    Raises
+    ------
+    TypeError
+        ``value`` is or holds an array, or something else that cannot be hashed.
+
+    Examples
+    --------
+    >>> content_hash({"bf16": 1e15}, "peaks") == content_hash(FrozenMapping({"bf16": 1e15}), "peaks")
+    True
+    """
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise TypeError(
+            f"unhashable: {name} is an array of shape {value.shape}; only values without arrays can be hashed"
+        )
+    if isinstance(value, np.ndarray):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return hash(frozenset((key, content_hash(item, f"{name}[{key!r}]")) for key, item in value.items()))
+    if isinstance(value, tuple):
+        return hash(tuple(content_hash(item, name) for item in value))
+    if isinstance(value, float) and value != value:  # noqa: PLR0124
+        return 0  # NaN hashes by identity, yet two of them are the same here
+    return hash(value)
+
+
 class FrozenMapping(Mapping[K, V]):
     """A mapping that cannot change, so that values which hold one can be compared, hashed, copied and pickled.
 
@@ -85,6 +174,9 @@ class FrozenMapping(Mapping[K, V]):
     def __getitem__(self, key: K) -> V:
         return self._items[key]
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
     def __iter__(self) -> Iterator[K]:
         return iter(self._items)
 
@@ -97,8 +189,11 @@ class FrozenMapping(Mapping[K, V]):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a {type(self).__name__} cannot change: {name!r} can't be set")
 
+    def __eq__(self, other: object) -> bool:
+        return same(self._items, other) if isinstance(other, Mapping) else NotImplemented
+
     def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
+        return content_hash(self._items, "the mapping")
 
     def __reduce__(self) -> tuple[type[FrozenMapping[K, V]], tuple[dict[K, V]]]:
         return type(self), (self._items,)

@@ -84,7 +84,9 @@ def _real_array(what: str, value: object, least: float, whole: bool) -> npt.NDAr
         real = False
     if not real:
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
-    return array.astype(np.float64)
+    copied = array.astype(np.float64)
+    copied.flags.writeable = False  # it becomes a field of a frozen value, or a result that is kept
+    return copied
 
 
 def _wanted(least: float, whole: bool) -> str:

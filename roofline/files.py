@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,19 +25,7 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
     SpecError
         The path is a folder, missing, unreadable, too large or not text.
     """
-    try:
-        if path.is_dir():
-            raise SpecError(f"{path} is a folder; a file is wanted")
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise SpecError(f"{path} has {size:,} bytes; a spec or config has at most {max_bytes:,}")
-        data = path.read_bytes()
-    except SpecError:
-        raise
-    except OSError as error:
-        raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise SpecError(f"{str(path)!r} is no path: {error}") from None
+    data = read_bytes(path, max_bytes=max_bytes)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -44,6 +33,45 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
     if "\0" in text:
         raise SpecError(f"{path} is not a text file")
     return text
+
+
+def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES, what: str = "a spec or config") -> bytes:
+    """Content of a regular file; a pipe or a device, which may never end, is refused before it is opened.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    max_bytes : int
+        Size above which it is refused.
+    what : str
+        What the message calls such a file.
+
+    Returns
+    -------
+    bytes
+        All of it.
+
+    Raises
+    ------
+    SpecError
+        The path is a folder, a pipe or a device, missing, unreadable or too large.
+    """
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise SpecError(f"{path} is a folder; a file is wanted")
+        if not stat.S_ISREG(found.st_mode):
+            raise SpecError(f"{path} is not a regular file")
+        if found.st_size > max_bytes:
+            raise SpecError(f"{path} has {found.st_size:,} bytes; {what} has at most {max_bytes:,}")
+        return path.read_bytes()
+    except SpecError:
+        raise
+    except OSError as error:
+        raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise SpecError(f"{str(path)!r} is no path: {error}") from None
 
 
 def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -73,9 +101,33 @@ def read_yaml(path: Path) -> dict[str, Any]:
     SpecError
         Not readable (see `read_text`), not YAML, or not a mapping.
     """
+    return parse_yaml(read_text(path, max_bytes=MAX_YAML_BYTES), path)
+
+
+def parse_yaml(text: str, path: Path) -> dict[str, Any]:
+    """The mapping in ``text``, loaded as safely as `read_yaml` does.
+
+    Parameters
+    ----------
+    text : str
+        A YAML document.
+    path : Path
+        What messages call it.
+
+    Returns
+    -------
+    dict
+        The mapping.
+
+    Raises
+    ------
+    SpecError
+        Too long, not YAML, or not a mapping.
+    """
     import yaml
 
-    text = read_text(path, max_bytes=MAX_YAML_BYTES)
+    if len(text) > MAX_YAML_BYTES:
+        raise SpecError(f"{path} has {len(text):,} characters of YAML; at most {MAX_YAML_BYTES:,} are read")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         node = loader.get_single_node()

@@ -16,6 +16,10 @@ int4_g128   4 + (16 + 4) / 128 = 4.156                             GPTQ, AWQ: fp
 int4_g32    4 + (16 + 4) / 32 = 4.625                              same with groups of 32
 ..._sym     4 + 16 / 128 = 4.125, 4 + 16 / 32 = 4.5                compressed-tensors: a scale and no zero point
 nf4         4 + 8 / 64 + 32 / (64 * 256) = 4.127                   QLoRA, section 3: double quantization
+nf4_single  4 + 32 / 64 = 4.5                                      bitsandbytes without double quantization
+int3_g64 .. bits + (16 + bits) / group, ..._sym bits + 16 / group  GPTQ, AWQ; compressed-tensors without a zero point
+affine4_g64 bits + (16 + 16) / group                               MLX, HQQ, torchao: scale and offset of 16 bits each
+exl3_3.5    bits, with 16 bits a row and column                    ExLlamaV3: trellis-coded tiles
 q4_0 ...    (bytes of the block) * 8 / values of the block         ggml block layouts
 q4_k_m ...  measured size of Llama-3.1-8B / its weights            llama.cpp, tools/quantize/README.md
 ==========  =====================================================  ==============================================
@@ -23,9 +27,13 @@ q4_k_m ...  measured size of Llama-3.1-8B / its weights            llama.cpp, to
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
 
-from .errors import InvalidInput, unknown
+from .errors import InvalidInput, UnknownName, unknown
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ _BLOCKS = (
     _block("mxfp6", 6, "fp6", scale_bits=8, values=32),
     _block("mxfp4", 4, "fp4", scale_bits=8, values=32),
     _block("nvfp4", 4, "fp4", scale_bits=8, values=16),
-    _block("int8_g128", 8, "int8", scale_bits=16, values=128),
+    _block("int8_g128", 8, "int8", scale_bits=16 + 8, values=128),
     _block("int4_g128", 4, "int4", scale_bits=16 + 4, values=128),
     _block("int4_g64", 4, "int4", scale_bits=16 + 4, values=64),
     _block("int4_g32", 4, "int4", scale_bits=16 + 4, values=32),
@@ -79,6 +87,7 @@ _BLOCKS = (
     _block("int4_g32_sym", 4, "int4", scale_bits=16, values=32),
     _block("int3_g128", 3, None, scale_bits=16 + 3, values=128),
     _block("nf4", 4 + 8 / 64, None, scale_bits=32, values=64 * 256),
+    _block("nf4_single", 4, None, scale_bits=32, values=64),
 )
 _GGML = (
     _ggml("q4_0", 18, 32),
@@ -91,8 +100,19 @@ _GGML = (
     _ggml("q4_k", 144, 256),
     _ggml("q5_k", 176, 256),
     _ggml("q6_k", 210, 256),
+    _ggml("q8_1", 40, 32),
+    _ggml("q8_k", 292, 256),
+    _ggml("iq1_s", 50, 256),
+    _ggml("iq1_m", 56, 256),
+    _ggml("iq2_xxs", 66, 256),
+    _ggml("iq2_xs", 74, 256),
+    _ggml("iq2_s", 82, 256),
+    _ggml("iq3_xxs", 98, 256),
+    _ggml("iq3_s", 110, 256),
     _ggml("iq4_nl", 18, 32),
     _ggml("iq4_xs", 136, 256),
+    _ggml("tq1_0", 54, 256),
+    _ggml("tq2_0", 66, 256),
 )
 _MIXES = tuple(
     Format(name, bits, None, whole_model=True)
@@ -126,18 +146,116 @@ MATH_FORMATS = tuple(WIDER)
 
 
 def get_format(name: object) -> Format:
-    """The format of that name.
+    """Return the format of that name.
+
+    Beside the names of `FORMATS` these families are understood, whatever their numbers:
+
+    ====================  =========================================================================================
+    ``int3_g64``          integers in groups that share a 16-bit scale and a zero point of as many bits (GPTQ, AWQ)
+    ``int4_g64_sym``      the same without a zero point
+    ``affine4_g64``       integers in groups that share a scale and an offset of 16 bits each (MLX, HQQ, torchao)
+    ``fp8_block64x128``   8-bit floats in tiles that share a 32-bit scale
+    ``exl3_3.5``          ExLlamaV3 with that many bits a weight on average
+    ``nvfp4*3+bf16*1``    a mixture: of every 4 values 3 are stored in the first format, 1 in the second
+    ====================  =========================================================================================
+
+    Parameters
+    ----------
+    name : str
+        Name in any case; ``-`` and ``_`` are alike.
 
     Raises
     ------
     UnknownName
         Nothing has that name; the message offers the nearest.
+
+    Examples
+    --------
+    >>> get_format("affine4_g64").bits, get_format("nvfp4*3+bf16*1").bits
+    (4.5, 7.375)
     """
     if isinstance(name, str):
-        found = FORMATS.get(name) or FORMATS.get(name.lower().replace("-", "_"))
+        found = FORMATS.get(name) or _derived(name.lower().replace("-", "_"))
         if found:
             return found
     raise unknown("number format", name, FORMATS)
+
+
+_INTEGER = re.compile(r"int([1-8])_g(\d{1,5})(_sym)?")
+_AFFINE = re.compile(r"affine([1-8])_g(\d{1,5})")
+_TILES = re.compile(r"fp8_block(\d{1,5})x(\d{1,5})")
+_EXL3 = re.compile(r"exl3_(\d(?:\.\d{1,4})?)")
+_INTEGER_MATH = {4: "int4", 8: "int8"}
+"""Widths of integers that some chips multiply; the others are expanded first."""
+
+
+@lru_cache(maxsize=1024)
+def _derived(name: str) -> Format | None:
+    """The format that a name spells out by its numbers; None if it spells none."""
+    if name in FORMATS:
+        return FORMATS[name]
+    if "+" in name:
+        return _mixture(name)
+    if found := _INTEGER.fullmatch(name):
+        bits, group = int(found[1]), int(found[2])
+        shared_bits = 16 if found[3] else 16 + bits
+        return _block(name, bits, _INTEGER_MATH.get(bits), scale_bits=shared_bits, values=group) if group else None
+    if found := _AFFINE.fullmatch(name):
+        bits, group = int(found[1]), int(found[2])
+        return _block(name, bits, _INTEGER_MATH.get(bits), scale_bits=16 + 16, values=group) if group else None
+    if found := _TILES.fullmatch(name):
+        values = int(found[1]) * int(found[2])
+        return _block(name, 8, "fp8", scale_bits=32, values=values) if values else None
+    if found := _EXL3.fullmatch(name):
+        return Format(name, float(found[1]), None) if float(found[1]) > 0 else None
+    return None
+
+
+def mixture(values_by_format: Mapping[str, int]) -> str:
+    """Return the name of what is stored in several formats.
+
+    Parameters
+    ----------
+    values_by_format : mapping of str to int
+        How many values each format holds.
+
+    Returns
+    -------
+    str
+        The name that `get_format` reads, the largest share first; a single format keeps its own name.
+
+    Examples
+    --------
+    >>> mixture({"bf16": 100, "nvfp4": 300}), mixture({"fp8": 5})
+    ('nvfp4*3+bf16*1', 'fp8')
+    """
+    parts = {name: count for name, count in values_by_format.items() if count}
+    if not parts:
+        raise InvalidInput("a mixture of formats needs at least one value: there is none")
+    if len(parts) == 1:
+        return next(iter(parts))
+    divisor = gcd(*parts.values())
+    ordered = sorted(parts, key=lambda name: (-parts[name], name))
+    return "+".join(f"{name}*{parts[name] // divisor}" for name in ordered)
+
+
+def _mixture(name: str) -> Format | None:
+    """The format of a mixture: its bits are the mean of the parts, its math that of the largest part."""
+    parts: dict[str, int] = {}
+    for term in name.split("+"):
+        part, _, count = term.partition("*")
+        if not count.isdigit() or len(count) > 18 or "+" in part:
+            return None
+        parts[part] = int(count)
+    if not sum(parts.values()):
+        return None
+    try:
+        formats = {part: get_format(part) for part in parts}
+    except UnknownName:
+        return None
+    bits = sum(parts[part] * formats[part].bits for part in parts) / sum(parts.values())
+    largest = max(parts, key=lambda part: parts[part])
+    return Format(name, bits, formats[largest].math, any(item.whole_model for item in formats.values()))
 
 
 def math_format(weights: Format, activations: Format) -> str:

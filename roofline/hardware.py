@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from .arrays import FrozenMapping
 from .errors import Number, UnknownName, number, unknown
 from .formats import MATH_FORMATS, WIDER
 from .units import humanize
+from .values import Value
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Provenance:
 
 
 @dataclass(frozen=True)
-class Link:
+class Link(Value):
     """A connection between accelerators.
 
     Attributes
@@ -62,7 +63,7 @@ class Link:
 
 
 @dataclass(frozen=True, repr=False)
-class Accelerator:
+class Accelerator(Value):
     """One accelerator.  Peaks are dense; every rate may be an array (a sweep over hardware).
 
     Attributes
@@ -78,6 +79,7 @@ class Accelerator:
     sparse_flops_per_s : peak with structured sparsity where the vendor prints one; nothing here computes with it
     compute_units : SMs, CUs, matrix units ... as the vendor counts them
     boost_clock_hz : the clock that the peaks are quoted at
+    max_clock_hz : the highest clock that the device can run at
     flops_per_clock_per_unit : by math format; units x clock x this is the peak
     memory_bus_bits, memory_pin_bytes_per_s : width of the memory bus and rate of a pin; their product is the bandwidth
     confidence : how the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``,
@@ -106,6 +108,7 @@ class Accelerator:
     sparse_flops_per_s: Mapping[str, Number] = field(default_factory=dict)
     compute_units: Number | None = None
     boost_clock_hz: Number | None = None
+    max_clock_hz: Number | None = None
     flops_per_clock_per_unit: Mapping[str, Number] = field(default_factory=dict)
     memory_bus_bits: Number | None = None
     memory_pin_bytes_per_s: Number | None = None
@@ -114,19 +117,9 @@ class Accelerator:
     def __post_init__(self) -> None:
         for name in ("dense_flops_per_s", "sparse_flops_per_s", "flops_per_clock_per_unit"):
             object.__setattr__(self, name, _by_format(name, getattr(self, name)))
-        object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
+        object.__setattr__(self, "provenance", FrozenMapping(self.provenance))
         for name in ("memory_bytes", "memory_bytes_per_s"):
             number(name, getattr(self, name), least=1.0)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For copies and other processes: read-only views can't be pickled, so they travel as dicts."""
-        return {
-            name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in vars(self).items()
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
 
     def math_on_chip(self, math: str) -> str:
         """The format whose units this chip uses for ``math``: itself, or the next wider one that it has.
@@ -218,4 +211,4 @@ def _by_format(field_name: str, values: Mapping[str, Number]) -> Mapping[str, Nu
     for name in values:
         if name not in MATH_FORMATS:
             raise unknown("math format", name, MATH_FORMATS)
-    return MappingProxyType({name: number(f"{field_name}.{name}", value) for name, value in values.items()})
+    return FrozenMapping({name: number(f"{field_name}.{name}", value) for name, value in values.items()})

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .units import humanize
+from .values import Value
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+@dataclass(frozen=True)
+class Step(Value):
     """One line of a derivation: ``name = formula = value``, with the numbers put in.
 
     ``formula`` is a Python expression over the names of ``inputs`` (and ``min``, ``max``, which broadcast), so that
@@ -45,7 +46,7 @@ class Step:
         }
 
 
-class Report:
+class Report(Value):
     """Mixin of every result: four views of the attributes that ``columns`` names, in that order."""
 
     columns: ClassVar[tuple[str, ...]] = ()
@@ -65,6 +66,10 @@ class Report:
     def explain(self) -> tuple[Step, ...]:
         """The derivation, first things first, one printable step a number."""
         return ()
+
+    def __dir__(self) -> list[str]:
+        """Attributes, columns included: some results compute theirs from other values."""
+        return sorted({*super().__dir__(), *self.columns})
 
     def __repr__(self) -> str:
         width = max(map(len, self.columns), default=0)

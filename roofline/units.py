@@ -31,6 +31,7 @@ UNITS: dict[str, dict[str, float]] = {
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
     "watts": {"W": 1.0, "kW": 1e3},
     "usd_per_hour": {"USD/h": 1.0},
+    "usd": {"USD": 1.0},
     "count": {"": 1.0, "SM": 1.0, "CU": 1.0, "core": 1.0, "MXU": 1.0, "MME": 1.0},
 }
 """Quantity (the suffix of a field's name) -> unit as written -> its size in base units."""

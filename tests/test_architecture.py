@@ -18,7 +18,7 @@ SRC = Path(rl.__file__).parent
 ROOT = SRC.parent
 
 ORDER = """
-    errors arrays units report files formats hardware
+    errors arrays values units report files formats hardware
     operators
     model
     huggingface
@@ -31,6 +31,8 @@ ORDER = """
     techniques
     capacity
     advisor
+    measured
+    teaching
     plot
     cli
 """

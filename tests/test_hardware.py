@@ -20,6 +20,10 @@ REQUIRED = [
     *("h100-sxm", "h100-pcie", "h200-sxm", "a100-sxm-80gb", "a100-sxm-40gb", "b200-sxm", "v100-sxm2-32gb", "t4"),
     *("a10", "l4", "l40s", "mi250x", "mi300x", "rtx-4090", "tpu-v5e", "rtx-3070", "rtx-3080-10gb", "rtx-3080-ti"),
     *("rtx-3090-ti", "rtx-4070-ti", "rtx-4080", "rtx-4000-ada", "rtx-5000-ada", "radeon-ai-pro-r9700"),
+    *("strix-halo-395", "apple-m5", "apple-m5-pro", "apple-m5-max-40c", "rtx-5080", "rtx-5070-ti", "rtx-5070"),
+    *("rtx-5060-ti-16gb", "rtx-pro-4500", "rtx-pro-5000-48gb", "rtx-3060-12gb", "rtx-4060-ti-16gb", "rtx-2080-ti"),
+    *("rtx-a5000", "rtx-a4000", "a2", "arc-b580", "arc-pro-b70", "tpu-8t", "tpu-8i", "maia-200", "rubin-cpx"),
+    *("v100-pcie-16gb", "p40", "rtx-4090-48gb", "tenstorrent-p150", "mi100", "rx-9070-xt"),
 ]
 
 
@@ -33,8 +37,7 @@ def test_the_library_has(name):
     assert name in NAMES
 
 
-def test_the_library_is_large_and_sorted():
-    assert len(NAMES) >= 107
+def test_the_library_is_sorted():
     assert sorted(NAMES) == NAMES
 
 
@@ -49,17 +52,28 @@ def test_every_figure_has_a_source(chips, name):
     assert not any(word in chip.source_of(path).lower() for path in paths for word in ("github id", "file id"))
 
 
+NO_16_BITS = {
+    "p40": "FP16 runs at 1/64 of FP32",
+    "maia-200": "16 bits run on the vector unit, whose rate is not published",
+    "rubin-cpx": "only NVFP4 is published",
+    "groq-3-lpu": "only FP8 is published",
+    "tenstorrent-p150": "only the 8-bit block format was read",
+    "tpu-8t": "only FP4 is published",
+    "tpu-8i": "only FP4 is published",
+}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_are_in_base_units(chips, name):
     """No accelerator since 2016 is outside these ranges by a factor of 1,000, so a lost prefix shows."""
     chip = chips[name]
     assert 2e8 <= chip.memory_bytes <= 2e12
-    assert 5e10 <= chip.memory_bytes_per_s <= 1e14
+    assert 5e10 <= chip.memory_bytes_per_s <= 2e14
     assert all(1e12 <= peak <= 1e17 for peak in chip.dense_flops_per_s.values())
-    assert {"fp16", "bf16"} & set(chip.dense_flops_per_s)
+    assert {"fp16", "bf16"} & set(chip.dense_flops_per_s) or name in NO_16_BITS
     assert chip.tdp_watts is None or 10 <= chip.tdp_watts <= 3000
     assert chip.scale_up is None or 1e10 <= chip.scale_up.bytes_per_s <= 3e12
-    assert chip.host_bytes_per_s is None or 1e10 <= chip.host_bytes_per_s <= 5e11
+    assert chip.host_bytes_per_s is None or 1e10 <= chip.host_bytes_per_s <= 1e12
     assert chip.year is None or 2015 <= chip.year <= 2027
     assert set(chip.dense_flops_per_s) <= set(MATH_FORMATS)
 
@@ -105,6 +119,7 @@ RATIOS = {
     ("trainium2", "bf16"): 2563 / 667,
     ("trainium3", "fp16"): 2517 / 671,
     ("trainium3", "bf16"): 2517 / 671,
+    ("rubin-cpx", "fp4"): 1.5,  # 30 and about 20 PFLOP/s
 }
 
 
@@ -148,11 +163,10 @@ def test_export_rule_shows_that_the_h20_is_dense(chips):
     [
         ("h100-sxm", "nic_bytes_per_s"),
         ("apple-m1-max", "dense_flops_per_s.fp16"),
-        ("p100-pcie", "memory_bytes_per_s"),
+        ("apple-m1-max", "memory_bytes"),
         ("tpu-v6e", "dense_flops_per_s.fp8"),
-        ("v100-sxm2-32gb", "memory_bytes_per_s"),
+        ("h200-nvl", "l2_bytes"),
         ("b300-sxm", "l2_bytes"),
-        ("rtx-4090", "memory_bytes"),
         ("mi455x", "dense_flops_per_s.fp4"),
     ],
 )
@@ -223,7 +237,7 @@ def test_names_as_people_and_drivers_write_them(typed, name):
     [
         ("a100", ["a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb"]),
         ("A100-80g", ["a100-pcie-80gb", "a100-sxm-80gb"]),
-        ("V100", ["v100-pcie-32gb", "v100-sxm2-16gb", "v100-sxm2-32gb"]),
+        ("V100", ["v100-pcie-16gb", "v100-pcie-32gb", "v100-sxm2-16gb", "v100-sxm2-32gb"]),
         ("RTX PRO 6000", ["rtx-pro-6000-maxq", "rtx-pro-6000-server", "rtx-pro-6000-ws"]),
         ("h20", ["h20-141gb", "h20-96gb"]),
     ],
@@ -259,11 +273,11 @@ def test_two_numbers_do_not_run_together():
 
 
 def test_aliases_never_hide_a_name(chips):
-    from roofline.specs.library import _spoken
+    from roofline.specs.names import spoken
 
-    spoken = {_spoken(name): name for name in chips}
-    assert len(spoken) == len(chips)
-    assert not {_spoken(alias) for chip in chips.values() for alias in chip.aliases} & set(spoken)
+    names = {spoken(name): name for name in chips}
+    assert len(names) == len(chips)
+    assert not {spoken(alias) for chip in chips.values() for alias in chip.aliases} & set(names)
 
 
 def test_accelerators_of_the_published_runs_are_known():

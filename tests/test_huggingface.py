@@ -418,7 +418,34 @@ FLOAT4 = {"num_bits": 4, "type": "float", "group_size": 16}
         ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "int4_g128", "bf16", "bf16"),
         ({"quant_method": "gptq", "bits": 8, "group_size": 128}, "int8_g128", "bf16", "bf16"),
         ({"quant_method": "awq", "bits": 4, "group_size": 64}, "int4_g64", "bf16", "bf16"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, "nf4", "bf16", "bf16"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "nf4_single", "bf16", "bf16"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True},
+            "nf4",
+            "bf16",
+            "bf16",
+        ),
+        ({"quant_method": "gptq", "bits": 2, "group_size": 16}, "int2_g16", "bf16", "bf16"),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 1024}, "int3_g1024", "bf16", "bf16"),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "int8", "bf16", "bf16"),
+        ({"quant_method": "fp8", "weight_block_size": [64, 128]}, "fp8_block64x128", "fp8", "bf16"),
+        ({"quant_method": "mxfp8", "weight_block_size": [1, 32]}, "mxfp8", "mxfp8", "bf16"),
+        ({"quant_method": "fp_quant", "forward_dtype": "nvfp4"}, "nvfp4", "nvfp4", "bf16"),
+        ({"quant_method": "quanto", "weights": "int2"}, "affine2_g128", "bf16", "bf16"),
+        (
+            {"quant_method": "torchao", "quant_type": "int4_weight_only", "quant_type_kwargs": {"group_size": 64}},
+            "affine4_g64",
+            "bf16",
+            "bf16",
+        ),
+        ({"quant_method": "torchao", "quant_type": "int8_dynamic_activation_int8_weight"}, "int8", "int8", "bf16"),
+        ({"quant_method": "exl3", "bits": 3.5, "head_bits": 6}, "exl3_3.5", "bf16", "bf16"),
+        (
+            {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ", "kv_cache_quant_algo": "NVFP4"},
+            "int4_g128",
+            "bf16",
+            "nvfp4",
+        ),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8", "bf16", "bf16"),
         (
             {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": INT4, "targets": ["Linear"]}}},
@@ -496,10 +523,41 @@ def test_a_scheme_that_is_not_known_is_said_and_bf16_taken() -> None:
     assert any("magic" in note for note in built.assumptions)
 
 
+def test_both_flags_of_bitsandbytes_off_quantize_nothing() -> None:
+    built = from_config(
+        {**LLAMA, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": False, "load_in_8bit": False}}
+    )
+    assert built.precision is None
+
+
+def test_a_list_of_kept_modules_that_is_none_is_said() -> None:
+    built = from_config({**LLAMA, "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": "lm_head"}})
+    assert built.assumptions[0].startswith("modules_to_not_convert of the quantization must be a list")
+
+
+def test_layers_that_keep_16_bits_make_a_mixture_with_exact_bytes() -> None:
+    kept = [f"model.layers.{at}.mlp.down_proj" for at in (0, 31)]
+    config = {
+        **CONFIGS["mistralai--Mixtral-8x7B-v0.1"],
+        "model_type": "mistral",
+        "architectures": ["MistralForCausalLM"],
+    }
+    config = {key: value for key, value in config.items() if "expert" not in key}
+    built = from_config({**config, "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": kept}})
+    layers, hidden, inner = config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"]
+    matrices = 3 * layers
+    assert built.precision.weight_format("mlp") == f"fp8*{(matrices - 2) // 2}+bf16*1"
+    plain = from_config({**config, "quantization_config": {"quant_method": "fp8"}})
+    more = built.weight_bytes(built.precision) - plain.weight_bytes(plain.precision)
+    assert more == pytest.approx(2 * hidden * inner, rel=1e-9)
+    assert built.assumptions[0].startswith("mlp weights are stored in several formats: 98% fp8, 2% bf16")
+
+
 def test_a_quantization_that_is_no_mapping_is_said() -> None:
     built = from_config({**LLAMA, "quantization_config": "fp8"})
     assert built.precision is None
-    assert built.assumptions == ("quantization_config is not understood, bf16 is taken: 'fp8'",)
+    doubt = "the checkpoint's quantization is not understood ('fp8'): sizes are those of bf16 weights, too large"
+    assert built.assumptions == (doubt,)
 
 
 def test_a_pattern_that_would_hang_a_regular_expression_does_not() -> None:
@@ -551,7 +609,7 @@ class FakeHub:
     def __init__(self, folder: Path) -> None:
         self.folder, self.asked = folder, []  # type: ignore[var-annotated]
 
-    def hf_hub_download(self, name: str, file: str) -> str:
+    def hf_hub_download(self, name: str, file: str, **options: bool) -> str:
         self.asked.append((name, file))
         if not (self.folder / file).exists():
             raise self.EntryNotFoundError(file)
@@ -561,7 +619,7 @@ class FakeHub:
 def test_a_hub_id_fetches_configuration_and_index_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = FakeHub(write(tmp_path, LLAMA, model__safetensors__index={"metadata": {"total_size": 16_060_522_496}}))
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", hub)
-    built = rl.get_model("meta-llama/Llama-3.1-8B")
+    built = rl.get_model("acme/tiny-language-model")
     assert (built.parameters.total, built.checkpoint_bytes) == (LLAMA_TOTAL, 16_060_522_496)
     assert {file for _, file in hub.asked} == {checkpoint.CONFIG, checkpoint.INDEX, checkpoint.QUANTIZATION}
 
@@ -569,22 +627,42 @@ def test_a_hub_id_fetches_configuration_and_index_only(tmp_path: Path, monkeypat
 def test_without_the_extra_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     with pytest.raises(SpecError, match=r"pip install 'roofline\[hub\]'"):
-        rl.get_model("meta-llama/Llama-3.1-8B")
+        rl.get_model("acme/tiny-language-model")
 
 
 def test_without_the_network_one_line_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Offline:
-        def hf_hub_download(self, name: str, file: str) -> str:
+        def hf_hub_download(self, name: str, file: str, **options: bool) -> str:
             logging.getLogger("huggingface_hub.utils").warning("Retrying in 1s [Retry 1/5].")
             raise OSError("no route to host\nsecond line")
 
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", Offline())
+    monkeypatch.setattr(checkpoint, "is_reachable", lambda: True)
     with pytest.raises(SpecError, match="no route to host") as caught:
-        rl.get_model("meta-llama/Llama-3.1-8B")
+        rl.get_model("acme/tiny-language-model")
     assert "\n" not in str(caught.value)
     assert caplog.records == []
+
+
+def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the local cache is asked, and the names nearest to the one typed are offered."""
+    asked = []
+
+    class Cache:
+        def hf_hub_download(self, name: str, file: str, **options: bool) -> str:
+            asked.append(options)
+            raise FileNotFoundError("not in the cache")
+
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", Cache())
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # the discard port: nothing listens
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with pytest.raises(SpecError, match=r"no connection: the hub does not answer.*; did you mean 'qwen3-8b'"):
+        rl.get_model("acme/qwen3-8c")
+    assert asked == [{"local_files_only": True}]
 
 
 # GGUF

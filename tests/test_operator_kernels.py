@@ -80,3 +80,29 @@ def test_experts_say_what_their_accelerator_has_of_them():
         assert operator.inputs["local_experts"] == 8
         assert operator.inputs["routed_rows"] == pytest.approx(8)
         assert np.isclose(2 * operator.inputs["routed_rows"] * 64 * 128, operator.work.flops)
+
+
+def test_a_spec_file_gives_an_indexer_as_a_mapping_and_says_where_it_is_wrong(tmp_path):
+    text = """
+name: sparse
+sources: {paper: {title: "DSA, arXiv:2512.02556"}}
+hidden: 1024
+vocab: 1000
+layers:
+  - count: 2
+    mla: {heads: 8, q_rank: 256, kv_rank: 128, rope_dim: 32, nope_dim: 64, value_dim: 64, indexer: INDEXER}
+    mlp: {intermediate: 2048}
+"""
+    path = tmp_path / "sparse.yaml"
+    path.write_text(text.replace("INDEXER", "{heads: 4, dim: 32, topk: 64}"))
+    block = rl.get_model(path).layers[0].blocks[0]
+    indexer = 4 * 32 * 256 + 1024 * 32 + 1024 * 4 + 2 * 32  # queries, keys, head weights, norm of the keys
+    assert sum(weight.parameters for weight in block.weights() if weight.name.startswith("indexer")) == indexer
+    for wrong, said in (
+        ("{heads: 4, width: 3}", "width"),
+        ("{heads: 0}", "heads"),
+        ("{heads: 4, scheme: odd}", "scheme"),
+    ):
+        path.write_text(text.replace("INDEXER", wrong))
+        with pytest.raises(rl.SpecError, match=f"layers.0.mla.*{said}"):
+            rl.get_model(path)

@@ -205,8 +205,8 @@ def test_compressed_attention_counted_by_hand(name: str) -> None:
             keys = new if past == 0 else min(past, block.window - 1) + 1
             entries = (past + new) // block.ratio if block.ratio else 0
             attention += layer.count * 2 * block.heads * new * (keys + entries) * 2 * block.head_dim
-            if block.index_heads:
-                indexer += layer.count * 2 * new * entries * block.index_heads * block.index_dim
+            if block.indexer:
+                indexer += layer.count * 2 * new * entries * block.indexer.heads * block.indexer.dim
         want = record["flops"][phase]["by_part"]
         assert (attention, indexer) == (want["attn_core"], want["attn_indexer_core"])
 

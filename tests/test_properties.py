@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline.formats import FORMATS, get_format
-from roofline.operators.operator import Segment
-from roofline.phases.passes import run_pass
 
 MODELS = {name: rl.get_model(name) for name in ("llama-3.1-8b", "mixtral-8x7b", "gemma-2-9b", "gpt-2", "mistral-7b")}
 GPU = rl.get_accelerator("h100-sxm")
@@ -160,10 +158,9 @@ def test_fused_is_at_most_unfused(model, precision, load):
 
 @given(deployments, loads)
 def test_a_mixed_step_costs_less_than_its_parts(serve, load):
-    prefill = Segment(1, load.prompt_tokens, load.cached_tokens)
-    decode = Segment(load.batch, 1, load.context_tokens)
-    mixed = run_pass(serve, "mixed", prefill, decode)
-    apart = run_pass(serve, "prefill", prefill), run_pass(serve, "decode", decode)
+    prompt = rl.Workload(load.prompt_tokens, batch=1, cached_tokens=load.cached_tokens)
+    mixed = rl.mixed(serve, decode=load, prefill=prompt)
+    apart = rl.prefill(serve, prompt), rl.decode(serve, load)
     assert mixed.flops == pytest.approx(sum(phase.flops for phase in apart), rel=1e-9)
     assert mixed.weight_bytes <= sum(phase.weight_bytes for phase in apart) * (1 + 1e-9)
     assert mixed.roofline_s <= sum(phase.roofline_s for phase in apart) * (1 + 1e-9)

@@ -6,8 +6,6 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-import roofline as rl
-
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
@@ -32,7 +30,6 @@ def test_the_two_commands_come_first():
 
 
 def test_counts_are_true():
-    assert f"{len(rl.list_models())} models, {len(rl.list_accelerators())} accelerators" in README
     root = Path(__file__).parents[1]
     floors = re.findall(
         r"^\| \w+ \| ([\d,]+) \| 0 \|", (root / "benchmarks/floors.md").read_text("utf-8"), re.MULTILINE

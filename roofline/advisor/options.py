@@ -17,6 +17,7 @@ from ..serving.scenario import Scenario
 from ..serving.traffic import Traffic
 from ..techniques.table import label
 from ..techniques.technique import HARDWARE, Technique
+from ..values import Value
 
 Array = npt.NDArray[np.float64]
 
@@ -24,8 +25,8 @@ LEAST_GAIN = 1.005
 """A gain below half a percent is none."""
 
 
-@dataclass(frozen=True, eq=False)
-class Option:
+@dataclass(frozen=True)
+class Option(Value):
     """A technique and what it does to the traffic, request by request.
 
     Attributes

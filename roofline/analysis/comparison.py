@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidInput
+from ..arrays import Truth
+from ..errors import InvalidInput, Number
 from ..report import Report, plain
 from ..units import humanize
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@dataclass(frozen=True, eq=False, repr=False)
+
+@dataclass(frozen=True, repr=False)
 class Comparison(Report):
     """Two results of one kind side by side.
 
@@ -31,12 +35,12 @@ class Comparison(Report):
         return tuple(name for name in self.before.columns if _is_number(getattr(self.before, name)))
 
     @property
-    def ratio(self) -> Mapping[str, Any]:
+    def ratio(self) -> Mapping[str, Number]:
         """After / before, by column; 1 where both are 0."""
         return {name: _ratio(getattr(self.before, name), getattr(self.after, name)) for name in self.columns}
 
     @property
-    def limit_changes(self) -> Any:
+    def limit_changes(self) -> Truth:
         """Where `limit` is another one after than before; an array for arrays, False for results without limits."""
         before, after = getattr(self.before, "limit", ""), getattr(self.after, "limit", "")
         changed = np.asarray(before) != np.asarray(after)
@@ -56,7 +60,7 @@ class Comparison(Report):
             "limit_changes": plain(self.limit_changes),
         }
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> pd.DataFrame:
         """One row a column of the results: before, after, ratio (scalars only; sweeps compare `ratio` instead)."""
         import pandas as pd
 
@@ -117,7 +121,7 @@ def _is_number(value: Any) -> bool:
     return np.asarray(value).dtype.kind in "iuf"
 
 
-def _ratio(before: Any, after: Any) -> Any:
+def _ratio(before: Any, after: Any) -> Number:
     before, after = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where((before == 0) & (after == 0), 1.0, after / before)

@@ -13,7 +13,7 @@ from ..phases.workload import Workload
 from ..report import Report, Step
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Crossovers(Report):
     """The batch sizes and contexts at which what limits decode changes.
 

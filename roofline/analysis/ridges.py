@@ -28,7 +28,7 @@ FORMATS = ("bf16", "fp16", "fp8", "fp4", "int8", "int4")
 _RIDGE = "_ridge_flops_per_byte"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class RidgeTable(Report):
     """One row an accelerator.  A column is an array; a ridge point is NaN where the chip has no units for the format.
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number, unknown
 from ..hardware import Accelerator
 from ..operators.operator import Operator, Segment
@@ -138,7 +138,7 @@ def _time_of(one: Phase | ScheduledPass, time: str) -> Number:
     return value
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Sensitivity(Report):
     """How a time of a pass depends on its inputs.
 
@@ -150,14 +150,14 @@ class Sensitivity(Report):
 
     phase: Phase
     time: str
-    elasticity: Mapping[str, Any]
+    elasticity: Mapping[str, Number]
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """The inputs."""
         return tuple(self.elasticity)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Number:
         if name != "elasticity" and name in self.elasticity:
             return self.elasticity[name]
         raise AttributeError(f"no elasticity in {name!r}")
@@ -224,7 +224,7 @@ def sensitivity(phase: Phase, *, time: str = "roofline_s") -> Sensitivity:
     if time == "estimate_s":
         rates = [value for name, value in found.items() if name in ("bandwidth", "links") or name.startswith("peak_")]
         found["latency"] = np.minimum(-1.0 - sum(rates), 0.0)
-    return Sensitivity(phase, time, found)
+    return Sensitivity(phase, time, FrozenMapping(found))
 
 
 def _elasticity(phase: Phase, name: str, time: str) -> Number:

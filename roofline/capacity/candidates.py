@@ -13,6 +13,7 @@ from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
+from ..values import Value
 
 Array = npt.NDArray[Any]
 
@@ -31,8 +32,8 @@ REASONS = ("", "weights", "memory", *WORDS, "search")
 ``search`` stands for the largest batch that was tried."""
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
+@dataclass(frozen=True)
+class Candidates(Value):
     """Columns of equal length, one row a layout and batch; see `Plan` for what they mean."""
 
     accelerator: Array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -69,9 +68,10 @@ class Fleet(Rows):
         "usd_per_hour_at_floor": "USD/h at floor",
     }
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Array:
         if name in ("accelerator", "precision", "layout", "batch", "ttft_s", "tpot_s"):
-            return getattr(self.plan, name)
+            column: Array = getattr(self.plan, name)
+            return column
         raise AttributeError(f"a fleet has no {name!r}")
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -12,12 +13,13 @@ from ..model import Model
 from ..operators.links import NODE
 from ..operators.parallel import Parallel
 from ..operators.weights import Linear
+from ..specs.library import get_model
 
 Degrees = tuple[int, int, int, int]
 """Tensor, pipeline, expert, data."""
 
 
-def layouts(model: Model, accelerators: Iterable[int] = (1, 2, 4, 8)) -> Parallel:
+def layouts(model: Model | str | Path, accelerators: Iterable[int] = (1, 2, 4, 8)) -> Parallel:
     """Every way to spread ``model`` over each of these numbers of accelerators, as one `Parallel` of ``[L, 1]`` arrays.
 
     Tensor parallelism goes up to the attention heads, a pipeline up to the layers.  Replicas of a dense model gain
@@ -29,6 +31,7 @@ def layouts(model: Model, accelerators: Iterable[int] = (1, 2, 4, 8)) -> Paralle
     InvalidInput
         A number that is not whole and >= 1, or no layout at all.
     """
+    model = get_model(model)
     counts = sorted({int(np.max(number("accelerators", count, least=1, whole=True))) for count in accelerators})
     found = [degrees for count in counts for degrees in _layouts_of(model, count)]
     if not found:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number, unknown
 from ..formats import get_format
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.parallel import Parallel
-from ..operators.precision import Precision
-from ..phases.deployment import AS_PUBLISHED, Deployment
+from ..operators.precision import AS_PUBLISHED, Precision
+from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.slo import SLO
@@ -108,9 +110,10 @@ class Plan(Rows):
         "reason": "reason",
     }
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Array:
         if name in Candidates.__dataclass_fields__:
-            return getattr(self.table, name)
+            column: Array = getattr(self.table, name)
+            return column
         raise AttributeError(f"a plan has no {name!r}")
 
     @property
@@ -251,8 +254,8 @@ def _says(name: str, weights_bytes: float, available_bytes: float, max_batch: fl
 
 
 def plan(
-    model: Model | str,
-    hardware: Sequence[Accelerator | str],
+    model: Model | str | Path,
+    hardware: Accelerator | str | Path | Sequence[Accelerator | str | Path],
     load: Workload,
     *,
     slo: SLO | None = None,
@@ -271,7 +274,7 @@ def plan(
     Parameters
     ----------
     model : a model, or its name
-    hardware : accelerators, or their names
+    hardware : accelerators, or their names; one of them need not be in a list
     load : the lengths of a request; its batch is not asked, ``batches`` are tried
     slo : what users were promised; nothing if None
     precisions : as `Precision`, or the name of a format of weights and, if it can be computed with, activations; as the
@@ -296,8 +299,9 @@ def plan(
     >>> print(found.best.accelerator[0])
     h100-sxm
     """
-    model = get_model(model) if isinstance(model, str) else model
-    chips = [get_accelerator(chip) if isinstance(chip, str) else chip for chip in hardware]
+    model = get_model(model)
+    named = [hardware] if isinstance(hardware, Accelerator | str | Path) else hardware
+    chips = [get_accelerator(chip) for chip in named]
     _check(chips, load, time)
     usd = _usd_per_hour(prices or {}, chips)
     promised = slo or SLO()
@@ -312,7 +316,7 @@ def plan(
     if not asked:
         raise InvalidInput("none of the accelerators has the links for any of the layouts: allow one accelerator")
     parts = [evaluate(serve, tried, promised, price, time) for serve, price in progress(asked)]
-    cases = {(serve.accelerator.name, short_name(serve)): serve for serve, _ in asked}
+    cases = FrozenMapping({(serve.accelerator.name, short_name(serve)): serve for serve, _ in asked})
     whole = Plan(model, load, promised, time, joined(parts), cases, _notes(cases, spread, prices))
     return whole.take(_ranking(whole))
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Truth
 from ..errors import Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..values import Value
 from .per_device import (
     cache_on_one,
     logits_of_sequence,
@@ -33,7 +35,7 @@ LONGEST = 2**40
 
 
 @dataclass(frozen=True)
-class Paging:
+class Paging(Value):
     """How an engine allocates.
 
     Attributes
@@ -52,7 +54,7 @@ class Paging:
             number(name, getattr(self, name), least=1, whole=True)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Memory(Report):
     """What a deployment needs of its memory, and what it has, all accelerators together.
 
@@ -224,12 +226,12 @@ class Memory(Report):
         return used | {"free": np.maximum(device - sum(used.values()), 0.0)}
 
     @property
-    def fits(self) -> Any:
+    def fits(self) -> Truth:
         """Whether it fits; an array for arrays."""
         return _plain_bool(self.needed_bytes <= self.available_bytes)
 
     @property
-    def max_batch(self) -> Any:
+    def max_batch(self) -> Number:
         """Sequences of that length that fit beside the weights; 0 if not even the weights fit.
 
         Pages fit in the engine's fraction, ``n pages <= usable - weights``, and everything in the device,
@@ -243,7 +245,7 @@ class Memory(Report):
         return batch if np.ndim(batch) else int(batch)
 
     @property
-    def max_context(self) -> Any:
+    def max_context(self) -> Number:
         """Tokens that each sequence of the batch may reach, prompt and output; infinite if its cache does not grow.
 
         By bisection, since windows bend the cache's growth; 0 if not even one token fits.
@@ -260,13 +262,13 @@ class Memory(Report):
         return found if found.ndim else float(found)
 
     @property
-    def running_batch(self) -> Any:
+    def running_batch(self) -> Number:
         """Sequences that run: those asked for, as far as they fit.  The others wait in the queue."""
         batch = np.minimum(self.load.batch, self.max_batch)
         return batch if np.ndim(batch) else int(batch)
 
     @property
-    def accelerators_needed(self) -> Any:
+    def accelerators_needed(self) -> Number:
         """Accelerators of this kind whose memory together holds weights and cache."""
         count = np.ceil(np.divide(self.weights_bytes + self.paged_kv_bytes, self._usable_bytes))
         return count if np.ndim(count) else int(count)
@@ -358,5 +360,5 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None) -
     return Memory(serve, load, paging or Paging())
 
 
-def _plain_bool(value: Any) -> Any:
+def _plain_bool(value: Any) -> Truth:
     return value if np.ndim(value) else bool(value)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from ..errors import SpecError
 from ..files import read_json
@@ -19,6 +23,9 @@ INDEX = "model.safetensors.index.json"
 QUANTIZATION = "hf_quant_config.json"
 INDEX_MAX_BYTES = 128 * 2**20
 CONFIG_MAX_BYTES = 64 * 2**20
+HUB = "https://huggingface.co"
+CONNECT_S = 1.0
+"""How long the hub may take to accept a connection; its client alone retries for half a minute without a network."""
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -92,17 +99,30 @@ def read_hub(name: str) -> Model:
             f"{name!r} is no file here; to read it from the Hugging Face hub, pip install 'roofline[hub]',"
             " or give the path of its config.json"
         ) from None
-    config = _fetch(huggingface_hub, name, CONFIG)
+    options = {} if is_reachable() else {"local_files_only": True}
+    config = _fetch(huggingface_hub, name, CONFIG, options)
     if config is None:
         raise SpecError(f"{name} has no config.json on the Hugging Face hub")
-    quantization, index = (_fetch(huggingface_hub, name, file) for file in (QUANTIZATION, INDEX))
+    quantization, index = (_fetch(huggingface_hub, name, file, options) for file in (QUANTIZATION, INDEX))
     short = name.partition("/")[2].lower()
     model = build(config, quantization, index, name=short, source=f"hugging face hub: {name}")
     return model.replace(title=name)
 
 
-def _fetch(hub: Any, name: str, file: str) -> Path | None:
-    """A file of a repository; None if the repository has no such file.
+def is_reachable() -> bool:
+    """Whether the hub accepts connections; taken for granted behind a proxy, which only its client knows to use."""
+    address = urlsplit(os.environ.get("HF_ENDPOINT") or HUB)
+    if getproxies():
+        return True
+    try:
+        with socket.create_connection((address.hostname or "", address.port or 443), timeout=CONNECT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _fetch(hub: Any, name: str, file: str, options: Mapping[str, bool]) -> Path | None:
+    """A file of a repository, only from the local cache if ``options`` say so; None if there is no such file.
 
     Raises
     ------
@@ -112,13 +132,15 @@ def _fetch(hub: Any, name: str, file: str) -> Path | None:
     download = hub.hf_hub_download  # loads the client, which sets its own level of logging
     try:
         with _without_warnings():
-            return Path(download(name, file))
+            return Path(download(name, file, **options))
     except Exception as error:
         kind = type(error).__name__
         optional = file != CONFIG and kind.startswith("LocalEntry")
         if optional or kind in ("EntryNotFoundError", "RemoteEntryNotFoundError"):
             return None
         reason = str(error).strip().splitlines()[0].partition(". ")[0][:160] if str(error).strip() else kind
+        if options:
+            kind, reason = "no connection", "the hub does not answer and the file is not in the local cache"
         raise SpecError(
             f"{name!r} is no file here and can't be had from the Hugging Face hub ({kind}: {reason});"
             " check the name, the network and your token, or give the path of a config.json"

@@ -29,7 +29,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> tuple[
         inner = data.get(key)
         if not isinstance(inner, Mapping):
             continue
-        size = tower(data, inner, model.hidden)
+        size = tower(data, inner, key, model.hidden)
         if size is None:
             left_out.append(f"{key}: the tower is left out, its shapes are not known here")
         else:

@@ -101,7 +101,7 @@ FAMILIES: dict[str, Family] = {
     "dbrx": Family(norm="layer_weight", qkv_bias=False, output_bias=False, mlp_bias=False),
     "chatglm": Family(qkv_bias="add_qkv_bias", output_bias="add_bias_linear", mlp_bias="add_bias_linear"),
     "qwen": Family(halved=True, qkv_bias=True, output_bias=False),
-    "bailing_moe": Family(qkv_bias="use_qkv_bias", output_bias="use_bias"),
+    "bailing_moe": Family(qkv_bias="use_qkv_bias", output_bias="use_bias", qk_norm="head", qk_norm_flag="use_qk_norm"),
     "bailing_moe_v2": Family(
         qkv_bias="use_qkv_bias", output_bias="use_bias", qk_norm="head", qk_norm_flag="use_qk_norm"
     ),
@@ -284,6 +284,7 @@ FAMILIES: dict[str, Family] = {
 ALIASES: dict[str, str] = {
     "code_llama": "llama",
     "kimi_k2": "deepseek_v3",
+    "glm4v": "glm4v_text",
     "internlm2": "llama",
     "baichuan": "llama",
     "stablelm_epoch": "stablelm",

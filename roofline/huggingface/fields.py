@@ -71,6 +71,10 @@ def class_defaults() -> Mapping[str, Any]:
     return data
 
 
+class MissingField(SpecError):
+    """A field that has to be there is absent."""
+
+
 class Fields:
     """A configuration, asked by our names; it notes which answers were a class's default.
 
@@ -135,7 +139,7 @@ class Fields:
         value = self.get(name)
         if value is None:
             others = ALIASES.get(name, ())
-            raise SpecError(f"{name} is missing" + (f" (also looked for: {', '.join(others)})" if others else ""))
+            raise MissingField(f"{name} is missing" + (f" (also looked for: {', '.join(others)})" if others else ""))
         return self._whole(self.name_of(name), value, least)
 
     def optional(self, name: str, *, least: int = 1) -> int | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
-from ..formats import FORMATS
+from ..formats import FORMATS, mixture
 from ..model import Model
 from ..operators.precision import Precision
 from .reader import from_config
@@ -133,12 +133,13 @@ def _model(
     _latent(config)
     model = from_config(config, name=path.stem, source=str(path))
     total = sum(elements for _, _, elements, _ in tensors)
-    notes = list(model.assumptions)
+    precision, doubts = _precision(tensors)
+    notes = [*doubts, *model.assumptions]
     if total != model.parameters.total:
         notes.append(f"its tensors hold {total:,} values, its shapes {model.parameters.total:,} parameters")
     return model.replace(
         title=str(keys.get("general.name") or path.stem),
-        precision=_precision(tensors),
+        precision=precision,
         checkpoint_bytes=sum(size for *_, size in tensors),
         assumptions=tuple(notes),
     )
@@ -155,18 +156,24 @@ def _latent(config: dict[str, Any]) -> None:
         config.pop("qk_rope_head_dim", None)
 
 
-def _precision(tensors: list[tuple[str, str, int, int]]) -> Precision | None:
-    """The format that most values of each part have."""
-    votes: dict[str, Counter[str]] = {}
+def _precision(tensors: list[tuple[str, str, int, int]]) -> tuple[Precision | None, tuple[str, ...]]:
+    """The formats of each part by its tensors: one, or a mixture of several; and notes on types that are not known."""
+    stored: dict[str, Counter[str]] = {}
+    unknown_types: set[str] = set()
     for name, kind, elements, _ in tensors:
         part = next((part for mark, part in PARTS if mark in name), None)
-        if part is not None and not name.endswith(("norm.weight", ".bias")):
-            votes.setdefault(part, Counter())[TYPES.get(kind, kind.lower())] += elements
-    chosen = {part: count.most_common(1)[0][0] for part, count in votes.items()}
-    if not chosen or not set(chosen.values()) <= set(FORMATS):
-        return None
+        if part is None or name.endswith(("norm.weight", ".bias")):
+            continue
+        stored_as = TYPES.get(kind, kind.lower())
+        if stored_as not in FORMATS:
+            unknown_types.add(kind)
+        stored.setdefault(part, Counter())[stored_as] += elements
+    if unknown_types:
+        return None, (f"tensor types {', '.join(sorted(unknown_types))} are not known: formats are taken as bf16",)
+    if not stored:
+        return None, ()
+    chosen = {part: mixture(values) for part, values in stored.items()}
     weights = chosen.get("experts") or chosen.get("mlp") or next(iter(chosen.values()))
     plain = Precision(weights=weights)
-    return Precision(
-        weights=weights, exceptions={part: name for part, name in chosen.items() if plain.weight_format(part) != name}
-    )
+    exceptions = {part: name for part, name in chosen.items() if plain.weight_format(part) != name}
+    return Precision(weights=weights, exceptions=exceptions), ()

@@ -22,43 +22,27 @@ def layer_kinds(text: Text) -> tuple[list[str], list[str]]:
     return kinds, feed_forwards(text.fields, text.family, kinds)
 
 
-def layers_of_parts(text: Text) -> dict[str, list[int]]:
-    """Part of the model -> the layers that have it."""
-    if text.fields.get("block_configs") is not None:
-        every = list(range(layer_count(text.fields)))
-        return {"attention": every, "mlp": every, "lm_head": [], "embedding": []}
-    kinds, inner = layer_kinds(text)
-    attending = [at for at, kind in enumerate(kinds) if kind not in ("linear", "none")]
-    mixtures = [at for at, kind in enumerate(inner) if kind == "moe"]
-    beside = text.fields.flag("enable_moe_block")
-    found = {
-        "attention": attending,
-        "mixer": [at for at, kind in enumerate(kinds) if kind == "linear"],
-        "mlp": [at for at, kind in enumerate(inner) if kind == "dense" or (kind == "moe" and beside)],
-        "experts beside" if beside else "experts": mixtures,
-        "router": mixtures,
-        "shared_experts": mixtures if any(text.fields.get(name) for name in SHARED) else [],
-        "indexer": [at for at, kind in enumerate(kinds) if kind in ("indexed", "compressed_sparse")],
-    }
-    return {part: at for part, at in found.items() if at} | {"lm_head": [], "embedding": []}
-
-
-SHARED = ("n_shared_experts", "shared_expert_intermediate_size")
-
-
 def grouped_layers(text: Text) -> tuple[Layer, ...]:
     """Groups of equal layers, in the order in which each first appears."""
     if text.family.stacks:
         return _looped(text)
     groups: dict[Layer, int] = {}
-    for layer in _searched_layers(text.fields) if text.fields.get("block_configs") is not None else _each(text):
+    for _, layer in numbered_layers(text):
         groups[layer] = groups.get(layer, 0) + 1
     return tuple(Layer(number, layer.blocks, layer.norms, layer.reused) for layer, number in groups.items())
 
 
+def numbered_layers(text: Text) -> Iterator[tuple[int, Layer]]:
+    """Every layer with the number that checkpoints give it; parts of one layer that are reused stand apart."""
+    if text.fields.get("block_configs") is not None:
+        yield from enumerate(_searched_layers(text.fields))
+    else:
+        yield from _each(text)
+
+
 def _looped(text: Text) -> tuple[Layer, ...]:
     """Stacks of layers that are stored once and run several times (hierarchical reasoning, arXiv:2506.21734)."""
-    layer = next(_each(text))
+    _, layer = next(_each(text))
     stored = text.family.stacks * text.fields.size("num_layers_per_stack")
     runs = layer_count(text.fields)
     if runs < stored:
@@ -67,12 +51,13 @@ def _looped(text: Text) -> tuple[Layer, ...]:
     return (Layer(stored, layer.blocks, layer.norms), *((again,) if again else ()))
 
 
-def _each(text: Text) -> Iterator[Layer]:
+def _each(text: Text) -> Iterator[tuple[int, Layer]]:
     kinds, inner = layer_kinds(text)
     own_blocks = text.fields.optional("num_mem_blocks") or 1
     for at, (kind, mlp) in enumerate(zip(kinds, inner, strict=True)):
         first = kind != "hybrid" or kinds[:at].count("hybrid") < own_blocks
-        yield from layer_at(text, Place(at, len(kinds), kind), mlp, first=first)
+        for layer in layer_at(text, Place(at, len(kinds), kind), mlp, first=first):
+            yield at, layer
 
 
 def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer, ...]:

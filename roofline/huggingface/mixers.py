@@ -15,6 +15,7 @@ from ..model.blocks import (
     CompressedAttention,
     ConvolvedHeads,
     CrossAttentionLayer,
+    Indexer,
     MixtureOfAttention,
     Projection,
 )
@@ -90,7 +91,7 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
         keys_as_values=not shares and place.kind == "full" and fields.flag("attention_k_eq_v"),
         value_norm=family.value_norm,
         differential=family.differential,
-        **_index(fields, place),
+        indexer=_block_indexer(fields) if place.kind == "indexed" else None,
     )
 
 
@@ -170,18 +171,16 @@ def _gate(fields: Fields, family: Family) -> str:
     return family.gate if on else family.gate_else
 
 
-def _index(fields: Fields, place: Place) -> dict[str, Any]:
-    """The indexer of sparse attention on plain heads (MiniMax-M3)."""
-    if place.kind != "indexed":
-        return {}
-    heads = fields.optional("sparse_num_index_heads") or fields.size("index_n_heads")
+def _block_indexer(fields: Fields) -> Indexer:
+    """The indexer of sparse attention on plain heads, which selects blocks of tokens (MiniMax-M3)."""
     block = fields.optional("sparse_block_size") or fields.optional("index_block_size") or 1
     blocks = fields.optional("sparse_topk_blocks") or fields.optional("index_topk_blocks")
-    return {
-        "index_heads": heads,
-        "index_dim": fields.optional("sparse_index_dim") or fields.size("index_head_dim"),
-        "index_topk": block * blocks if blocks else fields.size("index_topk"),
-    }
+    return Indexer(
+        heads=fields.optional("sparse_num_index_heads") or fields.size("index_n_heads"),
+        dim=fields.optional("sparse_index_dim") or fields.size("index_head_dim"),
+        topk=block * blocks if blocks else fields.size("index_topk"),
+        scheme="plain",
+    )
 
 
 def _cross_attention(fields: Fields) -> CrossAttentionLayer:
@@ -249,7 +248,6 @@ def _mixture(fields: Fields, family: Family, place: Place) -> MixtureOfAttention
 
 
 def _mla(fields: Fields, family: Family, place: Place) -> MLA:
-    indexed = place.kind == "indexed"
     return MLA(
         hidden=fields.size("hidden_size"),
         heads=fields.size("num_attention_heads"),
@@ -263,12 +261,19 @@ def _mla(fields: Fields, family: Family, place: Place) -> MLA:
         gate=family.gate,
         window=_window(fields, family) if place.kind == "sliding" else None,
         rope_norm=family.rope_norm,
-        index_heads=fields.size("index_n_heads") if indexed else None,
-        index_dim=fields.size("index_head_dim") if indexed else 128,
-        index_topk=fields.size("index_topk") if indexed else 2048,
-        index_scheme="pooled" if indexed and fields.given("index_kpool") else "dsa",
-        index_pool=(fields.optional("index_kpool") or 1) if indexed else 1,
-        index_shared=indexed and _indexer_shared(fields, place),
+        indexer=_lightning_indexer(fields, place) if place.kind == "indexed" else None,
+    )
+
+
+def _lightning_indexer(fields: Fields, place: Place) -> Indexer:
+    """The indexer of DeepSeek-V3.2 and the GLM-5 models."""
+    return Indexer(
+        heads=fields.size("index_n_heads"),
+        dim=fields.size("index_head_dim"),
+        topk=fields.size("index_topk"),
+        scheme="pooled" if fields.given("index_kpool") else "dsa",
+        pool=fields.optional("index_kpool") or 1,
+        shared=_indexer_shared(fields, place),
     )
 
 
@@ -292,7 +297,6 @@ def _compressed(fields: Fields, family: Family, place: Place) -> CompressedAtten
     given = fields.entries("compress_ratios")
     if given is not None and place.at < len(given):
         ratio = Fields({"ratio": given[place.at]}, {}).size("ratio", least=0)
-    sparse = place.kind == "compressed_sparse"
     return CompressedAttention(
         hidden=fields.size("hidden_size"),
         heads=fields.size("num_attention_heads"),
@@ -302,9 +306,16 @@ def _compressed(fields: Fields, family: Family, place: Place) -> CompressedAtten
         output_groups=fields.size("o_groups"),
         window=fields.size("sliding_window"),
         ratio=ratio,
-        index_heads=fields.size("index_n_heads") if sparse else None,
-        index_dim=fields.size("index_head_dim") if sparse else 128,
-        index_topk=fields.size("index_topk") if sparse else 512,
+        indexer=_compressed_indexer(fields) if place.kind == "compressed_sparse" else None,
+    )
+
+
+def _compressed_indexer(fields: Fields) -> Indexer:
+    return Indexer(
+        heads=fields.size("index_n_heads"),
+        dim=fields.size("index_head_dim"),
+        topk=fields.size("index_topk"),
+        scheme="compressed",
     )
 
 

@@ -1,4 +1,4 @@
-"""Names of a checkpoint's modules, and the patterns by which quantization schemes pick among them."""
+"""The spellings of module names, and the patterns by which quantization schemes pick among modules."""
 
 from __future__ import annotations
 
@@ -8,38 +8,35 @@ from fnmatch import fnmatchcase
 
 Matcher = Callable[[str], bool]
 
-PART_MODULES: dict[str, tuple[str, ...]] = {
-    "attention": tuple(f"layers.{{}}.self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
-    "mixer": ("layers.{}.linear_attn.in_proj_qkv", "layers.{}.linear_attn.out_proj"),
-    "mlp": tuple(f"layers.{{}}.mlp.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
-    "experts": tuple(f"layers.{{}}.mlp.experts.0.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
-    "shared_experts": tuple(f"layers.{{}}.mlp.shared_experts.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
-    "indexer": ("layers.{}.self_attn.indexer.wq_b", "layers.{}.self_attn.indexer.wk"),
-    "experts beside": ("layers.{}.experts.0.gate_up_proj", "layers.{}.experts.0.down_proj"),
-    "router": ("layers.{}.mlp.gate",),
-    "embedding": ("embed_tokens",),
-    "lm_head": ("lm_head",),
-}
-"""Part of a model -> one spelling of its modules' names, ``{}`` for the layer; Gemma 4 has experts beside its MLP."""
-
 SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (".mlp.experts.0.gate_proj", (".block_sparse_moe.experts.0.w1", ".ffn.experts.0.w1", ".experts.0.gate_proj")),
     (".mlp.experts.0.up_proj", (".block_sparse_moe.experts.0.w3", ".ffn.experts.0.w3", ".mixer.experts.0.up_proj")),
     (".mlp.experts.0.down_proj", (".block_sparse_moe.experts.0.w2", ".ffn.experts.0.w2", ".mixer.experts.0.down_proj")),
+    (".mlp.experts.0.gate_proj", (".experts.0.gate_up_proj", ".mlp.experts.gate_up_proj", ".mlp.experts.gate_proj")),
+    (".mlp.experts.0.up_proj", (".experts.0.gate_up_proj", ".mlp.experts.gate_up_proj", ".mlp.experts.up_proj")),
+    (".mlp.experts.0.up_proj", (".experts.0.up_proj", ".mixer.experts.up_proj")),
+    (".mlp.experts.0.down_proj", (".experts.0.down_proj", ".mlp.experts.down_proj", ".mixer.experts.down_proj")),
     (".mlp.shared_experts.", (".mlp.shared_expert.", ".block_sparse_moe.shared_experts.", ".ffn.shared_experts.")),
     (".mlp.shared_experts.", (".mixer.shared_experts.", ".feed_forward.shared_expert.")),
     (".linear_attn.", (".mixer.", ".mamba.", ".self_attn.")),
     (".linear_attn.in_proj_qkv", (".linear_attn.in_proj_qkvz", ".mixer.in_proj", ".mamba.in_proj")),
+    (".linear_attn.in_proj_z", (".linear_attn.in_proj_qkvz",)),
+    (".linear_attn.in_proj_ba", (".linear_attn.in_proj_b", ".linear_attn.in_proj_a")),
+    (".self_attn.gate_proj", (".self_attn.q_proj", ".self_attn.g_proj")),
     (".self_attn.q_proj", (".self_attn.q_b_proj", ".self_attn.qkv_proj", ".attn.wq_b", ".mixer.q_proj")),
-    (".self_attn.k_proj", (".self_attn.kv_a_proj_with_mqa", ".self_attn.qkv_proj", ".attn.wkv", ".mixer.k_proj")),
-    (".self_attn.v_proj", (".self_attn.kv_b_proj", ".self_attn.qkv_proj", ".attn.wkv", ".mixer.v_proj")),
+    (".self_attn.q_a_proj", (".self_attn.fused_qkv_a_proj", ".attn.wq_a")),
+    (".self_attn.q_b_proj", (".attn.wq_b",)),
+    (".self_attn.k_proj", (".self_attn.qkv_proj", ".attn.wkv", ".mixer.k_proj")),
+    (".self_attn.kv_proj", (".attn.wkv",)),
+    (".self_attn.v_proj", (".self_attn.qkv_proj", ".attn.wkv", ".mixer.v_proj")),
     (".self_attn.o_proj", (".attn.wo_b", ".mixer.o_proj", ".attention.o_proj")),
     (".self_attn.indexer.wq_b", (".attn.indexer.wq_b", ".self_attn.index_q_proj")),
     (".self_attn.indexer.wk", (".attn.indexer.wkv", ".self_attn.index_k_proj")),
+    (".mlp.gate", (".block_sparse_moe.gate", ".mlp.router", ".mixer.gate", ".router")),
     (".mlp.", (".feed_forward.", ".ffn.", ".mixer.", ".block_sparse_moe.")),
     ("lm_head", ("head",)),
 )
-"""Other spellings of the same modules."""
+"""Part of a usual name -> how other checkpoints spell it."""
 
 PREFIXES = ("model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.")
 MOST_PATTERNS = 100_000

@@ -8,10 +8,11 @@ from typing import Any
 from ..errors import InvalidInput, SpecError
 from ..model import Model, Table
 from ..model.blocks import Block, HyperConnections, Projection
+from .checkpoint_modules import stored_modules
 from .extra_modules import beside_the_text
 from .family import Family
 from .fields import Fields, class_defaults
-from .layer_groups import grouped_layers, layers_of_parts, norm_size
+from .layer_groups import grouped_layers, norm_size
 from .mixers import truth
 from .stored_formats import checkpoint_precision
 from .text_config import Text, text_model
@@ -44,7 +45,7 @@ def from_config(
     try:
         text = text_model(data)
         model = _model(data, text, name, source)
-        precision, notes = checkpoint_precision(data, quantization, layers_of_parts(text))
+        precision, notes = checkpoint_precision(data, quantization, stored_modules(text, model))
         apart, left_out = beside_the_text(data, text, model)
     except InvalidInput as error:
         raise SpecError(f"{source or name or 'config'}: {error}") from None
@@ -55,7 +56,7 @@ def from_config(
         apart=apart,
         precision=precision,
         checkpoint_bytes=checkpoint_bytes,
-        assumptions=(*model.assumptions, *notes, *left_out),
+        assumptions=(*notes, *model.assumptions, *left_out),
     )
 
 

@@ -88,6 +88,8 @@ def text_model(data: Mapping[str, Any]) -> Text:
     for key in TEXT_KEYS:
         inner = data.get(key)
         if isinstance(inner, Mapping):
+            if not inner and wrapper is None:
+                raise SpecError(f"{key} is empty: it has to hold the fields of the language model")
             if isinstance(inner.get("text_config"), Mapping):
                 return text_model({**inner, "model_type": inner.get("model_type")})
             model_type = str(inner.get("model_type") or (wrapper[1] if wrapper else "") or "llama")
@@ -138,8 +140,19 @@ def _unknown(data: Mapping[str, Any], model_type: str, name: str) -> tuple[Famil
     return _by_convention(data, model_type)
 
 
+CAUSAL = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+"""How classes of decoders end; an encoder's ends in Model, ForMaskedLM and the like."""
+
+
 def _by_convention(data: Mapping[str, Any], model_type: str) -> tuple[Family, tuple[str, ...]]:
     """A family that is not in the table: by convention if its shapes are all there, and it says nothing unheard of."""
+    classes = data.get("architectures")
+    named = [str(name) for name in classes] if isinstance(classes, list) else []
+    if named and not any(name.endswith(CAUSAL) for name in named):
+        raise SpecError(
+            f"model_type {model_type!r} is not known, and its class {named[0]!r} is no causal language model;"
+            f" expected one that ends in {' or '.join(CAUSAL)}"
+        )
     fields = Fields(data, {})
     missing = [name for name in SHAPES if fields.get(name) is None]
     if missing:

@@ -1,206 +1,288 @@
-"""Parameters of vision towers with their projectors into the language model, counted from their configurations.
-
-Every tower is a vision transformer (arXiv:2010.11929): a patch embedding, positions, and layers of attention and MLP.
-What differs by family is which of them have biases, how many norms there are, and the projector behind.
-"""
+"""Towers: encoders of images and sound with the projector into the language model, by the wrapper's ``model_type``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from .fields import Fields
+from . import audio_encoders, vision_encoders
+from .fields import Fields, MissingField
+from .vision_encoders import linear
 
 
-def tower(data: Mapping[str, Any], inner: Mapping[str, Any], hidden: int) -> int | None:
-    """Parameters of a tower and its projector into ``hidden``; None if its shapes are not known here.
+class Wrapper(NamedTuple):
+    """What a projector's shape depends on: the tower's fields, the wrapper's, and the width of the language model."""
+
+    encoder: Fields
+    outer: Fields
+    hidden: int
+
+
+Encoder = Callable[[Fields], int]
+Projector = Callable[[Wrapper], int]
+
+
+def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: int) -> int | None:
+    """Count the parameters of a tower and its projector.
+
+    Parameters
+    ----------
+    data : mapping of str to object
+        The whole ``config.json``.
+    inner : mapping of str to object
+        The tower's own part of it.
+    key : str
+        Where that part stands: ``vision_config``, ``audio_config`` ...
+    hidden : int
+        Width of the language model.
+
+    Returns
+    -------
+    int, optional
+        None if its shapes are not known here, or not all in the configuration.
 
     Raises
     ------
     SpecError
         A field of a known tower makes no sense.
     """
-    count = TOWERS.get(str(data.get("model_type")))
-    outer = {key: data[key] for key in PROJECTOR if key in data}
-    fields = Fields({**inner, **outer}, {})
-    if count is None or any(fields.get(name) is None for name in NEEDED[count]):
+    wrapper = str(data.get("model_type"))
+    found = _known(wrapper, str(inner.get("model_type")), key)
+    if found is None:
         return None
-    return count(fields, hidden)
+    count, projector = found
+    fields = Fields(inner, DEFAULTS.get(wrapper, {}))
+    try:
+        return count(fields) + projector(Wrapper(fields, Fields(data, {}), hidden))
+    except MissingField:
+        return None
 
 
-PROJECTOR = ("projector_hidden_size", "projector_use_layernorm")
-"""Fields of the wrapper that shape the projector."""
+def _known(wrapper: str, encoder: str, key: str) -> tuple[Encoder, Projector] | None:
+    """Encoder and projector; wrappers that take several encoders name theirs in the tower's own ``model_type``."""
+    if key == "audio_config":
+        return AUDIO.get(wrapper)
+    if wrapper in GENERIC and encoder in ENCODERS:
+        return ENCODERS[encoder], GENERIC[wrapper]
+    return VISION.get(wrapper)
 
 
-def linear(d_in: int, d_out: int, *, bias: bool = True) -> int:
-    """A matrix, and its bias."""
-    return d_in * d_out + (d_out if bias else 0)
+# Projectors
 
 
-def layer(width: int, inner: int, *, gated: bool = False, norms: int = 4, bias: bool = True) -> int:
-    """Attention of four square matrices, an MLP, and ``norms`` vectors."""
-    mlp = (2 if gated else 1) * linear(width, inner, bias=bias) + linear(inner, width, bias=bias)
-    return 4 * linear(width, width, bias=bias) + mlp + norms * width
+def _none(at: Wrapper) -> int:
+    return 0
 
 
-def patches(fields: Fields, width: int, *, frames: int = 1, bias: bool) -> int:
-    """The convolution that makes a token of a patch."""
-    side = fields.size("patch_size")
-    return linear(3 * frames * side * side, width, bias=bias)
+def _width(at: Wrapper) -> int:
+    return at.encoder.size("hidden_size")
 
 
-def grid(fields: Fields) -> int:
-    """Patches of an image."""
-    return (fields.size("image_size") // fields.size("patch_size")) ** 2
+def _two_layers(at: Wrapper) -> int:
+    """Two linear layers, with biases unless configured."""
+    bias = at.outer.flag("multimodal_projector_bias", True)
+    return linear(_width(at), at.hidden, bias=bias) + linear(at.hidden, at.hidden, bias=bias)
 
 
-def _qwen2_vl(fields: Fields, hidden: int) -> int:
-    width, layers = fields.size("embed_dim"), fields.size("depth")
-    merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
-    merger = 2 * width + linear(merged, merged) + linear(merged, fields.size("hidden_size"))
-    frames = fields.optional("temporal_patch_size") or 2
-    inner = width * (fields.optional("mlp_ratio") or 4)
-    return patches(fields, width, frames=frames, bias=False) + layers * layer(width, inner) + merger
+def _two_layers_and_newline(at: Wrapper) -> int:
+    """The same, and a learned vector that ends a row of patches."""
+    return _two_layers(at) + at.hidden
 
 
-def _qwen2_5_vl(fields: Fields, hidden: int) -> int:
-    width, layers = fields.size("hidden_size"), fields.size("depth")
-    merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
-    merger = width + linear(merged, merged) + linear(merged, fields.size("out_hidden_size"))
-    frames = fields.optional("temporal_patch_size") or 2
-    block = layer(width, fields.size("intermediate_size"), gated=True, norms=2)
-    return patches(fields, width, frames=frames, bias=False) + layers * block + merger
+def _several_layers(at: Wrapper) -> int:
+    """Features of several layers side by side, normalized (ViP-LLaVA)."""
+    chosen = at.outer.get("vision_feature_layer")
+    wide = _width(at) * (len(chosen) if isinstance(chosen, list) else 1)
+    return 2 * wide + linear(wide, at.hidden) + linear(at.hidden, at.hidden)
 
 
-def _qwen3_vl(fields: Fields, hidden: int) -> int:
-    width, layers = fields.size("hidden_size"), fields.size("depth")
-    merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
-    merger = linear(merged, merged) + linear(merged, fields.size("out_hidden_size"))
-    deep = len(fields.entries("deepstack_visual_indexes") or ())
-    frames = fields.optional("temporal_patch_size") or 2
-    table = fields.size("num_position_embeddings") * width
-    blocks = layers * layer(width, fields.size("intermediate_size"))
-    mergers = (1 + deep) * merger + 2 * width + deep * 2 * merged
-    return patches(fields, width, frames=frames, bias=True) + table + blocks + mergers
+def _gemma3(at: Wrapper) -> int:
+    return _width(at) * at.hidden + _width(at)
 
 
-def _siglip(fields: Fields, positions: int, *, bias: bool = True) -> int:
-    width, inner = fields.size("hidden_size"), fields.size("intermediate_size")
-    blocks = fields.size("num_hidden_layers") * layer(width, inner)
-    head = layer(width, inner, norms=3) if fields.flag("vision_use_head") else 0
-    return patches(fields, width, bias=bias) + positions * width + blocks + 2 * width + head
+def _one_layer(at: Wrapper) -> int:
+    return linear(_width(at), at.hidden)
 
 
-def _gemma3(fields: Fields, hidden: int) -> int:
-    width = fields.size("hidden_size")
-    return _siglip(fields, grid(fields)) + width * hidden + width
+def _one_matrix(at: Wrapper) -> int:
+    return _width(at) * at.hidden
 
 
-def _paligemma(fields: Fields, hidden: int) -> int:
-    return _siglip(fields, grid(fields)) + linear(fields.size("hidden_size"), hidden)
+def _mistral3(at: Wrapper) -> int:
+    """A norm, a merger of patches and two matrices."""
+    width, merge = _width(at), at.outer.optional("spatial_merge_size") or 2
+    bias = at.outer.flag("multimodal_projector_bias")
+    merger = width + width * merge**2 * width
+    return merger + linear(width, at.hidden, bias=bias) + linear(at.hidden, at.hidden, bias=bias)
 
 
-def _llava(fields: Fields, hidden: int) -> int:
-    width = fields.size("hidden_size")
-    projector = linear(width, hidden) + linear(hidden, hidden)
-    return _siglip(fields, grid(fields) + 1, bias=False) + 3 * width + projector
+def _idefics3(at: Wrapper) -> int:
+    return _width(at) * (at.outer.optional("scale_factor") or 2) ** 2 * at.hidden
 
 
-def _gemma4(fields: Fields, hidden: int) -> int:
-    """Gated MLPs and four norms without biases, q/k norms, positions for both axes, one matrix into the text model."""
-    width, layers = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    block = layer(width, fields.size("intermediate_size"), gated=True, bias=False) + 2 * fields.size("head_dim")
-    table = 2 * fields.size("position_embedding_size") * width
-    return patches(fields, width, bias=False) + table + layers * block + width * hidden
+def _aria(at: Wrapper) -> int:
+    """Learned queries that attend to the patches, then two matrices."""
+    width = _width(at)
+    attention = 3 * width * width + linear(width, 3 * width) + 2 * linear(width, width) + 4 * width
+    queries = (at.outer.optional("max_value_projector_patch_to_query_dict") or 256) * width
+    return queries + attention + 2 * width + width * at.hidden + at.hidden**2
 
 
-def _kimi(fields: Fields, hidden: int) -> int:
-    """MoonViT with a patch merger of two linear layers."""
-    width, layers = fields.size("vt_hidden_size"), fields.size("vt_num_hidden_layers")
-    table = fields.size("init_pos_emb_height") * fields.size("init_pos_emb_width") * width
+def _cohere2(at: Wrapper) -> int:
+    """Patches merged, then a gated layer."""
+    inner, factor = (
+        at.outer.optional("alignment_intermediate_size") or 36864,
+        at.outer.optional("downsample_factor") or 2,
+    )
+    return linear(_width(at) * factor**2, inner) + linear(inner // 2, at.hidden)
+
+
+def _internvl(at: Wrapper) -> int:
+    """Patches merged by the inverse of ``downsample_ratio`` on each side, normalized, two linear layers."""
+    ratio = at.outer.get("downsample_ratio")
+    factor = round(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 2
+    merged = _width(at) * factor**2
+    return 2 * merged + linear(merged, at.hidden) + linear(at.hidden, at.hidden)
+
+
+def _kimi(at: Wrapper) -> int:
+    """A patch merger of two linear layers."""
+    width = at.encoder.optional("vt_hidden_size") or _width(at)
     merged = 4 * width
-    projector = 2 * width + linear(merged, merged) + linear(merged, hidden)
-    blocks = layers * layer(width, fields.size("vt_intermediate_size"))
-    return patches(fields, width, bias=True) + table + blocks + 2 * width + projector
+    return 2 * width + linear(merged, merged) + linear(merged, at.hidden)
 
 
-def _lfm2(fields: Fields, hidden: int) -> int:
-    """SigLIP 2 with a table of patches, and a projector behind a 2x2 merge."""
-    merged, inner = 4 * fields.size("hidden_size"), fields.size("projector_hidden_size")
-    norm = 2 * merged if fields.flag("projector_use_layernorm", True) else 0
-    return _siglip(fields, fields.size("num_patches")) + norm + linear(merged, inner) + linear(inner, hidden)
+def _lfm2(at: Wrapper) -> int:
+    """Patches merged two by two, normalized unless configured, two linear layers."""
+    merged, inner = 4 * _width(at), at.outer.size("projector_hidden_size")
+    norm = 2 * merged if at.outer.flag("projector_use_layernorm", True) else 0
+    return norm + linear(merged, inner) + linear(inner, at.hidden)
 
 
-def _glm5(fields: Fields, hidden: int) -> int:
-    """Gated MLPs, q/k norms by head, a strided convolution and a gated MLP behind."""
-    width, out, layers = fields.size("hidden_size"), fields.size("out_hidden_size"), fields.size("depth")
-    block = layer(width, fields.size("intermediate_size"), gated=True, norms=2)
-    block += 2 * (width // fields.size("num_heads"))
-    joined = linear(width * (fields.optional("spatial_merge_size") or 2) ** 2, out)
-    merger = out * out + 2 * out + 3 * out * fields.size("projection_intermediate_size")
-    frames = fields.optional("temporal_patch_size") or 2
-    return patches(fields, width, frames=frames, bias=True) + layers * block + width + joined + merger
+def _lfm3(at: Wrapper) -> int:
+    """As LFM2's, the norm before patches are merged."""
+    inner, bias = at.outer.size("projector_hidden_size"), at.outer.flag("projector_bias", True)
+    return 2 * _width(at) + linear(4 * _width(at), inner, bias=bias) + linear(inner, at.hidden, bias=bias)
 
 
-def _minimax(fields: Fields, hidden: int) -> int:
+def _llama4(at: Wrapper) -> int:
+    return at.encoder.size("vision_output_dim") * at.hidden
+
+
+def _mllama(at: Wrapper) -> int:
+    return linear(at.encoder.size("vision_output_dim"), at.hidden)
+
+
+def _minicpm(at: Wrapper) -> int:
+    """Mergers of four patches one after another, the last into the language model."""
+    merged = 4 * _width(at)
+    times = at.outer.optional("merger_times") or 1
+    between = 2 * merged + linear(merged, merged) + linear(merged, _width(at))
+    return (times - 1) * between + 2 * merged + linear(merged, merged) + linear(merged, at.hidden)
+
+
+def _minimax(at: Wrapper) -> int:
     """Two linear layers a patch, then two for four patches."""
-    width, layers = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    projector = linear(width, hidden) + 2 * linear(hidden, hidden) + linear(4 * hidden, hidden)
-    blocks = layers * layer(width, fields.size("intermediate_size"))
-    frames = fields.optional("temporal_patch_size") or 2
-    return patches(fields, width, frames=frames, bias=False) + 2 * width + blocks + projector
+    return linear(_width(at), at.hidden) + 2 * linear(at.hidden, at.hidden) + linear(4 * at.hidden, at.hidden)
 
 
-Count = Callable[[Fields, int], int]
+def _ovis2(at: Wrapper) -> int:
+    """A table of visual words, as wide as the wrapper says."""
+    return at.encoder.size("vocab_size") * (at.outer.optional("hidden_size") or at.hidden)
 
-TOWERS: dict[str, Count] = {
-    "qwen2_vl": _qwen2_vl,
-    "qwen2_5_vl": _qwen2_5_vl,
-    **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), _qwen3_vl),
-    "gemma3": _gemma3,
-    "paligemma": _paligemma,
-    "gemma4": _gemma4,
-    "llava": _llava,
-    "kimi_k25": _kimi,
-    "lfm2_vl": _lfm2,
-    "glm5_next": _glm5,
-    "minimax_m3_vl": _minimax,
+
+def _step3(at: Wrapper) -> int:
+    return linear(4 * _width(at), at.hidden, bias=at.outer.flag("projector_bias"))
+
+
+def _lfm2_vision(fields: Fields) -> int:
+    return vision_encoders.siglip(fields, positions=fields.size("num_patches"))
+
+
+def _kimi_vision(fields: Fields) -> int:
+    return vision_encoders.moonvit(fields, "vt_" if fields.get("vt_hidden_size") is not None else "")
+
+
+def _qwen2_audio(at: Wrapper) -> int:
+    return linear(audio_encoders.width_of(at.encoder), at.hidden)
+
+
+def _voxtral(at: Wrapper) -> int:
+    """Four frames side by side are as wide as the encoder's MLP."""
+    return at.encoder.size("intermediate_size") * at.hidden + at.hidden**2
+
+
+def _moss(at: Wrapper) -> int:
+    """Frames merged, two linear layers, a norm."""
+    merged = audio_encoders.width_of(at.encoder) * (at.outer.optional("audio_merge_size") or 4)
+    bias = at.outer.flag("projector_bias", True)
+    return linear(merged, at.hidden, bias=bias) + linear(at.hidden, at.hidden, bias=bias) + 2 * at.hidden
+
+
+ENCODERS: Mapping[str, Encoder] = {
+    "clip_vision_model": vision_encoders.clip,
+    "siglip_vision_model": vision_encoders.siglip,
+    "pixtral": vision_encoders.pixtral,
+    "idefics3_vision": vision_encoders.siglip,
 }
-"""``model_type`` of the wrapper -> how its tower is counted."""
+"""``model_type`` of a tower that several wrappers take -> its count."""
 
-_VIT = ("hidden_size", "num_hidden_layers", "intermediate_size", "patch_size")
-NEEDED: dict[Count, tuple[str, ...]] = {
-    _qwen2_vl: ("embed_dim", "depth", "hidden_size", "patch_size"),
-    _qwen2_5_vl: ("hidden_size", "depth", "intermediate_size", "patch_size", "out_hidden_size"),
-    _qwen3_vl: (
-        "hidden_size",
-        "depth",
-        "intermediate_size",
-        "num_position_embeddings",
-        "out_hidden_size",
-        "patch_size",
-    ),
-    _gemma3: (*_VIT, "image_size"),
-    _paligemma: (*_VIT, "image_size"),
-    _llava: (*_VIT, "image_size"),
-    _lfm2: (*_VIT, "num_patches", "projector_hidden_size"),
-    _glm5: (
-        "hidden_size",
-        "depth",
-        "intermediate_size",
-        "num_heads",
-        "out_hidden_size",
-        "projection_intermediate_size",
-    ),
-    _minimax: _VIT,
-    _gemma4: (*_VIT, "head_dim", "position_embedding_size"),
-    _kimi: (
-        "vt_hidden_size",
-        "vt_num_hidden_layers",
-        "vt_intermediate_size",
-        "patch_size",
-        "init_pos_emb_height",
-        "init_pos_emb_width",
-    ),
+GENERIC: Mapping[str, Projector] = {
+    "llava": _two_layers,
+    "llava_next": _two_layers_and_newline,
+    "llava_next_video": _two_layers_and_newline,
+    "llava_onevision": _two_layers_and_newline,
+    "vipllava": _several_layers,
+    "mistral3": _mistral3,
+    "lighton_ocr": _mistral3,
+    "idefics3": _idefics3,
+    "aria": _aria,
+    "cohere2_vision": _cohere2,
+    "shieldgemma2": _gemma3,
 }
-"""Fields without which a tower is left out rather than guessed."""
+"""Wrapper that takes any of the `ENCODERS` -> its projector."""
+
+VISION: Mapping[str, tuple[Encoder, Projector]] = {
+    "qwen2_vl": (vision_encoders.qwen2_vl, _none),
+    "qwen2_5_vl": (vision_encoders.qwen2_5_vl, _none),
+    "qwen3_vl": (vision_encoders.qwen3_vl, _none),
+    "qwen3_vl_moe": (vision_encoders.qwen3_vl, _none),
+    "qwen3_5": (vision_encoders.qwen3_vl, _none),
+    "qwen3_5_moe": (vision_encoders.qwen3_vl, _none),
+    "exaone4_5": (vision_encoders.exaone4_5, _none),
+    "glm4v": (vision_encoders.glm4v, _none),
+    "glm4v_moe": (vision_encoders.glm4v, _none),
+    "glm46v": (vision_encoders.glm4v, _none),
+    "glmga": (vision_encoders.glm4v, _none),
+    "glm5_next": (vision_encoders.glm5, _none),
+    "gemma3": (vision_encoders.siglip, _gemma3),
+    "paligemma": (vision_encoders.siglip, _one_layer),
+    "gemma4": (vision_encoders.gemma4, _one_matrix),
+    "llava": (vision_encoders.clip, _two_layers),
+    "kimi_k25": (_kimi_vision, _kimi),
+    "lfm2_vl": (_lfm2_vision, _lfm2),
+    "lfm3_vl": (vision_encoders.lfm3, _lfm3),
+    "minimax_m3_vl": (vision_encoders.minimax, _minimax),
+    "internvl": (vision_encoders.internvl, _internvl),
+    "llama4": (vision_encoders.llama4, _llama4),
+    "mllama": (vision_encoders.mllama, _mllama),
+    "hy_v4_vl": (vision_encoders.hy_v4, _none),
+    "minicpmv4_6": (vision_encoders.minicpm, _minicpm),
+    "minicpmv4_7": (vision_encoders.minicpm, _minicpm),
+    "ovis2": (vision_encoders.ovis2, _ovis2),
+    "step3p7": (vision_encoders.step3, _step3),
+    "granite_docling": (vision_encoders.granite_docling, _none),
+}
+"""Wrapper with a vision encoder of its own -> encoder and projector."""
+
+AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
+    "qwen2_audio": (audio_encoders.whisper, _qwen2_audio),
+    "voxtral": (audio_encoders.whisper, _voxtral),
+    "moss_transcribe_diarize": (audio_encoders.whisper, _moss),
+}
+"""Wrapper -> audio encoder and projector."""
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "qwen2_vl": {"embed_dim": 1280, "depth": 32, "patch_size": 14},
+}
+"""Wrapper -> fields of its tower that published files leave to the class of transformers 5.24.0."""

@@ -6,10 +6,10 @@ import dataclasses
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .. import operators
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number
 from ..formats import get_format
 from ..operators.operator import Operator, Pass
@@ -69,7 +69,7 @@ class Model(Report):
     tables: tuple[Table, ...] = ()
     around: tuple[Block, ...] = ()
     max_context_tokens: int | None = None
-    apart: Mapping[str, int] = field(default_factory=dict, hash=False)
+    apart: Mapping[str, int] = field(default_factory=dict)
     precision: Precision | None = None
     checkpoint_bytes: int | None = None
     source: str = ""
@@ -89,7 +89,7 @@ class Model(Report):
             number(name, getattr(self, name), least=1, whole=True)
         if not self.layers:
             raise InvalidInput("a model needs at least one group of layers: layers is empty")
-        object.__setattr__(self, "apart", MappingProxyType(dict(self.apart)))
+        object.__setattr__(self, "apart", FrozenMapping(self.apart))
 
     @property
     def layer_count(self) -> int:
@@ -139,7 +139,7 @@ class Model(Report):
             active=active + head,
             embedding=embedding,
             lm_head=matrix,
-            by_part=MappingProxyType(by_part),
+            by_part=FrozenMapping(by_part),
         )
 
     @property

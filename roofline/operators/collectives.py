@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
+from ..arrays import FrozenMapping
 from .links import Message
 from .operator import Operator, Pass
 from .work import Work
 
-COLLECTIVE = MappingProxyType({"activation_bytes": "2 * message_bytes * (gpus > 1)"})
+COLLECTIVE = FrozenMapping({"activation_bytes": "2 * message_bytes * (gpus > 1)"})
 COLLECTIVE_SOURCE = "collective: the message is read from memory and its result written; on the links see network_s"
 
 

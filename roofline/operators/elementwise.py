@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
+from ..arrays import FrozenMapping
 from ..errors import Number
 from .operator import Operator, Pass
 from .work import Work
 
-ELEMENTWISE = MappingProxyType(
+ELEMENTWISE = FrozenMapping(
     {
         "weight_bytes": "parameters * weight_bits / 8",
         "activation_bytes": "tokens * values * activation_bits / 8",
@@ -43,7 +42,7 @@ def elementwise(
     )
 
 
-LOOKUP = MappingProxyType(
+LOOKUP = FrozenMapping(
     {
         "weight_bytes": "tokens * width * weight_bits / 8",
         "activation_bytes": "tokens * width * activation_bits / 8",

@@ -12,13 +12,14 @@ import numpy as np
 
 from ..errors import InvalidInput, Number
 from ..hardware import Accelerator
+from ..values import Value
 
 NODE = 8
 """Accelerators of a server where the specification names no larger domain."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Message:
+@dataclass(frozen=True, slots=True)
+class Message(Value):
     """What ``accelerators`` exchange once.
 
     Attributes

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import Number
+from ..values import Value
 from .links import Message
 from .parallel import ONE, Parallel
 from .precision import Precision
 from .work import Work
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Operator:
+@dataclass(frozen=True, slots=True)
+class Operator(Value):
     """One operator of a layer, run ``count`` times a pass.
 
     Attributes
@@ -65,8 +66,8 @@ class Operator:
         )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Segment:
+@dataclass(frozen=True, slots=True)
+class Segment(Value):
     """Sequences that do the same in one forward pass.
 
     Attributes
@@ -88,8 +89,8 @@ class Segment:
         return self.sequences * self.new_tokens
 
 
-@dataclass(frozen=True, eq=False)
-class Pass:
+@dataclass(frozen=True)
+class Pass(Value):
     """One forward pass: what runs in it and how.
 
     A prefill is one segment with many new tokens, a decode step one segment with one, a mixed step has both: the linear

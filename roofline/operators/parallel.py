@@ -22,10 +22,11 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import InvalidInput, Number, number
+from ..values import Value
 
 
-@dataclass(frozen=True, eq=False)
-class Parallel:
+@dataclass(frozen=True)
+class Parallel(Value):
     """Degrees of parallelism; each a whole number >= 1 or an array of them.
 
     Attributes

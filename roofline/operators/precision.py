@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
+from typing import Any, SupportsIndex
 
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, unknown
 from ..formats import get_format, math_format
+from ..values import Value
 
 QUANTIZED_PARTS = ("attention", "mlp", "experts", "shared_experts", "mixer", "indexer")
 """Parts that a weight format applies to: the linear layers of the blocks."""
@@ -29,7 +31,7 @@ class PartFormats:
 
 
 @dataclass(frozen=True)
-class Precision:
+class Precision(Value):
     """Formats of weights, activations and KV cache.
 
     Quantization touches the linear layers.  Embedding, lm_head, norms, router and biases stay in 16 bits (a GGUF
@@ -66,11 +68,12 @@ class Precision:
         if get_format(self.attention).math is None:
             raise InvalidInput(f"attention can't be computed in {self.attention!r}: it is a storage format")
         kept = {part: get_format(name).name for part, name in self.exceptions.items()}
-        object.__setattr__(self, "exceptions", MappingProxyType(kept))
+        object.__setattr__(self, "exceptions", FrozenMapping(kept))
         math_format(get_format(self.weights), get_format(self.activations))
 
-    def __hash__(self) -> int:
-        return hash((self.weights, self.activations, self.kv, self.attention, tuple(sorted(self.exceptions.items()))))
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        # The formats "as published" are told by identity, so they are pickled and copied by name.
+        return "AS_PUBLISHED" if self is AS_PUBLISHED else super().__reduce_ex__(protocol)
 
     def weight_format(self, part: str) -> str:
         """Name of the format in which the weights of ``part`` are stored."""
@@ -119,3 +122,7 @@ class Precision:
 
     def __str__(self) -> str:
         return f"weights {self.weights}, activations {self.activations}, KV cache {self.kv}"
+
+
+AS_PUBLISHED = Precision()
+"""Stands for the formats that the checkpoint comes in; bf16 where it states none.  Told by identity."""

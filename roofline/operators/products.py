@@ -8,17 +8,16 @@ FLOPs are 2 a multiply-add.  Every function takes floats or arrays and broadcast
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 import numpy as np
 
+from ..arrays import FrozenMapping
 from ..errors import Number, number
 from ..formats import get_format, math_format
 from .operator import Operator, Pass
 from .weights import Linear
 from .work import Work
 
-MATMUL = MappingProxyType(
+MATMUL = FrozenMapping(
     {
         "flops": "2 * m * k * n",
         "weight_bytes": "k * n * weight_bits / 8 + bias_bytes",
@@ -97,7 +96,7 @@ def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
     )
 
 
-EXPERTS = MappingProxyType(
+EXPERTS = FrozenMapping(
     {
         "flops": "2 * m * top_k / ways * k * n",
         "weight_bytes": "max(experts / ways * (1 - (1 - top_k / experts) ** m), top_k / ways, 1)"

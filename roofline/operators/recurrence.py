@@ -6,16 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..arrays import FrozenMapping
 from .operator import Operator, Pass
 from .parallel import share
 from .work import Work
 
-FORMULAS = {
-    "flops": "sequences * new_tokens * flops_per_token",
-    "weight_bytes": "parameters * weight_bits / 8",
-    "activation_bytes": "sequences * new_tokens * values_per_token * activation_bits / 8",
-    "cache_bytes": "sequences * (had_state + 1) * state_bytes",
-}
+FORMULAS = FrozenMapping(
+    {
+        "flops": "sequences * new_tokens * flops_per_token",
+        "weight_bytes": "parameters * weight_bits / 8",
+        "activation_bytes": "sequences * new_tokens * values_per_token * activation_bits / 8",
+        "cache_bytes": "sequences * (had_state + 1) * state_bytes",
+    }
+)
 SOURCE = "recurrence: the state is read once if the sequence has a past, kept on the chip, and written once a pass"
 
 

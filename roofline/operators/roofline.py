@@ -37,7 +37,7 @@ class Times(NamedTuple):
 
 
 def compute_s(flops: Number, accelerator: Accelerator, math: str) -> Number:
-    """Time of ``flops`` at the dense peak of the units for ``math``, which the chip has (`Accelerator.math_on_chip`)."""
+    """Time of ``flops`` at the dense peak of the units for ``math``, which the chip has to have."""
     return flops / accelerator.dense_flops_per_s[math]
 
 

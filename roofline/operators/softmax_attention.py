@@ -10,18 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import FrozenMapping
 from ..errors import Number
 from ..formats import get_format
+from ..values import Value
 from .operator import Operator, Pass, Segment
 from .parallel import share
 from .work import Work
 
-FORMULAS = {
-    "flops": "2 * sequences * query_heads * pairs * (key_dim + value_dim)",
-    "activation_bytes": "sequences * new_tokens * query_heads * (key_dim + value_dim) * activation_bits / 8"
-    " + score_bytes",
-    "cache_bytes": "sequences * (past_read + new_read + new_written) * kv_values * kv_bits / 8",
-}
+FORMULAS = FrozenMapping(
+    {
+        "flops": "2 * sequences * query_heads * pairs * (key_dim + value_dim)",
+        "activation_bytes": "sequences * new_tokens * query_heads * (key_dim + value_dim) * activation_bits / 8"
+        " + score_bytes",
+        "cache_bytes": "sequences * (past_read + new_read + new_written) * kv_values * kv_bits / 8",
+    }
+)
 SOURCE = (
     "attention: a dot product of key_dim and a weighted sum of value_dim for each pair and query head; entries of the"
     " cache read once for each KV head, new ones written and read back; FlashAttention (arXiv:2205.14135) keeps scores"
@@ -58,8 +62,8 @@ def _capped_sum(count: Number, window: Number) -> Number:
     return capped * (capped + 1) / 2 + (count - capped) * window
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Reads:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reads(Value):
     """What one sequence moves between the chip and its cache, in entries.
 
     Attributes

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidInput, Number
+from ..values import Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Work:
+@dataclass(frozen=True, slots=True)
+class Work(Value):
     """FLOPs and bytes of an operation; every number is a float or an array.
 
     Attributes

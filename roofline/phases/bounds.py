@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Words, read_only
 from ..efficiency.estimates import Estimate, estimate
 from ..errors import Number, number
 from ..hardware import Accelerator
@@ -16,6 +18,7 @@ from ..operators.operator import Operator
 from ..operators.roofline import NOTHING_RESIDENT, Times, compute_s, memory_s, times
 from ..operators.work import Work
 from ..report import Report, Step
+from ..specs.library import get_accelerator
 
 
 class Part(NamedTuple):
@@ -25,7 +28,7 @@ class Part(NamedTuple):
     share: Number
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Bound(Report):
     """The bounds of one operator on one accelerator, all its ``count`` runs together.
 
@@ -42,9 +45,9 @@ class Bound(Report):
     accelerator: Accelerator
     resident_bytes: Number = NOTHING_RESIDENT
     engine: str | None = None
-    part: Part | None = None
-    math: str = field(init=False)
-    times: Times = field(init=False)
+    part: Part | None = field(default=None, compare=False)
+    math: str = field(init=False, compare=False)
+    times: Times = field(init=False, compare=False)
 
     columns = (
         "name",
@@ -62,7 +65,8 @@ class Bound(Report):
     def __post_init__(self) -> None:
         math = self.accelerator.math_on_chip(self.operator.work.math)
         object.__setattr__(self, "math", math)
-        object.__setattr__(self, "times", times(self.operator, self.accelerator, math, self.resident_bytes))
+        found = times(self.operator, self.accelerator, math, self.resident_bytes)
+        object.__setattr__(self, "times", read_only(found))
 
     @property
     def name(self) -> str:
@@ -153,7 +157,7 @@ class Bound(Report):
         return self.estimate.time_s
 
     @property
-    def limit(self) -> Any:
+    def limit(self) -> Words:
         """``compute``, ``memory`` or ``network``: which takes longest; an array of words for arrays."""
         times = {"memory": self.memory_s, "compute": self.compute_s}
         return name_limits(times if self.operator.message is None else times | {"network": self.network_s})
@@ -215,7 +219,7 @@ class Bound(Report):
 
 def bound(
     work: Work,
-    accelerator: Accelerator,
+    accelerator: Accelerator | str | Path,
     *,
     resident_bytes: Number = 0.0,
     name: str = "work",
@@ -226,7 +230,7 @@ def bound(
     Parameters
     ----------
     work : FLOPs and bytes; it knows the format of its math
-    accelerator : where it runs
+    accelerator : where it runs, or its name
     resident_bytes : bytes of its operands that are in the on-chip cache already (a timing loop finds them there)
     name : what plots and derivations call it
     engine : whose kernels the estimate is of (``vllm``, ``sglang``, ``trtllm``); the middle of all if None
@@ -249,10 +253,11 @@ def bound(
     """
     resident = number("resident_bytes", resident_bytes)
     kind = "work" if work.shape is None else "matmul"
-    return Bound(Operator(name, kind, work, work, inputs=work.shape or {}), accelerator, resident, engine)
+    operator = Operator(name, kind, work, work, inputs=work.shape or {})
+    return Bound(operator, get_accelerator(accelerator), resident, engine)
 
 
-def name_limits(times: Mapping[str, Number]) -> Any:
+def name_limits(times: Mapping[str, Number]) -> Words:
     """The name of the largest of ``times``, point by point; the first one wins a tie."""
     names = np.array(list(times))
     if all(isinstance(value, float | int) for value in times.values()):

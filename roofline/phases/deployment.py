@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,21 +16,20 @@ from ..hardware import Accelerator
 from ..model import Model
 from ..operators.operator import Pass, Segment
 from ..operators.parallel import ONE, Parallel
-from ..operators.precision import Precision
-
-AS_PUBLISHED = Precision()
-"""Stands for the formats that the checkpoint comes in; bf16 where it states none."""
+from ..operators.precision import AS_PUBLISHED, Precision
+from ..specs.library import get_accelerator, get_model
+from ..values import Value
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
 
 
 @dataclass(frozen=True)
-class Deployment:
+class Deployment(Value):
     """A model on accelerators, in a precision.
 
     Attributes
     ----------
-    model, accelerator : what runs where
+    model, accelerator : what runs where; names and paths, as `get_model` and `get_accelerator` take them, will do
     precision : formats of weights, activations and KV cache; the checkpoint's own if none
         are given, or bf16 where it states none
     parallel : over how many accelerators of that kind, and how
@@ -41,7 +42,8 @@ class Deployment:
     Raises
     ------
     InvalidInput
-        ``memory_fraction`` outside (0, 1].
+        ``memory_fraction`` outside (0, 1], or a precision or layout that is neither of these values.
+        A list of models or accelerators; make one deployment of each.
     UnknownName
         ``attention`` is neither of the two.
     """
@@ -55,7 +57,25 @@ class Deployment:
     engine: str | None = None
     routing_skew: float = ROUTING_SKEW
 
+    if TYPE_CHECKING:  # what the generated constructor accepts is wider than what the fields then hold
+
+        def __init__(  # noqa: PLR0917 (the fields, in their order)
+            self,
+            model: Model | str | Path | Mapping[str, Any],
+            accelerator: Accelerator | str | Path,
+            precision: Precision = AS_PUBLISHED,
+            parallel: Parallel = ONE,
+            attention: str = "fused",
+            memory_fraction: float = 0.9,
+            engine: str | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "model", get_model(self.model))
+        object.__setattr__(self, "accelerator", get_accelerator(self.accelerator))
+        for name, kind in (("precision", Precision), ("parallel", Parallel)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInput(f"{name} must be a {kind.__name__}: {getattr(self, name)!r}")
         if self.precision is AS_PUBLISHED and self.model.precision is not None:
             object.__setattr__(self, "precision", self.model.precision)
         if self.attention not in ATTENTION_ALGORITHMS:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..errors import Number, number, unknown
+from ..arrays import Words, read_only, scalar
+from ..errors import InvalidInput, Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
 from .bounds import Bound, fallback_notes, name_limits
@@ -23,7 +25,7 @@ from .workload import Workload
 TIMES = ("floor_s", "roofline_s", "estimate_s")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Phase(Report):
     """One forward pass of a deployment.
 
@@ -93,12 +95,12 @@ class Phase(Report):
         """``function`` of this phase; a large sweep is cut into blocks that the processor's cores share."""
         blocks = split(self.segments)
         if len(blocks) == 1 or is_hardware_sweep(self.deployment):
-            return function(self)
+            return read_only(function(self))
         from concurrent.futures import ThreadPoolExecutor
 
         phases = [Phase(self.name, self.deployment, segments) for segments in blocks]
         with ThreadPoolExecutor() as pool:
-            return joined(list(pool.map(function, phases)), shape_of(self.segments))
+            return read_only(joined(list(pool.map(function, phases)), shape_of(self.segments)))
 
     @property
     def _copies(self) -> Number:
@@ -180,7 +182,7 @@ class Phase(Report):
         return times if self.deployment.parallel.single else times | {"network": sums.network_limited_s * rounds}
 
     @property
-    def limit(self) -> Any:
+    def limit(self) -> Words:
         """The resource that limits the operators holding most of `roofline_s`; an array of words for arrays."""
         return name_limits(self.limited_s)
 
@@ -230,7 +232,14 @@ def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:
     """One forward pass of any mix of segments, as a `Phase` called ``name``.
 
     The linear layers see the tokens of all segments together and stream their weights once.
+
+    Raises
+    ------
+    InvalidInput
+        ``serve`` is no `Deployment`, or the shapes of the segments do not broadcast.
     """
+    if not isinstance(serve, Deployment):
+        raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
     shape_of(segments)
     return Phase(name, serve, segments)
 
@@ -248,7 +257,7 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     >>> f"{phase.flops:.4e} {phase.floor_s:.3f} {phase.limit}"
     '2.7905e+14 0.282 compute'
     """
-    return run_pass(serve, "prefill", Segment(load.batch, load.prompt_tokens, load.cached_tokens))
+    return run_pass(serve, "prefill", _prompts(load))
 
 
 def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None = None) -> Phase:
@@ -275,11 +284,74 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
     return _decode(serve, load.batch, number("context_tokens", context, whole=True))
 
 
+def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
+    """One step in which some sequences decode a token and the prompts of others, or chunks of them, are computed.
+
+    The linear layers see the tokens of all sequences together and stream their weights once, which is what makes a
+    mixed step shorter than the two steps apart (chunked prefill: Sarathi, arXiv:2308.16369, section 4.2). Attention
+    runs over each group of sequences by itself, so lengths may differ from group to group.
+
+    Parameters
+    ----------
+    decode : Workload or iterable of Workload
+        The sequences that decode: ``batch`` of them, each with ``context_tokens`` (prompt and cached) in the cache.
+        Several workloads are groups of sequences with different contexts.
+    prefill : Workload or iterable of Workload
+        The prompts, or chunks of prompts, that join them: ``batch`` sequences with ``prompt_tokens`` new tokens each
+        after ``cached_tokens`` earlier ones.  Several workloads are prompts of different lengths.
+
+    Returns
+    -------
+    Phase
+        The step, called ``mixed``; its ``tokens`` are those of both kinds.
+
+    Raises
+    ------
+    InvalidInput
+        Nothing decodes or nothing is prefilled (then it is a `prefill` or a `decode`), or shapes that do not broadcast.
+
+    Examples
+    --------
+    Thirty-two sequences decode while a chunk of 512 tokens of one long prompt is computed:
+
+    >>> import roofline as rl
+    >>> serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
+    >>> running = rl.Workload(prompt_tokens=2000, batch=32)
+    >>> chunk = rl.Workload(prompt_tokens=512, cached_tokens=4096, batch=1)
+    >>> both = rl.mixed(serve, decode=running, prefill=chunk)
+    >>> int(both.tokens)
+    544
+    >>> bool(both.roofline_s < rl.decode(serve, running).roofline_s + rl.prefill(serve, chunk).roofline_s)
+    True
+    """
+    prompts = [_prompts(load) for load in _workloads("prefill", prefill)]
+    steps = [_steps(load.batch, load.context_tokens) for load in _workloads("decode", decode)]
+    return run_pass(serve, "mixed", *prompts, *steps)
+
+
+def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workload, ...]:
+    """One or several workloads as a tuple."""
+    if isinstance(loads, Workload):
+        return (loads,)
+    found = tuple(loads) if isinstance(loads, Iterable) else ()
+    if not found or not all(isinstance(load, Workload) for load in found):
+        raise InvalidInput(f"{name} must be a Workload or several of them: {reprlib.repr(loads)}")
+    return found
+
+
+def _prompts(load: Workload) -> Segment:
+    return Segment(load.batch, load.prompt_tokens, load.cached_tokens)
+
+
+def _steps(batch: Number, context_tokens: Number) -> Segment:
+    return Segment(batch, 1.0, context_tokens)
+
+
 def _decode(serve: Deployment, batch: Number, context_tokens: Number) -> Phase:
-    return run_pass(serve, "decode", Segment(batch, 1.0, context_tokens))
+    return run_pass(serve, "decode", _steps(batch, context_tokens))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Generation(Report):
     """A batch from its prompts to its last tokens.
 
@@ -335,17 +407,11 @@ def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> 
     step = _decode(serve, np.asarray(load.batch)[..., None], context)
     decode_s = steps * np.mean(getattr(step, time), axis=-1)
     total_s = ttft_s + decode_s
-    return Generation(
-        ttft_s=ttft_s,
-        tpot_s=_scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
-        total_s=_scalar(total_s),
-        prefill_share=_scalar(ttft_s / total_s),
-        tokens_per_s=_scalar(load.batch * load.output_tokens / total_s),
-        time=time,
-        assumptions=first.assumptions,
+    figures = (
+        ttft_s,
+        scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
+        scalar(total_s),
+        scalar(ttft_s / total_s),
+        scalar(load.batch * load.output_tokens / total_s),
     )
-
-
-def _scalar(value: Any) -> Number:
-    array = np.asarray(value)
-    return array if array.ndim else float(array)
+    return Generation(*read_only(figures), time=time, assumptions=first.assumptions)

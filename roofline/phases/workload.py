@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import InvalidInput, Number, number
+from ..values import Value
 
 
-@dataclass(frozen=True, eq=False)
-class Workload:
+@dataclass(frozen=True)
+class Workload(Value):
     """Requests that run together; any field may be an array, all broadcast against each other.
 
     Attributes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..errors import InvalidInput
 from ..hardware import Accelerator
 from ..phases.bounds import Bound
 from ..phases.passes import Phase
+from ..specs.library import get_accelerator
 from ..units import humanize
 from .labels import LEADER, Label, place
 from .roofs import draw_roofs, roofs_of, set_scales
@@ -28,7 +30,7 @@ _DENSE = 32
 """A sweep of more points than this shows its first and last alone."""
 
 
-def roofline(accelerator: Accelerator, *results: Result, ax: Axes | None = None) -> Axes:
+def roofline(accelerator: Accelerator | str | Path, *results: Result, ax: Axes | None = None) -> Axes:
     """Attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of ``accelerator``.
 
     A phase is a ring at its FLOPs over its `roofline_s`, those of one accelerator, on average, if several share the
@@ -44,7 +46,7 @@ def roofline(accelerator: Accelerator, *results: Result, ax: Axes | None = None)
 
     Parameters
     ----------
-    accelerator : whose roofs are drawn
+    accelerator : whose roofs are drawn, or its name
     results : phases and bounds on ``accelerator``
     ax : where to draw; a new 6 x 4 inch figure if None
 
@@ -67,6 +69,7 @@ def roofline(accelerator: Accelerator, *results: Result, ax: Axes | None = None)
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
+    accelerator = get_accelerator(accelerator)
     for result in results:
         _check(accelerator, result)
     ax = axes_or_new(ax)

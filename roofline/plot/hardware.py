@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator, NullFormatter
 from ..analysis.ridges import RidgeTable
 from ..errors import InvalidInput, unknown
 from ..hardware import Accelerator
+from ..specs.library import get_accelerator
 from ..units import humanize, quantity_of
 from .labels import Label, place
 from .style import FAINT, INK, QUIET, axes_or_new, head
@@ -30,14 +32,14 @@ _VENDORS = ("NVIDIA", "AMD", "Google", "Apple", "AWS", "Intel", "Huawei")
 """Vendors with a color of their own; the rest share the last one."""
 
 
-def rooflines(*accelerators: Accelerator, math: str = "bf16", ax: Axes | None = None) -> Axes:
+def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: Axes | None = None) -> Axes:
     """The roofs of several accelerators for one format, each with its ridge point and its name at its own line.
 
     An accelerator without units for the format computes in the next wider one that it has, which its label names.
 
     Parameters
     ----------
-    accelerators : one to eight of them, with single figures
+    accelerators : one to eight of them, or their names, with single figures
     math : the format that is computed in
     ax : where to draw; a new 6 x 4 inch figure if None
 
@@ -56,14 +58,15 @@ def rooflines(*accelerators: Accelerator, math: str = "bf16", ax: Axes | None = 
     --------
     >>> import matplotlib.pyplot as plt
     >>> import roofline as rl
-    >>> ax = rl.plot.rooflines(rl.get_accelerator("h100-sxm"), rl.get_accelerator("mi300x"))
+    >>> ax = rl.plot.rooflines("h100-sxm", "mi300x")
     >>> len(ax.lines)
     4
     >>> plt.close(ax.figure)
     """
     if not 1 <= len(accelerators) <= len(_COLORS):
         raise InvalidInput(f"rooflines shows 1 to {len(_COLORS)} accelerators, not {len(accelerators)}")
-    ridges = np.array([_corner(chip, math) for chip in accelerators])
+    chips = [get_accelerator(accelerator) for accelerator in accelerators]
+    ridges = np.array([_corner(chip, math) for chip in chips])
     ax = axes_or_new(ax)
     left, right = 1.0, float(ridges[:, 0].max()) * 12
     slopes = ridges[:, 1] / ridges[:, 0]
@@ -72,12 +75,10 @@ def rooflines(*accelerators: Accelerator, math: str = "bf16", ax: Axes | None = 
     ax.set_ylabel("attainable, TFLOP/s", fontsize=8)
     _quiet_frame(ax)
     head(ax, f"Rooflines in {math}", "dense peak and memory bandwidth by data sheet; dot: ridge point, FLOP/byte")
-    for chip, (x, y), color in zip(accelerators, ridges, _COLORS, strict=False):
+    for chip, (x, y), color in zip(chips, ridges, _COLORS, strict=False):
         ax.plot([left, x, right], [left * y / x, y, y], color=color, linewidth=1.6, label=chip.name, zorder=3)
         ax.plot(x, y, "o", color=color, markersize=4.5, label=f"ridge {chip.name}", zorder=4)
-    _name_at_the_end(
-        ax, [_words(chip, math, x) for chip, (x, _) in zip(accelerators, ridges, strict=True)], ridges[:, 1]
-    )
+    _name_at_the_end(ax, [_words(chip, math, x) for chip, (x, _) in zip(chips, ridges, strict=True)], ridges[:, 1])
     return ax
 
 

@@ -16,6 +16,7 @@ from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase, prefill, run_pass
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..values import Value
 from .scenario import Scenario, plain_number
 
 STEPS = 256
@@ -24,7 +25,7 @@ STEPS = 256
 Counted = tuple[Number, Phase]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Performance(Report):
     """What a scenario gives.
 
@@ -186,8 +187,8 @@ class Performance(Report):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Mixed:
+@dataclass(frozen=True)
+class Mixed(Value):
     """Passes that compute a chunk of one prompt and a token for every other sequence of the batch.
 
     ``passes`` bring in all prompts; a sequence rides on ``riding`` of them, those of the others.

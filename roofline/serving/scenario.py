@@ -17,10 +17,11 @@ from ..errors import InvalidInput, Number, number
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
+from ..values import Value
 
 
-@dataclass(frozen=True, eq=False)
-class Drafts:
+@dataclass(frozen=True)
+class Drafts(Value):
     """Speculative decoding: a step drafts some tokens cheaply and verifies all of them in one pass.
 
     Attributes
@@ -58,8 +59,8 @@ def expected_tokens(acceptance: Number, drafts: Number) -> Number:
     return plain_number(np.where(a < 1, (1 - a ** (k + 1)) / refused, k + 1))
 
 
-@dataclass(frozen=True, eq=False)
-class Scenario:
+@dataclass(frozen=True)
+class Scenario(Value):
     """How a workload is served; as it stands, the way `roofline.phases.passes.generate` takes it.
 
     Attributes

@@ -1,4 +1,4 @@
-"""The libraries of accelerators and models: YAML files found by name, alias or path.
+"""The libraries of accelerators and models: YAML files found by name, alias, hub id, instance or path.
 
 Specs are looked for in the package's own ``hardware_specs`` and ``model_specs`` and in the folders that the environment
 variable ``ROOFLINE_SPECS`` lists (separated as in ``PATH``), each of which may hold folders of those names.
@@ -7,9 +7,10 @@ variable ``ROOFLINE_SPECS`` lists (separated as in ``PATH``), each of which may 
 from __future__ import annotations
 
 import difflib
-import os
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +18,29 @@ from ..errors import InvalidInput, SpecError, UnknownName
 from ..files import read_text, read_yaml
 from ..hardware import Accelerator
 from ..model import Model
+from ..values import Value
+from .folders import spec_folders
+from .instances import counted, find_instance
+from .names import find, plain, spoken, stored_precision, without_owner
 
-_HERE = Path(__file__).parent.parent
+LONGEST_NAME = 255
+"""No file system takes a longer name of a file, and no hub a longer name of a repository."""
+
+
+@dataclass(frozen=True)
+class Hardware(Value):
+    """Accelerators that a name stands for.
+
+    Attributes
+    ----------
+    accelerator : Accelerator
+        One of them.
+    count : int
+        How many; 1 where the name says none.
+    """
+
+    accelerator: Accelerator
+    count: int
 
 
 def list_accelerators() -> list[str]:
@@ -31,8 +53,20 @@ def list_models() -> list[str]:
     return sorted(_index("model_specs"))
 
 
-def get_accelerator(name: str | Path) -> Accelerator:
-    """The accelerator of that name or alias, or the one in a YAML file at that path.
+def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
+    """The accelerator of that name, or the one in a YAML file at that path.
+
+    Parameters
+    ----------
+    name : str, Path or Accelerator
+        A name that `list_accelerators` shows, an alias, a title or what a driver prints; a cloud instance
+        (``p5.48xlarge``, ``ND H100 v5``) or a name with a count (``8xh100``), of which this is one accelerator; or the
+        path of a YAML spec. An accelerator is returned as it is, so that functions can accept either.
+
+    Returns
+    -------
+    Accelerator
+        Its figures in base units, each with its source.
 
     Raises
     ------
@@ -47,11 +81,44 @@ def get_accelerator(name: str | Path) -> Accelerator:
     >>> gpu = rl.get_accelerator("h100-sxm")
     >>> round(gpu.ridge_flops_per_byte("bf16"), 1)
     295.3
+    >>> rl.get_accelerator("g6e.xlarge").name
+    'l40s'
     """
-    path = _find("accelerator", "hardware_specs", name)
+    if isinstance(name, Accelerator):
+        return name
+    return get_hardware(name).accelerator
+
+
+def get_hardware(name: str | Path) -> Hardware:
+    """The accelerator that a name stands for, and how many of them.
+
+    Parameters
+    ----------
+    name : str or Path
+        As for `get_accelerator`; ``8xh100``, ``h100:8`` and a cloud instance say how many.
+
+    Returns
+    -------
+    Hardware
+        ``accelerator`` and ``count``.
+
+    Raises
+    ------
+    UnknownName
+        Nothing has that name (the message offers the nearest), or several do (it lists them).
+    SpecError
+        The file can't be read as an accelerator; the message names every fault.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> rl.get_hardware("8xh100").count, rl.get_hardware("p5.48xlarge").count, rl.get_hardware("h100").count
+    (8, 8, 1)
+    """
+    path, count = _hardware_path(name)
     from .schema import AcceleratorSpec, build
 
-    return cast(Accelerator, build(read_yaml(path), AcceleratorSpec, path))
+    return Hardware(cast(Accelerator, build(read_yaml(path), AcceleratorSpec, path)), count)
 
 
 def load_accelerators() -> list[Accelerator]:
@@ -66,14 +133,28 @@ def load_accelerators() -> list[Accelerator]:
     return [get_accelerator(index[name]) for name in sorted(index)]
 
 
-def get_model(name: str | Path | Mapping[str, Any]) -> Model:
+def called_accelerators(name: str) -> list[str]:
+    """Accelerators that ``name`` may mean; empty if nothing is called so."""
+    names = _names("hardware_specs", _index("hardware_specs"))
+    return names.called.get(spoken(name), [])
+
+
+def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
     """A model by name, from a file, or from a configuration.
 
     Parameters
     ----------
-    name : a name that `list_models` shows; the path of a YAML spec, of a ``config.json`` or of a folder that holds one,
-        or of a GGUF file (with ``roofline[gguf]``); an id of the Hugging Face hub (with ``roofline[hub]``); or the
-        object of a ``config.json`` itself
+    name : str, Path, mapping or Model
+        A name that `list_models` shows, an alias, a title, or an id of the Hugging Face hub; the path of a YAML spec,
+        of a ``config.json`` or of a folder that holds one, or of a GGUF file (with ``roofline[gguf]``); or the object
+        of a ``config.json`` itself. Words that change no shape are ignored (``-Instruct``, ``-it``, ``-2507``); a
+        format in the name (``-FP8``, ``-AWQ``) sets the precision. Ids that the library does not know are fetched
+        from the hub (with ``roofline[hub]``). A model is returned as it is, so that functions can accept either.
+
+    Returns
+    -------
+    Model
+        Its layers, exact counts and, where the checkpoint states one, its precision.
 
     Raises
     ------
@@ -87,42 +168,124 @@ def get_model(name: str | Path | Mapping[str, Any]) -> Model:
     >>> import roofline as rl
     >>> rl.get_model("llama-3.1-70b").parameters.total
     70553706496
+    >>> rl.get_model("Qwen/Qwen3-32B-AWQ").precision.weights
+    'int4_g128'
     """
+    if isinstance(name, Model):
+        return name
     if isinstance(name, Mapping):
         from ..huggingface import from_config
 
         return from_config(name)
-    found = _checkpoint(name)
+    found = _on_disk(name)
     if found is not None:
         return found
-    path = _find("model", "model_specs", name)
+    if _is_path(name):
+        return _read_model(Path(name))
+    if not isinstance(name, str):
+        raise _no_name("model", name)
+    index = _index("model_specs")
+    names = _names("model_specs", index)
+    stems = [name] if name in index else find(name, names.called, names.loosely)
+    if not stems:
+        return _from_hub(name, names, len(index))
+    return _as_named(_read_model(index[_only(stems, name)]), name)
+
+
+def _read_model(path: Path) -> Model:
     from .schema import ModelSpec, build
 
     return cast(Model, build(read_yaml(path), ModelSpec, path))
 
 
-def _checkpoint(name: str | Path) -> Model | None:
-    """The model of a configuration on disk or on the hub; None if the name is not that of one."""
+def _as_named(model: Model, name: str) -> Model:
+    """The model in the format that its name ends with, if the name says more than the model's own."""
+    wanted = stored_precision(name)
+    if wanted is None or name == model.name or model.precision == wanted:
+        return model
+    if model.precision is not None and model.precision.weights.startswith(wanted.weights):
+        return model  # the vendor's own variant of that format, with its exceptions
+    said = f"formats by the name {name!r}: every linear layer in {wanted.weights}; a checkpoint may keep some wider"
+    return model.replace(precision=wanted, assumptions=(*model.assumptions, said))
+
+
+def _from_hub(name: str, names: _Names, known: int) -> Model:
+    """The model of a hub id that the library does not know."""
+    from ..huggingface import is_hub_id, read_hub
+
+    nearest = _nearest(plain(name), names, known)
+    if not is_hub_id(name):
+        raise UnknownName(f"no model named {name!r}; {nearest}")
+    try:
+        return read_hub(name)
+    except SpecError as error:
+        hint = f"; {nearest}" if nearest.startswith("did you mean") else ""
+        raise SpecError(f"{error}{hint}") from None
+
+
+def _on_disk(name: str | Path) -> Model | None:
+    """The model of a configuration on disk; None if the name is not that of one."""
     if not isinstance(name, str | Path) or not re.search(r"[\\/]|\.(json|gguf)$", str(name)):
         return None
-    from ..huggingface import is_checkpoint, is_hub_id, read_checkpoint, read_hub
+    from ..huggingface import is_checkpoint, read_checkpoint
 
     path = Path(name)
-    if is_checkpoint(path):
-        return read_checkpoint(path)
-    if isinstance(name, str) and is_hub_id(name) and not path.exists() and path.suffix not in (".yaml", ".yml"):
-        return read_hub(name)
-    return None
+    try:
+        return read_checkpoint(path) if is_checkpoint(path) else None
+    except OSError as error:
+        raise SpecError(f"{str(name)[:80]!r} can't be read: {error.strerror or error}") from None
 
 
-def spec_folders(kind: str) -> Iterator[Path]:
-    """Where specs of a kind are: inside an installed package or beside it in a checkout, then the user's folders."""
-    yield next(folder for folder in (_HERE / kind, _HERE.parent / kind) if folder.is_dir())
-    for entry in filter(None, os.environ.get("ROOFLINE_SPECS", "").split(os.pathsep)):
-        folder = Path(entry)
-        if not folder.is_dir():
-            raise SpecError(f"ROOFLINE_SPECS names {entry!r}, which is not a folder")
-        yield folder / kind if (folder / kind).is_dir() else folder
+def _is_path(name: object) -> bool:
+    """Whether ``name`` is meant as the path of a spec; ids of the hub are not."""
+    if isinstance(name, Path):
+        return True
+    if not isinstance(name, str):
+        return False
+    return re.search(r"\.ya?ml$", name) is not None or re.match(r"[./~\\]|[A-Za-z]:\\", name) is not None
+
+
+def _no_name(what: str, name: object) -> InvalidInput:
+    """The error for what is neither a name nor a path."""
+    several = ", not several: use one deployment for each" if isinstance(name, list | tuple | set) else ""
+    return InvalidInput(f"{what} must be a name or a path{several}: {reprlib.repr(name)}")
+
+
+def _hardware_path(name: str | Path) -> tuple[Path, int]:
+    """The file of an accelerator and the number that its name says."""
+    if isinstance(name, Path) or (isinstance(name, str) and re.search(r"[\\/]|\.ya?ml$", name)):
+        return Path(name), 1
+    if not isinstance(name, str):
+        raise _no_name("accelerator", name)
+    index = _index("hardware_specs")
+    if name in index:
+        return index[name], 1
+    names = _names("hardware_specs", index)
+    found = names.called.get(spoken(name), [])
+    if found:
+        return index[_only(found, name)], 1
+    instance = find_instance(name)
+    if instance is not None and instance.accelerator in index:
+        return index[instance.accelerator], instance.accelerators
+    several = counted(name)
+    if several is not None:
+        bare = names.called.get(spoken(several[0]), [])
+        if bare:
+            return index[_only(bare, several[0])], several[1]
+    raise UnknownName(f"no accelerator named {name!r:.100}; {_nearest(spoken(name), names, len(index))}")
+
+
+def _only(stems: list[str], name: str) -> str:
+    """The one spec of that name.
+
+    Raises
+    ------
+    UnknownName
+        Several have it.
+    """
+    if len(stems) > 1:
+        raise UnknownName(f"{name!r} may be {', '.join(stems[:-1])} or {stems[-1]}: say which")
+    return stems[0]
 
 
 def _index(kind: str) -> dict[str, Path]:
@@ -145,59 +308,53 @@ def _index(kind: str) -> dict[str, Path]:
     return found
 
 
-def _find(what: str, kind: str, name: str | Path) -> Path:
-    """The file of a name, an alias or a path."""
-    if isinstance(name, Path) or (isinstance(name, str) and re.search(r"[\\/]|\.ya?ml$", name)):
-        return Path(name)
-    if not isinstance(name, str):
-        raise InvalidInput(f"{what} must be a name or a path: {name!r}")
-    index = _index(kind)
-    if name in index:
-        return index[name]
-    stems = _called(index)
-    found = stems.get(_spoken(name), [])
-    if len(found) > 1:
-        raise UnknownName(f"{name!r} may be {', '.join(found[:-1])} or {found[-1]}: say which")
-    if not found:
-        raise UnknownName(f"no {what} named {name!r}; {_nearest(_spoken(name), stems, len(index))}")
-    return index[found[0]]
+@dataclass(frozen=True)
+class _Names:
+    """Names of the specs of a kind.
 
-
-def _called(index: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Every name and alias as people say it -> the specs that are called so; a name goes before equal aliases."""
-    stems: dict[str, list[str]] = {}
-    for stem, path in index.items():
-        for key in dict.fromkeys(map(_spoken, _aliases(path))):
-            stems.setdefault(key, []).append(stem)
-    return stems | {_spoken(stem): [stem] for stem in index}
-
-
-_VENDORS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "google", "intel", "aws", "apple"}
-
-
-def _spoken(name: str) -> str:
-    """``name`` without what people leave out: case, vendor, and separators unless they keep two numbers apart.
-
-    ``NVIDIA A100-SXM4-80GB`` and ``a100 sxm4 80gb`` are one name, ``qwen3-8b`` and ``qwen-38b`` are not.
+    Attributes
+    ----------
+    called : spoken name, alias, title or hub id -> the specs that are called so; a name goes before equal aliases
+    loosely : the same without what does not change the shapes of a model
     """
-    words = [word for word in re.split(r"[^a-z0-9.]+", name.lower()) if word and word not in _VENDORS]
-    return re.sub(r"(?<!\d)-|-(?!\d)", "", "-".join(words))
+
+    called: Mapping[str, list[str]]
+    loosely: Mapping[str, list[str]]
 
 
-def _nearest(wanted: str, stems: Mapping[str, list[str]], known: int) -> str:
+def _names(kind: str, index: Mapping[str, Path]) -> _Names:
+    called: dict[str, list[str]] = {}
+    loosely: dict[str, list[str]] = {}
+    for stem, path in index.items():
+        others = list(_other_names(path))
+        for key in dict.fromkeys(spoken(each) for each in others):
+            called.setdefault(key, []).append(stem)
+        if kind == "model_specs":
+            for key in dict.fromkeys(plain(each) for each in (stem, *others)):
+                loosely.setdefault(key, []).append(stem)
+    return _Names(called | {spoken(stem): [stem] for stem in index}, loosely)
+
+
+def _other_names(path: Path) -> Iterator[str]:
+    """Aliases, title and hub ids of a spec, read without parsing the whole file."""
+    text = read_text(path)
+    listed = re.search(r"^aliases: *(?:\[([^\]]*)\]|((?:\n *- .*)+))", text, re.MULTILINE)
+    for word in re.split(r",|\n *- ", (listed[1] or listed[2] or "") if listed else ""):
+        if word.strip():
+            yield word.strip().strip("'\"")
+    title = re.search(r"^title: *(.+?) *$", text, re.MULTILINE)
+    if title is not None:
+        yield title[1].strip("'\"")
+    for hub_id in re.findall(r'https://huggingface\.co/([\w.-]+/[\w.-]+)"', text):
+        yield hub_id
+        yield without_owner(hub_id)
+
+
+def _nearest(wanted: str, names: _Names, known: int) -> str:
     """What the nearest names are, those that begin the same way first."""
-    begin = [key for key in stems if wanted and key.startswith(wanted)]
-    near = begin + difflib.get_close_matches(wanted, stems, n=4, cutoff=0.6)
-    offers = list(dict.fromkeys(stem for key in near for stem in stems[key]))[:6]
+    begin = [key for key in names.called if wanted and key.startswith(wanted)]
+    near = begin + difflib.get_close_matches(wanted[:LONGEST_NAME], names.called, n=4, cutoff=0.6)
+    offers = list(dict.fromkeys(stem for key in near for stem in names.called[key]))[:6]
     if offers:
         return f"did you mean {' or '.join(map(repr, offers))}?"
     return f"`roofline list` shows all {known}"
-
-
-def _aliases(path: Path) -> list[str]:
-    """Aliases that a spec lists, in brackets or one a line, read without parsing the whole file."""
-    listed = re.search(r"^aliases: *(?:\[([^\]]*)\]|((?:\n *- .*)+))", read_text(path), re.MULTILINE)
-    if listed is None:
-        return []
-    words = re.split(r",|\n *- ", listed[1] or listed[2] or "")
-    return [word.strip().strip("'\"") for word in words if word.strip()]

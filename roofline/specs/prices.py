@@ -1,48 +1,322 @@
-"""What accelerators cost by the hour, as seen in public price lists.
+"""What accelerators cost by the hour and to buy, as seen in public price lists.
 
 Prices move by half within months, so a price is never without its date and source, and nothing in this package uses
-one that the caller did not ask for.  Prices are for one accelerator, on demand.  A list of one's own in a folder
-``hardware_specs/prices`` under ``ROOFLINE_SPECS`` takes the place of the package's for the accelerators that it names.
+one that the caller did not ask for. A list of one's own in a folder ``hardware_specs/prices`` under ``ROOFLINE_SPECS``
+takes the place of the package's for the accelerators that it names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from ..errors import UnknownName, number
+from ..errors import InvalidInput, UnknownName, number, unknown
 from ..files import read_yaml
-from .library import get_accelerator, spec_folders
+from ..hardware import Accelerator
+from .folders import spec_folders
+from .library import get_accelerator
+
+if TYPE_CHECKING:
+    from .price_schema import PriceListSpec
+
+TERMS = ("on_demand", "capacity_block", "reserved_1y", "reserved_3y", "spot")
+"""Terms of a price, in the order in which `get_price` takes one where the caller names none."""
+
+MARKETS = ("own", "hyperscaler", "cloud", "marketplace")
+"""Kinds of provider, in the order in which `get_price` looks for a price."""
+
+LARGEST = ("AWS", "Azure", "Google Cloud", "Oracle Cloud")
+"""Hyperscalers by size: `get_price` takes the first of them that offers an accelerator, so that comparisons of
+accelerators stay within one provider's list where they can."""
+
+HOURS_OF_A_YEAR = 8760
+WATTS_OF_A_KILOWATT = 1000
 
 
 @dataclass(frozen=True)
 class Price:
-    """What one accelerator costs by the hour.
+    """What one accelerator costs by the hour, its share of the host included.
 
     Attributes
     ----------
-    usd_per_hour : for one accelerator
-    date : when it was seen, ``YYYY-MM-DD`` or ``YYYY-MM``
-    source : where
-    provider : who asks it, and for what
+    usd_per_hour : float
+        For one accelerator.
+    date : str
+        When it was seen: ``YYYY-MM-DD``, ``YYYY-MM`` or ``YYYY``.
+    source : str
+        Where.
+    provider : str
+        Who asks it.
+    term : str
+        ``on_demand``, ``spot``, ``reserved_1y``, ``reserved_3y``, ``capacity_block``, or ``owned``.
+    region : str
+        Where it holds; empty if everywhere or not stated.
+    currency : str
+        What is billed; ``usd_per_hour`` is converted.
+    instance : str
+        The instance that the price is of.
+    accelerators : int
+        Accelerators in that instance.
+    market : str
+        ``hyperscaler``, ``cloud`` (one that specializes in accelerators), ``marketplace`` or ``own``.
     """
 
     usd_per_hour: float
     date: str = "no date"
     source: str = "set by the user"
     provider: str = "own price"
+    term: str = "on_demand"
+    region: str = ""
+    currency: str = "USD"
+    instance: str = ""
+    accelerators: int = 1
+    market: str = "own"
 
     def __post_init__(self) -> None:
         number("usd_per_hour", self.usd_per_hour)
 
     def __str__(self) -> str:
-        return f"{self.usd_per_hour:.2f} USD/h ({self.provider}, {self.date}; {self.source})"
+        what = [self.provider, self.instance, self.region, self.term.replace("_", " ") if self.market != "own" else ""]
+        words = " ".join(word for word in what if word)
+        return f"{self.usd_per_hour:.2f} USD/h ({words}, {self.date}; {self.source})"
+
+    @classmethod
+    def owned(
+        cls,
+        usd: float,
+        *,
+        years: float,
+        utilization: float = 1.0,
+        watts: float = 0.0,
+        usd_per_kwh: float = 0.0,
+        power_usage_effectiveness: float = 1.0,
+    ) -> Price:
+        """What an hour of use of an accelerator costs that was bought.
+
+        Straight-line depreciation over the hours in which it is used, plus the power that it takes then:
+        ``usd / (years * 8760 * utilization) + watts / 1000 * power_usage_effectiveness * usd_per_kwh``.
+
+        Parameters
+        ----------
+        usd : float
+            Purchase price of one accelerator, its share of the host included.
+        years : float
+            Years until it is written off.
+        utilization : float
+            Share of the hours in which it is used, above 0 and at most 1.
+        watts : float
+            Power that it takes while it is used, its share of the host included.
+        usd_per_kwh : float
+            Price of electricity.
+        power_usage_effectiveness : float
+            Power of the whole data center over the power of its machines, at least 1.
+
+        Returns
+        -------
+        Price
+
+        Raises
+        ------
+        InvalidInput
+            A value that makes no sense.
+
+        Examples
+        --------
+        >>> print(Price.owned(30_000, years=4, utilization=0.8, watts=1000, usd_per_kwh=0.12))
+        1.19 USD/h (own accelerator, no date; 30,000 USD over 4 years at 80% utilization)
+        """
+        number("usd", usd)
+        number("usd_per_kwh", usd_per_kwh)
+        number("watts", watts)
+        number("power_usage_effectiveness", power_usage_effectiveness, least=1)
+        if not number("years", years) > 0:
+            raise InvalidInput(f"years must be > 0: {years!r}")
+        if not 0 < number("utilization", utilization) <= 1:
+            raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
+        hours = years * HOURS_OF_A_YEAR * utilization
+        power = watts / WATTS_OF_A_KILOWATT * power_usage_effectiveness * usd_per_kwh
+        source = f"{usd:,.0f} USD over {years:g} years at {utilization:.0%} utilization"
+        return cls(usd / hours + power, source=source, provider="own accelerator", term="owned")
 
 
-def list_prices(accelerator: str | Path) -> tuple[Price, ...]:
+@dataclass(frozen=True)
+class Purchase:
+    """What one accelerator costs to buy.
+
+    Attributes
+    ----------
+    usd : float
+        Price of one.
+    kind : str
+        ``list``, ``msrp``, ``street``, ``used`` or ``machine`` (a whole machine that has it).
+    date : str
+        When it was seen.
+    source : str
+        Where.
+    note : str
+        What a reader has to know about it.
+    """
+
+    usd: float
+    kind: str
+    date: str
+    source: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.usd:,.0f} USD ({self.kind}, {self.date}; {self.source})"
+
+
+def list_prices(
+    accelerator: Accelerator | str | Path,
+    *,
+    provider: str | None = None,
+    term: str | None = None,
+    region: str | None = None,
+    market: str | None = None,
+) -> tuple[Price, ...]:
     """Every known price of an accelerator, the lowest first; one's own list goes before the package's.
+
+    Parameters
+    ----------
+    accelerator : Accelerator, str or Path
+        A name, or the path of a spec.
+    provider : str, optional
+        Only from whoever has this in the name, in any case.
+    term : str, optional
+        Only on this term: one of ``on_demand``, ``spot``, ``reserved_1y``, ``reserved_3y``, ``capacity_block``.
+    region : str, optional
+        Only in this region, or without one.
+    market : str, optional
+        Only of this kind of provider: ``hyperscaler``, ``cloud``, ``marketplace`` or ``own``.
+
+    Returns
+    -------
+    tuple of Price
+        Empty if none is known.
+
+    Raises
+    ------
+    UnknownName
+        No accelerator, term or market has that name.
+    SpecError
+        A price list can't be read.
+    """
+    if term is not None and term not in TERMS:
+        raise unknown("term", term, TERMS)
+    if market is not None and market not in MARKETS:
+        raise unknown("market", market, MARKETS)
+    prices = [
+        price
+        for price in _known(get_accelerator(accelerator).name)
+        if (provider is None or provider.lower() in price.provider.lower())
+        and term in (None, price.term)
+        and (region is None or price.region in ("", region))
+        and market in (None, price.market)
+    ]
+    return tuple(sorted(prices, key=lambda price: (price.usd_per_hour, not price.instance)))
+
+
+def get_price(
+    accelerator: Accelerator | str | Path,
+    *,
+    provider: str | None = None,
+    term: str | None = None,
+    region: str | None = None,
+    market: str | None = None,
+) -> Price:
+    """The price of an accelerator to compute with, where the caller names no figure.
+
+    One's own list comes first, then the largest hyperscaler that offers the accelerator (AWS, Azure, Google Cloud,
+    Oracle Cloud), then the median over clouds that specialize in accelerators, then over marketplaces. Of a provider it
+    is the lowest price: that of the smallest host. Prices on demand come before all others. Hyperscalers and
+    marketplaces differ fourfold for one chip: the result says which it is of, and `list_prices` shows all.
+
+    Parameters
+    ----------
+    accelerator : Accelerator, str or Path
+        A name, or the path of a spec.
+    provider : str, optional
+        Only from whoever has this in the name, in any case.
+    term : str, optional
+        Only on this term: one of ``on_demand``, ``spot``, ``reserved_1y``, ``reserved_3y``, ``capacity_block``.
+    region : str, optional
+        Only in this region, or without one.
+    market : str, optional
+        Only of this kind of provider: ``hyperscaler``, ``cloud``, ``marketplace`` or ``own``.
+
+    Returns
+    -------
+    Price
+
+    Raises
+    ------
+    UnknownName
+        No accelerator has that name, or no price of it that meets the conditions is known.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> print(rl.get_price("l4"))
+    0.80 USD/h (AWS g6.xlarge us-east-1 on demand, 2026-07-20; Karpenter, generated table of AWS prices of 2026-07-20)
+    >>> rl.get_price("h100-sxm", provider="Vast.ai").usd_per_hour
+    2.47
+    """
+    known = list_prices(accelerator, provider=provider, term=term, region=region, market=market)
+    if not known:
+        raise UnknownName(_no_price(accelerator, provider, term, region, market))
+    offered = next(each for each in TERMS if any(price.term == each for price in known))
+    same_term = [price for price in known if price.term == offered]
+    nearest = next(each for each in MARKETS if any(price.market == each for price in same_term))
+    return _typical([price for price in same_term if price.market == nearest])
+
+
+def _typical(prices: list[Price]) -> Price:
+    """The lowest price of the largest provider; if none of them is large, the median over the providers."""
+    lowest: dict[str, Price] = {}
+    for price in prices:  # the lowest first
+        lowest.setdefault(price.provider, price)
+    large = next((lowest[name] for name in LARGEST if name in lowest), None)
+    if large is not None:
+        return large
+    ordered = list(lowest.values())
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _no_price(
+    accelerator: Accelerator | str | Path,
+    provider: str | None,
+    term: str | None,
+    region: str | None,
+    market: str | None,
+) -> str:
+    """One line: what was asked for, what is known instead."""
+    asked = [f"from {provider!r}"] if provider else []
+    asked += [f"on term {term}"] if term else []
+    asked += [f"in {region}"] if region else []
+    asked += [f"of market {market}"] if market else []
+    words = " ".join(["no price of", str(accelerator), *asked, "is known"])
+    providers = dict.fromkeys(f"{price.provider} ({price.term})" for price in list_prices(accelerator))
+    if providers:
+        return f"{words}; known: {', '.join(providers)}"
+    return f"{words}; give one: Price(2.5), or {accelerator}=2.5 on the command line"
+
+
+def list_purchases(accelerator: Accelerator | str | Path) -> tuple[Purchase, ...]:
+    """What an accelerator costs to buy, the newest price first; one's own list goes before the package's.
+
+    Parameters
+    ----------
+    accelerator : Accelerator, str or Path
+        A name, or the path of a spec.
+
+    Returns
+    -------
+    tuple of Purchase
+        Empty if no price is known.
 
     Raises
     ------
@@ -50,50 +324,67 @@ def list_prices(accelerator: str | Path) -> tuple[Price, ...]:
         No accelerator has that name.
     SpecError
         A price list can't be read.
-    """
-    name = get_accelerator(accelerator).name
-    for folder in reversed(list(spec_folders("hardware_specs"))):
-        found = [price for path in sorted((folder / "prices").glob("*.y*ml")) for price in _read(path, name)]
-        if found:
-            return tuple(sorted(found, key=lambda price: price.usd_per_hour))
-    return ()
-
-
-def get_price(accelerator: str | Path, *, provider: str | None = None) -> Price:
-    """The median of the known prices of an accelerator (of two in the middle, the lower).
-
-    Market places and the large clouds differ fourfold for one chip; see `list_prices` for all of them.
-
-    Parameters
-    ----------
-    accelerator : a name, or the path of a spec
-    provider : only from whoever has this in the name, in any case
-
-    Raises
-    ------
-    UnknownName
-        No accelerator has that name, or no price of it (from that provider) is known.
 
     Examples
     --------
     >>> import roofline as rl
-    >>> print(rl.get_price("h100-sxm", provider="Vast.ai"))
-    2.47 USD/h (Vast.ai, median, 2026-10-03; Survey of cloud GPU prices of 2026-10-03)
+    >>> print(rl.list_purchases("rtx-4090")[0])
+    1,599 USD (msrp, 2022-10; price table)
     """
-    known = list_prices(accelerator)
-    prices = [price for price in known if provider is None or provider.lower() in price.provider.lower()]
-    if not prices:
-        others = f"; known: {'; '.join(price.provider for price in known)}" if known else "; give one: Price(2.5)"
-        raise UnknownName(f"no price of {accelerator} {f'from {provider!r} ' if provider else ''}is known{others}")
-    return prices[(len(prices) - 1) // 2]
+    name = get_accelerator(accelerator).name
+    for folder in _folders():
+        found = [price for listed in _lists(folder) for price in _purchases(listed, name)]
+        if found:
+            return tuple(sorted(found, key=lambda price: price.date, reverse=True))
+    return ()
 
 
-def _read(path: Path, name: str) -> Iterator[Price]:
-    """The prices of an accelerator in one list."""
-    from .schema import PriceListSpec, build
+def _known(name: str) -> list[Price]:
+    for folder in _folders():
+        found = [price for listed in _lists(folder) for price in _prices(listed, name)]
+        if found:
+            return found
+    return []
 
-    listed = cast(PriceListSpec, build(read_yaml(path), PriceListSpec, path))
+
+def _folders() -> list[Path]:
+    """Folders of price lists, the user's before the package's."""
+    return [folder / "prices" for folder in reversed(list(spec_folders("hardware_specs")))]
+
+
+def _lists(folder: Path) -> Iterator[PriceListSpec]:
+    for path in sorted(folder.glob("*.y*ml")):
+        yield _read(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed_ns: int) -> PriceListSpec:
+    """The list in a file, read once until it changes."""
+    from .price_schema import PriceListSpec
+    from .schema import build
+
+    return cast(PriceListSpec, build(read_yaml(path), PriceListSpec, path))
+
+
+def _prices(listed: PriceListSpec, name: str) -> Iterator[Price]:
+    """The prices of an accelerator in one list, for one accelerator."""
     for row in listed.prices:
         if row.accelerator == name:
-            one = row.usd_per_hour.value / row.accelerators
-            yield Price(one, row.date, listed.sources[row.usd_per_hour.source].title, row.provider)
+            yield Price(
+                usd_per_hour=row.usd_per_hour.value / row.accelerators,
+                date=row.date,
+                source=listed.sources[row.usd_per_hour.source].title,
+                provider=row.provider,
+                term=row.term,
+                region=row.region,
+                currency=row.currency,
+                instance=row.instance,
+                accelerators=row.accelerators,
+                market=listed.market,
+            )
+
+
+def _purchases(listed: PriceListSpec, name: str) -> Iterator[Purchase]:
+    for row in listed.purchases:
+        if row.accelerator == name:
+            yield Purchase(row.usd.value, row.kind, row.date, listed.sources[row.usd.source].title, row.usd.note)

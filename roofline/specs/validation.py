@@ -11,7 +11,8 @@ from ..errors import SpecError
 from ..files import read_yaml
 from ..formats import MATH_FORMATS
 from ..units import UNITS
-from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, ModelSpec, PriceListSpec, Spec, problems
+from .price_schema import InstanceListSpec, PriceListSpec
+from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, ModelSpec, Spec, problems
 
 
 def check_specs(path: str | Path) -> list[str]:
@@ -67,7 +68,7 @@ def _faults(path: Path) -> Iterator[str]:
 
 def _kind(data: dict[str, Any]) -> Spec | None:
     """The kind of spec with which ``data`` shares most keys, ``name`` and the like left out."""
-    kinds: tuple[Spec, ...] = (AcceleratorSpec, ModelSpec, PriceListSpec)
+    kinds: tuple[Spec, ...] = (AcceleratorSpec, ModelSpec, PriceListSpec, InstanceListSpec)
     common = {"name", "title", "sources"}
     shared = {spec: len(set(data) & set(spec.model_fields) - common) for spec in kinds}
     best = max(kinds, key=shared.__getitem__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from types import MappingProxyType
 from typing import Any
 
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, unknown
 from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
 from .batching import ChunkedPrefill, ContinuousBatching, Disaggregation, PagedAttention, PromptBatching
@@ -17,7 +17,7 @@ from .speculation import MultiTokenPrediction, Speculation
 from .technique import Technique
 from .weights import ActivationSparsity, Experts, KernelFusion, SparseAttentionMask, StructuredSparsity
 
-NAMES: Mapping[str, type[Technique]] = MappingProxyType(
+NAMES: Mapping[str, type[Technique]] = FrozenMapping(
     {
         "activation-sparsity": ActivationSparsity,
         "chunked-prefill": ChunkedPrefill,

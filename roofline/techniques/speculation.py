@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..phases.workload import Workload
 from ..report import Report, Step
 from ..serving.batch import Performance
 from ..serving.scenario import Drafts, Scenario, expected_tokens, plain_number, share
+from ..specs.library import get_model
 from .technique import MODEL, Technique
 
 
@@ -29,7 +31,7 @@ class Speculation(Technique):
     ----------
     acceptance : probability that a draft is accepted, those before it given
     drafts : draft tokens a step
-    draft : the model that drafts; None takes its cost from ``draft_share``
+    draft : the model that drafts, or its name; None takes its cost from ``draft_share``
     draft_share : time of a draft token as a share of a decode step (0.02 to 0.11 in table 2 of the paper)
     """
 
@@ -41,13 +43,15 @@ class Speculation(Technique):
 
     acceptance: Number = 0.7
     drafts: Number = 4
-    draft: Model | None = None
+    draft: Model | str | Path | None = None
     draft_share: Number = 0.05
 
     def __post_init__(self) -> None:
         share("acceptance", self.acceptance)
         number("drafts", self.drafts, whole=True)
         number("draft_share", self.draft_share)
+        if self.draft is not None:
+            object.__setattr__(self, "draft", get_model(self.draft))
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -58,7 +62,8 @@ class Speculation(Technique):
         """Drafts, unless there are none."""
         if not np.any(self.drafts):
             return case
-        return case.replace(drafts=Drafts(self.acceptance, self.drafts, self.draft, self._share(case)))
+        model = None if self.draft is None else get_model(self.draft)
+        return case.replace(drafts=Drafts(self.acceptance, self.drafts, model, self._share(case)))
 
     def _share(self, case: Scenario) -> Number:
         return self.draft_share

@@ -16,6 +16,7 @@ from ..phases.workload import Workload
 from ..report import Report, Step
 from ..serving.batch import Performance
 from ..serving.scenario import Scenario, plain_number
+from ..values import Value
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
 HARDWARE = "more accelerators"
@@ -23,7 +24,7 @@ HARDWARE = "more accelerators"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Technique:
+class Technique(Value):
     """A way to serve a model faster.
 
     A technique that every engine has by now is measured by taking it away: its ``before`` is the scenario without it,
@@ -72,7 +73,7 @@ class Technique:
         return ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Effect(Report):
     """What one or several techniques do: everything before and after.
 

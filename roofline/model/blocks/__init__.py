@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .compressed_attention import CompressedAttention
     from .cross_attention import CrossAttentionLayer
     from .grouped_query_attention import Attention
+    from .indexer import Indexer
     from .latent_attention import MLA
     from .linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttention
     from .mixture_of_attention import MixtureOfAttention
@@ -50,7 +51,7 @@ _WORDS = {
 }
 """Word of a spec file -> module and class."""
 
-_HOME = {name: module for module, name in _WORDS.values()}
+_HOME = {name: module for module, name in _WORDS.values()} | {"Indexer": "indexer"}
 
 
 def __getattr__(name: str) -> Any:
@@ -88,6 +89,7 @@ __all__ = [
     "CrossAttentionLayer",
     "GatedDeltaNet",
     "HyperConnections",
+    "Indexer",
     "KimiDeltaAttention",
     "LightningAttention",
     "MLA",

@@ -13,6 +13,7 @@ from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, strided_pairs, visible_pairs
 from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
+from .indexer import Indexer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +23,11 @@ class CompressedAttention(Block):
     One key of ``head_dim`` is shared by all heads and is its own value, so a token in the window costs ``head_dim``
     values of cache.  Beyond, ``ratio`` tokens are pooled into one such entry by learned gates:
 
-    *heavily compressed* (``index_heads`` None)
+    *heavily compressed* (no ``indexer``)
         every entry is attended to: ``floor(x / ratio)`` pairs for token ``x`` beside those in the window.
     *compressed sparse*
-        entries overlap (two series of gates, so projections are twice as wide), and an indexer with entries of its own,
-        ``index_dim`` wide, picks ``index_topk`` of them.
+        entries overlap (two series of gates, so projections are twice as wide), and an indexer with entries of its own
+        picks some of them.
 
     A pair costs ``2 (head_dim + head_dim)`` FLOPs a head.  Queries come through a latent of ``q_rank``; the output goes
     through one of ``output_rank`` for each of ``output_groups`` groups of heads, a block-diagonal product.
@@ -36,12 +37,13 @@ class CompressedAttention(Block):
     heads, head_dim, q_rank, output_rank, output_groups : shape of the projections
     window : tokens whose full keys are kept
     ratio : tokens an entry stands for; 0 for a layer with the window alone
-    index_heads, index_dim, index_topk : the indexer of compressed sparse attention
+    indexer : the indexer of compressed sparse attention, of scheme ``compressed``
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or heads that the groups do not divide.
+        A size that is not a whole number >= 1, heads that the groups do not divide, an indexer without entries, or one
+        of another scheme.
     """
 
     heads: int
@@ -51,15 +53,15 @@ class CompressedAttention(Block):
     output_groups: int
     window: int
     ratio: int = 0
-    index_heads: int | None = None
-    index_dim: int = 128
-    index_topk: int = 512
+    indexer: Indexer | None = None
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "heads", "head_dim", "q_rank", "output_rank", "output_groups", "window")
         whole(self, "ratio", least=0)
-        if self.index_heads is not None:
-            whole(self, "index_heads", "index_dim", "index_topk", "ratio")
+        if self.indexer is not None:
+            whole(self, "ratio")
+            if self.indexer.scheme != "compressed":
+                raise InvalidInput(f"the indexer of compressed attention has scheme compressed: {self.indexer.scheme}")
         if self.heads % self.output_groups:
             raise InvalidInput(f"heads must be a multiple of output_groups: {self.heads} / {self.output_groups}")
 
@@ -67,13 +69,13 @@ class CompressedAttention(Block):
     def kind(self) -> str:
         """Heads, window, and how the rest is compressed."""
         rest = f", 1 entry of {self.ratio} tokens" if self.ratio else ""
-        top = f", top {self.index_topk:,}" if self.index_heads else ""
+        top = f", top {self.indexer.topk:,}" if self.indexer else ""
         return f"compressed MQA {self.heads} x {self.head_dim}, window {self.window:,}{rest}{top}"
 
     @property
     def series(self) -> int:
         """Series of entries: two where they overlap."""
-        return 2 if self.index_heads else 1
+        return 2 if self.indexer else 1
 
     def _before(self) -> tuple[Linear, ...]:
         return (
@@ -94,14 +96,7 @@ class CompressedAttention(Block):
         )
 
     def _indexer(self) -> tuple[Linear, ...]:
-        if not self.index_heads:
-            return ()
-        return (
-            Linear("indexer_kv_proj", self.hidden, 2 * self.index_dim, "indexer"),
-            Linear("indexer_gate_proj", self.hidden, 2 * self.index_dim, "indexer", joins="indexer_kv_proj"),
-            Linear("indexer_q_proj", self.q_rank, self.index_heads * self.index_dim, "indexer"),
-            Linear("indexer_weights_proj", self.hidden, self.index_heads, "indexer"),
-        )
+        return self.indexer.matrices(self.hidden, self.q_rank) if self.indexer else ()
 
     def _after(self) -> tuple[Linear, ...]:
         group = self.heads // self.output_groups * self.head_dim
@@ -116,8 +111,8 @@ class CompressedAttention(Block):
         vectors = [Vector("latent_norm", self.q_rank + self.head_dim), Vector("sinks", self.heads)]
         if self.ratio:
             vectors.append(Vector("compressor_table", (self.ratio * self.series + 1) * self.head_dim))
-        if self.index_heads:
-            vectors.append(Vector("indexer_table", (self.ratio * 2 + 1) * self.index_dim))
+        if self.indexer:
+            vectors.append(Vector("indexer_table", (self.ratio * 2 + 1) * self.indexer.dim))
         return (*self._before(), *self._compressor(), *self._indexer(), *self._after(), *vectors)
 
     def caches(self) -> tuple[Cache, ...]:
@@ -126,36 +121,41 @@ class CompressedAttention(Block):
         Where entries overlap the last full group of tokens is kept too, its gates in 32 bits.
         """
         found = [Cache(values_per_token=self.head_dim, window=self.window)]
-        for width in (self.head_dim, self.index_dim) if self.index_heads else (self.head_dim,):
-            if self.ratio:
-                overlap = self.ratio * width * (2 + 4) if self.series == 2 else 0
-                waiting = 2 * self.series * width * 2
-                found.append(Cache(width, None, overlap, self.ratio, waiting))
+        if self.ratio:
+            found.append(self._entry_cache(self.head_dim))
+        if self.indexer:
+            found.append(self._entry_cache(self.indexer.dim))
         return tuple(found)
+
+    def _entry_cache(self, width: int) -> Cache:
+        kept_bytes, gate_bytes = 2, 4
+        overlap = self.ratio * width * (kept_bytes + gate_bytes) if self.series == 2 else 0
+        waiting = 2 * self.series * width * kept_bytes
+        return Cache(width, None, overlap, self.ratio, waiting)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, compression, indexer, attention of each segment, grouped projection out."""
         for weight in (*self._before(), *self._compressor(), *self._indexer()):
             yield operators.linear(weight, run.tokens, run)
         for segment in run.segments:
-            if self.index_heads:
-                yield self._scores(segment, run)
+            if self.indexer:
+                yield self._scores(self.indexer, segment, run)
             yield self._window(segment, run)
             if self.ratio:
                 yield self._entries(segment, run)
         for weight in self._after():
             yield operators.linear(weight, run.tokens, run)
 
-    def _scores(self, segment: Segment, run: Pass) -> Operator:
+    def _scores(self, indexer: Indexer, segment: Segment, run: Pass) -> Operator:
         past, new = self._kept(segment)
         return attend(
             segment,
             run,
-            query_heads=self.index_heads or 1,
-            key_dim=self.index_dim,
+            query_heads=indexer.heads,
+            key_dim=indexer.dim,
             value_dim=0,
             pairs=strided_pairs(segment.new_tokens, segment.past_tokens, self.ratio),
-            kv_values=self.index_dim,
+            kv_values=indexer.dim,
             reads=Reads(past=past, least_past=past, new=new, written=new),
             name="indexer",
         )
@@ -178,7 +178,7 @@ class CompressedAttention(Block):
 
     def _entries(self, segment: Segment, run: Pass) -> Operator:
         past, new = self._kept(segment)
-        most = self.index_topk if self.index_heads else None
+        most = self.indexer.topk if self.indexer else None
         read, least = past, past
         if most is not None:
             read, least = np.minimum(past, segment.new_tokens * most), np.minimum(past, most)

@@ -27,8 +27,8 @@ class Attention(Block):
     (arXiv:2004.05150).  A token sees ``window`` tokens, itself included; in a *chunked* layer (Llama 4) only those of
     its own chunk of that length.
 
-    With ``index_heads`` a small indexer (see `Indexer`) scores every token and attention runs over the
-    ``index_topk`` best only; everything is stored, less is read.
+    An ``indexer`` (see `Indexer`) scores every token and attention runs over the best only; everything is stored, less
+    is read.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Attention(Block):
     gate_bias : whether the projection of the gate has a bias
     vectors : further parameters that are no matrix
     differential : whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more
-    index_heads, index_dim, index_topk : the indexer; no indexer if ``index_heads`` is None
+    indexer : what selects the tokens to attend to; None for all
 
     Raises
     ------
@@ -77,13 +77,11 @@ class Attention(Block):
     differential: bool = False
     gate_bias: bool = False
     vectors: int = 0
-    index_heads: int | None = None
-    index_dim: int = 128
-    index_topk: int = 2048
+    indexer: Indexer | None = None
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "query_heads", "kv_heads", "head_dim")
-        for name in ("value_dim", "window", "input_width", "index_heads"):
+        for name in ("value_dim", "window", "input_width"):
             if getattr(self, name) is not None:
                 whole(self, name)
         if self.query_heads % self.kv_heads:
@@ -99,7 +97,7 @@ class Attention(Block):
         family = {self.query_heads: "MHA", 1: "MQA"}.get(self.kv_heads, "GQA")
         heads = f"{self.query_heads}" if family == "MHA" else f"{self.query_heads}/{self.kv_heads}"
         span = f", {'chunk' if self.chunked else 'window'} {self.window:,}" if self.window else ""
-        top = f", top {self.index_topk:,} of an indexer" if self.index_heads else ""
+        top = f", {self.indexer.kind}" if self.indexer else ""
         return f"{family} {heads} x {self.head_dim}{span}{top}{', shared KV' if self.shares_kv else ''}"
 
     @property
@@ -112,15 +110,6 @@ class Attention(Block):
         """Values that the cache holds for a token."""
         return self.kv_heads * (self.head_dim + self.value_width)
 
-    @property
-    def indexer(self) -> Indexer | None:
-        """What selects the tokens to attend to."""
-        if self.index_heads is None:
-            return None
-        return Indexer(
-            hidden=self.hidden, heads=self.index_heads, dim=self.index_dim, topk=self.index_topk, scheme="plain"
-        )
-
     def weights(self) -> tuple[Weight, ...]:
         """Projections, then the small vectors, then the indexer's."""
         vectors = [
@@ -131,7 +120,7 @@ class Attention(Block):
             Vector("lambdas", 4 * self.head_dim if self.differential else 0),
         ]
         small = tuple(vector for vector in vectors if vector.size)
-        indexer = self.indexer.weights() if self.indexer else ()
+        indexer = self.indexer.weights(self.hidden, self.hidden) if self.indexer else ()
         return (*self._inward(), *self._outward(), *small, *indexer)
 
     def _norm_size(self) -> int:
@@ -181,7 +170,7 @@ class Attention(Block):
                 "qk_norm", run.tokens, 2 * heads * self.head_dim, run, parameters=self._norm_size()
             )
         if self.indexer:
-            yield from self.indexer.operators(run)
+            yield from self.indexer.operators(run, self.hidden, self.hidden)
         for segment in run.segments:
             yield self._attention(segment, run)
         for weight in self._outward():

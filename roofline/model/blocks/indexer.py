@@ -12,13 +12,13 @@ from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, visible_pairs
 from ...operators.weights import Linear, Vector, Weight
-from .block import Block, Cache, whole
+from .block import Cache, whole
 
-SCHEMES = ("dsa", "pooled", "plain")
+SCHEMES = ("dsa", "pooled", "plain", "compressed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Indexer(Block):
+class Indexer:
     """The lightning indexer of DeepSeek sparse attention (DSA; arXiv:2512.02556, section 2.1) and its kin.
 
     Each token has one index key of ``dim``; ``heads`` index queries of ``dim`` are compared with all of them, the
@@ -27,14 +27,18 @@ class Indexer(Block):
     ``2 H (d_qk + d_v)``.  The keys of *all* tokens are stored and read, so the cache grows by ``dim`` values a token
     and only the reads of attention shrink.
 
+    It is part of an attention block, which gives the width of its input (``hidden``) and the one that its queries are
+    projected from (``query_width``; DSA: the query latent).
+
     Attributes
     ----------
     heads, dim, topk : index heads, their width, tokens selected
-    query_input : width that the index queries are projected from (DSA: the query latent), ``hidden`` if None
     scheme : ``dsa`` (queries from the latent, head weights, key norm with a bias), ``pooled`` (DSA whose keys are
         gathered ``pool`` at a time with a learned gate and position table, GLM-5.3-Flash), ``plain`` (queries and one
-        key from the hidden state, both normalized, no head weights, MiniMax-M3)
+        key from the hidden state, both normalized, no head weights, MiniMax-M3), ``compressed`` (keys are entries of
+        compressed attention, gathered with overlap; that block says how many there are, DeepSeek-V4)
     pool : tokens that one pooled key stands for
+    shared : whether the selection of an earlier layer is used instead: no weights, no keys, no scores (GLM-5.2)
 
     Raises
     ------
@@ -43,55 +47,68 @@ class Indexer(Block):
     """
 
     heads: int
-    dim: int
-    topk: int
-    query_input: int | None = None
+    dim: int = 128
+    topk: int = 2048
     scheme: str = "dsa"
     pool: int = 1
+    shared: bool = False
 
     def __post_init__(self) -> None:
-        whole(self, "hidden", "heads", "dim", "topk", "pool")
+        whole(self, "heads", "dim", "topk", "pool")
         if self.scheme not in SCHEMES:
             raise InvalidInput(f"scheme must be one of {', '.join(SCHEMES)}: {self.scheme!r}")
 
     @property
     def kind(self) -> str:
-        """Its heads and what it selects."""
-        return f"indexer {self.heads} x {self.dim}, top {self.topk:,}"
+        """What it selects."""
+        return f"top {self.topk:,} of {'a shared' if self.shared else 'an'} indexer"
 
-    def _matrices(self) -> tuple[Linear, ...]:
-        queries = Linear("indexer_q_proj", self.query_input or self.hidden, self.heads * self.dim, "indexer")
-        keys = Linear("indexer_k_proj", self.hidden, self.dim, "indexer")
+    def matrices(self, hidden: int, query_width: int) -> tuple[Linear, ...]:
+        """Projections of keys, queries and head weights."""
+        if self.shared:
+            return ()
+        queries = Linear("indexer_q_proj", query_width, self.heads * self.dim, "indexer")
+        keys = Linear("indexer_k_proj", hidden, self.dim, "indexer")
         if self.scheme == "plain":
             return (queries, keys)
-        heads = Linear("indexer_weights_proj", self.hidden, self.heads, "indexer", joins="indexer_k_proj")
-        gate = (Linear("indexer_pool_gate", self.hidden, self.dim, "indexer"),) if self.scheme == "pooled" else ()
-        return (queries, keys, heads, *gate)
+        if self.scheme == "compressed":
+            entries = Linear("indexer_kv_proj", hidden, 2 * self.dim, "indexer")
+            gates = Linear("indexer_gate_proj", hidden, 2 * self.dim, "indexer", joins=entries.name)
+            return (entries, gates, queries, Linear("indexer_weights_proj", hidden, self.heads, "indexer"))
+        heads = Linear("indexer_weights_proj", hidden, self.heads, "indexer", joins=keys.name)
+        if self.scheme == "pooled":
+            return (queries, keys, heads, Linear("indexer_pool_gate", hidden, self.dim, "indexer"))
+        return (queries, keys, heads)
 
-    def weights(self) -> tuple[Weight, ...]:
+    def weights(self, hidden: int, query_width: int) -> tuple[Weight, ...]:
         """Projections, the norm of the keys (and of queries, or a bias), the position table of a pool."""
+        if self.shared:
+            return ()
         table = self.pool * self.dim if self.scheme == "pooled" else 0
-        return (*self._matrices(), Vector("indexer_norm", 2 * self.dim + table))
+        return (*self.matrices(hidden, query_width), Vector("indexer_norm", 2 * self.dim + table))
 
     def caches(self) -> tuple[Cache, ...]:
         """One key a token; a pooled one also keeps its gate and one flag until the pool is full."""
+        if self.shared:
+            return ()
         values = 2 * self.dim + 1 if self.scheme == "pooled" else self.dim
         return (Cache(values_per_token=values),)
 
-    def operators(self, run: Pass) -> Iterator[Operator]:
+    def operators(self, run: Pass, hidden: int, query_width: int) -> Iterator[Operator]:
         """Projections, then the scores of each segment: every visible pair, every key read."""
-        for weight in self._matrices():
+        if self.shared:
+            return
+        for weight in self.matrices(hidden, query_width):
             yield operators.linear(weight, run.tokens, run)
         for segment in run.segments:
             new, past = segment.new_tokens, segment.past_tokens
-            pairs = visible_pairs(new, past) / self.pool
             yield attend(
                 segment,
                 run,
                 query_heads=self.heads,
                 key_dim=self.dim,
                 value_dim=0 if self.scheme == "plain" else 1,
-                pairs=pairs,
+                pairs=visible_pairs(new, past) / self.pool,
                 kv_values=self.dim,
                 reads=Reads(past=past / self.pool, least_past=past / self.pool, new=new, written=new),
                 name="indexer",

@@ -47,8 +47,7 @@ class MLA(Block):
     gate : ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width
     window : tokens that a query sees at most; None for all
     rope_norm : whether the rotary key is normalized with a vector of its own
-    index_heads, index_dim, index_topk, index_scheme, index_pool : an indexer (DSA); none if ``index_heads`` is None
-    index_shared : whether the selection of an earlier layer is used instead of an indexer of its own
+    indexer : what selects the tokens to attend to (DSA); None for all
 
     Raises
     ------
@@ -67,17 +66,12 @@ class MLA(Block):
     gate: str = ""
     window: int | None = None
     rope_norm: bool = False
-    index_heads: int | None = None
-    index_dim: int = 128
-    index_topk: int = 2048
-    index_scheme: str = "dsa"
-    index_pool: int = 1
-    index_shared: bool = False
+    indexer: Indexer | None = None
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "heads", "kv_rank", "nope_dim", "value_dim")
         whole(self, "rope_dim", least=0)
-        for name in ("q_rank", "index_heads", "window"):
+        for name in ("q_rank", "window"):
             if getattr(self, name) is not None:
                 whole(self, name)
         if self.gate not in ("", "head", "value"):
@@ -87,8 +81,8 @@ class MLA(Block):
     def kind(self) -> str:
         """Heads and latent."""
         span = f", window {self.window:,}" if self.window else ""
-        top = f", top {self.index_topk:,} of {'a shared' if self.index_shared else 'an'} indexer"
-        return f"MLA {self.heads} x latent {self.kv_rank}+{self.rope_dim}{span}{top if self.index_heads else ''}"
+        top = f", {self.indexer.kind}" if self.indexer else ""
+        return f"MLA {self.heads} x latent {self.kv_rank}+{self.rope_dim}{span}{top}"
 
     @property
     def latent(self) -> int:
@@ -96,19 +90,9 @@ class MLA(Block):
         return self.kv_rank + self.rope_dim
 
     @property
-    def indexer(self) -> Indexer | None:
-        """What selects the tokens to attend to."""
-        if self.index_heads is None:
-            return None
-        return Indexer(
-            hidden=self.hidden,
-            heads=self.index_heads,
-            dim=self.index_dim,
-            topk=self.index_topk,
-            query_input=self.q_rank,
-            scheme=self.index_scheme,
-            pool=self.index_pool,
-        )
+    def query_width(self) -> int:
+        """Width of what the queries of an indexer are projected from: the query latent, if there is one."""
+        return self.q_rank or self.hidden
 
     def _inward(self) -> tuple[Linear, ...]:
         queries = self.heads * (self.nope_dim + self.rope_dim)
@@ -151,20 +135,20 @@ class MLA(Block):
             Vector("latent_norm", (self.q_rank or 0) + self.kv_rank + (self.rope_dim if self.rope_norm else 0)),
             Vector("sinks", self.heads if self.sinks else 0),
         ]
-        indexer = self.indexer.weights() if self.indexer and not self.index_shared else ()
+        indexer = self.indexer.weights(self.hidden, self.query_width) if self.indexer else ()
         return (*self._inward(), self.kv_b_proj, self._outward(), *(v for v in vectors if v.size), *indexer)
 
     def caches(self) -> tuple[Cache, ...]:
         """The latent, and the indexer's keys where the layer has an indexer of its own."""
         own = Cache(values_per_token=self.latent, window=self.window)
-        return (own, *(self.indexer.caches() if self.indexer and not self.index_shared else ()))
+        return (own, *(self.indexer.caches() if self.indexer else ()))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, indexer, expansion or absorption, attention of each segment, projection out."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
-        if self.indexer and not self.index_shared:
-            yield from self.indexer.operators(run)
+        if self.indexer:
+            yield from self.indexer.operators(run, self.hidden, self.query_width)
         plans = [self.cheaper(segment) for segment in run.segments]
         yield operators.linear(self.kv_b_proj, sum(expanded for _, expanded in plans), run)
         for segment, (absorbed, _) in zip(run.segments, plans, strict=True):

@@ -1,0 +1,79 @@
+"""The linear modules of a checkpoint: the name, the part and the size of each, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..model import Model
+from ..operators.weights import Linear
+from .layer_groups import numbered_layers
+from .text_config import Text
+
+
+class StoredModule(NamedTuple):
+    """One linear module as a checkpoint stores it; the experts of a layer count as one.
+
+    Attributes
+    ----------
+    name : str
+        Its usual name without the prefix of the wrapper: ``layers.3.mlp.down_proj``. Other spellings are known to
+        `roofline.huggingface.module_names`.
+    part : str
+        Part of the model that it belongs to (`roofline.operators.precision.PARTS`).
+    values : int
+        Values of its matrices, biases not counted.
+    """
+
+    name: str
+    part: str
+    values: int
+
+
+def stored_modules(text: Text, model: Model) -> Iterator[StoredModule]:
+    """Every linear module of the language model, the embedding and lm_head."""
+    for at, layer in numbered_layers(text):
+        if layer.reused:
+            continue
+        for weight in layer.weights():
+            if isinstance(weight, Linear):
+                values = weight.copies * weight.d_in * weight.d_out
+                yield StoredModule(f"layers.{at}.{_name_in_layer(weight)}", weight.part, values)
+    yield StoredModule("embed_tokens", "embedding", model.embedding.parameters)
+    if not model.tied_embeddings:
+        yield StoredModule("lm_head", "lm_head", model.lm_head.d_in * model.lm_head.d_out)
+
+
+_SPECIAL = {
+    "kv_a_proj": "self_attn.kv_a_proj_with_mqa",
+    "router": "mlp.gate",
+    "attention_router": "self_attn.gate",
+    "shared_gate": "mlp.shared_expert_gate",
+    "indexer_q_proj": "self_attn.indexer.wq_b",
+    "indexer_k_proj": "self_attn.indexer.wk",
+}
+"""Matrices whose modules are not called by the holder of their part and their own name."""
+
+_HOLDERS = {
+    "attention": "self_attn",
+    "mixer": "linear_attn",
+    "mlp": "mlp",
+    "router": "mlp",
+    "experts": "mlp.experts.0",
+    "shared_experts": "mlp.shared_experts",
+    "indexer": "self_attn.indexer",
+}
+"""Part of a model -> the module that holds its matrices."""
+
+
+def _name_in_layer(weight: Linear) -> str:
+    """Name of a matrix's module from its layer on."""
+    if weight.name in _SPECIAL:
+        return _SPECIAL[weight.name]
+    holder = _HOLDERS.get(weight.part)
+    if holder is None:
+        return weight.name
+    own = weight.name.removeprefix("shared_").removeprefix("indexer_")
+    if own.startswith("experts_"):
+        own = f"{own.removeprefix('experts_')}_proj"
+    return f"{holder}.{own}"

@@ -1,0 +1,421 @@
+"""Quantization schemes: which format each tool's configuration gives to a module of a checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import SpecError
+from ..formats import get_format
+from .module_names import Matcher, matcher
+
+WIDE = "bf16"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What a quantization does.
+
+    Attributes
+    ----------
+    format_of : callable
+        Takes the name of a module and returns the format that it is stored in.
+    activations, kv : str
+        Formats of activations and of the KV cache.
+    notes : tuple of str
+        What of the scheme was not understood.
+    """
+
+    format_of: Callable[[str], str]
+    activations: str = WIDE
+    kv: str = WIDE
+    notes: tuple[str, ...] = ()
+
+
+def _uniform(name: str, config: Mapping[str, Any], *, kept: tuple[str, ...], activations: str = WIDE) -> Scheme:
+    """One format for all linear layers but those kept; embedding and lm_head are no linear layers to these schemes."""
+    get_format(name)
+    ignored = matcher([*_listed(config, *kept), "lm_head", "embed_tokens", "head"])
+
+    def format_of(module: str) -> str:
+        return WIDE if _kept(module, ignored) else name
+
+    return Scheme(format_of, activations, _kv(config), _wrong_lists(config, *kept))
+
+
+def _kept(module: str, ignored: Matcher) -> bool:
+    return module.endswith((".gate", ".router")) or ignored(module)
+
+
+def _listed(config: Mapping[str, Any], *keys: str) -> list[str]:
+    """Names in the first of several lists that is there."""
+    found: list[str] = []
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, list):
+            found += [item for item in value if isinstance(item, str)]
+    return found
+
+
+def _wrong_lists(config: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
+    """A note for each list of exceptions that is no list."""
+    given = {key: config.get(key) for key in keys}
+    return tuple(
+        f"{key} of the quantization must be a list of module names and is ignored: {value!r:.60}"
+        for key, value in given.items()
+        if value is not None and not isinstance(value, list)
+    )
+
+
+def _kv(config: Mapping[str, Any]) -> str:
+    algorithm = str(config.get("kv_cache_quant_algo") or "").lower()
+    scheme = config.get("kv_cache_scheme")
+    bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
+    if "fp8" in algorithm or bits == 8:
+        return "fp8"
+    return "nvfp4" if "nvfp4" in algorithm or bits == 4 else WIDE
+
+
+def fp8(config: Mapping[str, Any], data: Mapping[str, Any]) -> Scheme:
+    """8-bit floats with a scale for each tile, row or matrix; some mixtures keep their experts in 4 bits."""
+    name = _tiled(config.get("weight_block_size"))
+    plain = _uniform(name, config, kept=("modules_to_not_convert", "ignored_layers"), activations="fp8")
+    if str(data.get("expert_dtype") or config.get("expert_dtype")).lower() != "fp4":
+        return plain
+    return Scheme(lambda module: "mxfp4" if ".experts." in module else plain.format_of(module), "fp8", plain.kv)
+
+
+def _tiled(blocks: Any) -> str:
+    """8-bit floats with a scale for each tile of ``weight_block_size``, or for each row or matrix without one."""
+    if not isinstance(blocks, list) or not blocks:
+        return "fp8"
+    if blocks == [128, 128]:
+        return "fp8_block"
+    if blocks == [1, 32]:
+        return "mxfp8"
+    if len(blocks) == 2 and all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in blocks):
+        return f"fp8_block{blocks[0]}x{blocks[1]}"
+    raise SpecError(f"weight_block_size {blocks!r:.60}")
+
+
+def _integer(bits: Any, group: Any, *, symmetric: bool = False) -> str:
+    """Integers in groups with a 16-bit scale; without a group the scale is that of a whole row, next to nothing."""
+    if isinstance(bits, bool) or bits not in range(1, 9):
+        raise SpecError(f"bits {bits!r}")
+    if group in (None, -1, 0):
+        return {4: "int4", 8: "int8"}.get(bits) or f"int{bits}_g4096_sym"
+    if isinstance(group, bool) or not isinstance(group, int) or not 1 <= group <= 65536:
+        raise SpecError(f"group_size {group!r}")
+    return f"int{bits}_g{group}_sym" if symmetric else f"int{bits}_g{group}"
+
+
+def _affine(bits: Any, group: Any) -> str:
+    """Integers in groups with a scale and an offset of 16 bits each."""
+    if isinstance(bits, bool) or bits not in range(1, 9):
+        raise SpecError(f"bits {bits!r}")
+    if isinstance(group, bool) or not isinstance(group, int) or not 1 <= group <= 65536:
+        raise SpecError(f"group_size {group!r}")
+    return f"affine{bits}_g{group}"
+
+
+def integer_groups(config: Mapping[str, Any]) -> Scheme:
+    """GPTQ, AWQ and AutoRound in their layouts: scales, and zero points also where they are symmetric."""
+    bits = config.get("bits", config.get("w_bit"))
+    group = config.get("group_size", config.get("q_group_size"))
+    return _uniform(_integer(bits, group), config, kept=("modules_to_not_convert", "modules_in_block_to_not_quantize"))
+
+
+def bitsandbytes(config: Mapping[str, Any]) -> Scheme | None:
+    """8 bits a row; or 4 bits in blocks of 64 with a 32-bit scale, itself quantized only if asked (QLoRA)."""
+    kept = ("llm_int8_skip_modules",)
+    if config.get("load_in_8bit") or config.get("_load_in_8bit"):
+        return _uniform("int8", config, kept=kept)
+    four = [config[key] for key in ("load_in_4bit", "_load_in_4bit") if key in config]
+    if four and not any(four):
+        return None
+    return _uniform("nf4" if config.get("bnb_4bit_use_double_quant") else "nf4_single", config, kept=kept)
+
+
+def fp_quant(config: Mapping[str, Any]) -> Scheme:
+    """FP-Quant: ``forward_dtype`` names a 4-bit block format of weights and activations."""
+    name = str(config.get("forward_dtype") or "mxfp4").lower()
+    if name not in ("mxfp4", "nvfp4"):
+        raise SpecError(f"forward_dtype {name!r}")
+    return _uniform(name, config, kept=("modules_to_not_convert",), activations=name)
+
+
+def quanto(config: Mapping[str, Any]) -> Scheme:
+    """optimum-quanto: 8 bits a row; 4 and 2 bits in groups of 128 with a scale and a shift of 16 bits each."""
+    wanted = str(config.get("weights") or "int8").lower()
+    names = {"int8": "int8", "float8": "fp8", "int4": "affine4_g128", "int2": "affine2_g128"}
+    if wanted not in names:
+        raise SpecError(f"quanto weights {wanted!r}")
+    fed = {"int8": "int8", "float8": "fp8"}.get(str(config.get("activations")).lower(), WIDE)
+    return _uniform(names[wanted], config, kept=("modules_to_not_convert",), activations=fed)
+
+
+def hqq(config: Mapping[str, Any]) -> Scheme:
+    """HQQ: groups with a scale and a zero point of 16 bits each, all linear layers but those skipped."""
+    inner = config.get("quant_config")
+    weights = inner.get("weight_quant_params") if isinstance(inner, Mapping) else None
+    if not isinstance(weights, Mapping):
+        raise SpecError("hqq without weight_quant_params")
+    return _uniform(_affine(weights.get("nbits"), weights.get("group_size")), config, kept=("skip_modules",))
+
+
+TORCHAO: dict[str, tuple[str, str]] = {
+    "int8weightonly": ("int8", WIDE),
+    "int8dynamicactivationint8weight": ("int8", "int8"),
+    "int8dynamicactivationint4weight": ("affine4_g32", "int8"),
+    "int4weightonly": ("affine4_g128", WIDE),
+    "float8weightonly": ("fp8", WIDE),
+    "float8dynamicactivationfloat8weight": ("fp8", "fp8"),
+    "float8staticactivationfloat8weight": ("fp8", "fp8"),
+    "float8dynamicactivationint4weight": ("affine4_g128", "fp8"),
+    "mxdynamicactivationmxweight": ("mxfp8", "mxfp8"),
+    "nvfp4dynamicactivationnvfp4weight": ("nvfp4", "nvfp4"),
+    "nvfp4weightonly": ("nvfp4", WIDE),
+}
+"""Configuration of torchao, in small letters without ``Config`` and underscores -> formats of weights, activations."""
+
+
+def torchao(config: Mapping[str, Any]) -> Scheme:
+    """torchao: the type by name, or as a serialized configuration; groups have a scale and a zero point of 16 bits."""
+    kind, options = _torchao_type(config)
+    name, fed = TORCHAO.get(kind, ("", ""))
+    if not name:
+        raise SpecError(f"torchao type {kind!r}")
+    if name.startswith("affine4") and options.get("group_size") is not None:
+        name = _affine(4, options["group_size"])
+    scheme = _uniform(name, config, kept=("modules_to_not_convert",), activations=fed)
+    if not config.get("include_input_output_embeddings"):
+        return scheme
+    return Scheme(lambda module: name if module.startswith("embed") else scheme.format_of(module), fed, scheme.kv)
+
+
+def _torchao_type(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    given = config.get("quant_type")
+    if isinstance(given, Mapping):
+        given = given.get("default", given)
+    if isinstance(given, Mapping):
+        options = given.get("_data")
+        kind = str(given.get("_type"))
+    else:
+        options = config.get("quant_type_kwargs")
+        kind = str(given)
+    plain = kind.lower().replace("_", "").removesuffix("config")
+    return plain, options if isinstance(options, Mapping) else {}
+
+
+def exllama(config: Mapping[str, Any]) -> Scheme:
+    """ExLlamaV2 and V3: bits a weight on average over the linear layers, and those of lm_head apart."""
+    bits, head = config.get("bits"), config.get("head_bits", 6)
+    if not (_is_width(bits) and _is_width(head)):
+        raise SpecError(f"bits {bits!r}, head_bits {head!r}")
+    linear, output = f"exl3_{bits:.4g}", f"exl3_{head:.4g}"
+
+    def format_of(module: str) -> str:
+        if module.startswith("embed") or module.endswith((".gate", ".router")):
+            return WIDE
+        return output if module.startswith("lm_head") else linear
+
+    notes = ("bits a weight of an ExLlama checkpoint are an average over its layers",)
+    return Scheme(format_of, WIDE, WIDE, notes)
+
+
+def _is_width(bits: Any) -> bool:
+    return isinstance(bits, int | float) and not isinstance(bits, bool) and 1 <= bits <= 9
+
+
+MLX_MODES = {"mxfp4": "mxfp4", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+
+
+def mlx(config: Mapping[str, Any]) -> Scheme:
+    """MLX: every linear layer, the embedding and lm_head; entries by module override, ``false`` keeps 16 bits."""
+    plain = _mlx_format(config, config)
+    own: dict[str, list[str]] = {}
+    for module, entry in config.items():
+        if isinstance(entry, Mapping):
+            own.setdefault(_mlx_format(entry, config), []).append(_without_switch(module))
+        elif entry is False and "." in module:
+            own.setdefault(WIDE, []).append(_without_switch(module))
+    rules = [(matcher(modules), name) for name, modules in own.items()]
+
+    def format_of(module: str) -> str:
+        return next((name for chosen, name in rules if chosen(module)), plain)
+
+    return Scheme(format_of)
+
+
+def _without_switch(module: str) -> str:
+    """MLX stores the experts of a layer together, as ``switch_mlp``."""
+    return module.replace(".switch_mlp.", ".experts.0.")
+
+
+def _mlx_format(entry: Mapping[str, Any], overall: Mapping[str, Any]) -> str:
+    mode = str(entry.get("mode") or overall.get("mode") or "affine")
+    if mode in MLX_MODES:
+        return MLX_MODES[mode]
+    if mode != "affine":
+        raise SpecError(f"MLX mode {mode!r}")
+    return _affine(entry.get("bits", overall.get("bits")), entry.get("group_size", overall.get("group_size")))
+
+
+def _of_weights(weights: Mapping[str, Any]) -> str:
+    """Format of a ``weights`` entry: bits, type, group."""
+    bits, kind, group = weights.get("num_bits"), str(weights.get("type")), weights.get("group_size")
+    if kind == "float" and bits == 4:
+        return "mxfp4" if group == 32 else "nvfp4"
+    if kind == "float" and bits == 8:
+        if weights.get("strategy") == "block":
+            return _tiled(weights.get("block_structure") or [128, 128])
+        return "mxfp8" if group == 32 else "fp8"
+    return _integer(bits, group, symmetric=bool(weights.get("symmetric")))
+
+
+def compressed_tensors(config: Mapping[str, Any]) -> Scheme:
+    """llm-compressor and ModelOpt's newer files: groups with targets, and an ``ignore`` list."""
+    groups = config.get("config_groups")
+    if not isinstance(groups, Mapping) or not groups:
+        raise SpecError("config_groups is missing")
+    ignored = matcher(_listed(config, "ignore"))
+    rules: list[tuple[Matcher | None, str]] = []
+    activations = WIDE
+    for group in groups.values():
+        if not isinstance(group, Mapping) or not isinstance(group.get("weights"), Mapping):
+            continue
+        name = _of_weights(group["weights"])
+        targets = [item for item in group.get("targets") or () if isinstance(item, str)]
+        rules.append((None if "Linear" in targets or not targets else matcher(targets), name))
+        if isinstance(group.get("input_activations"), Mapping):
+            activations = _of_activations(group["input_activations"], activations)
+    if not rules:
+        raise SpecError("config_groups has no group with weights")
+
+    def format_of(module: str) -> str:
+        if module.startswith("embed") or _kept(module, ignored):
+            return WIDE
+        return next((name for wanted, name in rules if wanted is None or wanted(module)), WIDE)
+
+    return Scheme(format_of, activations, _kv(config))
+
+
+def _of_activations(inputs: Mapping[str, Any], otherwise: str) -> str:
+    bits, kind = inputs.get("num_bits"), str(inputs.get("type"))
+    if bits == 4 and kind == "float":
+        return "mxfp4" if inputs.get("group_size") == 32 else "nvfp4"
+    if bits == 8:
+        return "fp8" if kind == "float" else "int8"
+    return otherwise
+
+
+ALGORITHMS = {
+    "fp8": ("fp8", "fp8"),
+    "fp8_pb_wo": ("fp8_block", WIDE),
+    "fp8_pb_real": ("fp8_block", "fp8"),
+    "fp8_per_channel_per_token": ("fp8", "fp8"),
+    "nvfp4": ("nvfp4", "nvfp4"),
+    "nvfp4_awq": ("nvfp4", "nvfp4"),
+    "w4a16_nvfp4": ("nvfp4", WIDE),
+    "nvfp4_w4a16": ("nvfp4", WIDE),
+    "mxfp4": ("mxfp4", "mxfp4"),
+    "mxfp8": ("mxfp8", "mxfp8"),
+    "w4a16_mxfp4": ("mxfp4", WIDE),
+    "w4a8_mxfp4_fp8": ("mxfp4", "fp8"),
+    "w4a8_nvfp4_fp8": ("nvfp4", "fp8"),
+    "w4a16_awq": ("int4_g128", WIDE),
+    "int4_awq": ("int4_g128", WIDE),
+    "w4a8_awq": ("int4_g128", "fp8"),
+    "w8a16": ("int8", WIDE),
+    "w8a8_sq_per_channel": ("int8", "int8"),
+    "int8": ("int8", "int8"),
+}
+"""ModelOpt's ``quant_algo`` -> formats of weights and activations."""
+
+
+def _algorithm(name: Any) -> tuple[str, str]:
+    found = ALGORITHMS.get(str(name).lower())
+    if found is None:
+        raise SpecError(f"quant_algo {name!r}")
+    return found
+
+
+def modelopt(config: Mapping[str, Any]) -> Scheme:
+    """ModelOpt: one algorithm for all linear layers but those excluded."""
+    weights, activations = _algorithm(config.get("quant_algo"))
+    ignored = matcher(_listed(config, "exclude_modules", "ignore"))
+    return Scheme(
+        lambda module: WIDE if module.startswith("embed") or _kept(module, ignored) else weights,
+        activations,
+        _kv(config),
+    )
+
+
+def by_layer(config: Mapping[str, Any]) -> Scheme:
+    """A format for each module by name; what is not named is as the rest of the file says, or kept."""
+    listed: Mapping[str, Any] = config["quantized_layers"]
+    by_format: dict[str, list[str]] = {}
+    activations: Counter[str] = Counter()
+    for module, entry in listed.items():
+        if isinstance(module, str) and isinstance(entry, Mapping):
+            weights, fed = _algorithm(entry.get("quant_algo"))
+            by_format.setdefault(weights, []).append(module)
+            activations[fed] += 1
+    rules = [(matcher(modules), name) for name, modules in by_format.items()]
+    rest = "fp8_block" if config.get("weight_block_size") and config.get("quant_method") == "fp8" else WIDE
+
+    def format_of(module: str) -> str:
+        found = next((name for wanted, name in rules if wanted(module)), None)
+        return found or (WIDE if module.startswith(("embed", "lm_head")) or module.endswith(".gate") else rest)
+
+    fed = activations.most_common(1)[0][0] if activations else WIDE
+    return Scheme(format_of, fed, _kv(config))
+
+
+def quark(config: Mapping[str, Any]) -> Scheme:
+    """AMD Quark: a global configuration of weights and inputs, and an ``exclude`` list."""
+    overall = config.get("global_quant_config")
+    if not isinstance(overall, Mapping) or not isinstance(overall.get("weight"), Mapping):
+        raise SpecError("global_quant_config has no weight")
+    name = _quark_format(overall["weight"])
+    inputs = overall.get("input_tensors")
+    fed = _quark_format(inputs) if isinstance(inputs, Mapping) else WIDE
+    ignored = matcher(_listed(config, "exclude"))
+    kv = config.get("kv_cache_quant_config") or _listed(config, "kv_cache_group")
+    return Scheme(
+        lambda module: WIDE if module.startswith("embed") or _kept(module, ignored) else name,
+        fed,
+        "fp8" if kv else WIDE,
+    )
+
+
+def _quark_format(entry: Mapping[str, Any]) -> str:
+    kind = str(entry.get("dtype")).lower()
+    if "fp4" in kind:
+        return "mxfp4"
+    if "fp6" in kind:
+        return "mxfp6"
+    if "fp8" in kind:
+        return "mxfp8" if entry.get("group_size") == 32 else "fp8"
+    if "int4" in kind or "uint4" in kind:
+        return _integer(4, entry.get("group_size"))
+    if "int8" in kind:
+        return "int8"
+    raise SpecError(f"dtype {entry.get('dtype')!r}")
+
+
+def mxfp4(config: Mapping[str, Any]) -> Scheme:
+    """OCP microscaling, 4 bits, as gpt-oss is published."""
+    return _uniform("mxfp4", config, kept=("modules_to_not_convert",))
+
+
+def mxfp8(config: Mapping[str, Any]) -> Scheme:
+    """OCP microscaling, 8 bits."""
+    return _uniform("mxfp8", config, kept=("ignored_layers", "modules_to_not_convert"), activations="mxfp8")
+
+
+def eetq(config: Mapping[str, Any]) -> Scheme:
+    """EETQ: 8 bits a row."""
+    return _uniform("int8", config, kept=("modules_to_not_convert",))

@@ -1,0 +1,257 @@
+"""Parameters of vision encoders, counted from their configurations.
+
+Every encoder is a vision transformer (arXiv:2010.11929): a patch embedding, positions, and layers of attention and MLP.
+What differs by family is which of them have biases and gates, how many norms there are, and what stands behind.  Counts
+are held against transformers 5.24.0 in the tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import SpecError
+from .fields import Fields
+
+
+def linear(d_in: int, d_out: int, *, bias: bool = True) -> int:
+    """A matrix, and its bias."""
+    return d_in * d_out + (d_out if bias else 0)
+
+
+def layer(width: int, inner: int, *, gated: bool = False, norms: int = 4, bias: bool = True) -> int:
+    """Attention of four square matrices, an MLP, and ``norms`` vectors."""
+    mlp = (2 if gated else 1) * linear(width, inner, bias=bias) + linear(inner, width, bias=bias)
+    return 4 * linear(width, width, bias=bias) + mlp + norms * width
+
+
+def patches(fields: Fields, width: int, *, frames: int = 1, bias: bool) -> int:
+    """The convolution that makes a token of a patch."""
+    side = _side(fields, "patch_size")
+    return linear(3 * frames * side * side, width, bias=bias)
+
+
+def grid(fields: Fields) -> int:
+    """Patches of an image."""
+    return (_side(fields, "image_size") // _side(fields, "patch_size")) ** 2
+
+
+def _side(fields: Fields, name: str) -> int:
+    """A side that may be written twice, for height and width."""
+    value: Any = fields.get(name)
+    if isinstance(value, list):
+        if len(value) != 2 or value[0] != value[1]:
+            raise SpecError(f"{name} must be one number, or the same one twice: {value!r:.80}")
+        return Fields({name: value[0]}, {}).size(name)
+    return fields.size(name)
+
+
+def _vit(fields: Fields) -> tuple[int, int, int]:
+    """Width, inner width and layers by their usual names."""
+    return fields.size("hidden_size"), fields.size("intermediate_size"), fields.size("num_hidden_layers")
+
+
+def siglip(fields: Fields, *, positions: int | None = None, bias: bool = True) -> int:
+    """SigLIP and Idefics 3: LayerNorms, one more behind the last layer, attention pooling if configured."""
+    width, inner, layers = _vit(fields)
+    rows = grid(fields) if positions is None else positions
+    pooling = layer(width, inner, norms=3) if fields.flag("vision_use_head") else 0
+    return patches(fields, width, bias=bias) + rows * width + layers * layer(width, inner) + 2 * width + pooling
+
+
+def clip(fields: Fields) -> int:
+    """CLIP: a class token, a norm before the layers and one behind; the patch embedding has no bias."""
+    width = fields.size("hidden_size")
+    return siglip(fields, positions=grid(fields) + 1, bias=False) + 3 * width
+
+
+def pixtral(fields: Fields) -> int:
+    """Pixtral: rotary positions, gated MLPs, RMS norms, no biases."""
+    width, inner, layers = _vit(fields)
+    return patches(fields, width, bias=False) + width + layers * layer(width, inner, gated=True, norms=2, bias=False)
+
+
+def qwen2_vl(fields: Fields) -> int:
+    """Qwen2-VL with the merger of its patches."""
+    width, layers = fields.size("embed_dim"), fields.size("depth")
+    merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
+    merger = 2 * width + linear(merged, merged) + linear(merged, fields.size("hidden_size"))
+    frames = fields.optional("temporal_patch_size") or 2
+    inner = width * (fields.optional("mlp_ratio") or 4)
+    return patches(fields, width, frames=frames, bias=False) + layers * layer(width, inner) + merger
+
+
+def qwen2_5_vl(fields: Fields) -> int:
+    """Qwen2.5-VL: gated MLPs and RMS norms."""
+    width, layers = fields.size("hidden_size"), fields.size("depth")
+    merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
+    merger = width + linear(merged, merged) + linear(merged, fields.size("out_hidden_size"))
+    frames = fields.optional("temporal_patch_size") or 2
+    block = layer(width, fields.size("intermediate_size"), gated=True, norms=2)
+    return patches(fields, width, frames=frames, bias=False) + layers * block + merger
+
+
+def exaone4_5(fields: Fields) -> int:
+    """EXAONE 4.5: Qwen2.5-VL's encoder with grouped KV heads."""
+    width, heads = fields.size("hidden_size"), fields.size("num_heads")
+    saved_heads = heads - fields.size("num_key_value_heads")
+    saved = 2 * linear(width, saved_heads * (width // heads))
+    return qwen2_5_vl(fields) - fields.size("depth") * saved
+
+
+def qwen3_vl(fields: Fields) -> int:
+    """Qwen3-VL: a learned table of positions and mergers for deeper layers too."""
+    width, layers = fields.size("hidden_size"), fields.size("depth")
+    merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
+    merger = linear(merged, merged) + linear(merged, fields.size("out_hidden_size"))
+    deep = len(fields.entries("deepstack_visual_indexes") or ())
+    frames = fields.optional("temporal_patch_size") or 2
+    table = fields.size("num_position_embeddings") * width
+    blocks = layers * layer(width, fields.size("intermediate_size"))
+    mergers = (1 + deep) * merger + 2 * width + deep * 2 * merged
+    return patches(fields, width, frames=frames, bias=True) + table + blocks + mergers
+
+
+def glm4v(fields: Fields) -> int:
+    """GLM-4V: MLPs as wide as the output, a strided convolution and a gated MLP behind."""
+    width, out, layers = fields.size("hidden_size"), fields.size("out_hidden_size"), fields.size("depth")
+    attention = linear(width, 3 * width, bias=fields.flag("attention_bias")) + width * width
+    block = attention + 3 * width * out + 2 * width
+    inner, merge = fields.size("intermediate_size"), fields.optional("spatial_merge_size") or 2
+    merger = linear(width * merge**2, out) + out * out + 2 * out + 3 * out * inner
+    frames = fields.optional("temporal_patch_size") or 2
+    table = grid(fields) * width
+    return patches(fields, width, frames=frames, bias=True) + table + layers * block + 2 * width + merger
+
+
+def glm5(fields: Fields) -> int:
+    """GLM-5 Flash: gated MLPs, q/k norms by head, a strided convolution and a gated MLP behind."""
+    width, out, layers = fields.size("hidden_size"), fields.size("out_hidden_size"), fields.size("depth")
+    block = layer(width, fields.size("intermediate_size"), gated=True, norms=2)
+    block += 2 * (width // fields.size("num_heads"))
+    joined = linear(width * (fields.optional("spatial_merge_size") or 2) ** 2, out)
+    merger = out * out + 2 * out + 3 * out * fields.size("projection_intermediate_size")
+    frames = fields.optional("temporal_patch_size") or 2
+    return patches(fields, width, frames=frames, bias=True) + layers * block + width + joined + merger
+
+
+def gemma4(fields: Fields) -> int:
+    """Gemma 4: gated MLPs and four norms without biases, q/k norms, positions for both axes."""
+    width, inner, layers = _vit(fields)
+    block = layer(width, inner, gated=True, bias=False) + 2 * fields.size("head_dim")
+    return patches(fields, width, bias=False) + 2 * fields.size("position_embedding_size") * width + layers * block
+
+
+def moonvit(fields: Fields, prefix: str = "") -> int:
+    """MoonViT (Kimi): a table of positions for a grid, a norm behind the last layer."""
+    width, inner, layers = (
+        fields.size(f"{prefix}{name}") for name in ("hidden_size", "intermediate_size", "num_hidden_layers")
+    )
+    rows = fields.size("init_pos_emb_height" if prefix else "pos_emb_height")
+    columns = fields.size("init_pos_emb_width" if prefix else "pos_emb_width")
+    blocks = layers * layer(width, inner)
+    return patches(fields, width, bias=True) + rows * columns * width + blocks + 2 * width
+
+
+def minimax(fields: Fields) -> int:
+    """MiniMax: a norm before the layers."""
+    width, inner, layers = _vit(fields)
+    frames = fields.optional("temporal_patch_size") or 2
+    return patches(fields, width, frames=frames, bias=False) + 2 * width + layers * layer(width, inner)
+
+
+def internvl(fields: Fields) -> int:
+    """InternViT: a class token, two learned scales a layer, no bias on queries, keys and values unless configured."""
+    width, inner, layers = _vit(fields)
+    biases = 0 if fields.flag("attention_bias") else 3 * width
+    norm = 2 if fields.text("norm_type") in (None, "layer_norm") else 1
+    block = layer(width, inner, norms=2 * norm + 2) - biases + (2 * width if fields.flag("use_qk_norm") else 0)
+    table = (grid(fields) + 1) * width if fields.flag("use_absolute_position_embeddings", True) else 0
+    behind = 0 if fields.flag("use_mean_pooling", True) else 2 * width
+    return patches(fields, width, bias=True) + width + table + layers * block + behind
+
+
+def llama4(fields: Fields) -> int:
+    """Llama 4: a class token, norms before and behind, and an adapter over shuffled pixels."""
+    width, inner, layers = _vit(fields)
+    adapter = inner * fields.size("projector_input_dim") + fields.size("projector_output_dim") ** 2
+    table = (grid(fields) + 1) * width
+    return patches(fields, width, bias=False) + width + table + layers * layer(width, inner) + 4 * width + adapter
+
+
+def mllama(fields: Fields) -> int:
+    """Llama 3.2 Vision: tables of positions by aspect ratio and tile, and global layers with two gates each."""
+    width, inner = fields.size("hidden_size"), fields.size("intermediate_size")
+    local_layers, global_layers = fields.size("num_hidden_layers"), fields.size("num_global_layers")
+    ratios, tiles, rows = (
+        len(fields.entries("supported_aspect_ratios") or ()),
+        fields.size("max_num_tiles"),
+        grid(fields) + 1,
+    )
+    block = layer(width, inner) - 4 * width
+    positions = 1 + rows * width + (ratios + 1) * tiles * rows * width
+    around_tiles = 2 * ((ratios + 1) * tiles * width + 1)
+    blocks = (local_layers + global_layers) * block + 2 * global_layers
+    return patches(fields, width, bias=False) + width + positions + around_tiles + 4 * width + blocks
+
+
+def hy_v4(fields: Fields) -> int:
+    """HunYuan V4: positions of the largest image and one more, two convolutions and a line break behind."""
+    width, inner, layers = _vit(fields)
+    merged, out = width * (fields.optional("spatial_merge_size") or 2) ** 2, fields.size("out_hidden_size")
+    rows = (fields.size("max_image_size") // fields.size("patch_size")) ** 2 + 1
+    merger = linear(merged, merged) + linear(merged, out) + out + width
+    return patches(fields, width, bias=True) + rows * width + layers * layer(width, inner) + merger
+
+
+def lfm3(fields: Fields) -> int:
+    """LFM3: gated convolutions over the image between layers of attention with grouped KV heads."""
+    width, inner, layers = _vit(fields)
+    head_dim = width // fields.size("num_attention_heads")
+    kv = fields.size("num_key_value_heads") * head_dim
+    attention = 2 * width * width + 2 * width * kv + 2 * head_dim
+    convolution = 4 * width * width + width * fields.size("conv_kernel_size") ** 2
+    kinds = fields.entries("layer_types", layers) or []
+    mixers = sum(attention if kind == "full_attention" else convolution for kind in kinds)
+    frames = fields.optional("temporal_patch_size") or 2
+    return patches(fields, width, frames=frames, bias=False) + width + mixers + layers * (3 * width * inner + 2 * width)
+
+
+def minicpm(fields: Fields) -> int:
+    """MiniCPM-V: SigLIP with a merger of windows of four patches between two of its layers."""
+    width, inner, _ = _vit(fields)
+    window = 4 * width
+    merger = 4 * linear(width, width) + 2 * width + 2 * window + linear(window, 4 * inner) + linear(4 * inner, width)
+    return siglip(fields) + merger
+
+
+def ovis2(fields: Fields) -> int:
+    """Ovis 2: gated MLPs, RMS norms, and a head over visual words."""
+    width, inner, layers = _vit(fields)
+    words = fields.size("vocab_size") - fields.size("num_visual_indicator_tokens")
+    head = width * (fields.optional("hidden_stride") or 1) ** 2 * words + 2 * words
+    block = layer(width, inner, gated=True, norms=2, bias=False)
+    return patches(fields, width, bias=True) + grid(fields) * width + 2 * width + layers * block + head
+
+
+def step3(fields: Fields) -> int:
+    """Step 3.7: a norm before the layers, two learned scales a layer, two strided convolutions behind."""
+    width, inner, layers = _vit(fields)
+    behind = linear(9 * width, 2 * width) + linear(18 * width, 4 * width)
+    return (
+        patches(fields, width, bias=False)
+        + grid(fields) * width
+        + 2 * width
+        + layers * layer(width, inner, norms=6)
+        + behind
+    )
+
+
+def granite_docling(fields: Fields) -> int:
+    """Granite Docling: SigLIP with a coarse and a fine path of merged patches, each with mergers for deeper layers."""
+    width, out, scale = fields.size("hidden_size"), fields.size("out_hidden_size"), fields.size("scale_factor")
+    deep = len(fields.entries("deepstack_visual_indexes") or ())
+    connector = 2 * width + 4 * out + out * out
+    for factor in (scale, scale // 2) if fields.flag("use_fine_route", True) else (scale,):
+        merged = width * factor**2
+        connector += merged * out + deep * (2 * merged + linear(merged, out) + linear(out, out))
+    return siglip(fields) + connector

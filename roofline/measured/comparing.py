@@ -1,0 +1,298 @@
+"""`headroom`: a measured run held against what its deployment can do, phase by phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from .counters import DeviceCounters
+from .kernel_headroom import KernelHeadroom, kernel_headroom
+from .kernels import KernelProfile
+from .measurement import BATCH, DECODE, PREFILL, SERVING, Measurement
+from .reading import Result, read
+from .reasons import doubts_about, reasons
+from .shares import Headroom, PhaseHeadroom
+from .work_bounds import decode_step, of_generation, of_phase, of_request, prompt_pass
+
+
+@overload
+def headroom(
+    serve: Deployment,
+    measured: Measurement,
+    *,
+    load: Workload | None = ...,
+    phase: str = ...,
+    steps: float | None = ...,
+) -> Headroom: ...
+@overload
+def headroom(
+    serve: Deployment,
+    measured: KernelProfile,
+    *,
+    load: Workload | None = ...,
+    phase: str = ...,
+    steps: float | None = ...,
+) -> KernelHeadroom: ...
+@overload
+def headroom(
+    serve: Deployment,
+    measured: Sequence[Result],
+    *,
+    load: Workload | None = ...,
+    phase: str = ...,
+    steps: float | None = ...,
+) -> list[Headroom | KernelHeadroom]: ...
+def headroom(
+    serve: Deployment,
+    measured: Result | Sequence[Result],
+    *,
+    load: Workload | None = None,
+    phase: str = "decode",
+    steps: float | None = None,
+) -> Headroom | KernelHeadroom | list[Headroom | KernelHeadroom]:
+    """Hold a measurement against the floor, the roofline and the estimate of a deployment.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What ran where.  Result files seldom say it, and what they say is compared with it, not used in its place.
+    measured : Measurement, KernelProfile, or a list of them
+        What `roofline.measured.read` returns.
+    load : Workload, optional
+        Batch and lengths where the file does not say them; for a profile of kernels, the work of a step.
+    phase : str
+        For a profile of kernels: ``decode`` or ``prefill``.
+    steps : float, optional
+        For a profile of kernels: passes that it covers; from the calls of attention kernels if None.
+
+    Returns
+    -------
+    Headroom or KernelHeadroom, or a list of them
+        MFU, MBU, shares of the three times, what limits and what is left to win; where a time beats its floor, the
+        likely reasons in order.
+
+    Raises
+    ------
+    InvalidInput
+        The file has no time that can be compared, or lacks lengths that ``load`` has to give.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    >>> run = Measurement("by hand", "notes", kind="decode", batch=1, context_tokens=2000, tpot_median_s=0.0065)
+    >>> found = rl.headroom(serve, run)
+    >>> round(found.phase("decode").mbu, 2), found.phase("decode").limit
+    (0.7, 'memory')
+    """
+    if isinstance(measured, list | tuple):
+        return [_one(serve, item, load=load, phase=phase, steps=steps) for item in measured]
+    return _one(serve, measured, load=load, phase=phase, steps=steps)
+
+
+def _one(
+    serve: Deployment, measured: object, *, load: Workload | None, phase: str, steps: float | None
+) -> Headroom | KernelHeadroom:
+    if isinstance(measured, Measurement):
+        return _headroom_of_run(serve, measured, load)
+    if isinstance(measured, KernelProfile):
+        return kernel_headroom(serve, measured, load=load, phase=phase, steps=steps)
+    if isinstance(measured, DeviceCounters):
+        raise InvalidInput(f"{measured.source} holds counters of a device, which are shares of its peaks already")
+    raise InvalidInput(f"measured must be what rl.measured.read returns: {measured!r}")
+
+
+def headroom_of_file(
+    path: str | Path,
+    serve: Deployment,
+    *,
+    load: Workload | None = None,
+    phase: str = "decode",
+    steps: float | None = None,
+) -> list[Headroom | KernelHeadroom]:
+    """Read a result file and hold each of its runs against ``serve``.
+
+    Runs without a figure that can be compared (all requests failed, say) are left out, unless none is left.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file (see `roofline.measured.read`).
+    serve : Deployment
+        What ran where.
+    load, phase, steps
+        As for `roofline.headroom`.
+
+    Returns
+    -------
+    list of Headroom or KernelHeadroom
+        One for each run that can be compared.
+
+    Raises
+    ------
+    SpecError
+        The file can't be read or is of no known format.
+    InvalidInput
+        No run of the file can be compared.
+    """
+    found: list[Headroom | KernelHeadroom] = []
+    refused: InvalidInput | None = None
+    for result in read(path):
+        try:
+            found += headroom(serve, [result], load=load, phase=phase, steps=steps)
+        except InvalidInput as error:
+            refused = error
+    if not found and refused is not None:
+        raise refused
+    return found
+
+
+MOST = 1e9
+"""No context, batch or rate of one deployment is larger: a larger one is a damaged file's."""
+
+SHORTEST_S = 1e-9
+"""No pass is over within a clock cycle: a shorter time is a damaged file's."""
+
+
+def _headroom_of_run(serve: Deployment, measured: Measurement, load: Workload | None) -> Headroom:
+    run = _filled(measured, load)
+    for name in ("prompt_tokens", "output_tokens", "context_tokens", "batch", "concurrency", "requests_per_s"):
+        if (getattr(run, name) or 0.0) > MOST:
+            raise InvalidInput(f"{run.source}: {name} of {getattr(run, name):g} can't be right")
+    notes = list(doubts_about(serve, run))
+    found = (_prefill(serve, run), _decode(serve, run, notes), _whole(serve, run, notes))
+    rows = [row for row in found if row is not None and row.measured_s > SHORTEST_S]
+    if not rows:
+        raise InvalidInput(
+            f"{run.source} has no time that can be compared: it needs TTFT, TPOT, a total or a rate, and lengths "
+            "(give load=Workload(prompt_tokens=..., output_tokens=..., batch=...))"
+        )
+    return Headroom(run, serve, tuple(_explained(serve, run, row) for row in rows), tuple(notes))
+
+
+def _filled(run: Measurement, load: Workload | None) -> Measurement:
+    """``run`` with the lengths and the batch that ``load`` has and the file has not."""
+    if load is None:
+        return run
+    known: dict[str, Any] = {}
+    for name in ("prompt_tokens", "output_tokens"):
+        if getattr(run, name) is None:
+            known[name] = float(np.max(getattr(load, name)))
+    batch = int(np.max(load.batch))
+    if run.batch is None and run.kind != SERVING:
+        known["batch"] = batch
+    silent = run.kind == SERVING and run.concurrency is None and run.in_flight is None and run.total_s is None
+    if silent and run.request_rate is None and batch > 1:
+        known["in_flight"] = float(batch)
+    return run.replace(**known) if known else run
+
+
+def _explained(serve: Deployment, run: Measurement, row: PhaseHeadroom) -> PhaseHeadroom:
+    """``row``, with the likely reasons if it beats its floor."""
+    if not row.beats_floor:
+        return row
+    return replace(row, reasons=reasons(serve, run, row.name, row.measured_s, row.bounds))
+
+
+def _prefill(serve: Deployment, run: Measurement) -> PhaseHeadroom | None:
+    """TTFT against the prefill of a prompt, or of a static batch of them."""
+    if run.ttft_s is None or run.prompt_tokens is None or run.kind == DECODE:
+        return None
+    batch = float(run.batch or 1) if run.kind != SERVING else 1.0
+    found = (run.cached_share or 0.0) * run.prompt_tokens
+    fresh = max(run.prompt_tokens - found, 1.0)
+    cached = found + (run.context_tokens or 0.0 if run.kind == PREFILL else 0.0)
+    bounds = of_phase(prompt_pass(serve, batch, fresh, cached))
+    statistic = "" if run.statistic is None else f"{run.statistic} "
+    basis = f"{statistic}TTFT against the prefill of {batch:g} x {fresh:,.0f} tokens on {cached:,.0f} cached"
+    if run.kind == SERVING:
+        basis += "; a TTFT holds the wait in the queue and for the step in progress as well"
+    return PhaseHeadroom("prefill", run.ttft_s, bounds, basis)
+
+
+def _decode(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadroom | None:
+    """The time of a step against a decode step at the run's mean batch and context."""
+    step = run.step
+    if step is None or run.kind == PREFILL:
+        return None
+    accepted = run.accepted_tokens_per_step or 1.0
+    batch = _running(run, step.seconds)
+    if batch is None:
+        batch = 1.0
+        notes.append("decode: the batch is not in the file: held against one sequence")
+    context = _mean_context(run)
+    if context is None:
+        context = 0.0
+        notes.append("decode: the lengths are not in the file: held against an empty cache")
+    bounds = of_phase(decode_step(serve, max(batch, 1.0), context))
+    basis = f"{step.basis} against a step of {max(batch, 1.0):.3g} sequences at {context:,.0f} tokens"
+    if accepted != 1.0:
+        basis += f", times the {accepted:g} tokens that a step yields; drafting and verifying cost more than the step"
+    return PhaseHeadroom("decode", step.seconds * accepted, bounds, basis)
+
+
+def _running(run: Measurement, step_s: float) -> float | None:
+    """Sequences that decode at a time: those of a static batch, or the mean by Little's law."""
+    if run.kind != SERVING:
+        return float(run.batch or 1)
+    if run.requests_per_s and run.output_tokens:
+        return run.requests_per_s * max(run.output_tokens - 1, 0.0) * step_s
+    if run.tokens_per_s:
+        share = 1.0 if run.output_tokens is None else (run.output_tokens - 1) / run.output_tokens
+        return run.tokens_per_s * share * step_s
+    return run.in_flight or run.concurrency
+
+
+def _mean_context(run: Measurement) -> float | None:
+    """Tokens in the cache before the mean step."""
+    if run.kind == DECODE:
+        return (run.context_tokens or 0.0) + max((run.output_tokens or 1.0) - 1, 0.0) / 2
+    if run.prompt_tokens is None:
+        return None
+    return (run.context_tokens or 0.0) + run.prompt_tokens + max((run.output_tokens or 2.0) - 2, 0.0) / 2
+
+
+def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadroom | None:
+    """A static batch end to end, or a request's share of a run."""
+    if run.prompt_tokens is None or run.output_tokens is None or run.kind not in (SERVING, BATCH):
+        return None
+    steps = max(run.output_tokens - 1, 0.0)
+    context = _mean_context(run) or 0.0
+    if run.kind == BATCH:
+        if run.total_s is None or run.batch is None:
+            return None
+        first = prompt_pass(serve, float(run.batch), max(run.prompt_tokens, 1.0), run.context_tokens or 0.0)
+        bounds = of_generation(first, decode_step(serve, float(run.batch), context), steps)
+        basis = (
+            f"{run.statistic} total against {run.batch} x {run.prompt_tokens:,.0f} + {run.output_tokens:,.0f} tokens"
+        )
+        return PhaseHeadroom("generation", run.total_s, bounds, basis)
+    if not run.requests_per_s:
+        return None
+    batch = _in_system(run)
+    if batch is None:
+        notes.append("run: how many requests were in flight is not in the file: the rate of requests is not compared")
+        return None
+    found = (run.cached_share or 0.0) * run.prompt_tokens
+    first = prompt_pass(serve, float(serve.parallel.data), max(run.prompt_tokens - found, 1.0), found)
+    bounds = of_request(first, decode_step(serve, batch, context), steps, batch)
+    if run.request_rate:
+        notes.append("run: the rate was asked for, so that its share of the floor is the load, not an efficiency")
+    basis = f"1 / (requests a second) against a request's share of a deployment with {batch:.3g} in flight"
+    return PhaseHeadroom("run", 1.0 / run.requests_per_s, bounds, basis)
+
+
+def _in_system(run: Measurement) -> float | None:
+    """Sequences that may have shared a step: the cap, or else the mean, measured or by Little's law."""
+    if run.concurrency:
+        return max(run.concurrency, 1.0)
+    little = run.requests_per_s * run.total_mean_s if run.requests_per_s and run.total_mean_s else None
+    mean = run.in_flight or little
+    return None if mean is None else max(mean, 1.0)

@@ -1,0 +1,264 @@
+"""`Measurement`: one run of a benchmark, in base units, with what its reader repaired and what it doubts."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..arrays import FrozenMapping
+from ..report import Report, Step, plain
+
+SERVING = "serving"
+BATCH = "batch"
+PREFILL = "prefill"
+DECODE = "decode"
+KINDS = (SERVING, BATCH, PREFILL, DECODE)
+
+NOTHING_STATED: FrozenMapping[str, Any] = FrozenMapping()
+"""The file says nothing of the deployment."""
+
+NO_PERCENTILES: FrozenMapping[str, float] = FrozenMapping()
+"""The file has no percentiles."""
+
+
+class StepTime(NamedTuple):
+    """Time of an output token as a decode step has it, and which figures of the file it comes from."""
+
+    seconds: float
+    basis: str
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement(Report):
+    """One run of a benchmark.  None stands for what the file does not say; nothing is filled in by guessing.
+
+    Attributes
+    ----------
+    tool : str
+        What wrote the file.
+    source : str
+        The file, and the place in it if it holds several runs.
+    kind : str
+        ``serving`` (requests come and go), ``batch`` (one batch starts together), ``prefill`` or ``decode`` (one phase
+        by itself).
+    stated : mapping
+        What the file says of the deployment, as far as it does: ``model``, ``accelerator``, ``accelerators``,
+        ``tensor``, ``pipeline``, ``expert``, ``weights``, ``kv``, ``engine``, ``weights_bytes`` and the like, as
+        printed.  None of it is used in place of the `Deployment` that the caller names.
+    requests, failed : int
+        Requests that finished and that did not.
+    prompt_tokens, output_tokens : float
+        Means over the requests.
+    context_tokens : float
+        Tokens of each sequence in the cache before the phase that was timed.
+    batch : int
+        Sequences that start together; None for serving.
+    concurrency : float
+        Requests in flight at most, as asked; None if there was no cap or the file is silent.
+    request_rate : float
+        Requests a second, as asked; None if they were not paced or the file is silent.
+    in_flight : float
+        Mean number of requests in the system, as the tool measured it.
+    requests_per_s : float
+        Requests finished a second.
+    tokens_per_s : float
+        Output tokens a second, of the whole deployment.
+    prompt_tokens_per_s, total_tokens_per_s : float
+        Prompt tokens, and prompt and output tokens together, a second.
+    ttft_mean_s, ttft_median_s : float
+        Time to first token.
+    tpot_mean_s, tpot_median_s : float
+        Time per output token after the first, (total - TTFT) / (output - 1), over the requests.
+    itl_mean_s, itl_median_s : float
+        Gap between two events of the stream; an event may carry several tokens.
+    total_mean_s, total_median_s : float
+        End to end.
+    accepted_tokens_per_step : float
+        Tokens that a step of speculative decoding yields, on average.
+    cached_share : float
+        Share of the prompt tokens that were found in the prefix cache.
+    duration_s : float
+        Length of the run.
+    percentiles : mapping
+        ``ttft_p99_s`` and the like.
+    steps : tuple of Step
+        How figures that the file does not print follow from those that it does.
+    repaired : tuple of str
+        What was put right, one sentence each.
+    doubts : tuple of str
+        What a reader should not rely on, one sentence each.
+
+    Examples
+    --------
+    >>> run = Measurement("by hand", "notes", ttft_median_s=0.05, tpot_median_s=0.01)
+    >>> run.ttft_s, run.statistic, run.requests
+    (0.05, 'median', None)
+    """
+
+    tool: str
+    source: str
+    kind: str = SERVING
+    stated: FrozenMapping[str, Any] = NOTHING_STATED
+    requests: int | None = None
+    failed: int | None = None
+    prompt_tokens: float | None = None
+    output_tokens: float | None = None
+    context_tokens: float | None = None
+    batch: int | None = None
+    concurrency: float | None = None
+    request_rate: float | None = None
+    in_flight: float | None = None
+    requests_per_s: float | None = None
+    tokens_per_s: float | None = None
+    prompt_tokens_per_s: float | None = None
+    total_tokens_per_s: float | None = None
+    ttft_mean_s: float | None = None
+    ttft_median_s: float | None = None
+    tpot_mean_s: float | None = None
+    tpot_median_s: float | None = None
+    itl_mean_s: float | None = None
+    itl_median_s: float | None = None
+    total_mean_s: float | None = None
+    total_median_s: float | None = None
+    accepted_tokens_per_step: float | None = None
+    cached_share: float | None = None
+    duration_s: float | None = None
+    percentiles: FrozenMapping[str, float] = NO_PERCENTILES
+    steps: tuple[Step, ...] = ()
+    repaired: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    columns = (
+        "tool",
+        "source",
+        "kind",
+        "requests",
+        "failed",
+        "prompt_tokens",
+        "output_tokens",
+        "context_tokens",
+        "batch",
+        "concurrency",
+        "request_rate",
+        "in_flight",
+        "requests_per_s",
+        "tokens_per_s",
+        "prompt_tokens_per_s",
+        "total_tokens_per_s",
+        "ttft_mean_s",
+        "ttft_median_s",
+        "tpot_mean_s",
+        "tpot_median_s",
+        "itl_mean_s",
+        "itl_median_s",
+        "total_mean_s",
+        "total_median_s",
+        "accepted_tokens_per_step",
+        "cached_share",
+        "duration_s",
+    )
+
+    @property
+    def statistic(self) -> str | None:
+        """Whether `ttft_s`, `tpot_s` and `total_s` are means or medians; None if the file has no latency."""
+        means = (self.ttft_mean_s, self.tpot_mean_s)
+        medians = (self.ttft_median_s, self.tpot_median_s)
+        if self._known(means) or self._known(medians):
+            return "mean" if self._known(means) >= self._known(medians) else "median"
+        if self.total_mean_s is not None:
+            return "mean"
+        return None if self.total_median_s is None else "median"
+
+    @staticmethod
+    def _known(values: tuple[float | None, ...]) -> int:
+        return sum(value is not None for value in values)
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token, of the one `statistic`."""
+        return self.ttft_median_s if self.statistic == "median" else self.ttft_mean_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token after the first, of the one `statistic`."""
+        return self.tpot_median_s if self.statistic == "median" else self.tpot_mean_s
+
+    @property
+    def total_s(self) -> float | None:
+        """End to end, of the one `statistic`."""
+        return self.total_median_s if self.statistic == "median" else self.total_mean_s
+
+    @property
+    def output_tokens_per_s(self) -> float | None:
+        """`tokens_per_s` under the name that benchmark tools give it."""
+        return self.tokens_per_s
+
+    @property
+    def model(self) -> str | None:
+        """The model as the file names it."""
+        return self.stated.get("model")
+
+    @property
+    def accelerator(self) -> str | None:
+        """The accelerator as the file names it."""
+        return self.stated.get("accelerator")
+
+    @property
+    def step(self) -> StepTime | None:
+        """Time of an output token, from the figures that stand nearest to a decode step.
+
+        The mean TPOT is a mean over requests: where lengths are mixed, a short answer held up by the prompts of others
+        weighs as much as a long one.  A mean over tokens comes first, therefore:
+        (mean total - mean TTFT) / (mean output - 1), then the median and the mean TPOT.  A batch that starts together
+        has but one length, and its TPOT needs no such care.
+        """
+        tokens = None if self.output_tokens is None else self.output_tokens - 1
+        served = self.kind == SERVING and tokens is not None and tokens > 0
+        if served and tokens and self.total_mean_s is not None and self.ttft_mean_s is not None:
+            over_tokens = (self.total_mean_s - self.ttft_mean_s) / tokens
+            if over_tokens > 0:
+                return StepTime(over_tokens, "(mean total - mean TTFT) / (mean output - 1)")
+        if self.tpot_median_s:
+            return StepTime(self.tpot_median_s, "median TPOT")
+        if self.tpot_mean_s:
+            return StepTime(self.tpot_mean_s, "mean TPOT")
+        if served and tokens and self.total_mean_s is not None and self.ttft_median_s is not None:
+            mixed = (self.total_mean_s - self.ttft_median_s) / tokens
+            if mixed > 0:
+                return StepTime(mixed, "(mean total - median TTFT) / (mean output - 1)")
+        return None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What was repaired, then what is in doubt."""
+        return (*(f"repaired: {words}" for words in self.repaired), *(f"doubt: {words}" for words in self.doubts))
+
+    def replace(self, **changes: Any) -> Measurement:
+        """A copy with other fields: what the file does not say and its reader knows.
+
+        Parameters
+        ----------
+        **changes
+            Fields and their new values.
+
+        Returns
+        -------
+        Measurement
+            The copy.
+
+        Examples
+        --------
+        >>> Measurement("by hand", "notes", kind="batch", total_mean_s=0.5).replace(batch=4).batch
+        4
+        """
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns as plain JSON types, then what the file says of the deployment, percentiles, and remarks."""
+        more = {name: plain(getattr(self, name)) for name in ("stated", "percentiles", "repaired", "doubts")}
+        return super().to_dict() | {"statistic": self.statistic} | more
+
+    def explain(self) -> tuple[Step, ...]:
+        """How figures that the file does not print follow from those that it does."""
+        return self.steps

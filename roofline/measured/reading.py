@@ -1,0 +1,220 @@
+"""`read`: which tool wrote a file, by its content and never by its name, and its runs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import SpecError
+from ..files import parse_yaml
+from . import (
+    counters,
+    genai_perf,
+    guidellm,
+    inference_perf,
+    inferencex,
+    kernels,
+    llama_cpp,
+    llm_d,
+    local_tools,
+    mlperf,
+    optimum,
+    sglang,
+    tables,
+    trtllm,
+    vllm,
+)
+from .counters import DeviceCounters
+from .document import Document, load
+from .kernels import KernelProfile
+from .measurement import Measurement
+from .record import Record
+
+Result = Measurement | KernelProfile | DeviceCounters
+"""What a file may hold."""
+
+KNOWN = (
+    "vLLM bench serve, throughput and latency; SGLang bench_serving and one-batch; trtllm-bench; genai-perf; AIPerf; "
+    "GuideLLM; InferenceMAX; llm-d; inference-perf; llama-bench and llama-batched-bench; mlx-lm; exllamav3; ollama; "
+    "optimum-benchmark; MLPerf summaries; NIM tables; nsys, ncu and torch profiles; DCGM counters; "
+    "a CSV with columns such as concurrency, ttft_ms, tpot_ms, tokens_per_s"
+)
+"""The formats, for messages."""
+
+_OBJECTS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Record], list[Any]]], ...] = (
+    (kernels.is_trace, kernels.read_trace),
+    (guidellm.is_report, guidellm.read_report),
+    (trtllm.is_report, trtllm.read_report),
+    (genai_perf.is_export, genai_perf.read_export),
+    (inferencex.is_run, inferencex.read_run),
+    (llm_d.is_report, llm_d.read_report),
+    (llama_cpp.is_bench, llama_cpp.read_bench),
+    (llama_cpp.is_batched, llama_cpp.read_batched),
+    (optimum.is_benchmark, optimum.read_benchmark),
+    (local_tools.is_ollama, local_tools.read_ollama),
+    (sglang.is_one_batch, sglang.read_one_batch),
+    (sglang.is_one_batch_server, sglang.read_one_batch_server),
+    (sglang.is_offline, sglang.read_offline),
+    (sglang.is_serving, sglang.read_serving),
+    (vllm.is_serve, vllm.read_serve),
+    (vllm.is_throughput, vllm.read_throughput),
+    (vllm.is_latency, vllm.read_latency),
+)
+"""Objects of JSON: how each is recognized, the most particular first, and read."""
+
+_TEXTS: tuple[tuple[Callable[[str], bool], Callable[[str, str], list[Any]]], ...] = (
+    (lambda text: "Serving Benchmark Result" in text and "E2E Latency (ms)" in text, sglang.read_blocks),
+    (lambda text: "Serving Benchmark Result" in text, vllm.read_blocks),
+    (mlperf.is_summary, mlperf.read_summary),
+    (guidellm.is_csv, guidellm.read_csv),
+    (genai_perf.is_csv, genai_perf.read_csv),
+    (kernels.is_nsys, kernels.read_nsys),
+    (kernels.is_ncu, kernels.read_ncu),
+    (kernels.is_torch_csv, kernels.read_torch_csv),
+    (lambda text: "DCGM_FI_" in text, counters.read_exporter),
+    (lambda text: "#Entity" in text, counters.read_dmon),
+    (lambda text: "INSERT INTO" in text and "avg_ts" in text, llama_cpp.read_sql),
+    (lambda text: "avg_ts" in text, llama_cpp.read_csv),
+    (lambda text: "t/s" in text and "test" in text, llama_cpp.read_markdown),
+    (lambda text: "S_TG t/s" in text, llama_cpp.read_batched_markdown),
+    (tables.is_nim, tables.read_nim),
+    (lambda text: "Timing with prompt_tokens=" in text, local_tools.read_mlx_benchmark),
+    (lambda text: "tokens-per-sec" in text, local_tools.read_mlx_generate),
+    (lambda text: "tokens/s" in text and ("Length " in text or "Context " in text), local_tools.read_exllama),
+    (lambda text: "eval duration:" in text, local_tools.read_ollama_text),
+    (lambda text: "percentile latency" in text or "Avg latency:" in text, vllm.read_latency_text),
+    (lambda text: "Throughput:" in text, vllm.read_throughput_text),
+    (lambda text: "," in text or ";" in text or "\t" in text, tables.read_plain_csv),
+)
+"""Other texts: a sign of each, the most particular first, and how it is read; the first that finds a run counts."""
+
+MAX_DEPTH = 4
+"""Wrappers that people put around results are looked into this deep."""
+
+
+def read(path: str | Path) -> list[Result]:
+    """Read the result file of a benchmark or a profiler.
+
+    The content decides which tool wrote it.  What a file says of the deployment is kept in ``stated`` and not relied
+    on: the caller names the `Deployment`.  Means and medians stay apart; each result says what was repaired and what is
+    in doubt.
+
+    Parameters
+    ----------
+    path : str or Path
+        A regular file of at most 256 MiB, plain or gzipped.
+
+    Returns
+    -------
+    list of Measurement, KernelProfile or DeviceCounters
+        One for each run in the file, in its order.
+
+    Raises
+    ------
+    SpecError
+        The file can't be read, is cut off, or is of no known format.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> run = {"avg_latency": 0.5, "latencies": [0.5, 0.5], "percentiles": {"50": 0.5}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "latency.json")
+    ...     _ = file.write_text(json.dumps(run))
+    ...     [found] = read(file)
+    >>> found.tool, found.total_median_s, found.batch
+    ('vllm bench latency', 0.5, None)
+    """
+    document = load(path)
+    try:
+        found = _from_json(document) or _from_text(document) or _from_yaml(document)
+    except csv.Error as error:
+        raise SpecError(f"{document.path} is a damaged CSV: {error}") from None
+    except RecursionError:
+        raise SpecError(f"{document.path} is nested too deeply") from None
+    if not found:
+        raise SpecError(_nothing(document))
+    if document.faults:
+        found = [_with_faults(result, document.faults) for result in found]
+    return found
+
+
+def _from_json(document: Document) -> list[Result]:
+    found: list[Result] = []
+    for place, value in document.values:
+        source = f"{document.name}, {place}" if place else document.name
+        found += _from_value(value, source, document.path, MAX_DEPTH)
+    return found
+
+
+def _from_value(value: Any, source: str, path: Path, depth: int) -> list[Result]:
+    """The runs in a JSON value: an object that is recognized, or those inside of a list or a wrapper."""
+    if depth == 0:
+        return []
+    if isinstance(value, Mapping):
+        return _from_object(value, source, path, depth)
+    if not isinstance(value, list):
+        return []
+    if vllm.is_pytorch(value):
+        return list(vllm.read_pytorch(value, source))
+    found: list[Result] = []
+    for number, item in enumerate(value, 1):
+        if isinstance(item, Mapping | list):
+            found += _from_value(item, f"{source}, item {number}", path, depth - 1)
+    return found
+
+
+def _from_object(value: Mapping[str, Any], source: str, path: Path, depth: int) -> list[Result]:
+    record = Record(value, source)
+    if inference_perf.is_stage(value):
+        return list(inference_perf.read_stage(record, path))
+    for recognizes, reader in _OBJECTS:
+        if recognizes(value):
+            return reader(record)
+    inside: list[Result] = []
+    for key, item in value.items():
+        if isinstance(item, Mapping | list):
+            inside += _from_value(item, f"{source}, {key}", path, depth - 1)
+    return inside
+
+
+def _from_text(document: Document) -> list[Result]:
+    if document.values:
+        return []
+    for sign, reader in _TEXTS:
+        if sign(document.text):
+            found = reader(document.text, document.name)
+            if found:
+                return found
+    return []
+
+
+def _from_yaml(document: Document) -> list[Result]:
+    if document.values or not llm_d.looks_like(document.text):
+        return []
+    data = parse_yaml(document.text, document.path)
+    return list(llm_d.read_report(Record(data, document.name))) if llm_d.is_report(data) else []
+
+
+def _with_faults(result: Result, faults: tuple[str, ...]) -> Result:
+    """``result`` with the lines of its file that could not be read among its doubts."""
+    if isinstance(result, DeviceCounters):
+        return replace(result, assumptions=(*result.assumptions, *faults))
+    return replace(result, doubts=(*result.doubts, *faults))
+
+
+def _nothing(document: Document) -> str:
+    """Why a file holds no result, in one line."""
+    path = document.path
+    if not document.text.strip():
+        return f"{path} is empty"
+    if document.faults:
+        return f"{path}: {'; '.join(document.faults)}"
+    if any(isinstance(value, Mapping) and inference_perf.is_config(value) for _, value in document.values) or (
+        "\nload:" in f"\n{document.text}" and "\nserver:" in f"\n{document.text}"
+    ):
+        return f"{path} is the configuration of an inference-perf run: read its stage_N_lifecycle_metrics.json"
+    return f"{path} is not a result of a known tool; known: {KNOWN}"

@@ -1,0 +1,281 @@
+"""`Record`: figures out of a parsed file, however they are written, with remarks on those that make no sense."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..arrays import FrozenMapping
+from ..report import Step
+from .measurement import SERVING, Measurement
+
+MAX_DOUBTS = 20
+"""Remarks on unreadable figures that one run keeps; a file full of them needs no more."""
+
+MOST = 1e18
+"""No figure of a result file is larger in its own unit: nanoseconds of a year are 3e16."""
+
+_UNLIMITED = {"inf", "infinity", "none", "null", "nan", ""}
+
+
+def as_number(value: object) -> float | None:
+    """A finite number from a number or a text that holds one (``"1,040.86"``, ``" 7.04 "``); None from anything else.
+
+    Examples
+    --------
+    >>> as_number("1,040.86"), as_number(float("nan")), as_number("0,1,2,3"), as_number(True)
+    (1040.86, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(_without_separators(value)) if isinstance(value, str) else float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+_THOUSANDS = re.compile(r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$")
+
+
+def _without_separators(text: str) -> str:
+    """``1,040.86`` without its comma; ``0,1,2,3`` and ``7,04`` stay as they are, and so are no numbers."""
+    bare = text.strip()
+    return bare.replace(",", "") if _THOUSANDS.match(bare) else bare
+
+
+class Record:
+    """One object of a file, with the remarks that its reader gathers.
+
+    Parameters
+    ----------
+    data : mapping
+        The object.
+    source : str
+        The file and the place in it.
+    """
+
+    def __init__(self, data: Mapping[str, Any], source: str) -> None:
+        self.data = data
+        self.source = source
+        self.repaired: list[str] = []
+        self.doubts: list[str] = []
+        self.steps: list[Step] = []
+
+    def at(self, path: str) -> Any:
+        """The value of the key ``path``, or else at that path, its parts divided by slashes; None if there is none."""
+        if path in self.data:
+            return self.data[path]
+        value: Any = self.data
+        for part in path.split("/"):
+            if isinstance(value, Mapping):
+                value = value.get(part)
+            elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                return None
+        return value
+
+    def number(self, *paths: str, unit: float = 1.0, positive: bool = False) -> float | None:
+        """The first figure found at one of ``paths``, times ``unit``.
+
+        Negative figures, and zeros where ``positive`` is asked for, count as not measured.
+        """
+        for path in paths:
+            value = self.at(path)
+            if value is None:
+                continue
+            found = as_number(value)
+            if found is None:
+                self._unreadable(path, value)
+            elif found > MOST:
+                self.doubt(f"{path} is {found:g}, which can't be right: left out")
+            elif found < 0:
+                self.doubt(f"{path} is negative ({found:g}): left out")
+            elif found > 0 or not positive:
+                scaled = found * unit
+                return scaled if math.isfinite(scaled) else None
+        return None
+
+    def _unreadable(self, path: str, value: object) -> None:
+        """A remark on a value that is no number; texts like "inf" and NaN stand for "none"."""
+        if isinstance(value, float) or (isinstance(value, str) and value.strip().lower() in _UNLIMITED):
+            return
+        self.doubt(f"{path} holds {_shown(value)}, which is not a number: left out")
+
+    def count(self, *paths: str, positive: bool = False) -> int | None:
+        """The first whole number found at one of ``paths``."""
+        found = self.number(*paths, positive=positive)
+        if found is None or (positive and round(found) == 0):
+            return None
+        return round(found)
+
+    def text(self, *paths: str) -> str | None:
+        """The first text that is not empty, or number as text, at one of ``paths``."""
+        for path in paths:
+            value = self.at(path)
+            if isinstance(value, str) and value.strip():
+                return value.strip()
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return f"{value:g}" if isinstance(value, float) else str(value)
+        return None
+
+    def numbers(self, path: str) -> list[float] | None:
+        """The list of figures at ``path``; None if it is no such list."""
+        value = self.at(path)
+        if not isinstance(value, list) or not value:
+            return None
+        found = [as_number(item) for item in value]
+        clean = [item for item in found if item is not None and item >= 0]
+        return clean if len(clean) == len(value) else None
+
+    def doubt(self, words: str) -> None:
+        """Note what a reader should not rely on."""
+        if words not in self.doubts and len(self.doubts) < MAX_DOUBTS:
+            self.doubts.append(words)
+
+    def repair(self, words: str) -> None:
+        """Note what was put right."""
+        self.repaired.append(words)
+
+    def derive(self, name: str, formula: str, source: str, **inputs: float | None) -> float | None:
+        """The value of ``formula``, noted as a step; None if an input is missing or the result makes no sense."""
+        known = {key: value for key, value in inputs.items() if value is not None}
+        if len(known) < len(inputs):
+            return None
+        value = _evaluate(formula, known)
+        if value is None:
+            return None
+        self.steps.append(Step(name, formula, known, value, source))
+        return value
+
+    def finish(self, tool: str, *, stated: Mapping[str, Any] | None = None, **figures: Any) -> Measurement:
+        """The measurement, its cross-checks made and its remarks attached."""
+        kept = {key: value for key, value in (stated or {}).items() if value is not None}
+        kind = figures.pop("kind", SERVING)
+        checked = _completed(self, figures)
+        return Measurement(
+            tool,
+            self.source,
+            kind,
+            FrozenMapping(kept),
+            **checked,
+            steps=tuple(self.steps),
+            repaired=tuple(self.repaired),
+            doubts=tuple(self.doubts),
+        )
+
+
+_FORMULAS = {
+    "total / requests": lambda n: n["total"] / n["requests"],
+    "requests / duration_s": lambda n: n["requests"] / n["duration_s"],
+    "requests_per_s * output_tokens": lambda n: n["requests_per_s"] * n["output_tokens"],
+    "tokens_per_s / requests_per_s": lambda n: n["tokens_per_s"] / n["requests_per_s"],
+    "tokens_per_s / output_tokens": lambda n: n["tokens_per_s"] / n["output_tokens"],
+    "(total_s - ttft_s) / (output_tokens - 1)": lambda n: (n["total_s"] - n["ttft_s"]) / (n["output_tokens"] - 1),
+    "decode_s / (output_tokens - 1)": lambda n: n["decode_s"] / (n["output_tokens"] - 1),
+    "decode_s / output_tokens": lambda n: n["decode_s"] / n["output_tokens"],
+    "output_tokens / decode_s": lambda n: n["output_tokens"] / n["decode_s"],
+    "batch * output_tokens / total_s": lambda n: n["batch"] * n["output_tokens"] / n["total_s"],
+    "ttft_s + decode_s": lambda n: n["ttft_s"] + n["decode_s"],
+    "batch * prompt_tokens / prompt_tokens_per_s": lambda n: n["batch"] * n["prompt_tokens"] / n["prompt_tokens_per_s"],
+    "batch / tokens_per_s": lambda n: n["batch"] / n["tokens_per_s"],
+    "per_accelerator * accelerators": lambda n: n["per_accelerator"] * n["accelerators"],
+    "1 + (total_s - ttft_s) / tpot_s": lambda n: 1 + (n["total_s"] - n["ttft_s"]) / n["tpot_s"],
+    "output_tokens * prompt_tokens_per_s / tokens_per_s": lambda n: (
+        n["output_tokens"] * n["prompt_tokens_per_s"] / n["tokens_per_s"]
+    ),
+}
+"""The closed list of formulas that readers derive figures with: formula -> the same as a function."""
+
+
+def _evaluate(formula: str, inputs: Mapping[str, float]) -> float | None:
+    try:
+        value = _FORMULAS[formula](inputs)
+    except (ZeroDivisionError, OverflowError):
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def _completed(record: Record, figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures that follow from the others filled in, and what does not agree noted."""
+    rate, output = figures.get("requests_per_s"), figures.get("output_tokens")
+    if figures.get("tokens_per_s") is None and rate and output:
+        figures["tokens_per_s"] = record.derive(
+            "tokens_per_s",
+            "requests_per_s * output_tokens",
+            "the file has no rate of output tokens",
+            requests_per_s=rate,
+            output_tokens=output,
+        )
+    _check_rates(record, figures)
+    _check_latencies(record, figures)
+    return figures
+
+
+AGREEMENT = 0.02
+"""Relative difference up to which two figures of a file that should be one agree."""
+
+
+def _check_rates(record: Record, figures: Mapping[str, Any]) -> None:
+    rate, output, tokens = (figures.get(name) for name in ("requests_per_s", "output_tokens", "tokens_per_s"))
+    if rate and output and tokens and abs(rate * output / tokens - 1) > AGREEMENT:
+        record.doubt(
+            f"requests_per_s x output_tokens is {rate * output:.4g} tokens/s, but the file says {tokens:.4g}: "
+            "one of the three counts something else"
+        )
+    asked = figures.get("request_rate")
+    if asked and rate and rate < 0.9 * asked:
+        record.doubt(
+            f"{asked:g} requests/s were asked for and {rate:.3g} finished: the run is over capacity or short, "
+            "so TTFT may hold queueing"
+        )
+    failed, done = figures.get("failed"), figures.get("requests")
+    if failed and done:
+        record.doubt(f"{failed:,} of {failed + done:,} requests failed; the figures are over the others")
+
+
+def _check_latencies(record: Record, figures: Mapping[str, Any]) -> None:
+    total, ttft = figures.get("total_mean_s"), figures.get("ttft_mean_s")
+    if total and ttft and ttft > total * (1 + AGREEMENT):
+        record.doubt(f"the mean TTFT of {ttft:.4g} s is longer than the mean request of {total:.4g} s")
+    in_flight, cap = figures.get("requests_per_s"), figures.get("concurrency")
+    if total and in_flight and cap and total * in_flight > cap * (1 + AGREEMENT):
+        record.doubt(f"requests_per_s x mean total gives {total * in_flight:.4g} in flight, above the cap of {cap:g}")
+
+
+def percentiles_of(pairs: Iterable[tuple[str, float | None]]) -> FrozenMapping[str, float]:
+    """Percentiles by name, those that the file lacks left out."""
+    return FrozenMapping({name: value for name, value in pairs if value is not None})
+
+
+_PERCENTILE = re.compile(r"^p(\d{1,3}(?:\.\d+)?)$")
+
+
+def percentiles_in(record: Record, path: str, latency: str, unit: float) -> Iterator[tuple[str, float | None]]:
+    """``("ttft_p99_s", ...)`` for each ``p99`` below ``path``."""
+    found = record.at(path)
+    for key in found if isinstance(found, Mapping) else ():
+        match = _PERCENTILE.match(str(key))
+        if match:
+            yield f"{latency}_p{match[1]}_s", record.number(f"{path}/{key}", unit=unit)
+
+
+def mean(values: list[float]) -> float | None:
+    """Arithmetic mean; None of nothing."""
+    return math.fsum(values) / len(values) if values else None
+
+
+def median(values: list[float]) -> float | None:
+    """Middle of the sorted values, or the mean of the middle two; None of nothing."""
+    if not values:
+        return None
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _shown(value: object) -> str:
+    words = repr(value)
+    return words if len(words) <= 40 else f"{words[:37]}..."

@@ -1,0 +1,260 @@
+"""`Headroom`: what of floor, roofline and estimate a measured run reaches, one row a phase."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..phases.deployment import Deployment
+from ..report import Report, Step
+from ..units import humanize
+from .measurement import Measurement
+from .work_bounds import WorkBounds
+
+
+@dataclass(frozen=True, repr=False)
+class PhaseHeadroom(Report):
+    """One measured time against the bounds of the work that it took.
+
+    Attributes
+    ----------
+    name : str
+        ``prefill``, ``decode`` (a step), ``generation`` (a batch end to end) or ``run`` (a request's share of a run).
+    measured_s : float
+        The measured time.
+    bounds : WorkBounds
+        What the deployment can do.
+    basis : str
+        Which figures of the file the time is from, and which work it is held against.
+    reasons : tuple of str
+        Where the time beats its floor: what may be the matter, the likeliest first.
+    """
+
+    name: str
+    measured_s: float
+    bounds: WorkBounds
+    basis: str
+    reasons: tuple[str, ...] = ()
+
+    columns = (
+        "name",
+        "measured_s",
+        "floor_s",
+        "roofline_s",
+        "estimate_s",
+        "share_of_floor",
+        "share_of_roofline",
+        "share_of_estimate",
+        "mfu",
+        "mbu",
+        "limit",
+        "to_win_s",
+        "largest_gap",
+    )
+
+    @property
+    def floor_s(self) -> float:
+        """Least possible time."""
+        return self.bounds.floor_s
+
+    @property
+    def roofline_s(self) -> float:
+        """Operators one after another at data-sheet peaks."""
+        return self.bounds.roofline_s
+
+    @property
+    def estimate_s(self) -> float:
+        """Expected time."""
+        return self.bounds.estimate_s
+
+    @property
+    def share_of_floor(self) -> float:
+        """Floor over measured time: 1 is all that there is to reach, above 1 something is wrong."""
+        return self.floor_s / self.measured_s
+
+    @property
+    def share_of_roofline(self) -> float:
+        """Roofline over measured time."""
+        return self.roofline_s / self.measured_s
+
+    @property
+    def share_of_estimate(self) -> float:
+        """Estimate over measured time: 1 is what good kernels reach."""
+        return self.estimate_s / self.measured_s
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilization: FLOPs of the work over what the dense peaks compute in the measured time."""
+        return self.bounds.flops / (self.bounds.peak_flops_per_s * self.measured_s)
+
+    @property
+    def mbu(self) -> float:
+        """Model bandwidth utilization: bytes that the work moves over what the memory moves in the measured time."""
+        return self.bounds.moved_bytes / (self.bounds.peak_bytes_per_s * self.measured_s)
+
+    @property
+    def limit(self) -> str:
+        """What limits the work: ``memory``, ``compute`` or ``network``."""
+        return self.bounds.limit
+
+    @property
+    def beats_floor(self) -> bool:
+        """Whether the time is shorter than is possible."""
+        return self.measured_s < self.floor_s
+
+    @property
+    def to_win_s(self) -> float:
+        """Time above the floor; negative where the floor is beaten."""
+        return self.measured_s - self.floor_s
+
+    @property
+    def gaps_s(self) -> dict[str, float]:
+        """Where the time above the floor is.
+
+        ``overlap``: operators run one after another and keep intermediate results in memory; ``kernels``: kernels reach
+        less than their peaks; ``engine``: scheduling, host, stalls and queueing, which no bound of the passes holds.
+        """
+        roofline_s = max(self.roofline_s, self.floor_s)
+        return {
+            "overlap": max(min(roofline_s, self.measured_s) - self.floor_s, 0.0),
+            "kernels": max(min(self.estimate_s, self.measured_s) - roofline_s, 0.0),
+            "engine": max(self.measured_s - max(self.estimate_s, roofline_s), 0.0),
+        }
+
+    @property
+    def largest_gap(self) -> str:
+        """The largest part of the time above the floor; ``none`` if there is none."""
+        gaps = self.gaps_s
+        largest = max(gaps, key=lambda name: gaps[name])
+        return largest if gaps[largest] > 0 else "none"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What is compared, and the reasons where the floor is beaten."""
+        return (self.basis, *self.reasons)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in a sentence."""
+        measured, floor = (humanize("s", value) for value in (self.measured_s, self.floor_s))
+        if self.beats_floor:
+            return f"{self.name}: {measured} beats its floor of {floor} by {1 - self.measured_s / self.floor_s:.0%}"
+        return (
+            f"{self.name}: {measured}, {self.share_of_floor:.0%} of what {self.limit} allows ({floor}); at most "
+            f"{self.measured_s / self.floor_s:.2f}x to win, most of it in {_GAPS[self.largest_gap]}"
+        )
+
+    def explain(self) -> tuple[Step, ...]:
+        """Shares and utilizations from the measured time and the bounds."""
+        bounds, measured = self.bounds, self.measured_s
+        source = self.basis
+        flops = {"flops": bounds.flops, "peak_flops_per_s": bounds.peak_flops_per_s, "measured_s": measured}
+        moved = {"moved_bytes": bounds.moved_bytes, "peak_bytes_per_s": bounds.peak_bytes_per_s, "measured_s": measured}
+        shares = [
+            Step(
+                f"{self.name}.share_of_{kind}",
+                f"{kind}_s / measured_s",
+                {f"{kind}_s": value, "measured_s": measured},
+                value / measured,
+                source,
+            )
+            for kind, value in (("floor", self.floor_s), ("roofline", self.roofline_s), ("estimate", self.estimate_s))
+        ]
+        return (
+            *shares,
+            Step(f"{self.name}.mfu", "flops / (peak_flops_per_s * measured_s)", flops, self.mfu, "dense peaks"),
+            Step(f"{self.name}.mbu", "moved_bytes / (peak_bytes_per_s * measured_s)", moved, self.mbu, "data sheet"),
+        )
+
+
+_GAPS = {
+    "overlap": "overlap and intermediate results",
+    "kernels": "kernels below their peaks",
+    "engine": "the engine: scheduling, host, stalls or queueing",
+    "none": "nothing",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Headroom(Report):
+    """A measured run against its deployment, one row a phase.
+
+    Attributes
+    ----------
+    measurement : Measurement
+        The run.
+    deployment : Deployment
+        What ran where, as the caller says.
+    phases : tuple of PhaseHeadroom
+        Prefill, decode, a whole generation or a request's share of the run: what the file has figures of.
+    notes : tuple of str
+        What the comparison rests on, and where the file contradicts the deployment.
+    """
+
+    measurement: Measurement
+    deployment: Deployment
+    phases: tuple[PhaseHeadroom, ...]
+    notes: tuple[str, ...] = ()
+
+    columns = PhaseHeadroom.columns
+
+    def __getattr__(self, name: str) -> Any:
+        """A column over the phases, as an array."""
+        if name in PhaseHeadroom.columns:
+            return np.array([getattr(phase, name) for phase in self.phases])
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def phase(self, name: str) -> PhaseHeadroom:
+        """The row called ``name``.
+
+        Raises
+        ------
+        InvalidInput
+            The file has no figures of it.
+        """
+        for item in self.phases:
+            if item.name == name:
+                return item
+        known = ", ".join(item.name for item in self.phases)
+        raise InvalidInput(f"{self.measurement.source} has no figures of {name!r}; it has {known}")
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What is compared, why a floor may be beaten, and what the reader of the file repaired or doubts."""
+        each = [f"{item.name}: {words}" for item in self.phases for words in item.assumptions]
+        return (*each, *self.notes, *self.measurement.assumptions)
+
+    def summary(self) -> str:
+        """The answer, one sentence a phase."""
+        return "\n".join(item.sentence for item in self.phases)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run and its rows as plain JSON types."""
+        rows = [item.to_dict() | {"basis": item.basis, "reasons": list(item.reasons)} for item in self.phases]
+        return {
+            "tool": self.measurement.tool,
+            "source": self.measurement.source,
+            "phases": rows,
+            "assumptions": list(self.assumptions),
+        }
+
+    def explain(self) -> tuple[Step, ...]:
+        """The derivations of the run's own figures, then those of each row."""
+        return (*self.measurement.explain(), *(step for item in self.phases for step in item.explain()))
+
+    def __repr__(self) -> str:
+        lines = [f"Headroom of {self.measurement.source} ({self.measurement.tool})", *self.summary().splitlines()]
+        return "\n  ".join([*lines, *(f"note: {note}" for note in self.assumptions)])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        rows = ""
+        for item in self.phases:
+            cells = (html.escape(humanize(name, getattr(item, name))) for name in self.columns)
+            rows += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.assumptions)
+        return f"<table><tr>{head}</tr>{rows}</table>{notes}"

@@ -1,0 +1,138 @@
+"""The deployment's bounds for what a measurement ran: one pass, a whole generation, or a request's share of a run.
+
+Which batch and context a serving run has follows from its own figures.  By Little's law the sequences that decode at a
+time are
+
+    batch = requests_per_s * (output - 1) * step_s
+
+and a sequence has ``prompt + (output - 2) / 2`` tokens in the cache at its mean step.  Both are means over time; a
+step's floor does not fall with either, and a mean over tokens weighs full steps and long contexts more, so the floor at
+these means is not above the mean of the floors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..operators.operator import Segment
+from ..phases.bounds import name_limits
+from ..phases.deployment import Deployment
+from ..phases.passes import Phase, run_pass
+from ..phases.totals import total
+
+
+@dataclass(frozen=True)
+class WorkBounds:
+    """Bounds of some work of a deployment.
+
+    Attributes
+    ----------
+    floor_s, roofline_s, estimate_s, estimate_low_s, estimate_high_s : float
+        The three times, and the ends of the estimate's interval.
+    flops, moved_bytes : float
+        Of all accelerators together.
+    peak_flops_per_s, peak_bytes_per_s : float
+        Of all accelerators together; the former is the mean over the formats of the work.
+    limit : str
+        ``memory``, ``compute`` or ``network``.
+    """
+
+    floor_s: float
+    roofline_s: float
+    estimate_s: float
+    estimate_low_s: float
+    estimate_high_s: float
+    flops: float
+    moved_bytes: float
+    peak_flops_per_s: float
+    peak_bytes_per_s: float
+    limit: str
+
+
+def decode_step(serve: Deployment, batch: float, context_tokens: float) -> Phase:
+    """A decode step at a mean batch and context, which need not be whole numbers.
+
+    Replicas and stages hold whole sequences, the fullest of them rounded up, so a mean batch is rounded down to what
+    they hold evenly; else its floor could lie above that of the batches it is the mean of.
+    """
+    shares = float(serve.parallel.data * serve.parallel.pipeline)
+    even = max(batch // shares, 1.0) * shares if shares > 1 else batch
+    return run_pass(serve, "decode", Segment(min(even, batch), 1.0, context_tokens))
+
+
+def prompt_pass(serve: Deployment, batch: float, prompt_tokens: float, cached_tokens: float) -> Phase:
+    """The prefill of a batch of prompts, which need not be whole numbers."""
+    return run_pass(serve, "prefill", Segment(batch, prompt_tokens, cached_tokens))
+
+
+def of_phase(phase: Phase) -> WorkBounds:
+    """The bounds of one pass."""
+    return _bounds({"pass": (phase, 1.0)}, floor_s=float(phase.floor_s))
+
+
+def of_generation(first: Phase, step: Phase, steps: float) -> WorkBounds:
+    """A batch from its prompts to its last tokens: the steps follow the prefill, so that floors add up."""
+    floor_s = float(first.floor_s) + steps * float(step.floor_s)
+    return _bounds({"first": (first, 1.0), "step": (step, steps)}, floor_s=floor_s)
+
+
+def of_request(first: Phase, step: Phase, steps: float, batch: float) -> WorkBounds:
+    """A request's share of the deployment: its prompt, and its part of the steps that ``batch`` sequences share.
+
+    ``first`` is a prompt on each replica.  A pipeline takes the next prompt when the last has left its first stage.  At
+    the floor, prompts and steps overlap wherever they load different resources, and a prompt rides on the weights that
+    a step or another prompt streams anyway, so that its own reading of them does not count.
+    """
+    parallel = first.deployment.parallel
+    prompt, rest = 1.0 / float(parallel.data), steps / batch
+    busy: dict[str, float] = {}
+    for phase, share in ((first, prompt), (step, rest)):
+        for name, seconds in phase.resources_s.items():
+            busy[name] = busy.get(name, 0.0) + share * float(seconds)
+    busy["memory"] = max(busy["memory"] - prompt * _weights_s(first), 0.0)
+    shares = {"first": (first, prompt), "step": (step, rest)}
+    return _bounds(shares, floor_s=max(busy.values()), stages=float(parallel.pipeline))
+
+
+def _weights_s(phase: Phase) -> float:
+    """Time in which an accelerator reads the weights of a pass once."""
+    least = total(item.operator.count * item.operator.least.weight_bytes for item in phase.operators)
+    return float(least * phase.schedule.once / phase.deployment.accelerator.memory_bytes_per_s)
+
+
+def _bounds(shares: Mapping[str, tuple[Phase, float]], floor_s: float, stages: float = 1.0) -> WorkBounds:
+    """Sums over phases, each taken so many times; ``stages`` of a pipeline work on prompts at the same time."""
+
+    def summed(name: str) -> float:
+        parts = {key: share * float(getattr(phase, name)) for key, (phase, share) in shares.items()}
+        if name.endswith("_s") and "first" in parts:
+            parts["first"] /= stages
+        return sum(parts.values())
+
+    serve = next(iter(shares.values()))[0].deployment
+    limited: dict[str, Any] = {}
+    compute_s = flops = 0.0
+    for phase, share in shares.values():
+        for name, seconds in phase.limited_s.items():
+            limited[name] = limited.get(name, 0.0) + share * float(seconds)
+        local = [item for item in phase.operators if item.operator.message is None]
+        compute_s += share * float(total(item.compute_s for item in local))
+        flops += share * float(total(item.flops for item in local))
+    accelerators = float(serve.parallel.accelerators)
+    peak = flops / compute_s if compute_s else float(max(serve.accelerator.dense_flops_per_s.values()))
+    return WorkBounds(
+        floor_s=floor_s,
+        roofline_s=summed("roofline_s"),
+        estimate_s=summed("estimate_s"),
+        estimate_low_s=max(summed("estimate_low_s"), floor_s),
+        estimate_high_s=summed("estimate_high_s"),
+        flops=summed("flops"),
+        moved_bytes=summed("moved_bytes"),
+        peak_flops_per_s=peak * accelerators,
+        peak_bytes_per_s=float(np.asarray(serve.accelerator.memory_bytes_per_s)) * accelerators,
+        limit=str(name_limits(limited)),
+    )

@@ -1,0 +1,125 @@
+"""Cloud instances and counts: ``p5.48xlarge``, ``a3-highgpu-8g``, ``8xh100`` and what they have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ..files import read_yaml
+from .folders import spec_folders
+from .names import spoken
+
+if TYPE_CHECKING:
+    pass
+
+MOST_ACCELERATORS = 10**6
+"""Counts beyond are typing errors: no name means more accelerators than any machine has."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A kind of cloud instance.
+
+    Attributes
+    ----------
+    name : str
+        As the provider writes it.
+    provider : str
+        Who rents it out.
+    accelerator : str
+        Name of its accelerators in the library.
+    accelerators : int
+        How many it has.
+    verified : bool
+        Whether a source was read for it.
+    """
+
+    name: str
+    provider: str
+    accelerator: str
+    accelerators: int
+    verified: bool = True
+
+
+def list_instances() -> list[Instance]:
+    """Every cloud instance that the library knows, sorted by provider and name.
+
+    Examples
+    --------
+    >>> [row.accelerators for row in list_instances() if row.name == "p5.48xlarge"]
+    [8]
+    """
+    found = [instance for path in _files() for instance in _read(path, path.stat().st_mtime_ns)[0]]
+    return sorted(found, key=lambda instance: (instance.provider, instance.name))
+
+
+def find_instance(name: str) -> Instance | None:
+    """The instance of that name, or one of a series that all have the same accelerator (``p5``, ``a3-highgpu``).
+
+    Of a series the smallest instance is returned.
+
+    Examples
+    --------
+    >>> find_instance("ND H100 v5").accelerator, find_instance("g6e").accelerator
+    ('h100-sxm', 'l40s')
+    """
+    wanted = spoken(name)
+    series: dict[str, Instance] = {}
+    for path in _files():
+        instances, aliases = _read(path, path.stat().st_mtime_ns)
+        for instance in instances:
+            names = (instance.name, instance.name.removeprefix("Standard_"), *aliases.get(instance.name, ()))
+            if wanted in map(spoken, names):
+                return instance
+            if wanted == spoken(_series(instance.name)):
+                smallest = series.setdefault(instance.accelerator, instance)
+                if instance.accelerators < smallest.accelerators:
+                    series[instance.accelerator] = instance
+    return next(iter(series.values())) if len(series) == 1 else None
+
+
+def counted(name: str) -> tuple[str, int] | None:
+    """The name and the number in ``8xh100``, ``8 x H100`` or ``h100:8``; None if there is no number.
+
+    Examples
+    --------
+    >>> counted("8xh100"), counted("h100:8"), counted("h100")
+    (('h100', 8), ('h100', 8), None)
+    """
+    before = re.fullmatch(r"\s*(\d{1,7})\s*[x×*]\s*(\S.*?)\s*", name, re.IGNORECASE)
+    after = re.fullmatch(r"\s*(\S.*?)\s*(?::\s*|[\sx×*]+x?\s*)(\d{1,7})\s*", name, re.IGNORECASE)
+    if before:
+        number, bare = before[1], before[2]
+    elif after and (":" in name or re.search(r"[x×*]\s*\d+\s*$", name, re.IGNORECASE)):
+        bare, number = after[1], after[2]
+    else:
+        return None
+    count = int(number)
+    return (bare, count) if 1 <= count <= MOST_ACCELERATORS else None
+
+
+def _series(instance: str) -> str:
+    """``p5`` of ``p5.48xlarge``, ``a3-highgpu`` of ``a3-highgpu-8g``."""
+    head = instance.partition(".")[0]
+    return head if "." in instance else instance.rpartition("-")[0]
+
+
+def _files() -> list[Path]:
+    return [path for folder in spec_folders("hardware_specs") for path in sorted((folder / "instances").glob("*.y*ml"))]
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed_ns: int) -> tuple[tuple[Instance, ...], dict[str, tuple[str, ...]]]:
+    """The instances of a file and their other names, read once until it changes."""
+    from .price_schema import InstanceListSpec
+    from .schema import build
+
+    listed = cast(InstanceListSpec, build(read_yaml(path), InstanceListSpec, path))
+    instances = tuple(
+        Instance(name, row.provider, row.accelerator, row.accelerators, row.verified)
+        for name, row in listed.instances.items()
+    )
+    return instances, {name: row.aliases for name, row in listed.instances.items()}

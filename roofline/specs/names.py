@@ -1,0 +1,148 @@
+"""Names as people write them: hub ids, suffixes of variants and formats, vendors, spaces and hyphens.
+
+`spoken` removes what nobody means (case, vendors, separators), `plain` also what does not change the shapes of a model:
+the owner of a repository, the words of a variant (``-Instruct``, ``-it``), release dates (``-2507``) and formats
+(``-FP8``). What a format in a name says of the weights is `stored_precision`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ..formats import FORMATS
+from ..operators.precision import Precision
+
+VENDORS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "google", "intel", "aws", "apple"}
+"""Words that people leave out of the name of an accelerator."""
+
+VARIANTS = {
+    *("instruct", "inst", "it", "chat", "hf", "base", "pt", "thinking", "reasoning", "preview", "latest", "original"),
+    *("gguf", "mlx", "onnx", "bnb", "unsloth", "quantized", "quantised", "dynamic", "static", "block", "ud", "meta"),
+}
+"""Words of a model's name that do not change its shapes."""
+
+WEIGHTS_BY_WORD = {
+    "nvfp4": ("nvfp4", "nvfp4"),
+    "fp4": ("nvfp4", "nvfp4"),
+    "mxfp4": ("mxfp4", "bf16"),
+    "mxfp8": ("mxfp8", "mxfp8"),
+    "fp8": ("fp8", "fp8"),
+    "w8a8": ("int8", "int8"),
+    "w8a16": ("int8", "bf16"),
+    "int8": ("int8", "bf16"),
+    "8bit": ("int8", "bf16"),
+    "w4a16": ("int4_g128_sym", "bf16"),
+    "awq": ("int4_g128", "bf16"),
+    "gptq": ("int4_g128", "bf16"),
+    "autoround": ("int4_g128_sym", "bf16"),
+    "int4": ("int4_g128", "bf16"),
+    "nf4": ("nf4", "bf16"),
+    "4bit": ("int4_g32_sym", "bf16"),
+    "bf16": ("bf16", "bf16"),
+    "fp16": ("fp16", "fp16"),
+}
+"""Word of a name -> formats of weights and activations, the most telling word first.
+
+``4bit`` alone is an MLX conversion: 4 bits with a 16-bit scale and a 16-bit bias for 64 values, 4.5 bits a weight.
+"""
+
+_GGUF_TYPE = re.compile(r"(?:^|[-_.:])(i?q[1-8]_(?:k_[slm]|k|[01]|xxs|xs|nl|s|m))(?=$|[-_.:])")
+_SIZES = {"gptq": {"int8": ("int8", "bf16"), "8bit": ("int8", "bf16")}, "bnb": {"4bit": ("nf4", "bf16")}}
+"""Two words that mean something else together than the first of them in `WEIGHTS_BY_WORD` alone."""
+
+
+def spoken(name: str) -> str:
+    """``name`` without what people leave out: case, vendor, and separators unless they keep two numbers apart.
+
+    ``NVIDIA A100-SXM4-80GB`` and ``a100 sxm4 80gb`` are one name, ``qwen3-8b`` and ``qwen-38b`` are not.
+
+    Examples
+    --------
+    >>> spoken("NVIDIA A100-SXM4-80GB"), spoken("qwen3-8b"), spoken("qwen-38b")
+    ('a100sxm4-80gb', 'qwen3-8b', 'qwen38b')
+    """
+    return _joined(word for word in _words(name) if word not in VENDORS)
+
+
+def plain(name: str) -> str:
+    """``name`` without its owner and without words that do not change the shapes of a model.
+
+    Examples
+    --------
+    >>> plain("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8"), plain("gemma-3-27b-it"), plain("llama3.1:8b-instruct-q4_K_M")
+    ('qwen3-235ba22b', 'gemma3-27b', 'llama3.1-8b')
+    """
+    bare = _GGUF_TYPE.sub("", without_owner(name).lower())
+    words = [word for word in _words(bare) if word not in VENDORS and not _says_no_shape(word)]
+    return _joined(words)
+
+
+def without_owner(name: str) -> str:
+    """The repository of a hub id, or the name itself."""
+    return name.rpartition("/")[2]
+
+
+def stored_precision(name: str) -> Precision | None:
+    """The formats that the words of a name stand for; None if it names none.
+
+    Examples
+    --------
+    >>> stored_precision("Qwen/Qwen3-32B-AWQ").weights, stored_precision("Qwen/Qwen3-32B")
+    ('int4_g128', None)
+    """
+    bare = without_owner(name).lower()
+    gguf = _GGUF_TYPE.search(bare)
+    if gguf and gguf[1] in FORMATS:
+        return Precision(weights=gguf[1])
+    words = _words(bare)
+    for first, seconds in _SIZES.items():
+        for second, formats in seconds.items():
+            if first in words and second in words:
+                return Precision(weights=formats[0], activations=formats[1])
+    for word, (weights, activations) in WEIGHTS_BY_WORD.items():
+        if word in words:
+            return Precision(weights=weights, activations=activations)
+    return None
+
+
+def find(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
+    """Specs that ``name`` may mean: by a name that they have, else by one that is alike but for what changes no shape.
+
+    Parameters
+    ----------
+    name : str
+        As somebody typed it.
+    called : mapping
+        `spoken` form of a name -> the specs that have it.
+    loosely : mapping
+        `plain` form of a name -> the specs that have it.
+
+    Returns
+    -------
+    list of str
+        None, one, or several that the caller has to choose from.
+    """
+    for key in (spoken(name), spoken(without_owner(name)), plain(name)):
+        if key in called:
+            return called[key]
+    return loosely.get(plain(name), [])
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^a-z0-9.]+", name.lower()) if word.strip(".")]
+
+
+def _joined(words: Iterable[str]) -> str:
+    """Words in one, with a hyphen only where it keeps two numbers apart."""
+    return re.sub(r"(?<!\d)-|-(?!\d)", "", "-".join(words))
+
+
+def _says_no_shape(word: str) -> bool:
+    return word in VARIANTS or word in WEIGHTS_BY_WORD or _is_date(word)
+
+
+def _is_date(word: str) -> bool:
+    """Whether a word is a release date: year and month (``2507``) or month and day (``0528``)."""
+    month, day = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
+    return re.fullmatch(rf"2[3-9]{month}|{month}{day}", word) is not None

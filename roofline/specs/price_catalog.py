@@ -1,0 +1,86 @@
+"""Prices of today from a live catalog: the only place in the package that asks the network for a price.
+
+It needs ``gpuhunt`` (``pip install 'roofline[prices]'``), which downloads the catalog of its maintainers, and is used
+only when somebody calls it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ..errors import InvalidInput
+from .instances import find_instance
+from .library import called_accelerators, get_accelerator
+from .prices import MARKETS, Price
+
+HYPERSCALERS = {"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud", "oci": "Oracle Cloud"}
+MARKETPLACES = {"vastai": "Vast.ai"}
+
+
+def live_prices(accelerator: str, *, provider: str | None = None, spot: bool | None = None) -> tuple[Price, ...]:
+    """Today's prices of an accelerator in the catalog of ``gpuhunt``, the lowest first.
+
+    The catalog does not always tell the forms of one chip apart: an offer counts if its instance is known to have this
+    accelerator or, for unknown instances, if the catalog's name and memory are one of its names.
+
+    Parameters
+    ----------
+    accelerator : str
+        A name of the library.
+    provider : str, optional
+        Only from this provider, as the catalog calls it (``aws``, ``gcp``, ``runpod`` ...).
+    spot : bool, optional
+        Only offers that may be interrupted (True), or only those that may not (False).
+
+    Returns
+    -------
+    tuple of Price
+
+    Raises
+    ------
+    InvalidInput
+        ``gpuhunt`` is not installed, or the catalog can't be read; one line says what to do.
+    UnknownName
+        No accelerator has that name.
+    """
+    name = get_accelerator(accelerator).name
+    try:
+        import gpuhunt
+    except ImportError:
+        raise InvalidInput("live prices need gpuhunt: pip install 'roofline[prices]'") from None
+    try:
+        offers = gpuhunt.query(provider=provider, spot=spot, min_gpu_count=1)
+    except Exception as error:  # the catalog is a download: whatever goes wrong there becomes one line
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+        raise InvalidInput(f"the catalog of live prices can't be read ({type(error).__name__}: {reason})") from None
+    today = datetime.now(UTC).date().isoformat()
+    prices = [_price(offer, today) for offer in offers if _is_of(offer, name)]
+    return tuple(sorted(prices, key=lambda price: price.usd_per_hour))
+
+
+def _is_of(offer: Any, name: str) -> bool:
+    instance = find_instance(offer.instance_name)
+    if instance is not None:
+        return instance.accelerator == name
+    if not offer.gpu_name or not offer.gpu_count:
+        return False
+    with_memory = called_accelerators(f"{offer.gpu_name} {offer.gpu_memory:g}gb") if offer.gpu_memory else []
+    return name in (with_memory or called_accelerators(offer.gpu_name))
+
+
+def _price(offer: Any, date: str) -> Price:
+    hyperscaler = HYPERSCALERS.get(offer.provider)
+    marketplace = MARKETPLACES.get(offer.provider)
+    _, large, cloud, market = MARKETS
+    return Price(
+        usd_per_hour=offer.price / offer.gpu_count,
+        date=date,
+        source="live catalog of gpuhunt",
+        provider=hyperscaler or marketplace or offer.provider,
+        term="spot" if offer.spot else "on_demand",
+        region=offer.location,
+        instance=offer.instance_name,
+        accelerators=offer.gpu_count,
+        market=large if hyperscaler else market if marketplace else cloud,
+    )

@@ -1,0 +1,180 @@
+"""`Napkin`: lines of arithmetic over rounded numbers, each with what it really is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import Number
+from ..report import Report, Step
+from ..units import humanize
+
+DIGITS = 2
+"""Digits that a person carries in the head."""
+
+SHEET_DIGITS = 3
+"""Digits of a data sheet that people remember."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a napkin.
+
+    Attributes
+    ----------
+    words : str
+        The arithmetic as one says it.
+    name : str
+        What comes out, with its unit.
+    formula : str
+        The arithmetic as a Python expression over ``inputs``.
+    inputs : dict
+        The rounded numbers that go in.
+    value : float
+        The rounded result.
+    exact : float
+        What it really is.
+    """
+
+    words: str
+    name: str
+    formula: str
+    inputs: dict[str, float]
+    value: float
+    exact: float
+
+    @property
+    def deviation(self) -> float:
+        """How far the rounded value is off, as a share of the exact one; 0 where both are 0."""
+        if self.exact == 0:
+            return 0.0 if self.value == 0 else math.inf
+        return self.value / self.exact - 1
+
+    def __str__(self) -> str:
+        rounded, exact = humanize(self.name, self.value), humanize(self.name, self.exact)
+        return f"{self.words} = {rounded}   (exact {exact}, {self.deviation:+.0%})"
+
+
+@dataclass(frozen=True, repr=False)
+class Napkin(Report):
+    """Five lines that a person can do in the head.
+
+    Attributes
+    ----------
+    title : str
+        What is worked out.
+    lines : tuple of Line
+        The lines, in the order in which one does them.
+    """
+
+    title: str
+    lines: tuple[Line, ...]
+
+    columns = ("name", "words", "value", "exact", "deviation")
+
+    @property
+    def name(self) -> Any:
+        """What each line gives, with its unit, as an array."""
+        return np.array([line.name for line in self.lines])
+
+    @property
+    def words(self) -> Any:
+        """The arithmetic of each line, as an array."""
+        return np.array([line.words for line in self.lines])
+
+    @property
+    def value(self) -> Any:
+        """The rounded values, as an array."""
+        return np.array([line.value for line in self.lines])
+
+    @property
+    def exact(self) -> Any:
+        """The exact values, as an array."""
+        return np.array([line.exact for line in self.lines])
+
+    @property
+    def deviation(self) -> Any:
+        """How far each line is off, as an array."""
+        return np.array([line.deviation for line in self.lines])
+
+    def explain(self) -> tuple[Step, ...]:
+        """Each line as a step over its rounded numbers."""
+        return tuple(
+            Step(
+                line.name, line.formula, line.inputs, line.value, f"rounded; exactly {humanize(line.name, line.exact)}"
+            )
+            for line in self.lines
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *(f"  {line}" for line in self.lines)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def rounded(value: float, digits: int = DIGITS) -> float:
+    """``value`` to so many digits.
+
+    Examples
+    --------
+    >>> rounded(69.5e9), rounded(3.352e12, 3), rounded(0)
+    (70000000000.0, 3350000000000.0, 0.0)
+    """
+    value = float(value)
+    if value == 0 or not math.isfinite(value):
+        return value
+    return float(f"{value:.{digits - 1}e}")
+
+
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+
+def said(value: float) -> str:
+    """A rounded number as people say it: ``70 G``, ``2,000``, ``0.5``.
+
+    Examples
+    --------
+    >>> said(70e9), said(2000), said(0.5625)
+    ('70 G', '2,000', '0.5625')
+    """
+    for scale, prefix in _PREFIXES:
+        if abs(value) >= scale:
+            return f"{value / scale:g} {prefix}"
+    return f"{value:,.0f}" if value >= 1 and value == int(value) else f"{value:g}"
+
+
+def line(words: str, name: str, formula: str, exact: Number, **inputs: float) -> Line:
+    """A line whose formula is one of the few below, over rounded inputs."""
+    return Line(words, name, formula, inputs, rounded(_FORMULAS[formula](inputs)), float(np.asarray(exact)))
+
+
+def given(words: str, name: str, exact: Number) -> Line:
+    """A line that takes a figure as it is, rounded."""
+    value = rounded(float(np.asarray(exact)))
+    return line(words, name, "one", exact, one=value)
+
+
+_FORMULAS: dict[str, Callable[[dict[str, float]], float]] = {
+    "weights * bytes": lambda n: n["weights"] * n["bytes"],
+    "sequences * tokens * bytes": lambda n: n["sequences"] * n["tokens"] * n["bytes"],
+    "(one + other) / rate": lambda n: (n["one"] + n["other"]) / n["rate"],
+    "one": lambda n: n["one"],
+    "one / rate": lambda n: n["one"] / n["rate"],
+    "2 * weights * tokens": lambda n: 2 * n["weights"] * n["tokens"],
+    "2 * weights * tokens / rate": lambda n: 2 * n["weights"] * n["tokens"] / n["rate"],
+    "pairs * flops": lambda n: n["pairs"] * n["flops"],
+    "max(one, other)": lambda n: max(n["one"], n["other"]),
+    "max(one, other) + network": lambda n: max(n["one"], n["other"]) + n["network"],
+    "2 * m * k * n": lambda n: 2 * n["m"] * n["k"] * n["n"],
+    "share * bytes": lambda n: n["share"] * n["bytes"],
+    "one - other": lambda n: n["one"] - n["other"],
+    "one / other": lambda n: n["one"] / n["other"],
+    "one + other": lambda n: n["one"] + n["other"],
+    "one * other": lambda n: n["one"] * n["other"],
+}
+"""The closed list of formulas: as an expression, which anyone can evaluate, and as a function."""

@@ -1,0 +1,62 @@
+"""The base of every public value: compared and hashed by content, copied and pickled without what it has cached."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from .arrays import content_hash, read_only, same
+
+
+class Value:
+    """Base of frozen dataclasses that behave as values.
+
+    Two values are equal if they are of one class and their fields are the `same`, arrays by content; ``==`` is then one
+    ``bool``.  Equal values hash alike; a value that holds an array cannot be hashed and says which field is one.
+    Copies and pickles carry the fields only: what `functools.cached_property` has kept is computed again when it is
+    asked for.
+
+    A field with ``compare=False`` takes no part in comparing and hashing (as for any dataclass).
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> rl.Workload(batch=[1, 2]) == rl.Workload(batch=[1, 2]), rl.Workload() in {rl.Workload()}
+    (True, True)
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A dataclass writes comparing and hashing over inherited methods, but never over the class's own.
+        for name in ("__eq__", "__hash__"):
+            if name not in cls.__dict__:
+                setattr(cls, name, getattr(cls, name))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(same(getattr(self, name), getattr(other, name)) for name in _compared(self))
+
+    def __hash__(self) -> int:
+        kept = getattr(self, "__dict__", {})  # a slotted class has none: its few fields are hashed each time
+        if "_hash" not in kept:
+            parts = [content_hash(getattr(self, name), name) for name in _compared(self)]
+            kept["_hash"] = hash((type(self), *parts))
+        found: int = kept["_hash"]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        read_only(state.values())  # pickles do not carry that flag
+
+
+def _compared(value: Any) -> list[str]:
+    return [item.name for item in fields(value) if item.compare]

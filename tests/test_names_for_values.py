@@ -1,0 +1,82 @@
+"""Wherever a model or an accelerator is expected, its name will do; a list of them is refused in one line."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import roofline as rl
+from roofline.capacity import layouts
+from roofline.techniques import Speculation
+
+MODEL, GPU = "llama-3.1-8b", "h100-sxm"
+SPECS = Path(__file__).parent.parent
+
+
+def whole():
+    return rl.Deployment(rl.get_model(MODEL), rl.get_accelerator(GPU))
+
+
+def test_a_deployment_takes_names_aliases_and_paths():
+    assert rl.Deployment(MODEL, GPU) == whole()
+    assert rl.Deployment(MODEL, "NVIDIA H100 SXM") == whole()
+    path = SPECS / "hardware_specs" / "h100-sxm.yaml"
+    assert rl.Deployment(SPECS / "model_specs" / "llama-3.1-8b.yaml", path).accelerator.name == GPU
+    assert whole().replace(accelerator="l4").accelerator == rl.get_accelerator("l4")
+
+
+def test_values_are_accepted_where_names_are():
+    model, gpu = rl.get_model(MODEL), rl.get_accelerator(GPU)
+    assert rl.get_model(model) is model
+    assert rl.get_accelerator(gpu) is gpu
+    assert rl.get_price(gpu) == rl.get_price(GPU)
+    assert rl.list_prices(gpu) == rl.list_prices(GPU)
+
+
+def test_functions_take_names():
+    work = rl.matmul(8, 4096, 4096)
+    assert rl.bound(work, GPU) == rl.bound(work, rl.get_accelerator(GPU))
+    assert layouts(MODEL, [1, 2]).tensor.tolist() == layouts(rl.get_model(MODEL), [1, 2]).tensor.tolist()
+    load = rl.Workload(500, 50)
+    alone = rl.plan(MODEL, GPU, load, batches=[1], accelerators=[1])
+    assert alone == rl.plan(rl.get_model(MODEL), [rl.get_accelerator(GPU)], load, batches=[1], accelerators=[1])
+    by_name, by_value = (Speculation(draft=draft) for draft in ("llama-3.2-1b", rl.get_model("llama-3.2-1b")))
+    assert by_name == by_value
+    assert rl.apply(whole(), load, by_name) == rl.apply(whole(), load, by_value)
+
+
+def test_plots_take_names():
+    phase = rl.decode(whole(), rl.Workload())
+    axes = [rl.plot.roofline(GPU, phase), rl.plot.rooflines(GPU, "mi300x")]
+    for ax in axes:
+        assert ax.lines
+        plt.close(ax.figure)
+
+
+@pytest.mark.parametrize("several", [[GPU, "l4"], (GPU,), [rl.get_accelerator(GPU)]])
+def test_a_list_of_accelerators_is_refused_in_one_line(several):
+    for make in (lambda: rl.Deployment(MODEL, several), lambda: rl.bound(rl.matmul(1, 2, 3), several)):
+        with pytest.raises(rl.InvalidInput, match="accelerator must be a name or a path, not several: ") as caught:
+            make()
+        assert "\n" not in str(caught.value)
+        assert "use one deployment for each" in str(caught.value)
+
+
+@pytest.mark.parametrize("several", [[MODEL, "gpt-2"], (MODEL,), {MODEL}])
+def test_a_list_of_models_is_refused_in_one_line(several):
+    with pytest.raises(rl.InvalidInput, match="model must be a name or a path, not several: ") as caught:
+        rl.Deployment(several, GPU)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("nonsense", [None, 3, 1.5, b"h100-sxm"])
+def test_nonsense_is_refused_with_its_value(nonsense):
+    with pytest.raises(rl.InvalidInput, match="accelerator must be a name or a path: "):
+        rl.Deployment(MODEL, nonsense)
+    with pytest.raises(rl.InvalidInput, match="model must be a name or a path: "):
+        rl.Deployment(nonsense, GPU)
+
+
+def test_an_unknown_name_offers_the_nearest():
+    with pytest.raises(rl.UnknownName, match="did you mean 'h100-sxm'"):
+        rl.Deployment(MODEL, "h100-smx")
