@@ -32,9 +32,9 @@ SOURCE = (
 
 ABOUT = """\
 Each row is estimated twice: with the profile of its engine, and with the default, the median of all engines.  Refused
-groups are listed at the end and are in none of the figures; nor are rows in quarantine (see floors.md).  Where an engine
-had several kernels under one label (releases, special cases), the profile has today's, so that rows of older kernels
-count against it in the column "all kernels".  "Inside" is the share of rows in the 80 % interval of the profile.
+groups are listed at the end and are in none of the figures; nor are rows in quarantine (see floors.md).  Where an
+engine had several kernels under one label (releases, special cases), the profile has today's: rows of older kernels
+count in the columns of all kernels only.  "Inside" is the share of rows in the 80 % interval.
 """
 
 
@@ -120,24 +120,23 @@ def _compared(table: str, kind: str, batch: Batch, profile: str) -> Compared:
 
 
 HEAD = (
-    "| {} | rows | today's kernels: median | mean | all kernels: median | mean | inside | default: median | mean | inside |\n"
+    "| {} | rows | today's kernels: median | mean | all kernels: median | mean | inside "
+    "| default: median | mean | inside |\n"
     "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 )
 
 
 def line(name: str, parts: list[Compared]) -> str:
     """One line of a table: how far the profile and the default are from the rows of ``parts``."""
-    named, default = (
-        np.abs(np.expm1(np.concatenate([getattr(p, side) for p in parts]))) for side in ("named", "default")
-    )
-    todays = np.concatenate([np.full(len(p.named), p.todays) for p in parts])
-    inside, inside_default = (
-        np.mean(np.concatenate([getattr(p, side) for p in parts])) for side in ("inside", "inside_default")
-    )
+    named = np.abs(np.expm1(np.concatenate([part.named for part in parts])))
+    default = np.abs(np.expm1(np.concatenate([part.default for part in parts])))
+    todays = np.concatenate([np.full(len(part.named), part.todays) for part in parts])
     own = named[todays] if np.any(todays) else np.array([np.nan])
+    inside = np.mean(np.concatenate([part.inside for part in parts]))
+    inside_default = np.mean(np.concatenate([part.inside_default for part in parts]))
+    errors = [f"{np.median(each):.1%} | {np.mean(each):.1%}" for each in (own, named, default)]
     return (
-        f"| {name} | {len(named):,} | {np.median(own):.1%} | {np.mean(own):.1%} | {np.median(named):.1%} | {np.mean(named):.1%} |"
-        f" {inside:.0%} | {np.median(default):.1%} | {np.mean(default):.1%} | {inside_default:.0%} |"
+        f"| {name} | {len(named):,} | {errors[0]} | {errors[1]} | {inside:.0%} | {errors[2]} | {inside_default:.0%} |"
     )
 
 

@@ -1,6 +1,7 @@
 """Estimates against measured times: how far off, in which direction, and whether the interval holds what it says."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from roofline.operators.work import Work
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data" / "measurements"
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import accuracy  # noqa: E402
 import calibrate  # noqa: E402
 import floors  # noqa: E402
 import published  # noqa: E402
@@ -41,13 +43,18 @@ def own_specs(monkeypatch):
 TARGETS = {
     "gemm": (0.07, 0.11, 0.09),
     "attention_decode": (0.085, 0.16, 0.12),
-    "attention_prefill": (0.07, 0.13, 0.14),
+    "attention_prefill": (0.07, 0.13, 0.18),
     "mla_decode": (0.09, 0.13, 0.11),
-    "mla_prefill": (0.06, 0.10, 0.10),
+    "mla_prefill": (0.06, 0.13, 0.10),
     "moe": (0.12, 0.18, 0.17),
     "collectives": (0.07, 0.15, 0.17),
 }
 """Median and mean error of the profile of a row's engine, median error of the default, on today's kernels."""
+
+
+def trusted(table):
+    batches = timings.read_timings(DATA / f"{table}.csv.gz")
+    return [batch for batch in batches if not floors.quarantined(table, batch)]
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +150,12 @@ def test_each_rule_of_trust_finds_what_it_is_for_and_leaves_the_rest():
 @pytest.mark.parametrize("accelerator", ["h100-sxm", "h200-sxm"])
 def test_fp8_speeds_up_decode_of_experts_on_hopper(accelerator):
     """Published: Mixtral 8x7B on 4 H100 gains 1.45 to 1.73 from FP8 at a batch of 32 (TensorRT-LLM v0.14, v1.0)."""
-    serve = rl.Deployment(
-        rl.get_model("mixtral-8x7b"), rl.get_accelerator(accelerator), parallel=rl.Parallel(tensor=4)
-    )
+    serve = rl.Deployment(rl.get_model("mixtral-8x7b"), rl.get_accelerator(accelerator), parallel=rl.Parallel(tensor=4))
     narrow = rl.quantize(serve, weights="fp8", activations="fp8")
     load = rl.Workload(batch=32)
-    gain = rl.decode(serve, load, context_tokens=1024).estimate_s / rl.decode(narrow, load, context_tokens=1024).estimate_s
+    gain = (
+        rl.decode(serve, load, context_tokens=1024).estimate_s / rl.decode(narrow, load, context_tokens=1024).estimate_s
+    )
     assert 1.3 <= gain <= 1.8
 
 
@@ -211,7 +218,8 @@ def decode_errors(table):
         kept = "Mixtral" not in run.row["model"]
         if run.table == table and kept and run.accelerators == 1 and batch == 1 and (steps or total):
             measured_s = published.measured_s(run) / (run.number("output_len") if total else 1)
-            step = published.step(run, 1.0, run.number("context_at_measure"))
+            of_engine = replace(run, serve=run.serve.replace(engine=accuracy.engine_of(run.row)))
+            step = published.step(of_engine, 1.0, run.number("context_at_measure"))
             found.append(float(step.estimate_s) / measured_s - 1)
     return np.array(found)
 
@@ -284,7 +292,7 @@ def test_a_chip_without_timings_says_whose_it_takes_and_is_less_sure():
     assert "h100-sxm" in lent.basis
     assert "not calibrated" not in own.basis
     assert lent.high_s / lent.time_s > own.high_s / own.time_s
-    unknown = rl.bound(work, rl.get_accelerator("tpu-v5e")).estimate
+    unknown = rl.bound(work, rl.get_accelerator("groq-lpu-v1")).estimate
     assert "typical of any chip" in unknown.basis
 
 
@@ -294,7 +302,11 @@ def test_a_chip_without_timings_says_whose_it_takes_and_is_less_sure():
         ("cpu-epyc-9654", "typical of any chip"),
         ("cpu-xeon-8480plus", "typical of any chip"),
         ("mi325x", "MI300X and its kin"),
-        ("rx-7900-xtx", "MI300X and its kin"),
+        ("rx-7900-xtx", "no timings of RDNA kernels"),
+        ("rubin-r200", "one generation older"),
+        ("apple-m4", "no matrix units"),
+        ("tpu-v5e", "TPU v6e"),
+        ("trainium2", "Transformers NeuronX"),
         ("gaudi2", "Gaudi"),
     ],
 )
@@ -311,7 +323,8 @@ def test_an_engine_is_a_profile_and_an_unknown_one_is_refused():
 
 
 def test_parameter_files_are_small_sourced_and_complete():
-    files = [path for path in (ROOT / "efficiency_specs").glob("*.yaml") if path.stem != "families"]
+    others = {"families", "engines", "public_products"}
+    files = [path for path in (ROOT / "efficiency_specs").glob("*.yaml") if path.stem not in others]
     assert len(files) == 10
     assert sum(path.stat().st_size for path in files) < 500_000
     for path in files:

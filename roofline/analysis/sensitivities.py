@@ -22,8 +22,9 @@ from ..errors import InvalidInput, Number, number, unknown
 from ..hardware import Accelerator
 from ..operators.operator import Operator, Segment
 from ..operators.work import Work
+from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
-from ..phases.totals import ScheduledPass, bounds_of
+from ..phases.totals import ScheduledPass, bound_together, bounds_of
 from ..report import Report
 
 STEP = 1e-3
@@ -36,7 +37,11 @@ Input = Callable[[Phase, float], ScheduledPass]
 
 def _chip(phase: Phase, gpu: Accelerator) -> ScheduledPass:
     serve = phase.deployment.replace(accelerator=gpu)
-    return ScheduledPass(serve, phase.schedule, tuple(replace(item, accelerator=gpu) for item in phase.operators))
+    return _changed(phase, serve, tuple(item.operator for item in phase.operators))
+
+
+def _changed(phase: Phase, serve: Deployment, operators: tuple[Operator, ...]) -> ScheduledPass:
+    return replace(phase.scheduled, deployment=serve, operators=bound_together(serve, operators))
 
 
 def _bandwidth(phase: Phase, by: float) -> ScheduledPass:
@@ -63,8 +68,7 @@ def _link(phase: Phase, by: float) -> ScheduledPass:
 
 def _operators(change: Callable[[Operator, float], Operator]) -> Input:
     def scaled(phase: Phase, by: float) -> ScheduledPass:
-        found = tuple(replace(item, operator=change(item.operator, by)) for item in phase.operators)
-        return ScheduledPass(phase.deployment, phase.schedule, found)
+        return _changed(phase, phase.deployment, tuple(change(item.operator, by) for item in phase.operators))
 
     return scaled
 
@@ -92,7 +96,7 @@ def _segments(change: Callable[[Segment, float], Segment]) -> Input:
     def scaled(phase: Phase, by: float) -> ScheduledPass:
         serve = phase.deployment
         changed = tuple(change(segment, by) for segment in phase.schedule.segments)
-        return ScheduledPass(serve, phase.schedule, bounds_of(serve, changed))
+        return replace(phase.scheduled, operators=bounds_of(serve, changed))
 
     return scaled
 

@@ -74,7 +74,7 @@ def error(group: Group, parameters: Mapping[str, float]) -> Array:
 
 def _time_s(form: Form, parameters: Mapping[str, Any], run: Kernel) -> Array:
     """Time of the form, at least what the operands take at the peaks."""
-    return np.maximum(form.time_s(parameters, run), np.maximum(run.compute_s, run.memory_s))
+    return np.asarray(np.maximum(form.time_s(parameters, run), np.maximum(run.compute_s, run.memory_s)))
 
 
 def fit(
@@ -123,7 +123,7 @@ def _least_squares(
     def derivative(z: Array) -> Array:
         steps = np.concatenate([z + STEP * np.eye(count), z[None]])
         found = residuals(steps)
-        return ((found[:count] - found[count]) / STEP).T
+        return np.asarray(((found[:count] - found[count]) / STEP).T)
 
     found = least_squares(lambda z: residuals(z[None])[0], np.zeros(count), derivative, bounds=(-8, 8), max_nfev=60)
     best = parameters(found.x[None])

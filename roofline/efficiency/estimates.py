@@ -92,7 +92,11 @@ def _kernel(
     count = operator.count
     runs = count + (count == 0)
     cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
-    run = Kernel(compute_s / runs, memory_s / runs, cached_s, accelerator.compute_units or 100.0, operator.inputs)
+    processors = accelerator.compute_units or 100.0
+    clocked_s = 0.0 * memory_s
+    if accelerator.compute_units and accelerator.boost_clock_hz:
+        clocked_s = operator.work.moved_bytes / (processors * accelerator.boost_clock_hz)
+    run = Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs, clocked_s)
     least_s = _least_s(operator, accelerator, compute_s, memory_s)
     result: Estimate | None = None
     for holds, cases in cases_of(operator.inputs, kind):
@@ -100,7 +104,8 @@ def _kernel(
         wide = None if profile not in (None, "default") else _wider(accelerator, found.kind, cases)
         parts = predicted(found, wide, run, math, accelerator)
         time_s = larger(count * (parts.fixed_s + parts.running_s), larger(compute_s, memory_s))
-        part = _interval(found, time_s, least_s, count * parts.fixed_s)
+        fixed_s = smaller(count * parts.fixed_s, time_s - larger(compute_s, memory_s))
+        part = _interval(found, time_s, least_s, fixed_s)
         result = part if result is None else _chosen(holds, part, result)
     assert result is not None
     return result
@@ -171,10 +176,15 @@ def _sum(parts: Parts) -> Any:
 
 
 def _one(member: Calibrated, run: Kernel) -> Parts:
-    """Both parts of one engine's kernel; together at least what the operands take at the peaks."""
+    """Both parts of one engine's kernel; together at least what the operands take at the peaks.
+
+    Kernels that are launched one by one take at least ``launch_s`` of the host's time; no graph shortens that, nor what
+    was fitted to whole steps.
+    """
     parts = member.form.parts(member.parameters, run)
-    least_s = larger(run.compute_s, run.memory_s)
-    return Parts(parts.fixed_s, larger(parts.running_s, least_s - parts.fixed_s))
+    least_s = larger(larger(run.compute_s, run.memory_s), member.parameters.get("launch_s", 0.0))
+    running_s = larger(parts.running_s, least_s - parts.fixed_s)
+    return Parts(parts.fixed_s, running_s) if member.graphs else Parts(0.0 * running_s, parts.fixed_s + running_s)
 
 
 def _median(each: list[Parts]) -> Parts:
@@ -215,7 +225,8 @@ def _least_s(operator: Operator, accelerator: Accelerator, compute_s: Number, me
     once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
     peak = accelerator.dense_flops_per_s[accelerator.math_on_chip(least.math)]
     moving_s = smaller(operator.count * once / accelerator.memory_bytes_per_s, memory_s)
-    return larger(moving_s, smaller(operator.count * least.flops / peak, compute_s))
+    found: Number = larger(moving_s, smaller(operator.count * least.flops / peak, compute_s))
+    return found
 
 
 def _fused(

@@ -40,6 +40,8 @@ class Kernel(NamedTuple):
         Multiprocessors of the chip (SMs, CUs, Xe cores).
     inputs : mapping of str to float or array
         The operator's shape.
+    clocked_s : float or array
+        All its bytes at one a clock and multiprocessor; 0 where the clock is not known.
     """
 
     compute_s: Any
@@ -47,6 +49,7 @@ class Kernel(NamedTuple):
     cached_s: Any
     processors: Any
     inputs: Mapping[str, Any]
+    clocked_s: Any = 0.0
 
 
 class Parts(NamedTuple):
@@ -149,6 +152,15 @@ def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:
     return (moved_s - resident_s + resident_s / p["cache"] + more_s) / p["memory"]
 
 
+def unpacked_s(p: Parameters, run: Kernel) -> Any:
+    """Time to unpack weights on the general units, ``bytes_per_clock`` a multiprocessor; nothing if that is no limit.
+
+    Kernels that expand quantized weights by arithmetic (llama.cpp's for a single row) are bound by it on chips with
+    much bandwidth for few multiprocessors, like the A100.
+    """
+    return run.clocked_s / p["bytes_per_clock"] if "bytes_per_clock" in p else 0.0
+
+
 MEMORY = {"memory": Prior(0.82, 0.6, share=True), "cache": Prior(2.5, 0.7, least=1.0)}
 
 SHORT_S = 1e-4
@@ -199,7 +211,8 @@ def gemm_parts(p: Parameters, run: Kernel) -> Parts:
     moved = m * (k + n) * value_bytes + k * n * (shape["weight_bits"] / 8)
     results_s = (run.memory_s + run.cached_s) * m * n * larger(2 - value_bytes, 0.0) / moved
     quantized_s = m * k * p["quant_s"] + m * p["row_s"]
-    joined_s = join(p["overlap"], compute_s, bytes_s(p, run, results_s), walk_s)
+    moving_s = bytes_s(p, run, results_s)
+    joined_s = join(p["overlap"], compute_s, moving_s, walk_s, unpacked_s(p, run))
     return Parts(p["kernel_s"], waves * p["wave_s"] + quantized_s + joined_s)
 
 
@@ -378,7 +391,8 @@ def experts_parts(p: Parameters, run: Kernel) -> Parts:
     tile = smaller(p["tile"], load / distinct + LEAST_TILE)
     compute_s = run.compute_s * (load + distinct * tile / 2) / rows / p["compute"] * droop(p, run.compute_s / share)
     memory_s = bytes_s(p, run) * distinct / evenly
-    joined_s = join(p["overlap"], compute_s, memory_s, share * shape["k"] * p["step_s"])
+    walk_s = share * shape["k"] * p["step_s"]
+    joined_s = join(p["overlap"], compute_s, memory_s, walk_s, unpacked_s(p, run))
     plain = p["plain"] ** (shape["matrices"] == 2)
     inner = shape["n"] / shape["matrices"]
     row_s = p["row_s"] + shape["k"] * p["value_s"] + inner * p["inner_s"]

@@ -44,6 +44,8 @@ class Calibrated:
         Multiprocessors, for chips that do not state them.
     kernel : str
         What the engine calls the kernel.
+    graphs : bool
+        Whether the fixed part shrinks in a captured graph.
     """
 
     parameters: Mapping[str, float]
@@ -55,6 +57,7 @@ class Calibrated:
     kind: str = "stream"
     processors: float = 100.0
     kernel: str = ""
+    graphs: bool = True
 
     @cached_property
     def form(self) -> Form:
@@ -123,7 +126,8 @@ def _checked(profiles: Any, path: Path) -> Profiles:
     try:
         for profile, kinds in profiles.items():
             for kind, values in kinds.items():
-                parameters = frozenset() if profile == "default" else form_of(kind).names
+                names = form_of(kind).names
+                parameters = frozenset() if profile == "default" else names
                 if missing := sorted({*FIGURES, *parameters} - set(values)):
                     raise SpecError(f"{path}: {profile}.{kind} lacks {', '.join(missing)}")
                 for key, value in values.items():
@@ -172,6 +176,51 @@ def find(accelerator: Accelerator, kind: str, profile: str | None = None, cases:
 
 
 @lru_cache(maxsize=1)
+def _public_products() -> dict[str, dict[str, Any]]:
+    return dict(read_yaml(folder() / "public_products.yaml")["products"])
+
+
+PUBLIC_FORMATS = {"bf16": ("bf16", "fp16"), "fp8": ("fp8",), "int8": ("int8",), "fp4": ("fp4",)}
+"""Math of a product -> the formats of public figures that tell of it, the best one first."""
+
+
+def public_share(name: str, kind: str) -> dict[str, float]:
+    """What public figures of large products say of a kernel: the share of the peak that it reaches at most.
+
+    Large products ran until the clock was steady, so that nothing droops beyond it.  Chips whose peak is small for
+    their power (GeForce cards, L20, H20) reach all of it, large ones about three quarters.
+
+    Parameters
+    ----------
+    name : str
+        An accelerator of the library.
+    kind : str
+        ``gemm`` or ``experts`` with a format.
+
+    Returns
+    -------
+    dict
+        ``compute`` and ``droop``; empty where there is no figure.
+    """
+    from ..specs.library import get_accelerator
+
+    head = kind.partition(".")[0]
+    figures = _public_products().get(name, {})
+    if head != "gemm" or not figures:
+        return {}
+    peaks = get_accelerator(name).dense_flops_per_s
+    math = _math_of(kind)
+    wanted = (*PUBLIC_FORMATS.get(math, ()), "bf16", "fp16")
+    found = next((form for form in wanted if form in figures and form in peaks), None)
+    if found is None:
+        return {}
+    return {"compute": min(figures[found] * 1e12 / float(peaks[found]), MOST_OF_PEAK), "droop": 0.0}
+
+
+MOST_OF_PEAK = 0.99
+
+
+@lru_cache(maxsize=1)
 def specs() -> str:
     """The user's folders of specs: ``ROOFLINE_SPECS``, read once."""
     return os.environ.get("ROOFLINE_SPECS", "")
@@ -187,9 +236,13 @@ def _find(
 ) -> Found:
     name = about[-1]
     filed = load(name, folders)
-    known = {*PROFILES, *filed}
+    known = {*PROFILES, *(entry["engine"] for entry in _engines()), *filed}
     if profile is not None and profile not in known:
         raise unknown("engine profile", profile, known)
+    entry = _engine_of(profile, about) if profile not in filed else {}
+    if entry:
+        base = _find(about, kind, None, cases, folders) if "like" in entry else None
+        return _of_engine(entry, name, kind, base or typical(name, kind, family_of(*about)))
     own = chosen(filed, name, kind, profile, cases)
     if own:
         return own
@@ -206,7 +259,7 @@ def _borrowed(name: str, shared: Found, family: Mapping[str, Any]) -> Found:
     wider = float(family.get("widen", 1.5))
     said = f"; {family['source']}" if "source" in family else ""
     basis = f"{name} not calibrated: {shared.basis}, which is of its family; interval widened{said}"
-    changes = family.get("shares", {}).get(shared.kind.partition(".")[0], {})
+    changes = family.get("shares", {}).get(shared.kind.partition(".")[0], {}) | public_share(name, shared.kind)
     members = {
         engine: replace(member, parameters={**member.parameters, **changes})
         for engine, member in shared.members.items()
@@ -325,6 +378,63 @@ def family_of(vendor: str, architecture: str, memory_type: str, name: str = "") 
 
 
 @lru_cache(maxsize=1)
+def _engines() -> list[dict[str, Any]]:
+    return list(read_yaml(folder() / "engines.yaml")["engines"])
+
+
+def captures_graphs(engine: str | None) -> bool:
+    """Whether an engine launches a decode step as one captured graph, as servers do."""
+    return engine not in {entry["engine"] for entry in _engines()}
+
+
+def _engine_of(engine: str | None, about: tuple[str, str, str, str]) -> dict[str, Any]:
+    """What is known of an engine without timings of its kernels: the first entry whose words all fit."""
+    said = dict(zip(("vendor", "architecture", "memory_type", "name"), about, strict=True))
+    for entry in _engines():
+        words = {key: str(entry[key]).lower() for key in said if key in entry}
+        if entry["engine"] == engine and all(word in said[key].lower() for key, word in words.items()):
+            return entry
+    return {}
+
+
+def _of_engine(entry: Mapping[str, Any], name: str, kind: str, base: Found) -> Found:
+    """Kernels with what whole steps of an engine say of them, by kind of kernel and format."""
+    head = kind.partition(".")[0]
+    known = entry.get("parameters", {})
+    changes = {**known.get("every", {}), **known.get(head, {}), **known.get(kind, {})}
+    if "int8_share" in changes:
+        changes["compute"] = _of_int8_peak(name, kind, changes.pop("int8_share"))
+    spread = float(entry.get("spread", 1.3))
+    members = {
+        str(entry["engine"]): replace(member, parameters={**member.parameters, **changes}, graphs=False)
+        for member in list(base.members.values())[:1]
+    }
+    if "like" in entry:
+        members = {
+            engine: replace(member, parameters={**member.parameters, **changes}, graphs=False)
+            for engine, member in base.members.items()
+        }
+    basis = f"{name}: no timings of {entry['engine']}'s kernels; {entry['source']}"
+    return Found(members, 1 / spread, spread, basis, kind)
+
+
+def _of_int8_peak(name: str, kind: str, share: float) -> float:
+    """A share of the 8-bit peak as one of the peak that a kind computes at, both of the library's data sheet."""
+    from ..specs.library import get_accelerator
+
+    gpu = get_accelerator(name)
+    return min(share * float(gpu.peak_flops_per_s("int8") / gpu.peak_flops_per_s(_math_of(kind))), MOST_OF_PEAK)
+
+
+def _math_of(kind: str) -> str:
+    """The math of a product's kind."""
+    label = kind.partition(".")[2]
+    if label.endswith("a16"):
+        return "bf16"
+    return "fp8" if label in ("fp8_block", "w4a8", "mx4a8") else label
+
+
+@lru_cache(maxsize=1)
 def _renamed() -> list[dict[str, Any]]:
     return list(read_yaml(folder() / "families.yaml").get("kernels", []))
 
@@ -352,7 +462,7 @@ def typical(name: str, kind: str, family: Mapping[str, Any]) -> Found:
     parameters = {key: prior.typical for key, prior in form.priors.items()} | dict(form.choices[0])
     shares = family.get("shares", {})
     parameters |= {key: value for key, value in shares.items() if key in parameters}
-    parameters |= shares.get(kind.partition(".")[0], {})
+    parameters |= shares.get(kind.partition(".")[0], {}) | public_share(name, kind)
     spread = float(family.get("spread", 1.5))
     said = family.get("source", "shares of peak typical of any chip")
     member = Calibrated(parameters, 0, 0.0, 0.0, 1 / spread, spread, kind)

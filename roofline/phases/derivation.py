@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..errors import Number
 from ..report import Step
 from .bounds import Bound
-from .totals import ScheduledPass, least_flops, network_s, resources_s
+from .totals import GRAPH_SHARE, HOST_STEP_S, ScheduledPass, estimates, least_flops, network_s, resources_s
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
@@ -72,7 +72,14 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
     each = [(item, item.estimate) for item in one.operators]
     basis = "; ".join(filter(None, dict.fromkeys(found.basis for _, found in each)))
     times = [(item, found.time_s) for item, found in each]
-    yield from _of_a_pass(f"{name}.estimate", one, times, one.estimates.time_s, basis)
+    kernels = estimates(one)
+    yield from _of_a_pass(f"{name}.estimate", one, times, kernels.time_s, basis)
+    if one.graph:
+        inputs = {"kernels_s": kernels.time_s, "graph_share": GRAPH_SHARE, "fixed_s": kernels.fixed_s}
+        inputs |= {"host_s": HOST_STEP_S}
+        formula = "kernels_s - (1 - graph_share) * fixed_s + host_s"
+        source = "a captured graph leaves a share of the fixed times of its kernels; the host schedules and samples"
+        yield Step(f"{name}.estimate_in_a_graph_s", formula, inputs, one.estimates.time_s, source)
     yield _all_rounds(f"{name}.estimate_s", one, one.estimates.time_s, one.estimate_s)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Words, read_only, scalar
+from ..efficiency.store import captures_graphs
 from ..errors import InvalidInput, Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
@@ -74,7 +75,9 @@ class Phase(Report):
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
         schedule = self.schedule
-        return ScheduledPass(self.deployment, schedule, bounds_of(self.deployment, schedule.segments))
+        operators = bounds_of(self.deployment, schedule.segments)
+        graph = self.name == "decode" and captures_graphs(self.deployment.engine)
+        return ScheduledPass(self.deployment, schedule, operators, graph)
 
     @property
     def operators(self) -> tuple[Bound, ...]:
