@@ -129,6 +129,25 @@ _MIXES = tuple(
 FORMATS: dict[str, Format] = {item.name: item for item in (*_PLAIN, *_BLOCKS, *_GGML, *_MIXES)}
 """Every known format by name."""
 
+SCHEMES: dict[str, str] = {
+    "awq": "int4_g128",
+    "gptq": "int4_g128",
+    "w4a16": "int4_g128_sym",
+    "w8a16": "int8",
+    "w8a8": "int8",
+    "w8a8_fp8": "fp8",
+    "bnb": "nf4_single",
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float8": "fp8",
+    "float8_e4m3fn": "fp8",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+}
+"""Names of quantization schemes and of frameworks -> the format of the stored weights in their usual setting."""
+
 WIDER: dict[str, tuple[str, ...]] = {
     "int4": ("int8", "bf16", "fp16", "tf32", "fp32"),
     "fp4": ("fp6", "fp8", "bf16", "fp16", "tf32", "fp32"),
@@ -157,6 +176,7 @@ def get_format(name: object) -> Format:
     ``fp8_block64x128``   8-bit floats in tiles that share a 32-bit scale
     ``exl3_3.5``          ExLlamaV3 with that many bits a weight on average
     ``nvfp4*3+bf16*1``    a mixture: of every 4 values 3 are stored in the first format, 1 in the second
+    ``awq``, ``w4a16``    the format that a quantization scheme stores (see `SCHEMES`)
     ====================  =========================================================================================
 
     Parameters
@@ -192,6 +212,7 @@ _INTEGER_MATH = {4: "int4", 8: "int8"}
 @lru_cache(maxsize=1024)
 def _derived(name: str) -> Format | None:
     """The format that a name spells out by its numbers; None if it spells none."""
+    name = SCHEMES.get(name, name)
     if name in FORMATS:
         return FORMATS[name]
     if "+" in name:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from .tables import Line, html_table, text_table
 from .units import humanize
 from .values import Value
 
@@ -20,8 +20,19 @@ if TYPE_CHECKING:
 class Step(Value):
     """One line of a derivation: ``name = formula = value``, with the numbers put in.
 
-    ``formula`` is a Python expression over the names of ``inputs`` (and ``min``, ``max``, which broadcast), so that
-    anyone can evaluate it; a test evaluates every one.
+    Attributes
+    ----------
+    name : str
+        What is computed; the end of the name carries the unit.
+    formula : str
+        A Python expression over the names of ``inputs`` (and ``min``, ``max``, which broadcast), so that anyone can
+        evaluate it; a test evaluates every one.
+    inputs : mapping of str to number or array
+        The numbers that are put in.
+    value : number or array
+        What comes out.
+    source : str
+        Where the formula, or the figure, is from.
     """
 
     name: str
@@ -33,10 +44,17 @@ class Step(Value):
     def __str__(self) -> str:
         used = ", ".join(f"{name}={_short(value)}" for name, value in self.inputs.items())
         numbers = f"   [{used}]" if used else ""
-        return f"{self.name} = {self.formula} = {humanize(self.name, self.value)}{numbers}   ({self.source})"
+        value = humanize(self.name.rpartition(".")[2], self.value)
+        return f"{self.name} = {self.formula} = {value}{numbers}   ({self.source})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Return the step as plain JSON types.
+
+        Returns
+        -------
+        dict
+            Its fields by name.
+        """
         return {
             "name": self.name,
             "formula": self.formula,
@@ -47,24 +65,77 @@ class Step(Value):
 
 
 class Report(Value):
-    """Mixin of every result: four views of the attributes that ``columns`` names, in that order."""
+    """Mixin of every result: five views of the attributes that ``columns`` names, in that order.
+
+    A result is printed as text and as HTML (``repr``, notebooks), and is had as plain JSON types (`to_dict`), as a
+    `pandas.DataFrame` (`to_frame`) and as a derivation (`explain`).
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of the figures; each carries its unit.
+    assumptions : tuple of str
+        What the figures rest on, one sentence each.
+    """
 
     columns: ClassVar[tuple[str, ...]] = ()
     assumptions: tuple[str, ...] = ()
 
+    @property
+    def heading(self) -> str:
+        """What it is, in one line: the first line of its text and the caption of its table."""
+        return type(self).__name__
+
     def to_dict(self) -> dict[str, Any]:
-        """Columns as plain JSON types; the keys carry the units."""
+        """Return the columns as plain JSON types; the keys carry the units.
+
+        Returns
+        -------
+        dict
+            Column to number, word, truth value, None for what is not finite, or a list of these for a sweep.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> rl.generate(rl.Deployment("gpt-2", "l4"), rl.Workload(output_tokens=1)).to_dict()["tpot_s"]
+        0
+        """
         return {name: plain(getattr(self, name)) for name in self.columns}
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns as a `pandas.DataFrame`, one row a point of the broadcast shape."""
+        """Return the columns as a table, one row a point of the broadcast shape; needs ``roofline[frame]``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A column of the frame for each of ``columns``; a result without arrays has one row.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> step = rl.decode(rl.Deployment("gpt-2", "l4"), rl.Workload(batch=[1, 2, 4]))
+        >>> step.to_frame().shape == (3, len(step.columns))
+        True
+        """
         import pandas as pd
 
         arrays = np.broadcast_arrays(*(np.asarray(getattr(self, name)) for name in self.columns))
         return pd.DataFrame({name: array.ravel() for name, array in zip(self.columns, arrays, strict=True)})
 
     def explain(self) -> tuple[Step, ...]:
-        """The derivation, first things first, one printable step a number."""
+        """Return the derivation: what every figure was computed from, first things first.
+
+        Returns
+        -------
+        tuple of Step
+            One a number, each printable and with the source of its formula; empty if there is nothing to derive.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> print(rl.bound(rl.matmul(1, 8192, 8192), "h100-sxm", name="q").explain()[0])
+        q.flops = count * flops_once = 134.2 MFLOP   [count=1, flops_once=1.34218e+08]   (all layers)
+        """
         return ()
 
     def __dir__(self) -> list[str]:
@@ -72,22 +143,110 @@ class Report(Value):
         return sorted({*super().__dir__(), *self.columns})
 
     def __repr__(self) -> str:
-        width = max(map(len, self.columns), default=0)
-        rows = (f"  {name:{width}}  {humanize(name, getattr(self, name))}" for name in self.columns)
-        notes = (f"  note: {note}" for note in self.assumptions)
-        return "\n".join((type(self).__name__, *rows, *notes))
+        heading = [self.heading] if self.heading else []
+        indent = 2 if heading else 0
+        notes = (" " * indent + note for note in self._notes())
+        return "\n".join((*heading, *text_table(self._lines(), head=self._head(), indent=indent), *notes))
 
     def _repr_html_(self) -> str:
-        cells = (
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(humanize(name, getattr(self, name)))}</td></tr>"
-            for name in self.columns
-        )
-        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.assumptions)
-        return f"<table>{''.join(cells)}</table>{notes}"
+        return html_table(self._lines(), head=self._head(), caption=self.heading, notes=self._notes())
+
+    def _head(self) -> Line:
+        """Column heads of the printed table; none where each line has a head of its own."""
+        return ()
+
+    def _lines(self) -> Iterable[Line]:
+        """Lines of the printed table, in words."""
+        return [(name, humanize(name, getattr(self, name))) for name in self.columns]
+
+    def _notes(self) -> list[str]:
+        """What is printed below the table."""
+        return [f"note: {note}" for note in self.assumptions]
+
+
+class Rows(Report):
+    """A result whose columns are arrays of one length, printed as a table with a line a row.
+
+    Attributes
+    ----------
+    printed : mapping of str to str
+        Column to head, for the columns that people see.
+    shown : int or None
+        Lines that are printed; all of them if None.
+    """
+
+    printed: ClassVar[Mapping[str, str]] = {}
+    shown: ClassVar[int | None] = 12
+
+    @property
+    def heading(self) -> str:
+        """Nothing: the column heads come first."""
+        return ""
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.columns[0]))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one dict a row, of plain JSON types; None for what is not known.
+
+        Returns
+        -------
+        list of dict
+            The keys are the columns.
+        """
+        columns = {name: plain(getattr(self, name)) for name in self.columns}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def cells(self, most: int | None = None, printed: Mapping[str, str] | None = None) -> Iterator[list[str]]:
+        """Yield the rows as people read them, the heads first.
+
+        Parameters
+        ----------
+        most : int, optional
+            Rows at most; all of them if None.
+        printed : mapping of str to str, optional
+            Column to head; those that are usually printed if None.
+
+        Yields
+        ------
+        list of str
+            The cells of a row.
+        """
+        shown = self.printed if printed is None else printed
+        yield list(shown.values())
+        columns = [getattr(self, name)[:most] for name in shown]
+        for row in zip(*columns, strict=True):
+            yield [self.cell(name, value) for name, value in zip(shown, row, strict=True)]
+
+    def cell(self, name: str, value: Any) -> str:
+        """Return a value of the column ``name`` as people read it; a dash for what is not known."""
+        if value is None or (isinstance(value, float) and np.isnan(value)):
+            return "–"
+        if "usd" in name:
+            return f"{value:,.2f}"
+        return f"{value:.0%}" if name in ("headroom", "utilization") else humanize(name, value)
+
+    def _head(self) -> Line:
+        return list(self.printed.values())
+
+    def _lines(self) -> Iterable[Line]:
+        return [*self.cells(self.shown)][1:]
+
+    def _notes(self) -> list[str]:
+        hidden = 0 if self.shown is None else len(self) - self.shown
+        more = [f"... and {hidden:,} more rows"] if hidden > 0 else []
+        return [*more, *super()._notes()]
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON has it: arrays become lists, infinities become None."""
+    """Return ``value`` as JSON has it: arrays become lists, infinities become None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"batch": np.array([1.0, np.inf])})
+    {'batch': [1, None]}
+    """
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, Mapping):

@@ -56,6 +56,7 @@ def to_base(value: float, unit: str, quantity: str, *, field: str) -> float:
 _PRINTED = {
     "bytes_per_s": "B/s",
     "tokens_per_s": "tokens/s",
+    "requests_per_s": "requests/s",
     "flops_per_s": "FLOP/s",
     "flops_per_byte": "FLOP/byte",
     "usd_per_hour": "USD/h",
@@ -66,7 +67,7 @@ _PRINTED = {
     "hz": "Hz",
     "s": "s",
 }
-_PLAIN = {"tokens", "tokens_per_s", "flops_per_byte", "usd_per_hour", "watts"}
+_PLAIN = {"tokens", "tokens_per_s", "requests_per_s", "flops_per_byte", "usd_per_hour", "watts"}
 _TAILS = ("_per_sequence", "_per_token", "_of_a_pass")
 
 

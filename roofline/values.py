@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
+
+import numpy as np
 
 from .arrays import content_hash, read_only, same
 
@@ -56,6 +58,39 @@ class Value:
         for name, value in state.items():
             object.__setattr__(self, name, value)
         read_only(state.values())  # pickles do not carry that flag
+
+
+def brief(value: Any, *always: str) -> str:
+    """Return a constructor call in one line: fields at their defaults left out, arrays as their first and last element.
+
+    Parameters
+    ----------
+    value : dataclass instance
+        What is printed.
+    *always : str
+        Fields that are printed even at their defaults.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> brief(rl.Parallel(tensor=8)), brief(rl.Workload(batch=[1, 2, 4]), "prompt_tokens")
+    ('Parallel(tensor=8)', 'Workload(prompt_tokens=2000, batch=[1 … 4])')
+    """
+    shown = []
+    for item in fields(value):
+        found = getattr(value, item.name)
+        default = item.default_factory() if item.default_factory is not MISSING else item.default
+        if item.name in always or not same(found, default):
+            shown.append(f"{item.name}={_brief(found)}")
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"[{_brief(value.flat[0])} … {_brief(value.flat[-1])}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return repr(float(value)) if isinstance(value, float) else repr(value)
 
 
 def _compared(value: Any) -> list[str]:

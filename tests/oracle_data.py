@@ -1,4 +1,4 @@
-"""The configurations and counts of ``tests/data/oracle`` (see its README)."""
+"""The configurations and counts of ``tests/data/oracle`` (see its README), and the configurations beside the specs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import roofline as rl
 from roofline import Model
 from roofline.huggingface import from_config
+from roofline.specs.configuration import CONFIG_SUFFIX
 
 FOLDER = Path(__file__).parent / "data" / "oracle"
+MODEL_SPECS = Path(rl.__file__).parent.parent / "model_specs"
 
 
 def _lines(name: str) -> list[dict[str, Any]]:
@@ -20,11 +23,14 @@ def _lines(name: str) -> list[dict[str, Any]]:
 
 
 RECORDS: dict[str, dict[str, Any]] = {record["name"]: record for record in _lines("counts.jsonl.gz")}
-CONFIGS: dict[str, dict[str, Any]] = {
-    entry["name"]: entry["config"] for file in ("configs", "more_configs") for entry in _lines(f"{file}.jsonl.gz")
+BESIDE_SPECS: dict[str, dict[str, Any]] = {
+    path.name.removesuffix(CONFIG_SUFFIX): json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(MODEL_SPECS.glob(f"*{CONFIG_SUFFIX}"))
+}
+CONFIGS: dict[str, dict[str, Any]] = BESIDE_SPECS | {
+    entry["name"]: entry["config"] for entry in _lines("configs.jsonl.gz")
 }
 FAMILIES: dict[str, dict[str, Any]] = {record["name"]: record for record in _lines("families.jsonl.gz")}
-SPECS: dict[str, str] = json.loads((FOLDER / "models.json").read_text())
 
 
 @cache

@@ -192,7 +192,7 @@ def test_a_figure_says_what_was_printed(chips, name, field, words):
 
 def test_confidence_is_kept(chips):
     assert chips["h100-sxm"].confidence == "vendor-doc-read"
-    assert {chip.confidence for chip in chips.values()} == {"vendor-doc-read", "second-source", "remembered"}
+    assert {"vendor-doc-read", "second-source", "remembered"} <= {chip.confidence for chip in chips.values()}
     remembered = chips["apple-m3"]
     assert not any(item.verified for item in remembered.provenance.values())
 

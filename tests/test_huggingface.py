@@ -572,7 +572,7 @@ def test_a_pattern_that_would_hang_a_regular_expression_does_not() -> None:
     ("name", "published_bytes"),
     [
         ("openai--gpt-oss-20b", 13.761e9),  # sum of its safetensors files, arXiv:2508.10925 table 1: 12.8 GiB
-        ("openai--gpt-oss-120b", 65.25e9),  # same table: 60.8 GiB
+        ("gpt-oss-120b", 65.25e9),  # same table: 60.8 GiB
         ("moonshotai--Kimi-K2.5", 594e9),  # model card: 594 GB
     ],
 )

@@ -183,6 +183,8 @@ def test_decode_by_hand():
     assert row.mbu == pytest.approx(least / 0.010, rel=1e-2)
     assert row.mfu == pytest.approx(8 * (2 * 7_504_924_672 + 4 * 32 * 4096 * 4000) / (989.4e12 * 0.010), rel=1e-2)
     assert (row.limit, row.beats_floor, row.reasons) == ("memory", False, ())
+    under_the_roof = row.intensity_flops_per_byte * 3.35e12
+    assert row.attained_flops_per_s == pytest.approx(under_the_roof * row.mbu)
     assert row.to_win_s == pytest.approx(0.010 - least, rel=1e-2)
     assert sum(row.gaps_s.values()) == pytest.approx(row.to_win_s)
 

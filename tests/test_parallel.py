@@ -1,5 +1,7 @@
 """Many accelerators: what divides, what does not, and what the links cost."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -213,3 +215,21 @@ def test_the_network_hides_behind_what_there_is_to_hide_behind(overlap, batch):
     assert step.roofline_s == pytest.approx(max(local + (1 - overlap) * network, network))
     assert step.floor_s <= step.roofline_s * (1 + 1e-12)
     assert step.roofline_s <= step.estimate_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "reduced"),
+    [("gpt-j-6b", 1), ("falcon-7b", 1), ("gpt-neox-20b", 1), ("command-r-35b", 1), ("redpajama-3b", 2)],
+)
+def test_attention_and_mlp_side_by_side_take_one_all_reduce(model, reduced):
+    """GPT-J adds both outputs to the same input (mesh-transformer-jax), so the parts of their sum are reduced once."""
+    serve = spread(rl.get_model(model), tensor=2)
+    step = rl.decode(serve, rl.Workload())
+    count = sum(item.operator.count for item in step.operators if item.name == "all_reduce")
+    assert count == reduced * serve.model.layer_count
+
+
+def test_blocks_that_are_added_together_must_be_all_blocks():
+    layer = LLAMA.layers[0]
+    with pytest.raises(rl.InvalidInput, match="together must add up to the 2 blocks"):
+        dataclasses.replace(layer, together=(1,))

@@ -114,7 +114,10 @@ def attention_projections():
 
 
 def limits_as_claimed():
-    serves = [SMALL.replace(accelerator=rl.get_accelerator(name)) for name in rl.list_accelerators()]
+    """Share of the accelerators, of those with units for 16 bits or wider, on which both phases are limited as said."""
+    every = [rl.get_accelerator(name) for name in rl.list_accelerators()]
+    wide = [each for each in every if {"bf16", "fp16", "tf32", "fp32"} & each.dense_flops_per_s.keys()]
+    serves = [SMALL.replace(accelerator=each) for each in wide]
     limits = [(rl.prefill(each, load()).limit, rl.decode(each, load()).limit) for each in serves]
     return np.mean([pair == ("compute", "memory") for pair in limits])
 

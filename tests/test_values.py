@@ -9,6 +9,7 @@ import multiprocessing
 import pickle
 import pkgutil
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +51,14 @@ def plan():
 def gpu(**changes):
     return rl.get_accelerator("h100-sxm").replace(**changes)
 
+
+@functools.cache
+def simulated(seed):
+    return rl.simulate(serve(), LOAD, requests_per_s=5.0, requests=40, seed=seed)
+
+
+RESULTS = Path(__file__).parent / "data" / "results"
+RUN, OTHER_RUN = RESULTS / "vllm_serve" / "v0.11_closed_loop.json", RESULTS / "vllm_serve" / "v0.11_open_loop.json"
 
 # name -> (how a value is made, how one is made that differs in one field)
 VALUES = {
@@ -127,6 +136,25 @@ VALUES = {
         lambda: rl.technique_table(serve(), LOAD, techniques=[techniques.KVQuantization()]),
         lambda: rl.technique_table(serve(), LOAD, techniques=[techniques.PagedAttention()]),
     ),
+    "Engine": (lambda: rl.Engine("vllm"), lambda: rl.Engine("vllm", step_tokens=512)),
+    "Hardware": (lambda: rl.get_hardware("8xh100"), lambda: rl.get_hardware("4xh100")),
+    "Purchase": (
+        lambda: rl.list_purchases("h100-sxm")[0],
+        lambda: dataclasses.replace(rl.list_purchases("h100-sxm")[0], usd=1.0),
+    ),
+    "Served": (
+        lambda: rl.serve(serve(), LOAD, concurrency=8),
+        lambda: rl.serve(serve(), LOAD, concurrency=9),
+    ),
+    "Napkin": (
+        lambda: rl.napkin(rl.decode(serve(), LOAD)),
+        lambda: rl.napkin(rl.decode(serve(), LOAD, context_tokens=4000)),
+    ),
+    "Measurement": (lambda: rl.measured.read(RUN)[0], lambda: rl.measured.read(OTHER_RUN)[0]),
+    "Headroom": (
+        lambda: rl.headroom(serve(), rl.measured.read(RUN)[0]),
+        lambda: rl.headroom(serve("gpt-2"), rl.measured.read(RUN)[0]),
+    ),
 }
 
 # The same for values that hold arrays, which compare by content and say that they can't be hashed.
@@ -150,6 +178,11 @@ WITH_ARRAYS = {
         lambda: techniques.Speculation(acceptance=np.array([0.5, 0.7])),
         lambda: techniques.Speculation(acceptance=np.array([0.5, 0.8])),
     ),
+    "Served": (
+        lambda: rl.serve(serve(), LOAD, concurrency=[1, 8]),
+        lambda: rl.serve(serve(), LOAD, concurrency=[1, 9]),
+    ),
+    "Simulation": (lambda: simulated(seed=0), lambda: simulated(seed=1)),
     "Plan": (plan, lambda: plan().take([0])),
     "Fleet": (lambda: rl.fleet(plan(), requests_per_s=9), lambda: rl.fleet(plan(), requests_per_s=90)),
     "Advice": (
@@ -361,6 +394,13 @@ def test_dir_of_a_result_lists_its_columns():
     for result in results:
         assert set(result.columns) <= set(dir(result)), type(result).__name__
         assert {"to_dict", "to_frame", "explain", "columns"} <= set(dir(result))
+
+
+def test_a_served_result_can_be_asked_for_its_interval_after_a_pickle():
+    served = rl.serve(serve(), LOAD, concurrency=8)
+    again = pickle.loads(pickle.dumps(served))
+    assert again.low == served.low
+    assert again.low.total_s < again.total_s < again.high.total_s
 
 
 def test_an_operator_keeps_its_formulas_and_inputs():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..tables import text_table
 from ..techniques.technique import HARDWARE
 from ..units import humanize
 from .targets import METRICS
@@ -52,7 +53,7 @@ def text_of(advice: Advice) -> str:
     """Verdict, reasons, shares, metrics, promises, techniques, crossovers."""
     lines = [title_of(advice), "", headline_of(advice), *(f"  {sentence}" for sentence in reasons_of(advice))]
     for heading, rows in tables_of(advice):
-        lines += ["", heading, *_aligned(rows)]
+        lines += ["", heading, *text_table(rows, indent=2)]
     lines += ["", FLIPS, *(f"  {sentence}" for sentence in flips_of(advice)), "", "Notes"]
     lines += (f"  {note}" for note in notes_of(advice))
     return "\n".join(lines)
@@ -153,10 +154,3 @@ def _shown(advice: Advice) -> tuple[Option, ...]:
     """The first techniques, and those that take more accelerators."""
     rest = (option for option in advice.options[SHOWN:] if option.technique.effort == HARDWARE)
     return (*advice.options[:SHOWN], *rest)
-
-
-def _aligned(rows: Rows) -> Iterator[str]:
-    """Rows as aligned columns, indented."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..arrays import Truth
 from ..errors import InvalidInput, Number
 from ..report import Report, plain
+from ..tables import Line
 from ..units import humanize
 
 if TYPE_CHECKING:
@@ -78,20 +79,14 @@ class Comparison(Report):
             found.append(("limit", before, after, "changes" if np.any(self.limit_changes) else "same"))
         return tuple(found)
 
-    def __repr__(self) -> str:
-        table = (("", "before", "after", "after / before"), *self.rows())
-        widths = [max(len(row[at]) for row in table) for at in range(4)]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
-        )
-        return "\n".join(("Comparison", *(f"  {line}" for line in lines)))
+    def _head(self) -> Line:
+        return ("", "before", "after", "after / before")
 
-    def _repr_html_(self) -> str:
-        import html
+    def _lines(self) -> Iterable[Line]:
+        return self.rows()
 
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.rows())
-        head = "<tr><th></th><th>before</th><th>after</th><th>after / before</th></tr>"
-        return f"<table>{head}{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    def _notes(self) -> list[str]:
+        return []
 
 
 def compare(before: Report, after: Report) -> Comparison:

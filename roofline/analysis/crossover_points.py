@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..arrays import bisect, scalar
 from ..errors import Number
 from ..phases.deployment import Deployment
 from ..phases.passes import Phase, decode
@@ -102,14 +104,14 @@ def _ridge_step(one: Phase, kind: str, name: str) -> Step | None:
 def _context_of(serve: Deployment, cache_bytes: Number) -> Number:
     """Tokens at which one sequence's cache has ``cache_bytes``; infinite if it never has."""
     kv = serve.precision.kv
-    low, high = (
-        np.zeros_like(np.asarray(cache_bytes, dtype=float)),
-        np.full_like(np.asarray(cache_bytes, float), 2.0**50),
-    )
-    never = serve.model.cache_bytes(2**50, kv) < cache_bytes
-    for _ in range(100):
-        middle = np.floor((low + high) / 2)
-        enough = serve.model.cache_bytes(middle, kv) >= cache_bytes
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    found = np.where(never, np.inf, high)
-    return found if found.ndim else float(found)
+
+    def enough(tokens: Number) -> Any:
+        return serve.model.cache_bytes(tokens, kv) >= cache_bytes
+
+    shape = np.shape(cache_bytes)
+    _, first = bisect(enough, np.zeros(shape), np.full(shape, LONGEST), whole=True)
+    return scalar(np.where(enough(LONGEST), np.where(enough(0), 0.0, first), np.inf))
+
+
+LONGEST = 2.0**50
+"""Tokens beyond any context; whole numbers up to here are exact as floats."""

@@ -7,8 +7,6 @@ performance model", CACM 52(4), 2009).
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +16,8 @@ import numpy.typing as npt
 from ..errors import number, unknown
 from ..formats import MATH_FORMATS
 from ..hardware import Accelerator
-from ..report import Report, plain
+from ..report import Rows, plain
 from ..specs.library import load_accelerators
-from ..units import humanize
 
 FORMATS = ("bf16", "fp16", "fp8", "fp4", "int8", "int4")
 """Formats with a column, in the order of the columns."""
@@ -29,7 +26,7 @@ _RIDGE = "_ridge_flops_per_byte"
 
 
 @dataclass(frozen=True, repr=False)
-class RidgeTable(Report):
+class RidgeTable(Rows):
     """One row an accelerator.  A column is an array; a ridge point is NaN where the chip has no units for the format.
 
     Attributes
@@ -48,6 +45,16 @@ class RidgeTable(Report):
         *(f"{math}{_RIDGE}" for math in FORMATS),
     )
 
+    printed = {  # noqa: RUF012
+        "name": "name",
+        "vendor": "vendor",
+        "year": "year",
+        "memory_bytes": "memory",
+        "memory_bytes_per_s": "bandwidth",
+        **{f"{math}{_RIDGE}": f"{math} ridge" for math in FORMATS},
+    }
+    shown = None
+
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
         if name not in self.columns:
             raise AttributeError(f"RidgeTable has no column {name!r}")
@@ -56,36 +63,11 @@ class RidgeTable(Report):
             return np.array([_ridge(chip, math) for chip in self.accelerators], dtype=np.float64)
         return np.array([getattr(chip, name) for chip in self.accelerators])
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One dict an accelerator, of plain JSON types; None where a chip has no units for a format."""
-        columns = self.to_dict()
-        return [{name: columns[name][row] for name in columns} for row in range(len(self.accelerators))]
-
-    def __repr__(self) -> str:
-        lines = list(self._printed())
-        width = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines
-        )
-
-    def _repr_html_(self) -> str:
-        head, *body = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in self._printed()]
-        rows = "".join(f"<tr>{row}</tr>" for row in body)
-        return f"<table><thead><tr>{head.replace('td>', 'th>')}</tr></thead><tbody>{rows}</tbody></table>"
-
-    def _printed(self) -> Iterator[list[str]]:
-        """The cells as people read them, the head first; ridge points in FLOP a byte."""
-        yield ["name", "vendor", "year", "memory", "bandwidth", *(f"{math} ridge" for math in FORMATS)]
-        for row in self.rows():
-            ridges = [row[f"{math}{_RIDGE}"] for math in FORMATS]
-            yield [
-                row["name"],
-                row["vendor"],
-                str(row["year"] or "–"),
-                humanize("memory_bytes", row["memory_bytes"]),
-                humanize("memory_bytes_per_s", row["memory_bytes_per_s"]),
-                *("–" if ridge is None else f"{ridge:.0f}" for ridge in ridges),
-            ]
+    def cell(self, name: str, value: Any) -> str:
+        """Ridge points in whole FLOP a byte, years without a separator."""
+        if name.endswith(_RIDGE):
+            return "–" if np.isnan(value) else f"{value:.0f}"
+        return str(value or "–") if name == "year" else super().cell(name, value)
 
 
 def ridge_table(

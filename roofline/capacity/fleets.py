@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InvalidInput, number
+from ..report import Rows
 from .candidates import Array
 from .planning import Plan
-from .rows import Rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

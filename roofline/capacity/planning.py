@@ -21,13 +21,13 @@ from ..operators.precision import AS_PUBLISHED, Precision
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
+from ..report import Rows
 from ..serving.slo import SLO
 from ..specs.library import get_accelerator, get_model
 from ..specs.prices import Price
 from ..units import humanize
 from .candidates import REASONS, WORDS, Array, Candidates, evaluate, joined, short_name
 from .layouts import layouts, reach, within_reach
-from .rows import Rows
 
 BATCHES: npt.NDArray[np.float64] = np.unique(np.round(np.geomspace(1, 1024, 56)))
 """Sequences that run together on one deployment, in steps of about an eighth."""

@@ -117,7 +117,7 @@ class Case:
             "workload": plain(dataclasses.asdict(self.load) | {"context_tokens": context}),
             "precision": {name: getattr(precision, name) for name in ("weights", "activations", "kv", "attention")},
             "parallel": plain(dataclasses.asdict(self.serve.parallel)),
-            "engine": self.serve.engine,
+            "engine": None if self.serve.engine is None else str(self.serve.engine),
         }
 
     def to_dict(self) -> dict[str, Any]:

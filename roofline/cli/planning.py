@@ -11,9 +11,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from ..capacity import Fleet, Plan, plan
-from ..capacity.rows import Rows
 from ..errors import InvalidInput
 from ..phases.workload import Workload
+from ..report import Rows
 from ..serving.slo import SLO
 from ..specs.library import get_accelerator
 from ..specs.prices import Price, get_price

@@ -220,6 +220,12 @@ def public_share(name: str, kind: str) -> dict[str, float]:
 MOST_OF_PEAK = 0.99
 
 
+def profiles(accelerator: Accelerator) -> frozenset[str]:
+    """Names of the profiles that there are parameters of, the user's own included."""
+    engines = (entry["engine"] for entry in _engines())
+    return frozenset((*PROFILES, *engines, *load(accelerator.name, specs())))
+
+
 @lru_cache(maxsize=1)
 def specs() -> str:
     """The user's folders of specs: ``ROOFLINE_SPECS``, read once."""

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Truth
+from ..arrays import Truth, bisect, scalar
 from ..errors import Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..units import humanize
 from ..values import Value
 from .per_device import (
     cache_on_one,
@@ -86,6 +87,11 @@ class Memory(Report):
         "running_batch",
         "accelerators_needed",
     )
+
+    @property
+    def heading(self) -> str:
+        """What runs where, and how many sequences."""
+        return f"Memory: {self.deployment}, batch {humanize('batch', self.load.batch)}"
 
     @cached_property
     def weights_bytes_on_one(self) -> Number:
@@ -253,13 +259,13 @@ class Memory(Report):
         weights, sequences = self.weights_bytes_on_one, self.sequences_on_one
         rest = self.deployment.accelerator.memory_bytes - weights - self.workspace_on_one
         room = np.minimum(self._usable_bytes - weights, rest) / sequences
-        low, high = np.zeros(np.shape(room)), np.full(np.shape(room), float(LONGEST))
-        for _ in range(41):
-            middle = np.ceil((low + high) / 2)
-            fit = self._paged(middle) <= room
-            low, high = np.where(fit, middle, low), np.where(fit, high, middle - 1)
-        found = np.where(low >= LONGEST, np.inf, np.maximum(low, 0.0))
-        return found if found.ndim else float(found)
+
+        def fits(tokens: Number) -> Any:
+            return self._paged(tokens) <= room
+
+        shape = np.shape(room)
+        last, _ = bisect(fits, np.zeros(shape), np.full(shape, float(LONGEST)), whole=True)
+        return scalar(np.where(fits(LONGEST), np.inf, np.where(fits(0.0), last, 0.0)))
 
     @property
     def running_batch(self) -> Number:

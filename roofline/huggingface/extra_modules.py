@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import Model
+from .family import Place
 from .layer_groups import layer_at, layer_kinds
-from .mixers import Place
 from .text_config import Text
 from .towers import tower
 

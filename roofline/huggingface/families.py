@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from . import family_changes as changes
 from .family import Family
 
 LLAMA = Family()
@@ -23,16 +24,25 @@ GPT2 = Family(
     norm="layer", gated=False, qkv_bias=True, output_bias=True, mlp_bias=True, positions=0, four_h=True, tied=True
 )
 GPT_J = Family(
-    norm="layer", norms=1, gated=False, qkv_bias=False, output_bias=False, mlp_bias=True, lm_head_bias=True, four_h=True
+    norm="layer",
+    norms=1,
+    gated=False,
+    qkv_bias=False,
+    output_bias=False,
+    mlp_bias=True,
+    lm_head_bias=True,
+    four_h=True,
+    parallel=True,
 )
 GEMMA2 = Family(norms=4, period=2, tied=True)
 GEMMA3 = replace(GEMMA2, period=6, qk_norm="head")
-COHERE = Family(norm="layer_weight", norms=1, qk_norm="width", qk_norm_flag="use_qk_norm", tied=True)
-COHERE2 = Family(norm="layer_weight", norms=1, period=4, tied=True)
+COHERE = Family(norm="layer_weight", norms=1, parallel=True, qk_norm="width", qk_norm_flag="use_qk_norm", tied=True)
+COHERE2 = Family(norm="layer_weight", norms=1, parallel=True, period=4, tied=True)
 OLMO2 = Family(qk_norm="width")
 MLA = Family(attention="mla")
 DSA = Family(attention="mla")
 ERNIE = Family(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", tied=True)
+APERTUS = Family(gated=False, qk_norm="head", change_layer=changes.apertus)
 GRANITE_SWA = Family(sinks="all", period=4, first_full=True)
 MUSE = Family(norms=4, gate="value", period=4)
 
@@ -69,11 +79,11 @@ FAMILIES: dict[str, Family] = {
     "hyperclovax": Family(extra_norms_flag="use_post_norm"),
     "solar_open": Family(output_bias=False),
     "seed_oss": Family(output_bias="attention_out_bias"),
-    "bitnet": Family(value_norm=True, mlp_vectors="inner"),
-    "diffllama": Family(differential=True),
+    "bitnet": Family(change_layer=changes.bitnet),
+    "diffllama": Family(change_layer=changes.diffllama),
     "arcee": Family(gated=False),
-    "apertus": Family(gated=False, qk_norm="head", mlp_vectors=2),
-    "apertus1p5_text": Family(gated=False, qk_norm="head", mlp_vectors=2),
+    "apertus": APERTUS,
+    "apertus1p5_text": APERTUS,
     "cosmos3_edge_text": Family(gated=False),
     "nanochat": Family(gated=False, norm="none"),
     "olmo": Family(norm="none"),
@@ -90,14 +100,14 @@ FAMILIES: dict[str, Family] = {
     "gpt-sw3": GPT2,
     "gpt_bigcode": GPT2,
     "gpt_neo": replace(GPT2, qkv_bias=False),
-    "openai-gpt": replace(GPT2, final_norm=False),
+    "openai-gpt": replace(GPT2, change_model=changes.openai_gpt),
     "biogpt": replace(GPT2, positions=2),
     "xglm": replace(GPT2, positions=None),
     "opt": replace(GPT2, qkv_bias="enable_bias", output_bias="enable_bias", mlp_bias="enable_bias", positions=2),
     "bloom": replace(GPT2, positions=None, embedding_norm=True),
     "gptj": GPT_J,
     "codegen": GPT_J,
-    "gpt_neox": Family(norm="layer", gated=False, mlp_bias=True, four_h=True),
+    "gpt_neox": Family(norm="layer", gated=False, mlp_bias=True, four_h=True, parallel="use_parallel_residual"),
     "dbrx": Family(norm="layer_weight", qkv_bias=False, output_bias=False, mlp_bias=False),
     "chatglm": Family(qkv_bias="add_qkv_bias", output_bias="add_bias_linear", mlp_bias="add_bias_linear"),
     "qwen": Family(halved=True, qkv_bias=True, output_bias=False),
@@ -114,13 +124,15 @@ FAMILIES: dict[str, Family] = {
         qkv_bias="bias",
         output_bias="bias",
         mlp_bias="bias",
-        parallel_flag="parallel_attn",
+        parallel="parallel_attn",
         four_h=True,
         tied=True,
+        change_layer=changes.falcon,
     ),
     "phi": Family(
         norm="layer",
         norms=1,
+        parallel=True,
         gated=False,
         qkv_bias=True,
         output_bias=True,
@@ -144,9 +156,10 @@ FAMILIES: dict[str, Family] = {
         qkv_bias="use_qkv_bias",
         output_bias=False,
         mlp_bias=False,
-        parallel_flag="use_parallel_residual",
+        parallel="use_parallel_residual",
         qk_norm="width",
         qk_norm_flag="qk_layernorm",
+        change_layer=changes.stablelm,
     ),
     "starcoder2": Family(
         norm="layer", gated=False, qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", all_sliding=True
@@ -207,20 +220,18 @@ FAMILIES: dict[str, Family] = {
     "kolibri1": Family(qk_norm="head", norms=4, period=5),
     "mellum": Family(qk_norm="head"),
     "dots1": Family(qk_norm="head"),
-    "beam": Family(qk_norm="head", gate="value", head_vectors=1, norms=4, period=6, dense_layers=3),
+    "beam": Family(qk_norm="head", gate="value", norms=4, period=6, dense_layers=3, change_layer=changes.beam),
     "flint": Family(qk_norm="head", sinks="all"),
     "laguna": Family(
-        qk_norm="head", gate="head", gate_flag="gating", gate_else="value", router_bias=True, dense_layers=1
+        qk_norm="head", gate="head", gate_flag="gating", router_bias=True, dense_layers=1, change_layer=changes.laguna
     ),
     "molmo2_text": Family(qk_norm="head"),
     "muse_glimmer_text": MUSE,
     "step3p5": Family(qk_norm="head", gate="head", dense_layers=3),
-    "mimo_v2_flash": Family(
-        sinks="sliding", output_bias=False, sliding_kv_times=2, window_before_query=True, period=6, dense_layers=1
-    ),
-    "gpt_oss": Family(sinks="all", period=2, router_bias=True, expert_bias=True, mlp_bias=True),
+    "mimo_v2_flash": Family(sinks="sliding", output_bias=False, period=6, dense_layers=1, change_layer=changes.mimo_v2),
+    "gpt_oss": Family(sinks="all", period=2, router_bias=True, mlp_bias=True, change_layer=changes.gpt_oss),
     "llama4_text": Family(shared_expert=True, period=4),
-    "mllama_text_model": Family(extra_rows=8),
+    "mllama_text_model": Family(change_model=changes.mllama),
     "nemotron-nas": LLAMA,
     # GLM
     "glm": Family(output_bias=False),
@@ -235,16 +246,16 @@ FAMILIES: dict[str, Family] = {
     "glm_moe_dsa": replace(DSA, dense_layers=3),
     "hy_v4": replace(DSA, dense_layers=1, sinks="all", gate="value"),
     "hy_v4_vl_text": replace(DSA, dense_layers=1, sinks="all", gate="value"),
-    "glm5_next_text": replace(DSA, dense_layers=3, linear="kda", hyper_head=False),
+    "glm5_next_text": replace(DSA, dense_layers=3, linear="kda", change_model=changes.glm5_next),
     "kimi_linear": replace(MLA, linear="kda", dense_layers=1),
-    "bailing_hybrid": replace(MLA, linear="kda", low_rank_gates=False, gate="head", dense_layers=2),
-    "axk1": replace(MLA, dense_layers=1, moe_norms=1),
+    "bailing_hybrid": replace(MLA, linear="kda", gate="head", dense_layers=2, change_layer=changes.bailing_hybrid),
+    "axk1": replace(MLA, dense_layers=1, change_layer=changes.axk1),
     "deepseek_v4": Family(attention="compressed"),
     # State space and hybrids
     "mamba": Family(linear="mamba", norms=1, tied=True),
     "falcon_mamba": Family(linear="mamba", norms=1, tied=True),
-    "mamba2": Family(linear="mamba2", norms=1, attention_free=True),
-    "jamba": Family(linear="mamba", step_norms=True),
+    "mamba2": Family(linear="mamba2", norms=1, change_layer=changes.mamba2),
+    "jamba": Family(linear="mamba", change_layer=changes.jamba),
     "bamba": Family(linear="mamba2"),
     "falcon_h1": Family(linear="mamba2", hybrid="parallel"),
     "granitemoehybrid": Family(linear="mamba2"),
@@ -254,19 +265,25 @@ FAMILIES: dict[str, Family] = {
     "rwkv": Family(linear="rwkv", norm="layer", embedding_norm=True),
     "xlstm": Family(linear="matrix_lstm"),
     # Odd ones
-    "doge": Family(qk_norm="head", norms=4, kv_vectors=1, all_sliding=True),
-    "axk2": replace(DSA, dense_layers=1, doubled_queries=True),
-    "dots3_note_text": replace(MLA, dense_layers=1, gate="head", rope_norm=True),
+    "doge": Family(qk_norm="head", norms=4, all_sliding=True, change_layer=changes.doge),
+    "axk2": replace(DSA, dense_layers=1, change_layer=changes.axk2),
+    "dots3_note_text": replace(MLA, dense_layers=1, gate="head", change_layer=changes.dots3_note),
     "longcat_flash": replace(MLA, norms=4),
-    "inkling_text": Family(qk_norm="head", embedding_norm=True, router_scale=True),
-    "zaya": Family(scaled_residuals=True, tied=True),
-    "hrm_text": Family(gate="value", norm="none", stacks=2),
-    "muse_spark_text": Family(norms=5, gate="value", latent_norms=True),
+    "inkling_text": Family(qk_norm="head", embedding_norm=True, change_layer=changes.inkling),
+    "zaya": Family(tied=True, change_layer=changes.zaya, change_model=changes.zaya_embedding),
+    "hrm_text": Family(gate="value", norm="none", change_model=changes.hrm),
+    "muse_spark_text": Family(norms=5, gate="value", change_layer=changes.muse_spark),
     "gpt_neox_japanese": Family(
-        norm="layer", gated=False, qkv_bias=False, output_bias=False, mlp_bias=False, last_vectors=True, tied=True
+        norm="layer",
+        gated=False,
+        qkv_bias=False,
+        output_bias=False,
+        mlp_bias=False,
+        tied=True,
+        change_layer=changes.gpt_neox_japanese,
     ),
     # What can't be read
-    "jetmoe": Family(attention="mixture", moe_bias=True, tied=True),
+    "jetmoe": Family(attention="mixture", tied=True, change_layer=changes.jetmoe),
     **dict.fromkeys(
         ["inkling2_text", "inkling2_loop_text"],
         Family(unknown="its relative-position projections and residual gates"),

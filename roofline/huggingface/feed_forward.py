@@ -31,7 +31,6 @@ def _dense(fields: Fields, family: Family, at: int, layers: int) -> MLP:
         intermediate=inner,
         gated=family.gated,
         bias=truth(fields, family.mlp_bias),
-        vectors=inner if family.mlp_vectors == "inner" else int(family.mlp_vectors),
     )
 
 
@@ -89,30 +88,16 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
         top_k=_top_k(fields, experts),
         intermediate=inner,
         gated=family.gated,
-        bias=family.expert_bias,
-        shared_bias=truth(fields, family.mlp_bias) and not family.expert_bias,
+        shared_bias=truth(fields, family.mlp_bias),
         router_bias=truth(fields, family.router_bias),
         shared_intermediate=_shared_width(fields, family, inner),
         shared_gate=family.shared_gate and _shared_width(fields, family, inner) is not None,
         dense_intermediate=fields.size("intermediate_size") if beside else None,
         latent=fields.optional("moe_latent_size"),
         router_hidden=fields.optional("router_hidden_size"),
-        zero_experts=fields.optional("zero_expert_num", least=0) or int(family.scaled_residuals),
-        vectors=_small(fields, family, hidden, experts, at),
+        zero_experts=fields.optional("zero_expert_num", least=0) or 0,
+        vectors=hidden + experts if beside else 0,
     )
-
-
-def _small(fields: Fields, family: Family, hidden: int, experts: int, at: int) -> int:
-    """Parameters of a mixture that are no matrix."""
-    if fields.flag("enable_moe_block"):
-        return hidden + experts
-    if family.latent_norms:
-        return 2 * fields.size("moe_latent_size")
-    if family.scaled_residuals:
-        return fields.size("router_hidden_size") * (2 if at else 1)
-    if family.router_scale:
-        return 1 + hidden * fields.size("n_shared_experts", least=0)
-    return hidden if family.moe_bias else 0
 
 
 def _expert_width(fields: Fields, at: int) -> int:

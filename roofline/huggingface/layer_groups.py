@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ..errors import SpecError
 from ..model import Layer
 from ..model.blocks import MLP, AltUp, Attention, Block, HyperConnections, PerLayerInput, Projection
-from .family import Family
+from .family import Family, Place
 from .feed_forward import feed_forward
 from .fields import Fields
 from .layer_kinds import feed_forwards, layer_count, mixers
-from .mixers import Place, grouped_falcon, mixer, shared_transformer
+from .mixers import mixer, shared_transformer, truth
 from .text_config import Text
 
 
@@ -24,12 +25,10 @@ def layer_kinds(text: Text) -> tuple[list[str], list[str]]:
 
 def grouped_layers(text: Text) -> tuple[Layer, ...]:
     """Groups of equal layers, in the order in which each first appears."""
-    if text.family.stacks:
-        return _looped(text)
     groups: dict[Layer, int] = {}
     for _, layer in numbered_layers(text):
         groups[layer] = groups.get(layer, 0) + 1
-    return tuple(Layer(number, layer.blocks, layer.norms, layer.reused) for layer, number in groups.items())
+    return tuple(replace(layer, count=number) for layer, number in groups.items())
 
 
 def numbered_layers(text: Text) -> Iterator[tuple[int, Layer]]:
@@ -38,17 +37,6 @@ def numbered_layers(text: Text) -> Iterator[tuple[int, Layer]]:
         yield from enumerate(_searched_layers(text.fields))
     else:
         yield from _each(text)
-
-
-def _looped(text: Text) -> tuple[Layer, ...]:
-    """Stacks of layers that are stored once and run several times (hierarchical reasoning, arXiv:2506.21734)."""
-    _, layer = next(_each(text))
-    stored = text.family.stacks * text.fields.size("num_layers_per_stack")
-    runs = layer_count(text.fields)
-    if runs < stored:
-        raise SpecError(f"num_hidden_layers {runs} is less than the {stored} layers that are stored")
-    again = Layer(runs - stored, layer.blocks, layer.norms, reused=True) if runs > stored else None
-    return (Layer(stored, layer.blocks, layer.norms), *((again,) if again else ()))
 
 
 def _each(text: Text) -> Iterator[tuple[int, Layer]]:
@@ -62,7 +50,13 @@ def _each(text: Text) -> Iterator[tuple[int, Layer]]:
 
 def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer, ...]:
     """What layer ``place.at`` is made of; a Zamba hybrid is the shared block, its projection and a mixer."""
-    fields, family = text.fields.at_layer(place.at), text.family
+    fields, change = text.fields.at_layer(place.at), text.family.change_layer
+    found = _by_convention(text, fields, place, mlp, first=first)
+    return tuple(change(fields, place, layer) for layer in found) if change else found
+
+
+def _by_convention(text: Text, fields: Fields, place: Place, mlp: str, *, first: bool) -> tuple[Layer, ...]:
+    family = text.family
     norm = norm_size(fields, family)
     if fields.given("zero_expert_num"):
         return (_shortcut_layer(fields, family, place, norm),)
@@ -71,8 +65,18 @@ def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer,
     blocks = mixer(fields, family, place)
     if place.kind != "cross" and not _mixer_only(family):
         blocks = (*blocks, *feed_forward(fields, family, mlp, place.at, place.layers))
-    blocks = (*blocks, *_low_rank(fields, family, mlp))
-    return (Layer(1, (*blocks, *_residual(fields)), (norm,) * _norm_count(fields, family, mlp)),)
+    blocks = (*blocks, *_residual(fields))
+    norms = (norm,) * _norm_count(fields, family)
+    return (Layer(1, blocks, norms, together=_together(fields, family, place, len(blocks))),)
+
+
+def _together(fields: Fields, family: Family, place: Place, blocks: int) -> tuple[int, ...]:
+    """Attention and MLP side by side, or attention and mixer before the MLP (Falcon-H1)."""
+    if truth(fields, family.parallel) and blocks == 2:
+        return (2,)
+    if place.kind == "hybrid" and family.hybrid == "parallel":
+        return (2, *(1,) * (blocks - 2))
+    return ()
 
 
 def _mixer_only(family: Family) -> bool:
@@ -80,22 +84,9 @@ def _mixer_only(family: Family) -> bool:
     return family.linear == "rwkv" or (family.norms == 1 and family.linear in ("mamba", "mamba2") and family.gated)
 
 
-def _parallel(fields: Fields, family: Family) -> bool:
-    return bool(family.parallel_flag) and fields.flag(family.parallel_flag)
-
-
-def _norm_count(fields: Fields, family: Family, mlp: str) -> int:
-    if _parallel(fields, family):
-        return _falcon_norms(fields) if family.parallel_flag == "parallel_attn" else family.parallel_norms
+def _norm_count(fields: Fields, family: Family) -> int:
     behind = 2 if family.extra_norms_flag and fields.flag(family.extra_norms_flag) else 0
-    return family.norms + behind + (family.moe_norms if mlp == "moe" else 0) + _extra_norms(fields)
-
-
-def _falcon_norms(fields: Fields) -> int:
-    """The new decoder architecture has a norm for each of its two parallel branches."""
-    if not grouped_falcon(fields):
-        return 1
-    return fields.optional("num_ln_in_parallel_attn") or 2
+    return family.norms + behind + _extra_norms(fields)
 
 
 def _extra_norms(fields: Fields) -> int:
@@ -136,21 +127,8 @@ def _shortcut_layer(fields: Fields, family: Family, place: Place, norm: int) -> 
     attention = mixer(fields, family, place)
     dense = feed_forward(fields, family, "dense", place.at, place.layers)
     experts = feed_forward(fields, family, "moe", place.at, place.layers)
-    return Layer(1, (*attention, *dense, *attention, *dense, *experts), (norm,) * family.norms)
-
-
-def _low_rank(fields: Fields, family: Family, mlp: str) -> tuple[Block, ...]:
-    """A.X K2: queries and gate from a latent of twice the width, norms with a low-rank gate."""
-    if not family.doubled_queries:
-        return ()
-    hidden, rank, heads = (fields.size(name) for name in ("hidden_size", "q_lora_rank", "num_attention_heads"))
-    queries = heads * (fields.size("qk_nope_head_dim") + fields.size("qk_rope_head_dim", least=0))
-    gate, small = heads * fields.size("v_head_dim"), fields.size("gated_norm_rank")
-    found = [Projection(hidden=rank, output=queries, name="q_b_proj"), Projection(hidden=2 * rank, output=gate)]
-    for _ in range(2 if mlp == "moe" else 1):
-        found += [Projection(hidden=hidden, output=small, name="norm_gate")]
-        found += [Projection(hidden=small, output=hidden, name="norm_gate")]
-    return tuple(found)
+    blocks = (*attention, *dense, *attention, *dense, *experts)
+    return Layer(1, blocks, (norm,) * family.norms, together=(*(1,) * (len(blocks) - 2), 2))
 
 
 def _adapters(fields: Fields) -> list[Block]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SpecError
@@ -19,18 +18,10 @@ from ..model.blocks import (
     MixtureOfAttention,
     Projection,
 )
-from .family import Family
+from .family import Family, Place
+from .family_changes import grouped_falcon
 from .fields import Fields
 from .recurrent_mixers import even_width, recurrent
-
-
-@dataclass(frozen=True)
-class Place:
-    """One layer: its number, of how many, and the kind of its mixer."""
-
-    at: int
-    layers: int
-    kind: str
 
 
 def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
@@ -53,8 +44,6 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
         return _convolved(fields, family, place)
     if fields.get("d_rel") is not None:
         return _relative(fields, family, place)
-    if family.kv_vectors:
-        return _masked(fields, family, place)
     kind = {"mla": _mla, "compressed": _compressed, "mixture": _mixture}.get(family.attention, _gqa)
     return (kind(fields, family, place),)
 
@@ -78,7 +67,7 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
         kv_heads=kv,
         head_dim=width,
         value_dim=value if value != width else None,
-        window=_window(fields, family) if windowed else None,
+        window=fields.size("sliding_window") if windowed else None,
         chunked=place.kind == "chunked",
         qkv_bias=qkv_bias,
         output_bias=truth(fields, family.output_bias),
@@ -86,11 +75,8 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
         sinks=family.sinks == "all" or (family.sinks == "sliding" and windowed),
         gate=_gate(fields, family),
         gate_bias=family.gate_bias and qkv_bias,
-        vectors=_small(fields, family, place, queries, kv),
         shares_kv=shares,
         keys_as_values=not shares and place.kind == "full" and fields.flag("attention_k_eq_v"),
-        value_norm=family.value_norm,
-        differential=family.differential,
         indexer=_block_indexer(fields) if place.kind == "indexed" else None,
     )
 
@@ -114,14 +100,14 @@ def _heads(fields: Fields, family: Family, place: Place) -> tuple[int, int, int,
         or fields.at("head_dim", place.at)
         or even_width(fields, family, queries)
     )
-    kv = special.optional("num_key_value_heads") or _kv_heads(fields, family, place, queries)
+    kv = special.optional("num_key_value_heads") or _kv_heads(fields, place, queries)
     if queries % kv:
         raise SpecError(f"num_attention_heads {queries} is no multiple of num_key_value_heads {kv}")
     value = (fields.optional("swa_v_head_dim") if sliding else None) or fields.optional("v_head_dim") or width
     return queries, kv, width, value
 
 
-def _kv_heads(fields: Fields, family: Family, place: Place, queries: int) -> int:
+def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
     if place.kind == "sliding" and fields.optional("swa_num_key_value_heads"):
         return fields.size("swa_num_key_value_heads")
     if place.kind == "full" and fields.flag("attention_k_eq_v") and fields.optional("num_global_key_value_heads"):
@@ -132,20 +118,7 @@ def _kv_heads(fields: Fields, family: Family, place: Place, queries: int) -> int
         if not grouped_falcon(fields):
             return 1 if fields.flag("multi_query") else queries
         return fields.optional("num_key_value_heads") or queries
-    own = fields.at("num_key_value_heads", place.at) or queries
-    return own * family.sliding_kv_times if place.kind == "sliding" else own
-
-
-def grouped_falcon(fields: Fields) -> bool:
-    """Whether a Falcon has the architecture of the 40B: KV heads of its own number, a norm for each branch."""
-    return fields.flag("new_decoder_architecture") or fields.data.get("n_head_kv") is not None
-
-
-def _window(fields: Fields, family: Family) -> int:
-    """The window; where a field counts the tokens before the query only (MiMo), the query too."""
-    own = fields.size("sliding_window")
-    before_only = family.window_before_query and fields.given("sliding_window_size")
-    return fields.size("sliding_window_size") + 1 if before_only else own
+    return fields.at("num_key_value_heads", place.at) or queries
 
 
 def _shares_kv(fields: Fields, place: Place) -> bool:
@@ -158,17 +131,10 @@ def _qk_norm(fields: Fields, family: Family) -> str | bool:
     return (on and family.qk_norm) or False
 
 
-def _small(fields: Fields, family: Family, place: Place, queries: int, kv: int) -> int:
-    """Parameters of attention that are no matrix and have no field of their own."""
-    last = fields.size("hidden_size") if family.last_vectors and place.at == place.layers - 1 else 0
-    scales = 8 * fields.size("hidden_size") if family.scaled_residuals else 0
-    return family.head_vectors * queries + family.kv_vectors * kv + last + scales
-
-
 def _gate(fields: Fields, family: Family) -> str:
     """Width of the gate; text in its flag (``per-head``) counts as on."""
     on = not family.gate_flag or bool(fields.get(family.gate_flag))
-    return family.gate if on else family.gate_else
+    return family.gate if on else ""
 
 
 def _block_indexer(fields: Fields) -> Indexer:
@@ -193,13 +159,6 @@ def _cross_attention(fields: Fields) -> CrossAttentionLayer:
         head_dim=fields.optional("head_dim") or hidden // queries,
         intermediate=fields.size("intermediate_size"),
     )
-
-
-def _masked(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
-    """Doge: plain heads, with a dynamic mask projected from the values."""
-    attention = _gqa(fields, family, place)
-    values = attention.kv_heads * attention.value_width
-    return (attention, Projection(hidden=values, output=attention.kv_heads, name="dt_proj"))
 
 
 def _convolved(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
@@ -259,8 +218,7 @@ def _mla(fields: Fields, family: Family, place: Place) -> MLA:
         bias=truth(fields, family.qkv_bias),
         sinks=bool(family.sinks),
         gate=family.gate,
-        window=_window(fields, family) if place.kind == "sliding" else None,
-        rope_norm=family.rope_norm,
+        window=fields.size("sliding_window") if place.kind == "sliding" else None,
         indexer=_lightning_indexer(fields, place) if place.kind == "indexed" else None,
     )
 

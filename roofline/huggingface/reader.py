@@ -66,32 +66,32 @@ def _model(data: Mapping[str, Any], text: Text, name: str, source: str) -> Model
     layers = grouped_layers(text)
     count = sum(layer.count for layer in layers)
     rows = fields.size("vocab_size") + (fields.optional("additional_vocab_size", least=0) or 0)
-    return Model(
+    model = Model(
         name=name or str(data.get("_name_or_path") or text.model_type),
         hidden=hidden,
         vocab=fields.size("vocab_size"),
         layers=layers,
         tied_embeddings=_tied(data, text),
         lm_head_bias=truth(fields, family.lm_head_bias),
-        final_norm=norm_size(fields, family) if _has_final_norm(fields, family) else 0,
+        final_norm=norm_size(fields, family) if _has_final_norm(fields) else 0,
         position_rows=_position_rows(fields, family),
-        embedding_norm=_behind_embedding(fields, family),
-        embedding_rows=rows + family.extra_rows if rows + family.extra_rows != fields.size("vocab_size") else None,
+        embedding_norm=norm_size(fields, family) if family.embedding_norm else 0,
+        embedding_rows=rows if rows != fields.size("vocab_size") else None,
         embedding_width=_embedding_width(fields, hidden),
         tables=_tables(fields, count),
-        around=_around(fields, family, count),
+        around=_around(fields, count),
         max_context_tokens=_longest(fields),
         source=source,
         assumptions=(*text.assumptions, *_defaulted(fields)),
     )
+    return family.change_model(fields, model) if family.change_model else model
 
 
 # Around the layers
 
 
-def _has_final_norm(fields: Fields, family: Family) -> bool:
-    removed = fields.flag("_remove_final_layer_norm") or not fields.flag("do_layer_norm_before", True)
-    return family.final_norm and not removed
+def _has_final_norm(fields: Fields) -> bool:
+    return fields.flag("do_layer_norm_before", True) and not fields.flag("_remove_final_layer_norm")
 
 
 def _tied(data: Mapping[str, Any], text: Text) -> bool:
@@ -106,13 +106,6 @@ def _tied(data: Mapping[str, Any], text: Text) -> bool:
                 raise SpecError(f"tie_word_embeddings must be true or false: {answer!r:.80}")
             return bool(answer)
     return text.family.tied
-
-
-def _behind_embedding(fields: Fields, family: Family) -> int:
-    """Parameters between the embedding and the first layer: a norm, a start state, a scale with its offset."""
-    if family.embedding_norm:
-        return norm_size(fields, family)
-    return fields.size("hidden_size") * (2 if family.scaled_residuals else 1 if family.stacks else 0)
 
 
 def _position_rows(fields: Fields, family: Family) -> int:
@@ -132,7 +125,7 @@ def _tables(fields: Fields, layers: int) -> tuple[Table, ...]:
     return (Table("per_layer_embedding", rows, width * layers),)
 
 
-def _around(fields: Fields, family: Family, layers: int) -> tuple[Block, ...]:
+def _around(fields: Fields, layers: int) -> tuple[Block, ...]:
     hidden = fields.size("hidden_size")
     blocks: list[Block] = []
     width = _embedding_width(fields, hidden)
@@ -145,7 +138,7 @@ def _around(fields: Fields, family: Family, layers: int) -> tuple[Block, ...]:
     if fields.optional("laurel_rank"):
         copies = 2 * (fields.size("altup_num_inputs") - 1)
         blocks.append(Projection(hidden=hidden, output=hidden, name="altup_projection", copies=copies))
-    if fields.optional("hc_mult") and family.hyper_head:
+    if fields.optional("hc_mult"):
         streams = fields.size("hc_mult")
         blocks.append(HyperConnections(hidden=hidden, streams=streams, outputs=streams, scales=1, maps=1))
     return tuple(blocks)

@@ -72,7 +72,6 @@ def _kda(fields: Fields, family: Family) -> KimiDeltaAttention:
         heads=nested.optional("num_attention_heads") or _either(fields, "linear_num_heads", "num_attention_heads"),
         dim=nested.optional("head_dim") or _either(fields, "linear_head_dim", "head_dim"),
         conv=fields.optional("short_conv_kernel_size") or fields.optional("linear_conv_kernel_dim") or 4,
-        low_rank=family.low_rank_gates,
     )
 
 
@@ -100,7 +99,6 @@ def _mamba(fields: Fields, family: Family) -> Mamba:
         step_rank=rank or -(-hidden // 16),
         bias=fields.flag("mamba_proj_bias") or fields.flag("use_bias"),
         conv_bias=fields.flag("mamba_conv_bias", True) and fields.flag("use_conv_bias", True),
-        norms=family.step_norms,
     )
 
 
@@ -118,8 +116,6 @@ def _mamba2(fields: Fields, family: Family) -> Mamba2:
     expand = _first(fields, "mamba_expand", "expand") or 2
     inner = fields.optional("mamba_d_ssm") or expand * hidden
     width = _first(fields, "mamba_d_head", "mamba_head_dim", "mamba_headdim")
-    if width is None and family.attention_free:
-        width = _first(fields, "head_dim")
     if heads is None and width is None:
         raise SpecError("mamba_n_heads is missing (also looked for: mamba_num_heads, n_mamba_heads, num_heads)")
     return Mamba2(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import html
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
 from ..report import Report, Step
+from ..tables import Line
 from ..units import humanize
 from .measurement import Measurement
 from .work_bounds import WorkBounds
@@ -95,6 +96,16 @@ class PhaseHeadroom(Report):
     def mbu(self) -> float:
         """Model bandwidth utilization: bytes that the work moves over what the memory moves in the measured time."""
         return self.bounds.moved_bytes / (self.bounds.peak_bytes_per_s * self.measured_s)
+
+    @property
+    def intensity_flops_per_byte(self) -> float:
+        """Arithmetic intensity of the work: the place of the measurement on a roofline plot, left to right."""
+        return self.bounds.flops / self.bounds.moved_bytes
+
+    @property
+    def attained_flops_per_s(self) -> float:
+        """FLOPs of the work over the measured time, of all accelerators: its height on a roofline plot."""
+        return self.bounds.flops / self.measured_s
 
     @property
     def limit(self) -> str:
@@ -247,14 +258,15 @@ class Headroom(Report):
         return (*self.measurement.explain(), *(step for item in self.phases for step in item.explain()))
 
     def __repr__(self) -> str:
-        lines = [f"Headroom of {self.measurement.source} ({self.measurement.tool})", *self.summary().splitlines()]
-        return "\n  ".join([*lines, *(f"note: {note}" for note in self.assumptions)])
+        return "\n  ".join((self.heading, *self.summary().splitlines(), *self._notes()))
 
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        rows = ""
-        for item in self.phases:
-            cells = (html.escape(humanize(name, getattr(item, name))) for name in self.columns)
-            rows += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.assumptions)
-        return f"<table><tr>{head}</tr>{rows}</table>{notes}"
+    @property
+    def heading(self) -> str:
+        """Which run it is."""
+        return f"Headroom of {self.measurement.source} ({self.measurement.tool})"
+
+    def _head(self) -> Line:
+        return self.columns
+
+    def _lines(self) -> Iterable[Line]:
+        return [[humanize(name, getattr(item, name)) for name in self.columns] for item in self.phases]

@@ -10,7 +10,7 @@ from ..errors import InvalidInput
 from ..operators.operator import Operator, Pass
 from ..operators.weights import Vector, Weight
 from .blocks import Block, Cache
-from .layout_collectives import behind_block
+from .layout_collectives import behind_blocks
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,21 @@ class Layer:
     blocks : what each is made of, in order: as a rule an attention kind and an MLP kind
     norms : parameters of each norm (a norm without parameters is 0)
     reused : whether the weights are those of an earlier group: run again, not stored again (Zamba)
+    together : how many blocks after one another have their outputs added before anything reads the sum: ``(2,)`` for
+        attention and MLP side by side (GPT-J, Falcon); one each if empty
     """
 
     count: int
     blocks: tuple[Block, ...]
     norms: tuple[int, ...] = ()
     reused: bool = False
+    together: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MOST_LAYERS:
             raise InvalidInput(f"count must be a whole number from 1 to {MOST_LAYERS:,}: {self.count!r}")
+        if self.together and (sum(self.together) != len(self.blocks) or min(self.together) < 1):
+            raise InvalidInput(f"together must add up to the {len(self.blocks)} blocks: {list(self.together)}")
 
     @property
     def kind(self) -> str:
@@ -53,22 +58,31 @@ class Layer:
         for block in self.blocks:
             yield from block.caches()
 
+    def added(self) -> Iterator[tuple[Block, ...]]:
+        """Its blocks in groups whose outputs are added together."""
+        start = 0
+        for size in self.together or (1,) * len(self.blocks):
+            yield self.blocks[start : start + size]
+            start += size
+
     def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
         """Operators of one pass through all ``count`` layers."""
-        for block in self.blocks:
-            found = list(block.operators(run))
+        for blocks in self.added():
+            found = [operator for block in blocks for operator in block.operators(run)]
             if found and not run.parallel.single:
-                found.extend(behind_block(block, run))
+                found.extend(behind_blocks(blocks, run))
             yield from (operator.times(self.count) for operator in found)
         if self.norms:
             size = sum(self.norms) / len(self.norms)
             norm = operators.elementwise("norm", run.tokens, 2 * hidden, run, parameters=size, source=NORM_SOURCE)
             yield norm.times(self.count * len(self.norms))
-        residual = operators.elementwise("residual", run.tokens, 3 * hidden, run, source=RESIDUAL_SOURCE)
-        yield residual.times(self.count * len(self.blocks))
+        sums = len(self.together) or len(self.blocks)
+        vectors = 2 + len(self.blocks) / sums
+        residual = operators.elementwise("residual", run.tokens, vectors * hidden, run, source=RESIDUAL_SOURCE)
+        yield residual.times(self.count * sums)
 
 
 MOST_LAYERS = 100_000
 
 NORM_SOURCE = "norm: a token's vector read and written, its parameters read"
-RESIDUAL_SOURCE = "residual: two vectors read and one written for each token"
+RESIDUAL_SOURCE = "residual: the stream and a block's output read, their sum written for each token"

@@ -1,7 +1,9 @@
 """Exchange: the collectives that a layout adds to a model, as operators.
 
 A block whose last matrix is divided by rows leaves every accelerator with a part of the sum: tensor parallelism adds an
-all-reduce of the residual stream behind each block (two a layer: attention out, MLP out).  Experts that span several
+all-reduce of the residual stream behind each block (two a layer: attention out, MLP out), or behind several blocks
+whose outputs are added together (one a layer where attention and MLP run side by side: the sum of their parts is
+reduced, as in GPT-J, github.com/kingoflolz/mesh-transformer-jax).  Experts that span several
 replicas of attention get their tokens by an all-to-all (dispatch) and return them by another (combine).
 """
 
@@ -19,21 +21,32 @@ from ..operators.weights import Linear
 from .blocks import Block
 
 
-def behind_block(block: Block, run: Pass) -> Iterator[Operator]:
-    """Collectives behind one block."""
+def behind_blocks(blocks: tuple[Block, ...], run: Pass) -> Iterator[Operator]:
+    """Collectives behind blocks whose outputs are added together: one all-reduce, and what experts and caches need."""
     parallel = run.parallel
-    matrices = [weight for weight in block.weights() if isinstance(weight, Linear)]
-    if not any(weight.split == "rows" for weight in matrices):
+    reduced, reduced_apart = False, False
+    after: list[Operator] = []
+    for block in blocks:
+        matrices = [weight for weight in block.weights() if isinstance(weight, Linear)]
+        if not any(weight.split == "rows" for weight in matrices):
+            continue
+        routed = next((weight for weight in matrices if weight.part == "experts" and weight.copies > 1), None)
+        if routed is not None:
+            reduced_apart = True
+            spans = parallel.expert_replicas > 1
+            if np.any(spans):
+                after.extend(_to_experts(block.hidden, routed.used, spans, run))
+        else:
+            reduced = True
+        if block.caches() and np.any(np.asarray(parallel.context) > 1):
+            after.append(_over_context(block, run))
+    if not (reduced or reduced_apart):
         return
-    stream_bytes = run.tokens * block.hidden * (run.precision.wide_bits / 8)
-    routed = next((weight for weight in matrices if weight.part == "experts" and weight.copies > 1), None)
-    spans = parallel.expert_replicas > 1 if routed else False
-    group = np.where(spans, 1, parallel.tensor)
+    stream_bytes = run.tokens * blocks[0].hidden * (run.precision.wide_bits / 8)
+    # Experts that span replicas return their tokens by the combine, which leaves nothing to reduce behind them alone.
+    group = parallel.tensor if reduced else np.where(parallel.expert_replicas > 1, 1, parallel.tensor)
     yield collective("all_reduce", Message("all_reduce", stream_bytes, group, stream_bytes), run)
-    if routed is not None and np.any(spans):
-        yield from _to_experts(block.hidden, routed.used, spans, run)
-    if block.caches() and np.any(np.asarray(parallel.context) > 1):
-        yield _over_context(block, run)
+    yield from after
 
 
 def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[Operator]:

@@ -22,10 +22,11 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import InvalidInput, Number, number
-from ..values import Value
+from ..units import humanize
+from ..values import Value, brief
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Parallel(Value):
     """Degrees of parallelism; each a whole number >= 1 or an array of them.
 
@@ -104,9 +105,13 @@ class Parallel(Value):
         """Data-parallel replicas that share one set of routed experts."""
         return np.maximum(self.expert / self.tensor, 1.0)
 
+    def __repr__(self) -> str:
+        return brief(self)
+
     def __str__(self) -> str:
         names = {"tensor": "TP", "pipeline": "PP", "expert": "EP", "data": "DP", "context": "CP"}
-        used = [f"{short} {getattr(self, name)}" for name, short in names.items() if np.any(getattr(self, name) != 1)]
+        degrees = {short: getattr(self, name) for name, short in names.items()}
+        used = [f"{short} {humanize('degree', ways)}" for short, ways in degrees.items() if np.any(ways != 1)]
         return ", ".join(used) or "one accelerator"
 
 

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 from ..arrays import FrozenMapping
 from ..errors import InvalidInput, unknown
 from ..formats import get_format, math_format
-from ..values import Value
+from ..values import Value, brief
 
 QUANTIZED_PARTS = ("attention", "mlp", "experts", "shared_experts", "mixer", "indexer")
 """Parts that a weight format applies to: the linear layers of the blocks."""
@@ -30,7 +30,7 @@ class PartFormats:
     math: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Precision(Value):
     """Formats of weights, activations and KV cache.
 
@@ -119,6 +119,9 @@ class Precision(Value):
         kept = name in KEPT_PARTS and not weights.whole_model
         activations = get_format(self.wide if kept and weights.bits >= 16 else self.activations)
         return PartFormats(weights.bits, activations.bits, math_format(weights, activations))
+
+    def __repr__(self) -> str:
+        return brief(self, "weights", "activations", "kv")
 
     def __str__(self) -> str:
         return f"weights {self.weights}, activations {self.activations}, KV cache {self.kv}"

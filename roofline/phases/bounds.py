@@ -74,6 +74,11 @@ class Bound(Report):
         return self.operator.name
 
     @property
+    def heading(self) -> str:
+        """The operator, and what it runs on."""
+        return f"Bound: {self.name} on {self.accelerator.name}"
+
+    @property
     def operators(self) -> tuple[Bound, ...]:
         """Itself: a bound is a phase of one operator."""
         return (self,)

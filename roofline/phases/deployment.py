@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..efficiency.joining import ROUTING_SKEW
-from ..errors import InvalidInput, unknown
+from ..efficiency.store import profiles
+from ..errors import InvalidInput, UnknownName, unknown
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.operator import Pass, Segment
 from ..operators.parallel import ONE, Parallel
 from ..operators.precision import AS_PUBLISHED, Precision
+from ..specs.engines import GENERIC, Engine
 from ..specs.library import get_accelerator, get_model
+from ..units import humanize
 from ..values import Value
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Deployment(Value):
     """A model on accelerators, in a precision.
 
@@ -35,7 +38,8 @@ class Deployment(Value):
     parallel : over how many accelerators of that kind, and how
     attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
     memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
-    engine : whose kernels the estimates are of: ``vllm``, ``sglang``, ``trtllm``, or the median of them if None
+    engine : the server that runs it, an `Engine` or the name of one: whose kernels the estimates are of, and how
+        requests are scheduled and admitted; a generic one, and the median of all kernels, if None
     routing_skew : exponent of the power law by which tokens choose experts, for estimates (0: uniform, as the roofline
         has it)
 
@@ -45,7 +49,7 @@ class Deployment(Value):
         ``memory_fraction`` outside (0, 1], or a precision or layout that is neither of these values.
         A list of models or accelerators; make one deployment of each.
     UnknownName
-        ``attention`` is neither of the two.
+        ``attention`` is neither of the two, or no engine has that name.
     """
 
     model: Model
@@ -54,7 +58,7 @@ class Deployment(Value):
     parallel: Parallel = ONE
     attention: str = "fused"
     memory_fraction: float = 0.9
-    engine: str | None = None
+    engine: Engine | str | None = None
     routing_skew: float = ROUTING_SKEW
 
     if TYPE_CHECKING:  # what the generated constructor accepts is wider than what the fields then hold
@@ -67,7 +71,7 @@ class Deployment(Value):
             parallel: Parallel = ONE,
             attention: str = "fused",
             memory_fraction: float = 0.9,
-            engine: str | None = None,
+            engine: Engine | str | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -84,6 +88,29 @@ class Deployment(Value):
             raise InvalidInput(f"memory_fraction must be above 0 and at most 1: {self.memory_fraction!r}")
         if not 0 <= self.routing_skew < np.inf:
             raise InvalidInput(f"routing_skew must be a number >= 0: {self.routing_skew!r}")
+        if self.engine is not None and not isinstance(self.engine, Engine):
+            object.__setattr__(self, "engine", self._named(self.engine))
+
+    def _named(self, name: str) -> Engine:
+        """The engine of that name, or a generic one that runs the kernels of a profile of that name."""
+        try:
+            return Engine(name)
+        except UnknownName:
+            if not isinstance(name, str) or name not in profiles(self.accelerator):
+                raise
+        return Engine(GENERIC, kernels=name)
+
+    @property
+    def server(self) -> Engine:
+        """The engine with all its settings on this accelerator; a generic one if none is named."""
+        engine = self.engine if isinstance(self.engine, Engine) else Engine(GENERIC)
+        return engine.on(self.accelerator)
+
+    @property
+    def kernels(self) -> str | None:
+        """The profile that estimates are of; None for the middle of all, also where the engine has no profile."""
+        profile = self.engine.kernels if isinstance(self.engine, Engine) else None
+        return profile if profile in profiles(self.accelerator) else None
 
     def run(self, *segments: Segment) -> Pass:
         """One forward pass of these segments the way this deployment runs it."""
@@ -92,3 +119,14 @@ class Deployment(Value):
     def replace(self, **changes: Any) -> Deployment:
         """A copy with other fields: every what-if is one."""
         return dataclasses.replace(self, **changes)
+
+    def __str__(self) -> str:
+        """What runs where: ``llama-3.1-70b on 8 x h100-sxm``."""
+        count = "" if self.parallel.single else f"{humanize('accelerators', self.parallel.accelerators)} x "
+        return f"{self.model.name} on {count}{self.accelerator.name}"
+
+    def __repr__(self) -> str:
+        layout = "" if self.parallel.single else f", {self.parallel}"
+        options = {"attention": "fused", "memory_fraction": 0.9, "engine": None}
+        changed = [f", {name} {getattr(self, name)}" for name, usual in options.items() if getattr(self, name) != usual]
+        return f"Deployment({self}{layout}, {self.precision}{''.join(changed)})"

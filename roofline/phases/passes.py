@@ -15,6 +15,7 @@ from ..efficiency.store import captures_graphs
 from ..errors import InvalidInput, Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
+from ..units import humanize
 from .bounds import Bound, fallback_notes, name_limits
 from .chunking import joined, shape_of, split
 from .deployment import Deployment
@@ -66,6 +67,12 @@ class Phase(Report):
         "tokens_per_s",
     )
 
+    @property
+    def heading(self) -> str:
+        """Its name, what runs where, and how many sequences are in it, by group."""
+        batch = " + ".join(humanize("batch", segment.sequences) for segment in self.segments)
+        return f"Phase: {self.name} of {self.deployment}, batch {batch}"
+
     @cached_property
     def schedule(self) -> Schedule:
         """How the pass runs on a pipeline and over replicas."""
@@ -76,7 +83,7 @@ class Phase(Report):
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
         schedule = self.schedule
         operators = bounds_of(self.deployment, schedule.segments)
-        graph = self.name == "decode" and captures_graphs(self.deployment.engine)
+        graph = self.name == "decode" and captures_graphs(self.deployment.kernels)
         return ScheduledPass(self.deployment, schedule, operators, graph)
 
     @property

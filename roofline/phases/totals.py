@@ -15,6 +15,7 @@ from ..efficiency.store import runs_kernels_of
 from ..errors import Number
 from ..operators.operator import Operator, Segment
 from ..operators.roofline import compute_s, memory_s
+from ..values import Value
 from .bounds import Bound, Part
 from .deployment import Deployment
 from .schedule import Schedule
@@ -44,8 +45,8 @@ class Estimates(NamedTuple):
 Totals = TypeVar("Totals", Sums, Estimates)
 
 
-@dataclass(frozen=True, eq=False)
-class ScheduledPass:
+@dataclass(frozen=True)
+class ScheduledPass(Value):
     """One forward pass with everything that decides its times.
 
     Attributes
@@ -103,10 +104,10 @@ def bound_together(serve: Deployment, operators: tuple[Operator, ...]) -> tuple[
         part = None
         if joined is not None:
             kernel = joined.kernel
-            engine = runs_kernels_of(serve.accelerator, kernel.kind, serve.engine)
+            engine = runs_kernels_of(serve.accelerator, kernel.kind, serve.kernels)
             whole = kernels.setdefault(id(kernel), Bound(kernel, serve.accelerator, engine=engine))
             part = Part(whole, joined.share)
-        found.append(Bound(operator, serve.accelerator, engine=serve.engine, part=part))
+        found.append(Bound(operator, serve.accelerator, engine=serve.kernels, part=part))
     return tuple(found)
 
 

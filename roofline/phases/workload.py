@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import InvalidInput, Number, number
-from ..values import Value
+from ..values import Value, brief
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Workload(Value):
     """Requests that run together; any field may be an array, all broadcast against each other.
 
@@ -48,3 +48,6 @@ class Workload(Value):
     def sequence_tokens(self) -> Number:
         """Tokens of a whole sequence, prompt and output."""
         return self.context_tokens + self.output_tokens
+
+    def __repr__(self) -> str:
+        return brief(self, "prompt_tokens", "output_tokens", "batch")

@@ -74,6 +74,8 @@ def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
         Nothing has that name (the message offers the nearest), or several do (it lists them).
     SpecError
         The file can't be read as an accelerator; the message names every fault.
+    InvalidInput
+        Neither a name, a path nor an accelerator; a list, for example.
 
     Examples
     --------
@@ -84,17 +86,15 @@ def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
     >>> rl.get_accelerator("g6e.xlarge").name
     'l40s'
     """
-    if isinstance(name, Accelerator):
-        return name
     return get_hardware(name).accelerator
 
 
-def get_hardware(name: str | Path) -> Hardware:
+def get_hardware(name: str | Path | Accelerator) -> Hardware:
     """The accelerator that a name stands for, and how many of them.
 
     Parameters
     ----------
-    name : str or Path
+    name : str, Path or Accelerator
         As for `get_accelerator`; ``8xh100``, ``h100:8`` and a cloud instance say how many.
 
     Returns
@@ -115,6 +115,8 @@ def get_hardware(name: str | Path) -> Hardware:
     >>> rl.get_hardware("8xh100").count, rl.get_hardware("p5.48xlarge").count, rl.get_hardware("h100").count
     (8, 8, 1)
     """
+    if isinstance(name, Accelerator):
+        return Hardware(name, 1)
     path, count = _hardware_path(name)
     from .schema import AcceleratorSpec, build
 
@@ -154,7 +156,7 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
     Returns
     -------
     Model
-        Its layers, exact counts and, where the checkpoint states one, its precision.
+        Its layers, exact counts and, where the checkpoint or the name states one, its precision.
 
     Raises
     ------
@@ -162,6 +164,8 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
         Nothing has that name; the message offers the nearest.
     SpecError
         The file can't be read as a model; the message names every fault.
+    InvalidInput
+        None of these; a list, for example.
 
     Examples
     --------
@@ -193,7 +197,8 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
 
 
 def _read_model(path: Path) -> Model:
-    from .schema import ModelSpec, build
+    from .model_schema import ModelSpec
+    from .schema import build
 
     return cast(Model, build(read_yaml(path), ModelSpec, path))
 
@@ -245,12 +250,6 @@ def _is_path(name: object) -> bool:
     return re.search(r"\.ya?ml$", name) is not None or re.match(r"[./~\\]|[A-Za-z]:\\", name) is not None
 
 
-def _no_name(what: str, name: object) -> InvalidInput:
-    """The error for what is neither a name nor a path."""
-    several = ", not several: use one deployment for each" if isinstance(name, list | tuple | set) else ""
-    return InvalidInput(f"{what} must be a name or a path{several}: {reprlib.repr(name)}")
-
-
 def _hardware_path(name: str | Path) -> tuple[Path, int]:
     """The file of an accelerator and the number that its name says."""
     if isinstance(name, Path) or (isinstance(name, str) and re.search(r"[\\/]|\.ya?ml$", name)):
@@ -273,6 +272,12 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
         if bare:
             return index[_only(bare, several[0])], several[1]
     raise UnknownName(f"no accelerator named {name!r:.100}; {_nearest(spoken(name), names, len(index))}")
+
+
+def _no_name(what: str, name: object) -> InvalidInput:
+    """The error for what is neither a name nor a path."""
+    several = ", not several: use one deployment for each" if isinstance(name, list | tuple | set) else ""
+    return InvalidInput(f"{what} must be a name or a path{several}: {reprlib.repr(name)}")
 
 
 def _only(stems: list[str], name: str) -> str:

@@ -31,25 +31,31 @@ WEIGHTS_BY_WORD = {
     "w8a8": ("int8", "int8"),
     "w8a16": ("int8", "bf16"),
     "int8": ("int8", "bf16"),
-    "8bit": ("int8", "bf16"),
+    "8bit": ("affine8_g64", "bf16"),
     "w4a16": ("int4_g128_sym", "bf16"),
     "awq": ("int4_g128", "bf16"),
     "gptq": ("int4_g128", "bf16"),
     "autoround": ("int4_g128_sym", "bf16"),
     "int4": ("int4_g128", "bf16"),
     "nf4": ("nf4", "bf16"),
-    "4bit": ("int4_g32_sym", "bf16"),
+    "4bit": ("affine4_g64", "bf16"),
     "bf16": ("bf16", "bf16"),
     "fp16": ("fp16", "fp16"),
 }
 """Word of a name -> formats of weights and activations, the most telling word first.
 
-``4bit`` alone is an MLX conversion: 4 bits with a 16-bit scale and a 16-bit bias for 64 values, 4.5 bits a weight.
+``4bit`` alone is an MLX conversion, which quantizes the embedding and lm_head too.
 """
 
 _GGUF_TYPE = re.compile(r"(?:^|[-_.:])(i?q[1-8]_(?:k_[slm]|k|[01]|xxs|xs|nl|s|m))(?=$|[-_.:])")
-_SIZES = {"gptq": {"int8": ("int8", "bf16"), "8bit": ("int8", "bf16")}, "bnb": {"4bit": ("nf4", "bf16")}}
-"""Two words that mean something else together than the first of them in `WEIGHTS_BY_WORD` alone."""
+_TOGETHER = {
+    ("gptq", "int8"): "int8_g128",
+    ("gptq", "8bit"): "int8_g128",
+    ("bnb", "4bit"): "nf4",
+    ("bnb", "8bit"): "int8",
+    ("fp8", "w8a8"): "fp8",
+}
+"""Two words that mean another format together than one of them alone."""
 
 
 def spoken(name: str) -> str:
@@ -96,13 +102,13 @@ def stored_precision(name: str) -> Precision | None:
     if gguf and gguf[1] in FORMATS:
         return Precision(weights=gguf[1])
     words = _words(bare)
-    for first, seconds in _SIZES.items():
-        for second, formats in seconds.items():
-            if first in words and second in words:
-                return Precision(weights=formats[0], activations=formats[1])
+    for (first, second), weights in _TOGETHER.items():
+        if first in words and second in words:
+            return Precision(weights=weights, activations="fp8" if weights == "fp8" else "bf16")
     for word, (weights, activations) in WEIGHTS_BY_WORD.items():
         if word in words:
-            return Precision(weights=weights, activations=activations)
+            tables = {"embedding": weights, "lm_head": weights} if weights.startswith("affine") else {}
+            return Precision(weights=weights, activations=activations, exceptions=tables)
     return None
 
 
@@ -130,7 +136,8 @@ def find(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[
 
 
 def _words(name: str) -> list[str]:
-    return [word for word in re.split(r"[^a-z0-9.]+", name.lower()) if word.strip(".")]
+    """Words between anything but letters, digits, and points between two digits: ``quantized.w4a16`` is two."""
+    return [word for word in re.split(r"[^a-z0-9.]+|\.(?!\d)|(?<!\d)\.", name.lower()) if word]
 
 
 def _joined(words: Iterable[str]) -> str:

@@ -183,7 +183,7 @@ def list_prices(
     Parameters
     ----------
     accelerator : Accelerator, str or Path
-        A name, or the path of a spec.
+        An accelerator, a name, or the path of a spec.
     provider : str, optional
         Only from whoever has this in the name, in any case.
     term : str, optional
@@ -238,7 +238,7 @@ def get_price(
     Parameters
     ----------
     accelerator : Accelerator, str or Path
-        A name, or the path of a spec.
+        An accelerator, a name, or the path of a spec.
     provider : str, optional
         Only from whoever has this in the name, in any case.
     term : str, optional
@@ -265,9 +265,10 @@ def get_price(
     >>> rl.get_price("h100-sxm", provider="Vast.ai").usd_per_hour
     2.47
     """
-    known = list_prices(accelerator, provider=provider, term=term, region=region, market=market)
+    chip = get_accelerator(accelerator)
+    known = list_prices(chip, provider=provider, term=term, region=region, market=market)
     if not known:
-        raise UnknownName(_no_price(accelerator, provider, term, region, market))
+        raise UnknownName(_no_price(chip, provider, term, region, market))
     offered = next(each for each in TERMS if any(price.term == each for price in known))
     same_term = [price for price in known if price.term == offered]
     nearest = next(each for each in MARKETS if any(price.market == each for price in same_term))
@@ -286,23 +287,17 @@ def _typical(prices: list[Price]) -> Price:
     return ordered[(len(ordered) - 1) // 2]
 
 
-def _no_price(
-    accelerator: Accelerator | str | Path,
-    provider: str | None,
-    term: str | None,
-    region: str | None,
-    market: str | None,
-) -> str:
+def _no_price(chip: Accelerator, provider: str | None, term: str | None, region: str | None, market: str | None) -> str:
     """One line: what was asked for, what is known instead."""
     asked = [f"from {provider!r}"] if provider else []
     asked += [f"on term {term}"] if term else []
     asked += [f"in {region}"] if region else []
     asked += [f"of market {market}"] if market else []
-    words = " ".join(["no price of", str(accelerator), *asked, "is known"])
-    providers = dict.fromkeys(f"{price.provider} ({price.term})" for price in list_prices(accelerator))
+    words = " ".join(["no price of", chip.name, *asked, "is known"])
+    providers = dict.fromkeys(f"{price.provider} ({price.term})" for price in list_prices(chip))
     if providers:
         return f"{words}; known: {', '.join(providers)}"
-    return f"{words}; give one: Price(2.5), or {accelerator}=2.5 on the command line"
+    return f"{words}; give one: Price(2.5), or {chip.name}=2.5 on the command line"
 
 
 def list_purchases(accelerator: Accelerator | str | Path) -> tuple[Purchase, ...]:
@@ -311,7 +306,7 @@ def list_purchases(accelerator: Accelerator | str | Path) -> tuple[Purchase, ...
     Parameters
     ----------
     accelerator : Accelerator, str or Path
-        A name, or the path of a spec.
+        An accelerator, a name, or the path of a spec.
 
     Returns
     -------

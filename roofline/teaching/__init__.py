@@ -2,5 +2,18 @@
 
 from .derivations import napkin
 from .lines import Napkin
+from .question import Marking, Mistake, Question
+from .quizzes import ask, cards, list_templates, questions, quiz
 
-__all__ = ["Napkin", "napkin"]
+__all__ = [
+    "Marking",
+    "Mistake",
+    "Napkin",
+    "Question",
+    "ask",
+    "cards",
+    "list_templates",
+    "napkin",
+    "questions",
+    "quiz",
+]

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import Number
 from ..report import Report, Step
 from ..units import humanize
+from ..values import Value
 
 DIGITS = 2
 """Digits that a person carries in the head."""
@@ -21,7 +22,7 @@ SHEET_DIGITS = 3
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(Value):
     """One line of a napkin.
 
     Attributes

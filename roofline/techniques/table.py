@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, plain
 from ..serving.scenario import Scenario
+from ..tables import Line
 from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
 from .batching import ChunkedPrefill, ContinuousBatching, Disaggregation, PagedAttention, PromptBatching
 from .prompts import PrefixCaching, PromptCompression
@@ -107,18 +107,14 @@ class TechniqueTable(Report):
             tuple(value if isinstance(value, str) else f"{value:.3g}x" for value in row.values()) for row in self.rows
         )
 
-    def __repr__(self) -> str:
-        table = (self.columns, *self.cells())
-        widths = [max(len(row[at]) for row in table) for at in range(len(self.columns))]
-        lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table)
-        left = (f"{name}: {reason}" for name, reason in self.refused)
-        return "\n".join(("TechniqueTable", *(f"  {line}" for line in (*lines, *left))))
+    def _head(self) -> Line:
+        return self.columns
 
-    def _repr_html_(self) -> str:
-        def line(cells: Iterable[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    def _lines(self) -> Iterable[Line]:
+        return self.cells()
 
-        return f"<table>{line(self.columns, 'th')}{''.join(line(row, 'td') for row in self.cells())}</table>"
+    def _notes(self) -> list[str]:
+        return [f"{name}: {reason}" for name, reason in self.refused]
 
 
 def row_of(effect: Effect) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+"""Requests of a simulation: how long they are and when they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput, number
+from ..phases.workload import Workload
+from .scheduler import Requests
+from .traffic import Traffic
+
+ROUNDS = 10
+"""Requests of each client in a closed loop where nothing else is asked."""
+
+OPEN_REQUESTS = 5_000
+"""Requests of an open loop where nothing else is asked."""
+
+MOST_REQUESTS = 5_000_000
+"""A simulation keeps a record of every request."""
+
+
+def draw_requests(load: Workload | Traffic, count: int, rng: np.random.Generator, *, hit_rate: float = 0.0) -> Requests:
+    """``count`` requests of a workload, all alike, or drawn from the buckets of a traffic.
+
+    Parameters
+    ----------
+    load : Workload or Traffic
+        Lengths; of a workload its batch does not count.
+    count : int
+        How many.
+    rng : numpy.random.Generator
+        Source of chance.
+    hit_rate : float
+        Share of every prompt whose cache is there already; its last token is always computed.
+
+    Returns
+    -------
+    Requests
+        All of them arriving at 0.
+
+    Raises
+    ------
+    InvalidInput
+        A workload with arrays, or a share outside [0, 1].
+    """
+    if not 0 <= float(number("hit_rate", hit_rate)) <= 1:
+        raise InvalidInput(f"hit_rate must be a share from 0 to 1: {hit_rate!r}")
+    if isinstance(load, Traffic):
+        chosen = rng.choice(len(load.share), size=count, p=load.share)
+        prompt, output = load.prompt_tokens[chosen], load.output_tokens[chosen]
+        cached = np.zeros(count)
+    else:
+        lengths = (load.prompt_tokens, load.output_tokens, load.cached_tokens)
+        if any(np.ndim(length) for length in lengths):
+            raise InvalidInput("a simulation takes one workload or a Traffic: a length is an array")
+        prompt, output, cached = (np.full(count, float(length)) for length in lengths)
+    found = np.minimum(np.floor(hit_rate * prompt), prompt - 1)
+    return Requests(_whole(prompt - found), _whole(cached + found), _whole(output), [0.0] * count)
+
+
+def arrival_times(rate: float, count: int, burstiness: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Times of ``count`` arrivals at a mean ``rate``.
+
+    Gaps are gamma distributed with a squared coefficient of variation of ``burstiness``: 1 is a Poisson process, 0 a
+    metronome, above 1 arrivals come in clusters.
+
+    Parameters
+    ----------
+    rate : float
+        Requests per second.
+    count : int
+        How many.
+    burstiness : float
+        Squared coefficient of variation of the gaps.
+    rng : numpy.random.Generator
+        Source of chance.
+
+    Returns
+    -------
+    array
+        Seconds, from 0 on, sorted.
+
+    Examples
+    --------
+    >>> arrival_times(4.0, 3, 0.0, np.random.default_rng(0))
+    array([0.  , 0.25, 0.5 ])
+    """
+    if burstiness == 0:
+        return np.arange(count) / rate
+    gaps = rng.gamma(1.0 / burstiness, burstiness / rate, size=count)
+    times: npt.NDArray[np.float64] = np.cumsum(gaps) - gaps[0]
+    return times
+
+
+def _whole(values: npt.NDArray[Any]) -> list[int]:
+    return [int(value) for value in np.round(values).tolist()]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """How requests come: ``concurrency`` clients, or ``requests_per_s`` with a burstiness."""
+
+    concurrency: int | None
+    requests_per_s: float | None
+    burstiness: float
+    requests: int
+    seed: int
+    hit_rate: float
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests come at a rate."""
+        return self.requests_per_s is not None
+
+    def __str__(self) -> str:
+        if self.concurrency is not None:
+            return f"closed loop, {self.concurrency:,} in the system"
+        return f"open loop, {self.requests_per_s:g} requests/s, burstiness {self.burstiness:g}"
+
+
+def demand(
+    concurrency: object,
+    requests_per_s: object,
+    *,
+    burstiness: float,
+    requests: int | None,
+    seed: int,
+    hit_rate: float = 0.0,
+) -> Demand:
+    """How requests come, checked.
+
+    Raises
+    ------
+    InvalidInput
+        Both or neither of ``concurrency`` and ``requests_per_s``, or a number out of range.
+    """
+    if (concurrency is None) == (requests_per_s is None):
+        raise InvalidInput("give either concurrency (closed loop) or requests_per_s (open loop)")
+    if concurrency is not None:
+        clients = int(float(number("concurrency", concurrency, least=1, whole=True)))
+        count = ROUNDS * clients if requests is None else requests
+        rate = None
+    else:
+        clients = None
+        rate = float(number("requests_per_s", requests_per_s, least=1e-9))
+        count = OPEN_REQUESTS if requests is None else requests
+    number("burstiness", burstiness)
+    number("requests", count, least=1, whole=True)
+    if count > MOST_REQUESTS:
+        raise InvalidInput(f"requests must be at most {MOST_REQUESTS:,}: {count:,}")
+    return Demand(clients, rate, float(burstiness), int(count), int(seed), float(hit_rate))

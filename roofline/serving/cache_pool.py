@@ -1,0 +1,102 @@
+"""The pool of KV cache pages of one replica: how many tokens of how many sequences it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import InvalidInput, Number
+from ..footprint.memory_use import Paging, cache_on_one, memory
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..specs.engines import Engine
+from .clock import Line
+
+LENGTHS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 24.01, 1 / 2))])
+"""Lengths of sequences at which their bytes are tabulated: windows and states bend the line."""
+
+LARGEST_CHUNK = 65_536
+"""Prompt tokens of a step beyond which an engine without a budget is not taken to reserve activations."""
+
+
+@dataclass(frozen=True, eq=False)
+class CachePool:
+    """Memory for the caches of the sequences of one scheduler.
+
+    Attributes
+    ----------
+    pool_bytes : on the most loaded accelerator, what weights leave
+    bytes_of : of one sequence by its length, on that accelerator
+    page_tokens : tokens of a page; a sequence leaves half of its last one empty on average
+    """
+
+    pool_bytes: float
+    bytes_of: Line
+    page_tokens: float
+
+    @cached_property
+    def _waste_tokens(self) -> float:
+        return (self.page_tokens - 1) / 2
+
+    def sequence_bytes(self, tokens: float) -> float:
+        """Pages of one sequence of ``tokens``, on average over where its last page ends."""
+        return self.bytes_of.at(tokens + self._waste_tokens)
+
+    @cached_property
+    def _tokens_for(self) -> dict[int, float]:
+        return {}
+
+    def tokens_for(self, sequences: int) -> float:
+        """Tokens that ``sequences`` equal ones may have together."""
+        found = self._tokens_for.get(sequences)
+        if found is None:
+            each = self.bytes_of.inverse(self.pool_bytes / sequences) - self._waste_tokens
+            found = sequences * each if each < LENGTHS[-1] else float("inf")
+            self._tokens_for[sequences] = found
+        return found
+
+    def sequences_of(self, tokens: Number) -> Number:
+        """Sequences of ``tokens`` that fit."""
+        pages = np.interp(
+            np.asarray(tokens, dtype=float) + self._waste_tokens, self.bytes_of.places, self.bytes_of.values
+        )
+        return np.floor(self.pool_bytes / np.maximum(pages, 1e-9))
+
+    @property
+    def longest_tokens(self) -> float:
+        """Longest sequence that fits by itself."""
+        return max(self.tokens_for(1), 0.0) if self.pool_bytes > 0 else 0.0
+
+    def require(self, tokens: float, serve: Deployment) -> None:
+        """Refuse sequences that never fit.
+
+        Raises
+        ------
+        InvalidInput
+            The weights alone do not fit, or a sequence of ``tokens`` does not fit beside them.
+        """
+        place = f"{serve.model.name} on {serve.parallel.accelerators:g} x {serve.accelerator.name}"
+        if self.pool_bytes <= 0:
+            raise InvalidInput(f"{place}: the weights leave no memory for a cache")
+        longest = self.longest_tokens
+        if tokens > longest:
+            raise InvalidInput(
+                f"{place}: a request of {tokens:,.0f} tokens is longer than the cache; at most {longest:,.0f} fit"
+            )
+
+
+def cache_pool(serve: Deployment, engine: Engine) -> CachePool:
+    """The pool of one scheduler of ``serve``: a replica's, shared by the microbatches of a pipeline."""
+    chunk = min(engine.step_tokens or 1.0, LARGEST_CHUNK)
+    paging = Paging(page_tokens=int(engine.page_tokens or 1), step_tokens=int(chunk))
+    need = memory(serve, Workload(int(chunk), 1, batch=int(serve.parallel.data)), paging=paging)
+    count = float(serve.parallel.accelerators)
+    gpu = serve.accelerator
+    usable = float(need.available_bytes) / count - float(need.weights_bytes_on_one)
+    rest = float(gpu.memory_bytes - need.weights_bytes_on_one - need.workspace_on_one)
+    pool = min(usable, rest) / float(serve.parallel.pipeline)
+    values = np.asarray(cache_on_one(serve, LENGTHS), dtype=float)
+    grows = np.maximum.accumulate(values + 1e-3 * np.arange(len(values)))
+    return CachePool(pool, Line(LENGTHS.tolist(), grows.tolist()), float(engine.page_tokens or 1))

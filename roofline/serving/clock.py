@@ -1,0 +1,131 @@
+"""A clock for simulations: `StepTimes` for one step at a time, in plain Python.
+
+A simulation asks for a few numbers millions of times, for which arrays are slow.  The tables are the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from .step_times import StepTimes, Table
+
+Chunk = tuple[int, int]
+"""New tokens of a prompt in a step, and the tokens before them."""
+
+
+class Line:
+    """A polyline: values between neighboring points, beyond the last as between the last two."""
+
+    __slots__ = ("places", "values")
+
+    def __init__(self, places: Sequence[float], values: Sequence[float]) -> None:
+        self.places = places
+        self.values = values
+
+    def at(self, place: float) -> float:
+        """Value at ``place``."""
+        places, values = self.places, self.values
+        below = bisect_right(places, place, 1, len(places) - 1) - 1
+        left, low = places[below], values[below]
+        return low + (values[below + 1] - low) * (place - left) / (places[below + 1] - left)
+
+    def inverse(self, value: float) -> float:
+        """The place where a line that climbs reaches ``value``."""
+        return Line(self.values, self.places).at(value)
+
+
+class Sheet:
+    """Values on a grid of two axes, one channel."""
+
+    __slots__ = ("columns", "places", "rows")
+
+    def __init__(self, table: Table, channel: int) -> None:
+        self.places: list[float] = table.axes[0].tolist()
+        self.columns: list[float] = table.axes[1].tolist()
+        self.rows: list[list[float]] = table.values[..., channel].tolist()
+
+    def at(self, place: float, column: float) -> float:
+        """Value at a point."""
+        places, columns = self.places, self.columns
+        i = bisect_right(places, place, 1, len(places) - 1) - 1
+        j = bisect_right(columns, column, 1, len(columns) - 1) - 1
+        x = (place - places[i]) / (places[i + 1] - places[i])
+        y = (column - columns[j]) / (columns[j + 1] - columns[j])
+        upper, lower = self.rows[i], self.rows[i + 1]
+        first = upper[j] + (upper[j + 1] - upper[j]) * y
+        return first + (lower[j] + (lower[j + 1] - lower[j]) * y - first) * x
+
+
+LINES = 32
+"""Batches whose decode steps are tabulated at once."""
+
+
+class Clock:
+    """Times of single steps.
+
+    Parameters
+    ----------
+    times : StepTimes
+        Where the times are from.
+    """
+
+    def __init__(self, times: StepTimes) -> None:
+        self.times = times
+        tables = times.tables
+        self.channels = range(tables.linear.values.shape[-1])
+        self.linear = [_line(tables.linear, channel) for channel in self.channels]
+        self.head = [_line(tables.head, channel) for channel in self.channels]
+        self.decode = [Sheet(tables.decode, channel) for channel in self.channels]
+        self.prompt = [Sheet(tables.prompt, channel) for channel in self.channels]
+        self.further = [Sheet(tables.further, channel) for channel in self.channels]
+        self.floor = times.time == "floor_s"
+        self._lines: dict[int, Line] = {}
+
+    def line(self, batch: int) -> Line:
+        """Time of a decode step of ``batch`` sequences along their mean context."""
+        found = self._lines.get(batch)
+        if found is None:
+            self._draw(batch - (batch - 1) % LINES)
+            found = self._lines[batch]
+        return found
+
+    def _draw(self, first: int) -> None:
+        """Lines of some batches from ``first`` on, at once."""
+        contexts = self.times.tables.decode.axes[1]
+        batches = np.arange(first, first + LINES)
+        places = contexts.tolist()
+        rows = self.times.decode_s(batches[:, None].astype(float), contexts).tolist()
+        for batch, row in zip(batches.tolist(), rows, strict=True):
+            self._lines[batch] = Line(places, row)
+
+    def prompts_s(self, batch: int, context_tokens: float, chunks: Sequence[Chunk], emitted: int) -> float:
+        """Time of a step of ``batch`` decoding sequences and some chunks of prompts.
+
+        ``emitted`` of the chunks are the last of their prompt.
+        """
+        tokens = batch + sum(new for new, _ in chunks)
+        found = [
+            self.linear[channel].at(tokens)
+            + self.head[channel].at(batch + emitted)
+            + (self.decode[channel].at(batch, context_tokens) if batch else 0.0)
+            + self._attention_s(channel, chunks)
+            for channel in self.channels
+        ]
+        kernels_s = max(found) if self.floor else sum(found)
+        times = self.times
+        return float(times.scale * times.host.prompts_s(kernels_s, times.shape))
+
+    def _attention_s(self, channel: int, chunks: Sequence[Chunk]) -> float:
+        """Attention of the chunks: the first by itself, of the others what they add."""
+        (new, past), *others = chunks
+        total, further = self.prompt[channel].at(new, past), self.further[channel]
+        for new, past in others:
+            total += further.at(new, past)
+        return total
+
+
+def _line(table: Table, channel: int) -> Line:
+    return Line(table.axes[0].tolist(), table.values[:, channel].tolist())

@@ -1,0 +1,298 @@
+"""Closed forms: what requests see of a server that keeps ``B`` of them in the system, from the times of its passes.
+
+A request computes its prompt, which gives its first token, and then takes part in ``n`` decode steps.  Whenever one of
+the ``B`` requests ends, the next takes its place at once.  Then by Little's law
+
+    B = throughput * time in the system,
+
+which every form below keeps exactly: it derives the time in the system ``T`` and the throughput is ``B / T``.
+
+Requests that move together are a *lane*: each replica of attention has sequences of its own, and a pipeline of ``k``
+stages works on ``k`` groups of sequences at a time, one in each stage.  So there are ``data * pipeline`` lanes with
+``B / lanes`` requests each, and all passes of different lanes happen at the same time: replicas are taken to compute
+their prompts together, and stages to be busy all the time.  A lane holds at least one request; with fewer requests than
+lanes some lanes are idle.  All times here are those of one lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import Number
+
+
+class RequestTimes(NamedTuple):
+    """What a request sees.
+
+    Attributes
+    ----------
+    ttft_s : float or array
+        From its arrival to its first token.
+    total_s : float or array
+        From its arrival to its last token; the time in the system.
+    """
+
+    ttft_s: Number
+    total_s: Number
+
+
+class Packing(NamedTuple):
+    """How many prompts share a pass.
+
+    Attributes
+    ----------
+    per_pass : float or array
+        Prompts of a pass, averaged over passes: what a prompt costs is the time of such a pass over this number.
+    seen : float or array
+        Prompts of a pass, averaged over prompts: what a prompt has to wait for, itself included.
+    most : float or array
+        Most prompts that a pass takes.
+    """
+
+    per_pass: Number
+    seen: Number
+    most: Number
+
+
+def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
+    """Prompts that arrive between two decode steps and so share a pass.
+
+    Each of ``B`` sequences ends with probability ``1 / n`` in a step, independently of the others.  A step is therefore
+    followed by ``B / n`` prompts on average, and by at least one with probability ``1 - (1 - 1 / n)^B``: a pass has
+    their ratio, averaged over passes.  A prompt shares its pass with those of the ``B - 1`` others that ended in the
+    same step, ``1 + (B - 1) / n`` averaged over prompts.  Requests of one token have no steps in between: all wait
+    together.  A pass takes at most ``most`` prompts, which is the token budget of a step over the prompt's length.
+
+    Parameters
+    ----------
+    lane_batch : float or array
+        Requests of a lane.
+    steps : float or array
+        Decode steps of a request.
+    most : float or array
+        Prompts that fit in the token budget of a pass, at least one.
+
+    Returns
+    -------
+    Packing
+
+    Examples
+    --------
+    >>> packing(1, 255, 8).per_pass
+    1.0
+    >>> round(float(packing(256, 15, 128).per_pass), 1), round(float(packing(256, 15, 128).seen), 1)
+    (17.1, 18.0)
+    """
+    rate = 1.0 / np.maximum(steps, 1.0)
+    arriving = lane_batch * rate
+    any_arrives = 1.0 - (1.0 - rate) ** lane_batch
+    per_pass = np.where(np.asarray(steps) > 0, arriving / any_arrives, lane_batch)
+    seen = np.where(np.asarray(steps) > 0, 1.0 + (lane_batch - 1.0) * rate, lane_batch)
+    return Packing(np.maximum(per_pass, 1.0)[()], np.maximum(seen, 1.0)[()], np.maximum(most, 1.0))
+
+
+def prompts_first(
+    lane_batch: Number, steps: Number, step_s: Number, *, pack: Packing, pass_s: Number, seen_pass_s: Number
+) -> RequestTimes:
+    """Prompts run by themselves as they come, and decode steps wait for them.
+
+    In the time ``T`` of a request its lane computes the prompts of all ``B``, ``k`` to a pass, and the request's own
+    ``n`` steps, in which all others take part:
+
+        T    = B pass(k) / k + n step
+        TTFT = pass(k') (w + 1) / 2
+
+    ``k`` and ``k'`` are prompts of a pass averaged over passes and over prompts (`packing`), at most the budget; where
+    more arrive at once they take ``w`` passes one after another, and a prompt is in the middle one on average.  A
+    request arrives when another one ends, which is between two steps, so it never waits for a step in progress.
+
+    Parameters
+    ----------
+    lane_batch, steps : float or array
+        Requests of a lane, decode steps of a request.
+    step_s : float or array
+        A decode step of the whole batch, seconds.
+    pack : Packing
+        Prompts of a pass.
+    pass_s, seen_pass_s : float or array
+        Passes of ``min(per_pass, most)`` and of ``min(seen, most)`` prompts, seconds.
+
+    Returns
+    -------
+    RequestTimes
+    """
+    prompts_s = lane_batch * pass_s / np.minimum(pack.per_pass, pack.most)
+    total_s = prompts_s + steps * step_s
+    passes = np.maximum(pack.seen / pack.most, 1.0)
+    ttft_s = np.where(np.asarray(steps) > 0, seen_pass_s * (passes + 1.0) / 2.0, total_s)
+    return RequestTimes(np.minimum(ttft_s, prompts_s), total_s)  # a prompt waits for those of the batch at most
+
+
+class Chunks(NamedTuple):
+    """How prompts in chunks meet the running sequences of a lane.
+
+    Attributes
+    ----------
+    passes : float or array
+        Passes that a prompt takes.
+    prompts : float or array
+        Prompts that share each of them; above 1 only where whole prompts are shorter than a chunk.
+    riders : float or array
+        Sequences that generate a token in each such pass.
+    """
+
+    passes: Number
+    prompts: Number
+    riders: Number
+
+
+def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_tokens: Number) -> Chunks:
+    """Passes of a prompt in chunks, and how many sequences ride on each.
+
+    A prompt of ``P`` tokens takes ``C = ceil(P / c)`` passes, or shares one with others if several fit in a chunk.
+    While prompts are rare all others of the lane ride on each pass, ``B - k``.  Where the prompts of the batch take
+    passes than a request has steps, every pass carries a chunk and ``k`` prompts end every ``C`` passes: a sequence
+    then generates for ``n`` passes, so that ``n k / C`` of them do so at a time and the others wait for their prompts.
+
+    Parameters
+    ----------
+    lane_batch, steps : float or array
+        Requests of a lane, decode steps of a request.
+    prompt_tokens, chunk_tokens : float or array
+        Tokens of a prompt, and prompt tokens of a pass.
+
+    Returns
+    -------
+    Chunks
+
+    Examples
+    --------
+    >>> chunks(64, 255, 8000, 512)
+    Chunks(passes=16.0, prompts=1.0, riders=15.9375)
+    """
+    passes = np.ceil(np.divide(prompt_tokens, chunk_tokens))
+    fit = np.maximum(np.floor(np.divide(chunk_tokens, prompt_tokens)), 1.0)
+    prompts = np.clip(np.divide(lane_batch, steps + 1.0), 1.0, fit)
+    riders = np.minimum(lane_batch - prompts, steps * prompts / passes)
+    return Chunks(_plain(passes), _plain(prompts), _plain(np.maximum(riders, 0.0)))
+
+
+def chunked(lane_batch: Number, steps: Number, step_s: Number, *, made: Chunks, mixed_s: Number) -> RequestTimes:
+    """Chunks of prompts ride on the decode steps: passes with a chunk, and steps without one.
+
+    All prompts of the lane take ``B C / k`` passes, of which a request rides on those of the others, ``(B / k - 1) C``,
+    as long as it has steps left; its other steps carry no chunk:
+
+        T    = B C / k mixed + max(n - (B / k - 1) C, 0) step
+        TPOT = (min(n, (B / k - 1) C) mixed + max(n - (B / k - 1) C, 0) step) / n
+
+    TTFT is the difference: the request's own chunks, and those of prompts that are ahead of it.
+
+    Parameters
+    ----------
+    lane_batch, steps : float or array
+        Requests of a lane, decode steps of a request.
+    step_s : float or array
+        A decode step of the whole batch, seconds.
+    made : Chunks
+        Passes of a prompt and who rides on them.
+    mixed_s : float or array
+        A pass with a chunk, averaged over the chunks of a prompt, seconds.
+
+    Returns
+    -------
+    RequestTimes
+    """
+    groups = np.divide(lane_batch, made.prompts)
+    others = (groups - 1.0) * made.passes
+    riding = np.minimum(steps, others)
+    plain = np.maximum(steps - others, 0.0)
+    total_s = groups * made.passes * mixed_s + plain * step_s
+    return RequestTimes(total_s - riding * mixed_s - plain * step_s, total_s)
+
+
+def on_two_pools(steps: Number, step_s: Number, *, prompt_s: Number, handover_s: Number) -> RequestTimes:
+    """Prompts run on a pool of their own that keeps up with the decode pool, and hand their cache over.
+
+    The decode pool holds ``B`` sequences and nothing interrupts its steps; a request waits for its own prompt and for
+    its cache to cross the link.
+
+    Parameters
+    ----------
+    steps : float or array
+        Decode steps of a request.
+    step_s, prompt_s, handover_s : float or array
+        A decode step, a prompt, and its hand-over, seconds.
+
+    Returns
+    -------
+    RequestTimes
+    """
+    ttft_s = prompt_s + handover_s
+    return RequestTimes(ttft_s, ttft_s + steps * step_s)
+
+
+def starting_together(
+    lane_batch: Number, steps: Number, step_s: Number, *, pack: Packing, pass_s: Number, slots_used: Number
+) -> RequestTimes:
+    """A static batch: all sequences start together, and the next batch waits for the longest of them.
+
+    A batch takes ``B pass(k) / k`` for its prompts and ``n / u`` steps, where ``u`` is the mean length over that of the
+    longest.  Of the extra steps a mean request waits all before its prompt: it takes the place of one that ended early.
+
+    Parameters
+    ----------
+    lane_batch, steps : float or array
+        Requests of a lane, decode steps of a mean request.
+    step_s : float or array
+        A decode step of the whole batch, seconds.
+    pack : Packing
+        Prompts of a pass; ``per_pass`` is the whole batch.
+    pass_s : float or array
+        A pass of ``min(per_pass, most)`` prompts, seconds.
+    slots_used : float or array
+        Share of the slots that hold a sequence that still generates.
+
+    Returns
+    -------
+    RequestTimes
+    """
+    prompts_s = lane_batch * pass_s / np.minimum(pack.per_pass, pack.most)
+    decode_s = steps * step_s
+    total_s = prompts_s + decode_s / slots_used
+    return RequestTimes(total_s - decode_s, total_s)
+
+
+def fully_overlapped(batch: Number, steps: Number, step_s: Number, *, prompt_s: Number, busy_s: Number) -> RequestTimes:
+    """The floor: prompts and steps overlap wherever they load different resources.
+
+    A request cannot take less than its own prompt and its steps, nor can ``B`` of them take less than the busiest
+    resource needs for the work of ``B``:
+
+        T = max(prompt + n step, B busy)
+
+    Its first token takes the prompt at least, and another token a step: each figure is a floor by itself, and no
+    schedule need reach all of them at once.
+
+    Parameters
+    ----------
+    batch, steps : float or array
+        Requests in the system, decode steps of a request.
+    step_s, prompt_s : float or array
+        Floors of a decode step and of a prompt, seconds.
+    busy_s : float or array
+        Least time that the busiest resource of the deployment works on a request, seconds.
+
+    Returns
+    -------
+    RequestTimes
+    """
+    total_s = np.maximum(prompt_s + steps * step_s, batch * busy_s)
+    return RequestTimes(prompt_s, total_s)
+
+
+def _plain(value: Any) -> Number:
+    array = np.asarray(value, dtype=float)
+    return array if array.ndim else float(array)

@@ -1,0 +1,82 @@
+"""What the host adds to the kernels of a step.
+
+Kernels of a decode step are launched as one CUDA graph, which hides a part of the fixed time that each would take by
+itself; what the scheduler, the sampler and waiting for other ranks add does not overlap them:
+
+    decode_s = kernels * decode_factor - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks))
+             + sparse_layers * sparse_layer_s + step_s
+
+A pass with prompts has no graph of its own: the host launches its kernels while the device works on earlier ones, so
+that the pass takes the longer of the two, rounded where they meet:
+
+    prompts_s = ((kernels * prefill_factor)^4 + (layers * eager_layer_s)^4)^(1/4) + step_s
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..specs.engines import Engine
+
+EAGER_NORM = 4.0
+"""Exponent that joins the device and the host of a pass with prompts: near the longer one, rounded where they meet."""
+
+
+class HostTimes(NamedTuple):
+    """Times that the host adds; see `roofline.specs.engines.Engine`. Any may be an array, one value a run."""
+
+    step_s: Any = 0.0
+    layer_s: Any = 0.0
+    rank_s: Any = 0.0
+    sparse_layer_s: Any = 0.0
+    launch_share: Any = 1.0
+    eager_layer_s: Any = 0.0
+    decode_factor: Any = 1.0
+    prefill_factor: Any = 1.0
+
+    @classmethod
+    def of(cls, engine: Engine) -> HostTimes:
+        """Those of an engine, all of whose settings are known."""
+        return cls(*(float(getattr(engine, name) or 0.0) for name in cls._fields))
+
+    def decode_s(self, kernels_s: Any, shape: Shape) -> Any:
+        """A decode step whose kernels take ``kernels_s``."""
+        layers_s = shape.layers * (self.layer_s + self.rank_s * np.log2(shape.ranks))
+        sparse_s = shape.sparse_layers * self.sparse_layer_s
+        return (
+            kernels_s * self.decode_factor
+            - (1.0 - self.launch_share) * shape.launch_s
+            + layers_s
+            + sparse_s
+            + self.step_s
+        )
+
+    def prompts_s(self, kernels_s: Any, shape: Shape) -> Any:
+        """A pass with prompts whose kernels take ``kernels_s``."""
+        device_s, host_s = kernels_s * self.prefill_factor, shape.layers * self.eager_layer_s
+        return (device_s**EAGER_NORM + host_s**EAGER_NORM) ** (1 / EAGER_NORM) + self.step_s
+
+
+NO_HOST = HostTimes()
+"""Kernels alone, as the floor and the roofline have it."""
+
+
+class Shape(NamedTuple):
+    """What of a deployment the host's times depend on.
+
+    Attributes
+    ----------
+    layers, sparse_layers : int
+        Layers, and those in which an indexer selects the tokens to attend to.
+    ranks : int
+        Accelerators that work on a layer together.
+    launch_s : float
+        Fixed times of all kernels of a decode step.
+    """
+
+    layers: Any
+    sparse_layers: Any
+    ranks: Any
+    launch_s: Any

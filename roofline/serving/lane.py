@@ -1,0 +1,214 @@
+"""One scheduler in steady state: the closed forms on tabulated step times.
+
+`roofline.serving.closed_forms` says how the time of a request follows from the times of passes; here the passes are
+those of an engine (`roofline.serving.step_times`), with its budget, its slots and its memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import Number
+from ..phases.workload import Workload
+from ..values import Value
+from . import closed_forms
+from .cache_pool import CachePool
+from .closed_forms import RequestTimes
+from .step_times import StepTimes
+from .traffic import Traffic
+
+
+@dataclass(frozen=True)
+class Lengths(Value):
+    """Lengths of the requests, tokens; of a traffic, their means.
+
+    Attributes
+    ----------
+    prompt, cached, output : float or array
+        Tokens to compute, tokens before them whose cache is there, tokens to generate.
+    """
+
+    prompt: Number
+    cached: Number
+    output: Number
+
+    @classmethod
+    def of(cls, load: Workload | Traffic, hit_rate: Number) -> Lengths:
+        """Those of a workload or a traffic, a share of whose prompts is found in the cache."""
+        if isinstance(load, Traffic):
+            given: tuple[Number, ...] = (load.mean_prompt_tokens, 0.0, load.mean_output_tokens)
+        else:
+            given = (load.prompt_tokens, load.cached_tokens, load.output_tokens)
+        prompt, cached, output = (np.asarray(tokens, dtype=float) for tokens in given)
+        found = np.minimum(np.floor(hit_rate * prompt), prompt - 1.0)
+        return cls(prompt - found, cached + found, output)
+
+    @property
+    def steps(self) -> Number:
+        """Decode steps of a request."""
+        return self.output - 1.0
+
+    @property
+    def context(self) -> Number:
+        """Mean tokens in the cache of a sequence that generates."""
+        return self.prompt + self.cached + np.maximum(self.output - 2.0, 0.0) / 2.0
+
+    @property
+    def full(self) -> Number:
+        """Tokens of a whole sequence."""
+        return self.prompt + self.cached + self.output
+
+
+@dataclass(frozen=True)
+class Lane(Value):
+    """The closed form of one scheduler with ``clients`` requests in the system.
+
+    Attributes
+    ----------
+    times : StepTimes
+        Times of steps.
+    pool : CachePool
+        Memory of the scheduler.
+    lengths : Lengths
+        Lengths of the requests.
+    clients : float or array
+        Requests in the system, those that wait for a slot or for memory included.
+    """
+
+    times: StepTimes
+    pool: CachePool
+    lengths: Lengths
+    clients: Number
+
+    @cached_property
+    def fits(self) -> Number:
+        """Sequences that memory holds: of their full length where it is reserved, of half their output where not."""
+        lengths = self.lengths
+        reserved = self.times.engine.admission == "reserve"
+        held = lengths.full if reserved else lengths.full - lengths.output / 2.0
+        return np.maximum(self.pool.sequences_of(held), 1.0)
+
+    @cached_property
+    def running(self) -> Number:
+        """Requests that hold a slot."""
+        most = float(self.times.engine.max_sequences or np.inf)
+        return np.maximum(np.minimum(np.minimum(self.clients, self.fits), most), 1.0)
+
+    @cached_property
+    def step_s(self) -> Number:
+        """A decode step of all that run."""
+        return self.times.decode_s(self.running, self.lengths.context)
+
+    @cached_property
+    def _budget(self) -> float:
+        return float(self.times.engine.step_tokens or np.inf)
+
+    @cached_property
+    def chunks(self) -> closed_forms.Chunks:
+        """How prompts ride on the steps of an engine that mixes."""
+        room = np.maximum(self._budget - self.running, 1.0)
+        if not self.times.engine.chunked:
+            room = np.maximum(room, self.lengths.prompt)  # a prompt that is never cut runs alone
+        return closed_forms.chunks(self.running, self.lengths.steps, self.lengths.prompt, room)
+
+    @cached_property
+    def chunk_s(self) -> Number:
+        """A step with a chunk from the middle of a prompt."""
+        made, lengths = self.chunks, self.lengths
+        tokens = lengths.prompt / made.passes
+        past = lengths.cached + (lengths.prompt - tokens) / 2.0
+        return self.times.mixed_s(made.riders, lengths.context, tokens, past, made.prompts)
+
+    @cached_property
+    def packing(self) -> closed_forms.Packing:
+        """How many prompts share a pass of their own."""
+        most = np.maximum(np.floor(self._budget / self.lengths.prompt), 1.0)
+        if self.times.engine.scheduler == "static":
+            return closed_forms.Packing(self.running, self.running, most)
+        return closed_forms.packing(self.running, self.lengths.steps, most)
+
+    def pass_s(self, prompts: Number) -> Number:
+        """The passes that compute ``prompts`` prompts together: one, or several where a prompt exceeds the budget."""
+        lengths = self.lengths
+        passes = np.maximum(np.ceil(lengths.prompt / self._budget), 1.0) if self.times.engine.chunked else 1.0
+        tokens = lengths.prompt / passes
+        past = lengths.cached + (lengths.prompt - tokens) / 2.0
+        return passes * self.times.mixed_s(0.0, 1.0, tokens, past, prompts)
+
+    @cached_property
+    def request(self) -> RequestTimes:
+        """What a request sees once it has a slot."""
+        running, steps, step_s = self.running, self.lengths.steps, self.step_s
+        if self.times.engine.scheduler == "mixed":
+            return closed_forms.chunked(running, steps, step_s, made=self.chunks, mixed_s=self.chunk_s)
+        pack = self.packing
+        pass_s = self.pass_s(np.minimum(pack.per_pass, pack.most))
+        if self.times.engine.scheduler == "static":
+            return closed_forms.starting_together(running, steps, step_s, pack=pack, pass_s=pass_s, slots_used=1.0)
+        seen_s = self.pass_s(np.minimum(pack.seen, pack.most))
+        return closed_forms.prompts_first(running, steps, step_s, pack=pack, pass_s=pass_s, seen_pass_s=seen_s)
+
+    @cached_property
+    def queue_s(self) -> Number:
+        """Wait for a slot or for memory: by Little's law, those that wait over the throughput."""
+        return np.maximum(self.clients - self.running, 0.0) * self.request.total_s / self.running
+
+    def wait_for_step_s(self, rate: Number, others: Number) -> Number:
+        """What a request that arrives at any time waits for, in an open loop at ``rate`` with ``others`` in the system.
+
+        The step in progress, if there is one: half of it, where a long step is met more often, ``E[T^2] / 2 E[T]``.
+        Prompts that arrive in the same step share the next pass and lengthen it.
+        """
+        with_prompts_s = self.chunk_s if self.times.engine.scheduler == "mixed" else self.pass_s(1.0)
+        share = np.minimum(rate * with_prompts_s, 1.0)
+        busy = -np.expm1(-np.asarray(others, dtype=float))
+        step_s = share * with_prompts_s + (1.0 - share) * self.step_s
+        further_s = self.pass_s(2.0) - self.pass_s(1.0)
+        wait_s: Number = busy * (step_s / 2.0 + rate * step_s * further_s)
+        return wait_s
+
+    @property
+    def handling_s(self) -> Number:
+        """Time of a request outside queue and steps, looks for arrivals included; of the estimate alone."""
+        engine = self.times.engine
+        if self.times.time != "estimate_s":
+            return 0.0
+        looks = (engine.receive_share or 0.0) * ((engine.receive_interval or 1.0) - 1.0)
+        return (engine.request_s or 0.0) + ((engine.first_token_steps or 0.0) + looks) * self.step_s
+
+    @property
+    def requests_per_s(self) -> Number:
+        """Throughput of the scheduler, with as many clients as it has at least."""
+        return self.running / self.request.total_s
+
+    @property
+    def decode_share(self) -> Number:
+        """Share of the time that decode steps would take without prompts."""
+        return np.clip(self.lengths.steps * self.step_s / self.request.total_s, 0.0, 1.0)
+
+    @property
+    def longest_pass_s(self) -> Number:
+        """What the longest gap between two tokens holds: a step with the last chunk, or prompts and a step."""
+        others = self.running > 1
+        if self.times.engine.scheduler == "mixed":
+            return np.where(others, self.chunk_s, self.step_s)
+        if self.times.engine.scheduler == "static":
+            return self.step_s
+        pack = self.packing
+        prompts_s = self.pass_s(np.minimum(pack.seen, pack.most)) * np.maximum(pack.seen / pack.most, 1.0)
+        gap_s: Number = self.step_s + np.where(others, prompts_s, 0.0)
+        return gap_s
+
+    @property
+    def limit(self) -> Any:
+        """What keeps more from running or them from being faster."""
+        most = float(self.times.engine.max_sequences or np.inf)
+        waits = self.clients > self.running
+        memory = waits & (self.fits <= most)
+        steps = np.where(self.decode_share < 0.5, "prefill", "steps")
+        found = np.where(memory, "memory", np.where(waits, "slots", steps))
+        return found if found.ndim else str(found)

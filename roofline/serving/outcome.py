@@ -1,0 +1,306 @@
+"""What a simulation found: means, quantiles and a record of every request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput, Number
+from ..phases.deployment import Deployment
+from ..phases.passes import decode
+from ..phases.workload import Workload
+from ..report import Report, Step
+from .arrivals import Demand
+from .scheduler import Requests, Tally
+from .step_times import StepTimes
+from .traffic import Traffic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class Simulation(Report):
+    """What the requests of a simulation saw; means over all of them.
+
+    Attributes
+    ----------
+    deployment : Deployment
+        What runs where.
+    load : Workload or Traffic
+        Lengths of the requests.
+    demand : Demand
+        How requests come.
+    times : StepTimes
+        Times of steps.
+    requests : Requests
+        Every request: tokens and times.
+    tallies : tuple of Tally
+        What each scheduler has done.
+    """
+
+    deployment: Deployment
+    load: Workload | Traffic
+    demand: Demand
+    times: StepTimes
+    requests: Requests
+    tallies: tuple[Tally, ...]
+
+    columns: ClassVar[tuple[str, ...]] = (
+        "ttft_s",
+        "tpot_s",
+        "total_s",
+        "gap_s",
+        "queue_s",
+        "tokens_per_s",
+        "requests_per_s",
+        "running_batch",
+        "prefill_share",
+        "utilization",
+        "limit",
+        "time",
+    )
+
+    @property
+    def time(self) -> str:
+        """Which of the three times the steps take."""
+        return self.times.time
+
+    def of_requests(self, name: str) -> Array:
+        """A figure of every request, in the order in which they were sent.
+
+        Parameters
+        ----------
+        name : str
+            ``sent_s``, ``queue_s``, ``ttft_s``, ``tpot_s``, ``total_s``, ``gap_s``, ``prompt_tokens``,
+            ``cached_tokens`` or ``output_tokens``.
+
+        Returns
+        -------
+        array
+            One value a request; NaN for the ``tpot_s`` and ``gap_s`` of a request with one token.
+        """
+        return self._columns[name]
+
+    @cached_property
+    def _columns(self) -> dict[str, Array]:
+        record = self.requests
+        arrival, admitted, first, finish = (
+            np.asarray(values) for values in (record.arrival, record.admitted, record.first, record.finish)
+        )
+        output = np.asarray(record.output, dtype=float)
+        several = output > 1
+        handled = self.handling_s
+        later = np.where(several, output - 1, 1.0)
+        return {
+            "sent_s": arrival,
+            "queue_s": admitted - arrival,
+            "ttft_s": first - arrival + handled,
+            "tpot_s": np.where(several, (finish - first) / later, np.nan),
+            "total_s": finish - arrival + handled,
+            "gap_s": np.where(several, np.asarray(record.gap), np.nan),
+            "prompt_tokens": np.asarray(record.prompt, dtype=float),
+            "cached_tokens": np.asarray(record.cached, dtype=float),
+            "output_tokens": output,
+        }
+
+    @cached_property
+    def handling_s(self) -> float:
+        """Time of a request outside queue and steps: handling, and the steps that the first token takes to appear."""
+        if self.time != "estimate_s":
+            return 0.0
+        engine = self.times.engine
+        steps = sum(tally.steps for tally in self.tallies)
+        plain = sum(tally.busy_s - tally.prompts_s for tally in self.tallies)
+        return (engine.request_s or 0.0) + (engine.first_token_steps or 0.0) * (plain / steps if steps else 0.0)
+
+    def quantile(self, name: str, share: Number) -> Number:
+        """What a ``share`` of the requests stay within.
+
+        Parameters
+        ----------
+        name : str
+            A figure of a request, such as ``ttft_s``.
+        share : float or array
+            Between 0 and 1; 0.95 is the 95th percentile.
+
+        Returns
+        -------
+        float or array
+            Seconds.
+        """
+        if name not in self._columns:
+            raise InvalidInput(f"no figure of a request named {name!r}; known: {', '.join(self._columns)}")
+        if np.any((np.asarray(share) < 0) | (np.asarray(share) > 1)):
+            raise InvalidInput(f"a quantile is a share from 0 to 1: {share!r}")
+        found = np.nanquantile(self._columns[name], share)
+        return found if np.ndim(found) else float(found)
+
+    def _mean(self, name: str) -> float:
+        values = self._columns[name]
+        known = values[~np.isnan(values)]
+        return float(known.mean()) if known.size else 0.0
+
+    @property
+    def ttft_s(self) -> float:
+        """Time to first token."""
+        return self._mean("ttft_s")
+
+    @property
+    def tpot_s(self) -> float:
+        """Time per output token after the first, the mean over requests."""
+        return self._mean("tpot_s")
+
+    @property
+    def total_s(self) -> float:
+        """End to end."""
+        return self._mean("total_s")
+
+    @property
+    def gap_s(self) -> float:
+        """Longest gap between two tokens of a request."""
+        return self._mean("gap_s")
+
+    @property
+    def queue_s(self) -> float:
+        """Time before anything of a request is computed."""
+        return self._mean("queue_s")
+
+    @cached_property
+    def span_s(self) -> float:
+        """From the first request to the last token."""
+        return float(max(self.requests.finish) - min(self.requests.arrival) + self.handling_s)
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests finished per second of the whole run."""
+        return len(self.requests.prompt) / self.span_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens per second of the whole run."""
+        return float(self._columns["output_tokens"].sum()) / self.span_s
+
+    @property
+    def running_batch(self) -> float:
+        """Requests that hold a slot, averaged over the run."""
+        held = np.asarray(self.requests.finish) - np.asarray(self.requests.admitted)
+        return float(held.sum()) / self.span_s
+
+    @property
+    def prefill_share(self) -> float:
+        """Share of the busy time that prompts take: all of a pass of their own, what they add to a mixed step."""
+        return sum(tally.prompts_s for tally in self.tallies) / sum(tally.busy_s for tally in self.tallies)
+
+    @property
+    def utilization(self) -> float:
+        """Share of the run in which a scheduler is busy."""
+        return sum(tally.busy_s for tally in self.tallies) / (len(self.tallies) * self.span_s)
+
+    @property
+    def limit(self) -> str:
+        """What keeps more requests from running: ``memory``, ``slots``, or the time of ``prefill`` or of ``steps``."""
+        busy = sum(tally.busy_s for tally in self.tallies)
+        memory = sum(tally.memory_s for tally in self.tallies)
+        slots = sum(tally.slots_s for tally in self.tallies)
+        if max(memory, slots) > WAITING * busy:
+            return "memory" if memory >= slots else "slots"
+        return "prefill" if self.prefill_share > 0.5 else "steps"
+
+    @cached_property
+    def low(self) -> Simulation:
+        """The same with every step at the lower end of the estimate's interval."""
+        return self._scaled(0)
+
+    @cached_property
+    def high(self) -> Simulation:
+        """The same with every step at the upper end of the estimate's interval."""
+        return self._scaled(1)
+
+    def _scaled(self, end: int) -> Simulation:
+        from .simulation import run
+
+        factor = interval(self.times, self.running_batch, self.load)[end]
+        return run(self.deployment, self.load, self.demand, replace(self.times, scale=factor))
+
+    @property
+    def preempted(self) -> int:
+        """How often a running request was put back for lack of memory."""
+        return sum(tally.preempted for tally in self.tallies)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the figures rest on."""
+        return notes(self)
+
+    def requests_frame(self) -> pd.DataFrame:
+        """One row a request: tokens and times."""
+        import pandas as pd
+
+        return pd.DataFrame(self._columns)
+
+    def explain(self) -> tuple[Step, ...]:
+        """How the means follow from the requests and from each other."""
+        count, tokens = len(self.requests.prompt), float(self._columns["output_tokens"].sum())
+        span = {"span_s": self.span_s}
+        busy = sum(tally.busy_s for tally in self.tallies)
+        prompts = sum(tally.prompts_s for tally in self.tallies)
+        total = float(self._columns["total_s"].sum())
+        source = f"simulation of {sum(tally.events for tally in self.tallies):,} events"
+        return (
+            Step("requests_per_s", "requests / span_s", {"requests": count} | span, self.requests_per_s, source),
+            Step("tokens_per_s", "tokens / span_s", {"tokens": tokens} | span, self.tokens_per_s, source),
+            Step("total_s", "sum_s / requests", {"sum_s": total, "requests": count}, self.total_s, source),
+            Step(
+                "prefill_share",
+                "prompts_s / busy_s",
+                {"prompts_s": prompts, "busy_s": busy},
+                self.prefill_share,
+                source,
+            ),
+            Step(
+                "utilization",
+                "busy_s / (schedulers * span_s)",
+                {"busy_s": busy, "schedulers": len(self.tallies)} | span,
+                self.utilization,
+                source,
+            ),
+        )
+
+
+WAITING = 0.1
+"""Share of the busy time in which requests wait for memory or a slot, from which that is the limit."""
+
+
+def interval(times: StepTimes, batch: float, load: Workload | Traffic) -> tuple[float, float]:
+    """Ends of the interval of a typical decode step, as factors of its estimate."""
+    if times.time != "estimate_s":
+        return 1.0, 1.0
+    prompt = load.mean_prompt_tokens if isinstance(load, Traffic) else float(np.mean(load.context_tokens))
+    serve = times.serve
+    step = decode(serve, Workload(batch=max(round(batch), 1)), context_tokens=round(prompt))
+    middle = float(step.estimate_s)
+    return float(step.estimate_low_s) / middle, float(step.estimate_high_s) / middle
+
+
+def notes(found: Simulation) -> tuple[str, ...]:
+    """What a simulation rests on, in sentences."""
+    engine = found.times.engine
+    lines = [
+        f"simulation of {len(found.requests.prompt):,} requests, {found.demand}, seed {found.demand.seed}",
+        f"engine {engine}: {engine.scheduler} scheduling, {engine.step_tokens:,.0f} tokens a step, "
+        f"{engine.max_sequences:,.0f} sequences at most, admission by {engine.admission}",
+    ]
+    if engine.basis:
+        lines.append(f"host times {engine.basis}")
+    if found.preempted:
+        lines.append(f"{found.preempted:,} times a request was preempted for lack of memory and computed again")
+    if found.demand.hit_rate and not engine.prefix_caching:
+        lines.append(f"{engine.title} keeps no prefixes by default; hit_rate takes it that it does")
+    return tuple(lines)

@@ -1,0 +1,299 @@
+"""Disaggregated serving: prompts on one pool of workers, generation on another (DistServe, arXiv:2401.09670).
+
+A request goes to the prefill worker with the least to compute, and with its first token to the decode worker with the
+fewest sequences; in between its cache crosses a link.  Every worker is simulated step by step, and none runs ahead of
+what another may still send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import InvalidInput, number
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from .arrivals import Demand, arrival_times, demand, draw_requests
+from .cache_pool import cache_pool
+from .clock import Clock
+from .outcome import Simulation
+from .scheduler import Requests, Scheduler
+from .step_times import StepTimes, step_times
+from .traffic import Traffic
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pools(Simulation):
+    """What the requests of two pools saw; see `Simulation`.
+
+    Attributes
+    ----------
+    prefill : Deployment
+        A worker of the pool for prompts; ``deployment`` is one of the pool that generates.
+    prefill_workers, decode_workers : int
+        How many of each.
+    prefill_schedulers : int
+        How many of ``tallies``, the first ones, are of the pool for prompts.
+    handover_s : float
+        Mean time in which a cache crosses to the pool that generates.
+    """
+
+    prefill: Deployment
+    prefill_workers: int
+    decode_workers: int
+    prefill_schedulers: int
+    handover_s: float
+
+    columns: ClassVar[tuple[str, ...]] = (
+        "ttft_s",
+        "tpot_s",
+        "total_s",
+        "gap_s",
+        "queue_s",
+        "handover_s",
+        "tokens_per_s",
+        "requests_per_s",
+        "running_batch",
+        "prefill_utilization",
+        "decode_utilization",
+        "accelerators",
+        "tokens_per_s_per_accelerator",
+        "limit",
+        "time",
+    )
+
+    def _share_busy(self, first: int, last: int) -> float:
+        return sum(tally.busy_s for tally in self.tallies[first:last]) / ((last - first) * self.span_s)
+
+    @property
+    def prefill_utilization(self) -> float:
+        """Share of the run in which the workers for prompts are busy."""
+        return self._share_busy(0, self.prefill_schedulers)
+
+    @property
+    def decode_utilization(self) -> float:
+        """Share of the run in which the workers that generate are busy."""
+        return self._share_busy(self.prefill_schedulers, len(self.tallies))
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of both pools."""
+        prompts = self.prefill_workers * self.prefill.parallel.accelerators
+        return int(prompts + self.decode_workers * self.deployment.parallel.accelerators)
+
+    @property
+    def tokens_per_s_per_accelerator(self) -> float:
+        """Output tokens per second, shared by all accelerators of both pools."""
+        return self.tokens_per_s / self.accelerators
+
+    @property
+    def limit(self) -> str:
+        """The pool that is busier, or what keeps more requests from starting in the one that generates."""
+        own = super().limit
+        if own in ("memory", "slots"):
+            return own
+        return "prefill" if self.prefill_utilization > self.decode_utilization else "steps"
+
+    def _scaled(self, end: int) -> Simulation:
+        raise InvalidInput("two pools have no interval: simulate with time='floor_s' for a bound")
+
+
+def serve_pools(
+    load: Workload | Traffic,
+    *,
+    prefill: Deployment,
+    decode: Deployment,
+    prefill_workers: int = 1,
+    decode_workers: int = 1,
+    concurrency: int | None = None,
+    requests_per_s: float | None = None,
+    burstiness: float = 1.0,
+    requests: int | None = None,
+    seed: int = 0,
+    link_bytes_per_s: float | None = None,
+    by_layer: bool = False,
+    time: str = "estimate_s",
+) -> Pools:
+    """Simulate a pool of workers for prompts and one that generates.
+
+    Parameters
+    ----------
+    load : Workload or Traffic
+        Lengths of the requests.
+    prefill, decode : Deployment
+        A worker of each pool.
+    prefill_workers, decode_workers : int
+        How many.
+    concurrency : int
+        Requests in the system at any time (closed loop).
+    requests_per_s : float
+        Mean rate of arrivals (open loop).
+    burstiness : float
+        Squared coefficient of variation of the gaps between arrivals.
+    requests, seed : int
+        How many requests, and the seed of their chance.
+    link_bytes_per_s : float
+        Rate of one accelerator's link between the pools, one way; the network card of ``prefill`` if None.
+    by_layer : bool
+        Whether the cache of a layer is sent as soon as it is computed, so that what crosses in the time of the prompt
+        is hidden and only the last layer's and the excess are waited for.
+    time : str
+        Which of the three times a step takes.
+
+    Returns
+    -------
+    Pools
+        What requests saw, and how busy each pool was.
+
+    Raises
+    ------
+    InvalidInput
+        No link between the pools is known, or a request is longer than the cache of a worker.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> worker = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"), engine="vllm")
+    >>> load = rl.Workload(2000, 200)
+    >>> found = serve_pools(load, prefill=worker, decode=worker, decode_workers=2, concurrency=32)
+    >>> found.accelerators, found.gap_s < 2 * found.tpot_s
+    (3, True)
+    """
+    for name, count in (("prefill_workers", prefill_workers), ("decode_workers", decode_workers)):
+        number(name, count, least=1, whole=True)
+    how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed)
+    rng = np.random.default_rng(seed)
+    record = draw_requests(load, how.requests, rng)
+    times = (step_times(prefill, time=time), step_times(decode, time=time))
+    crossing = _handover(prefill, decode, link_bytes_per_s, times[0], by_layer=by_layer)
+    first = _schedulers(times[0], record, prefill_workers, generates=False)
+    second = _schedulers(times[1], record, decode_workers, generates=True)
+    conductor = _Conductor(record, first, second, crossing)
+    conductor.play(how, rng)
+    if min(record.finish) < 0:
+        raise InvalidInput("the simulation came to a stop: some requests can never start")
+    return Pools(
+        decode,
+        load,
+        how,
+        times[1],
+        record,
+        tuple(each.tally for each in (*first, *second)),
+        prefill,
+        prefill_workers,
+        decode_workers,
+        len(first),
+        float(np.mean([crossing(request, record) for request in range(min(len(record.prompt), 1000))])),
+    )
+
+
+Crossing = Callable[[int, Requests], float]
+"""Time in which the cache of a request crosses to the other pool."""
+
+
+def _handover(
+    prefill: Deployment, decode: Deployment, rate: float | None, times: StepTimes, *, by_layer: bool
+) -> Crossing:
+    given = rate if rate is not None else prefill.accelerator.nic_bytes_per_s
+    if given is None:
+        name = prefill.accelerator.name
+        raise InvalidInput(f"{name} states no nic_bytes_per_s: give link_bytes_per_s, the rate of its link")
+    number("link_bytes_per_s", given, least=1.0)
+    links, bytes_per_s = float(prefill.parallel.accelerators / prefill.parallel.data), float(given)
+    layers = decode.model.layer_count
+
+    def crossing(request: int, record: Requests) -> float:
+        tokens = record.prompt[request] + record.cached[request]
+        whole_s = float(decode.model.cache_bytes(tokens, decode.precision.kv)) / (bytes_per_s * links)
+        if not by_layer:
+            return whole_s
+        prompt_s = float(times.mixed_s(0.0, 1.0, record.prompt[request], record.cached[request]))
+        return max(whole_s - prompt_s * (1 - 1 / layers), whole_s / layers)
+
+    return crossing
+
+
+def _schedulers(times: StepTimes, record: Requests, workers: int, *, generates: bool) -> list[Scheduler]:
+    """Schedulers of all workers of a pool: one that generates finds the caches computed."""
+    engine = times.engine if generates else replace(times.engine, scheduler="prefill_first")
+    pool = cache_pool(times.serve, engine)
+    longest = max(map(sum, zip(record.prompt, record.cached, record.output, strict=True)))
+    pool.require(longest, times.serve)
+    return [
+        Scheduler(Clock(times), engine, pool, record, generates=generates, prefills=not generates)
+        for _ in range(workers * times.lanes)
+    ]
+
+
+class _Conductor:
+    """Sends requests from pool to pool and lets the worker that is furthest behind go on."""
+
+    def __init__(self, record: Requests, first: list[Scheduler], second: list[Scheduler], crossing: Crossing) -> None:
+        self.record, self.first, self.second, self.crossing = record, first, second, crossing
+        self.posted: list[tuple[float, int, bool]] = []  # heap of (time, request, whether its prompt is computed)
+        self.load: dict[int, float] = {id(each): 0.0 for each in (*first, *second)}
+        self.place: dict[int, Scheduler] = {}
+
+    def play(self, how: Demand, rng: np.random.Generator) -> None:
+        """Run until every request has ended."""
+        count = len(self.record.prompt)
+        if how.concurrency is None:
+            assert how.requests_per_s is not None
+            self.record.arrival = arrival_times(how.requests_per_s, count, how.burstiness, rng).tolist()
+            waiting = iter(range(0))
+            self.posted = [(time, request, False) for request, time in enumerate(self.record.arrival)]
+        else:
+            sent = min(how.concurrency, count)
+            waiting = iter(range(sent, count))
+            self.posted = [(0.0, request, False) for request in range(sent)]
+
+        def ended(request: int, now: float) -> None:
+            self._leave(request)
+            following = next(waiting, None)
+            if following is not None:
+                self.record.arrival[following] = now
+                heappush(self.posted, (now, following, False))
+
+        for each in self.first:
+            each.on_finish = self._computed
+        for each in self.second:
+            each.on_finish = ended
+        while self._go_on():
+            pass
+
+    def _computed(self, request: int, now: float) -> None:
+        """A prompt is computed, its first token is out, and its cache crosses."""
+        self._leave(request)
+        if self.record.output[request] == 1:
+            self.record.finish[request] = now
+        heappush(self.posted, (now + self.crossing(request, self.record), request, True))
+
+    def _leave(self, request: int) -> None:
+        self.load[id(self.place.pop(request))] -= 1.0
+
+    def _go_on(self) -> bool:
+        """One event: of the worker that is furthest behind, or the post before it."""
+        workers = (*self.first, *self.second)
+        behind = min(workers, key=Scheduler.next_time)
+        begins = behind.next_time()
+        if self.posted and self.posted[0][0] <= begins:
+            self._deliver()
+            return True
+        if begins == inf:
+            return False
+        others = min((each.next_time() for each in workers if each is not behind), default=inf)
+        behind.advance(min(others, self.posted[0][0] if self.posted else inf))
+        return True
+
+    def _deliver(self) -> None:
+        time, request, computed = heappop(self.posted)
+        pool = self.second if computed else self.first
+        target = min(pool, key=lambda each: self.load[id(each)])
+        self.load[id(target)] += 1.0
+        self.place[request] = target
+        target.receive(time, request)

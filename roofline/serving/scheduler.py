@@ -1,0 +1,448 @@
+"""One scheduler of an engine, from event to event.
+
+Between two events (an arrival that can start, a prompt, a sequence that ends, a cache that is full) every decode step
+has the same sequences, and its time is linear in their mean context, so that any number of them is one jump:
+
+    n steps = n * D(B, context + (n - 1) / 2)
+
+What happens at an event follows the engine's settings (`roofline.specs.engines.Engine`):
+
+- ``mixed``: a step computes a token of each running sequence and fills the rest of its budget with prompts, first come
+  first served, the last one cut if it may be.  ``prefill_first``: prompts run in passes of their own, and the running
+  sequences wait.  ``static``: prompts start only once every sequence has ended.
+- ``reserve``: a request starts when the pages of its full length are free.  ``grow``: it starts when those of its
+  prompt are, and when a step finds too few for all, the request admitted last is put back to the head of the queue; its
+  tokens are computed again when it returns (vLLM's recomputation).
+- What arrives is noticed at every ``receive_interval``-th step, or at once by an idle engine.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import ceil, inf
+
+from ..specs.engines import Engine
+from .cache_pool import CachePool
+from .clock import Chunk, Clock, Line
+
+
+@dataclass
+class Requests:
+    """Requests by number: what they ask, and what became of them.
+
+    ``prompt`` are the tokens to compute, ``cached`` those before them whose cache is there already, ``output`` the
+    tokens to generate.  Times are those of the engine's clock.
+    """
+
+    prompt: list[int]
+    cached: list[int]
+    output: list[int]
+    arrival: list[float]
+    admitted: list[float] = field(init=False)
+    first: list[float] = field(init=False)
+    finish: list[float] = field(init=False)
+    gap: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = len(self.prompt)
+        for name in ("admitted", "first", "finish"):
+            setattr(self, name, [-1.0] * count)
+        self.gap = [0.0] * count
+
+
+@dataclass
+class Tally:
+    """What a scheduler has done: times in seconds, and counts."""
+
+    busy_s: float = 0.0
+    prompts_s: float = 0.0
+    slots_s: float = 0.0
+    memory_s: float = 0.0
+    steps: int = 0
+    events: int = 0
+    preempted: int = 0
+    most_waiting: int = 0
+
+
+class Scheduler:
+    """One scheduler with its queue, its running sequences and its pages.
+
+    Parameters
+    ----------
+    clock : Clock
+        Times of steps.
+    engine : Engine
+        Its settings, all of them known.
+    pool : CachePool
+        Its memory.
+    requests : Requests
+        All requests; ``receive`` hands over some of them.
+    generates : bool
+        Whether it goes on after the first token; a pool that only prefills does not.
+    prefills : bool
+        Whether prompts have to be computed; in a pool that only decodes their cache arrives with them.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Engine,
+        pool: CachePool,
+        requests: Requests,
+        *,
+        generates: bool = True,
+        prefills: bool = True,
+    ) -> None:
+        self.clock, self.pool, self.requests = clock, pool, requests
+        self.generates, self.prefills = generates, prefills
+        self.scheduler = engine.scheduler
+        self.chunked = bool(engine.chunked)
+        self.budget = engine.step_tokens or inf
+        self.most = engine.max_sequences or inf
+        self.reserves = engine.admission == "reserve"
+        self.interval = int(engine.receive_interval or 1)
+        self.now = 0.0
+        self.incoming: deque[tuple[float, int]] = deque()
+        self.waiting: deque[int] = deque()
+        self.prompts: deque[list[int]] = deque()  # request, tokens left to compute, tokens before them
+        self.ends: list[tuple[int, int]] = []  # heap of (step at which it ends, request)
+        self.end_of: dict[int, int] = {}
+        self.admitted: list[int] = []  # in the order of admission; ended ones are dropped lazily
+        self.made: dict[int, int] = {}  # tokens that a preempted request has generated
+        self.fresh: list[int] = []  # sequences that have not had a decode step yet
+        self.last_of: dict[int, float] = {}  # when a preempted request got its last token
+        self.running = 0
+        self.step = 0  # decode steps
+        self.passes = 0  # passes of either kind
+        self.contexts = 0  # tokens in the cache of the running sequences
+        self.prompt_tokens = 0  # tokens in the cache of prompts that are not finished
+        self.reserved_bytes = 0.0
+        self.last_token = 0.0
+        self.next_look = 0
+        self.gap_steps: list[int] = []
+        self.gaps: list[float] = []
+        self.tally = Tally()
+        self.on_first: Callable[[int, float], None] | None = None
+        self.on_finish: Callable[[int, float], None] | None = None
+
+    # Arrivals -------------------------------------------------------------------------------------------------------
+
+    def receive(self, time: float, request: int) -> None:
+        """Hand over a request that arrives at ``time``, not before any that was handed over already."""
+        self.incoming.append((time, request))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing waits."""
+        return not (self.running or self.prompts or self.waiting)
+
+    def next_time(self) -> float:
+        """When it does something next; infinite if never."""
+        if not self.idle:
+            return self.now
+        return max(self.now, self.incoming[0][0]) if self.incoming else inf
+
+    def _look(self) -> None:
+        """Take what has arrived into the queue, if it is time to look."""
+        incoming = self.incoming
+        if self.idle:
+            if not incoming:
+                return
+            self.now = max(self.now, incoming[0][0])
+        elif not self._looks():
+            return
+        while incoming and incoming[0][0] <= self.now:
+            self.waiting.append(incoming.popleft()[1])
+        self.next_look = self.passes + self.interval
+        self.tally.most_waiting = max(self.tally.most_waiting, len(self.waiting))
+
+    def _looks(self) -> bool:
+        """Whether it looks for arrivals before the next pass: at every ``interval``-th, whatever happens in between."""
+        behind = self.passes - self.next_look
+        if behind < 0:
+            return False
+        if behind % self.interval:
+            self.next_look += (behind // self.interval + 1) * self.interval
+            return False
+        return True
+
+    # Admission ------------------------------------------------------------------------------------------------------
+
+    def _fits(self, request: int, tokens: int) -> bool:
+        """Whether a request may start whose first chunk has ``tokens``."""
+        pool, requests = self.pool, self.requests
+        if self.reserves:
+            return self.reserved_bytes + self._full_bytes(request) <= pool.pool_bytes * (1 + 1e-12)
+        sequences = self.running + len(self.prompts) + 1
+        held = self.contexts + self.prompt_tokens + tokens + requests.cached[request]
+        return held + self.running <= pool.tokens_for(sequences)
+
+    def _full_bytes(self, request: int) -> float:
+        """Pages of a request at the length that it reaches here."""
+        requests = self.requests
+        output = requests.output[request] if self.generates else 0
+        return self.pool.sequence_bytes(requests.prompt[request] + requests.cached[request] + output)
+
+    def _admit(self, request: int) -> None:
+        requests = self.requests
+        made = self.made.get(request, 0)
+        if requests.admitted[request] < 0:
+            requests.admitted[request] = self.now
+        if self.reserves:
+            self.reserved_bytes += self._full_bytes(request)
+        self.admitted.append(request)
+        if self.prefills:
+            self.prompts.append([request, requests.prompt[request] + made, requests.cached[request]])
+            self.prompt_tokens += requests.cached[request]
+        else:
+            self._start(request, made or 1)
+
+    def _slot_free(self) -> bool:
+        return bool(self.waiting) and self.running + len(self.prompts) < self.most
+
+    def _fill(self) -> list[tuple[list[int], int]]:
+        """Chunks of prompts for the next step: which, and how many tokens of each."""
+        left = self.budget - (self.running if self.scheduler == "mixed" else 0)
+        opens = self.scheduler != "static" or not (self.running or self.prompts)
+        chunks: list[tuple[list[int], int]] = []
+        for prompt in self.prompts:
+            take = self._cut(prompt[1], left, first=not chunks)
+            if not take:
+                return chunks
+            chunks.append((prompt, take))
+            left -= take
+        while opens and self._slot_free():
+            request = self.waiting[0]
+            tokens = self.requests.prompt[request] + self.made.get(request, 0)
+            take = self._cut(tokens, left, first=not chunks)
+            if not take or not self._fits(request, take):
+                break
+            self.waiting.popleft()
+            self._admit(request)
+            if self.prefills:
+                chunks.append((self.prompts[-1], take))
+                left -= take
+        return chunks
+
+    def _cut(self, tokens: int, left: float, *, first: bool) -> int:
+        """Tokens of a prompt that a step with ``left`` tokens of budget computes."""
+        if not self.prefills or tokens <= left:
+            return tokens
+        if self.chunked:
+            return int(max(left, 0))
+        return tokens if first else 0  # longer than any budget: the engine would refuse it, here it runs alone
+
+    # Steps ----------------------------------------------------------------------------------------------------------
+
+    def advance(self, horizon: float = inf) -> bool:
+        """Do the next thing, none of it beginning after ``horizon``; False if there is nothing to do before it."""
+        self._look()
+        if self.next_time() > horizon or (self.idle and not self.incoming):
+            return False
+        self.tally.events += 1
+        chunks = self._fill()
+        if chunks:
+            self._prompts_step(chunks)
+        elif self.running:
+            self._decode_steps(horizon)
+        else:
+            return not self.prefills and not self.idle
+        return True
+
+    def _prompts_step(self, chunks: list[tuple[list[int], int]]) -> None:
+        """One step with prompts; the running sequences get a token in it if the engine mixes."""
+        mixes = self.scheduler == "mixed"
+        if not self.reserves:
+            chunks = self._room_for(chunks, mixes)
+        batch = self.running if mixes else 0
+        context = self.contexts / batch if batch else 0.0
+        decode_s = self.clock.line(batch).at(context) if batch else 0.0
+        done = [prompt for prompt, take in chunks if take == prompt[1]]
+        parts: list[Chunk] = [(take, prompt[2]) for prompt, take in chunks]
+        took = self.clock.prompts_s(batch, context, parts, len(done)) if parts else decode_s
+        self._pass(took, 1)
+        self.tally.prompts_s += max(took - decode_s, 0.0)
+        if batch:
+            self._token(1, self.now, took)
+        for prompt, take in chunks:
+            prompt[1] -= take
+            prompt[2] += take
+            self.prompt_tokens += take
+        for prompt in done:
+            self.prompts.remove(prompt)
+            self.prompt_tokens -= prompt[2]
+            self._start(prompt[0], self.made.pop(prompt[0], 0) + 1)
+        self._end()
+
+    def _room_for(self, chunks: list[tuple[list[int], int]], mixes: bool) -> list[tuple[list[int], int]]:
+        """The chunks that are left when the requests admitted last have made room for the step."""
+        while self.running + len(self.prompts) > 1:
+            more = sum(take for _, take in chunks) + (self.running if mixes else 0)
+            if self._held(more):
+                break
+            self._preempt()
+            chunks = [chunk for chunk in chunks if chunk[0] in self.prompts]
+        return chunks
+
+    def _held(self, more: float) -> bool:
+        """Whether the pages hold ``more`` tokens."""
+        sequences = self.running + len(self.prompts)
+        return self.contexts + self.prompt_tokens + more <= self.pool.tokens_for(sequences)
+
+    def _decode_steps(self, horizon: float) -> None:
+        """As many decode steps as are alike."""
+        while not self.reserves and self.running > 1 and not self._held(self.running):
+            self._preempt()
+        batch = self.running
+        while self.ends[0][0] != self.end_of.get(self.ends[0][1]):
+            heappop(self.ends)
+        count = self.ends[0][0] - self.step
+        if not self.reserves:
+            room = self.pool.tokens_for(batch + len(self.prompts)) - self.contexts - self.prompt_tokens
+            count = min(count, max(int(min(room, 1e15) // batch), 1))
+        line, context = self.clock.line(batch), self.contexts / batch
+        first_s = line.at(context)
+        stop = min(self._next_start(), horizon)
+        if stop < inf:
+            count = min(count, self._steps_until(stop - self.now, count, first_s, line, context))
+        first_at = self.now + first_s
+        self._pass(count * line.at(context + (count - 1) / 2), count)
+        self._token(count, first_at, line.at(context + count - 1))
+        self._end()
+
+    def _steps_until(self, span: float, most: int, first: float, line: Line, context: float) -> int:
+        """Steps until ``span`` has passed, to the end of the one in which it does, and until the next look."""
+        if span <= first:
+            count = 1
+        else:
+            guess = min(ceil(span / first), most)
+            count = max(ceil(span / line.at(context + (guess - 1) / 2)), 1)
+        late = (self.passes + count - self.next_look) % self.interval
+        return count + (self.interval - late if late else 0)  # to the look that notices it
+
+    def _next_start(self) -> float:
+        """When a request arrives that could start at once; infinite while others wait or every slot is taken."""
+        if self.waiting or not self.incoming or self.running >= self.most or self.scheduler == "static":
+            return inf
+        return self.incoming[0][0]
+
+    def _pass(self, took: float, passes: int) -> None:
+        """Let the time of some passes go by."""
+        tally = self.tally
+        if self.waiting:
+            if self.running + len(self.prompts) >= self.most:
+                tally.slots_s += took
+            elif not self.prompts:
+                tally.memory_s += took
+        tally.busy_s += took
+        self.now += took
+        self.passes += passes
+
+    def _token(self, count: int, first_at: float, last_s: float) -> None:
+        """``count`` tokens for every running sequence: the first at ``first_at``, the last now, after ``last_s``."""
+        requests = self.requests
+        for request in self.fresh:
+            requests.gap[request] = max(requests.gap[request], first_at - self.last_of.pop(request))
+        self.fresh.clear()
+        self._widest(self.step + 1, first_at - self.last_token)
+        if count > 1:
+            self._widest(self.step + count, last_s)
+        self.step += count
+        self.tally.steps += count
+        self.contexts += count * self.running
+        self.last_token = self.now
+
+    def _widest(self, step: int, gap: float) -> None:
+        """Keep the gaps that are the widest since some step: a list that falls."""
+        steps, gaps = self.gap_steps, self.gaps
+        while gaps and gaps[-1] <= gap:
+            steps.pop()
+            gaps.pop()
+        steps.append(step)
+        gaps.append(gap)
+
+    # Sequences ------------------------------------------------------------------------------------------------------
+
+    def _start(self, request: int, made: int) -> None:
+        """A prompt is computed: its next token is out, and the sequence runs."""
+        requests = self.requests
+        if self.prefills and requests.first[request] < 0:
+            requests.first[request] = self.now
+            if self.on_first is not None:
+                self.on_first(request, self.now)
+        if request in self.last_of:
+            requests.gap[request] = max(requests.gap[request], self.now - self.last_of[request])
+        left = requests.output[request] - made if self.generates else 0
+        context = requests.prompt[request] + requests.cached[request] + made - 1
+        if left <= 0:
+            self._leave(request)
+            return
+        if not self.running:
+            self.last_token = self.now
+            self.gap_steps.clear()
+            self.gaps.clear()
+        self.fresh.append(request)
+        self.last_of[request] = self.now if self.prefills else requests.first[request]
+        self.running += 1
+        self.contexts += context
+        end = self.step + left
+        self.end_of[request] = end
+        heappush(self.ends, (end, request))
+
+    def _end(self) -> None:
+        """Sequences whose last token is out leave."""
+        ends, end_of, requests = self.ends, self.end_of, self.requests
+        while ends and ends[0][0] <= self.step:
+            end, request = heappop(ends)
+            if end_of.get(request) != end:
+                continue
+            del end_of[request]
+            self.running -= 1
+            full = requests.prompt[request] + requests.cached[request] + requests.output[request]
+            self.contexts -= full - 1
+            born = end - (requests.output[request] - 1)
+            at = bisect_right(self.gap_steps, born + 1)
+            if at < len(self.gaps):
+                requests.gap[request] = max(requests.gap[request], self.gaps[at])
+            self._leave(request)
+        if len(self.admitted) > 64 and len(self.admitted) > 4 * (self.running + len(self.prompts)):
+            alive = {prompt[0] for prompt in self.prompts} | end_of.keys()
+            self.admitted = [request for request in self.admitted if request in alive]
+
+    def _leave(self, request: int) -> None:
+        requests = self.requests
+        self.last_of.pop(request, None)
+        if self.reserves:
+            self.reserved_bytes -= self._full_bytes(request)
+        if self.generates:
+            requests.finish[request] = self.now
+        if self.on_finish is not None:
+            self.on_finish(request, self.now)
+
+    def _preempt(self) -> None:
+        """Put the request that was admitted last back to the head of the queue, its cache given up."""
+        requests = self.requests
+        while True:
+            request = self.admitted.pop()
+            if request in self.end_of:
+                made = requests.output[request] - (self.end_of.pop(request) - self.step)
+                self.running -= 1
+                self.contexts -= requests.prompt[request] + requests.cached[request] + made - 1
+                if request in self.fresh:
+                    self.fresh.remove(request)
+                else:
+                    self.last_of[request] = self.last_token
+                break
+            unfinished = next((prompt for prompt in self.prompts if prompt[0] == request), None)
+            if unfinished is not None:
+                made = self.made.get(request, 0)
+                self.prompts.remove(unfinished)
+                self.prompt_tokens -= unfinished[2]
+                break
+        self.made[request] = made
+        self.waiting.appendleft(request)
+        self.tally.preempted += 1

@@ -1,0 +1,333 @@
+"""Step times: how long one step of an engine takes, tabulated once from the model's operators.
+
+A step computes a token of each of ``B`` running sequences, ``new`` tokens of some prompts, or both.  Its operators are
+of three sorts:
+
+===========  ==================================================================  =========================
+linear       depends on the tokens of the step alone: products, norms, messages  ``L(tokens)``
+head         depends on the logits that are needed: lm_head                      ``H(emitted)``
+sequence     depends on what each sequence has in its cache: attention, scans    ``A_d(B, context)`` of decoding,
+                                                                                 ``A_p(new, past)`` of a prompt
+===========  ==================================================================  =========================
+
+Each is computed on a grid by the library's own operators and interpolated linearly in between, so that a step costs a
+few lookups.  The sum of the three is the pass that `roofline.phases` computes; a test compares them.  To the kernels'
+estimate comes what the host adds (`roofline.serving.host`).  At the floor the table holds the busy time of each
+resource, and a step takes the longest of their sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput, Number, unknown
+from ..operators.operator import Segment
+from ..phases.bounds import Bound
+from ..phases.deployment import Deployment
+from ..phases.passes import TIMES
+from ..phases.schedule import Schedule
+from ..phases.totals import bounds_of, estimates, resources_s, sums
+from ..specs.engines import Engine
+from ..values import Value
+from .host import NO_HOST, HostTimes, Shape
+
+Array = npt.NDArray[np.float64]
+
+
+class Table(NamedTuple):
+    """Values on a grid of one or two axes; the last axis holds the channels that add up."""
+
+    axes: tuple[Array, ...]
+    values: Array
+
+    def at(self, *places: Number) -> Array:
+        """Values between the points of the grid, linearly; beyond its end as between the last two points."""
+        shape, channels = np.broadcast_shapes(*(np.shape(place) for place in places)), self.values.shape[-1]
+        corners: list[tuple[Any, Array]] = [((), np.ones(shape))]
+        for axis, place in zip(self.axes, places, strict=True):
+            below = np.clip(np.searchsorted(axis, place, side="right") - 1, 0, len(axis) - 2)
+            part = (place - axis[below]) / (axis[below + 1] - axis[below])
+            corners = [
+                ((*index, below + step), weight * share)
+                for index, weight in corners
+                for step, share in ((0, 1.0 - part), (1, part))
+            ]
+        found = np.zeros((*shape, channels))
+        for index, weight in corners:
+            found += self.values[index] * weight[..., None]
+        return found
+
+
+class Tables(NamedTuple):
+    """The tables of one deployment in one of the three times.
+
+    ``prompt`` is one prompt by itself, ``further`` what another one like it adds to the same pass: it starts no
+    kernels, and its walk along the keys runs beside the first one's.  ``launch_s`` is the fixed time of the kernels of
+    ``linear``, ``head`` and ``decode``.
+    """
+
+    linear: Table
+    head: Table
+    decode: Table
+    prompt: Table
+    further: Table
+    launch_s: float
+
+
+@dataclass(frozen=True)
+class StepTimes(Value):
+    """Times of steps of one replica of a deployment, one microbatch of it where it is a pipeline.
+
+    Attributes
+    ----------
+    serve : what runs where
+    time : which of the three times
+    engine : how it is scheduled, and what the host adds
+    tables : times of the operators
+    scale : factor of every time, for the ends of the estimate's interval
+    """
+
+    serve: Deployment
+    time: str
+    engine: Engine
+    tables: Tables
+    scale: float = 1.0
+
+    @property
+    def lanes(self) -> int:
+        """Replicas times microbatches: schedulers that run side by side, each with its share of the requests."""
+        parallel = self.serve.parallel
+        return int(parallel.data) * int(parallel.pipeline)
+
+    @cached_property
+    def host(self) -> HostTimes:
+        """What the host adds; nothing at the floor and the roofline."""
+        return HostTimes.of(self.engine) if self.time == "estimate_s" else NO_HOST
+
+    @cached_property
+    def shape(self) -> Shape:
+        """What the host's times depend on."""
+        parallel = self.serve.parallel
+        ranks = float(parallel.tensor) * float(parallel.context)
+        return Shape(self.serve.model.layer_count, sparse_layers(self.serve), ranks, self.tables.launch_s)
+
+    def combined(self, channels: Array) -> Array:
+        """Channels as one time: the busiest resource of the floor, the sum of everything else."""
+        found: Array = channels.max(axis=-1) if self.time == "floor_s" else channels.sum(axis=-1)
+        return found
+
+    def decode_kernels_s(self, batch: Number, context_tokens: Number) -> Array:
+        """Kernels of a decode step."""
+        tables = self.tables
+        channels = tables.linear.at(batch) + tables.head.at(batch) + tables.decode.at(batch, context_tokens)
+        return self.combined(channels)
+
+    def decode_s(self, batch: Number, context_tokens: Number) -> Array:
+        """A decode step of ``batch`` sequences with ``context_tokens`` each in the cache, on average."""
+        found: Array = self.scale * self.host.decode_s(self.decode_kernels_s(batch, context_tokens), self.shape)
+        return found
+
+    def prompt_kernels_s(
+        self, batch: Number, context_tokens: Number, new_tokens: Number, past_tokens: Number, prompts: Number = 1.0
+    ) -> Array:
+        """Kernels of a step of ``batch`` decoding sequences and ``prompts`` prompts."""
+        tables = self.tables
+        decoding = np.minimum(batch, 1.0)[..., None] if np.ndim(batch) else min(batch, 1.0)
+        every = np.asarray(prompts, dtype=float)
+        channels = (
+            tables.linear.at(batch + every * new_tokens)
+            + tables.head.at(batch + every)
+            + decoding * tables.decode.at(np.maximum(batch, 1.0), context_tokens)
+            + tables.prompt.at(new_tokens, past_tokens)
+            + (every - 1.0)[..., None] * tables.further.at(new_tokens, past_tokens)
+        )
+        return self.combined(channels)
+
+    def mixed_s(
+        self, batch: Number, context_tokens: Number, new_tokens: Number, past_tokens: Number, prompts: Number = 1.0
+    ) -> Array:
+        """A step of ``batch`` decoding sequences and ``prompts`` prompts of ``new_tokens`` behind ``past_tokens``.
+
+        Without decoding sequences, ``batch`` 0, it is a pass over the prompts alone.
+        """
+        kernels_s = self.prompt_kernels_s(batch, context_tokens, new_tokens, past_tokens, prompts)
+        found: Array = self.scale * self.host.prompts_s(kernels_s, self.shape)
+        return found
+
+
+def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | None = None) -> StepTimes:
+    """Times of steps of ``serve``.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where, without arrays.
+    time : str
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+    engine : Engine
+        How it is scheduled; the deployment's own if None.
+
+    Returns
+    -------
+    StepTimes
+        Times of one replica.
+
+    Raises
+    ------
+    UnknownName
+        ``time`` is none of the three.
+    InvalidInput
+        A field of the deployment is an array: a scheduler has one deployment.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    >>> times = step_times(serve, time="roofline_s")
+    >>> step = rl.decode(serve, rl.Workload(batch=64), context_tokens=2000)
+    >>> bool(abs(times.decode_s(64, 2000) / step.roofline_s - 1) < 1e-3)
+    True
+    """
+    if time not in TIMES:
+        raise unknown("time", time, TIMES)
+    for degree in serve.parallel.degrees:
+        if np.ndim(degree):
+            raise InvalidInput("steps are simulated for one deployment at a time: a degree of parallelism is an array")
+    return StepTimes(serve, time, engine or serve.server, _cached_tables(serve, time))
+
+
+def sparse_layers(serve: Deployment) -> int:
+    """Layers in which an indexer selects the tokens to attend to."""
+    return sum(
+        layer.count
+        for layer in serve.model.layers
+        if any(getattr(block, "indexer", None) is not None for block in layer.blocks)
+    )
+
+
+_TILES = np.concatenate([np.arange(16, 257, 16), np.arange(320, 2049, 64), np.arange(2176, 4097, 128)])
+TOKENS = np.concatenate([np.arange(65), _TILES, _TILES + 1, np.round(2.0 ** np.arange(12, 20.01, 1 / 8))])
+TOKENS = np.unique(TOKENS.astype(float))
+"""Tokens of a step.  Products run in tiles of rows, so that their time jumps behind multiples of a tile."""
+
+BATCHES = np.unique(np.round(np.concatenate([np.arange(1, 9), 2.0 ** np.arange(3, 13.01, 1 / 4)])))
+CONTEXTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 21.01, 1 / 2))])
+NEW = np.unique(np.round(np.concatenate([[1.0], 2.0 ** np.arange(3, 20.01, 1 / 4)])))
+PASTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(7, 20.01, 1.0))])
+
+SEVERAL = 4.0
+"""Prompts of a pass from which it is taken what one more adds."""
+
+
+class _Part(NamedTuple):
+    """Some operators of a pass, as `roofline.phases.totals` takes them."""
+
+    deployment: Deployment
+    schedule: Schedule
+    operators: tuple[Bound, ...]
+
+
+def _cached_tables(serve: Deployment, time: str) -> Tables:
+    plain = serve.replace(engine=serve.kernels and Engine("default", kernels=serve.kernels))
+    try:
+        hash(plain)
+    except TypeError:  # an accelerator or a model that holds arrays
+        return _tables.__wrapped__(plain, time)
+    return _tables(plain, time)
+
+
+@lru_cache(maxsize=256)
+def _tables(serve: Deployment, time: str) -> Tables:
+    sorts = _sorts(serve)
+    row = TOKENS.clip(1.0)
+    linear = _bounds(serve, Segment(row, 1.0, 0.0), sorts, "linear")
+    head = _bounds(serve, Segment(row, 1.0, 0.0), sorts, "head")
+    batch, context = np.meshgrid(BATCHES, CONTEXTS, indexing="ij")
+    decoding = _bounds(serve, Segment(batch, 1.0, context), sorts, "sequence")
+    new, past = np.meshgrid(NEW, PASTS, indexing="ij")
+    one = _bounds(serve, Segment(1.0, np.maximum(new, 2.0), past), sorts, "sequence")
+    several = _bounds(serve, Segment(SEVERAL, np.maximum(new, 2.0), past), sorts, "sequence")
+    names = _channel_names(serve, time)
+    prompt = _channels(serve, one, time, names, new.shape)
+    further = (_channels(serve, several, time, names, new.shape) - prompt) / (SEVERAL - 1.0)
+    return Tables(
+        linear=Table((TOKENS,), _channels(serve, linear, time, names, TOKENS.shape)),
+        head=Table((TOKENS,), _channels(serve, head, time, names, TOKENS.shape)),
+        decode=Table((BATCHES, CONTEXTS), _channels(serve, decoding, time, names, batch.shape)),
+        prompt=Table((NEW, PASTS), prompt),
+        further=Table((NEW, PASTS), further),
+        launch_s=sum(launch_s(bound) for bound in (*linear, *head, *decoding)) if time == "estimate_s" else 0.0,
+    )
+
+
+def _bounds(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> tuple[Bound, ...]:
+    """Bounds of the operators of one sort in a pass of ``segment`` on one accelerator."""
+    found = bounds_of(serve, (segment,))
+    return tuple(bound for bound, own in zip(found, sorts, strict=True) if own == sort)
+
+
+def _sorts(serve: Deployment) -> tuple[str, ...]:
+    """What each operator of a pass depends on, found out by changing one thing at a time."""
+    tokens, past = 64.0, 1000.0
+    base = _works(serve, Segment(tokens, 1.0, past, 1.0))
+    other_logits = _works(serve, Segment(tokens, 1.0, past, 2.0))
+    other_past = _works(serve, Segment(tokens, 1.0, 30 * past, 1.0))
+    one_sequence = _works(serve, Segment(1.0, tokens, past, tokens))
+    sorts = []
+    for at, work in enumerate(base):
+        if work != other_logits[at]:
+            sorts.append("head")
+        elif work != other_past[at] or work != one_sequence[at]:
+            sorts.append("sequence")
+        else:
+            sorts.append("linear")
+    return tuple(sorts)
+
+
+def _works(serve: Deployment, segment: Segment) -> list[tuple[float, ...]]:
+    """FLOPs, bytes and message of every operator, rounded so that another order of sums changes nothing."""
+    found = []
+    for operator in serve.model.operators(serve.run(segment)):
+        message = 0.0 if operator.message is None else operator.message.message_bytes
+        figures = (operator.work.flops, operator.work.moved_bytes, operator.least.moved_bytes, message)
+        found.append(tuple(float(f"{float(np.max(value)):.9g}") for value in figures))
+    return found
+
+
+def _channel_names(serve: Deployment, time: str) -> tuple[str, ...]:
+    """Resources for the floor; one channel otherwise."""
+    if time != "floor_s":
+        return ("time",)
+    part = _Part(serve, ALONE, bounds_of(serve, (Segment(1.0, 2.0, 0.0),)))
+    return tuple(resources_s(cast(Any, part)))
+
+
+ALONE = Schedule((), 1.0, 1.0, 1.0, 1.0)
+"""One pass of one microbatch."""
+
+
+def _channels(
+    serve: Deployment, operators: tuple[Bound, ...], time: str, names: tuple[str, ...], shape: tuple[int, ...]
+) -> Array:
+    """Times of some operators by channel, the channels last."""
+    part = cast(Any, _Part(serve, ALONE, operators))
+    if not operators:
+        return np.zeros((*shape, len(names)))
+    if time == "floor_s":
+        found = resources_s(part)
+        values = [found.get(name, 0.0) for name in names]
+    elif time == "roofline_s":
+        values = [sums(part).roofline_s]
+    else:
+        values = [estimates(part).time_s]
+    return np.stack([np.broadcast_to(value, shape) for value in values], axis=-1)
+
+
+def launch_s(bound: Bound) -> float:
+    """The fixed part of an operator's estimate, all its runs; 0 for what joins another kernel."""
+    return float(np.max(bound.estimate.fixed_s))

@@ -1,0 +1,376 @@
+"""What users see of a server under load: `serve`.
+
+A closed loop of ``concurrency`` clients has a closed form that broadcasts over any number of them
+(`roofline.serving.lane`).  No closed form is right for open arrivals near saturation or for bursts, so an open loop
+is simulated unless asked otherwise; the result says which.  Where the closed form answers for an open loop, an arrival
+finds as many others as there are on average (Poisson arrivals see time averages, Wolff 1982):
+
+    T = T_closed(1 + N),  N = rate * T
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import FrozenMapping, bisect, scalar
+from ..errors import InvalidInput, Number, number, unknown
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..report import Report, Step
+from .arrivals import demand
+from .cache_pool import CachePool, cache_pool
+from .lane import Lane, Lengths
+from .outcome import Simulation, interval
+from .simulation import run
+from .step_times import StepTimes, step_times
+from .traffic import Traffic
+
+Array = npt.NDArray[np.float64]
+
+METHODS = ("closed form", "simulation")
+
+MANY = 1e6
+"""Clients that saturate any server."""
+
+
+@dataclass(frozen=True, repr=False)
+class Served(Report):
+    """What users see of a server under load; every figure is a mean over requests unless it says otherwise.
+
+    Attributes
+    ----------
+    deployment : Deployment
+        What runs where.
+    load : Workload or Traffic
+        Lengths of the requests.
+    time : str
+        Which of the three times the steps take.
+    method : str
+        ``closed form`` or ``simulation``.
+    figures : mapping
+        The columns.
+    simulations : tuple of Simulation
+        The simulations behind the figures, if there are any.
+    origin : tuple
+        The question and the times of steps, from which `low` and `high` are computed.
+    """
+
+    deployment: Deployment
+    load: Workload | Traffic
+    time: str
+    method: str
+    figures: Mapping[str, Any]
+    simulations: tuple[Simulation, ...] = ()
+    origin: tuple[_Ask, StepTimes] | None = field(default=None, repr=False, compare=False)
+    assumptions: tuple[str, ...] = ()
+
+    columns = (
+        "asked_concurrency",
+        "asked_requests_per_s",
+        "ttft_s",
+        "tpot_s",
+        "total_s",
+        "gap_s",
+        "queue_s",
+        "tokens_per_s",
+        "requests_per_s",
+        "running_batch",
+        "prefill_share",
+        "utilization",
+        "capacity_requests_per_s",
+        "stable",
+        "limit",
+        "method",
+        "time",
+    )
+
+    def __getattr__(self, name: str) -> Any:
+        figures = self.__dict__.get("figures", {})
+        if name in figures:
+            return figures[name]
+        raise AttributeError(f"a {type(self).__name__} has no {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.figures})
+
+    @cached_property
+    def low(self) -> Served:
+        """The same with every step at the lower end of the estimate's interval."""
+        return self._end(0)
+
+    @cached_property
+    def high(self) -> Served:
+        """The same with every step at the upper end of the estimate's interval."""
+        return self._end(1)
+
+    def _end(self, end: int) -> Served:
+        """The same question asked again with times at one end of the interval."""
+        assert self.origin is not None
+        ask, times = self.origin
+        scale = interval(times, float(np.median(self.running_batch)), self.load)[end]
+        return ask.answer(replace(times, scale=scale))
+
+    def quantile(self, name: str, share: Number) -> Number:
+        """What a ``share`` of the requests stay within; an array where several rates were asked for.
+
+        Raises
+        ------
+        InvalidInput
+            The figures are those of a closed form, which knows means alone.
+        """
+        if not self.simulations:
+            raise InvalidInput("a closed form has no quantiles: ask for method='simulation'")
+        found = np.array([np.asarray(each.quantile(name, share)) for each in self.simulations])
+        return scalar(found[0] if len(self.simulations) == 1 else found)
+
+    def explain(self) -> tuple[Step, ...]:
+        """How the figures follow from each other; of a simulation, from its requests."""
+        if len(self.simulations) == 1:
+            return self.simulations[0].explain()
+        known = {"requests_per_s": self.requests_per_s, "output_tokens": Lengths.of(self.load, 0.0).output}
+        total = {"ttft_s": self.ttft_s, "steps": Lengths.of(self.load, 0.0).steps, "tpot_s": self.tpot_s}
+        use = {"requests_per_s": self.requests_per_s, "capacity_requests_per_s": self.capacity_requests_per_s}
+        source = f"{self.method}, `roofline.serving.closed_forms`"
+        return (
+            Step("total_s", "ttft_s + steps * tpot_s", total, self.total_s, source),
+            Step("tokens_per_s", "output_tokens * requests_per_s", known, self.tokens_per_s, source),
+            Step("utilization", "requests_per_s / capacity_requests_per_s", use, self.utilization, source),
+        )
+
+
+def serve(
+    deployment: Deployment,
+    load: Workload | Traffic,
+    *,
+    concurrency: Number | None = None,
+    requests_per_s: Number | None = None,
+    burstiness: float = 1.0,
+    method: str | None = None,
+    hit_rate: float = 0.0,
+    requests: int | None = None,
+    seed: int = 0,
+    time: str = "estimate_s",
+) -> Served:
+    """What users see of a deployment under load.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        What runs where; its engine says how requests are scheduled.
+    load : Workload or Traffic
+        Lengths of the requests; a closed form takes the means of a traffic.
+    concurrency : int or array
+        Requests in the system at any time (closed loop).
+    requests_per_s : float or array
+        Mean rate of arrivals (open loop). A rate above capacity is an answer: it is not stable, its waiting times are
+        infinite, and the throughput is the capacity.
+    burstiness : float
+        Squared coefficient of variation of the gaps between arrivals: 1 is Poisson.
+    method : str
+        ``closed form`` or ``simulation``; the former for a closed loop, the latter for an open one if None.
+    hit_rate : float
+        Share of every prompt that is found in the prefix cache.
+    requests, seed : int
+        Requests of a simulation, and the seed of its chance.
+    time : str
+        Which of the three times a step takes.
+
+    Returns
+    -------
+    Served
+        Times of requests, throughput, what limits it, and by which method.
+
+    Raises
+    ------
+    InvalidInput
+        Both or neither of ``concurrency`` and ``requests_per_s``, or a request longer than the cache.
+    UnknownName
+        ``method`` is neither of the two.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> server = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"), engine="vllm")
+    >>> found = rl.serve(server, rl.Workload(1500, 300), concurrency=[1, 8, 64])
+    >>> bool((found.tokens_per_s[1:] > found.tokens_per_s[:-1]).all()), found.method
+    (True, 'closed form')
+    >>> rl.serve(server, rl.Workload(1500, 300), requests_per_s=1e4).stable
+    False
+    """
+    if (concurrency is None) == (requests_per_s is None):
+        raise InvalidInput("give either concurrency (closed loop) or requests_per_s (open loop)")
+    if method is not None and method not in METHODS:
+        raise unknown("method", method, METHODS)
+    simulated = (method or METHODS[requests_per_s is not None]) == "simulation"
+    times = step_times(deployment, time=time)
+    pool = cache_pool(deployment, times.engine)
+    lengths = Lengths.of(load, hit_rate)
+    pool.require(_longest(load), deployment)
+    asked: dict[str, Any] = {"asked_concurrency": concurrency, "asked_requests_per_s": requests_per_s}
+    how = {"burstiness": burstiness, "requests": requests, "seed": seed, "hit_rate": hit_rate}
+    if concurrency is not None:
+        asked["asked_concurrency"] = number("concurrency", concurrency, least=1, whole=True)
+    else:
+        asked["asked_requests_per_s"] = number("requests_per_s", requests_per_s, least=1e-9)
+    ask = _Ask(deployment, load, lengths, pool, asked, how, simulated)
+    return ask.answer(times)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ask:
+    """The checked arguments of `serve`."""
+
+    deployment: Deployment
+    load: Workload | Traffic
+    lengths: Lengths
+    pool: CachePool
+    asked: dict[str, Any]
+    how: dict[str, Any]
+    simulated: bool
+
+    @property
+    def open_loop(self) -> bool:
+        return self.asked["asked_requests_per_s"] is not None
+
+    def answer(self, times: StepTimes) -> Served:
+        """What users see with these times of steps."""
+        figures, runs = self._simulated(times) if self.simulated else (self._closed(times), ())
+        figures |= self.asked
+        return Served(
+            self.deployment,
+            self.load,
+            times.time,
+            METHODS[self.simulated],
+            FrozenMapping({name: _plain(figures[name]) for name in Served.columns if name not in ("method", "time")}),
+            runs,
+            (self, times),
+            self._notes(times, figures, runs),
+        )
+
+    def _lane(self, times: StepTimes, clients: Number) -> Lane:
+        return Lane(times, self.pool, self.lengths, clients)
+
+    def _closed(self, times: StepTimes) -> dict[str, Any]:
+        """Figures of the closed form."""
+        lanes = times.lanes
+        full = self._lane(times, MANY)
+        capacity = lanes * full.requests_per_s
+        if not self.open_loop:
+            clients = np.asarray(self.asked["asked_concurrency"], dtype=float)
+            lane = self._lane(times, clients / lanes)
+            busy_lanes = np.minimum(clients, lanes)
+            return _figures(lane, capacity, busy_lanes * lane.requests_per_s, residual_s=0.0)
+        rate = np.asarray(self.asked["asked_requests_per_s"], dtype=float)
+        stable = rate < capacity
+        met = np.minimum(rate, 0.999 * capacity) / lanes
+
+        def too_few(others: Number) -> Any:
+            lane = self._lane(times, 1.0 + np.asarray(others))
+            return others < met * (lane.request.total_s + lane.queue_s)
+
+        others, _ = bisect(too_few, np.zeros(np.shape(met + 0 * full.fits)), MANY)
+        lane = self._lane(times, 1.0 + np.asarray(others))
+        residual_s = lane.wait_for_step_s(met, others)
+        found = _figures(lane, capacity, np.where(stable, rate, capacity), residual_s=residual_s)
+        running = np.minimum(lanes * np.asarray(others), found["running_batch"])
+        return _unless_stable(found | {"running_batch": np.where(stable, running, found["running_batch"])}, stable)
+
+    def _simulated(self, times: StepTimes) -> tuple[dict[str, Any], tuple[Simulation, ...]]:
+        """Figures of a simulation for each concurrency or rate."""
+        name = "requests_per_s" if self.open_loop else "concurrency"
+        asked = np.asarray(self.asked[f"asked_{name}"], dtype=float)
+        capacity = float(np.max(times.lanes * self._lane(times, MANY).requests_per_s))
+        runs = tuple(
+            run(self.deployment, self.load, demand(*self._pair(value), **self.how), times) for value in asked.flat
+        )
+        names = [column for column in Simulation.columns if column != "time"]
+        found: dict[str, Any] = {
+            column: np.array([getattr(each, column) for each in runs]).reshape(asked.shape)[()] for column in names
+        }
+        found["capacity_requests_per_s"] = np.full(asked.shape, capacity)[()]
+        found["utilization"] = found["requests_per_s"] / capacity
+        if not self.open_loop:
+            return found | {"stable": np.ones(asked.shape, bool)[()]}, runs
+        stable = asked < capacity
+        found["utilization"] = asked / capacity
+        return _unless_stable(found, stable), runs
+
+    def _pair(self, value: float) -> tuple[float | None, float | None]:
+        """Concurrency and rate of one simulation."""
+        return (None, value) if self.open_loop else (value, None)
+
+    def _notes(self, times: StepTimes, figures: dict[str, Any], runs: tuple[Simulation, ...]) -> tuple[str, ...]:
+        lines = [*(runs[0].assumptions if runs else _closed_notes(times, self.load, self.open_loop))]
+        if not np.all(figures["stable"]):
+            capacity = float(np.max(figures["capacity_requests_per_s"]))
+            lines.insert(0, f"unstable: capacity {capacity:.2g} requests/s")
+        return tuple(lines)
+
+
+def _figures(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number) -> dict[str, Any]:
+    """Columns of a lane that finishes ``rate`` requests per second with all others."""
+    request, lengths, lanes = lane.request, lane.lengths, lane.times.lanes
+    tpot_s = np.where(lengths.steps > 0, (request.total_s - request.ttft_s) / np.maximum(lengths.steps, 1.0), 0.0)
+    handled_s = lane.handling_s
+    ttft_s = request.ttft_s + lane.queue_s + residual_s + handled_s
+    total_s = request.total_s + lane.queue_s + residual_s + handled_s
+    shape = np.broadcast_shapes(np.shape(total_s), np.shape(rate))
+    return {
+        "ttft_s": np.broadcast_to(ttft_s, shape),
+        "tpot_s": np.broadcast_to(tpot_s, shape),
+        "total_s": np.broadcast_to(total_s, shape),
+        "gap_s": np.broadcast_to(lane.longest_pass_s, shape),
+        "queue_s": np.broadcast_to(lane.queue_s + residual_s, shape),
+        "tokens_per_s": lengths.output * rate,
+        "requests_per_s": rate,
+        "running_batch": np.broadcast_to(
+            lane.running * np.minimum(lanes, np.maximum(lane.clients * lanes, 1.0)), shape
+        ),
+        "prefill_share": np.broadcast_to(1.0 - lane.decode_share, shape),
+        "utilization": rate / capacity,
+        "capacity_requests_per_s": np.broadcast_to(capacity, shape),
+        "stable": np.ones(shape, bool),
+        "limit": np.broadcast_to(lane.limit, shape),
+    }
+
+
+def _unless_stable(found: dict[str, Any], stable: Any) -> dict[str, Any]:
+    """Without end are the waits of what comes faster than it is served."""
+    endless = {name: np.where(stable, found[name], np.inf) for name in ("ttft_s", "total_s", "queue_s")}
+    return found | endless | {"stable": stable}
+
+
+def _closed_notes(times: StepTimes, load: Workload | Traffic, open_loop: bool) -> tuple[str, ...]:
+    engine = times.engine
+    lines = [
+        "closed form of the steady state: means, without the first wave of a run",
+        f"engine {engine}: {engine.scheduler} scheduling, {engine.step_tokens:,.0f} tokens a step, "
+        f"{engine.max_sequences:,.0f} sequences at most, admission by {engine.admission}",
+    ]
+    if engine.basis:
+        lines.append(f"host times {engine.basis}")
+    if isinstance(load, Traffic):
+        lines.append("every request is taken to have the mean lengths of the traffic")
+    if open_loop:
+        lines.append("Poisson arrivals that find the mean number of others; a simulation is right near capacity")
+    return tuple(lines)
+
+
+def _longest(load: Workload | Traffic) -> float:
+    """Tokens of the longest request."""
+    if isinstance(load, Traffic):
+        return float(np.max(load.prompt_tokens + load.output_tokens))
+    return float(np.max(load.sequence_tokens))
+
+
+def _plain(value: Any) -> Any:
+    """Arrays without a shape as plain values."""
+    if isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0:
+        return value.item()
+    return value

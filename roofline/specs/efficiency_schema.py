@@ -1,0 +1,145 @@
+"""What files of kernel efficiency have to look like.
+
+Which parameters a kind of kernel takes is checked where they are used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, FiniteFloat, field_validator
+
+from ..errors import InvalidInput
+from .schema import SpecFile, Strict
+
+KINDS = (
+    "gemm",
+    "experts",
+    "attention_prefill",
+    "attention_decode",
+    "mla_prefill",
+    "mla_decode",
+    "collective",
+    "stream",
+)
+SHARES = ("compute", "memory", "link", "split", "window_leak")
+"""Parameters that are a share of something: above 0 and at most 1."""
+
+MOST_OFF = 2.0
+"""A median relative error beyond says that the parameters describe nothing."""
+
+
+class KernelSpec(Strict):
+    """Parameters of one kind of kernel, and how well they fit its timings."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, use_attribute_docstrings=True)
+
+    rows: Annotated[int, Field(ge=1)]
+    """Timings that the parameters were fitted to."""
+    residual: Annotated[FiniteFloat, Field(ge=0, le=MOST_OFF)]
+    """Median of the absolute relative error that they leave."""
+    bias: Annotated[FiniteFloat, Field(ge=-1, le=MOST_OFF)]
+    """Median of the signed relative error."""
+    low: Annotated[FiniteFloat, Field(gt=0, le=1.5)]
+    """Measured over estimated at the 10th percentile."""
+    high: Annotated[FiniteFloat, Field(gt=0)]
+    """Measured over estimated at the 90th percentile."""
+
+    __pydantic_extra__: dict[str, FiniteFloat]
+
+    def doubts(self) -> Iterator[str]:
+        """Yield a line for every parameter that can't be."""
+        if self.low > self.high:
+            yield f"low {self.low:g} is above high {self.high:g}"
+        for name, value in (self.__pydantic_extra__ or {}).items():
+            if value < 0:
+                yield f"{name} is negative: {value:g}"
+            if name in SHARES and not 0 < value <= 1:
+                yield f"{name} is a share, above 0 and at most 1: {value:g}"
+            if name.endswith("_s") and value > 1:
+                yield f"{name} is in seconds, and {value:g} s is no time of a kernel"
+
+
+class EfficiencySpec(SpecFile):
+    """One file of ``efficiency_specs/``: what kernels reach on one accelerator."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """Where the timings are from."""
+    kind: str = "measured"
+    """``measured`` where the parameters are fitted to timings."""
+    notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Doubts, and what was left out."""
+    profiles: Annotated[dict[str, dict[str, KernelSpec]], Field(min_length=1)]
+    """Profile of an engine -> kind of kernel -> parameters."""
+
+    @field_validator("profiles")
+    @classmethod
+    def _known_kinds(cls, profiles: dict[str, dict[str, KernelSpec]]) -> dict[str, dict[str, KernelSpec]]:
+        for profile, kinds in profiles.items():
+            for kind in kinds:
+                if kind.partition(".")[0] not in KINDS:
+                    raise InvalidInput(f"profiles.{profile}.{kind}: no kind of kernel; known: {', '.join(KINDS)}")
+        return profiles
+
+    def build(self) -> EfficiencySpec:
+        """The file itself: it needs no conversion."""
+        return self
+
+
+class FamilySpec(Strict):
+    """Whose parameters accelerators of a kind take that have no file of their own."""
+
+    vendor: str
+    """Part of the vendor's name."""
+    architecture: str = ""
+    """Part of the name of the architecture."""
+    memory_type: str = ""
+    """Part of the type of memory."""
+    like: str = ""
+    """The calibrated accelerator that they are like."""
+    widen: Annotated[FiniteFloat, Field(ge=1)] = 1.5
+    """How much wider the interval is than that of the one they are like."""
+    shares: Annotated[dict[str, Annotated[FiniteFloat, Field(gt=0, le=1)]], Field(default_factory=dict)]
+    """Published shares of peak, where nothing alike is calibrated."""
+    spread: Annotated[FiniteFloat, Field(ge=1)] = 1.5
+    """Interval of an estimate from shares: divided by and multiplied with this."""
+    source: str = ""
+    """Where the shares are published."""
+
+
+class FamiliesSpec(Strict):
+    """``efficiency_specs/families.yaml``."""
+
+    families: Annotated[tuple[FamilySpec, ...], Field(strict=False, min_length=1)]
+    """The first entry counts whose every word is part of what an accelerator says of itself."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return "families"
+
+    def build(self) -> FamiliesSpec:
+        """The file itself: it needs no conversion."""
+        return self
+
+
+def efficiency_doubts(spec: EfficiencySpec, known: Collection[str]) -> Iterator[str]:
+    """Yield a line for every parameter that can't be, and for an accelerator that nothing is called."""
+    if spec.name not in known:
+        yield f"no accelerator is named {spec.name!r}, so nothing uses this file"
+    for profile, kinds in spec.profiles.items():
+        for kind, figures in kinds.items():
+            yield from (f"profiles.{profile}.{kind}: {line}" for line in figures.doubts())
+            if kind.startswith("collective.") and not re.fullmatch(r"collective\.\w+\.[1-9]\d*", kind):
+                yield f"profiles.{profile}.{kind}: a collective is named with the number that takes part"
+
+
+def family_doubts(spec: FamiliesSpec, calibrated: Collection[str]) -> Iterator[str]:
+    """Yield a line for every family that is like nothing calibrated, or says nothing."""
+    for at, family in enumerate(spec.families):
+        if family.like and family.like not in calibrated:
+            yield f"families.{at}: no file is named {family.like!r}"
+        if not family.like and not family.shares:
+            yield f"families.{at}: give like or shares"

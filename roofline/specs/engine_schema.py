@@ -1,0 +1,106 @@
+"""What a file of ``engine_specs/`` has to look like."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from ..errors import InvalidInput
+from ..units import to_base
+from .engines import FIELDS, EngineFacts, Rule
+from .schema import Source, Strict
+
+
+class Size(Strict):
+    """An amount of device memory."""
+
+    value: float = Field(gt=0, allow_inf_nan=False)
+    unit: str
+
+
+class Setting(Strict):
+    """A default of the engine, and where it holds.
+
+    The first setting of a field whose conditions are met is the one that applies.
+    """
+
+    value: bool | int | float | str
+    unit: str = ""
+    source: str
+    kind: Literal["quoted", "derived", "measured"] = "quoted"
+    printed: str = ""
+    note: str = ""
+    before: str = ""
+    from_memory: Size | None = None
+    not_on: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class EngineSpec(Strict):
+    """One file of ``engine_specs/``."""
+
+    name: str
+    """The name of the file without its suffix."""
+    title: str
+    """What people call it."""
+    kernels: str = ""
+    """Profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty."""
+    like: str = ""
+    """The engine whose settings hold where this one states none."""
+    sources: dict[str, Source] = Field(min_length=1)
+    """Documents that settings are quoted from, by a short name."""
+    settings: dict[str, Setting | list[Setting]] = Field(min_length=1)
+    """Setting of an engine -> its default, or several with conditions of which the first that holds applies."""
+
+    @field_validator("settings")
+    @classmethod
+    def _known_fields(cls, settings: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Every field is one of an engine, its values are of the right type, and its sources are listed."""
+        sources = info.data.get("sources", {})
+        wrong: list[str] = []
+        for name, value in settings.items():
+            if name not in FIELDS:
+                wrong.append(f"settings.{name} is not a setting of an engine; known: {', '.join(FIELDS)}")
+                continue
+            for item in _listed(value):
+                if sources and item.source not in sources:
+                    wrong.append(f"settings.{name}: source {item.source!r} is not among {', '.join(sources)}")
+                try:
+                    FIELDS[name].check(name, _base(name, item))
+                except (InvalidInput, LookupError) as error:
+                    wrong.append(f"settings.{error}")
+        if wrong:
+            raise InvalidInput("; ".join(wrong))
+        return settings
+
+    def build(self) -> EngineFacts:
+        """The engine's defaults in base units, each with its source."""
+        rules = {
+            name: tuple(self._rule(name, item) for item in _listed(value)) for name, value in self.settings.items()
+        }
+        return EngineFacts(self.name, self.title, self.kernels, self.like, rules)
+
+    def _rule(self, name: str, item: Setting) -> Rule:
+        source = self.sources[item.source]
+        size = item.from_memory
+        return Rule(
+            value=_base(name, item),
+            source=f"{source.title} {source.url}".strip(),
+            kind=item.kind,
+            before=item.before,
+            from_memory_bytes=to_base(size.value, size.unit, "bytes", field=f"{name}.from_memory") if size else 0.0,
+            not_on=item.not_on,
+        )
+
+
+def _listed(value: Setting | list[Setting]) -> list[Setting]:
+    return value if isinstance(value, list) else [value]
+
+
+def _base(name: str, item: Setting) -> bool | int | float | str:
+    """The value in base units; only times have units."""
+    if not name.endswith("_s"):
+        return item.value
+    if isinstance(item.value, bool | str):
+        raise InvalidInput(f"{name} must be a time: {item.value!r}")
+    return to_base(float(item.value), item.unit, "s", field=name)

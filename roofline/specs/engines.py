@@ -1,0 +1,353 @@
+"""Engines: how a server schedules, admits and pages, and the time that its host adds to a step.
+
+An `Engine` is a value.  What it does not state comes from the file of that name in ``engine_specs``, where every
+default has its source, and from the folders that ``ROOFLINE_SPECS`` lists.  Some defaults depend on the device or on
+the version; `Engine.on` resolves those of the device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from ..errors import InvalidInput, SpecError, unknown
+from ..files import read_yaml
+from ..hardware import Accelerator
+from .folders import spec_folders
+
+GENERIC = "default"
+"""The engine that stands in where none is named."""
+
+Setting = bool | int | float | str
+
+
+class Rule(NamedTuple):
+    """A default and the conditions under which it holds."""
+
+    value: Setting
+    source: str
+    kind: str
+    before: str
+    from_memory_bytes: float
+    not_on: tuple[str, ...]
+
+    def holds(self, version: str) -> bool:
+        """Whether it is a default of that version; the newest if none is given."""
+        return not self.before or (bool(version) and release(version) < release(self.before))
+
+    def fits(self, accelerator: Accelerator) -> bool:
+        """Whether it is a default on that device."""
+        large = accelerator.memory_bytes >= self.from_memory_bytes
+        return bool(large) and not any(word in accelerator.name for word in self.not_on)
+
+    @property
+    def by_device(self) -> bool:
+        """Whether it depends on the device."""
+        return bool(self.from_memory_bytes or self.not_on)
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What a file of ``engine_specs`` says.
+
+    Attributes
+    ----------
+    name, title : the file's name, and the engine's own
+    kernels : the profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty
+    like : the engine whose settings hold where this one states none
+    rules : field of `Engine` -> its defaults, in order
+    """
+
+    name: str
+    title: str
+    kernels: str
+    like: str
+    rules: Mapping[str, tuple[Rule, ...]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a field of `Engine` takes: words, a switch, or numbers from ``least`` on."""
+
+    words: tuple[str, ...] = ()
+    switch: bool = False
+    least: float = 0.0
+    whole: bool = False
+    most: float = float("inf")
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a value that is not of this kind.
+
+        Raises
+        ------
+        InvalidInput
+            A number out of range, or no number or switch at all.
+        UnknownName
+            A word that is not among the choices.
+        """
+        if self.words:
+            if value not in self.words:
+                raise unknown(name, value, self.words)
+            return
+        if self.switch:
+            if not isinstance(value, bool):
+                raise InvalidInput(f"{name} must be true or false: {value!r}")
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.least <= value <= self.most:
+            most = "" if self.most == float("inf") else f" and <= {self.most:g}"
+            raise InvalidInput(f"{name} must be a number >= {self.least:g}{most}: {value!r}")
+        if self.whole and value != float("inf") and value != int(value):
+            raise InvalidInput(f"{name} must be a whole number: {value!r}")
+
+
+COUNT = Kind(least=1, whole=True)
+SHARE = Kind(most=1.0)
+FACTOR = Kind(least=0.01, most=100.0)
+
+FIELDS: Mapping[str, Kind] = {
+    "scheduler": Kind(words=("mixed", "prefill_first", "static")),
+    "chunked": Kind(switch=True),
+    "step_tokens": COUNT,
+    "max_sequences": COUNT,
+    "admission": Kind(words=("grow", "reserve")),
+    "page_tokens": COUNT,
+    "receive_interval": COUNT,
+    "prefix_caching": Kind(switch=True),
+    "memory_fraction": SHARE,
+    "memory_fraction_of": Kind(words=("device", "free_before_loading", "free_after_loading")),
+    "step_s": Kind(),
+    "layer_s": Kind(),
+    "rank_s": Kind(),
+    "sparse_layer_s": Kind(),
+    "launch_share": SHARE,
+    "eager_layer_s": Kind(),
+    "decode_factor": FACTOR,
+    "prefill_factor": FACTOR,
+    "first_token_steps": Kind(),
+    "request_s": Kind(),
+    "receive_share": SHARE,
+}
+"""Field of `Engine` -> what it takes."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An inference server and its settings; what is None is the engine's own default.
+
+    Attributes
+    ----------
+    name : str
+        An engine that ``engine_specs`` has a file of, such as ``vllm``, ``sglang`` or ``trtllm``.
+    version : str
+        Release, such as ``0.19.0``; the newest if empty.
+    kernels : str
+        Profile of ``efficiency_specs`` that its kernels are of; None for the middle of all.
+    scheduler : str
+        ``mixed``: a step computes a token of every running sequence and as many prompt tokens as its budget has left
+        (vLLM, TensorRT-LLM, llama.cpp). ``prefill_first``: prompts run in passes of their own while decoding waits
+        (SGLang, TGI). ``static``: a batch runs until its last sequence ends (plain ``transformers``).
+    chunked : bool
+        Whether a prompt may be cut to fill a step's budget; without, whole prompts only.
+    step_tokens : int
+        Tokens of a step at most, prompts and running sequences together (vLLM's ``max_num_batched_tokens``); prompt
+        tokens of a pass for ``prefill_first`` (SGLang's ``chunked_prefill_size``). Infinite takes every prompt whole.
+    max_sequences : int
+        Sequences that run at most (vLLM's ``max_num_seqs``).
+    admission : str
+        ``grow``: a sequence takes pages as it grows, and the last one admitted is preempted when they run out.
+        ``reserve``: the pages of its full length are set aside before it starts.
+    page_tokens : int
+        Tokens of a page of the KV cache.
+    receive_interval : int
+        Steps between two looks at what has arrived (SGLang's ``--scheduler-recv-interval``).
+    prefix_caching : bool
+        Whether prefixes of earlier prompts are kept.
+    memory_fraction, memory_fraction_of : float, str
+        Share of memory that the engine takes, and what it is a share of.
+    step_s, layer_s : float
+        Time that the host adds to every step, and to every layer of it.
+    rank_s : float
+        Time per layer of waiting for each other, times ``log2`` of the accelerators that share a layer.
+    sparse_layer_s : float
+        Time that selecting tokens adds to each layer with an indexer (DeepSeek sparse attention).
+    launch_share : float
+        Share of the kernels' fixed times that is left in a decode step (CUDA graphs hide the rest).
+    eager_layer_s : float
+        Host time per layer of a pass with prompts, which runs without a graph beside the device.
+    decode_factor, prefill_factor : float
+        Time of a decode step and of a pass with prompts over what their kernels take.
+    first_token_steps, request_s : float
+        Steps and seconds between the arrival of a request and its first token that belong to neither queue nor pass:
+        tokenization, HTTP, detokenization.
+    receive_share : float
+        Share of the receive interval that a request waits on average.
+    basis : str
+        What the host's times rest on where they were fitted to runs of one's own.
+
+    Raises
+    ------
+    UnknownName
+        No engine has that name, or a word is not among the choices.
+    InvalidInput
+        A number out of range.
+
+    Examples
+    --------
+    >>> Engine("vllm").scheduler, Engine("sglang").scheduler
+    ('mixed', 'prefill_first')
+    >>> Engine("vllm", step_tokens=2048).step_tokens
+    2048
+    """
+
+    name: str
+    version: str = ""
+    kernels: str | None = None
+    scheduler: str | None = None
+    chunked: bool | None = None
+    step_tokens: float | None = None
+    max_sequences: float | None = None
+    admission: str | None = None
+    page_tokens: float | None = None
+    receive_interval: float | None = None
+    prefix_caching: bool | None = None
+    memory_fraction: float | None = None
+    memory_fraction_of: str | None = None
+    step_s: float | None = None
+    layer_s: float | None = None
+    rank_s: float | None = None
+    sparse_layer_s: float | None = None
+    launch_share: float | None = None
+    eager_layer_s: float | None = None
+    decode_factor: float | None = None
+    prefill_factor: float | None = None
+    first_token_steps: float | None = None
+    request_s: float | None = None
+    receive_share: float | None = None
+    basis: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kernels is None:
+            object.__setattr__(self, "kernels", facts(self.name).kernels or None)
+        for field, kind in FIELDS.items():
+            value = getattr(self, field)
+            if value is not None:
+                kind.check(field, value)
+            elif (rule := self._rule(field, None)) is not None:
+                object.__setattr__(self, field, rule.value)
+
+    def _rule(self, field: str, accelerator: Accelerator | None) -> Rule | None:
+        """The default of a field; None if it depends on a device that is not given."""
+        rules = [rule for rule in _rules(self.name, field) if rule.holds(self.version)]
+        if accelerator is not None:
+            rules = [rule for rule in rules if rule.fits(accelerator)]
+        elif any(rule.by_device for rule in rules):
+            return None
+        return rules[0] if rules else None
+
+    @property
+    def title(self) -> str:
+        """Its name as its makers write it."""
+        return facts(self.name).title
+
+    def on(self, accelerator: Accelerator) -> Engine:
+        """The same with the defaults that depend on the device filled in."""
+        found: dict[str, Any] = {}
+        for field in FIELDS:
+            rule = self._rule(field, accelerator) if getattr(self, field) is None else None
+            if rule is not None:
+                found[field] = rule.value
+        return dataclasses.replace(self, **found)
+
+    def source_of(self, field: str) -> str:
+        """Where the default of a field is from; ``given`` where it was set."""
+        value = getattr(self, field)
+        rules = [rule for rule in _rules(self.name, field) if rule.value == value]
+        return rules[0].source if rules else "given"
+
+    def replace(self, **changes: Any) -> Engine:
+        """A copy with other settings."""
+        return dataclasses.replace(self, **changes)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+def list_engines() -> list[str]:
+    """Names of all engines that ``engine_specs`` has a file of, sorted.
+
+    Examples
+    --------
+    >>> "vllm" in list_engines()
+    True
+    """
+    return sorted(name for name in _paths(os.environ.get("ROOFLINE_SPECS", "")) if name != GENERIC)
+
+
+def facts(name: str) -> EngineFacts:
+    """What is known of the engine of that name.
+
+    Raises
+    ------
+    UnknownName
+        No engine has that name; the message offers the nearest.
+    SpecError
+        Its file can't be read as an engine.
+    """
+    return _facts(name, os.environ.get("ROOFLINE_SPECS", ""))
+
+
+@lru_cache(maxsize=64)
+def _facts(name: str, folders: str) -> EngineFacts:
+    paths = _paths(folders)
+    if name not in paths:
+        raise unknown("engine", name, [known for known in paths if known != GENERIC])
+    from .engine_schema import EngineSpec
+    from .schema import build
+
+    path = paths[name]
+    return cast(EngineFacts, build(read_yaml(path), cast(Any, EngineSpec), path))
+
+
+@lru_cache(maxsize=8)
+def _paths(folders: str) -> dict[str, Path]:
+    """Engine -> file; ``folders`` is the environment's list, so that a change of it is seen."""
+    found: dict[str, Path] = {}
+    for folder in spec_folders("engine_specs"):
+        for path in sorted(folder.glob("*.y*ml")):
+            if folder.name == "engine_specs":
+                found[path.stem] = path
+    return found
+
+
+def _rules(name: str, field: str) -> tuple[Rule, ...]:
+    """The defaults of a field: the engine's own, of the one it is like, or of the generic one."""
+    seen: list[str] = []
+    while name and name not in seen:
+        seen.append(name)
+        known = facts(name)
+        if field in known.rules:
+            return known.rules[field]
+        name = known.like or (GENERIC if name != GENERIC else "")
+    if len(seen) > 1 and seen[-1] != GENERIC:
+        raise SpecError(f"engine_specs: {' and '.join(seen)} are like each other")
+    return ()
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, for comparing: pre-releases count as their release.
+
+    Examples
+    --------
+    >>> release("1.2.0rc6.post3") > release("1.1.0-dev.2"), release("nightly-dev") > release("99")
+    (True, True)
+    """
+    found = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    if found is None:
+        return (10**6,)  # a nightly build is newer than every release
+    return tuple(int(part) for part in found[1].split("."))

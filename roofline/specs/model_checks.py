@@ -1,0 +1,83 @@
+"""Whether a model's spec can be true: against the configuration beside it, its counts, and the source that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import RooflineError
+from ..model import Model
+from .configuration import config_path, differences, read_config
+from .model_schema import ModelSpec
+from .names import spoken, stored_precision
+
+QUANTIZED = re.compile(
+    r"-(?:nvfp4|mxfp4|fp4|mxfp8|fp8|int8|int4|awq|gptq|w4a16|w8a8|4bit|8bit|gguf|bnb)\b|\bTheBloke/|\bmlx-community/",
+    re.IGNORECASE,
+)
+"""What repositories of quantized copies have in their name."""
+
+TOKENS = (128, 1e9)
+"""Shortest and longest context that a model is made for."""
+
+
+def model_doubts(spec: ModelSpec, path: Path) -> Iterator[str]:
+    """Yield a line for everything in a spec that its configuration or its sources contradict.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        The file's content.
+    path : Path
+        Where the file is; its configuration is looked for beside it.
+    """
+    model = spec.build()
+    yield from _beside(model, path)
+    yield from _counted(spec, model)
+    yield from _formats(spec)
+    yield from _names(spec)
+    if spec.max_context_tokens is not None and not TOKENS[0] <= spec.max_context_tokens <= TOKENS[1]:
+        yield f"max_context_tokens is {spec.max_context_tokens:,}: no model is made for that"
+
+
+def _beside(model: Model, path: Path) -> Iterator[str]:
+    beside = config_path(path)
+    if beside is None:
+        return
+    try:
+        config = read_config(beside, model.name)
+    except RooflineError as error:
+        yield f"the config.json beside it can't be read: {error}"
+        return
+    yield from differences(model, config)
+
+
+def _counted(spec: ModelSpec, model: Model) -> Iterator[str]:
+    """Counts that somebody else made, integer for integer."""
+    if spec.counted is None:
+        return
+    have = model.parameters
+    if have.total != spec.counted.total:
+        yield f"parameters are {have.total:,}, but counted as {spec.counted.total:,} ({spec.counted.source})"
+    if spec.counted.active is not None and have.active != spec.counted.active:
+        yield f"active parameters are {have.active:,}, but counted as {spec.counted.active:,} ({spec.counted.source})"
+
+
+def _formats(spec: ModelSpec) -> Iterator[str]:
+    """A quantized repository is a source of shapes; the formats of the model itself have to be said."""
+    if spec.precision is not None:
+        return
+    for name, source in spec.sources.items():
+        if QUANTIZED.search(source.url) or QUANTIZED.search(source.title):
+            yield f"source {name!r} is a quantized repository ({source.title}): state the model's own precision"
+
+
+def _names(spec: ModelSpec) -> Iterator[str]:
+    seen = {spoken(spec.name)}
+    for alias in spec.aliases:
+        if spoken(alias) in seen:
+            yield f"alias {alias!r} is listed twice, or is the name"
+        seen.add(spoken(alias))
+        if stored_precision(alias) is not None:
+            yield f"alias {alias!r} names a format, which is understood anyway"

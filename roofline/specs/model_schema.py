@@ -1,0 +1,218 @@
+"""What a model's spec has to look like, and how it becomes a `Model`."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
+
+from ..errors import InvalidInput
+from ..model import Layer, Model, Table
+from ..model.blocks import KINDS, Block
+from ..operators.precision import Precision
+from .schema import Source, SpecFile, Strict, faults
+
+
+class LayerSpec(Strict):
+    """A group of equal layers: ``count``, then one key a block in the order of the blocks (``model.blocks``)."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+    count: int = Field(ge=1)
+    """How many equal layers the group has."""
+    norms: int = Field(default=2, ge=0)
+    """Normalizations of a layer over the hidden width."""
+    reused: bool = False
+    """Whether the weights are those of an earlier group."""
+    together: tuple[int, ...] = Field(default=(), strict=False)
+    """How many blocks after one another have their outputs added together, ``[2]`` for attention beside an MLP."""
+
+
+class TableSpec(Strict):
+    """A table of which a token looks up one row."""
+
+    rows: int = Field(ge=1)
+    """Rows of the table."""
+    width: int = Field(ge=1)
+    """Values of a row."""
+
+
+class PrecisionSpec(Strict):
+    """The formats that a checkpoint comes in."""
+
+    weights: str = "bf16"
+    """Format of the linear layers."""
+    activations: str = "bf16"
+    """Format of their inputs."""
+    kv: str = "bf16"
+    """Format of the cache."""
+    exceptions: dict[str, str] = Field(default_factory=dict)
+    """Part of the model -> the format of its weights, where it differs."""
+
+
+class CountedSpec(Strict):
+    """Parameters as somebody else counted them, in the checkpoint or with a framework."""
+
+    total: int = Field(ge=1)
+    """All parameters of the language model, a tied table once."""
+    active: int | None = Field(default=None, ge=1)
+    """Those that one token is multiplied with, without lookups."""
+    source: str
+    """Which of the file's ``sources`` counted them."""
+
+
+class ModelSpec(SpecFile):
+    """One file of ``model_specs/``."""
+
+    aliases: tuple[str, ...] = Field(default=(), strict=False)
+    """Other names; hub ids of the sources are known anyway."""
+    sources: dict[str, Source] = Field(min_length=1)
+    """Documents that the shapes are read from, by a short name."""
+    hidden: int = Field(ge=1)
+    """Width of the residual stream."""
+    vocab: int = Field(ge=1)
+    """Rows of the embedding."""
+    layers: tuple[LayerSpec, ...] = Field(min_length=1, strict=False)
+    """Groups of equal layers."""
+    tied_embeddings: bool = False
+    """Whether lm_head is the embedding."""
+    lm_head_bias: bool = False
+    """Whether lm_head has a bias."""
+    norm: Literal["rms", "layer", "none"] = "rms"
+    """Kind of normalization: RMS (one vector), layer norm (two), or none with parameters."""
+    position_rows: int = Field(default=0, ge=0)
+    """Rows of a table of learned positions."""
+    embedding_norm: bool = False
+    """Whether the embedding is normalized."""
+    final_norm: bool = True
+    """Whether the last hidden state is normalized."""
+    embedding_rows: int | None = Field(default=None, ge=1)
+    """Rows of the embedding where they differ from ``vocab``."""
+    embedding_width: int | None = Field(default=None, ge=1)
+    """Width of the embedding where it differs from ``hidden``."""
+    tables: dict[str, TableSpec] = Field(default_factory=dict)
+    """Further tables that a token looks up."""
+    around: tuple[dict[str, dict[str, Any]], ...] = Field(default=(), strict=False)
+    """Blocks before or after all layers."""
+    apart: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """Parameters of towers beside the language model, by name."""
+    precision: PrecisionSpec | None = None
+    """Formats of the checkpoint; bf16 where absent."""
+    max_context_tokens: int | None = Field(default=None, ge=1)
+    """Longest context that the model is made for."""
+    counted: CountedSpec | None = None
+    """Independent count of the parameters, which ``roofline check`` holds the shapes against."""
+
+    @field_validator("counted")
+    @classmethod
+    def _source_exists(cls, counted: CountedSpec | None, info: ValidationInfo) -> CountedSpec | None:
+        known = info.data.get("sources", {})
+        if counted is not None and known and counted.source not in known:
+            raise InvalidInput(f"counted: source {counted.source!r} is not among {', '.join(known)}")
+        return counted
+
+    def build(self) -> Model:
+        """The model.
+
+        Raises
+        ------
+        InvalidInput
+            A block that is no known kind, or whose sizes contradict each other.
+        """
+        norm = {"rms": 1, "layer": 2, "none": 0}[self.norm] * self.hidden
+        first = next(iter(self.sources.values()))
+        return Model(
+            name=self.name,
+            title=self.title,
+            hidden=self.hidden,
+            vocab=self.vocab,
+            layers=tuple(self._layer(f"layers.{at}", spec, norm) for at, spec in enumerate(self.layers)),
+            tied_embeddings=self.tied_embeddings,
+            lm_head_bias=self.lm_head_bias,
+            final_norm=norm if self.final_norm else 0,
+            position_rows=self.position_rows,
+            embedding_norm=norm if self.embedding_norm else 0,
+            embedding_rows=self.embedding_rows,
+            embedding_width=self.embedding_width,
+            tables=tuple(Table(name, table.rows, table.width) for name, table in self.tables.items()),
+            around=self._around(),
+            apart=self.apart,
+            precision=Precision(**self.precision.model_dump()) if self.precision else None,
+            max_context_tokens=self.max_context_tokens,
+            source=f"{first.title} {first.url}".strip(),
+        )
+
+    def _layer(self, where: str, spec: LayerSpec, norm: int) -> Layer:
+        blocks = (self._block(f"{where}.{kind}", kind, fields) for kind, fields in (spec.model_extra or {}).items())
+        with _located(where):
+            return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused, spec.together)
+
+    def _around(self) -> tuple[Block, ...]:
+        return tuple(
+            self._block(f"around.{at}.{kind}", kind, fields)
+            for at, entry in enumerate(self.around)
+            for kind, fields in entry.items()
+        )
+
+    def _block(self, where: str, kind: str, fields: Any) -> Block:
+        if kind not in KINDS:
+            raise InvalidInput(f"{where}: no kind of block named {kind!r}; known: {', '.join(KINDS)}")
+        if not isinstance(fields, dict):
+            raise InvalidInput(f"{where} must be a mapping of sizes, not {fields!r}")
+        with _located(where):
+            checked = block_spec(kind).model_validate({"hidden": self.hidden, **fields})
+            return KINDS[kind](**_values(checked, KINDS[kind]))
+
+
+def block_spec(kind: str) -> type[BaseModel]:
+    """The pydantic model of a kind of block."""
+    return _spec_of(KINDS[kind])
+
+
+@cache
+def _spec_of(value: type) -> type[BaseModel]:
+    """The pydantic model of a dataclass, made from its fields, so that both say the same; parts of it are mappings."""
+    hints = get_type_hints(value)
+    fields: dict[str, Any] = {}
+    for item in dataclasses.fields(value):
+        part = _part_of(hints[item.name])
+        hint = hints[item.name] if part is None else _spec_of(part) | None
+        fields[item.name] = (hint, ... if item.default is dataclasses.MISSING else item.default)
+    return create_model(value.__name__, __base__=Strict, **fields)
+
+
+def _part_of(hint: Any) -> type | None:
+    """The dataclass of a field that holds one or None (the indexer of an attention block)."""
+    for option in get_args(hint):
+        if isinstance(option, type) and dataclasses.is_dataclass(option):
+            return option
+    return None
+
+
+def _values(checked: BaseModel, value: type) -> dict[str, Any]:
+    """The fields of a dataclass from its checked spec."""
+    hints = get_type_hints(value)
+    fields = dict(checked)
+    for name, field in fields.items():
+        part = _part_of(hints[name])
+        if part is not None and field is not None:
+            fields[name] = part(**_values(field, part))
+    return fields
+
+
+class _located:
+    """Put the place into an error on its way out."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ValidationError):
+            raise InvalidInput("; ".join(faults(error, self.where))) from None
+        if isinstance(error, InvalidInput):
+            raise InvalidInput(f"{self.where}: {error}") from None

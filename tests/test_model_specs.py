@@ -1,0 +1,144 @@
+"""Every model of the library against the ``config.json`` beside it, and wrong specs that the check has to catch."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from oracle_data import BESIDE_SPECS, MODEL_SPECS
+
+import roofline as rl
+from roofline.specs.configuration import config_path, differences, read_config
+from roofline.specs.writing import spec_text
+
+NAMES = rl.list_models()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_equals_the_configuration_beside_it(name):
+    spec = MODEL_SPECS / f"{name}.yaml"
+    beside = config_path(spec)
+    assert beside is not None, f"{name} has no config.json beside it"
+    assert list(differences(rl.get_model(spec), read_config(beside, name))) == []
+    assert rl.check_specs(spec) == []
+
+
+def test_no_configuration_is_left_alone():
+    assert set(BESIDE_SPECS) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_spec_that_is_written_from_a_configuration_equals_it(tmp_path, name):
+    built = read_config(MODEL_SPECS / f"{name}.config.json", name)
+    text = spec_text(built, name="acme", title="Acme: one", hub_id="acme/Acme-7B", accessed="2026-11-29")
+    path = tmp_path / "acme.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert list(differences(rl.get_model(path), built)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "stored_bytes"),
+    [
+        ("deepseek-v4-pro", 849.7e9),  # the vendor's checkpoint: experts in FP4, the rest in FP8
+        ("qwen3.6-27b", 53.79e9),  # 55.56 GB with tower and multi-token prediction
+        ("minimax-m3", 854e9 - 2 * 865_567_232),  # 854 GB with a tower of 866 M parameters
+        ("kimi-k2.6", 594e9),  # model card of Kimi K2.5, which has the same shapes and formats
+    ],
+)
+def test_models_keep_the_formats_of_their_makers(name, stored_bytes):
+    """A quantized copy is the source of the shapes; its formats, or none, would be the wrong ones."""
+    model = rl.get_model(name)
+    assert model.precision is not None
+    assert model.weight_bytes(model.precision) == pytest.approx(stored_bytes, rel=5e-3)
+
+
+WRONG = {
+    "layers one too many": ("llama-3.1-8b", "count: 32", "count: 33", "layers are 33, but 32"),
+    "a KV head too many": ("llama-3.1-8b", "kv_heads: 8", "kv_heads: 16", "attention.kv_heads is 16, but 8"),
+    "head width of another model": ("llama-3.1-8b", "head_dim: 128", "head_dim: 64", "attention.head_dim is 64, but"),
+    "hidden width with a digit off": ("llama-3.1-8b", "hidden: 4096", "hidden: 4086", "hidden is 4086, but 4096"),
+    "vocabulary of Llama 2": ("llama-3.1-8b", "vocab: 128256", "vocab: 32000", "vocab is 32000, but 128256"),
+    "MLP width of the 70B": ("llama-3.1-8b", "intermediate: 14336", "intermediate: 28672", "mlp.intermediate is 28672"),
+    "context of Llama 3": ("llama-3.1-8b", "131072", "8192", "max_context_tokens is 8192, but 131072"),
+    "tied embeddings": (
+        "llama-3.1-8b",
+        "hidden: 4096",
+        "hidden: 4096\ntied_embeddings: true",
+        "tied_embeddings is True",
+    ),
+    "experts of another model": ("mixtral-8x7b", "experts: 8", "experts: 16", "moe.experts is 16, but 8"),
+    "top k": ("mixtral-8x7b", "top_k: 2", "top_k: 4", "moe.top_k is 4, but 2"),
+    "a rank of MLA": ("deepseek-v3", "kv_rank: 512", "kv_rank: 256", "mla.kv_rank is"),
+    "the window of Gemma 3": ("gemma-3-27b", "window: 1024", "window: 4096", "attention.window is"),
+    "a shared expert that is not there": (
+        "qwen3-30b-a3b",
+        "top_k: 8,",
+        "top_k: 8, shared_intermediate: 768,",
+        "shared",
+    ),
+    "dense layers for sparse ones": ("deepseek-v3", "count: 3\n", "count: 4\n", "layers are 62, but 61"),
+    "formats of a quantized copy": ("kimi-k2.6", "precision:", "# precision:", "state the model's own precision"),
+    "formats that the configuration contradicts": (
+        *("deepseek-v3", "weights: fp8_block", "weights: nvfp4"),
+        "precision is weights nvfp4",
+    ),
+    "an alias twice": ("llama-3.1-8b", "hidden:", "aliases: [llama3.1, llama-3.1]\nhidden:", "is listed twice"),
+    "an alias that is the name": ("llama-2-7b", "hidden:", "aliases: [llama2-7b]\nhidden:", "or is the name"),
+    "an alias with a format": ("llama-2-7b", "hidden:", "aliases: [llama2-awq]\nhidden:", "names a format"),
+    "a date that is none": ("llama-3.1-8b", "2026-11-29", "2026-13-29", "no such date: '2026-13-29'"),
+    "a format that is none": ("deepseek-v3", "weights: fp8_block", "weights: fp8_blok", "no number format named"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_model_is_caught(tmp_path, what):
+    name, old, new, said = WRONG[what]
+    text = (MODEL_SPECS / f"{name}.yaml").read_text(encoding="utf-8")
+    if new.startswith("aliases") or "\naliases" in new:
+        text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("aliases:"))
+    assert old in text
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    shutil.copy(MODEL_SPECS / f"{name}.config.json", tmp_path)
+    faults = rl.check_specs(path)
+    assert any(said in fault for fault in faults), faults
+    assert not any("\n" in fault for fault in faults)
+
+
+COUNTED = "counted: {total: 8030261248, active: 7504924672, source: config}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("8030261248", "8030261249", "parameters are 8,030,261,248, but counted as 8,030,261,249"),
+        ("7504924672", "8030261248", "active parameters are 7,504,924,672, but counted as 8,030,261,248"),
+        ("source: config", "source: paper", "source 'paper' is not among config"),
+    ],
+)
+def test_an_independent_count_is_held_against_the_shapes(tmp_path, old, new, said):
+    """8,030,261,248: the tensors of the published checkpoint; without the 128,256 x 4,096 embedding one token uses."""
+    text = (MODEL_SPECS / "llama-3.1-8b.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "llama-3.1-8b.yaml"
+    path.write_text(text + COUNTED, encoding="utf-8")
+    assert rl.check_specs(path) == []
+    path.write_text(text + COUNTED.replace(old, new), encoding="utf-8")
+    assert any(said in fault for fault in rl.check_specs(path))
+
+
+def test_a_configuration_that_can_not_be_read_is_named(tmp_path):
+    shutil.copy(MODEL_SPECS / "llama-3.1-8b.yaml", tmp_path)
+    (tmp_path / "llama-3.1-8b.config.json").write_text("{", encoding="utf-8")
+    (fault,) = rl.check_specs(tmp_path / "llama-3.1-8b.yaml")
+    assert "the config.json beside it can't be read: " in fault
+
+
+def test_the_command_that_writes_a_spec(tmp_path, monkeypatch):
+    from roofline.specs.writing import main
+
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(BESIDE_SPECS["llama-3.1-8b"]), encoding="utf-8")
+    main("config.json", "acme-8b", "Acme 8B", "acme/Acme-8B")
+    assert rl.get_model(Path("acme-8b.yaml")).parameters.total == 8_030_261_248
+    assert rl.check_specs("acme-8b.yaml") == []
+    assert Path("acme-8b.config.json").is_file()

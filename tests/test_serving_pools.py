@@ -1,0 +1,81 @@
+"""Two pools: what is hidden from whom, what crosses the link, and when they pay."""
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.serving.pools import serve_pools
+from roofline.serving.simulation import simulate
+
+LOAD = rl.Workload(2000, 200)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    return rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"), engine="vllm")
+
+
+def test_one_request_alone_is_prompt_crossing_and_steps(worker):
+    found = serve_pools(LOAD, prefill=worker, decode=worker, concurrency=1, requests=2, time="roofline_s")
+    alone = rl.generate(worker, LOAD, time="roofline_s")
+    crossing = 2000 * 131_072 / worker.accelerator.nic_bytes_per_s  # 128 KiB of bf16 cache a token
+    assert found.handover_s == pytest.approx(crossing)
+    assert found.ttft_s == pytest.approx(alone.ttft_s, rel=0.01)
+    assert found.total_s == pytest.approx(alone.total_s + crossing, rel=0.005)
+
+
+def test_prompts_never_hold_up_the_tokens_of_others(worker):
+    apart = serve_pools(LOAD, prefill=worker, decode=worker, prefill_workers=2, decode_workers=2, concurrency=64)
+    together = simulate(worker, LOAD, concurrency=16)
+    prompt = rl.prefill(worker, rl.Workload(2000)).estimate_s
+    assert apart.gap_s < prompt < together.gap_s
+
+
+def test_every_request_ends_once_and_the_system_is_full(worker):
+    found = serve_pools(LOAD, prefill=worker, decode=worker, decode_workers=2, concurrency=24, requests=300)
+    record = found.requests
+    arrival, first, finish = (np.asarray(getattr(record, name)) for name in ("arrival", "first", "finish"))
+    assert np.all(arrival <= first)
+    assert np.all(first < finish)
+    times = np.linspace(1e-6, arrival.max(), 200)
+    inside = [np.sum((arrival <= time) & (finish > time)) for time in times]
+    assert set(inside) == {24}
+
+
+def test_sending_layer_by_layer_hides_the_crossing(worker):
+    slow = {"link_bytes_per_s": 1e9, "concurrency": 1, "requests": 2}
+    whole = serve_pools(LOAD, prefill=worker, decode=worker, **slow)
+    layers = serve_pools(LOAD, prefill=worker, decode=worker, by_layer=True, **slow)
+    prompt = rl.prefill(worker, LOAD).estimate_s
+    assert layers.handover_s == pytest.approx(whole.handover_s - prompt * (1 - 1 / 32), rel=0.02)
+    quick = serve_pools(LOAD, prefill=worker, decode=worker, by_layer=True, concurrency=1, requests=2)
+    assert quick.handover_s == pytest.approx(whole.handover_s * 1e9 / worker.accelerator.nic_bytes_per_s / 32)
+
+
+def test_the_pool_that_is_too_small_is_the_limit(worker):
+    few = {"prefill": worker, "decode": worker, "concurrency": 128, "requests": 600}
+    prompts = serve_pools(rl.Workload(8000, 20), prefill_workers=1, decode_workers=3, **few)
+    steps = serve_pools(rl.Workload(200, 400), prefill_workers=3, decode_workers=1, **few)
+    assert (prompts.limit, steps.limit) == ("prefill", "steps")
+    assert prompts.prefill_utilization > 0.95 > prompts.decode_utilization
+    assert steps.decode_utilization > 0.95 > steps.prefill_utilization
+    assert prompts.accelerators == 4
+
+
+def test_an_open_loop_repeats_by_its_seed(worker):
+    runs = [
+        serve_pools(LOAD, prefill=worker, decode=worker, requests_per_s=6.0, requests=300, seed=seed)
+        for seed in (1, 1, 2)
+    ]
+    assert runs[0].requests.finish == runs[1].requests.finish != runs[2].requests.finish
+    assert set(runs[0].to_dict()) == set(runs[0].columns)
+
+
+def test_what_makes_no_sense_is_one_line(worker):
+    apple = worker.replace(accelerator=rl.get_accelerator("apple-m4"), engine=None)
+    with pytest.raises(rl.InvalidInput, match="apple-m4 states no nic_bytes_per_s: give link_bytes_per_s"):
+        serve_pools(LOAD, prefill=apple, decode=worker, concurrency=1)
+    with pytest.raises(rl.InvalidInput, match="prefill_workers must be a whole number >= 1: 0"):
+        serve_pools(LOAD, prefill=worker, decode=worker, prefill_workers=0, concurrency=1)
+    with pytest.raises(rl.InvalidInput, match="longer than the cache"):
+        serve_pools(rl.Workload(10**6, 1), prefill=worker, decode=worker, concurrency=1)

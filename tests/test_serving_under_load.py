@@ -1,0 +1,135 @@
+"""The closed form against the simulation, and what `serve` answers and refuses."""
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.serving.simulation import simulate
+from roofline.serving.under_load import serve
+
+LOAD = rl.Workload(1500, 300)
+ENGINES = ["vllm", "sglang", "trtllm"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    return rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+
+
+def spread():
+    """Lengths that vary, so that requests do not move in step with each other."""
+    rng = np.random.default_rng(0)
+    prompts, outputs = rng.integers(1000, 2000, 300), rng.integers(200, 400, 300)
+    return rl.Traffic(prompts, outputs, np.ones(300))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("time", ["roofline_s", "estimate_s"])
+def test_at_concurrency_one_the_closed_form_is_the_simulation(server, engine, time):
+    deployment = server.replace(engine=engine)
+    found = serve(deployment, LOAD, concurrency=1, time=time)
+    exact = simulate(deployment, LOAD, concurrency=1, requests=4, time=time)
+    for name in ("ttft_s", "tpot_s", "total_s", "gap_s", "tokens_per_s", "requests_per_s", "running_batch"):
+        assert getattr(found, name) == pytest.approx(getattr(exact, name), rel=0.05), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_up_to_a_load_of_three_tenths_the_closed_form_is_the_simulation(server, engine, share):
+    deployment = server.replace(engine=engine)
+    rate = share * serve(deployment, LOAD, concurrency=1).capacity_requests_per_s
+    found = serve(deployment, LOAD, requests_per_s=rate, method="closed form")
+    exact = simulate(deployment, LOAD, requests_per_s=rate, requests=4000)
+    for name in ("ttft_s", "tpot_s", "total_s"):
+        assert getattr(found, name) == pytest.approx(getattr(exact, name), rel=0.05), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("clients", [8, 64])
+def test_tokens_and_throughput_of_a_closed_loop_are_those_of_the_simulation(server, engine, clients):
+    deployment, load = server.replace(engine=engine), spread()
+    found = serve(deployment, load, concurrency=clients)
+    exact = simulate(deployment, load, concurrency=clients, requests=60 * clients)
+    for name in ("tpot_s", "tokens_per_s", "total_s"):
+        assert getattr(found, name) == pytest.approx(getattr(exact, name), rel=0.05), name
+
+
+def test_many_concurrencies_are_one_expression(server):
+    clients = np.arange(1, 1001)
+    many = serve(server, LOAD, concurrency=clients)
+    assert many.ttft_s.shape == (1000,)
+    for at in (0, 7, 63, 999):
+        one = serve(server, LOAD, concurrency=int(clients[at]))
+        assert one.total_s == pytest.approx(many.total_s[at])
+        assert one.limit == many.limit[at]
+    assert np.all(np.diff(many.total_s) >= -1e-12)
+    lengths = serve(server, rl.Workload(np.array([[500], [1500]]), 300), concurrency=clients)
+    np.testing.assert_allclose(lengths.tpot_s[1], many.tpot_s)
+
+
+def test_littles_law_holds_for_those_that_wait_too(server):
+    found = serve(server, LOAD, concurrency=np.array([1, 16, 256, 1000]))
+    np.testing.assert_allclose(found.requests_per_s * found.total_s, [1, 16, 256, 1000], rtol=1e-9)
+    assert found.limit[-1] == "memory"
+    slots = serve(server.replace(engine=rl.Engine("vllm", max_sequences=32)), LOAD, concurrency=100)
+    assert (slots.limit, slots.running_batch) == ("slots", 32)
+    assert slots.queue_s == pytest.approx(68 / slots.requests_per_s)
+
+
+def test_an_open_loop_is_simulated_unless_asked_otherwise_and_says_so(server):
+    found = serve(server, LOAD, requests_per_s=2.0, requests=300)
+    assert found.method == "simulation"
+    assert found.quantile("ttft_s", 0.95) >= found.ttft_s
+    rates = serve(server, LOAD, requests_per_s=[1.0, 4.0], requests=300)
+    assert rates.ttft_s.shape == (2,)
+    assert np.shape(rates.quantile("ttft_s", 0.9)) == (2,)
+    closed = serve(server, LOAD, requests_per_s=2.0, method="closed form")
+    assert closed.method == "closed form"
+    with pytest.raises(rl.InvalidInput, match="a closed form has no quantiles"):
+        closed.quantile("ttft_s", 0.95)
+    with pytest.raises(rl.UnknownName, match="no method named 'exact'"):
+        serve(server, LOAD, requests_per_s=2.0, method="exact")
+
+
+@pytest.mark.parametrize("method", ["closed form", "simulation"])
+def test_a_rate_above_capacity_is_an_answer(server, method):
+    found = serve(server, LOAD, requests_per_s=100.0, method=method, requests=400)
+    assert not found.stable
+    assert found.ttft_s == np.inf
+    assert found.assumptions[0] == f"unstable: capacity {found.capacity_requests_per_s:.2g} requests/s"
+    most = simulate(server, LOAD, concurrency=400, requests=4000).requests_per_s
+    assert found.capacity_requests_per_s == pytest.approx(most, rel=0.1)
+
+
+def test_the_interval_contains_the_figures(server):
+    found = serve(server, LOAD, concurrency=np.array([1, 32]))
+    assert np.all(found.low.total_s < found.total_s)
+    assert np.all(found.total_s < found.high.total_s)
+
+
+def test_a_static_batch_waits_for_its_longest(server):
+    found = serve(server.replace(engine="transformers"), LOAD, concurrency=[1, 16])
+    assert found.tpot_s[1] > found.tpot_s[0]
+    assert found.ttft_s[1] > 4 * found.ttft_s[0]
+
+
+def test_replicas_and_stages_are_lanes(server):
+    one = serve(server, LOAD, concurrency=16)
+    four = serve(server.replace(parallel=rl.Parallel(data=4)), LOAD, concurrency=64)
+    assert four.tpot_s == pytest.approx(one.tpot_s, rel=1e-6)
+    assert four.tokens_per_s == pytest.approx(4 * one.tokens_per_s, rel=1e-6)
+    fewer = serve(server.replace(parallel=rl.Parallel(data=4)), LOAD, concurrency=2)
+    assert fewer.tokens_per_s == pytest.approx(2 * serve(server, LOAD, concurrency=1).tokens_per_s, rel=1e-6)
+
+
+def test_a_request_longer_than_the_cache_is_refused(server):
+    with pytest.raises(rl.InvalidInput, match="is longer than the cache; at most"):
+        serve(server, rl.Workload(10**7, 10), concurrency=1)
+
+
+def test_steps_of_the_derivation_evaluate(server):
+    found = serve(server, LOAD, concurrency=8)
+    for step in found.explain():
+        assert eval(step.formula, {}, dict(step.inputs)) == pytest.approx(step.value)
+    assert set(found.to_dict()) == set(found.columns)
+    assert "concurrency" in repr(found)
