@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import roofline as rl
-from roofline.efficiency import calibration, store, timings, trust
+from roofline.efficiency import calibration, lookup, store, timings, trust
 from roofline.efficiency.estimates import estimate, kind_of
-from roofline.efficiency.forms import FORMS, Kernel, larger, smaller
+from roofline.efficiency.forms import GEMM, Kernel, larger, smaller
 from roofline.efficiency.groups import Group, groups
 from roofline.operators.operator import Operator
 from roofline.operators.work import Work
@@ -119,7 +119,7 @@ def test_experts_slower_than_those_of_the_wider_format_are_refused_and_the_siste
     """One kernel of vLLM's FP8 experts on Hopper takes 9-11 times its roofline, the other 3.3 times."""
     for accelerator in ("h100-sxm", "h200-sxm"):
         assert "at equal shapes" in refused_of(accelerator)["vllm", "experts.fp8"]
-        (member,) = store.find(rl.get_accelerator(accelerator), "experts.fp8", "vllm").members.values()
+        (member,) = lookup.find(rl.get_accelerator(accelerator), "experts.fp8", "vllm").members.values()
         assert member.kernel == "vllm_fused_moe"
 
 
@@ -354,7 +354,7 @@ def synthetic(rows, seed):
         GPU.compute_units,
         {"m": m, "k": k, "n": n, "weight_bits": 16.0, "activation_bits": 16.0},
     )
-    time_s = FORMS["gemm"].time_s(truth, run) * np.exp(random.normal(0, 0.05, rows))
+    time_s = GEMM.time_s(truth, run) * np.exp(random.normal(0, 0.05, rows))
     lines = ["accelerator,engine,dtype,m,n,k,latency_s"]
     lines += [
         f"h100-sxm,mine,bfloat16,{a:.0f},{b:.0f},{c:.0f},{t:.6g}" for a, b, c, t in zip(m, n, k, time_s, strict=True)
@@ -374,7 +374,7 @@ def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_use
     (specs / "efficiency_specs").mkdir(parents=True)
     calibration.write(found, specs / "efficiency_specs", source="made up")
     own_specs(specs)
-    again = store.find(GPU, "gemm.bf16", "mine")
+    again = lookup.find(GPU, "gemm.bf16", "mine")
     assert again.members["mine"].parameters["compute"] == pytest.approx(mine.parameters["compute"], rel=0.01)
     assert "200 timings on h100-sxm (mine)" in again.basis
 
@@ -392,7 +392,7 @@ def test_a_parameter_file_that_is_none_is_refused_in_one_line(tmp_path, own_spec
     (tmp_path / "h100-sxm.yaml").write_text(text)
     own_specs(tmp_path)
     with pytest.raises(rl.RooflineError, match=said):
-        store.find(GPU, "gemm.bf16")
+        lookup.find(GPU, "gemm.bf16")
 
 
 def test_too_few_timings_are_refused(tmp_path):

@@ -19,7 +19,8 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator
 from .forms import Kernel, Parts, join, larger, smaller
 from .kinds import collective_kind, kind_of, variants
-from .store import Calibrated, Found, find
+from .lookup import find
+from .store import Calibrated, Found
 from .widening import widened, wider_kind
 
 __all__ = ["Calibrated", "Estimate", "collective_kind", "estimate", "kind_of"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..efficiency.joining import ROUTING_SKEW
-from ..efficiency.store import profiles
+from ..efficiency.lookup import profiles
 from ..errors import InvalidInput, UnknownName, unknown
 from ..hardware import Accelerator
 from ..model import Model
@@ -72,6 +72,7 @@ class Deployment(Value):
             attention: str = "fused",
             memory_fraction: float = 0.9,
             engine: Engine | str | None = None,
+            routing_skew: float = ROUTING_SKEW,
         ) -> None: ...
 
     def __post_init__(self) -> None:

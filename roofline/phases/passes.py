@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Words, read_only, scalar
-from ..efficiency.store import captures_graphs
 from ..errors import InvalidInput, Number, number, unknown
 from ..operators.operator import Segment
 from ..report import Report, Step
@@ -83,8 +82,8 @@ class Phase(Report):
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
         schedule = self.schedule
         operators = bounds_of(self.deployment, schedule.segments)
-        graph = self.name == "decode" and captures_graphs(self.deployment.kernels)
-        return ScheduledPass(self.deployment, schedule, operators, graph)
+        launch = "graph" if self.name == "decode" else "eager"
+        return ScheduledPass(self.deployment, schedule, operators, launch)
 
     @property
     def operators(self) -> tuple[Bound, ...]:

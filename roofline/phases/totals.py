@@ -11,7 +11,7 @@ import numpy as np
 
 from ..efficiency.estimates import Estimate
 from ..efficiency.joining import shares
-from ..efficiency.store import runs_kernels_of
+from ..efficiency.lookup import runs_kernels_of
 from ..errors import Number
 from ..operators.operator import Operator, Segment
 from ..operators.roofline import compute_s, memory_s
@@ -54,13 +54,14 @@ class ScheduledPass(Value):
     deployment : what runs where
     schedule : how the pass runs on a pipeline and over replicas
     operators : bounds of every operator of one microbatch on the most loaded accelerator
-    graph : whether its kernels are launched as one captured graph
+    launch : how its kernels are launched: ``graph``, as one captured graph, as servers run decode steps; ``eager``, one
+        by one; empty where only kernels count
     """
 
     deployment: Deployment
     schedule: Schedule
     operators: tuple[Bound, ...]
-    graph: bool = False
+    launch: str = ""
 
     @cached_property
     def sums(self) -> Sums:
@@ -69,8 +70,11 @@ class ScheduledPass(Value):
 
     @cached_property
     def estimates(self) -> Estimates:
-        """Sums of the operators' estimates, less what a graph saves."""
-        return in_a_graph(estimates(self)) if self.graph else estimates(self)
+        """Sums of the operators' estimates, with the host's part."""
+        kernels, host = estimates(self), host_of(self.deployment)
+        if self.launch == "graph":
+            return in_a_graph(kernels, host)
+        return one_by_one(kernels, host) if self.launch == "eager" else kernels
 
     @property
     def floor_s(self) -> Number:
@@ -214,19 +218,61 @@ def _spread(each: list[Estimate], end: str) -> Number:
 TINY_S = 1e-30
 """Keeps the logarithms of times that are 0 finite."""
 
-GRAPH_SHARE = 0.45
-"""Share of the fixed times that a captured graph leaves: 0.4 to 0.5 in whole servers, whose decode steps run as one."""
 
-HOST_STEP_S = 5e-4
-"""Scheduling, sampling and launching a step of a server: 0.45 to 1.3 ms measured beyond its kernels (vLLM, an 8B model
-on H100 0.45 ms; gpt-fast on A100 0.6 to 0.8 ms)."""
+class Host(NamedTuple):
+    """What the host of an engine adds to the kernels of a pass, as `roofline.serving.host` has it for its steps.
+
+    Attributes
+    ----------
+    launch_share : share of the fixed times that a graph leaves: 0.4 to 0.5 in whole servers
+    step_s : scheduling, sampling and waiting for other ranks in a decode step
+    pass_s : the same in a pass with prompts
+    eager_s : launching the kernels of all layers one by one
+    prefill_factor : how much longer kernels of prompts take than by themselves
+    """
+
+    launch_share: Number
+    step_s: Number
+    pass_s: Number
+    eager_s: Number
+    prefill_factor: Number
 
 
-def in_a_graph(found: Estimates) -> Estimates:
+def host_of(serve: Deployment) -> Host:
+    """The host's times of the engine of ``serve`` (engine_specs)."""
+    engine, parallel = serve.server, serve.parallel
+    layer_s = (engine.layer_s or 0.0) + (engine.rank_s or 0.0) * np.log2(parallel.tensor * parallel.context)
+    layers, step_s = serve.model.layer_count, engine.step_s or 0.0
+    return Host(
+        launch_share=1.0 if engine.launch_share is None else engine.launch_share,
+        step_s=step_s + layers * layer_s,
+        pass_s=step_s,
+        eager_s=layers * (engine.eager_layer_s or 0.0),
+        prefill_factor=engine.prefill_factor or 1.0,
+    )
+
+
+def in_a_graph(found: Estimates, host: Host) -> Estimates:
     """A step whose kernels are launched as one captured graph, and the host's part of it, as servers decode."""
-    time_s = found.time_s - (1 - GRAPH_SHARE) * found.fixed_s + HOST_STEP_S
+    time_s = found.time_s - (1 - host.launch_share) * found.fixed_s + host.step_s
+    return _scaled(found, time_s, host.launch_share * found.fixed_s)
+
+
+EAGER_NORM = 4.0
+"""Exponent that joins the device and the host of an eager pass: near the longer one, rounded where they meet."""
+
+
+def one_by_one(found: Estimates, host: Host) -> Estimates:
+    """A pass whose kernels the host launches while the device works on earlier ones: the longer of the two."""
+    device_s = found.time_s * host.prefill_factor
+    time_s = (device_s**EAGER_NORM + host.eager_s**EAGER_NORM) ** (1 / EAGER_NORM) + host.pass_s
+    return _scaled(found, time_s, found.fixed_s)
+
+
+def _scaled(found: Estimates, time_s: Number, fixed_s: Number) -> Estimates:
+    """Another time with the interval in proportion."""
     scale = time_s / np.maximum(found.time_s, TINY_S)
-    return Estimates(time_s, found.low_s * scale, found.high_s * scale, GRAPH_SHARE * found.fixed_s)
+    return Estimates(time_s, found.low_s * scale, found.high_s * scale, fixed_s)
 
 
 def is_hardware_sweep(serve: Deployment) -> bool:
