@@ -80,7 +80,7 @@ def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
 
     Examples
     --------
-    >>> packing(1, 255, 8).per_pass
+    >>> round(float(packing(1, 255, 8).per_pass), 9)
     1.0
     >>> round(float(packing(256, 15, 128).per_pass), 1), round(float(packing(256, 15, 128).seen), 1)
     (17.1, 18.0)
