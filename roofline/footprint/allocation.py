@@ -1,4 +1,4 @@
-"""How an engine allocates memory, and what stands in it beside the model."""
+"""Allocation: how an engine allocates the cache, and what drafts tokens beside the model."""
 
 from __future__ import annotations
 
