@@ -116,3 +116,13 @@ def _alive(block: Block, serve: Deployment) -> Number:
 def logits_of_sequence(serve: Deployment) -> Number:
     """Bytes of one sequence's logits, gathered and in the format that they are sampled in."""
     return serve.model.vocab * (serve.precision.wide_bits / 8 + SAMPLING_BYTES)
+
+
+PREDICTION = "multi_token_prediction"
+"""What `Model.apart` calls layers that draft tokens; engines load them only if they speculate."""
+
+
+def tower_bytes(serve: Deployment) -> Number:
+    """Bytes of encoders for images and sound; every accelerator holds them whole, in 16 bits."""
+    parameters = sum(size for name, size in serve.model.apart.items() if name != PREDICTION)
+    return parameters * 16 / 8

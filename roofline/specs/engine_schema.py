@@ -98,9 +98,10 @@ def _listed(value: Setting | list[Setting]) -> list[Setting]:
 
 
 def _base(name: str, item: Setting) -> bool | int | float | str:
-    """The value in base units; only times have units."""
-    if not name.endswith("_s"):
+    """The value in base units; times and sizes have units (bytes of a logit are few enough to have none)."""
+    quantity = next((suffix for suffix in ("bytes", "s") if name.endswith(f"_{suffix}")), None)
+    if quantity is None or (quantity == "bytes" and not item.unit):
         return item.value
     if isinstance(item.value, bool | str):
-        raise InvalidInput(f"{name} must be a time: {item.value!r}")
-    return to_base(float(item.value), item.unit, "s", field=name)
+        raise InvalidInput(f"{name} must be a number of {quantity}: {item.value!r}")
+    return to_base(float(item.value), item.unit, quantity, field=name)

@@ -121,6 +121,12 @@ FIELDS: Mapping[str, Kind] = {
     "prefix_caching": Kind(switch=True),
     "memory_fraction": SHARE,
     "memory_fraction_of": Kind(words=("device", "free_before_loading", "free_after_loading")),
+    "sampler_bytes": Kind(),
+    "non_torch_bytes": Kind(),
+    "non_torch_parallel_bytes": Kind(),
+    "graph_bytes": Kind(),
+    "graph_layer_bytes": Kind(),
+    "graphs_in_fraction": Kind(switch=True),
     "step_s": Kind(),
     "layer_s": Kind(),
     "rank_s": Kind(),
@@ -170,6 +176,14 @@ class Engine:
         Whether prefixes of earlier prompts are kept.
     memory_fraction, memory_fraction_of : float, str
         Share of memory that the engine takes, and what it is a share of.
+    sampler_bytes : float
+        Bytes for each logit of each sequence that may run while tokens are sampled.
+    non_torch_bytes, non_torch_parallel_bytes : float
+        Memory outside the framework's allocator, on one accelerator and under tensor parallelism.
+    graph_bytes, graph_layer_bytes : float
+        CUDA graphs: a fixed part, and that of each layer.
+    graphs_in_fraction : bool
+        Whether graphs come out of the engine's share of memory.
     step_s, layer_s : float
         Time that the host adds to every step, and to every layer of it.
     rank_s : float
@@ -218,6 +232,12 @@ class Engine:
     prefix_caching: bool | None = None
     memory_fraction: float | None = None
     memory_fraction_of: str | None = None
+    sampler_bytes: float | None = None
+    non_torch_bytes: float | None = None
+    non_torch_parallel_bytes: float | None = None
+    graph_bytes: float | None = None
+    graph_layer_bytes: float | None = None
+    graphs_in_fraction: bool | None = None
     step_s: float | None = None
     layer_s: float | None = None
     rank_s: float | None = None
