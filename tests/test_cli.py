@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_analyze_names_what_it_assumed():
         "weights bf16, activations bf16, KV cache bf16",
         "70,553,706,496",
         "80 x GQA 64/8 x 128",
-        "327.7 kB a token",
+        "327.7 kB per token",
         "989.4 TFLOP/s dense, ridge point 295 FLOP/byte",
         "3.35 TB/s",
         "does not fit one h100-sxm: it takes 2 of them",
@@ -201,7 +202,7 @@ def test_check_says_every_fault(tmp_path):
 def test_check_of_a_sound_spec(tmp_path):
     spec = tmp_path / "h100-sxm.yaml"
     spec.write_bytes((Path(__file__).parents[1] / "hardware_specs" / "h100-sxm.yaml").read_bytes())
-    assert text("check", spec) == f"{spec}: no fault\n"
+    assert text("check", spec) == f"{spec}: no faults\n"
     assert answer("check", spec) == []
 
 
@@ -209,7 +210,7 @@ def test_control_c_is_quiet(monkeypatch):
     def interrupted(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roofline.cli.case.get_model", interrupted)
+    monkeypatch.setattr("roofline.cli.target.get_model", interrupted)
     done = run("analyze", *LLAMA)
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", "")
 
@@ -259,8 +260,8 @@ BAD = [
     (("list", "hardware", "--minimum-memory-gb", "x"), "--minimum-memory-gb must be a finite number >= 0: 'x'"),
     (("list", "hardware", "--has-format", "fp5"), "no math format named 'fp5'; did you mean"),
     (("list", "hardware", "--sort", "memory"), "no column named 'memory'; did you mean 'memory_bytes'"),
-    (("plot", *LLAMA, "-o", "roofline.bmp"), "the name of a plot ends in .png, .svg or .pdf: 'roofline.bmp'"),
-    (("plot", *LLAMA, "-o", "roofline"), "the name of a plot ends in .png, .svg or .pdf: 'roofline'"),
+    (("plot", *LLAMA, "-o", "roofline.bmp"), "a plot's file name must end in .png, .svg or .pdf: 'roofline.bmp'"),
+    (("plot", *LLAMA, "-o", "roofline"), "a plot's file name must end in .png, .svg or .pdf: 'roofline'"),
 ]
 
 
@@ -288,17 +289,30 @@ def test_bad_paths_are_one_line(tmp_path):
     assert "folder.yaml" in refused("analyze", folder, "--hardware", "h100-sxm")
     assert "missing.yaml can't be read" in refused("analyze", tmp_path / "missing.yaml", "--hardware", "h100-sxm")
     assert "is not a text file" in refused("analyze", "gpt-2", "--hardware", binary)
-    assert "can't be written: No such file" in refused("plot", *LLAMA, "-o", tmp_path / "nowhere" / "roofline.svg")
+    assert "cannot write" in refused("plot", *LLAMA, "-o", tmp_path / "nowhere" / "roofline.svg")
 
 
-@pytest.mark.parametrize(
-    "args", [("analyze",), ("analyze", "gpt-2"), ("analyse",), ("analyze", *LLAMA, "--bach", "3"), ()]
-)
-def test_wrong_usage_ends_with_2_and_says_what(args):
-    done = run(*args)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "Usage:" in done.stderr
-    assert "Traceback" not in done.stderr
+USAGE = [
+    (("analyze",), "analyze needs MODEL; see `roofline analyze --help`"),
+    (("analyze", "gpt-2"), "analyze needs --hardware; see"),
+    (("analyze", "gpt-2", "--hardware"), "--hardware needs a value; see"),
+    (("analyse",), "no command named 'analyse'; did you mean 'analyze'?; see `roofline --help`"),
+    (("list", "model"), "no command named 'model'; did you mean 'models'?; see `roofline list --help`"),
+    (("analyze", *LLAMA, "--bach", "3"), "unknown option: --bach. Did you mean --batch?; see"),
+    (("analyze", *LLAMA, "--batch", "1", "--batch", "2"), "--batch is given twice; several values are one list"),
+    (("analyze", *LLAMA, "more"), "unexpected argument 'more'; see"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), USAGE, ids=[" ".join(args) for args, _ in USAGE])
+def test_wrong_usage_is_one_line(args, message):
+    assert message in refused(*args)
+
+
+def test_no_arguments_show_the_help():
+    done = run()
+    assert (done.exit_code, done.stderr) == (2, "")
+    assert done.stdout == text("--help")
 
 
 COMMANDS = [
@@ -356,18 +370,19 @@ def test_json_is_all_of_stdout():
 @pytest.mark.parametrize(
     ("flag", "default"),
     [
-        ("--batch", rl.Workload.batch),
-        ("--prompt", rl.Workload.prompt_tokens),
-        ("--output", rl.Workload.output_tokens),
-        ("--weights", rl.Precision.weights),
-        ("--activations", rl.Precision.activations),
-        ("--kv", rl.Precision.kv),
+        ("--batch N", f"{rl.Workload.batch:,}"),
+        ("--prompt N", f"{rl.Workload.prompt_tokens:,}"),
+        ("--output N", f"{rl.Workload.output_tokens:,}"),
+        ("--weights FORMAT", f"the checkpoint's, else {rl.Precision.weights}"),
+        ("--activations FORMAT", f"the checkpoint's, else {rl.Precision.activations}"),
+        ("--kv FORMAT", f"the checkpoint's, else {rl.Precision.kv}"),
+        ("--tp N", f"{rl.Parallel.tensor}"),
     ],
 )
 def test_help_names_the_defaults_of_the_library(flag, default):
     words = " ".join(text("analyze", "--help").split())
     after = words.split(f" {flag} ")[1]
-    assert after.split("[default: ")[1].split("]")[0].strip("()") == str(default)
+    assert after.split("[default: ")[1].split("]")[0] == default
 
 
 def test_version():
@@ -392,6 +407,35 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of(args):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode != 0
+
+
+def test_output_that_can_not_be_written_is_one_line():
+    command = [sys.executable, "-m", "roofline", "analyze", *LLAMA]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "roofline: cannot write the answer: No space left on device\n")
+
+
+def test_closed_output_is_one_line():
+    command = f"'{sys.executable}' -m roofline analyze {' '.join(LLAMA)} >&-"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "roofline: standard output is closed\n")
+
+
+def test_ascii_terminals_get_lookalikes():
+    rows = program("list", "models", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (rows.returncode, rows.stderr) == (0, "")
+    what_if = program("what-if", *LLAMA, "--to-engine", "vllm", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (what_if.returncode, what_if.stderr) == (0, "")
+    assert "- -> vllm" in what_if.stdout
+
+
+@pytest.mark.parametrize("columns", [0, 1, 40, "wide"])
+@pytest.mark.parametrize("args", [("what-if", "--help"), ("analyze", *LLAMA), ("list", "hardware")])
+def test_odd_widths_lose_no_digit(args, columns):
+    odd, usual = (Counter(filter(str.isdigit, shown)) for shown in (text(*args, columns=columns), text(*args)))
+    assert usual
+    assert not usual - odd
 
 
 def test_analyze_loads_neither_matplotlib_nor_pandas():

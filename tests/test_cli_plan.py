@@ -8,7 +8,7 @@ import pytest
 from command_line import run, text
 
 import roofline as rl
-from roofline.cli import planning
+from roofline.cli.commands import capacity_plans
 
 ASKED = ("llama-3.1-8b", "--hardware", "h100-sxm,l4", "--prompt", 1500, "--output", 300, "--ttft", 0.5, "--tpot", 0.03)
 PRICED = ("--prices", "h100-sxm=2.5,l4")
@@ -47,10 +47,10 @@ def test_text_says_what_was_asked_what_is_cheapest_and_what_fails(plan):
     shown = text("plan", *ASKED, *PRICED)
     assert "prompt 1,500, output 300 tokens" in shown
     assert "TTFT 500 ms, TPOT 30 ms, by estimate" in shown
-    assert shown.index("Deployments") < shown.index(plan.by_accelerator.layout[0]) < shown.index("What they give")
+    assert shown.index("Deployments") < shown.index(plan.by_accelerator.layout[0]) < shown.index("Throughput and cost")
     assert max(map(len, shown.splitlines())) <= 80
     tight = text("plan", *ASKED[:-1], 0.001)
-    assert "What won't do" in tight
+    assert "Rejected (closest candidate of each kind)" in tight
     assert "promised 1 ms" in tight
 
 
@@ -72,7 +72,7 @@ def test_a_plan_is_drawn(tmp_path):
     [
         (("plan", "llama-3.1-8b", "--hardware", "h101"), "no accelerator named 'h101'"),
         (("plan", *ASKED, "--gpus", "1,x"), "accelerators must be a whole number >= 1"),
-        (("plan", *ASKED, "--prices", "l4=cheap"), "a price is a number of USD an hour: 'l4=cheap'"),
+        (("plan", *ASKED, "--prices", "l4=cheap"), "a price is a number of USD per hour: 'l4=cheap'"),
         (("plan", *ASKED, "--prices", "a100-sxm-80gb=1"), "no accelerator of this plan named"),
         (("plan", *ASKED, "--precisions", "fp9"), "no number format named 'fp9'"),
         (("plan", *ASKED, "--time", "best"), "no time named 'best'"),
@@ -88,21 +88,14 @@ def test_bad_input_is_one_line(args, says):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_search_that_takes_longer_shows_how_far_it_is(monkeypatch):
-    class Terminal:
-        is_terminal = True
-        lines = ()
-
-        def __init__(self, **_):
-            pass
-
-        def print(self, text, **_):
-            Terminal.lines = (*Terminal.lines, text)
-
-    monkeypatch.setattr(planning, "Console", Terminal)
-    monkeypatch.setattr(planning, "PATIENCE_S", -1.0)
-    assert list(planning.patient([1, 2])) == [1, 2]
-    assert Terminal.lines[:2] == (f"[{'.' * 24}] 0 of 2", f"[{'#' * 12}{'.' * 12}] 1 of 2")
+def test_a_search_that_takes_longer_shows_its_progress(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(capacity_plans, "PATIENCE_S", -1.0)
+    assert list(capacity_plans.patient([1, 2])) == [1, 2]
+    shown = terminal.getvalue().split("\r")
+    assert shown[:2] == [f"[{'.' * 24}] 0 of 2", f"[{'#' * 12}{'.' * 12}] 1 of 2"]
 
 
 def test_hardware_may_be_repeated_or_listed():
