@@ -53,28 +53,64 @@ def test_every_option_of_analyze_reaches_the_library(serve):
     load = rl.Workload(prompt_tokens=300, output_tokens=40, batch=16)
     assert found["prefill"] == rl.prefill(fp8, load).to_dict()
     assert found["decode"] == rl.decode(fp8, load, context_tokens=777).to_dict()
-    assert found["memory"] == rl.memory(fp8, load).to_dict()
+    held = rl.Workload(prompt_tokens=300, output_tokens=40, batch=16, cached_tokens=777 + 1 - 340)
+    assert found["memory"] == rl.memory(fp8, held).to_dict()
     assert found["ridge_flops_per_byte"] == fp8.accelerator.ridge_flops_per_byte("fp8")
     assert found["precision"] == {"weights": "fp8", "activations": "fp8", "kv": "int8", "attention": "bf16"}
     asked = {"prompt_tokens": 300, "output_tokens": 40, "batch": 16, "cached_tokens": 0, "context_tokens": 777}
     assert found["workload"] == asked
 
 
-def test_analyze_names_what_it_assumed():
-    shown = text("analyze", *LLAMA)
+def test_analyze_answers_first():
+    title, answer, *_ = (" ".join(part.split()) for part in text("analyze", *LLAMA).split("\n\n"))
+    assert title == (
+        "Llama 3.1 70B on NVIDIA H100 SXM5 80GB: batch 1, prompt 2,000, output 256 tokens;"
+        " weights bf16, activations bf16, KV cache bf16; time: estimate"
+    )
+    assert answer.startswith(
+        # 70,553,706,496 parameters x 2 B, one sequence of 2,256 tokens x 327,680 B; 0.9 x 81,559 MiB
+        "Does not fit on one h100-sxm: 141.8 GB needed, 76.97 GB available; fits with fp8 weights, or on 2."
+    )
+    assert "A decode step takes" in answer
+    assert answer.endswith("is compute-bound.")
+
+
+def test_the_answer_is_in_the_time_that_is_asked_for(serve):
+    for time in ("floor", "roofline"):
+        shown = " ".join(text("analyze", *LLAMA, "--time", time).split())
+        assert rl.decode(serve, rl.Workload()).summary(f"{time}_s") in shown
+        assert f"time: {time} " in shown
+
+
+def test_full_names_what_it_assumed():
+    shown = text("analyze", *LLAMA, "--full")
     for words in (
-        "batch 1, prompt 2,000, output 256 tokens",
-        "a context of 2,000 tokens",
-        "weights bf16, activations bf16, KV cache bf16",
         "70,553,706,496",
         "80 x GQA 64/8 x 128",
         "327.7 kB per token",
         "989.4 TFLOP/s dense, ridge point 295 FLOP/byte",
         "3.35 TB/s",
-        "does not fit one h100-sxm: it takes 2 of them",
+        "does not fit on one h100-sxm; at least 2 are needed",
         "41.69 ms",
     ):
         assert words in shown
+
+
+def test_lists_give_one_row_for_each_value(serve):
+    lists = ("--batch", "1,8", "--context", "1k,32Ki")
+    found = answer("analyze", *LLAMA, *lists)
+    points = [(batch, context) for batch in (1, 8) for context in (1000, 32768)]
+    assert [(one["workload"]["batch"], one["workload"]["context_tokens"]) for one in found] == points
+    for one, (batch, context) in zip(found, points, strict=True):
+        assert one["decode"] == rl.decode(serve, rl.Workload(batch=batch), context_tokens=context).to_dict()
+    rows = [line.split()[:3] for line in text("analyze", *LLAMA, *lists).splitlines() if " no " in line]
+    assert rows == [[str(batch), f"{context:,}", "no"] for batch, context in points]
+
+
+def test_several_accelerators_give_one_row_each():
+    found = answer("analyze", "llama-3.1-8b", "--hardware", "h100-sxm,2xl4", "--weights", "bf16,fp8")
+    asked = [(one["hardware"], one["parallel"]["tensor"], one["precision"]["weights"]) for one in found]
+    assert asked == [("h100-sxm", 1, "bf16"), ("h100-sxm", 1, "fp8"), ("l4", 2, "bf16"), ("l4", 2, "fp8")]
 
 
 def test_a_format_without_units_is_a_note():
@@ -121,7 +157,69 @@ def test_what_if_shows_where_the_limit_changes():
 def test_what_if_says_what_a_ratio_can_not():
     shown = text("what-if", *LLAMA, "--to-weights", "fp8")
     assert "largest batch 0 5 from 0" in " ".join(shown.split())  # (76.97 GB - 72.66 GB) / 0.739 GB a sequence
-    assert "does not fit one h100-sxm" in " ".join(line for line in shown.splitlines() if "before: " in line)
+    assert "(68.45 GB freed); does not fit -> fits." in " ".join(shown.split())  # half of 68.5e9 bf16 linear weights
+
+
+def test_what_if_takes_lists():
+    found = answer("what-if", *LLAMA, "--to-tp", "2,4", "--to-engine", "vLLM,sglang")
+    asked = [(one["after"]["parallel"]["tensor"], one["after"]["engine"]) for one in found]
+    assert asked == [(2, "vllm"), (2, "sglang"), (4, "vllm"), (4, "sglang")]
+    shown = text("what-if", *LLAMA, "--to-tp", "2,4")
+    assert [line.split()[:2] for line in shown.splitlines() if line.endswith(" GB")] == [
+        ["before", "no"],
+        ["2", "yes"],
+        ["4", "yes"],
+    ]
+
+
+def test_a_part_has_a_format_of_its_own(serve):
+    found = answer("analyze", *LLAMA, "--part", "lm_head=mxfp4", "--part", "embedding=fp8")
+    mixed = serve.replace(precision=rl.Precision(exceptions={"lm_head": "mxfp4", "embedding": "fp8"}))
+    assert found["memory"] == rl.memory(mixed, rl.Workload()).to_dict()
+    assert found["precision"]["exceptions"] == {"lm_head": "mxfp4", "embedding": "fp8"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        (("--context", "32k"), ("--context", "32000")),
+        (("--context", "128Ki"), ("--context", "131072")),
+        (("--prompt", "1M"), ("--prompt", "1000000")),
+        (("--memory-fraction", "85%"), ("--memory-fraction", "0.85")),
+        (("--engine", "vLLM"), ("--engine", "vllm")),
+        (("--hardware", "8xh100-sxm"), ("--hardware", "h100-sxm", "--tp", "8")),
+        (("--hardware", "h100-sxm:8", "--tp", "8"), ("--hardware", "h100-sxm", "--tp", "8")),
+        (("--hardware", "8xh100-sxm", "--tp", "4", "--dp", "2"), ("--hardware", "h100-sxm", "--tp", "4", "--dp", "2")),
+    ],
+    ids=" ".join,
+)
+def test_what_people_type(typed, plain):
+    def given(options):
+        return ("llama-3.1-8b", *options) if "--hardware" in options else (*LLAMA, *options)
+
+    assert answer("analyze", *given(typed)) == answer("analyze", *given(plain))
+
+
+CONFIG = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+    "max_position_embeddings": 2048,
+}
+
+
+def test_a_directory_is_a_model(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    bare = answer("analyze", "mine", "--hardware", "h100-sxm")
+    monkeypatch.chdir(tmp_path / "mine")
+    assert answer("analyze", ".", "--hardware", "h100-sxm")["parameters"] == bare["parameters"]
 
 
 def test_explain_gives_the_steps_of_the_library(serve):
@@ -261,6 +359,11 @@ BAD = [
     (("list", "hardware", "--has-format", "fp5"), "no math format named 'fp5'; did you mean"),
     (("list", "hardware", "--sort", "memory"), "no column named 'memory'; did you mean 'memory_bytes'"),
     (("plot", *LLAMA, "-o", "roofline.bmp"), "a plot's file name must end in .png, .svg or .pdf: 'roofline.bmp'"),
+    (("analyze", *LLAMA, "--part", "lm_head"), "--part takes PART=FORMAT, such as lm_head=fp8: 'lm_head'"),
+    (("analyze", *LLAMA, "--part", "head=fp8"), "no part of a model named 'head'"),
+    (("analyze", *LLAMA, "--time", "best"), "no time named 'best'"),
+    (("analyze", "gpt-2", "--hardware", "8xh100-sxm", "--tp", "4"), "--hardware names 8 accelerators, but the layout"),
+    (("explain", *LLAMA, "--batch", "1,8"), "this command takes one value of each option: batch has several"),
     (("plot", *LLAMA, "-o", "roofline"), "a plot's file name must end in .png, .svg or .pdf: 'roofline'"),
 ]
 
@@ -354,7 +457,7 @@ def test_text_keeps_to_80_columns_and_cuts_nothing(args):
 
 
 def test_narrow_terminals_get_every_number_whole():
-    wide, narrow = (text("analyze", *LLAMA, columns=columns) for columns in (120, 60))
+    wide, narrow = (text("analyze", *LLAMA, "--full", columns=columns) for columns in (120, 60))
     numbers = [word for line in wide.splitlines() for word in line.split() if word[0].isdigit()]
     assert len(numbers) > 60
     assert all(number in narrow.split() for number in numbers)

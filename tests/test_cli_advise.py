@@ -40,8 +40,8 @@ def test_advise_reads_a_log(small, tmp_path):
 
 def test_advise_says_the_verdict_first():
     lines = text("advise", *SMALL, "--prompt", "150", "--output", "400").splitlines()
-    assert lines[0] == "Llama 3.1 8B on NVIDIA H100 SXM5 80GB"
-    assert "Decode first" in lines[3]
+    assert lines[0] == "Llama 3.1 8B on NVIDIA H100 SXM5 80GB; time: estimate"
+    assert lines[2].startswith("Decode first: ")
 
 
 def test_advise_draws_the_map(tmp_path):
@@ -71,7 +71,7 @@ def test_what_if_applies_several_and_formats(small):
 
 
 def test_what_if_shows_both_sides_and_why():
-    shown = text("what-if", *SMALL, "--technique", "speculative")
+    shown = text("what-if", *SMALL, "--technique", "speculative", "--full")
     for words in (
         "several tokens for one read of the weights",
         "time per output token",

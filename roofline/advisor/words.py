@@ -62,6 +62,20 @@ def text_of(advice: Advice) -> str:
 FLIPS = "Where the verdict flips, for the mean request at the medium load"
 
 
+def summary_of(advice: Advice) -> str:
+    """The verdict, the first target to break, and the technique that gains the most."""
+    share = advice.prefill_share
+    part = f"prefill takes {share:.0%} of the time, decode {1 - share:.0%}"
+    lead = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both phases"}[advice.verdict]
+    sentences = [f"{lead}: {part}.", *_promise(advice)]
+    name = METRICS[advice.metric]
+    if advice.first == "nothing":
+        sentences.append(f"No technique considered gains on the {name}.")
+    else:
+        sentences.append(f"The largest gain on the {name}: {advice.options[0].name}, {advice.gain:.2f}x.")
+    return " ".join(sentences)
+
+
 def title_of(advice: Advice) -> str:
     """What runs where."""
     model, gpu = advice.serve.model, advice.serve.accelerator

@@ -28,6 +28,7 @@ from ..specs.prices import Price
 from ..units import humanize
 from .candidates import REASONS, WORDS, Array, Candidates, evaluate, joined, short_name
 from .layouts import layouts, reach, within_reach
+from .plan_sentences import plan_sentence
 
 BATCHES: npt.NDArray[np.float64] = np.unique(np.round(np.geomspace(1, 1024, 56)))
 """Sequences that run together on one deployment, in steps of about an eighth."""
@@ -231,6 +232,10 @@ class Plan(Rows):
         order = fits[np.lexsort((-self.tokens_per_s_per_gpu[fits], -self.tokens_per_s_per_user[fits]))]
         gained = np.maximum.accumulate(np.concatenate([[0.0], self.tokens_per_s_per_gpu[order]]))
         return self.take(order[gained[1:] > gained[:-1]])
+
+    def summary(self) -> str:
+        """The cheapest deployment that meets the SLO, in a sentence, or why none does."""
+        return plan_sentence(self)
 
     def deployment(self, row: int = 0) -> Deployment:
         """The deployment of a row, ready for `prefill`, `decode` and `memory`."""

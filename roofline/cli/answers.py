@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from ..analysis.crossover_points import Crossovers, crossovers
 from ..errors import InvalidInput, Number, unknown
@@ -52,8 +54,11 @@ class Answers:
 
     @cached_property
     def memory(self) -> Memory:
-        """What fits."""
-        return memory(self.serve, self.load)
+        """What fits at the end of the output, or after the decode step if its context is longer than that."""
+        if self.context_tokens is None:
+            return memory(self.serve, self.load)
+        beyond = np.maximum(self.context_tokens + 1 - self.load.sequence_tokens, 0)
+        return memory(self.serve, dataclasses.replace(self.load, cached_tokens=self.load.cached_tokens + beyond))
 
     @cached_property
     def generate(self) -> dict[str, Generation]:
@@ -80,8 +85,11 @@ class Answers:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Notes of all answers, each once."""
-        answers = (self.parameters, self.memory, self.prefill, self.decode)
-        return tuple(dict.fromkeys(note for answer in answers for note in answer.assumptions))
+        return self.notes_of("parameters", "memory", "prefill", "decode")
+
+    def notes_of(self, *names: str) -> tuple[str, ...]:
+        """Notes of some of the answers, each once."""
+        return tuple(dict.fromkeys(note for name in names for note in getattr(self, name).assumptions))
 
     def steps(self, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
         """The derivation by answer: all of one answer, one operator wherever it runs, or the totals of every answer.
@@ -170,9 +178,9 @@ def layer_kinds(model: Model) -> list[str]:
     return [f"{count} x {kind}" for kind, count in kinds.items()]
 
 
-def notes_of_both(before: Answers, after: Answers) -> Iterator[str]:
-    """Notes of two answers, and of which one where they differ."""
-    first, second = dict.fromkeys(before.assumptions), dict.fromkeys(after.assumptions)
+def notes_of_both(before: Answers, after: Answers, names: Iterable[str]) -> Iterator[str]:
+    """Notes of some answers about two deployments, and of which one where they differ."""
+    first, second = (dict.fromkeys(found.notes_of(*names)) for found in (before, after))
     for note in first:
         yield note if note in second else f"before: {note}"
     for note in second:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_orig
 
 from cyclopts import Parameter
 
+from ..errors import unknown
 from ..operators.parallel import Parallel
 from ..operators.precision import Precision
 from ..phases.deployment import Deployment
@@ -148,8 +149,17 @@ def metric_name(text: str) -> str:
 
 
 def time_name(text: str) -> str:
-    """One of the three times with its unit: ``floor`` is ``floor_s``."""
-    return f"{text}_s" if f"{text}_s" in TIMES else text
+    """One of the three times with its unit: ``floor`` is ``floor_s``.
+
+    Raises
+    ------
+    UnknownName
+        It is none of the three.
+    """
+    name = text if text.endswith("_s") else f"{text}_s"
+    if name not in TIMES:
+        raise unknown("time", text, [time.removesuffix("_s") for time in TIMES])
+    return name
 
 
 def option(
@@ -215,6 +225,18 @@ def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:
         name: dataclasses.replace(flag, name=flag.name.replace("--", "--to-"), default=None)
         for name, flag in flags.items()
     }
+
+
+def flag_name(field: str) -> str:
+    """A field as its option calls it, without dashes."""
+    every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS
+    # ``context`` is also a degree of parallelism, whose option is ``--cp``; the tokens of a decode step have no field.
+    return field if field not in every or field == "context" else every[field].name.removeprefix("--")
+
+
+def shown(value: Any) -> str:
+    """A value of an option as people read it."""
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 Given = Mapping[str, Any]

@@ -66,6 +66,19 @@ def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
     )
 
 
+def shell_line(text: str) -> str:
+    """A command, continued over lines as a shell takes it."""
+    lines = textwrap.wrap(
+        text,
+        width() - 2,
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return " \\\n".join(lines)
+
+
 def block(heading: str, body: str) -> str:
     """A heading with something below it; nothing if there is nothing to show."""
     return f"\n{paragraph(heading)}\n{body}" if body else ""
@@ -145,7 +158,8 @@ def _stacked(cells: Sequence[Sequence[str]], head: Sequence[str]) -> str:
     """Every row as a list: its first cell, then one line for each of the others."""
     lines = []
     for first, *others in cells:
-        lines.append(paragraph(first, indent="  ", hang="    "))
+        title = f"{head[0]}: {first}" if head and head[0] else first
+        lines.append(paragraph(title, indent="  ", hang="    "))
         names = list(head[1:]) or [""] * len(others)
         for name, cell in zip(names, others, strict=True):
             if cell:

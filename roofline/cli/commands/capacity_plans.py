@@ -14,17 +14,19 @@ from cyclopts import Parameter
 from ...capacity import Fleet, Plan
 from ...capacity import fleet as size_fleet
 from ...capacity import plan as make_plan
+from ...capacity.launch import LAUNCHERS, launch_command
 from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...report import Rows
 from ...serving.slo import SLO
 from ...specs.library import get_accelerator
 from ...specs.prices import Price, get_price
+from ...units import humanize
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
 from ..target import read_hardware, read_model
-from ..text import block, bullets, table
+from ..text import block, bullets, paragraph, shell_line, table
 
 PATIENCE_S = 1.0
 """A search that takes longer shows its progress."""
@@ -51,6 +53,9 @@ HEADS = {
     "usd_per_million_output_tokens": "$/M out",
     "tokens_per_joule": "tok/J",
     "bound_by": "bound by",
+    "total_s": "end to end",
+    "gap_s": "longest gap",
+    "tokens_per_s": "throughput",
     "usd_per_hour": "$/h",
     "gpus_at_floor": "GPUs, floor",
 }
@@ -161,6 +166,7 @@ def plan(
     search: Search,
     *,
     file: Annotated[Path | None, opt.PICTURE] = None,
+    full: opt.Full = False,
     as_csv: opt.Csv = False,
     as_json: opt.Json = False,
 ) -> None:
@@ -176,7 +182,7 @@ def plan(
         return print_json(plan_dict(found))
     if as_csv:
         return print_csv(found.columns, found.rows())
-    return print_text(*_plan_text(found))
+    return print_text(*_plan_text(found, full=full))
 
 
 Rate = Annotated[Any, opt.option("--rate", "N", "Requests that arrive per second.", parse=quantity, group=opt.WORKLOAD)]
@@ -239,42 +245,61 @@ def _asked(found: Plan) -> dict[str, Any]:
     }
 
 
-def _plan_text(found: Plan) -> list[str]:
-    """The best of every accelerator and precision, and why others are rejected."""
+def _plan_text(found: Plan, *, full: bool) -> list[str]:
+    """The best of every accelerator and precision, why others are rejected, and how to start the best."""
     rows = found.by_accelerator
     met, rejected = rows.take(rows.feasible), rows.take(~rows.feasible)
-    count = f"{len(found):,} candidates, {int(found.feasible.sum()):,} meet the SLO"
-    parts = [_title(found), table([("tried", count)])]
+    count = (
+        f"{len(found):,} candidates, {int(found.feasible.sum()):,} of which {'meet the SLO' if _slo(found) else 'fit'}"
+    )
+    parts = [_title(found), f"\n{paragraph(found.summary())}", _launch(found)]
     if len(met):
-        parts.append(block("Deployments, the cheapest first", _table(met, DEPLOYMENTS)))
-        parts.append(block("Throughput and cost", _table(met, YIELDS)))
+        parts.append(
+            block(f"Best of each accelerator and format, the cheapest first ({count})", _table(met, DEPLOYMENTS))
+        )
+        if full:
+            parts.append(block("Throughput and cost", _table(met, YIELDS)))
     if len(rejected):
         words = zip(rejected.accelerator, rejected.precision, rejected.reason, strict=True)
         parts.append(block("Rejected (closest candidate of each kind)", table(words)))
-    return [*parts, block("Notes", bullets(found.assumptions))]
+    return [*parts, block("Notes", bullets(found.assumptions)), "" if full else MORE]
+
+
+MORE = "\n--full shows throughput and cost of each, --csv every candidate."
+
+
+def _launch(found: Plan) -> str:
+    """How to start the best candidate."""
+    best = found.best
+    if not len(best):
+        return ""
+    serve, load = best.deployment(), best.workload()
+    engines = (serve.engine,) if serve.engine else tuple(LAUNCHERS)
+    lines = [shell_line(launch_command(serve, load, engine=engine)) for engine in engines]
+    return block("Launch", "\n".join(lines))
 
 
 def _fleet_text(found: Fleet) -> list[str]:
     """A line a fleet."""
     rate = f"{found.requests_per_s:g} requests/s at {found.utilization:.0%} target utilization"
     return [
-        _title(found.plan),
-        table([("traffic", rate)]),
-        block(
-            "Fleets, the cheapest first; the floor is perfect software at full load",
-            _table(found, FLEETS),
-        ),
+        f"{_title(found.plan)}\n{paragraph(rate)}",
+        f"\n{paragraph(found.summary())}",
+        block("Fleets, the cheapest first; the floor is perfect software at full load", _table(found, FLEETS)),
         block("Notes", bullets(found.assumptions)),
     ]
 
 
+def _slo(found: Plan) -> str:
+    """The targets, as people write them."""
+    return ", ".join(f"{HEADS.get(name, name)} {humanize(name, level)}" for name, level in found.slo.lines())
+
+
 def _title(found: Plan) -> str:
-    levels = ", ".join(f"{name.removesuffix('_s').upper()} {level * 1e3:g} ms" for name, level in found.slo.lines())
-    rows = [
-        ("requests", f"prompt {found.load.prompt_tokens:,}, output {found.load.output_tokens:,} tokens"),
-        ("SLO", f"{levels or 'none'}, by {found.time.removesuffix('_s')}"),
-    ]
-    return "\n".join((found.model.title or found.model.name, table(rows)))
+    lengths = f"prompt {found.load.prompt_tokens:,}, output {found.load.output_tokens:,} tokens"
+    slo = f"SLO: {_slo(found)}" if _slo(found) else "no SLO"
+    name = found.model.title or found.model.name
+    return paragraph(f"{name}: {lengths}; {slo}; time: {found.time.removesuffix('_s')}")
 
 
 def _table(found: Rows, columns: Sequence[str]) -> str:

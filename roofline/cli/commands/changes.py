@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ...advisor.targets import METRICS
-from ...analysis.comparison import compare
+from ...analysis.comparison import Comparison, compare
 from ...errors import InvalidInput
+from ...phases.passes import TIMES
 from ...techniques import Effect, apply
 from ...techniques.table import label as name_of
-from ...units import humanize
+from ...units import brief_time, humanize
 from .. import options as opt
 from ..answers import Answers, notes_of_both
 from ..output import print_json, print_text
 from ..quantities import quantities
 from ..target import Target, read_model
 from ..technique_options import Chosen, with_formats
-from ..text import block, bullets, derivations, label, table, value
+from ..text import block, bullets, derivations, label, paragraph, table, value
 from .deployments import title
 
 COMPARED = ("prefill", "decode", "memory")
@@ -90,25 +92,27 @@ def what_if(
     chosen: Chosen | None = None,
     *,
     time: opt.Time = opt.DEFAULT_TIME,
+    full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
     """A deployment before and after a change."""
     change, chosen = change or Change(), chosen or Chosen()
-    techniques = chosen.techniques()
     before = target.single().answers(read_model(model))
+    techniques = chosen.techniques()
     if techniques:
-        return _apply(before, techniques, change, time=time, as_json=as_json)
+        return _apply(before, techniques, change, time=time, full=full, as_json=as_json)
     if not change.given:
         raise InvalidInput("what-if needs a change: --to-weights, --to-hardware, --to-batch ... or --technique")
-    after = change.of(target).single().answers(before.serve.model)
-    comparisons = {name: compare(getattr(before, name), getattr(after, name)) for name in COMPARED}
+    points = [(varied, point.answers(before.serve.model)) for varied, point in change.of(target).points()]
     if as_json:
-        asked = {"before": before.asked(), "after": after.asked()}
-        return print_json(asked | {name: item.to_dict() for name, item in comparisons.items()})
-    return print_text(title(before), *_comparison(before, after, comparisons))
+        found = [_comparison_dict(before, after) for _, after in points]
+        return print_json(found if len(found) > 1 else found[0])
+    if len(points) > 1:
+        return print_text(title(before, time=time), *_rows(before, points, time))
+    return print_text(title(before, time=time), *_comparison(before, points[0][1], time, full=full))
 
 
-def _apply(before: Answers, techniques: Any, change: Change, *, time: str, as_json: bool) -> None:
+def _apply(before: Answers, techniques: Any, change: Change, *, time: str, full: bool, as_json: bool) -> None:
     """The effect of techniques, and of the formats asked for beside them."""
     if set(change.given) - {"formats"}:
         raise InvalidInput("--technique goes with --to-weights, --to-activations and --to-kv, with no other change")
@@ -118,17 +122,63 @@ def _apply(before: Answers, techniques: Any, change: Change, *, time: str, as_js
     if as_json:
         print_json(before.asked() | effect.to_dict())
     else:
-        print_text(title(before), *_effect(effect))
+        print_text(title(before, time=time), *_effect(effect, full=full))
 
 
-def _comparison(before: Answers, after: Answers, comparisons: dict[str, Any]) -> list[str]:
-    """What changes, and before, after and the ratio of every figure."""
-    head = ("", "before", "after", "after / before")
-    parts = [block("Change", table(_changed_rows(before, after)))]
+def _compared(before: Answers, after: Answers) -> dict[str, Comparison]:
+    return {name: compare(getattr(before, name), getattr(after, name)) for name in COMPARED}
+
+
+def _comparison_dict(before: Answers, after: Answers) -> dict[str, Any]:
+    asked = {"before": before.asked(), "after": after.asked()}
+    return asked | {name: item.to_dict() for name, item in _compared(before, after).items()}
+
+
+def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> list[str]:
+    """What changes in sentences, then the times and the memory; with ``full`` every figure."""
+    comparisons = _compared(before, after)
+    names = ("decode", "prefill", "memory")
+    sentences = [comparisons[name].summary(time) for name in names]
+    if not after.memory.fits:
+        sentences.append(after.memory.summary())
+    parts = [
+        block("Change", table(_changed_rows(before, after))),
+        "\n" + "\n".join(paragraph(sentence) for sentence in sentences),
+    ]
+    columns = None if full else (*TIMES, "limit", "needed_bytes", "fits", "max_batch")
     for name, comparison in comparisons.items():
-        rows = [(label(column), *cells) for column, *cells in comparison.rows()]
-        parts.append(block(name.capitalize(), table(rows, right=3, head=head)))
-    return [*parts, block("Notes", bullets(notes_of_both(before, after)))]
+        rows = [(label(column), *cells) for column, *cells in comparison.rows() if columns is None or column in columns]
+        parts.append(block(name.capitalize(), table(rows, right=3, head=("", "before", "after", "after / before"))))
+    shown = ("parameters", "memory", "prefill", "decode") if full else ("parameters", "prefill", "decode")
+    notes = [note for note in notes_of_both(before, after, shown) if full or " timings on " not in note]
+    return [*parts, block("Notes", bullets(notes))]
+
+
+def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
+    """One row for each point of the lists, the first for the state before."""
+    names = [opt.flag_name(name) for name in points[0][0]]
+    head = (*(f"to {name}" for name in names), "fits", "prefill", "per token", "speedup", "tokens/s", "memory needed")
+    rows = [_row(["before", *[""] * (len(names) - 1)], before, before, time)]
+    rows += [_row([opt.shown(value) for value in varied.values()], before, after, time) for varied, after in points]
+    fastest = max(points, key=lambda each: (bool(each[1].memory.fits), -float(getattr(each[1].decode, time))))
+    where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in fastest[0].items())
+    lead = f"Fastest decode, at {where}: {compare(before.decode, fastest[1].decode).summary(time)}"
+    numbers = set(range(len(names) + 1, len(head)))
+    return [f"\n{paragraph(lead)}\n", table(rows, head=head, right=numbers)]
+
+
+def _row(names: list[str], before: Answers, after: Answers, time: str) -> list[str]:
+    decode = after.decode
+    speedup = compare(before.decode, decode).speedup(time)
+    return [
+        *names,
+        humanize("fits", after.memory.fits),
+        brief_time(getattr(after.prefill, time)),
+        brief_time(getattr(decode, time)),
+        f"{speedup:.2f}x",
+        f"{decode.tokens_per_s_by(time):,.0f}",
+        humanize("bytes", after.memory.needed_bytes),
+    ]
 
 
 def _changed_rows(before: Answers, after: Answers) -> list[tuple[str, str]]:
@@ -149,16 +199,18 @@ def _flat(asked: dict[str, Any]) -> dict[str, Any]:
     return {**own, **asked["workload"], **formats, **parts, **layout}
 
 
-def _effect(effect: Effect) -> list[str]:
-    """Before and after of everything, and how the techniques come to it."""
+def _effect(effect: Effect, *, full: bool) -> list[str]:
+    """What the techniques do in a sentence, before and after; with ``full`` how they come to it."""
     rows = [
         (words, *(value(name, getattr(side, name)) for side in (effect.before, effect.after)))
         for name, words in EFFECTS.items()
     ]
+    takes = [(name_of(item), item.effort, item.costs) for item in effect.techniques]
     return [
-        block("Techniques", bullets(f"{name_of(item)}: {item.why}" for item in effect.techniques)),
-        block("What they do", table(rows, right=2, head=("", "before", "after"))),
-        block("What they take", table([(name_of(item), item.effort, item.costs) for item in effect.techniques])),
-        derivations({"": effect.explain()}),
-        block("Notes", bullets(effect.assumptions)),
+        f"\n{paragraph(effect.summary())}\n",
+        table(rows, right=2, head=("", "before", "after")),
+        block("Why", bullets(f"{name_of(item)}: {item.why}" for item in effect.techniques)),
+        block("What they take", table(takes)),
+        derivations({"": effect.explain()}) if full else "",
+        block("Notes", bullets(note for note in effect.assumptions if full or " timings on " not in note)),
     ]

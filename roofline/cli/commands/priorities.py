@@ -15,7 +15,7 @@ from ..answers import Answers
 from ..output import check_picture, print_json, print_text, save_picture
 from ..quantities import quantities
 from ..target import Placement, read_model
-from ..text import block, bullets, table
+from ..text import block, bullets, paragraph, table
 
 TrafficFile = Annotated[
     Path | None,
@@ -71,6 +71,7 @@ def advise(
     usd_per_hour: UsdPerHour = None,
     time: opt.Time = opt.DEFAULT_TIME,
     file: Annotated[Path | None, opt.PICTURE] = None,
+    full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
     """Which phase to optimize first, and with what."""
@@ -94,13 +95,22 @@ def advise(
         save_picture(file, lambda ax: phase_map(found.phase_map, ax=ax))
     if as_json:
         return print_json(Answers(serve, asked).asked() | found.to_dict())
-    return print_text(*_text(found))
+    return print_text(*_text(found, full=full))
 
 
-def _text(found: Advice) -> list[str]:
-    """An advice, block by block."""
-    parts = [title_of(found), block("Verdict", bullets([headline_of(found), *reasons_of(found)]))]
-    for heading, (head, *rows) in tables_of(found):
+def _text(found: Advice, *, full: bool) -> list[str]:
+    """An advice: the verdict in sentences, then the ranking; with ``full`` every table."""
+    tables = list(tables_of(found))
+    shown = tables if full else [each for each in tables if each[1][0][1:2] == ["gain"]]
+    parts = [f"{title_of(found)}; time: {found.time.removesuffix('_s')}", f"\n{paragraph(found.summary())}"]
+    if full:
+        parts.append(block("Verdict", bullets([headline_of(found), *reasons_of(found)])))
+    for heading, (head, *rows) in shown:
         right = 0 if head[1:2] == ["effort"] else len(head) - 1
         parts.append(block(heading, table(rows, head=head, right=right)))
-    return [*parts, block(FLIPS, bullets(flips_of(found))), block("Notes", bullets(notes_of(found)))]
+    parts.append(block(FLIPS, bullets(flips_of(found))))
+    notes = [note for note in notes_of(found) if full or " timings on " not in note]
+    return [*parts, block("Notes", bullets(notes)), "" if full else MORE]
+
+
+MORE = "\n--full shows the load and the metrics in detail, and what each technique takes."
