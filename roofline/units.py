@@ -106,7 +106,8 @@ def humanize(name: str, value: Any) -> str:
 
 
 def _digits(value: float) -> str:
-    if value == int(value) or abs(value) >= 1000:
+    # From 999.5 on, three digits would print 1e+03.
+    if value == int(value) or abs(value) >= 999.5:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
