@@ -1,5 +1,6 @@
 """The command line says what the library says, in JSON and in text, and answers bad input in one line."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ import pytest
 from command_line import answer, run, text
 
 import roofline as rl
+from roofline import techniques as t
+from roofline.formats import FORMATS
 from roofline.phases.passes import TIMES
 
 LLAMA = ("llama-3.1-70b", "--hardware", "h100-sxm")
@@ -266,9 +269,88 @@ def test_lists_have_everything():
     assert llama["kv_bytes_per_token"] == 2 * 80 * 8 * 128 * 2  # K and V, layers, KV heads, width, bytes
     h100 = next(row for row in answer("list", "hardware") if row["name"] == "h100-sxm")
     assert h100["bf16_ridge_flops_per_byte"] == pytest.approx(295.3, abs=0.05)
-    for kind, names in (("models", rl.list_models()), ("hardware", rl.list_accelerators())):
+    for kind, names in (
+        ("models", rl.list_models()),
+        ("hardware", rl.list_accelerators()),
+        ("formats", FORMATS),
+        ("techniques", t.NAMES),
+        ("engines", rl.list_engines()),
+    ):
         shown = text("list", kind)
         assert all(f"  {name} " in shown for name in names)
+
+
+def test_lists_can_be_filtered_by_name():
+    names = [row["name"] for row in answer("list", "models", "--name", "Qwen3")]
+    assert names == [name for name in rl.list_models() if "qwen3" in name]
+    assert [row["name"] for row in answer("list", "hardware", "--name", "h200")] == ["h200-nvl", "h200-sxm"]
+    assert {row["name"] for row in answer("list", "formats", "--name", "mxfp")} == {"mxfp8", "mxfp6", "mxfp4"}
+
+
+def test_prices_are_those_of_the_library():
+    found = answer("list", "prices", "--hardware", "l4,h100-sxm", "--term", "spot")
+    expected = [
+        {"hardware": name} | dataclasses.asdict(price)
+        for name in ("l4", "h100-sxm")
+        for price in rl.list_prices(name, term="spot")
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("args", "listed"),
+    [
+        (("analyze", "llama-9-70b", "--hardware", "h100-sxm"), "models"),
+        (("analyze", *LLAMA, "--weights", "fp7"), "formats"),
+        (("analyze", *LLAMA, "--engine", "vlm"), "engines"),
+        (("what-if", *LLAMA, "--technique", "speculativ"), "techniques"),
+        (("plan", "gpt-2", "--hardware", "h100-smx"), "hardware"),
+    ],
+)
+def test_unknown_names_point_to_their_list(args, listed):
+    assert refused(*args).endswith(f"(`roofline list {listed}` shows all)\n")
+
+
+def test_solve_is_the_library(serve):
+    found = answer(
+        "solve", *LLAMA, "--find", "memory-bytes-per-s", "--metric", "tpot", "--target", "20ms", "--time", "floor"
+    )
+    expected = rl.solve(serve, rl.Workload(), find="memory_bytes_per_s", metric="tpot_s", target=0.02, time="floor_s")
+    assert {name: found[name] for name in expected.columns} == expected.to_dict()
+    assert expected.summary() in text(
+        "solve", *LLAMA, "--find", "memory_bytes_per_s", "--metric", "tpot", "--target", "20ms", "--time", "floor"
+    )
+    fits = answer("solve", *LLAMA, "--find", "weight_bits", "--metric", "fits")
+    assert fits["value"] == rl.solve(serve, find="weight_bits", metric="fits").value
+
+
+def test_sensitivity_is_the_library(serve):
+    found = answer("sensitivity", *LLAMA, "--phase", "prefill", "--time", "roofline")
+    expected = rl.sensitivity(rl.prefill(serve, rl.Workload()), time="roofline_s")
+    assert found["elasticity"] == expected.to_dict()
+    assert expected.summary() in " ".join(
+        text("sensitivity", *LLAMA, "--phase", "prefill", "--time", "roofline").split()
+    )
+
+
+def test_techniques_is_the_technique_table():
+    small = ("llama-3.1-8b", "--hardware", "h100-sxm")
+    found = answer("techniques", *small)
+    expected = rl.technique_table(rl.Deployment("llama-3.1-8b", "h100-sxm"), rl.Workload(), time="estimate_s")
+    assert found["rows"] == expected.to_dict()["rows"]
+    shown = text("techniques", *small)
+    assert all(row["technique"] in shown for row in found["rows"])
+
+
+def test_mode_switch_and_visible_are_the_library():
+    small, serve = ("llama-3.1-8b", "--hardware", "h100-sxm"), rl.Deployment("llama-3.1-8b", "h100-sxm")
+    switch = t.mode_switch(serve, rl.Workload(), prefill_gain=0.3, decode_cost=0.1, time="estimate_s")
+    found = answer("mode-switch", *small, "--prefill-gain", "30%", "--decode-cost", "10%")
+    assert {name: found[name] for name in switch.columns} == switch.to_dict()
+    seen = t.visible(serve, rl.Workload(), buffer=8, time="estimate_s")
+    found = answer("visible", *small, "--buffer", 8)
+    assert {name: found[name] for name in seen.columns} == seen.to_dict()
+    assert seen.summary() in " ".join(text("visible", *small, "--buffer", 8).split())
 
 
 def test_hardware_can_be_filtered_and_sorted():
@@ -358,6 +440,16 @@ BAD = [
     (("list", "hardware", "--minimum-memory-gb", "x"), "--minimum-memory-gb must be a finite number >= 0: 'x'"),
     (("list", "hardware", "--has-format", "fp5"), "no math format named 'fp5'; did you mean"),
     (("list", "hardware", "--sort", "memory"), "no column named 'memory'; did you mean 'memory_bytes'"),
+    (
+        ("solve", *LLAMA, "--find", "batc", "--target", "1"),
+        "no quantity to solve for named 'batc'; did you mean 'batch'",
+    ),
+    (("solve", *LLAMA, "--find", "batch"), "solve needs a target for the metric, as in --metric tpot --target 30ms"),
+    (("solve", *LLAMA, "--find", "batch", "--target", "soon"), "target must be a finite number"),
+    (("sensitivity", *LLAMA, "--phase", "mixed"), "no pass named 'mixed'"),
+    (("visible", *LLAMA, "--buffer", "x"), "buffer must be a whole number >= 1: 'x'"),
+    (("mode-switch", *LLAMA, "--decode-cost", "0"), "decode_cost must be above 0: 0"),
+    (("list", "prices", "--hardware", "h101"), "no accelerator named 'h101'"),
     (("plot", *LLAMA, "-o", "roofline.bmp"), "a plot's file name must end in .png, .svg or .pdf: 'roofline.bmp'"),
     (("analyze", *LLAMA, "--part", "lm_head"), "--part takes PART=FORMAT, such as lm_head=fp8: 'lm_head'"),
     (("analyze", *LLAMA, "--part", "head=fp8"), "no part of a model named 'head'"),
@@ -443,7 +535,17 @@ COMMANDS = [
     ("explain", *LLAMA),
     ("explain", *LLAMA, "--phase", "prefill"),
     ("list", "models"),
+    ("list", "models", "--full"),
     ("list", "hardware"),
+    ("list", "formats"),
+    ("list", "techniques"),
+    ("list", "prices", "--hardware", "l4"),
+    ("analyze", *LLAMA, "--full"),
+    ("analyze", *LLAMA, "--batch", "1,8,64", "--context", "1k,32k,128k"),
+    ("what-if", *LLAMA, "--to-tp", "2,4,8", "--to-engine", "vllm,sglang"),
+    ("solve", *LLAMA, "--find", "batch", "--metric", "tpot", "--target", "60ms"),
+    ("sensitivity", *LLAMA),
+    ("techniques", "llama-3.1-8b", "--hardware", "h100-sxm"),
 ]
 
 

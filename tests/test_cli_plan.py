@@ -8,6 +8,7 @@ import pytest
 from command_line import run, text
 
 import roofline as rl
+from roofline.capacity.launch import launch_command
 from roofline.cli.commands import capacity_plans
 
 ASKED = ("llama-3.1-8b", "--hardware", "h100-sxm,l4", "--prompt", 1500, "--output", 300, "--ttft", 0.5, "--tpot", 0.03)
@@ -104,3 +105,46 @@ def test_hardware_may_be_repeated_or_listed():
     lengths = ("--prompt", 100, "--output", 20, "--gpus", 1, "--json")
     listed = text("plan", "llama-3.1-8b", "--hardware", "h100-sxm,l4", *lengths)
     assert text("plan", "llama-3.1-8b", "--hardware", "h100-sxm", "--hardware", "l4", *lengths) == listed
+
+
+def test_targets_that_can_hardly_be_meant_are_pointed_out():
+    done = run("plan", "llama-3.1-8b", "--hardware", "l4", "--gpus", 1, "--ttft", 1000, "--json")
+    assert done.exit_code == 0
+    assert done.stderr == (
+        "roofline: note: the TTFT target of 1,000 s is unusually long; write 1000ms for milliseconds\n"
+    )
+    assert json.loads(done.stdout)["slo"] == {"ttft_s": 1000}
+
+
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        (("--ttft", "500ms", "--tpot", "30ms"), ("--ttft", 0.5, "--tpot", 0.03)),
+        (("--ttft", "1s"), ("--ttft", 1)),
+        (("--prices", "l4=$0.8"), ("--prices", "l4=0.8")),
+        (("--time", "floor"), ("--time", "floor_s")),
+        (("--hardware", "2xl4"), ("--hardware", "l4", "--gpus", 2)),
+        (("--gpus", "1,2"), ("--gpus", "1", "--gpus", "2")),
+    ],
+    ids=str,
+)
+def test_what_people_type(typed, plain):
+    def found(options):
+        hardware = () if "--hardware" in options else ("--hardware", "l4")
+        return json.loads(text("plan", "llama-3.1-8b", *hardware, *options, "--json"))
+
+    if "--gpus" in typed:
+        assert "--gpus is given twice" in run("plan", "llama-3.1-8b", "--hardware", "l4", *plain).stderr
+    else:
+        assert found(typed) == found(plain)
+
+
+def test_the_winner_has_a_launch_command(plan):
+    shown = text("plan", *ASKED, *PRICED)
+    assert launch_command(plan.best.deployment(), plan.best.workload()).split(" --")[0] in shown
+    assert "python -m sglang.launch_server" in shown
+    assert "trtllm-serve" in shown
+
+
+def test_full_adds_throughput_and_cost():
+    assert "$/M out" in text("plan", *ASKED, *PRICED, "--full")

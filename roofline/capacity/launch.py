@@ -61,7 +61,7 @@ def launch_command(serve: Deployment, load: Workload, *, engine: str | None = No
     vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2 --max-num-seqs 64 --max-model-len 2256 \
 --gpu-memory-utilization 0.9
     """
-    name = engine or serve.engine or "vllm"
+    name = engine or (str(serve.engine) if serve.engine else "vllm")
     if name not in LAUNCHERS:
         raise unknown("engine with a launch command", name, LAUNCHERS)
     if any(np.ndim(value) for value in (*serve.parallel.degrees, load.batch, load.sequence_tokens)):

@@ -52,6 +52,18 @@ class Answers:
         """One decode step."""
         return decode(self.serve, self.load, context_tokens=self.context_tokens)
 
+    def pass_named(self, name: str) -> Phase:
+        """The prefill or the decode step.
+
+        Raises
+        ------
+        UnknownName
+            Neither has that name.
+        """
+        if name not in ("prefill", "decode"):
+            raise unknown("pass", name, ("prefill", "decode"))
+        return self.prefill if name == "prefill" else self.decode
+
     @cached_property
     def memory(self) -> Memory:
         """What fits at the end of the output, or after the decode step if its context is longer than that."""

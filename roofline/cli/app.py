@@ -6,6 +6,7 @@ A command's module is imported when the command runs, so that ``roofline --help`
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -76,7 +77,7 @@ the reason why it is rejected.
 """,
         (
             "llama-3.1-8b --hardware h100-sxm,l4 --tpot 50ms --prices h100-sxm=$2.5,l4",
-            "llama-3.1-8b --hardware 1xl4 --precisions bf16,fp8 --tpot 30ms",
+            "llama-3.1-8b --hardware 2xl4 --precisions bf16,fp8 --tpot 30ms",
         ),
     ),
     "fleet": (
@@ -100,6 +101,39 @@ breaks first, every technique ranked by its gain, and where the answer changes.
             "llama-3.1-70b --hardware 2xh100-sxm --traffic log.csv --metric ttft",
         ),
     ),
+    "solve": (
+        "questions:solve",
+        "Solve for the bandwidth, batch or context that reaches a target.",
+        "",
+        (
+            "llama-3.1-70b --hardware 2xh100-sxm --find batch --metric tpot --target 60ms",
+            "llama-3.1-70b --hardware h100-sxm --find weight_bits --metric fits",
+        ),
+    ),
+    "sensitivity": (
+        "questions:sensitivity",
+        "Show what the time of a pass depends on, the strongest first.",
+        "For each input, by how many percent the time changes for one percent more of it.",
+        ("llama-3.1-70b --hardware 2xh100-sxm --phase decode",),
+    ),
+    "techniques": (
+        "questions:techniques",
+        "Show what every technique does to a deployment.",
+        "Speedup of prefill and decode, and gain in throughput and batch, each technique by itself.",
+        ("llama-3.1-70b --hardware 4xh100-sxm --batch 32",),
+    ),
+    "mode-switch": (
+        "questions:mode_switch",
+        "Find after how many tokens a faster prefill that slows decode is a loss.",
+        "",
+        ("llama-3.1-8b --hardware h100-sxm --prefill-gain 20% --decode-cost 5%",),
+    ),
+    "visible": (
+        "questions:visible",
+        "Show when a reader sees tokens that are shown several at a time.",
+        "",
+        ("llama-3.1-8b --hardware h100-sxm --buffer 8",),
+    ),
     "check": (
         "spec_files:check",
         "Validate a spec file, or a directory of them.",
@@ -119,15 +153,19 @@ them in every estimate.
 """Command -> where it is, what it does in one line, what else there is to say, and examples of its arguments."""
 
 LISTS = {
-    "models": "List models: parameters, KV cache per token, context, layers.",
+    "models": "List models: parameters, KV cache per token, longest context.",
     "hardware": "List accelerators: memory, bandwidth, peaks, ridge points.",
+    "formats": "List number formats: bits per value, and the units that multiply them.",
+    "techniques": "List serving techniques, their options, and the phase each helps.",
+    "engines": "List inference engines.",
+    "prices": "List known prices per accelerator-hour, the lowest first.",
 }
 """What ``roofline list`` lists, each by a function of that name in ``commands/libraries.py``."""
 
 
 def build() -> App:
     """The program with all its commands, none of them imported."""
-    listing = App(name="list", help="List the models and accelerators that have a name.", version_flags=[])
+    listing = App(name="list", help="List models, hardware, formats, techniques, engines or prices.", version_flags=[])
     program = App(
         name="roofline",
         help="LLM inference from first principles: how fast, what limits it, on how many accelerators, and why.",
@@ -181,8 +219,26 @@ def run(arguments: Sequence[str]) -> int:
 
         if not isinstance(error, RooflineError):
             raise
-        return _complain(str(error), 2)
+        return _complain(_with_list(str(error)), 2)
     return code if isinstance(code, int) else 0 if arguments else 2
+
+
+LISTED_AS = {
+    "model": "models",
+    "accelerator": "hardware",
+    "number format": "formats",
+    "math format": "formats",
+    "technique": "techniques",
+    "engine": "engines",
+}
+"""What an unknown name is said to be -> the list that has the known ones."""
+
+
+def _with_list(message: str) -> str:
+    """A message about an unknown name, and where the known ones are listed."""
+    named = re.match(r"no ([a-z ]+) named ", message)
+    listed = LISTED_AS.get(named[1], "") if named else ""
+    return f"{message} (`roofline list {listed}` shows all)" if listed and "roofline list" not in message else message
 
 
 def _usage_error(error: CycloptsError) -> str:

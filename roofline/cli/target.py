@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,11 @@ from ..model import Model
 from ..operators.parallel import ONE, Parallel
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
-from ..specs.library import get_accelerator, get_model, list_models
+from ..serving.slo import SLO
+from ..specs.library import get_hardware, get_model, list_models
 from . import options as opt
 from .answers import Answers
+from .output import print_note
 from .quantities import quantities
 
 
@@ -27,23 +28,6 @@ def read_model(name: str) -> Model:
     """The model of that name or path; a directory needs no slash unless a model has the same name."""
     is_directory = Path(name).is_dir() and name not in list_models()
     return get_model(f"{name}/" if is_directory else name)
-
-
-def read_hardware(text: str) -> tuple[str, int | None]:
-    """Name and number of accelerators of ``8xh100`` or ``h100:8``; the number is None where only a name is given.
-
-    Examples
-    --------
-    >>> read_hardware("8xh100"), read_hardware("h100:8"), read_hardware("h100-sxm")
-    (('h100', 8), ('h100', 8), ('h100-sxm', None))
-    """
-    if Path(text).exists():
-        return text, None
-    before = re.fullmatch(r"(\d+) ?x ?(.+)", text)
-    if before:
-        return before[2], int(before[1])
-    behind = re.fullmatch(r"(.+):(\d+)", text)
-    return (behind[1], int(behind[2])) if behind else (text, None)
 
 
 def read_parts(entries: Iterable[str]) -> dict[str, str]:
@@ -147,9 +131,9 @@ class Placement:
         UnknownName
             A name that nothing has.
         """
-        name, count = read_hardware(self.hardware)
-        parallel = layout_of(self.parallel, count)
-        serve = Deployment(model, get_accelerator(name), parallel=parallel, **self.serving)
+        found = get_hardware(self.hardware)
+        parallel = layout_of(self.parallel, found.count)
+        serve = Deployment(model, found.accelerator, parallel=parallel, **self.serving)
         changes = dict(self.formats)
         if self.part:
             changes["exceptions"] = {**serve.precision.exceptions, **read_parts(self.part)}
@@ -179,17 +163,32 @@ class ModelOrTarget(Target):
     hardware: Annotated[Any, opt.hardware(required=False)] = None
 
 
-def layout_of(given: Mapping[str, Any], count: int | None) -> Parallel:
-    """The layout of the options; ``count`` accelerators named with the hardware become tensor parallelism.
+LONGEST_USUAL_S = {"ttft_s": 60.0, "tpot_s": 2.0, "gap_s": 60.0, "total_s": 3600.0}
+"""Targets beyond these are rather milliseconds whose unit was left out."""
+
+
+def read_slo(given: Mapping[str, Any]) -> SLO:
+    """The targets of the options; one that can hardly be meant is pointed out."""
+    slo = SLO(**given)
+    for name, usual in LONGEST_USUAL_S.items():
+        level = getattr(slo, name)
+        if level is not None and level > usual:
+            figure = name.removesuffix("_s").upper() if name in ("ttft_s", "tpot_s") else name.removesuffix("_s")
+            print_note(f"the {figure} target of {level:,g} s is unusually long; write {level:g}ms for milliseconds")
+    return slo
+
+
+def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
+    """The layout of the options; several accelerators named with the hardware become tensor parallelism.
 
     Raises
     ------
     InvalidInput
-        The number beside the hardware's name is not that of the layout.
+        The number named with the hardware is not that of the layout.
     """
-    if count is None:
-        return Parallel(**given) if given else ONE
-    layout = Parallel(**given) if given else Parallel(tensor=count)
-    if layout.accelerators != count:
+    if not given:
+        return Parallel(tensor=count) if count > 1 else ONE
+    layout = Parallel(**given)
+    if count > 1 and layout.accelerators != count:
         raise InvalidInput(f"--hardware names {count} accelerators, but the layout has {layout.accelerators:g}")
     return layout

@@ -18,14 +18,13 @@ from ...capacity.launch import LAUNCHERS, launch_command
 from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...report import Rows
-from ...serving.slo import SLO
-from ...specs.library import get_accelerator
+from ...specs.library import get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
 from ...units import humanize
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
-from ..target import read_hardware, read_model
+from ..target import read_model, read_slo
 from ..text import block, bullets, paragraph, shell_line, table
 
 PATIENCE_S = 1.0
@@ -120,14 +119,14 @@ class Search:
 
     def plan(self, model: str) -> Plan:
         """The plan of the library."""
-        machines = [read_hardware(name) for name in self.hardware]
-        counts = sorted({count for _, count in machines if count is not None})
+        machines = [get_hardware(name) for name in self.hardware]
+        counts = sorted({machine.count for machine in machines if machine.count > 1})
         gpus = self.gpus if self.gpus is not None else counts or (1, 2, 4, 8)
         return make_plan(
             read_model(model),
-            [get_accelerator(name) for name, _ in machines],
+            [machine.accelerator for machine in machines],
             Workload(**self.load),
-            slo=SLO(**self.slo),
+            slo=read_slo(self.slo),
             precisions=self.precisions,
             accelerators=gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus],
             prices=dict(_price(entry) for entry in self.prices),
@@ -274,7 +273,7 @@ def _launch(found: Plan) -> str:
     if not len(best):
         return ""
     serve, load = best.deployment(), best.workload()
-    engines = (serve.engine,) if serve.engine else tuple(LAUNCHERS)
+    engines = tuple(LAUNCHERS) if serve.engine is None else (str(serve.engine),)
     lines = [shell_line(launch_command(serve, load, engine=engine)) for engine in engines]
     return block("Launch", "\n".join(lines))
 

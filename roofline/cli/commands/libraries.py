@@ -1,14 +1,18 @@
-"""Commands about what has a name: ``list models`` and ``list hardware``."""
+"""Commands about what has a name: ``list models``, ``list hardware``, ``list formats`` and so on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from ...analysis.ridges import ridge_table
 from ...errors import number
+from ...formats import FORMATS, SCHEMES
 from ...report import plain
-from ...specs.library import get_model, list_models
+from ...specs.engines import facts, list_engines
+from ...specs.library import get_accelerator, get_model, list_accelerators, list_models
+from ...specs.prices import list_prices
 from ...units import to_base
 from .. import options as opt
 from ..answers import layer_kinds
@@ -20,12 +24,18 @@ FAMILIES = (("bf16", "fp16"), ("fp8", "int8"), ("fp4", "int4"))
 """Math formats of 16, 8 and 4 bits, the preferred one first."""
 
 
-def models(*, as_json: opt.Json = False) -> None:
-    """Every model."""
-    rows = [_model_row(name) for name in list_models()]
+Name = Annotated[
+    str,
+    opt.option("--name", "TEXT", "Those with this in their name, in any case.", group=opt.OTHER, show_default=False),
+]
+
+
+def models(*, name: Name = "", full: opt.Full = False, as_json: opt.Json = False) -> None:
+    """Models by name."""
+    rows = [_model_row(each) for each in _named(list_models(), name)]
     if as_json:
         return print_json(rows)
-    head = ("model", "total", "active", "KV per token", "max tokens", "layers")
+    head = ("model", "total", "active", "KV per token", "max tokens", *(["layers"] if full else []))
     cells = [
         (
             row["name"],
@@ -33,11 +43,15 @@ def models(*, as_json: opt.Json = False) -> None:
             size(row["active"]),
             _kilobytes(row["kv_bytes_per_token"]),
             _thousands(row["max_context_tokens"]),
-            "; ".join(row["layers"]),
+            *(["; ".join(row["layers"])] if full else []),
         )
         for row in rows
     ]
     return print_text(table(cells, head=head, right=range(1, 5)))
+
+
+def _named(names: Iterable[str], text: str) -> list[str]:
+    return [name for name in names if text.lower() in name.lower()]
 
 
 def _kilobytes(size_bytes: float) -> str:
@@ -90,6 +104,7 @@ Descending = Annotated[bool, opt.switch("--descending", "The largest first.")]
 
 def hardware(
     *,
+    name: Name = "",
     vendor: Vendor = None,
     minimum_memory_gb: MinimumMemory = 0,
     has_format: HasFormat = None,
@@ -105,6 +120,7 @@ def hardware(
     rows = [
         row | {"title": gpu.title, "dense_flops_per_s": plain(gpu.dense_flops_per_s)}
         for row, gpu in zip(found.rows(), found.accelerators, strict=True)
+        if name.lower() in gpu.name
     ]
     if as_json:
         return print_json(rows)
@@ -133,3 +149,102 @@ def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
     if math is None:
         return ""
     return f"{_short(row['dense_flops_per_s'][math] / 1e12)} ({row[f'{math}_ridge_flops_per_byte']:.0f})"
+
+
+def formats(*, name: Name = "", as_json: opt.Json = False) -> None:
+    """Number formats: bits per value, scales included, and the units that multiply them."""
+    rows: list[dict[str, Any]] = [
+        {"name": each, "bits": FORMATS[each].bits, "math": FORMATS[each].math, "schemes": _schemes(each)}
+        for each in _named(FORMATS, name)
+    ]
+    if as_json:
+        return print_json(rows)
+    head = ("format", "bits per value", "math", "also called")
+    cells = [
+        (row["name"], f"{row['bits']:.4g}", row["math"] or "storage only", ", ".join(row["schemes"])) for row in rows
+    ]
+    notes = ("families with any numbers: int3_g64, int4_g64_sym, affine4_g64, fp8_block64x128, exl3_3.5",)
+    return print_text(table(cells, head=head, right=(1,)), block("Notes", bullets(notes)))
+
+
+def _schemes(name: str) -> list[str]:
+    return [scheme for scheme, stored in SCHEMES.items() if stored == name]
+
+
+def techniques(*, name: Name = "", as_json: opt.Json = False) -> None:
+    """Serving techniques, for ``what-if --technique``: the phase that each helps, its parameters, and why."""
+    from ...techniques import NAMES
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": slug,
+            "title": NAMES[slug].name,
+            "helps": NAMES[slug].helps,
+            "parameters": [item.name for item in dataclasses.fields(NAMES[slug])],
+            "why": NAMES[slug].why,
+        }
+        for slug in _named(NAMES, name)
+    ]
+    if as_json:
+        return print_json(rows)
+    head = ("technique", "helps", "options", "why")
+    cells = [(row["name"], row["helps"], " ".join(map(_option, row["parameters"])), row["why"]) for row in rows]
+    return print_text(table(cells, head=head))
+
+
+def _option(parameter: str) -> str:
+    """The option of ``what-if`` that sets a parameter of a technique."""
+    changed = f"--to-{parameter}" if parameter in ("weights", "activations", "kv") else f"--{parameter}"
+    return changed.replace("_", "-")
+
+
+def engines(*, name: Name = "", as_json: opt.Json = False) -> None:
+    """Inference servers whose scheduling and kernels are known."""
+    found = [facts(each) for each in _named(list_engines(), name)]
+    if as_json:
+        return print_json([{"name": each.name, "title": each.title, "kernels": each.kernels} for each in found])
+    cells = [(each.name, each.title, each.kernels or "the median of all") for each in found]
+    return print_text(table(cells, head=("engine", "title", "kernels of")))
+
+
+PriceHardware = Annotated[
+    tuple[str, ...],
+    opt.option(
+        "--hardware", "HW,...", "Prices of these accelerators.", parse=opt.words, group=opt.OTHER, show_default=False
+    ),
+]
+Provider = Annotated[str | None, opt.option("--provider", "NAME", "Prices of this provider.", group=opt.OTHER)]
+Term = Annotated[
+    str | None,
+    opt.option("--term", "NAME", "on_demand, spot, reserved_1y, reserved_3y or capacity_block.", group=opt.OTHER),
+]
+Region = Annotated[str | None, opt.option("--region", "NAME", "Prices of this region.", group=opt.OTHER)]
+Market = Annotated[
+    str | None, opt.option("--market", "NAME", "hyperscaler, cloud, marketplace or own.", group=opt.OTHER)
+]
+
+
+def prices(
+    *,
+    hardware: PriceHardware = (),
+    provider: Provider = None,
+    term: Term = None,
+    region: Region = None,
+    market: Market = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Known prices per accelerator-hour, the lowest first."""
+    wanted = [get_accelerator(each).name for each in hardware] or list_accelerators()
+    found = [
+        (each, price)
+        for each in wanted
+        for price in list_prices(each, provider=provider, term=term, region=region, market=market)
+    ]
+    if as_json:
+        return print_json([{"hardware": each} | dataclasses.asdict(price) for each, price in found])
+    head = ("hardware", "USD/h", "provider", "term", "region", "date")
+    cells = [
+        (each, f"{price.usd_per_hour:.2f}", price.provider, price.term.replace("_", " "), price.region, price.date)
+        for each, price in found
+    ]
+    return print_text(table(cells, head=head, right=(1,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from ...advisor import SLO, Advice
+from ...advisor import Advice
 from ...advisor import advise as ask
 from ...advisor.words import FLIPS, flips_of, headline_of, notes_of, reasons_of, tables_of, title_of
 from ...phases.workload import Workload
@@ -14,7 +14,7 @@ from .. import options as opt
 from ..answers import Answers
 from ..output import check_picture, print_json, print_text, save_picture
 from ..quantities import quantities
-from ..target import Placement, read_model
+from ..target import Placement, read_model, read_slo
 from ..text import block, bullets, paragraph, table
 
 TrafficFile = Annotated[
@@ -83,7 +83,7 @@ def advise(
     found = ask(
         serve,
         lengths if traffic is None else read_traffic(traffic),
-        SLO(**(slo or {})),
+        read_slo(slo or {}),
         batches=loads if isinstance(loads, tuple) else (loads,),
         metric=metric,
         usd_per_hour=usd_per_hour,
