@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -122,6 +123,10 @@ class Report(Value):
         arrays = np.broadcast_arrays(*(np.asarray(getattr(self, name)) for name in self.columns))
         return pd.DataFrame({name: array.ravel() for name, array in zip(self.columns, arrays, strict=True)})
 
+    def summary(self) -> str:
+        """The answer in a sentence or two; empty where the columns say it all."""
+        return ""
+
     def explain(self) -> tuple[Step, ...]:
         """Return the derivation: what every figure was computed from, first things first.
 
@@ -149,7 +154,8 @@ class Report(Value):
         return "\n".join((*heading, *text_table(self._lines(), head=self._head(), indent=indent), *notes))
 
     def _repr_html_(self) -> str:
-        return html_table(self._lines(), head=self._head(), caption=self.heading, notes=self._notes())
+        answer = f"<p>{html.escape(text)}</p>" if (text := self.summary()) else ""
+        return answer + html_table(self._lines(), head=self._head(), caption=self.heading, notes=self._notes())
 
     def _head(self) -> Line:
         """Column heads of the printed table; none where each line has a head of its own."""

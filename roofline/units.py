@@ -106,14 +106,60 @@ def humanize(name: str, value: Any) -> str:
 
 
 def _digits(value: float) -> str:
-    if value == int(value) or abs(value) >= 1000:
+    # From 999.5 on, three digits would print 1e+03.
+    if value == int(value) or abs(value) >= 999.5:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
 
 def _seconds(value: float) -> str:
-    scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")) if value >= s), (1e-9, "ns"))
+    scale, unit = _time_scale(value)
     return f"{value / scale:.4g} {unit}" if value else "0 s"
+
+
+def _time_scale(value: float) -> tuple[float, str]:
+    return next(((s, u) for s, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")) if value >= s), (1e-9, "ns"))
+
+
+def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
+    """A time with three digits as a sentence has it, with its interval if it has one; an array is its two ends.
+
+    Examples
+    --------
+    >>> brief_time(0.05123), brief_time(0.05123, 0.0446, 0.0581)
+    ('51.2 ms', '51.2 ms [44.6-58.1]')
+    """
+    if np.ndim(value):
+        least, most = brief_time(np.min(value)), brief_time(np.max(value))
+        return least if least == most else f"{least} to {most}"
+    if not value:
+        return "0 s"
+    scale, unit = _time_scale(value)
+    interval = "" if low is None else f" [{_digits(float(low) / scale)}-{_digits(float(high) / scale)}]"
+    return f"{_digits(float(value) / scale)} {unit}{interval}"
+
+
+def brief_speed(ratio: Any) -> str:
+    """How many times faster or slower a time becomes, of after / before; an array is its two ends.
+
+    Examples
+    --------
+    >>> brief_speed(0.5), brief_speed(1.25), brief_speed(1.0)
+    ('2x faster', '1.25x slower', 'unchanged')
+    """
+    return " to ".join(dict.fromkeys(_speed(float(end)) for end in (np.max(ratio), np.min(ratio))))
+
+
+def _speed(ratio: float) -> str:
+    # Three digits are shown, so a difference below half a thousandth is none.
+    if abs(ratio - 1) < 5e-4:
+        return "unchanged"
+    return f"{1 / ratio:.3g}x faster" if ratio < 1 else f"{ratio:.3g}x slower"
+
+
+def bound_by(limit: Any) -> str:
+    """``memory-bound`` of the limit ``memory``; of an array every one that occurs."""
+    return " or ".join(f"{name}-bound" for name in dict.fromkeys(np.ravel(limit)))
 
 
 def _with_prefix(value: float, unit: str) -> str:

@@ -1,14 +1,33 @@
 """The command line as tests call it: what it prints, and that it went well."""
 
+import contextlib
+import io
 import json
+import os
+from dataclasses import dataclass
+from unittest import mock
 
-from typer.testing import CliRunner
+from roofline.cli import app
 
-from roofline.cli import commands
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
 
 
 def run(*args, columns=80):
-    return CliRunner().invoke(commands.app, [str(arg) for arg in args], env={"COLUMNS": str(columns)})
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(os.environ, COLUMNS=str(columns)),
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        code = app.run([str(arg) for arg in args])
+    return Done(code, stdout.getvalue(), stderr.getvalue())
 
 
 def text(*args, columns=80):

@@ -18,7 +18,12 @@ def test_advise_is_the_library(small):
     options = ("--prompt", 3000, "--output", 100, "--loads", "1,16", "--ttft", 0.2, "--tpot", 0.02)
     found = answer("advise", *SMALL, *options, "--usd-per-hour", 2.5)
     expected = rl.advise(
-        small, rl.Traffic.of([(3000, 100)]), rl.SLO(ttft_s=0.2, tpot_s=0.02), batches=(1, 16), usd_per_hour=2.5
+        small,
+        rl.Traffic.of([(3000, 100)]),
+        rl.SLO(ttft_s=0.2, tpot_s=0.02),
+        batches=(1, 16),
+        usd_per_hour=2.5,
+        time="estimate_s",
     )
     for name, value in expected.to_dict().items():
         assert found[name] == value, name
@@ -28,15 +33,15 @@ def test_advise_reads_a_log(small, tmp_path):
     log = tmp_path / "log.csv"
     log.write_text("prompt_tokens,output_tokens,share\n150,400,6\n8000,100,1\n")
     found = answer("advise", *SMALL, "--traffic", log, "--metric", "ttft_s", "--weights", "fp8")
-    expected = rl.advise(rl.quantize(small, weights="fp8"), rl.read_traffic(log), metric="ttft_s")
+    expected = rl.advise(rl.quantize(small, weights="fp8"), rl.read_traffic(log), metric="ttft_s", time="estimate_s")
     assert found["options"] == expected.to_dict()["options"]
     assert found["precision"]["weights"] == "fp8"
 
 
 def test_advise_says_the_verdict_first():
     lines = text("advise", *SMALL, "--prompt", "150", "--output", "400").splitlines()
-    assert lines[0] == "Llama 3.1 8B on NVIDIA H100 SXM5 80GB"
-    assert "Decode first" in lines[3]
+    assert lines[0] == "Llama 3.1 8B on NVIDIA H100 SXM5 80GB; time: estimate"
+    assert lines[2].startswith("Decode first: ")
 
 
 def test_advise_draws_the_map(tmp_path):
@@ -47,7 +52,9 @@ def test_advise_draws_the_map(tmp_path):
 
 def test_what_if_speculative_is_apply(small):
     found = answer("what-if", *SMALL, "--technique", "speculative", "--acceptance", 0.6, "--drafts", 3, "--batch", 4)
-    expected = rl.apply(small, rl.Workload(batch=4), t.Speculation(acceptance=0.6, drafts=3)).to_dict()
+    expected = rl.apply(
+        small, rl.Workload(batch=4), t.Speculation(acceptance=0.6, drafts=3), time="estimate_s"
+    ).to_dict()
     assert {name: found[name] for name in expected} == expected
 
 
@@ -60,11 +67,11 @@ def test_what_if_applies_several_and_formats(small):
         t.Quantization(weights="fp8"),
         t.KVQuantization(kv="int8"),
     ]
-    assert found["after"] == rl.apply(small, rl.Workload(), chosen).after.to_dict()
+    assert found["after"] == rl.apply(small, rl.Workload(), chosen, time="estimate_s").after.to_dict()
 
 
 def test_what_if_shows_both_sides_and_why():
-    shown = text("what-if", *SMALL, "--technique", "speculative")
+    shown = text("what-if", *SMALL, "--technique", "speculative", "--full")
     for words in (
         "several tokens for one read of the weights",
         "time per output token",
@@ -101,7 +108,7 @@ BAD_TECHNIQUES = [
     ("mtp", ("--acceptance", "x"), "acceptance must be a finite number >= 0: 'x'"),
     ("mtp", ("--technique", "speculative"), "MTP and speculative decoding both decide"),
     ("mtp", ("--to-batch", "4"), "--technique goes with --to-weights"),
-    ("mtp", ("--context", "4"), "--technique is about whole generations"),
+    ("mtp", ("--context", "4"), "--technique is about whole batches"),
     ("gqa", ("--kv-heads", "5"), "query_heads must be a multiple of kv_heads"),
     ("sliding-window", ("--tokens", "0.5"), "tokens must be a whole number >= 1"),
 ]
@@ -112,7 +119,7 @@ BAD = [
     (("advise", *SMALL, "--ttft", "-1"), "ttft_s must be a finite number"),
     (("advise", *SMALL, "--metric", "speed"), "no metric named 'speed'"),
     (("advise", *SMALL, "--traffic", "missing.csv"), "missing.csv can't be read"),
-    (("advise", *SMALL, "-o", "map.gif"), "the name of a plot ends in"),
+    (("advise", *SMALL, "-o", "map.gif"), "a plot's file name must end in"),
 ]
 
 

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
-
-from roofline.cli import commands
+from command_line import run as command
 
 GEMM = Path(__file__).parent / "data" / "measurements" / "gemm.csv.gz"
 
 
 def run(*args):
-    return CliRunner().invoke(commands.app, ["calibrate", *map(str, args)])
+    return command("calibrate", *args)
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def test_a_file_that_is_there_is_not_lost(timings, tmp_path):
     (tmp_path / "l40s.yaml").write_text("mine")
     done = run(timings, "-o", tmp_path)
     assert done.exit_code == 2
-    assert "l40s.yaml is there already" in done.stderr
+    assert "l40s.yaml already exists" in done.stderr
     assert (tmp_path / "l40s.yaml").read_text() == "mine"
 
 

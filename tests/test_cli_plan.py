@@ -8,7 +8,8 @@ import pytest
 from command_line import run, text
 
 import roofline as rl
-from roofline.cli import planning
+from roofline.capacity.launch import launch_command
+from roofline.cli.commands import capacity_plans
 
 ASKED = ("llama-3.1-8b", "--hardware", "h100-sxm,l4", "--prompt", 1500, "--output", 300, "--ttft", 0.5, "--tpot", 0.03)
 PRICED = ("--prices", "h100-sxm=2.5,l4")
@@ -46,11 +47,13 @@ def test_csv_has_every_row(plan):
 def test_text_says_what_was_asked_what_is_cheapest_and_what_fails(plan):
     shown = text("plan", *ASKED, *PRICED)
     assert "prompt 1,500, output 300 tokens" in shown
-    assert "TTFT 500 ms, TPOT 30 ms, by estimate" in shown
-    assert shown.index("Deployments") < shown.index(plan.by_accelerator.layout[0]) < shown.index("What they give")
+    words = " ".join(shown.split())
+    assert "SLO: TTFT 500 ms, TPOT 30 ms; time: estimate" in words
+    assert plan.summary() in words
+    assert "Throughput and cost" not in shown
     assert max(map(len, shown.splitlines())) <= 80
     tight = text("plan", *ASKED[:-1], 0.001)
-    assert "What won't do" in tight
+    assert "Rejected (closest candidate of each kind)" in tight
     assert "target 1 ms" in tight
 
 
@@ -72,7 +75,7 @@ def test_a_plan_is_drawn(tmp_path):
     [
         (("plan", "llama-3.1-8b", "--hardware", "h101"), "no accelerator named 'h101'"),
         (("plan", *ASKED, "--gpus", "1,x"), "accelerators must be a whole number >= 1"),
-        (("plan", *ASKED, "--prices", "l4=cheap"), "a price is a number of USD an hour: 'l4=cheap'"),
+        (("plan", *ASKED, "--prices", "l4=cheap"), "a price is a number of USD per hour: 'l4=cheap'"),
         (("plan", *ASKED, "--prices", "a100-sxm-80gb=1"), "no accelerator of this plan named"),
         (("plan", *ASKED, "--precisions", "fp9"), "no number format named 'fp9'"),
         (("plan", *ASKED, "--time", "best"), "no time named 'best'"),
@@ -88,24 +91,60 @@ def test_bad_input_is_one_line(args, says):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_search_that_takes_longer_shows_how_far_it_is(monkeypatch):
-    class Terminal:
-        is_terminal = True
-        lines = ()
-
-        def __init__(self, **_):
-            pass
-
-        def print(self, text, **_):
-            Terminal.lines = (*Terminal.lines, text)
-
-    monkeypatch.setattr(planning, "Console", Terminal)
-    monkeypatch.setattr(planning, "PATIENCE_S", -1.0)
-    assert list(planning.patient([1, 2])) == [1, 2]
-    assert Terminal.lines[:2] == (f"[{'.' * 24}] 0 of 2", f"[{'#' * 12}{'.' * 12}] 1 of 2")
+def test_a_search_that_takes_longer_shows_its_progress(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(capacity_plans, "PATIENCE_S", -1.0)
+    assert list(capacity_plans.patient([1, 2])) == [1, 2]
+    shown = terminal.getvalue().split("\r")
+    assert shown[:2] == [f"[{'.' * 24}] 0 of 2", f"[{'#' * 12}{'.' * 12}] 1 of 2"]
 
 
 def test_hardware_may_be_repeated_or_listed():
     lengths = ("--prompt", 100, "--output", 20, "--gpus", 1, "--json")
     listed = text("plan", "llama-3.1-8b", "--hardware", "h100-sxm,l4", *lengths)
     assert text("plan", "llama-3.1-8b", "--hardware", "h100-sxm", "--hardware", "l4", *lengths) == listed
+
+
+def test_targets_that_can_hardly_be_meant_are_pointed_out():
+    done = run("plan", "llama-3.1-8b", "--hardware", "l4", "--gpus", 1, "--ttft", 1000, "--json")
+    assert done.exit_code == 0
+    assert done.stderr == (
+        "roofline: note: the TTFT target of 1,000 s is unusually long; write 1000ms for milliseconds\n"
+    )
+    assert json.loads(done.stdout)["slo"] == {"ttft_s": 1000}
+
+
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        (("--ttft", "500ms", "--tpot", "30ms"), ("--ttft", 0.5, "--tpot", 0.03)),
+        (("--ttft", "1s"), ("--ttft", 1)),
+        (("--prices", "l4=$0.8"), ("--prices", "l4=0.8")),
+        (("--time", "floor"), ("--time", "floor_s")),
+        (("--hardware", "2xl4"), ("--hardware", "l4", "--gpus", 2)),
+        (("--gpus", "1,2"), ("--gpus", "1", "--gpus", "2")),
+    ],
+    ids=str,
+)
+def test_what_people_type(typed, plain):
+    def found(options):
+        hardware = () if "--hardware" in options else ("--hardware", "l4")
+        return json.loads(text("plan", "llama-3.1-8b", *hardware, *options, "--json"))
+
+    if "--gpus" in typed:
+        assert "--gpus is given twice" in run("plan", "llama-3.1-8b", "--hardware", "l4", *plain).stderr
+    else:
+        assert found(typed) == found(plain)
+
+
+def test_the_winner_has_a_launch_command(plan):
+    shown = text("plan", *ASKED, *PRICED)
+    assert launch_command(plan.best.deployment(), plan.best.workload()).split(" --")[0] in shown
+    assert "python -m sglang.launch_server" in shown
+    assert "trtllm-serve" in shown
+
+
+def test_full_adds_throughput_and_cost():
+    assert "$/M out" in text("plan", *ASKED, *PRICED, "--full")

@@ -139,7 +139,7 @@ def test_what_does_not_fit_waits():
     found = need(load=rl.Workload(batch=1000), tensor=2)
     assert found.max_batch == 17
     assert found.running_batch == 17
-    assert "of 1000 sequences 17 run, the others wait" in found.assumptions
+    assert "only 17 of 1000 sequences fit at once; the rest queue" in found.assumptions
     assert need(load=rl.Workload(batch=5), tensor=2).running_batch == 5
 
 

@@ -42,6 +42,12 @@ class Advice(Findings):
         """All of it as text."""
         return text_of(self)
 
+    def summary(self) -> str:
+        """The verdict, and the technique that gains the most, in a sentence or two."""
+        from .words import summary_of
+
+        return summary_of(self)
+
     def __repr__(self) -> str:
         return self.text
 

@@ -58,6 +58,20 @@ def text_of(found: Findings) -> str:
 FLIPS = "Where the verdict changes, for the mean request at the medium load"
 
 
+def summary_of(found: Findings) -> str:
+    """The verdict, the first target to break, and the technique that gains the most."""
+    share = found.prefill_share
+    part = f"prefill takes {share:.0%} of the time, decode {1 - share:.0%}"
+    lead = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both phases"}[found.verdict]
+    sentences = [f"{lead}: {part}.", *_missed(found)]
+    name = METRICS[found.metric].words
+    if found.first == "nothing":
+        sentences.append(f"No technique considered gains on the {name}.")
+    else:
+        sentences.append(f"The largest gain on the {name}: {found.options[0].name}, {found.gain:.2f}x.")
+    return " ".join(sentences)
+
+
 def title_of(found: Findings) -> str:
     """What runs where."""
     model, gpu = found.serve.model, found.serve.accelerator

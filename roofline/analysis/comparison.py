@@ -12,7 +12,7 @@ from ..arrays import Truth
 from ..errors import InvalidInput, Number
 from ..report import Report, plain
 from ..tables import Line
-from ..units import humanize
+from ..units import bound_by, brief_speed, brief_time, humanize
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +40,10 @@ class Comparison(Report):
         """After / before, by column; 1 where both are 0."""
         return {name: _ratio(getattr(self.before, name), getattr(self.after, name)) for name in self.columns}
 
+    def speedup(self, time: str) -> Any:
+        """How many times faster a pass becomes, before / after, in one of the three times."""
+        return _ratio(getattr(self.after, time), getattr(self.before, time))
+
     @property
     def limit_changes(self) -> Truth:
         """Where `limit` is another one after than before; an array for arrays, False for results without limits."""
@@ -51,6 +55,49 @@ class Comparison(Report):
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """Notes of both, each once."""
         return tuple(dict.fromkeys((*self.before.assumptions, *self.after.assumptions)))
+
+    def summary(self, time: str = "estimate_s") -> str:
+        """What changes, in a sentence: a pass's time and limit, or the memory needed and whether it fits.
+
+        Parameters
+        ----------
+        time : str
+            Which time of a pass: ``floor_s``, ``roofline_s`` or ``estimate_s``.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> serve, load = rl.Deployment("llama-3.1-70b", "h100-sxm"), rl.Workload()
+        >>> fp8 = rl.quantize(serve, weights="fp8")
+        >>> print(rl.compare(rl.decode(serve, load), rl.decode(fp8, load)).summary("floor_s"))
+        Decode 41.7 ms -> 21.3 ms (1.96x faster) at the floor, memory-bound.
+        >>> print(rl.compare(rl.memory(serve, load), rl.memory(fp8, load)).summary())
+        Memory 141.8 GB -> 73.4 GB needed (68.45 GB freed); does not fit -> fits.
+        """
+        if time in self.columns:
+            return self._pass_summary(time)
+        return self._memory_summary() if "needed_bytes" in self.columns else ""
+
+    def _pass_summary(self, time: str) -> str:
+        """One of the times of two passes, and their limits."""
+        before: Any = self.before
+        after: Any = self.after
+        first = brief_time(getattr(before, time))
+        ends = (after.estimate_low_s, after.estimate_high_s) if time == "estimate_s" else ()
+        second = brief_time(getattr(after, time), *ends)
+        basis = "" if time == "estimate_s" else f" at the {time.removesuffix('_s')}"
+        limits = dict.fromkeys(bound_by(side.limit) for side in (before, after))
+        speed = brief_speed(self.ratio[time])
+        return f"{before.name.capitalize()} {first} -> {second} ({speed}){basis}, {' -> '.join(limits)}."
+
+    def _memory_summary(self) -> str:
+        """Memory needed, and whether it fits."""
+        sides: tuple[Any, Any] = (self.before, self.after)
+        sizes = [humanize("bytes", side.needed_bytes) for side in sides]
+        freed = np.subtract(*(side.needed_bytes for side in sides))
+        more = humanize("bytes", np.abs(freed)) + (" freed" if np.all(freed >= 0) else " more")
+        fits = ["fits" if np.all(side.fits) else "does not fit" for side in sides]
+        return f"Memory {' -> '.join(sizes)} needed ({more}); {' -> '.join(dict.fromkeys(fits))}."
 
     def to_dict(self) -> dict[str, Any]:
         """Both results, the ratios, and where the limit changes."""

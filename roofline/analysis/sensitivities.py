@@ -263,6 +263,19 @@ class Sensitivity(Report):
         by = float(np.max(number("factor", factor, least=1e-12)))
         return _varied_figure(self.phase, name, by, self.time, self.metric) / self.value
 
+    def summary(self) -> str:
+        """What the time depends on most, in a sentence."""
+        first, *others = self.ranked
+        change = float(np.max(self.elasticity[first]))
+        name = self.phase.name if isinstance(self.phase, Phase) else f"the metric {self.metric}"
+        what = {"decode": "a decode step", "prefill": "prefill"}.get(name, name)
+        next_ones = f", then on {' and '.join(each.replace('_', ' ') for each in others[:2])}" if others else ""
+        time = self.time.removesuffix("_s")
+        return (
+            f"The time of {what} depends most on {first.replace('_', ' ')}{next_ones}:"
+            f" 1 % more of the first changes the {time} by {change:+.2f} %."
+        )
+
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What was computed."""

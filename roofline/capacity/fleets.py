@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import InvalidInput, number
 from ..report import Rows
 from .candidates import Array
+from .plan_sentences import fleet_sentence
 from .plans import Plan
 
 
@@ -79,6 +80,10 @@ class Fleet(Rows):
             column: Array = getattr(self.plan, name)
             return column
         raise AttributeError(f"a fleet has no {name!r}")
+
+    def summary(self) -> str:
+        """The cheapest fleet, in a sentence."""
+        return fleet_sentence(self)
 
     @property
     def replicas(self) -> Array:

@@ -21,6 +21,7 @@ from ..serving.steady_state import Steady, steady_state
 from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
 from .candidates import MEMORY, WEIGHTS, Array, Candidates
+from .plan_sentences import plan_sentence
 
 
 @dataclass(frozen=True, repr=False)
@@ -235,6 +236,10 @@ class Plan(Rows):
         order = fits[np.lexsort((-self.tokens_per_s_per_gpu[fits], -self.tokens_per_s_per_user[fits]))]
         gained = np.maximum.accumulate(np.concatenate([[0.0], self.tokens_per_s_per_gpu[order]]))
         return self.take(order[gained[1:] > gained[:-1]])
+
+    def summary(self) -> str:
+        """The cheapest deployment that meets the SLO, in a sentence, or why none does."""
+        return plan_sentence(self)
 
     def deployment(self, row: int = 0) -> Deployment:
         """The deployment of a row, ready for `prefill`, `decode` and `memory`."""

@@ -1,26 +1,22 @@
-"""The command line: ``roofline analyze|what-if|explain|plot|list``, also as ``python -m roofline``."""
+"""The command line: ``roofline analyze|what-if|plan|...``, also as ``python -m roofline``."""
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
 
 def main() -> None:
-    """Run the command that the arguments name; exit 0, or 2 for bad input.
-
-    Most of a run is spent on imports, so they start without what a calculation of this size can't use: threads for
-    linear algebra and plug-ins.  Garbage is not searched for, neither on the way nor at the end: the process is short.
-    """
+    """Run the command that the arguments name, and exit with its code."""
+    # Threads of linear algebra and a search for plug-ins take time to start and gain nothing here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    gc.disable()
     try:
-        from .commands import app
+        from .app import run
+        from .terminal import accept_every_character
 
-        app()
+        accept_every_character()
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        gc.freeze()
+        code = 130
+    sys.exit(code)

@@ -1,167 +1,295 @@
-"""The options that commands share, as annotated types: what each means, its unit and its default."""
+"""Options generated from the fields of the values that they fill, and those that several commands share.
 
+A name, a default and a help text are written once: as a field of a dataclass and in the ``Attributes`` section of its
+docstring.  `fields_of` turns chosen fields into options of `cyclopts`; a command receives those that were given as a
+mapping and hands it to the dataclass, which knows the defaults and checks the values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_origin
 
-import typer
+from cyclopts import Parameter
 
+from ..errors import unknown
+from ..operators.parallel import Parallel
 from ..operators.precision import Precision
+from ..phases.deployment import Deployment
+from ..phases.passes import TIMES
+from ..phases.workload import Workload
+from ..serving.slo import SLO
+from .help_pages import GROUPS
+from .quantities import listed, quantities, quantity
+
+DEFAULT_TIME = "estimate_s"
+"""The time that every command shows, unless ``--time`` names another."""
 
 
-def numeral(text: Any) -> Any:
-    """The number that ``text`` writes, or the text itself, which the library then refuses by the field's name."""
-    try:
-        value = float(text)
-    except ValueError:
-        return text
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+@dataclass(frozen=True)
+class Flag:
+    """How a field is typed on the command line.
+
+    Attributes
+    ----------
+    name : str
+        The option, with its dashes.
+    metavar : str
+        What stands for the value in the help.
+    parse : callable
+        Text as typed to the field's value.
+    default : str or None
+        Shown as the default in place of the field's own; None shows no default.
+    """
+
+    name: str
+    metavar: str
+    parse: Callable[[str], Any]
+    default: str | None = ""
 
 
-def _count(flag: str, text: str, **more: Any) -> Any:
-    return typer.Option(flag, parser=numeral, metavar="N", help=text, **more)
+def field_help(kind: type) -> dict[str, str]:
+    """Field -> its text in the ``Attributes`` section of the docstring of ``kind``, in plain text.
+
+    Examples
+    --------
+    >>> field_help(Workload)["batch"]
+    'Sequences that run together.'
+    """
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        doc = inspect.cleandoc(base.__doc__ or "")
+        section = re.search(r"^Attributes\n-+\n(.*?)(?:\n\n\S|\Z)", doc, re.DOTALL | re.MULTILINE)
+        entries = re.findall(r"^(\w[\w, ]*?) : (.*)((?:\n +.*)*)", section[1] if section else "", re.MULTILINE)
+        for names, first, body in entries:
+            # Numpydoc has the type behind the colon and the text below it; without a type the text is behind the colon.
+            text = " ".join((body or first).split()).replace("`", "")
+            found |= dict.fromkeys(re.split(r", *", names), text)
+    return found
 
 
-def _format(flag: str, text: str, **more: Any) -> Any:
-    return typer.Option(flag, metavar="FORMAT", help=text, **more)
+def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
+    """The fields of a dataclass as options, for the annotation of a parameter that takes a mapping.
 
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    flags : mapping of str to Flag
+        Fields that become options.
+    group : str
+        Heading in the help.
+    """
+    texts = field_help(kind)
+    defaults = {item.name: item.default for item in dataclasses.fields(kind)}
+    hints = {
+        name: Annotated[
+            Any, _parameter(flag, texts[name], _shown(defaults[name]) if flag.default == "" else flag.default)
+        ]
+        for name, flag in flags.items()
+    }
+    return Annotated[TypedDict(kind.__name__, hints, total=False), Parameter(name="*", group=GROUPS[group])]  # type: ignore[operator]
+
+
+def _parameter(flag: Flag, text: str, default: Any) -> Parameter:
+    shown = _shown(default) if flag.default == "" else flag.default
+    return Parameter(
+        name=flag.name,
+        negative=(),
+        metavar=flag.metavar,
+        help=text,
+        converter=parsed_by(flag.parse),
+        show_default=shown or False,
+    )
+
+
+def _shown(default: Any) -> str:
+    if default is None or default is dataclasses.MISSING:
+        return ""
+    return f"{default:,}" if isinstance(default, int) else str(default)
+
+
+def parsed_by(parse: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
+    """``parse`` as a converter of `cyclopts`; an option that may be repeated gives one tuple of all its values."""
+
+    def convert(kind: Any, tokens: Any) -> Any:
+        values = [parse(token.value) for token in tokens]
+        if get_origin(kind) is not tuple:
+            return values[0]
+        return tuple(item for value in values for item in (value if isinstance(value, tuple) else (value,)))
+
+    return convert
+
+
+def words(text: str) -> Any:
+    """A word, or a tuple of several that commas separate."""
+    parts = listed(text)
+    return tuple(parts) if len(parts) > 1 else text
+
+
+def seconds(text: str) -> Any:
+    """A time in seconds, or several."""
+    return quantities(text, "s")
+
+
+def usd(text: str) -> Any:
+    """A price in USD."""
+    return quantity(text, "usd_per_hour")
+
+
+def metric_name(text: str) -> str:
+    """A column with its unit: ``ttft`` is ``ttft_s``, ``tokens`` is ``tokens_per_s``."""
+    known = {"ttft": "ttft_s", "tpot": "tpot_s", "total": "total_s", "gap": "gap_s", "throughput": "tokens_per_s"}
+    return known.get(text.lower(), text)
+
+
+def time_name(text: str) -> str:
+    """One of the three times with its unit: ``floor`` is ``floor_s``.
+
+    Raises
+    ------
+    UnknownName
+        It is none of the three.
+    """
+    name = text if text.endswith("_s") else f"{text}_s"
+    if name not in TIMES:
+        raise unknown("time", text, [time.removesuffix("_s") for time in TIMES])
+    return name
+
+
+def option(
+    name: str, metavar: str, text: str, *, parse: Callable[[str], Any] = str, group: str, **more: Any
+) -> Parameter:
+    """An option that is no field of a value."""
+    return Parameter(
+        name=name,
+        negative=(),
+        metavar=metavar,
+        help=text,
+        converter=parsed_by(parse),
+        group=GROUPS[group],
+        **more,
+    )
+
+
+def switch(name: str, text: str) -> Parameter:
+    """An option without a value."""
+    return Parameter(name=name, help=text, negative=(), show_default=False, group=GROUPS["Output"])
+
+
+WORKLOAD, LAYOUT, TARGETS, CHANGE = "Workload", "Formats and layout", "SLO targets", "Change"
+TECHNIQUES, OTHER, OUTPUT = "Techniques", "Options", "Output"
+
+LENGTH_FLAGS = {
+    "prompt_tokens": Flag("--prompt", "N", lambda text: quantities(text, "tokens")),
+    "output_tokens": Flag("--output", "N", lambda text: quantities(text, "tokens")),
+}
+WORKLOAD_FLAGS = {
+    "batch": Flag("--batch", "N", quantities),
+    **LENGTH_FLAGS,
+    "cached_tokens": Flag("--cached", "N", lambda text: quantities(text, "tokens")),
+}
+PRECISION_FLAGS = {
+    name: Flag(f"--{name}", "FORMAT", words, f"the checkpoint's, else {getattr(Precision, name)}")
+    for name in ("weights", "activations", "kv")
+}
+PARALLEL_FLAGS = {
+    "tensor": Flag("--tp", "N", quantities),
+    "pipeline": Flag("--pp", "N", quantities),
+    "expert": Flag("--ep", "N", quantities),
+    "data": Flag("--dp", "N", quantities),
+    "context": Flag("--cp", "N", quantities),
+}
+ENGINE_FLAGS = {
+    "engine": Flag("--engine", "NAME", lambda text: words(text.lower()), "the median of all"),
+    "attention": Flag("--attention", "NAME", words),
+    "memory_fraction": Flag("--memory-fraction", "SHARE", quantities),
+}
+SLO_FLAGS = {
+    "ttft_s": Flag("--ttft", "TIME", seconds),
+    "tpot_s": Flag("--tpot", "TIME", seconds),
+    "total_s": Flag("--total", "TIME", seconds),
+    "gap_s": Flag("--gap", "TIME", seconds),
+    "tokens_per_s": Flag("--tokens-per-s", "N", quantities),
+}
+
+
+def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:
+    """The same options for the state after a change: ``--batch`` becomes ``--to-batch``; none has a default."""
+    return {
+        name: dataclasses.replace(flag, name=flag.name.replace("--", "--to-"), default=None)
+        for name, flag in flags.items()
+    }
+
+
+def flag_name(field: str) -> str:
+    """A field as its option calls it, without dashes."""
+    every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS
+    # ``context`` is also a degree of parallelism, whose option is ``--cp``; the tokens of a decode step have no field.
+    return field if field not in every or field == "context" else every[field].name.removeprefix("--")
+
+
+def shown(value: Any) -> str:
+    """A value of an option as people read it."""
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+Given = Mapping[str, Any]
+"""Fields that were given on the command line."""
+
+if TYPE_CHECKING:
+    WorkloadFields: TypeAlias = Given
+    LengthFields: TypeAlias = Given
+    PrecisionFields: TypeAlias = Given
+    ParallelFields: TypeAlias = Given
+    EngineFields: TypeAlias = Given
+    SLOFields: TypeAlias = Given
+    WorkloadChanges: TypeAlias = Given
+    PrecisionChanges: TypeAlias = Given
+    ParallelChanges: TypeAlias = Given
+    EngineChanges: TypeAlias = Given
+else:
+    WorkloadFields = fields_of(Workload, WORKLOAD_FLAGS, group=WORKLOAD)
+    LengthFields = fields_of(Workload, LENGTH_FLAGS, group=WORKLOAD)
+    PrecisionFields = fields_of(Precision, PRECISION_FLAGS, group=LAYOUT)
+    ParallelFields = fields_of(Parallel, PARALLEL_FLAGS, group=LAYOUT)
+    EngineFields = fields_of(Deployment, ENGINE_FLAGS, group=LAYOUT)
+    SLOFields = fields_of(SLO, SLO_FLAGS, group=TARGETS)
+    WorkloadChanges = fields_of(Workload, to_flags(WORKLOAD_FLAGS), group=CHANGE)
+    PrecisionChanges = fields_of(Precision, to_flags(PRECISION_FLAGS), group=CHANGE)
+    ParallelChanges = fields_of(Parallel, to_flags(PARALLEL_FLAGS), group=CHANGE)
+    EngineChanges = fields_of(Deployment, to_flags(ENGINE_FLAGS), group=CHANGE)
 
 ModelName = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Name of a model, or path of a spec, a config.json or its folder.")
-]
-Hardware = Annotated[str, typer.Option("--hardware", metavar="HW", help="Accelerator: a name, or path of a spec.")]
-HardwareIfAny = Annotated[
-    str | None,
-    typer.Option(
-        "--hardware", metavar="HW", help="Accelerator: a name, or path of a spec.", show_default="none: the count alone"
-    ),
-]
-Batch = Annotated[Any, _count("--batch", "Sequences that run together.")]
-Prompt = Annotated[Any, _count("--prompt", "Length of each prompt, tokens.")]
-Output = Annotated[Any, _count("--output", "Tokens generated for each prompt.")]
-Context = Annotated[
-    Any,
-    _count("--context", "Tokens of each sequence in the cache before the decode step.", show_default="the prompt"),
-]
-Weights = Annotated[
-    str | None, _format("--weights", "Stored format of the linear layers.", show_default=Precision.weights)
-]
-Activations = Annotated[
-    str | None, _format("--activations", "Format fed to the linear layers.", show_default=Precision.activations)
-]
-KV = Annotated[str | None, _format("--kv", "Stored format of the KV cache.", show_default=Precision.kv)]
-Tensor = Annotated[Any, _count("--tp", "Accelerators that every matrix divides over (tensor parallel).")]
-Pipeline = Annotated[Any, _count("--pp", "Stages that the layers divide into (pipeline parallel).")]
-Expert = Annotated[Any, _count("--ep", "Accelerators that the routed experts divide over (expert parallel).")]
-Data = Annotated[Any, _count("--dp", "Replicas of attention and dense layers (data parallel).")]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine", metavar="NAME", help="Engine whose kernels are estimated: vllm, sglang, trtllm.", show_default="any"
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON in base units (bytes, s, FLOPs) instead of text.")]
-
-ToHardware = Annotated[str | None, typer.Option("--to-hardware", metavar="HW", help="Accelerator after the change.")]
-ToBatch = Annotated[Any, _count("--to-batch", "Sequences that run together after the change.")]
-ToWeights = Annotated[str | None, _format("--to-weights", "Format of the linear layers after the change.")]
-ToActivations = Annotated[str | None, _format("--to-activations", "Format fed to them after the change.")]
-ToKV = Annotated[str | None, _format("--to-kv", "Format of the KV cache after the change.")]
-PhaseName = Annotated[
-    str | None,
-    typer.Option(
-        "--phase",
-        metavar="NAME",
-        help="Derive all of prefill, decode, memory, parameters or crossovers.",
-        show_default="the totals",
-    ),
-]
-OperatorName = Annotated[
-    str | None,
-    typer.Option("--operator", metavar="NAME", help="Derive this operator alone, as in q_proj or attention."),
-]
-PlotFile = Annotated[
-    Path, typer.Option("-o", "--file", metavar="FILE", help="Where to draw: a name that ends in .png, .svg or .pdf.")
-]
-
-TrafficFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--traffic",
-        metavar="FILE",
-        help="Requests by length: a CSV, JSON or JSON-lines log with prompt and output tokens.",
-        show_default="all of --prompt and --output",
-    ),
-]
-Loads = Annotated[str, typer.Option("--loads", metavar="N,N,...", help="Batches for low, medium and high load.")]
-Ttft = Annotated[Any, _count("--ttft", "Promised time to first token, seconds.")]
-Tpot = Annotated[Any, _count("--tpot", "Promised time per output token, seconds.")]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        "--metric",
-        metavar="NAME",
-        help="What techniques are ranked by: ttft_s, tpot_s, total_s, gap_s or tokens_per_s.",
-        show_default="the promise that breaks first, or total_s",
-    ),
-]
-UsdPerHour = Annotated[Any, _count("--usd-per-hour", "Price of one accelerator, for the cost of a token.")]
-MapFile = Annotated[
-    Path | None,
-    typer.Option("-o", "--file", metavar="FILE", help="Draw the verdict over prompt and output lengths there, too."),
-]
-
-Vendor = Annotated[str | None, typer.Option("--vendor", metavar="NAME", help="Only this vendor's.")]
-MinimumMemory = Annotated[
-    Any, _count("--minimum-memory-gb", "Only those with at least so much memory, GB (1e9 bytes).")
-]
-HasFormat = Annotated[
-    str | None, typer.Option("--has-format", metavar="FORMAT", help="Only those with units for it, as in fp8 or int4.")
-]
-SortBy = Annotated[
     str,
-    typer.Option(
-        "--sort",
-        metavar="COLUMN",
-        help="Order by name, vendor, year, memory_bytes, memory_bytes_per_s, or a ridge point as in"
-        " fp8_ridge_flops_per_byte.",
-    ),
-]
-Descending = Annotated[bool, typer.Option("--descending", help="The largest first.")]
-SpecPath = Annotated[Path, typer.Argument(metavar="PATH", help="A spec file, or a folder of them.")]
-
-Timings = Annotated[Path, typer.Argument(metavar="PATH", help="Table of timings, or a folder of them (CSV, CSV.gz).")]
-Parameters = Annotated[
-    Path, typer.Option("-o", "--folder", metavar="FOLDER", help="Where to write a file for each accelerator.")
-]
-TimingsSource = Annotated[
-    str, typer.Option("--source", metavar="TEXT", help="What was timed where and when, for the files to say.")
+    Parameter(name="MODEL", help="Name of a model, or path of a spec, a config.json, its directory, or a GGUF file."),
 ]
 
-Machines = Annotated[
-    list[str],
-    typer.Option("--hardware", metavar="HW,HW,...", help="Accelerators: names, or paths of specs; may be repeated."),
-]
-Precisions = Annotated[
-    str | None,
-    typer.Option(
-        "--precisions",
-        metavar="FORMAT,...",
-        help="Formats of weights and, where they can be, activations.",
-        show_default="the checkpoint's",
-    ),
-]
-Gpus = Annotated[str, typer.Option("--gpus", metavar="N,N,...", help="Accelerators of one deployment.")]
-Prices = Annotated[
-    str | None,
-    typer.Option("--prices", metavar="HW=USD,...", help="Price of one accelerator an hour; HW alone: as listed."),
-]
+
+def hardware(flag: str = "--hardware", *, tp: str = "--tp", group: str = LAYOUT, required: bool = True) -> Parameter:
+    """The option that names an accelerator, before or after a change."""
+    text = f"Accelerator: a name or the path of a spec; 8xh100 or h100:8 also sets {tp}."
+    shown = None if required or group == CHANGE else "none: the parameters alone"
+    return option(flag, "HW", text, parse=words, group=group, show_default=shown or False)
+
+
+Hardware = Annotated[Any, hardware()]
 Time = Annotated[
-    str, typer.Option("--time", metavar="NAME", help="What is promised: floor_s, roofline_s or estimate_s.")
+    str,
+    option("--time", "NAME", "Which time is shown: floor, roofline or estimate.", parse=time_name, group=OUTPUT),
 ]
-Csv = Annotated[bool, typer.Option("--csv", help="Print every row as CSV in base units instead of text.")]
-ParetoFile = Annotated[
-    Path | None,
-    typer.Option("-o", "--file", metavar="FILE", help="Draw tokens/s a user against tokens/s a GPU there, too."),
-]
-Rate = Annotated[Any, _count("--rate", "Requests that come in, a second.")]
-Utilization = Annotated[Any, _count("--utilization", "Load of a deployment, of what it can do; below 1 for bursts.")]
+Json = Annotated[bool, switch("--json", "Print JSON in base units (bytes, s, FLOPs).")]
+Full = Annotated[bool, switch("--full", "Print every figure and note.")]
+Csv = Annotated[bool, switch("--csv", "Print every row as CSV in base units.")]
+PICTURE = Parameter(
+    name=("--file", "-o"),
+    metavar="FILE",
+    help="Picture to draw: a name that ends in .png, .svg or .pdf.",
+    converter=parsed_by(Path),
+    group=GROUPS[OUTPUT],
+)

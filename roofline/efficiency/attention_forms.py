@@ -72,7 +72,8 @@ def decode_parts(p: Parameters, run: Kernel) -> Parts:
     leaked = (read + 1) / (seen + 1)
     compute_s = run.compute_s * leaked * computed / group * factor / p["compute"]
     blocks = sequences * shape["kv_heads"] * passes
-    pieces = smaller(larger(run.processors * p["fill"] / blocks, 1.0), 1 + read / p["chunk"])
+    wanted = run.processors * p["fill"] / larger(blocks, 1e-9)  # a sweep may hold steps without sequences
+    pieces = smaller(larger(wanted, 1.0), 1 + read / p["chunk"])
     waves = larger(full_waves(p["split"], blocks * pieces / run.processors), 1.0)
     start_s = p["block_s"] * (1 - alone) + p.get("single_s", p["block_s"]) * alone
     walk_s = (p["token_s"] * read / pieces + start_s) * waves * factor

@@ -302,12 +302,25 @@ class Memory(Report):
         if not np.all(self.fits):
             have = self.deployment.parallel.accelerators
             place = f"one {gpu.name}" if np.all(np.asarray(have) == 1) else f"{np.max(have):g} {gpu.name}"
-            notes.append(f"does not fit {place}: it takes {int(np.max(self.accelerators_needed))} of them")
+            notes.append(f"does not fit on {place}; at least {int(np.max(self.accelerators_needed))} are needed")
         if np.any((np.asarray(self.max_batch) > 0) & (self.load.batch > np.asarray(self.max_batch))):
-            notes.append(
-                f"of {np.max(self.load.batch):g} sequences {np.max(self.running_batch):g} run, the others wait"
-            )
+            running, asked = np.max(self.running_batch), np.max(self.load.batch)
+            notes.append(f"only {running:g} of {asked:g} sequences fit at once; the rest queue")
         return tuple(notes)
+
+    def summary(self) -> str:
+        """Whether it fits, in a sentence, and what would make it fit.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> load = rl.Workload()
+        >>> print(rl.memory(rl.Deployment("llama-3.1-70b", "h100-sxm"), load).summary())
+        Does not fit on one h100-sxm: 141.8 GB needed, 76.97 GB available; fits with fp8 weights, or on 2.
+        """
+        from .fit_in_words import fit_sentence
+
+        return fit_sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Columns, and the notes."""

@@ -32,8 +32,19 @@ class Parallel(Value):
 
     Attributes
     ----------
-    tensor, pipeline, expert, data, context : degrees; ``expert`` 1 means that experts divide as matrices do
-    overlap : share of the time on the network that other work hides, 0 to 1
+    tensor : int or array
+        Accelerators that each matrix is divided over (tensor parallelism, TP).
+    pipeline : int or array
+        Stages that the layers are divided into (pipeline parallelism, PP).
+    expert : int or array
+        Accelerators that the routed experts are divided over (expert parallelism, EP); 1 divides experts like any
+        other matrix.
+    data : int or array
+        Replicas of attention and dense layers, each with its own sequences (data parallelism, DP).
+    context : int or array
+        Accelerators that the tokens of a sequence are divided over (context parallelism, CP).
+    overlap : float or array
+        Share of the communication time that is hidden behind other work, 0 to 1.
 
     Raises
     ------

@@ -39,11 +39,16 @@ class Precision(Value):
 
     Attributes
     ----------
-    weights : format of the linear layers
-    activations : format of their inputs and outputs; 16-bit activations with narrower weights are weight-only
-    kv : format of the KV cache
-    attention : format of the attention math, its own choice whatever the cache is stored in
-    exceptions : part -> weight format, for parts that differ (``{"lm_head": "fp8"}``)
+    weights : str
+        Format that the weights of the linear layers are stored in.
+    activations : str
+        Format of the inputs of the linear layers; with 16 bits, narrower weights are quantized weight-only.
+    kv : str
+        Format that the KV cache is stored in.
+    attention : str
+        Format of the attention math, chosen separately from that of the cache.
+    exceptions : mapping of str to str
+        Part of the model -> weight format, for parts that differ (``{"lm_head": "fp8"}``).
 
     Raises
     ------

@@ -32,16 +32,23 @@ class Deployment(Value):
 
     Attributes
     ----------
-    model, accelerator : what runs where; names and paths, as `get_model` and `get_accelerator` take them, will do
-    precision : formats of weights, activations and KV cache; the checkpoint's own if none
-        are given, or bf16 where it states none
-    parallel : over how many accelerators of that kind, and how
-    attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
-    memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
-    engine : the server that runs it, an `Engine` or the name of one: whose kernels the estimates are of, and how
-        requests are scheduled and admitted; a generic one, and the median of all kernels, if None
-    routing_skew : exponent of the power law by which tokens choose experts, for estimates (0: uniform, as the roofline
-        has it)
+    model : Model or str
+        The model that is served; a name or a path, as `get_model` takes them, is looked up.
+    accelerator : Accelerator or str
+        The accelerator that it runs on; a name or a path, as `get_accelerator` takes them, is looked up.
+    precision : Precision
+        Formats of weights, activations and KV cache; the checkpoint's own by default, bf16 where it states none.
+    parallel : Parallel
+        How the model is spread over several accelerators.
+    attention : str
+        ``fused`` (FlashAttention: scores stay on the chip) or ``unfused`` (scores are written and read back).
+    memory_fraction : float
+        Share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``).
+    engine : Engine, str or None
+        Server that runs it, whose kernels the estimate describes and whose rules admit requests: ``vllm``, ``sglang``,
+        ``trtllm``; a generic one with the median of all kernels by default.
+    routing_skew : float
+        Exponent of the power law by which tokens choose experts, for estimates; 0 is uniform, as the roofline has it.
 
     Raises
     ------

@@ -19,6 +19,7 @@ from .bounds import Bound, fallback_notes, name_limits
 from .chunking import joined, shape_of, split
 from .deployment import Deployment
 from .derivation import explain_pass
+from .pass_sentences import generation_sentence, pass_sentence
 from .schedule import Schedule, schedule_pass
 from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
 from .workload import Workload
@@ -203,6 +204,11 @@ class Phase(Report):
         """Tokens computed a second at `roofline_s`: prompt tokens in prefill, generated tokens in decode."""
         return self.tokens / self.roofline_s
 
+    def tokens_per_s_by(self, time: str) -> Number:
+        """The same at another of the three times."""
+        rate: Number = self.tokens / getattr(self, time)
+        return rate
+
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the numbers rest on: fallbacks, contexts beyond the model's, routing, the estimate's basis."""
@@ -217,6 +223,10 @@ class Phase(Report):
             notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
         bases = dict.fromkeys(item.estimate.basis for item in self.operators)
         return (*notes, *filter(None, bases))
+
+    def summary(self, time: str = "estimate_s") -> str:
+        """How long the pass takes, in one of the three times, and what limits it, in a sentence."""
+        return pass_sentence(self, time)
 
     def to_dict(self) -> dict[str, Any]:
         """Columns, and the notes."""
@@ -388,6 +398,10 @@ class Generation(Report):
     assumptions: tuple[str, ...] = ()
 
     columns = ("ttft_s", "tpot_s", "total_s", "prefill_share", "tokens_per_s", "time")
+
+    def summary(self) -> str:
+        """The times of the batch in a sentence."""
+        return generation_sentence(self)
 
 
 _STEPS = 256

@@ -14,10 +14,14 @@ class Workload(Value):
 
     Attributes
     ----------
-    prompt_tokens : tokens of each prompt that have to be computed
-    output_tokens : tokens generated for each, the first one by the prefill
-    batch : sequences that run together
-    cached_tokens : tokens of each prompt before ``prompt_tokens`` whose KV cache is there already
+    prompt_tokens : int or array
+        Tokens of each prompt that have to be computed.
+    output_tokens : int or array
+        Tokens generated for each prompt; the prefill emits the first one.
+    batch : int or array
+        Sequences that run together.
+    cached_tokens : int or array
+        Tokens of each prompt that are in the KV cache already, before those that have to be computed.
 
     Raises
     ------

@@ -13,10 +13,16 @@ class SLO:
 
     Attributes
     ----------
-    ttft_s, tpot_s, total_s, gap_s : float, optional
-        The longest that each may be, seconds.
-    tokens_per_s : float, optional
-        The least throughput of the whole deployment, output tokens/s.
+    ttft_s : float
+        Longest time to first token.
+    tpot_s : float
+        Longest time per output token after the first.
+    total_s : float
+        Longest time from the request to its last token.
+    gap_s : float
+        Longest gap between two tokens of a request.
+    tokens_per_s : float
+        Lowest throughput of the whole deployment, output tokens per second.
 
     Raises
     ------

@@ -15,6 +15,7 @@ from ..report import Report, Step
 from ..serving.pass_times import links
 from ..serving.scenario import Scenario, share
 from ..serving.steady_state import steady_state
+from ..units import brief_time
 from .batching import Disaggregation
 
 
@@ -44,6 +45,11 @@ class ModeSwitch(Report):
     def break_even_steps(self) -> Number:
         """Decode steps after which the gain is gone."""
         return scalar(np.divide(np.multiply(self.prefill_gain, self.prefill_s), self.decode_cost * self.step_s))
+
+    def summary(self) -> str:
+        """When the gain is gone, in a sentence."""
+        steps, length = (np.max(np.asarray(each)) for each in (self.break_even_steps, self.prefill_steps))
+        return f"The gain is gone after {steps:,.3g} output tokens; a prefill takes as long as {length:,.3g} of them."
 
     def explain(self) -> tuple[Step, ...]:
         """The seconds gained once over the seconds lost each step."""
@@ -113,6 +119,12 @@ class Visible(Report):
     def bursts(self) -> Number:
         """Bursts of a whole response, the last one perhaps short."""
         return scalar(np.ceil(np.divide(self.output_tokens, self.buffer)))
+
+    def summary(self) -> str:
+        """What a reader sees, in a sentence."""
+        first, each = brief_time(self.first_visible_s), brief_time(self.cadence_s)
+        shown = f"{float(np.max(self.buffer)):g} token{'s' if np.max(self.buffer) > 1 else ''}"
+        return f"The first {shown} become visible after {first}, then {shown} every {each}."
 
     def explain(self) -> tuple[Step, ...]:
         """The first burst and the rhythm."""

@@ -1,0 +1,194 @@
+"""Commands that start an engine the way a deployment describes it.
+
+==========  ======================================================================================================
+vLLM        https://docs.vllm.ai/en/latest/cli/serve.html
+SGLang      https://docs.sglang.io/advanced_features/server_arguments.html; with attention in data parallel,
+            ``--tp-size`` counts all accelerators of the group
+TensorRT    https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve
+==========  ======================================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidInput, unknown
+from ..formats import get_format
+from ..model import Model
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+
+Options = Mapping[str, int | str | float | bool]
+"""Option -> its value; True for a switch."""
+
+
+def launch_command(serve: Deployment, load: Workload, *, engine: str | None = None) -> str:
+    """The shell command that starts an engine for a deployment.
+
+    What no option can say, such as a format that needs another checkpoint, stands behind ``#``.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where, of single values.
+    load : Workload
+        Its batch becomes the limit of running sequences, its longest sequence that of the context.
+    engine : str, optional
+        ``vllm``, ``sglang`` or ``trtllm``; that of the deployment, else ``vllm``, if not given.
+
+    Returns
+    -------
+    str
+        One line.
+
+    Raises
+    ------
+    UnknownName
+        There is no launcher for this engine.
+    InvalidInput
+        A layout or a workload that is an array.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment("llama-3.1-8b", "h100-sxm", parallel=rl.Parallel(tensor=2))
+    >>> print(launch_command(serve, rl.Workload(2000, 256, batch=64)))
+    vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2 --max-num-seqs 64 --max-model-len 2256 \
+--gpu-memory-utilization 0.9
+    """
+    name = engine or (str(serve.engine) if serve.engine else "vllm")
+    if name not in LAUNCHERS:
+        raise unknown("engine with a launch command", name, LAUNCHERS)
+    if any(np.ndim(value) for value in (*serve.parallel.degrees, load.batch, load.sequence_tokens)):
+        raise InvalidInput("a launch command is for one layout and one workload: they must not be arrays")
+    start, options = LAUNCHERS[name]
+    words = [start.format(model=repository(serve.model))]
+    for option, value in options(serve, load).items():
+        if value is True:
+            words.append(option)
+        elif value not in (False, ""):
+            words.append(f"{option} {value}")
+    notes = list(_notes(serve, name))
+    return " ".join(words) + (f"  # {'; '.join(notes)}" if notes else "")
+
+
+def repository(model: Model) -> str:
+    """The hub id that a model's shapes were read from, else its name.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> repository(rl.get_model("llama-3.1-8b"))
+    'meta-llama/Llama-3.1-8B'
+    """
+    found = re.search(r"huggingface\.co/([\w.-]+/[\w.-]+)", model.source)
+    return found[1] if found else model.name
+
+
+def _vllm(serve: Deployment, load: Workload) -> Options:
+    layout = _degrees(serve)
+    return {
+        "--tensor-parallel-size": _many(layout.tensor),
+        "--pipeline-parallel-size": _many(layout.pipeline),
+        "--data-parallel-size": _many(layout.data),
+        "--decode-context-parallel-size": _many(layout.context),
+        "--enable-expert-parallel": layout.expert > 1,
+        "--quantization": "fp8" if _quantized_at_load(serve) else "",
+        "--kv-cache-dtype": "fp8" if _fp8_cache(serve) else "",
+        "--max-num-seqs": int(np.max(np.ceil(load.batch / layout.data))),
+        "--max-model-len": int(np.max(load.sequence_tokens)),
+        "--gpu-memory-utilization": serve.memory_fraction,
+    }
+
+
+def _sglang(serve: Deployment, load: Workload) -> Options:
+    layout = _degrees(serve)
+    attention_in_data_parallel = layout.expert > 1 and layout.data > 1
+    tensor = layout.tensor * layout.data if attention_in_data_parallel else layout.tensor
+    return {
+        "--tp-size": _many(tensor),
+        "--pp-size": _many(layout.pipeline),
+        "--dp-size": _many(layout.data),
+        "--enable-dp-attention": attention_in_data_parallel,
+        "--ep-size": _many(layout.expert),
+        "--quantization": "fp8" if _quantized_at_load(serve) else "",
+        "--kv-cache-dtype": "fp8_e4m3" if _fp8_cache(serve) else "",
+        "--max-running-requests": int(np.max(load.batch)),
+        "--context-length": int(np.max(load.sequence_tokens)),
+    }
+
+
+def _trtllm(serve: Deployment, load: Workload) -> Options:
+    layout = _degrees(serve)
+    ranks = layout.tensor * layout.data if layout.expert > 1 else layout.tensor
+    return {
+        "--tp_size": _many(ranks),
+        "--pp_size": _many(layout.pipeline),
+        "--ep_size": _many(layout.expert),
+        "--max_batch_size": int(np.max(np.ceil(load.batch / layout.data))),
+        "--max_seq_len": int(np.max(load.sequence_tokens)),
+    }
+
+
+LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] = MappingProxyType(
+    {
+        "vllm": ("vllm serve {model}", _vllm),
+        "sglang": ("python -m sglang.launch_server --model-path {model}", _sglang),
+        "trtllm": ("trtllm-serve {model}", _trtllm),
+    }
+)
+"""Engine -> how its command begins, and its options for a deployment."""
+
+
+class _Degrees(NamedTuple):
+    """Degrees of parallelism as whole numbers."""
+
+    tensor: int
+    pipeline: int
+    expert: int
+    data: int
+    context: int
+
+
+def _degrees(serve: Deployment) -> _Degrees:
+    return _Degrees(*(int(np.max(degree)) for degree in serve.parallel.degrees))
+
+
+def _many(degree: int) -> int | str:
+    """A degree of parallelism; nothing for 1, which is every engine's default."""
+    return degree if degree > 1 else ""
+
+
+def _of_checkpoint(serve: Deployment) -> str:
+    """The format of the weights as they are published."""
+    return serve.model.precision.weights if serve.model.precision else "bf16"
+
+
+def _quantized_at_load(serve: Deployment) -> bool:
+    """Whether 16-bit weights become fp8 when they are loaded, which engines can do without another checkpoint."""
+    return serve.precision.weights == "fp8" and get_format(_of_checkpoint(serve)).bits >= 16
+
+
+def _fp8_cache(serve: Deployment) -> bool:
+    return serve.precision.kv.startswith("fp8")
+
+
+def _notes(serve: Deployment, engine: str) -> Iterator[str]:
+    """What the options leave out."""
+    layout, weights = _degrees(serve), serve.precision.weights
+    needs_checkpoint = engine == "trtllm" or not _quantized_at_load(serve)
+    if weights != _of_checkpoint(serve) and needs_checkpoint:
+        yield f"needs a checkpoint in {weights}"
+    if engine == "trtllm" and _fp8_cache(serve):
+        yield "set kv_cache_config.dtype to fp8 in the file of --config"
+    if engine == "trtllm" and layout.data > 1:
+        replicas = f"start {layout.data} of them behind a load balancer"
+        yield "set enable_attention_dp in the file of --config" if layout.expert > 1 else replicas
+    kv = serve.precision.kv
+    if get_format(kv).bits < 16 and not _fp8_cache(serve):
+        yield f"a KV cache in {kv} needs an engine that has it"

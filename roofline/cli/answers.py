@@ -1,0 +1,200 @@
+"""Every answer about one deployment under one workload, computed when it is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..analysis.crossover_points import Crossovers, crossovers
+from ..errors import InvalidInput, Number, unknown
+from ..footprint.memory_use import Memory, memory
+from ..model import Model
+from ..phases.deployment import Deployment
+from ..phases.passes import TIMES, Generation, Phase, decode, generate, prefill
+from ..phases.workload import Workload
+from ..report import Step, plain
+
+EXPLAINED = ("prefill", "decode", "memory", "parameters", "crossovers")
+"""Answers that have a derivation, by their names on the command line."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answers:
+    """One deployment under one workload.
+
+    Attributes
+    ----------
+    serve : Deployment
+        What runs where.
+    load : Workload
+        What is asked of it.
+    context_tokens : int or None
+        Tokens in the cache before the decode step; those of the prompt if None.
+    """
+
+    serve: Deployment
+    load: Workload
+    context_tokens: Number | None = None
+
+    @cached_property
+    def prefill(self) -> Phase:
+        """The pass over the prompts."""
+        return prefill(self.serve, self.load)
+
+    @cached_property
+    def decode(self) -> Phase:
+        """One decode step."""
+        return decode(self.serve, self.load, context_tokens=self.context_tokens)
+
+    def pass_named(self, name: str) -> Phase:
+        """The prefill or the decode step.
+
+        Raises
+        ------
+        UnknownName
+            Neither has that name.
+        """
+        if name not in ("prefill", "decode"):
+            raise unknown("pass", name, ("prefill", "decode"))
+        return self.prefill if name == "prefill" else self.decode
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What fits at the end of the output, or after the decode step if its context is longer than that."""
+        if self.context_tokens is None:
+            return memory(self.serve, self.load)
+        beyond = np.maximum(self.context_tokens + 1 - self.load.sequence_tokens, 0)
+        return memory(self.serve, dataclasses.replace(self.load, cached_tokens=self.load.cached_tokens + beyond))
+
+    @cached_property
+    def generate(self) -> dict[str, Generation]:
+        """The whole generation, in each of the three times."""
+        return {time: generate(self.serve, self.load, time=time) for time in TIMES}
+
+    @property
+    def parameters(self) -> Model:
+        """The model, which counts its parameters."""
+        return self.serve.model
+
+    @cached_property
+    def crossovers(self) -> Crossovers:
+        """Where decode changes its limit."""
+        return crossovers(self.serve, self.load)
+
+    @property
+    def maths(self) -> tuple[str, ...]:
+        """Formats of the units that compute it, the linear layers' first."""
+        linear = self.serve.accelerator.math_on_chip(self.serve.precision.part("mlp").math)
+        used = (item.math for item in (*self.prefill.operators, *self.decode.operators) if item.flops)
+        return tuple(dict.fromkeys((linear, *used)))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Notes of all answers, each once."""
+        return self.notes_of("parameters", "memory", "prefill", "decode")
+
+    def notes_of(self, *names: str) -> tuple[str, ...]:
+        """Notes of some of the answers, each once."""
+        return tuple(dict.fromkeys(note for name in names for note in getattr(self, name).assumptions))
+
+    def steps(self, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
+        """The derivation by answer: all of one answer, one operator wherever it runs, or the totals of every answer.
+
+        Raises
+        ------
+        UnknownName
+            No phase or no operator has that name.
+        """
+        if phase not in (None, *EXPLAINED):
+            raise unknown("phase", phase, EXPLAINED)
+        found = {name: getattr(self, name).explain() for name in EXPLAINED if phase in (None, name)}
+        return found if phase and not operator else steps_about(found, operator)
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked, defaults included."""
+        context = self.load.context_tokens if self.context_tokens is None else self.context_tokens
+        precision = self.serve.precision
+        return {
+            "model": self.serve.model.name,
+            "hardware": self.serve.accelerator.name,
+            "workload": plain(dataclasses.asdict(self.load) | {"context_tokens": context}),
+            "precision": {name: getattr(precision, name) for name in ("weights", "activations", "kv", "attention")}
+            | ({"exceptions": dict(precision.exceptions)} if precision.exceptions else {}),
+            "parallel": plain(dataclasses.asdict(self.serve.parallel)),
+            "engine": None if self.serve.engine is None else str(self.serve.engine),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every answer as plain JSON types."""
+        gpu, model = self.serve.accelerator, self.serve.model
+        return self.asked() | {
+            "layers": layer_kinds(model),
+            "parameters": model.parameters.to_dict(),
+            "kv_bytes_per_token": plain(model.kv_bytes_per_token),
+            "ridge_flops_per_byte": plain(gpu.ridge_flops_per_byte(self.maths[0])),
+            "dense_flops_per_s": {math: plain(gpu.dense_flops_per_s[math]) for math in self.maths},
+            "memory_bytes_per_s": plain(gpu.memory_bytes_per_s),
+            "memory": self.memory.to_dict(),
+            "prefill": self.prefill.to_dict(),
+            "decode": self.decode.to_dict(),
+            "generate": {time: result.to_dict() for time, result in self.generate.items()},
+            "crossovers": self.crossovers.to_dict(),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def model_steps(model: Model, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
+    """The derivation of a model's parameters, which need no accelerator, or its part about one group of layers.
+
+    Raises
+    ------
+    InvalidInput
+        The phase depends on an accelerator.
+    UnknownName
+        No phase or no group of layers has that name.
+    """
+    if phase not in (None, *EXPLAINED):
+        raise unknown("phase", phase, EXPLAINED)
+    if phase not in (None, "parameters"):
+        raise InvalidInput(f"--phase {phase} needs --hardware; only the parameters can be derived without it")
+    found = {"parameters": model.explain()}
+    return steps_about(found, operator) if operator else found
+
+
+def subject(step: Step) -> str:
+    """What a step is about, an operator or a phase: the part of its name before the quantity."""
+    return step.name.rpartition(".")[0] or step.name
+
+
+def steps_about(found: Mapping[str, tuple[Step, ...]], operator: str | None) -> dict[str, tuple[Step, ...]]:
+    """The steps about ``operator``, or those of the totals if None."""
+    names = {subject(step) for steps in found.values() for step in steps}
+    if operator not in (None, *names):
+        raise unknown("operator", operator, names.difference(EXPLAINED))
+    wanted = {operator} if operator else {*EXPLAINED}
+    chosen = {name: tuple(step for step in steps if subject(step) in wanted) for name, steps in found.items()}
+    return {name: steps for name, steps in chosen.items() if steps}
+
+
+def layer_kinds(model: Model) -> list[str]:
+    """Kinds of layers in order of appearance, each with the number of its layers."""
+    kinds: Counter[str] = Counter()
+    for layer in model.layers:
+        kinds[layer.kind] += layer.count
+    return [f"{count} x {kind}" for kind, count in kinds.items()]
+
+
+def notes_of_both(before: Answers, after: Answers, names: Iterable[str]) -> Iterator[str]:
+    """Notes of some answers about two deployments, and of which one where they differ."""
+    first, second = (dict.fromkeys(found.notes_of(*names)) for found in (before, after))
+    for note in first:
+        yield note if note in second else f"before: {note}"
+    for note in second:
+        if note not in first:
+            yield f"after: {note}"

@@ -1,0 +1,272 @@
+"""The program: its commands, their help and examples, and what becomes of errors.
+
+A command's module is imported when the command runs, so that ``roofline --help`` answers without NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App
+from cyclopts.exceptions import (
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnusedCliTokensError,
+)
+
+from .. import __version__
+from .help_pages import GROUPS, PlainHelp
+
+COMMANDS = {
+    "analyze": (
+        "deployments:analyze",
+        "Show how fast a model runs on an accelerator, and what limits it.",
+        """
+Whether it fits, prefill, one decode step and a whole batch: the floor that no measurement beats, the roofline, the
+estimate with its interval, and what limits each. A list such as --batch 1,8,64 gives one row for each value.
+""",
+        (
+            "llama-3.1-70b --hardware 2xh100-sxm --batch 16 --prompt 4k",
+            "llama-3.1-8b --hardware h100-sxm,mi300x --batch 1,8,64",
+            "deepseek-v3 --hardware 8xh200-sxm --time floor --json",
+        ),
+    ),
+    "what-if": (
+        "changes:what_if",
+        "Compare a deployment before and after a change.",
+        """
+Other formats, hardware, layout, engine or batch, or several at once: prefill, decode and memory side by side. Or
+techniques with their parameters: what they do to each phase, to memory and to throughput.
+""",
+        (
+            "llama-3.1-70b --hardware 2xh100-sxm --to-weights fp8 --to-kv fp8",
+            "llama-3.1-70b --hardware h100-sxm --to-tp 2,4,8",
+            "llama-3.1-8b --hardware l40s --technique mtp --acceptance 70%",
+        ),
+    ),
+    "explain": (
+        "deployments:explain",
+        "Derive the numbers step by step.",
+        """
+For each number its formula, the numbers put in, the value and the source: the totals by default, every operator with
+--phase or --operator. Without --hardware, the parameters of the model.
+""",
+        (
+            "llama-3.1-70b --hardware h100-sxm --phase decode",
+            "llama-3.1-70b --hardware h100-sxm --operator q_proj",
+            "mixtral-8x7b",
+        ),
+    ),
+    "plot": (
+        "deployments:plot",
+        "Draw prefill and decode under the roofline.",
+        "",
+        ("llama-3.1-70b --hardware 2xh100-sxm -o roofline.png",),
+    ),
+    "plan": (
+        "capacity_plans:plan",
+        "Find the cheapest deployment that meets an SLO.",
+        """
+Searches accelerators, their number, layouts, formats and batches. Every candidate has TTFT, TPOT, tokens/s and cost, or
+the reason why it is rejected.
+""",
+        (
+            "llama-3.1-8b --hardware h100-sxm,l4 --tpot 50ms --prices h100-sxm=$2.5,l4",
+            "llama-3.1-8b --hardware 2xl4 --precisions bf16,fp8 --tpot 30ms",
+        ),
+    ),
+    "fleet": (
+        "capacity_plans:fleet",
+        "Size a fleet for a request rate.",
+        """
+How many deployments and accelerators a rate of requests needs and what they cost per hour: at the estimate, and at the
+floor, the fewest that any software could do with.
+""",
+        ("llama-3.1-70b --hardware h100-sxm --rate 20 --tpot 50ms --utilization 70%",),
+    ),
+    "advise": (
+        "priorities:advise",
+        "Say which phase to optimize first, and with what.",
+        """
+For a mix of requests at low, medium and high load: how the time divides between prefill and decode, which SLO target
+breaks first, every technique ranked by its gain, and where the answer changes.
+""",
+        (
+            "llama-3.1-8b --hardware h100-sxm --prompt 4k --ttft 500ms --tpot 30ms",
+            "llama-3.1-70b --hardware 2xh100-sxm --traffic log.csv --metric ttft",
+        ),
+    ),
+    "solve": (
+        "questions:solve",
+        "Solve for the bandwidth, batch or context that reaches a target.",
+        "",
+        (
+            "llama-3.1-70b --hardware 2xh100-sxm --find batch --metric tpot --target 60ms",
+            "llama-3.1-70b --hardware h100-sxm --find weight_bits --metric fits",
+        ),
+    ),
+    "sensitivity": (
+        "questions:sensitivity",
+        "Show what the time of a pass depends on, the strongest first.",
+        "For each input, by how many percent the time changes for one percent more of it.",
+        ("llama-3.1-70b --hardware 2xh100-sxm --phase decode",),
+    ),
+    "techniques": (
+        "questions:techniques",
+        "Show what every technique does to a deployment.",
+        "Speedup of prefill and decode, and gain in throughput and batch, each technique by itself.",
+        ("llama-3.1-70b --hardware 4xh100-sxm --batch 32",),
+    ),
+    "mode-switch": (
+        "questions:mode_switch",
+        "Find after how many tokens a faster prefill that slows decode is a loss.",
+        "",
+        ("llama-3.1-8b --hardware h100-sxm --prefill-gain 20% --decode-cost 5%",),
+    ),
+    "visible": (
+        "questions:visible",
+        "Show when a reader sees tokens that are shown several at a time.",
+        "",
+        ("llama-3.1-8b --hardware h100-sxm --buffer 8",),
+    ),
+    "check": (
+        "spec_files:check",
+        "Validate a spec file, or a directory of them.",
+        "Prints one line per fault; the exit code is 0 without faults, else 2.",
+        ("my-accelerator.yaml",),
+    ),
+    "calibrate": (
+        "spec_files:calibrate",
+        "Fit kernel efficiencies to your own timings.",
+        """
+Writes one parameter file for each accelerator in the timings. Set ROOFLINE_SPECS to the directory above them to use
+them in every estimate.
+""",
+        ("timings.csv -o my-specs/efficiency_specs --source 'own L40S'",),
+    ),
+}
+"""Command -> where it is, what it does in one line, what else there is to say, and examples of its arguments."""
+
+LISTS = {
+    "models": "List models: parameters, KV cache per token, longest context.",
+    "hardware": "List accelerators: memory, bandwidth, peaks, ridge points.",
+    "formats": "List number formats: bits per value, and the units that multiply them.",
+    "techniques": "List serving techniques, their options, and the phase each helps.",
+    "engines": "List inference engines.",
+    "prices": "List known prices per accelerator-hour, the lowest first.",
+}
+"""What ``roofline list`` lists, each by a function of that name in ``commands/libraries.py``."""
+
+
+def build() -> App:
+    """The program with all its commands, none of them imported."""
+    listing = App(name="list", help="List models, hardware, formats, techniques, engines or prices.", version_flags=[])
+    program = App(
+        name="roofline",
+        help="LLM inference from first principles: how fast, what limits it, on how many accelerators, and why.",
+        version=f"roofline {__version__}",
+        help_flags=["--help", "-h"],
+        help_format="plaintext",
+        help_formatter=PlainHelp(),
+        group_arguments=GROUPS["Arguments"],
+        group_parameters=GROUPS["Options"],
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+    for name, (place, summary, more, examples) in COMMANDS.items():
+        program.command(
+            f"{__package__}.commands.{place}", name=name, help=_help(name, summary, more, examples), version_flags=[]
+        )
+    for name, summary in LISTS.items():
+        listing.command(f"{__package__}.commands.libraries:{name}", name=name, help=summary, version_flags=[])
+    program.command(listing)
+    program.register_install_completion_command(help="Install completion for the shell in use.")
+    return program
+
+
+def _help(name: str, summary: str, more: str, examples: Sequence[str]) -> str:
+    shown = "\n".join(f"  roofline {name} {arguments}" for arguments in examples)
+    return "\n\n".join(part for part in (summary, " ".join(more.split()), f"For example:\n{shown}") if part)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command that ``arguments`` name and return the exit code.
+
+    0 for an answer, 1 if it cannot be written, 2 for bad input, 130 if it is interrupted.
+    """
+    try:
+        code = build()(arguments or ["--help"], exit_on_error=False, print_error=False)
+        if sys.stdout is None:
+            return _complain("standard output is closed", 1)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return _complain(_usage_error(error), 2)
+    except BrokenPipeError:
+        return _abandon_output()
+    except OSError as error:
+        _abandon_output()
+        return _complain(f"cannot write the answer: {error.strerror or error}", 1)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        # Imported here, since it loads NumPy, which help and usage errors do without.
+        from ..errors import RooflineError
+
+        if not isinstance(error, RooflineError):
+            raise
+        return _complain(_with_list(str(error)), 2)
+    return code if isinstance(code, int) else 0 if arguments else 2
+
+
+LISTED_AS = {
+    "model": "models",
+    "accelerator": "hardware",
+    "number format": "formats",
+    "math format": "formats",
+    "technique": "techniques",
+    "engine": "engines",
+}
+"""What an unknown name is said to be -> the list that has the known ones."""
+
+
+def _with_list(message: str) -> str:
+    """A message about an unknown name, and where the known ones are listed."""
+    named = re.match(r"no ([a-z ]+) named ", message)
+    listed = LISTED_AS.get(named[1], "") if named else ""
+    return f"{message} (`roofline list {listed}` shows all)" if listed and "roofline list" not in message else message
+
+
+def _usage_error(error: CycloptsError) -> str:
+    """What is wrong with the arguments, in one line, and where the right ones are described."""
+    chain = error.command_chain or ()
+    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, UnknownCommandError) and error.unused_tokens:
+        from ..errors import unknown
+
+        known = LISTS if chain else (*COMMANDS, "list")
+        text = str(unknown("command", error.unused_tokens[0], known))
+    elif isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        text = f"unexpected argument {error.unused_tokens[0]!r}"
+    elif isinstance(error, RepeatArgumentError):
+        text = f"{error.token.keyword} is given twice; several values are one list, as in --batch 1,8,64"
+    elif isinstance(error, MissingArgumentError) and error.argument is not None:
+        wanted = error.argument.name
+        text = f"{wanted} needs a value" if error.keyword else f"{' '.join(chain)} needs {wanted}"
+    return f"{text[0].lower()}{text[1:]}; see `{' '.join(('roofline', *chain))} --help`"
+
+
+def _complain(text: str, code: int) -> int:
+    if sys.stderr is not None:
+        print(f"roofline: {text}", file=sys.stderr)
+    return code
+
+
+def _abandon_output() -> int:
+    """Point standard output nowhere, so that the interpreter does not fail again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 1

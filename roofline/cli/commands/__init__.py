@@ -1,0 +1,1 @@
+"""The commands: each parses its options, asks the library, and prints the answer."""

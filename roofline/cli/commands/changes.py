@@ -1,0 +1,211 @@
+"""The command about changes: ``what-if``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ...analysis.comparison import Comparison, compare
+from ...errors import InvalidInput
+from ...phases.passes import TIMES
+from ...serving.metrics import METRICS, SLO_METRICS
+from ...techniques import Effect, apply
+from ...units import brief_time, humanize
+from .. import options as opt
+from ..answers import Answers, notes_of_both
+from ..output import print_json, print_text
+from ..quantities import quantities
+from ..target import Target, read_model
+from ..technique_options import Chosen, with_formats
+from ..text import block, bullets, derivations, label, paragraph, table, value
+from .deployments import title
+
+COMPARED = ("prefill", "decode", "memory")
+
+EFFECTS = (*SLO_METRICS, "weights_bytes", "kv_bytes_per_sequence", "max_batch", "capacity_tokens_per_s")
+"""Metrics that are shown before and after."""
+
+ToHardware = Annotated[Any, opt.hardware("--to-hardware", tp="--to-tp", group=opt.CHANGE)]
+ToContext = Annotated[
+    Any,
+    opt.option(
+        "--to-context",
+        "N",
+        "Tokens of each sequence in the cache before the decode step.",
+        parse=lambda text: quantities(text, "tokens"),
+        group=opt.CHANGE,
+        show_default=False,
+    ),
+]
+ToPart = Annotated[
+    tuple[str, ...],
+    opt.option(
+        "--to-part",
+        "PART=FORMAT",
+        "Weight format of one part; may be repeated.",
+        group=opt.CHANGE,
+        show_default=False,
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change:
+    """What is other than before, as typed."""
+
+    hardware: ToHardware = None
+    load: opt.WorkloadChanges = dataclasses.field(default_factory=dict)
+    context: ToContext = None
+    formats: opt.PrecisionChanges = dataclasses.field(default_factory=dict)
+    part: ToPart = ()
+    parallel: opt.ParallelChanges = dataclasses.field(default_factory=dict)
+    serving: opt.EngineChanges = dataclasses.field(default_factory=dict)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Fields that were given."""
+        return {item.name: found for item in dataclasses.fields(self) if (found := getattr(self, item.name))}
+
+    def of(self, target: Target) -> Target:
+        """``target`` after the change."""
+        merged: dict[str, Any] = {
+            name: {**getattr(target, name), **found} if isinstance(found, dict) else found
+            for name, found in self.given.items()
+        }
+        return dataclasses.replace(target, **merged)
+
+
+def what_if(
+    model: opt.ModelName,
+    /,
+    target: Target,
+    change: Change | None = None,
+    chosen: Chosen | None = None,
+    *,
+    time: opt.Time = opt.DEFAULT_TIME,
+    full: opt.Full = False,
+    as_json: opt.Json = False,
+) -> None:
+    """A deployment before and after a change."""
+    change, chosen = change or Change(), chosen or Chosen()
+    before = target.single().answers(read_model(model))
+    techniques = chosen.techniques()
+    if techniques:
+        return _apply(before, techniques, change, time=time, full=full, as_json=as_json)
+    if not change.given:
+        raise InvalidInput("what-if needs a change: --to-weights, --to-hardware, --to-batch ... or --technique")
+    points = [(varied, point.answers(before.serve.model)) for varied, point in change.of(target).points()]
+    if as_json:
+        found = [_comparison_dict(before, after) for _, after in points]
+        return print_json(found if len(found) > 1 else found[0])
+    if len(points) > 1:
+        return print_text(title(before, time=time), *_rows(before, points, time))
+    return print_text(title(before, time=time), *_comparison(before, points[0][1], time, full=full))
+
+
+def _apply(before: Answers, techniques: Any, change: Change, *, time: str, full: bool, as_json: bool) -> None:
+    """The effect of techniques, and of the formats asked for beside them."""
+    if set(change.given) - {"formats"}:
+        raise InvalidInput("--technique goes with --to-weights, --to-activations and --to-kv, with no other change")
+    if before.context_tokens is not None:
+        raise InvalidInput("--technique is about whole batches: leave --context out, or use --prompt")
+    effect = apply(before.serve, before.load, with_formats(techniques, change.formats), time=time)
+    if as_json:
+        print_json(before.asked() | effect.to_dict())
+    else:
+        print_text(title(before, time=time), *_effect(effect, full=full))
+
+
+def _compared(before: Answers, after: Answers) -> dict[str, Comparison]:
+    return {name: compare(getattr(before, name), getattr(after, name)) for name in COMPARED}
+
+
+def _comparison_dict(before: Answers, after: Answers) -> dict[str, Any]:
+    asked = {"before": before.asked(), "after": after.asked()}
+    return asked | {name: item.to_dict() for name, item in _compared(before, after).items()}
+
+
+def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> list[str]:
+    """What changes in sentences, then the times and the memory; with ``full`` every figure."""
+    comparisons = _compared(before, after)
+    names = ("decode", "prefill", "memory")
+    sentences = [comparisons[name].summary(time) for name in names]
+    if not after.memory.fits:
+        sentences.append(after.memory.summary())
+    parts = [
+        block("Change", table(_changed_rows(before, after))),
+        "\n" + "\n".join(paragraph(sentence) for sentence in sentences),
+    ]
+    columns = None if full else (*TIMES, "limit", "needed_bytes", "fits", "max_batch")
+    for name, comparison in comparisons.items():
+        rows = [(label(column), *cells) for column, *cells in comparison.rows() if columns is None or column in columns]
+        parts.append(block(name.capitalize(), table(rows, right=3, head=("", "before", "after", "after / before"))))
+    shown = ("parameters", "memory", "prefill", "decode") if full else ("parameters", "prefill", "decode")
+    notes = [note for note in notes_of_both(before, after, shown) if full or " timings on " not in note]
+    return [*parts, block("Notes", bullets(notes))]
+
+
+def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
+    """One row for each point of the lists, the first for the state before."""
+    names = [opt.flag_name(name) for name in points[0][0]]
+    head = (*(f"to {name}" for name in names), "fits", "prefill", "per token", "speedup", "tokens/s", "memory needed")
+    rows = [_row(["before", *[""] * (len(names) - 1)], before, before, time)]
+    rows += [_row([opt.shown(value) for value in varied.values()], before, after, time) for varied, after in points]
+    fastest = max(points, key=lambda each: (bool(each[1].memory.fits), -float(getattr(each[1].decode, time))))
+    where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in fastest[0].items())
+    lead = f"Fastest decode, at {where}: {compare(before.decode, fastest[1].decode).summary(time)}"
+    numbers = set(range(len(names) + 1, len(head)))
+    return [f"\n{paragraph(lead)}\n", table(rows, head=head, right=numbers)]
+
+
+def _row(names: list[str], before: Answers, after: Answers, time: str) -> list[str]:
+    decode = after.decode
+    speedup = compare(before.decode, decode).speedup(time)
+    return [
+        *names,
+        humanize("fits", after.memory.fits),
+        brief_time(getattr(after.prefill, time)),
+        brief_time(getattr(decode, time)),
+        f"{speedup:.2f}x",
+        f"{decode.tokens_per_s_by(time):,.0f}",
+        humanize("bytes", after.memory.needed_bytes),
+    ]
+
+
+def _changed_rows(before: Answers, after: Answers) -> list[tuple[str, str]]:
+    """What differs between the two."""
+    first, second = (_flat(found.asked()) for found in (before, after))
+    return [
+        (label(name), f"{humanize(name, first.get(name))} -> {humanize(name, second.get(name))}")
+        for name in dict.fromkeys((*first, *second))
+        if first.get(name) != second.get(name)
+    ]
+
+
+def _flat(asked: dict[str, Any]) -> dict[str, Any]:
+    formats = dict(asked["precision"])
+    parts = {f"{part} weights": name for part, name in formats.pop("exceptions", {}).items()}
+    layout = {f"{name} parallelism": degree for name, degree in asked["parallel"].items()}
+    own: dict[str, Any] = {name: asked[name] for name in ("model", "hardware", "engine")}
+    return {**own, **asked["workload"], **formats, **parts, **layout}
+
+
+def _effect(effect: Effect, *, full: bool) -> list[str]:
+    """What the techniques do in a sentence, before and after; with ``full`` how they come to it."""
+    rows = [
+        (METRICS[name].words, *(value(name, getattr(side, name)) for side in (effect.before, effect.after)))
+        for name in EFFECTS
+    ]
+    takes = [(item.label, item.effort, item.costs) for item in effect.techniques]
+    return [
+        f"\n{paragraph(effect.summary())}\n",
+        table(rows, right=2, head=("", "before", "after")),
+        block("Why", bullets(f"{item.label}: {item.why}" for item in effect.techniques)),
+        block("What they take", table(takes)),
+        derivations({"": effect.explain()}) if full else "",
+        block("Notes", bullets(note for note in effect.assumptions if full or " timings on " not in note)),
+    ]

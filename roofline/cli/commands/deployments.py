@@ -1,0 +1,217 @@
+"""Commands about one deployment: ``analyze``, ``explain`` and ``plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from ...model import Model
+from ...phases.pass_sentences import time_words
+from ...phases.passes import TIMES
+from ...units import brief_time, humanize
+from .. import options as opt
+from ..answers import EXPLAINED, Answers, layer_kinds, model_steps, subject
+from ..output import check_picture, print_json, print_text, save_picture
+from ..target import ModelOrTarget, Target, read_model
+from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table
+
+INTERVAL = "in brackets: the 80 % interval of the estimate"
+
+
+def analyze(
+    model: opt.ModelName,
+    /,
+    target: Target,
+    *,
+    time: opt.Time = opt.DEFAULT_TIME,
+    full: opt.Full = False,
+    as_json: opt.Json = False,
+) -> None:
+    """How fast a model runs on an accelerator."""
+    loaded = read_model(model)
+    points = [(varied, point.answers(loaded)) for varied, point in target.points()]
+    if as_json:
+        found = [answers.to_dict() for _, answers in points]
+        return print_json(found if len(found) > 1 else found[0])
+    if len(points) > 1:
+        return print_text(*_rows(points, time))
+    return print_text(*_answer(points[0][1], time), *(_figures(points[0][1]) if full else _more(points[0][1])))
+
+
+PhaseName = Annotated[
+    str | None,
+    opt.option(
+        "--phase",
+        "NAME",
+        "Derive all of prefill, decode, memory, parameters or crossovers.",
+        group=opt.OTHER,
+        show_default="the totals",
+    ),
+]
+OperatorName = Annotated[
+    str | None,
+    opt.option("--operator", "NAME", "Derive this operator alone, as in q_proj or attention.", group=opt.OTHER),
+]
+
+
+def explain(
+    model: opt.ModelName,
+    /,
+    target: ModelOrTarget | None = None,
+    *,
+    phase: PhaseName = None,
+    operator: OperatorName = None,
+    as_json: opt.Json = False,
+) -> None:
+    """How the numbers come about."""
+    asked: Model | Answers
+    if target is None or target.hardware is None:
+        asked = read_model(model)
+        steps = model_steps(asked, phase=phase, operator=operator)
+    else:
+        asked = target.single().answers(read_model(model))
+        steps = asked.steps(phase=phase, operator=operator)
+    if as_json:
+        print_json({name: [step.to_dict() for step in found] for name, found in steps.items()})
+        return
+    print_text(title(asked), derivations(steps))
+    if all(subject(step) in EXPLAINED for found in steps.values() for step in found):
+        print_text(block("More", bullets(["--phase NAME derives all of one of these, --operator NAME one operator"])))
+
+
+def plot(model: opt.ModelName, /, target: Target, *, file: Annotated[Path, opt.PICTURE]) -> None:
+    """Prefill and decode under the roofline, in a picture."""
+    from ...plot import roofline
+
+    check_picture(file)
+    found = target.single().answers(read_model(model))
+    save_picture(file, lambda ax: roofline(found.serve.accelerator, found.prefill, found.decode, ax=ax))
+    print_text(f"wrote {file}")
+
+
+def title(asked: Answers | Model, *, time: str = "") -> str:
+    """What was asked, defaults included."""
+    if isinstance(asked, Model):
+        return "\n".join((asked.title or asked.name, table(_model_rows(asked))))
+    model, gpu = asked.serve.model, asked.serve.accelerator
+    load, precision = asked.load, asked.serve.precision
+    context = asked.asked()["workload"]["context_tokens"]
+    cached = f" after {load.cached_tokens:,} cached" if load.cached_tokens else ""
+    shown = [
+        str(asked.serve.parallel) if not asked.serve.parallel.single else "",
+        f"batch {load.batch:,}, prompt {load.prompt_tokens:,}{cached}, output {load.output_tokens:,} tokens",
+        f"decode at a context of {context:,}" if context != load.context_tokens else "",
+        f"{precision}",
+        f"engine {asked.serve.engine}" if asked.serve.engine else "",
+        f"time: {time.removesuffix('_s')}" if time else "",
+    ]
+    return paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
+
+
+def _answer(found: Answers, time: str) -> tuple[str, ...]:
+    """The answer in two or three sentences, then the three times of each phase."""
+    sentences = (found.memory.summary(), found.decode.summary(time), found.prefill.summary(time))
+    phases = {"prefill": found.prefill, "decode step": found.decode}
+    rows = [
+        (name, *(brief_time(getattr(phase, each)) for each in TIMES[:-1]), time_words(phase), str(phase.limit))
+        for name, phase in phases.items()
+    ]
+    whole = [found.generate[each] for each in TIMES]
+    rows.append(("whole batch", *(brief_time(each.total_s) for each in whole), ""))
+    rows.append(("output tokens/s", *(f"{each.tokens_per_s:,.0f}" for each in whole), ""))
+    head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
+    lead = "\n".join(paragraph(sentence) for sentence in sentences)
+    return (title(found, time=time), f"\n{lead}", block("", table(rows, head=head, right=(1, 2, 3))).removeprefix("\n"))
+
+
+def _more(found: Answers) -> tuple[str, ...]:
+    """Memory in a line, and the notes that qualify the answer."""
+    memory = found.memory
+    parts = (
+        f"weights {humanize('bytes', memory.weights_bytes)}",
+        f"KV cache {humanize('bytes', memory.kv_bytes_per_sequence)} per sequence",
+        f"largest batch {memory.max_batch:,}",
+    )
+    notes = [note for note in found.notes_of("parameters", "prefill", "decode") if " timings on " not in note]
+    return (
+        "\n" + paragraph(f"Memory: {', '.join(parts)}."),
+        block("Notes", bullets([*notes, INTERVAL])),
+        "\n" + paragraph("--full shows every figure, `roofline explain` how each comes about."),
+    )
+
+
+def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
+    """One row for each point of the lists."""
+    first = points[0][1]
+    names = [opt.flag_name(name) for name in points[0][0]]
+    head = (*names, "fits", "prefill", "per token", "tokens/s", "limit of decode", "memory needed")
+    rows = []
+    for varied, found in points:
+        rows.append(
+            (
+                *(opt.shown(value) for value in varied.values()),
+                humanize("fits", found.memory.fits),
+                brief_time(getattr(found.prefill, time)),
+                time_words(found.decode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.decode, time)),
+                f"{found.decode.tokens_per_s_by(time):,.0f}",
+                str(found.decode.limit),
+                humanize("bytes", found.memory.needed_bytes),
+            )
+        )
+    fitting = sum(bool(found.memory.fits) for _, found in points)
+    best = max(points, key=lambda each: (bool(each[1].memory.fits), float(each[1].decode.tokens_per_s_by(time))))
+    where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in best[0].items())
+    rate = f"{float(best[1].decode.tokens_per_s_by(time)):,.0f} tokens/s"
+    lead = f"{fitting} of {len(points)} points fit. Most tokens/s in decode{' among them' if fitting else ''}"
+    model = first.serve.model
+    shared = f"{model.title or model.name} by {' and '.join(names)}; time: {time.removesuffix('_s')}"
+    numbers = set(range(len(names) + 1, len(names) + 4)) | {len(head) - 1}
+    return [
+        paragraph(shared),
+        f"\n{paragraph(f'{lead}: {rate}, at {where}.')}\n",
+        table(rows, head=head, right=numbers),
+    ]
+
+
+def _figures(found: Answers) -> tuple[str, ...]:
+    """Every answer about one deployment."""
+    model, gpu = found.serve.model, found.serve.accelerator
+    times = {time.removesuffix("_s"): result for time, result in found.generate.items()}
+    return (
+        block(f"Model  {model.title or model.name}", table(_model_rows(model))),
+        block(f"Hardware  {gpu.title or gpu.name}", table(_hardware_rows(found))),
+        block("Memory", facts(found.memory)),
+        block(
+            "Phases  throughput at the roofline", side_by_side({"prefill": found.prefill, "decode step": found.decode})
+        ),
+        block("Generation", side_by_side(times, leave_out="time")),
+        block("Crossovers of decode", facts(found.crossovers)),
+        block("Notes", bullets(found.assumptions)),
+    )
+
+
+def _model_rows(model: Model) -> list[tuple[str, str]]:
+    counts = model.parameters
+    return [
+        ("parameters", f"{counts.total:,}"),
+        ("active per token", f"{counts.active:,}"),
+        ("embedding", f"{counts.embedding:,}"),
+        *(("layers", kind) for kind in layer_kinds(model)),
+        ("KV cache", f"{humanize('bytes', model.kv_bytes_per_token)} per token in bf16"),
+        ("longest context", humanize("tokens", model.max_context_tokens)),
+    ]
+
+
+def _hardware_rows(found: Answers) -> list[tuple[str, str]]:
+    gpu = found.serve.accelerator
+    peaks = [
+        (
+            f"{math} peak",
+            f"{humanize('flops_per_s', gpu.dense_flops_per_s[math])} dense, "
+            f"ridge point {humanize('flops_per_byte', gpu.ridge_flops_per_byte(math))}",
+        )
+        for math in found.maths
+    ]
+    bandwidth = humanize("bytes_per_s", gpu.memory_bytes_per_s)
+    return [*peaks, ("memory", f"{humanize('bytes', gpu.memory_bytes)} at {bandwidth}")]

@@ -1,0 +1,250 @@
+"""Commands about what has a name: ``list models``, ``list hardware``, ``list formats`` and so on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from ...analysis.ridges import ridge_table
+from ...errors import number
+from ...formats import FORMATS, SCHEMES
+from ...report import plain
+from ...specs.engines import facts, list_engines
+from ...specs.library import get_accelerator, get_model, list_accelerators, list_models
+from ...specs.prices import list_prices
+from ...units import to_base
+from .. import options as opt
+from ..answers import layer_kinds
+from ..output import print_json, print_text
+from ..quantities import quantity
+from ..text import block, bullets, size, table
+
+FAMILIES = (("bf16", "fp16"), ("fp8", "int8"), ("fp4", "int4"))
+"""Math formats of 16, 8 and 4 bits, the preferred one first."""
+
+
+Name = Annotated[
+    str,
+    opt.option("--name", "TEXT", "Those with this in their name, in any case.", group=opt.OTHER, show_default=False),
+]
+
+
+def models(*, name: Name = "", full: opt.Full = False, as_json: opt.Json = False) -> None:
+    """Models by name."""
+    rows = [_model_row(each) for each in _named(list_models(), name)]
+    if as_json:
+        return print_json(rows)
+    head = ("model", "total", "active", "KV per token", "max tokens", *(["layers"] if full else []))
+    cells = [
+        (
+            row["name"],
+            size(row["total"]),
+            size(row["active"]),
+            _kilobytes(row["kv_bytes_per_token"]),
+            _thousands(row["max_context_tokens"]),
+            *(["; ".join(row["layers"])] if full else []),
+        )
+        for row in rows
+    ]
+    return print_text(table(cells, head=head, right=range(1, 5)))
+
+
+def _named(names: Iterable[str], text: str) -> list[str]:
+    return [name for name in names if text.lower() in name.lower()]
+
+
+def _kilobytes(size_bytes: float) -> str:
+    return f"{_short(size_bytes / 1e3)} kB"
+
+
+def _thousands(tokens: float | None) -> str:
+    return "" if tokens is None else f"{tokens / 1e3:,.0f}k"
+
+
+def _model_row(name: str) -> dict[str, Any]:
+    model = get_model(name)
+    return {
+        "name": model.name,
+        "title": model.title,
+        **model.parameters.to_dict(),
+        "kv_bytes_per_token": plain(model.kv_bytes_per_token),
+        "max_context_tokens": model.max_context_tokens,
+        "layers": layer_kinds(model),
+    }
+
+
+Vendor = Annotated[str | None, opt.option("--vendor", "NAME", "Accelerators of this vendor.", group=opt.OTHER)]
+MinimumMemory = Annotated[
+    Any,
+    opt.option(
+        "--minimum-memory-gb",
+        "N",
+        "Accelerators with at least this much memory, GB (1e9 bytes).",
+        parse=quantity,
+        group=opt.OTHER,
+    ),
+]
+HasFormat = Annotated[
+    str | None,
+    opt.option("--has-format", "FORMAT", "Accelerators with units for it, as in fp8 or int4.", group=opt.OTHER),
+]
+SortBy = Annotated[
+    str,
+    opt.option(
+        "--sort",
+        "COLUMN",
+        "Order by name, vendor, year, memory_bytes, memory_bytes_per_s, or a ridge point such as"
+        " fp8_ridge_flops_per_byte.",
+        group=opt.OTHER,
+    ),
+]
+Descending = Annotated[bool, opt.switch("--descending", "The largest first.")]
+
+
+def hardware(
+    *,
+    name: Name = "",
+    vendor: Vendor = None,
+    minimum_memory_gb: MinimumMemory = 0,
+    has_format: HasFormat = None,
+    sort: SortBy = "name",
+    descending: Descending = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Every accelerator, or those that pass the filters."""
+    least = to_base(float(number("--minimum-memory-gb", minimum_memory_gb)), "GB", "bytes", field="--minimum-memory-gb")
+    found = ridge_table(
+        vendor=vendor, minimum_memory_bytes=least, has_format=has_format, sort_by=sort, descending=descending
+    )
+    rows = [
+        row | {"title": gpu.title, "dense_flops_per_s": plain(gpu.dense_flops_per_s)}
+        for row, gpu in zip(found.rows(), found.accelerators, strict=True)
+        if name.lower() in gpu.name
+    ]
+    if as_json:
+        return print_json(rows)
+    notes = (
+        "memory and its bandwidth; dense peaks in TFLOP/s, ridge points in FLOP/byte in parentheses",
+        "16 bits: bf16, else fp16; 8 bits: fp8, else int8; 4 bits: fp4, else int4",
+    )
+    head = ("hardware", "GB", "TB/s", "16 bits", "8 bits", "4 bits")
+    cells = [_hardware_cells(row) for row in rows]
+    return print_text(table(cells, right=5, head=head), block("Notes", bullets(notes)))
+
+
+def _hardware_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    memory, bandwidth = row["memory_bytes"] / 1e9, row["memory_bytes_per_s"] / 1e12
+    return (row["name"], _short(memory), _short(bandwidth), *(_peak(row, family) for family in FAMILIES))
+
+
+def _short(figure: float) -> str:
+    """Three digits, or all before the point of a larger number."""
+    return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
+
+
+def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
+    """Peak of the first format of ``family`` that the chip has, with its ridge point."""
+    math = next((name for name in family if name in row["dense_flops_per_s"]), None)
+    if math is None:
+        return ""
+    return f"{_short(row['dense_flops_per_s'][math] / 1e12)} ({row[f'{math}_ridge_flops_per_byte']:.0f})"
+
+
+def formats(*, name: Name = "", as_json: opt.Json = False) -> None:
+    """Number formats: bits per value, scales included, and the units that multiply them."""
+    rows: list[dict[str, Any]] = [
+        {"name": each, "bits": FORMATS[each].bits, "math": FORMATS[each].math, "schemes": _schemes(each)}
+        for each in _named(FORMATS, name)
+    ]
+    if as_json:
+        return print_json(rows)
+    head = ("format", "bits per value", "math", "also called")
+    cells = [
+        (row["name"], f"{row['bits']:.4g}", row["math"] or "storage only", ", ".join(row["schemes"])) for row in rows
+    ]
+    notes = ("families with any numbers: int3_g64, int4_g64_sym, affine4_g64, fp8_block64x128, exl3_3.5",)
+    return print_text(table(cells, head=head, right=(1,)), block("Notes", bullets(notes)))
+
+
+def _schemes(name: str) -> list[str]:
+    return [scheme for scheme, stored in SCHEMES.items() if stored == name]
+
+
+def techniques(*, name: Name = "", as_json: opt.Json = False) -> None:
+    """Serving techniques, for ``what-if --technique``: the phase that each helps, its parameters, and why."""
+    from ...techniques import REGISTRY
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": slug,
+            "title": REGISTRY[slug].name,
+            "helps": REGISTRY[slug].helps,
+            "parameters": [item.name for item in dataclasses.fields(REGISTRY[slug])],
+            "why": REGISTRY[slug].why,
+        }
+        for slug in _named(REGISTRY, name)
+    ]
+    if as_json:
+        return print_json(rows)
+    head = ("technique", "helps", "options", "why")
+    cells = [(row["name"], row["helps"], " ".join(map(_option, row["parameters"])), row["why"]) for row in rows]
+    return print_text(table(cells, head=head))
+
+
+def _option(parameter: str) -> str:
+    """The option of ``what-if`` that sets a parameter of a technique."""
+    changed = f"--to-{parameter}" if parameter in ("weights", "activations", "kv") else f"--{parameter}"
+    return changed.replace("_", "-")
+
+
+def engines(*, name: Name = "", as_json: opt.Json = False) -> None:
+    """Inference servers whose scheduling and kernels are known."""
+    found = [facts(each) for each in _named(list_engines(), name)]
+    if as_json:
+        return print_json([{"name": each.name, "title": each.title, "kernels": each.kernels} for each in found])
+    cells = [(each.name, each.title, each.kernels or "the median of all") for each in found]
+    return print_text(table(cells, head=("engine", "title", "kernels of")))
+
+
+PriceHardware = Annotated[
+    tuple[str, ...],
+    opt.option(
+        "--hardware", "HW,...", "Prices of these accelerators.", parse=opt.words, group=opt.OTHER, show_default=False
+    ),
+]
+Provider = Annotated[str | None, opt.option("--provider", "NAME", "Prices of this provider.", group=opt.OTHER)]
+Term = Annotated[
+    str | None,
+    opt.option("--term", "NAME", "on_demand, spot, reserved_1y, reserved_3y or capacity_block.", group=opt.OTHER),
+]
+Region = Annotated[str | None, opt.option("--region", "NAME", "Prices of this region.", group=opt.OTHER)]
+Market = Annotated[
+    str | None, opt.option("--market", "NAME", "hyperscaler, cloud, marketplace or own.", group=opt.OTHER)
+]
+
+
+def prices(
+    *,
+    hardware: PriceHardware = (),
+    provider: Provider = None,
+    term: Term = None,
+    region: Region = None,
+    market: Market = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Known prices per accelerator-hour, the lowest first."""
+    wanted = [get_accelerator(each).name for each in hardware] or list_accelerators()
+    found = [
+        (each, price)
+        for each in wanted
+        for price in list_prices(each, provider=provider, term=term, region=region, market=market)
+    ]
+    if as_json:
+        return print_json([{"hardware": each} | dataclasses.asdict(price) for each, price in found])
+    head = ("hardware", "USD/h", "provider", "term", "region", "date")
+    cells = [
+        (each, f"{price.usd_per_hour:.2f}", price.provider, price.term.replace("_", " "), price.region, price.date)
+        for each, price in found
+    ]
+    return print_text(table(cells, head=head, right=(1,)))

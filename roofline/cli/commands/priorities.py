@@ -1,0 +1,116 @@
+"""The command about priorities: ``advise``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from ...advisor import Advice
+from ...advisor import advise as ask
+from ...advisor.words import FLIPS, flips_of, headline_of, notes_of, reasons_of, tables_of, title_of
+from ...phases.workload import Workload
+from ...serving.traffic import Traffic, read_traffic
+from .. import options as opt
+from ..answers import Answers
+from ..output import check_picture, print_json, print_text, save_picture
+from ..quantities import quantities
+from ..target import Placement, read_model, read_slo
+from ..text import block, bullets, paragraph, table
+
+TrafficFile = Annotated[
+    Path | None,
+    opt.option(
+        "--traffic",
+        "FILE",
+        "Requests by length: a CSV, JSON or JSON-lines log with prompt and output tokens.",
+        parse=Path,
+        group=opt.WORKLOAD,
+        show_default="all of --prompt and --output",
+    ),
+]
+Loads = Annotated[
+    Any,
+    opt.option(
+        "--loads",
+        "N,N,...",
+        "Batches for low, medium and high load.",
+        parse=quantities,
+        group=opt.WORKLOAD,
+        show_default="1,8,64",
+    ),
+]
+Metric = Annotated[
+    str | None,
+    opt.option(
+        "--metric",
+        "NAME",
+        "What techniques are ranked by: ttft, tpot, total, gap or throughput.",
+        parse=opt.metric_name,
+        group=opt.TARGETS,
+        show_default="the target that breaks first, else total",
+    ),
+]
+UsdPerHour = Annotated[
+    Any,
+    opt.option(
+        "--usd-per-hour", "USD", "Price per accelerator-hour, for the cost per token.", parse=opt.usd, group=opt.OTHER
+    ),
+]
+
+
+def advise(
+    model: opt.ModelName,
+    /,
+    placement: Placement,
+    *,
+    load: opt.LengthFields | None = None,
+    slo: opt.SLOFields | None = None,
+    traffic: TrafficFile = None,
+    loads: Loads = (1, 8, 64),
+    metric: Metric = None,
+    usd_per_hour: UsdPerHour = None,
+    time: opt.Time = opt.DEFAULT_TIME,
+    file: Annotated[Path | None, opt.PICTURE] = None,
+    full: opt.Full = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Which phase to optimize first, and with what."""
+    if file is not None:
+        check_picture(file)
+    serve = placement.single().deployment(read_model(model))
+    asked = Workload(**(load or {}))
+    lengths = Traffic.of([(asked.prompt_tokens, asked.output_tokens)])
+    found = ask(
+        serve,
+        lengths if traffic is None else read_traffic(traffic),
+        read_slo(slo or {}),
+        batches=loads if isinstance(loads, tuple) else (loads,),
+        metric=metric,
+        usd_per_hour=usd_per_hour,
+        time=time,
+    )
+    if file is not None:
+        from ...plot import phase_map
+
+        save_picture(file, lambda ax: phase_map(found.phase_map, ax=ax))
+    if as_json:
+        return print_json(Answers(serve, asked).asked() | found.to_dict())
+    return print_text(*_text(found, full=full))
+
+
+def _text(found: Advice, *, full: bool) -> list[str]:
+    """An advice: the verdict in sentences, then the ranking; with ``full`` every table."""
+    tables = list(tables_of(found))
+    shown = tables if full else [each for each in tables if each[1][0][1:2] == ["gain"]]
+    parts = [f"{title_of(found)}; time: {found.time.removesuffix('_s')}", f"\n{paragraph(found.summary())}"]
+    if full:
+        parts.append(block("Verdict", bullets([headline_of(found), *reasons_of(found)])))
+    for heading, (head, *rows) in shown:
+        right = 0 if head[1:2] == ["effort"] else len(head) - 1
+        parts.append(block(heading, table(rows, head=head, right=right)))
+    parts.append(block(FLIPS, bullets(flips_of(found))))
+    notes = [note for note in notes_of(found) if full or " timings on " not in note]
+    return [*parts, block("Notes", bullets(notes)), "" if full else MORE]
+
+
+MORE = "\n--full shows the load and the metrics in detail, and what each technique takes."

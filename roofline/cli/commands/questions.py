@@ -1,0 +1,172 @@
+"""Commands about what would change an answer, such as ``solve``, ``sensitivity`` and ``techniques``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from ...analysis.sensitivities import Sensitivity
+from ...analysis.sensitivities import sensitivity as sensitivity_of
+from ...analysis.solver import solve as solve_for
+from ...errors import InvalidInput
+from ...report import Report
+from ...techniques import mode_switch as switch_of
+from ...techniques import technique_table
+from ...techniques import visible as visible_of
+from ...units import humanize, quantity_of
+from .. import options as opt
+from ..answers import Answers
+from ..output import print_json, print_text
+from ..quantities import quantity
+from ..target import Target, read_model
+from ..text import block, bullets, facts, paragraph, table
+from .deployments import title
+
+Find = Annotated[
+    str,
+    opt.option(
+        "--find",
+        "NAME",
+        "What has to change: memory_bytes_per_s, memory_bytes, dense_flops_per_s, link_bytes_per_s, batch,"
+        " prompt_tokens, output_tokens or context_tokens; with --metric fits also weight_bits or parameters.",
+        parse=lambda text: text.replace("-", "_"),
+        group=opt.OTHER,
+    ),
+]
+SolvedMetric = Annotated[
+    str | None,
+    opt.option(
+        "--metric",
+        "NAME",
+        "What has to reach the target, such as ttft, tpot, total, throughput or max_batch; fits and ridge need none.",
+        parse=opt.metric_name,
+        group=opt.OTHER,
+        show_default="the time of a decode step",
+    ),
+]
+TargetValue = Annotated[
+    str | None, opt.option("--target", "X", "Level of the metric, as in 30ms, 80GB or 1k.", group=opt.OTHER)
+]
+
+
+def solve(
+    model: opt.ModelName,
+    /,
+    target: Target,
+    *,
+    find: Find,
+    metric: SolvedMetric = None,
+    level: TargetValue = None,
+    time: opt.Time = opt.DEFAULT_TIME,
+    as_json: opt.Json = False,
+) -> None:
+    """The value at which a figure reaches a target."""
+    asked = target.single().answers(read_model(model))
+    if level is None and metric not in ("fits", "ridge"):
+        raise InvalidInput("solve needs a target for the metric, as in --metric tpot --target 30ms")
+    given: dict[str, Any] = {} if metric is None else {"metric": metric}
+    if level is not None:
+        given["target"] = quantity(level, quantity_of(metric or "step_s") or "count")
+    found = solve_for(asked.serve, asked.load, find=find, time=time, **given)
+    if as_json:
+        return print_json(asked.asked() | {"time": time} | found.to_dict())
+    rows = [(found.find, humanize(found.find, found.value))] if found.possible else []
+    if found.metric not in ("fits", "ridge"):
+        rows.append((f"{found.metric} there", humanize(found.metric, found.reached)))
+    rows.append(("method", found.method))
+    return print_text(title(asked, time=time), f"\n{paragraph(found.summary())}\n", table(rows))
+
+
+PassName = Annotated[str, opt.option("--phase", "NAME", "Which pass: prefill or decode.", group=opt.OTHER)]
+
+
+def sensitivity(
+    model: opt.ModelName,
+    /,
+    target: Target,
+    *,
+    phase: PassName = "decode",
+    time: opt.Time = opt.DEFAULT_TIME,
+    as_json: opt.Json = False,
+) -> None:
+    """What a pass depends on, the strongest first."""
+    asked = target.single().answers(read_model(model))
+    found = sensitivity_of(asked.pass_named(phase), time=time)
+    if as_json:
+        return print_json(asked.asked() | {"phase": phase, "time": time, "elasticity": found.to_dict()})
+    return print_text(title(asked, time=time), f"\n{paragraph(found.summary())}\n", _elasticities(found))
+
+
+def _elasticities(found: Sensitivity) -> str:
+    rows = [(name.replace("_", " "), f"{float(getattr(found, name)):+.2f}") for name in found.ranked]
+    return table(rows, head=("input", "change in time, % for +1 %"), right=1)
+
+
+def techniques(
+    model: opt.ModelName, /, target: Target, *, time: opt.Time = opt.DEFAULT_TIME, as_json: opt.Json = False
+) -> None:
+    """Every technique with what it does to one deployment."""
+    asked = target.single().answers(read_model(model))
+    found = technique_table(asked.serve, asked.load, time=time)
+    if as_json:
+        return print_json(asked.asked() | found.to_dict())
+    gains = ("prefill_speedup", "decode_speedup", "throughput_gain", "batch_gain")
+    rows = [
+        (row["technique"], row["phase"], *(f"{row[name]:.2f}x" if row[name] is not None else "–" for name in gains))
+        for row in found.to_dict()["rows"]
+    ]
+    head = ("technique", "helps", "prefill", "decode", "throughput", "batch")
+    refused = [f"{name}: {reason}" for name, reason in found.refused]
+    return print_text(
+        title(asked, time=time) + "\n", table(rows, head=head, right=4), block("Not possible here", bullets(refused))
+    )
+
+
+Gain = Annotated[
+    Any, opt.option("--prefill-gain", "SHARE", "How much shorter the prefill becomes.", parse=quantity, group=opt.OTHER)
+]
+Cost = Annotated[
+    Any, opt.option("--decode-cost", "SHARE", "How much longer each step becomes.", parse=quantity, group=opt.OTHER)
+]
+
+
+def mode_switch(
+    model: opt.ModelName,
+    /,
+    target: Target,
+    *,
+    prefill_gain: Gain = 0.2,
+    decode_cost: Cost = 0.05,
+    time: opt.Time = opt.DEFAULT_TIME,
+    as_json: opt.Json = False,
+) -> None:
+    """When a faster prefill that slows decode has cost more than it gained."""
+    asked = target.single().answers(read_model(model))
+    found = switch_of(asked.serve, asked.load, prefill_gain=prefill_gain, decode_cost=decode_cost, time=time)
+    _show(asked, found, time=time, as_json=as_json)
+
+
+Buffer = Annotated[
+    Any, opt.option("--buffer", "N", "Tokens that are shown at a time.", parse=quantity, group=opt.OTHER)
+]
+
+
+def visible(
+    model: opt.ModelName,
+    /,
+    target: Target,
+    *,
+    buffer: Buffer = 4,
+    time: opt.Time = opt.DEFAULT_TIME,
+    as_json: opt.Json = False,
+) -> None:
+    """What a reader sees of a stream whose tokens are shown several at a time."""
+    asked = target.single().answers(read_model(model))
+    _show(asked, visible_of(asked.serve, asked.load, buffer=buffer, time=time), time=time, as_json=as_json)
+
+
+def _show(asked: Answers, found: Report, *, time: str, as_json: bool) -> None:
+    """A result of a few figures: its sentence, then the figures."""
+    if as_json:
+        print_json(asked.asked() | {"time": time} | found.to_dict())
+    else:
+        print_text(title(asked, time=time), f"\n{paragraph(found.summary())}\n", facts(found))

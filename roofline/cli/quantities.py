@@ -1,0 +1,86 @@
+"""Numbers as people type them: units in, base units out.
+
+``32k`` tokens, ``1M``, ``500ms``, ``70%``, ``$2.5``, ``80GB``, ``3.35TB/s``, and lists of them, ``1,8,64``.  Prefixes
+are decimal (``32k`` is 32,000); ``Ki`` and ``Mi`` are powers of 1,024.  What is no number is handed on as the text that
+it is, so that the library refuses it by the name of the field.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from ..units import UNITS
+
+_COUNTS = {
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "B": 1e9,
+    "T": 1e12,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "%": 0.01,
+}
+_TYPED: dict[str, dict[str, float]] = {
+    "count": _COUNTS,
+    "tokens": _COUNTS,
+    "s": {"min": 60.0, "h": 3600.0},
+    "usd_per_hour": {"/h": 1.0, "$": 1.0, "$/h": 1.0, "USD": 1.0},
+    "flops_per_s": {"TFLOPS": 1e12, "PFLOPS": 1e15},
+}
+"""Quantity -> suffix as typed -> its size in base units, beside those that spec files write."""
+
+_NUMBER = re.compile(r"([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*)")
+
+
+def quantity(text: str, unit: str = "count") -> Any:
+    """The number that ``text`` writes, in base units; ``text`` itself where it writes none.
+
+    Parameters
+    ----------
+    text : str
+        As typed: a number, perhaps with a suffix.
+    unit : str
+        What is counted: ``count``, ``tokens``, ``s``, ``bytes``, ``usd_per_hour`` ...
+
+    Examples
+    --------
+    >>> quantity("32k"), quantity("500ms", "s"), quantity("70%"), quantity("$2.5", "usd_per_hour")
+    (32000, 0.5, 0.7, 2.5)
+    """
+    try:
+        return _whole_if_possible(float(text))
+    except ValueError:
+        pass
+    money = text.strip().removeprefix("$") if unit == "usd_per_hour" else text.strip()
+    found = _NUMBER.fullmatch(money)
+    suffixes = UNITS.get(unit, {}) | _TYPED.get(unit, {}) | {"": 1.0}
+    if found is None or found[2] not in suffixes:
+        return text
+    # Decimal keeps what was typed: 0.07 for 70 ms, where 70 * 1e-3 in floats may differ in the last digit.
+    return _whole_if_possible(float(Decimal(found[1]) * Decimal(repr(suffixes[found[2]]))))
+
+
+def _whole_if_possible(value: float) -> float | int:
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a list that commas separate, without blanks."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def quantities(text: str, unit: str = "count") -> Any:
+    """One number, or a tuple of several that commas separate.
+
+    Examples
+    --------
+    >>> quantities("8"), quantities("1k,32k")
+    (8, (1000, 32000))
+    """
+    parts = listed(text)
+    return tuple(quantity(part, unit) for part in parts) if len(parts) > 1 else quantity(text, unit)

@@ -1,0 +1,194 @@
+"""What the options of a command describe: deployments and workloads, one for each point of a list."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from cyclopts import Parameter
+
+from ..errors import InvalidInput, number
+from ..model import Model
+from ..operators.parallel import ONE, Parallel
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..serving.slo import SLO
+from ..specs.library import get_hardware, get_model, list_models
+from . import options as opt
+from .answers import Answers
+from .output import print_note
+from .quantities import quantities
+
+
+def read_model(name: str) -> Model:
+    """The model of that name or path; a directory needs no slash unless a model has the same name."""
+    is_directory = Path(name).is_dir() and name not in list_models()
+    return get_model(f"{name}/" if is_directory else name)
+
+
+def read_parts(entries: Iterable[str]) -> dict[str, str]:
+    """Part of a model -> its format, of entries such as ``lm_head=mxfp4``.
+
+    Raises
+    ------
+    InvalidInput
+        A part without a format.
+    """
+    found = {}
+    for entry in entries:
+        part, given, name = entry.partition("=")
+        if not given or not name:
+            raise InvalidInput(f"--part takes PART=FORMAT, such as lm_head=fp8: {entry!r}")
+        found[part.strip()] = name.strip()
+    return found
+
+
+Context = Annotated[
+    Any,
+    opt.option(
+        "--context",
+        "N",
+        "Tokens of each sequence in the cache before the decode step.",
+        parse=lambda text: quantities(text, "tokens"),
+        group=opt.WORKLOAD,
+        show_default="the prompt",
+    ),
+]
+Part = Annotated[
+    tuple[str, ...],
+    opt.option(
+        "--part",
+        "PART=FORMAT",
+        "Weight format of one part, as in lm_head=mxfp4; may be repeated.",
+        parse=opt.words,
+        group=opt.LAYOUT,
+        show_default=False,
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """What runs where, as typed; any value may be a tuple of several."""
+
+    hardware: opt.Hardware
+    formats: opt.PrecisionFields = field(default_factory=dict)
+    part: Part = ()
+    parallel: opt.ParallelFields = field(default_factory=dict)
+    serving: opt.EngineFields = field(default_factory=dict)
+
+    def points(self) -> Iterator[tuple[dict[str, Any], Self]]:
+        """Every combination of what is listed: name -> value of what varies, and the same with single values."""
+        varied = {key: values for key, values in self._typed() if isinstance(values, tuple) and key != ("part", "")}
+        for combination in itertools.product(*varied.values()):
+            chosen = dict(zip(varied, combination, strict=True))
+            yield {name or group: value for (group, name), value in chosen.items()}, self._single(chosen)
+
+    def _typed(self) -> Iterator[tuple[tuple[str, str], Any]]:
+        """Every value that was typed, under its field and, where that is a mapping, the name in it."""
+        for item in dataclasses.fields(self):
+            found = getattr(self, item.name)
+            if isinstance(found, Mapping):
+                yield from (((item.name, name), value) for name, value in found.items())
+            else:
+                yield (item.name, ""), found
+
+    def _single(self, chosen: Mapping[tuple[str, str], Any]) -> Self:
+        """The same with one value for each thing that varies."""
+        changes: dict[str, Any] = {}
+        for (group, name), value in chosen.items():
+            if name:
+                changes[group] = {**changes.get(group, getattr(self, group)), name: value}
+            else:
+                changes[group] = value
+        return dataclasses.replace(self, **changes)
+
+    def single(self) -> Self:
+        """The same for a command that takes no lists.
+
+        Raises
+        ------
+        InvalidInput
+            An option lists several values.
+        """
+        points = list(self.points())
+        if len(points) > 1:
+            raise InvalidInput(f"this command takes one value of each option: {', '.join(points[0][0])} has several")
+        return points[0][1]
+
+    def deployment(self, model: Model) -> Deployment:
+        """The deployment of a placement with single values.
+
+        Raises
+        ------
+        InvalidInput
+            A value makes no sense, or two options contradict each other.
+        UnknownName
+            A name that nothing has.
+        """
+        found = get_hardware(self.hardware)
+        parallel = layout_of(self.parallel, found.count)
+        serve = Deployment(model, found.accelerator, parallel=parallel, **self.serving)
+        changes = dict(self.formats)
+        if self.part:
+            changes["exceptions"] = {**serve.precision.exceptions, **read_parts(self.part)}
+        return serve.replace(precision=dataclasses.replace(serve.precision, **changes)) if changes else serve
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Target(Placement):
+    """A deployment under a workload, as typed; any value may be a tuple of several."""
+
+    load: opt.WorkloadFields = field(default_factory=dict)
+    context: Context = None
+
+    def answers(self, model: Model) -> Answers:
+        """The answers for a target with single values."""
+        serve = self.deployment(model)
+        context = None if self.context is None else number("context_tokens", self.context, whole=True)
+        return Answers(serve, Workload(**self.load), context)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelOrTarget(Target):
+    """A target whose hardware may be left out."""
+
+    hardware: Annotated[Any, opt.hardware(required=False)] = None
+
+
+LONGEST_USUAL_S = {"ttft_s": 60.0, "tpot_s": 2.0, "gap_s": 60.0, "total_s": 3600.0}
+"""Targets beyond these are rather milliseconds whose unit was left out."""
+
+
+def read_slo(given: Mapping[str, Any]) -> SLO:
+    """The targets of the options; one that can hardly be meant is pointed out."""
+    slo = SLO(**given)
+    for name, usual in LONGEST_USUAL_S.items():
+        level = getattr(slo, name)
+        if level is not None and level > usual:
+            figure = name.removesuffix("_s").upper() if name in ("ttft_s", "tpot_s") else name.removesuffix("_s")
+            print_note(f"the {figure} target of {level:,g} s is unusually long; write {level:g}ms for milliseconds")
+    return slo
+
+
+def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
+    """The layout of the options; several accelerators named with the hardware become tensor parallelism.
+
+    Raises
+    ------
+    InvalidInput
+        The number named with the hardware is not that of the layout.
+    """
+    if not given:
+        return Parallel(tensor=count) if count > 1 else ONE
+    layout = Parallel(**given)
+    if count > 1 and layout.accelerators != count:
+        raise InvalidInput(f"--hardware names {count} accelerators, but the layout has {layout.accelerators:g}")
+    return layout

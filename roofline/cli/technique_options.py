@@ -1,0 +1,125 @@
+"""Options about techniques: one for each parameter that a technique has."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
+
+from cyclopts import Parameter
+
+from ..techniques import REGISTRY, Technique, named
+from ..techniques.registry import documented
+from ..units import quantity_of
+from . import options as opt
+from .help_pages import GROUPS
+from .quantities import quantities, quantity
+from .target import read_model
+
+BY_OTHER_OPTIONS = ("weights", "activations", "kv")
+"""Parameters that are formats, which ``--to-weights`` and the like set."""
+
+Names = Annotated[
+    tuple[str, ...],
+    opt.option(
+        "--technique",
+        "NAME",
+        "Apply it, as in speculative or prefix-caching; may be repeated. `roofline list techniques` shows all.",
+        parse=opt.words,
+        group=opt.TECHNIQUES,
+        show_default=False,
+    ),
+]
+
+
+def _fields() -> Any:
+    """Every parameter of every technique as an option whose help names the techniques that take it."""
+    takers: dict[str, list[str]] = {}
+    kinds: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    for slug, kind in REGISTRY.items():
+        help_of = documented(kind)
+        for item in dataclasses.fields(kind):
+            if item.name not in BY_OTHER_OPTIONS:
+                takers.setdefault(item.name, []).append(slug)
+                kinds[item.name] = item.type
+                texts[item.name] = help_of.get(item.name, "")
+    hints = {
+        name: Annotated[Any, _option(name, str(kinds[name]), f"{', '.join(slugs)}: {texts[name]}")]
+        for name, slugs in sorted(takers.items())
+    }
+    return Annotated[TypedDict("Techniques", hints, total=False), Parameter(name="*", group=GROUPS[opt.TECHNIQUES])]  # type: ignore[operator]
+
+
+def _option(name: str, kind: str, text: str) -> Parameter:
+    parse, metavar = _reading(name, kind)
+    return Parameter(
+        name=f"--{name.replace('_', '-')}",
+        metavar=metavar,
+        help=text,
+        converter=opt.parsed_by(parse),
+        show_default=False,
+    )
+
+
+def _reading(name: str, kind: str) -> tuple[Any, str]:
+    """How a parameter of that type is read, and what stands for its value."""
+    if kind == "bool":
+        return _yes_or_no, "yes|no"
+    if kind.startswith("Model"):
+        return read_model, "MODEL"
+    if kind.startswith("str"):
+        return str, "WORD"
+    unit = quantity_of(name) or "count"
+    if kind == "Lengths":
+        return lambda text: _tuple_of(quantities(text, unit)), "N,N,..."
+    return lambda text: quantity(text, unit), "X"
+
+
+def _tuple_of(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _yes_or_no(text: str) -> Any:
+    return {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text)
+
+
+if TYPE_CHECKING:
+    TechniqueFields: TypeAlias = opt.Given
+else:
+    TechniqueFields = _fields()
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """Techniques and their parameters, as typed."""
+
+    technique: Names = ()
+    parameters: TechniqueFields = dataclasses.field(default_factory=dict)
+
+    def techniques(self) -> tuple[Technique, ...]:
+        """The techniques that are named, with their parameters; none if none is named.
+
+        Raises
+        ------
+        UnknownName
+            No technique has that name.
+        InvalidInput
+            A parameter that none of them has.
+        """
+        return named(self.technique, self.parameters)
+
+
+def with_formats(chosen: tuple[Technique, ...], formats: Mapping[str, str]) -> tuple[Technique, ...]:
+    """The techniques with these formats, on the quantization among them or on one that is added."""
+    for slug in ("quantization", "kv-quantization"):
+        kind = REGISTRY[slug]
+        mine = {item.name for item in dataclasses.fields(kind)}
+        given = {name: value for name, value in formats.items() if name in mine}
+        if given:
+            # A quantization that nobody asked for sets the given formats alone, not its default ones as well.
+            added = kind(**{name: given.get(name) for name in mine & set(BY_OTHER_OPTIONS)})
+            changed = [dataclasses.replace(item, **given) if isinstance(item, kind) else item for item in chosen]
+            chosen = tuple(changed) if any(isinstance(item, kind) for item in chosen) else (*chosen, added)
+    return chosen

@@ -1,0 +1,207 @@
+"""Plain text for a terminal: tables and paragraphs that keep to its width and never cut a number."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby, zip_longest
+from typing import Any
+
+from ..report import Report, Step
+from ..units import humanize, quantity_of
+from .answers import subject
+from .terminal import columns as width
+
+GAP, INDENT = 2, 2
+"""Blanks between columns, and before the first."""
+
+_SHOWN_BY_VALUE = {"s", "bytes", "tokens", "tokens_per_s", "flops_per_byte"}
+_WORDS = {"kv": "KV cache", "ttft": "TTFT", "tpot": "TPOT", "flops": "FLOPs", "max": "largest"}
+_LABELS = {
+    "estimate_low_s": "estimate, low end",
+    "estimate_high_s": "estimate, high end",
+    "tokens_per_s": "throughput",
+    "kv_bytes_per_sequence": "KV cache of one sequence",
+    "kv_bytes": "KV cache of the batch",
+    "ridge_batch": "batch at which projections reach the ridge point",
+    "expert_ridge_batch": "batch at which experts reach the ridge point",
+    "kv_context_tokens": "context at which KV bytes exceed weight bytes",
+    "kv_tokens": "the same as batch x context",
+}
+
+
+def label(column: str) -> str:
+    """A column's name as people read it; the value shows the unit."""
+    quantity = quantity_of(column)
+    stem = column.removesuffix(f"_{quantity}") if quantity in _SHOWN_BY_VALUE else column
+    return _LABELS.get(column) or " ".join(_WORDS.get(word, word) for word in stem.split("_"))
+
+
+def value(column: str, number: Any) -> str:
+    """A value as people write it."""
+    return f"{number:.1%}" if column.endswith("_share") else humanize(column, number)
+
+
+def size(parameters: float) -> str:
+    """A count of parameters as people write it.
+
+    Examples
+    --------
+    >>> size(70_553_706_496), size(999_700_000), size(1.57e12)
+    ('70.6B', '1B', '1.57T')
+    """
+    for scale, letter in ((1e12, "T"), (1e9, "B")):
+        # From 999.5 of the smaller unit on, three digits would print 1e+03.
+        if parameters >= 0.9995 * scale:
+            return f"{parameters / scale:.3g}{letter}"
+    return f"{parameters / 1e6:.3g}M"
+
+
+def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
+    """``text`` wrapped at the terminal's width, lines after the first behind ``hang``."""
+    behind = indent if hang is None else hang
+    return textwrap.fill(
+        text, width(), initial_indent=indent, subsequent_indent=behind, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def shell_line(text: str) -> str:
+    """A command, continued over lines as a shell takes it."""
+    lines = textwrap.wrap(
+        text,
+        width() - 2,
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return " \\\n".join(lines)
+
+
+def block(heading: str, body: str) -> str:
+    """A heading with something below it; nothing if there is nothing to show."""
+    return f"\n{paragraph(heading)}\n{body}" if body else ""
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Sentences, each behind a dash."""
+    return "\n".join(paragraph(line, indent="  - ", hang="    ") for line in lines)
+
+
+def table(rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), right: int | Collection[int] = 0) -> str:
+    """Indented columns, those of numbers right-aligned.
+
+    Text behind the first column wraps where the terminal is narrow, and so do heads; numbers never do.  Where even that
+    does not fit, every row becomes a short list.
+
+    Parameters
+    ----------
+    rows : iterable of sequences of str
+        Cells.
+    head : sequence of str
+        Names of the columns.
+    right : int or collection of int
+        Columns of numbers: so many of the last ones, or these.
+    """
+    cells = [list(row) for row in rows]
+    if not cells:
+        return ""
+    columns = list(zip_longest(*cells, fillvalue=""))
+    heads = list(head) or [""] * len(columns)
+    numbers = set(range(len(columns) - right, len(columns)) if isinstance(right, int) else right)
+    wide = _widths(columns, heads, numbers)
+    if wide is None:
+        return _stacked(cells, head)
+    return "\n".join(line for row in ([heads] if head else []) + cells for line in _lines(row, wide, numbers))
+
+
+def _widths(columns: Sequence[Sequence[str]], heads: Sequence[str], numbers: set[int]) -> list[int] | None:
+    """Widths of the columns that fit side by side; None if none do."""
+    wide = [max(len(heads[at]), *map(len, column)) for at, column in enumerate(columns)]
+    room = width() - INDENT - GAP * (len(columns) - 1)
+    least = [_narrowest(column, heads[at], whole=at == 0 or at in numbers) for at, column in enumerate(columns)]
+    while sum(wide) > room:
+        shrinkable = [at for at in range(len(columns)) if wide[at] > least[at]]
+        if not shrinkable:
+            return None
+        widest = max(shrinkable, key=lambda at: wide[at])
+        wide[widest] -= 1
+    return wide
+
+
+def _narrowest(column: Sequence[str], head: str, *, whole: bool) -> int:
+    """Width below which a column would break a word, or a very long word into many pieces."""
+    parts = column if whole else [word for cell in column for word in cell.split()]
+    longest = max(map(len, parts), default=1)
+    heading = max(map(len, head.split()), default=1)
+    return max(longest if whole else min(longest, width() // 5), heading)
+
+
+def _lines(row: Sequence[str], wide: Sequence[int], numbers: set[int]) -> list[str]:
+    """The lines of one row, as many as its tallest cell has."""
+    folded = [_folded(cell, wide[at]) for at, cell in enumerate(row)]
+    found = []
+    for line in zip_longest(*folded, fillvalue=""):
+        padded = [cell.rjust(wide[at]) if at in numbers else cell.ljust(wide[at]) for at, cell in enumerate(line)]
+        found.append((" " * INDENT + (" " * GAP).join(padded)).rstrip())
+    return found
+
+
+def _folded(cell: str, wide: int) -> list[str]:
+    """A cell's lines, split at blanks; at hyphens only where a word is too long."""
+    too_long = any(len(word) > wide for word in cell.split())
+    return textwrap.wrap(cell, wide, break_on_hyphens=too_long) or [""]
+
+
+def _stacked(cells: Sequence[Sequence[str]], head: Sequence[str]) -> str:
+    """Every row as a list: its first cell, then one line for each of the others."""
+    lines = []
+    for first, *others in cells:
+        title = f"{head[0]}: {first}" if head and head[0] else first
+        lines.append(paragraph(title, indent="  ", hang="    "))
+        names = list(head[1:]) or [""] * len(others)
+        for name, cell in zip(names, others, strict=True):
+            if cell:
+                lines.append(paragraph(f"{name}: {cell}" if name else cell, indent="    ", hang="      "))
+    return "\n".join(lines)
+
+
+def facts(result: Report) -> str:
+    """The columns of one result, one a line."""
+    values = {name: getattr(result, name) for name in result.columns}
+    return table([(label(name), value(name, item)) for name, item in values.items() if item is not None])
+
+
+def side_by_side(results: Mapping[str, Report], *, leave_out: str = "") -> str:
+    """The columns of results of one kind, one result a column of text."""
+    columns = [name for name in next(iter(results.values())).columns if name != leave_out]
+    rows = [(label(name), *(value(name, getattr(item, name)) for item in results.values())) for name in columns]
+    return table(rows, head=("", *results), right=len(results))
+
+
+def derivations(phases: Mapping[str, Iterable[Step]]) -> str:
+    """Steps by phase and operator: formula, the numbers put in, the value; sources as footnotes below."""
+    sources = dict.fromkeys(step.source for steps in phases.values() for step in steps)
+    marks = {source: f"[{at}]" for at, source in enumerate(sources, 1)}
+    parts = []
+    for phase, steps in phases.items():
+        for name, members in groupby(steps, key=subject):
+            rows = [row for step in members for row in _step_rows(step, marks[step.source])]
+            parts.append(block(name if name in (phase, "") else f"{name}  {phase}", table(rows)))
+    return "\n".join([*parts, block("Sources", table([(mark, source) for source, mark in marks.items()]))])
+
+
+def _step_rows(step: Step, mark: str) -> list[tuple[str, ...]]:
+    column = step.name.rpartition(".")[2]
+    put_in = re.sub(r"[A-Za-z_]\w*", lambda word: _plain_number(step.inputs.get(word[0], word[0])), step.formula)
+    rows = [(column, "=", step.formula, mark)]
+    if put_in != step.formula:
+        rows.append(("", "=", put_in, ""))
+    return [*rows, ("", "=", value(column, step.value), "")]
+
+
+def _plain_number(number: Any) -> str:
+    if isinstance(number, float) and number.is_integer() and abs(number) < 1e7:
+        return str(int(number))
+    return f"{number:.6g}" if isinstance(number, float) else str(number)

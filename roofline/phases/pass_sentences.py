@@ -1,0 +1,50 @@
+"""Passes and generations in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..units import bound_by, brief_time
+
+if TYPE_CHECKING:
+    from .passes import Generation, Phase
+
+
+def pass_sentence(phase: Phase, time: str) -> str:
+    """How long a pass takes and what limits it.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> step = rl.decode(rl.Deployment("llama-3.1-70b", "h100-sxm"), rl.Workload())
+    >>> print(step.summary("roofline_s"))
+    A decode step takes 41.7 ms at the roofline and is memory-bound.
+    """
+    subject = {"prefill": "Prefill", "decode": "A decode step"}.get(phase.name, f"A {phase.name} step")
+    return f"{subject} takes {time_words(phase, time)} and is {bound_by(phase.limit)}."
+
+
+def time_words(phase: Phase, time: str = "estimate_s") -> str:
+    """One of the three times of a pass: ``51.2 ms [44.6-58.1]``, or ``41.7 ms at the roofline``."""
+    value = getattr(phase, time)
+    if time == "estimate_s":
+        return brief_time(value, phase.estimate_low_s, phase.estimate_high_s)
+    return f"{brief_time(value)} at the {time.removesuffix('_s')}"
+
+
+def generation_sentence(found: Generation) -> str:
+    """The times of a batch.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment("llama-3.1-70b", "h100-sxm")
+    >>> print(rl.generate(serve, rl.Workload(), time="roofline_s").summary())
+    First token after 291 ms, then one every 41.7 ms (23 tokens/s); 10.9 s in all, by the roofline.
+    """
+    rate = " to ".join(dict.fromkeys(f"{end(found.tokens_per_s):,.0f}" for end in (np.min, np.max)))
+    first, each, whole = (brief_time(time) for time in (found.ttft_s, found.tpot_s, found.total_s))
+    basis = found.time.removesuffix("_s")
+    return f"First token after {first}, then one every {each} ({rate} tokens/s); {whole} in all, by the {basis}."

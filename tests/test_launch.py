@@ -1,0 +1,71 @@
+"""Launch commands name the options of each engine's own documentation."""
+
+import shlex
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.capacity.launch import LAUNCHERS, launch_command
+
+LOAD = rl.Workload(2000, 256, batch=64)
+
+
+def options(serve, engine, load=LOAD):
+    """Option -> value of a command, its first words under ``start``."""
+    words = shlex.split(launch_command(serve, load, engine=engine).split("  # ")[0])
+    first = next(at for at, word in enumerate(words) if word.startswith("--") and word != "--model-path")
+    found = {"start": " ".join(words[:first])}
+    for at, word in enumerate(words[first:], first):
+        if word.startswith("--"):
+            value = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("--") else ""
+            found[word] = value
+    return found
+
+
+def test_tensor_and_pipeline_parallelism():
+    serve = rl.Deployment("llama-3.1-70b", "h100-sxm", parallel=rl.Parallel(tensor=4, pipeline=2))
+    vllm, sglang, trtllm = (options(serve, engine) for engine in LAUNCHERS)
+    assert vllm["start"] == "vllm serve meta-llama/Llama-3.1-70B"
+    assert (vllm["--tensor-parallel-size"], vllm["--pipeline-parallel-size"]) == ("4", "2")
+    assert (vllm["--max-num-seqs"], vllm["--max-model-len"]) == ("64", "2256")
+    assert sglang["start"] == "python -m sglang.launch_server --model-path meta-llama/Llama-3.1-70B"
+    assert (sglang["--tp-size"], sglang["--pp-size"], sglang["--max-running-requests"]) == ("4", "2", "64")
+    assert trtllm["start"] == "trtllm-serve meta-llama/Llama-3.1-70B"
+    assert (trtllm["--tp_size"], trtllm["--pp_size"], trtllm["--max_seq_len"]) == ("4", "2", "2256")
+
+
+def test_experts_beside_attention_in_data_parallel():
+    serve = rl.Deployment("deepseek-v3", "h200-sxm", parallel=rl.Parallel(expert=8, data=8))
+    vllm, sglang, trtllm = (options(serve, engine) for engine in LAUNCHERS)
+    assert (vllm["--data-parallel-size"], vllm["--enable-expert-parallel"]) == ("8", "")
+    assert vllm["--max-num-seqs"] == "8"  # of each replica
+    assert (sglang["--tp-size"], sglang["--dp-size"], sglang["--ep-size"]) == ("8", "8", "8")
+    assert "--enable-dp-attention" in sglang
+    assert (trtllm["--tp_size"], trtllm["--ep_size"]) == ("8", "8")
+    assert launch_command(serve, LOAD, engine="trtllm").endswith("# set enable_attention_dp in the file of --config")
+
+
+def test_formats_are_options_or_notes():
+    serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
+    fp8 = rl.quantize(serve, weights="fp8", activations="fp8", kv="fp8")
+    assert options(fp8, "vllm")["--quantization"] == "fp8"
+    assert options(fp8, "vllm")["--kv-cache-dtype"] == "fp8"
+    assert options(fp8, "sglang")["--kv-cache-dtype"] == "fp8_e4m3"
+    assert "needs a checkpoint in fp8" in launch_command(fp8, LOAD, engine="trtllm")
+    int4 = rl.quantize(serve, weights="int4_g128")
+    assert launch_command(int4, LOAD).endswith("  # needs a checkpoint in int4_g128")
+    assert "#" not in launch_command(serve, LOAD)
+
+
+def test_the_engine_of_the_deployment_is_the_default():
+    serve = rl.Deployment("llama-3.1-8b", "h100-sxm", engine="sglang")
+    assert launch_command(serve, LOAD) == launch_command(serve, LOAD, engine="sglang")
+
+
+def test_what_can_not_be_launched_is_refused():
+    serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
+    with pytest.raises(rl.UnknownName, match="no engine with a launch command named 'vlm'; did you mean 'vllm'"):
+        launch_command(serve, LOAD, engine="vlm")
+    with pytest.raises(rl.InvalidInput, match="one layout and one workload"):
+        launch_command(serve, rl.Workload(batch=np.array([1, 2])))
