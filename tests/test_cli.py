@@ -273,7 +273,7 @@ def test_lists_have_everything():
         ("models", rl.list_models()),
         ("hardware", rl.list_accelerators()),
         ("formats", FORMATS),
-        ("techniques", t.NAMES),
+        ("techniques", t.REGISTRY),
         ("engines", rl.list_engines()),
     ):
         shown = text("list", kind)
