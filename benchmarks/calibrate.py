@@ -2,21 +2,26 @@
 
     python benchmarks/calibrate.py [FOLDER] [-o FOLDER] [--report-only]
 
-Half an hour on two cores.  With ``--report-only`` nothing is fitted; either way ``efficiency.md`` says how far the
-estimates are from the timings.
+Ten minutes on two cores.  With ``--report-only`` nothing is fitted; either way ``efficiency.md`` says how far the
+estimates are from the timings, and which timings are refused.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import floors
 import numpy as np
 
 from roofline.efficiency import calibration, store, timings
-from roofline.efficiency.calibration import Group
+from roofline.efficiency.estimates import Estimate, estimate
+from roofline.efficiency.groups import kernel, kinds, profile_of
+from roofline.efficiency.timings import Batch
+from roofline.files import read_yaml
 from roofline.specs.library import get_accelerator
 
 HERE = Path(__file__).parent
@@ -26,52 +31,146 @@ SOURCE = (
 )
 
 ABOUT = """\
-Each engine with its own profile.  Collectives also count under the default: those of an engine's library count twice.
-Rows in quarantine (see floors.md: 250 of decode attention and 294 of products, with all of their label) and groups of
-fewer than 20 rows (130 of prefill attention) are not in it.  "Left out" is a row predicted by parameters fitted to the
-other half of its group, halved at random; its column is the mean of the groups' medians, weighted by rows.
+Each row is estimated twice: with the profile of its engine, and with the default, the median of all engines.  Refused
+groups are listed at the end and are in none of the figures; nor are rows in quarantine (see floors.md).  Where an
+engine had several kernels under one label (releases, special cases), the profile has today's: rows of older kernels
+count in the columns of all kernels only.  "Inside" is the share of rows in the 80 % interval.
 """
 
 
-def trusted(table: str, batch: timings.Batch) -> bool:
+def trusted(table: str, batch: Batch) -> bool:
+    """Whether no rule of the floors holds a batch back."""
     return not floors.quarantined(table, batch)
 
 
-def groups(folder: Path) -> Iterator[tuple[str, Group]]:
-    """Table and group of every engine's timings."""
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Rows of one batch: what was measured and what the library says.
+
+    Attributes
+    ----------
+    table, kind : str
+        Where the rows are from.
+    batch : Batch
+        The rows.
+    profile : str
+        Of its engine or library.
+    todays : bool
+        Whether the profile of their engine has their kernel.
+    named, default : array
+        Natural logarithm of estimate over measured, by the engine's profile and by the median of all.
+    inside, inside_default : array
+        Whether the measured time is in the interval of the engine's profile, and of the default.
+    """
+
+    table: str
+    kind: str
+    batch: Batch
+    profile: str
+    todays: bool
+    named: np.ndarray
+    default: np.ndarray
+    inside: np.ndarray
+    inside_default: np.ndarray
+
+
+def estimated(batch: Batch, profile: str | None, *, cached: bool = True) -> Estimate:
+    """Every row of a batch; if ``cached`` as a timing loop runs it, which finds in the last-level cache what fits."""
+    operator, gpu = batch.operator, get_accelerator(batch.words["accelerator"])
+    run = kernel(batch, gpu)
+    memory_s = run.memory_s if cached else run.memory_s + run.cached_s
+    return estimate(operator, gpu, compute_s=run.compute_s, memory_s=memory_s, profile=profile)
+
+
+def refused(accelerator: str) -> list[dict[str, Any]]:
+    """Groups of an accelerator that the calibration refused, as its parameter file lists them."""
+    path = store.folder() / f"{accelerator}.yaml"
+    return list(read_yaml(path).get("refused", [])) if path.is_file() else []
+
+
+def compare(folder: Path) -> Iterator[Compared]:
+    """Every trusted batch that is not of a refused group."""
     for table, batches in timings.tables(folder):
-        for group in calibration.groups(batch for batch in batches if trusted(table, batch)):
-            if len(group.measured_s) >= calibration.LEAST_ROWS and (
-                group.profile != "default" or table == "collectives"
-            ):
-                yield table, group
+        for batch in batches:
+            gpu = get_accelerator(batch.words["accelerator"])
+            profile, source = profile_of(batch.words), batch.words.get("kernel_source", "")
+            bad = {(entry["profile"], entry["kind"], entry["kernel"]) for entry in refused(gpu.name)}
+            for kind, rows in kinds(batch, gpu):
+                if trusted(table, batch) and (profile, kind, source) not in bad:
+                    yield _compared(table, kind, batch.take(rows), profile)
+
+
+def _compared(table: str, kind: str, batch: Batch, profile: str) -> Compared:
+    measured = batch.latency_s
+    named, default = estimated(batch, profile), estimated(batch, None)
+    source = batch.words.get("kernel_source", "")
+    filed = store.load(batch.words["accelerator"]).get(profile, {})
+    kernels = {values.get("kernel", "") for name, values in filed.items() if name.startswith(kind)}
+    return Compared(
+        table,
+        kind,
+        batch,
+        profile,
+        source in kernels,
+        np.log(named.time_s / measured),
+        np.log(default.time_s / measured),
+        (measured >= named.low_s) & (measured <= named.high_s),
+        (measured >= default.low_s) & (measured <= default.high_s),
+    )
+
+
+HEAD = (
+    "| {} | rows | today's kernels: median | mean | all kernels: median | mean | inside "
+    "| default: median | mean | inside |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def line(name: str, parts: list[Compared]) -> str:
+    """One line of a table: how far the profile and the default are from the rows of ``parts``."""
+    named = np.abs(np.expm1(np.concatenate([part.named for part in parts])))
+    default = np.abs(np.expm1(np.concatenate([part.default for part in parts])))
+    todays = np.concatenate([np.full(len(part.named), part.todays) for part in parts])
+    own = named[todays] if np.any(todays) else np.array([np.nan])
+    inside = np.mean(np.concatenate([part.inside for part in parts]))
+    inside_default = np.mean(np.concatenate([part.inside_default for part in parts]))
+    errors = [f"{np.median(each):.1%} | {np.mean(each):.1%}" for each in (own, named, default)]
+    return (
+        f"| {name} | {len(named):,} | {errors[0]} | {errors[1]} | {inside:.0%} | {errors[2]} | {inside_default:.0%} |"
+    )
+
+
+def by(title: str, key: Callable[[Compared], str], compared: list[Compared]) -> str:
+    """A table with a line for each value of ``key``."""
+    names = sorted({key(part) for part in compared})
+    lines = [line(name, [part for part in compared if key(part) == name]) for name in names]
+    return "\n".join([HEAD.format(title), *lines])
 
 
 def report(folder: Path) -> str:
-    """Markdown: rows of each table, the median error of estimates, its bias, the error on rows left out of a fit."""
-    found: dict[str, list[tuple[np.ndarray, float, float, float]]] = {}
-    for table, group in groups(folder):
-        filed = store.find(get_accelerator(group.accelerator), group.kind, group.profile)
-        errors = np.expm1(calibration.error(group, filed.parameters))
-        ratio = 1 / (1 + errors)
-        inside = float(np.mean((ratio >= filed.low) & (ratio <= filed.high)))
-        found.setdefault(table, []).append((errors, filed.residual, inside, len(errors)))
-    out = [
-        "| kernels | rows | median error | bias | median error on rows left out | inside the 80 % interval |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    """Markdown: estimates against timings by table, engine, accelerator and format, and what was refused."""
+    compared = list(compare(folder))
+    tables = [
+        by("kernels", lambda part: part.table, compared),
+        by("engine or library", lambda part: part.profile, compared),
+        by("accelerator", lambda part: part.batch.words["accelerator"], compared),
+        by("kind and format", lambda part: ".".join(part.kind.split(".")[:2]), compared),
     ]
-    for table, parts in found.items():
-        errors = np.concatenate([part[0] for part in parts])
-        weights = [part[3] for part in parts]
-        left, inside = (np.average([part[at] for part in parts], weights=weights) for at in (1, 2))
-        out.append(
-            f"| {table} | {len(errors):,} | {np.median(np.abs(errors)):.1%} | {np.median(errors):+.1%} | {left:.1%} |"
-            f" {inside:.0%} |"
-        )
-    return "\n".join(out)
+    return "\n\n".join([*tables, "## Refused", *_refusals()])
+
+
+def _refusals() -> Iterator[str]:
+    for path in sorted(store.folder().glob("*.yaml")):
+        entries = [
+            f"- {entry['profile']}, {entry['kind']}, {entry['kernel']}, {entry['rows']} rows: {entry['reason']}"
+            for entry in read_yaml(path).get("refused", [])
+        ]
+        if entries:
+            yield "\n".join([f"{path.stem}:", "", *entries])
 
 
 def main() -> None:
+    """Fit, write and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=floors.DATA)
     parser.add_argument("-o", "--output", type=Path, default=HERE.parent / "efficiency_specs")

@@ -71,7 +71,7 @@ _HOME = {
     "SLO": "serving.slo",
     "advise": "advisor",
     "crossovers": "analysis.crossover_points",
-    "Paging": "footprint.memory_use",
+    "Paging": "footprint.allocation",
     "plan": "capacity",
     "fleet": "capacity",
     "solve": "analysis.solver",

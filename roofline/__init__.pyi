@@ -25,8 +25,8 @@ from .errors import InvalidInput as InvalidInput
 from .errors import RooflineError as RooflineError
 from .errors import SpecError as SpecError
 from .errors import UnknownName as UnknownName
+from .footprint.allocation import Paging as Paging
 from .footprint.memory_use import Memory as Memory
-from .footprint.memory_use import Paging as Paging
 from .footprint.memory_use import memory as memory
 from .hardware import Accelerator as Accelerator
 from .hardware import Link as Link

@@ -1,6 +1,7 @@
 """Estimates against measured times: how far off, in which direction, and whether the interval holds what it says."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,18 @@ import pytest
 import yaml
 
 import roofline as rl
-from roofline.efficiency import calibration, store, timings
+from roofline.efficiency import calibration, lookup, store, timings, trust
 from roofline.efficiency.estimates import estimate, kind_of
-from roofline.efficiency.forms import FORMS, Kernel, larger, smaller
+from roofline.efficiency.forms import GEMM, Kernel, larger, smaller
+from roofline.efficiency.groups import Group, groups
 from roofline.operators.operator import Operator
 from roofline.operators.work import Work
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data" / "measurements"
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import accuracy  # noqa: E402
+import calibrate  # noqa: E402
 import floors  # noqa: E402
 import published  # noqa: E402
 
@@ -37,15 +41,15 @@ def own_specs(monkeypatch):
 
 
 TARGETS = {
-    "gemm": 0.10,
-    "attention_decode": 0.12,
-    "attention_prefill": 0.12,
-    "mla_decode": 0.15,
-    "mla_prefill": 0.15,
-    "moe": 0.20,
-    "collectives": 0.15,
+    "gemm": (0.07, 0.11, 0.09),
+    "attention_decode": (0.085, 0.16, 0.12),
+    "attention_prefill": (0.07, 0.13, 0.18),
+    "mla_decode": (0.09, 0.13, 0.11),
+    "mla_prefill": (0.06, 0.13, 0.10),
+    "moe": (0.12, 0.18, 0.17),
+    "collectives": (0.07, 0.15, 0.17),
 }
-"""Median error that an estimate may have on the kernels of a table."""
+"""Median and mean error of the profile of a row's engine, median error of the default, on today's kernels."""
 
 
 def trusted(table):
@@ -53,47 +57,153 @@ def trusted(table):
     return [batch for batch in batches if not floors.quarantined(table, batch)]
 
 
-def of_engines(groups):
-    """Groups of one engine; collectives of every library."""
-    return [group for group in groups if group.profile != "default" or group.kind.startswith("collective")]
-
-
 @pytest.fixture(scope="module")
-def timed():
-    return {table: of_engines(calibration.groups(trusted(table))) for table in TARGETS}
+def compared():
+    return list(calibrate.compare(DATA))
 
 
-def errors(group):
-    found = store.find(rl.get_accelerator(group.accelerator), group.kind, group.profile if known(group) else None)
-    return np.expm1(calibration.error(group, found.parameters))
-
-
-def known(group):
-    return group.profile in {*store.PROFILES, *store.load(group.accelerator)}
+def together(parts, side):
+    return np.expm1(np.concatenate([getattr(part, side) for part in parts]))
 
 
 @pytest.mark.parametrize("table", TARGETS)
-def test_the_median_estimate_is_near_and_not_to_one_side(timed, table):
-    off = np.concatenate([errors(group) for group in timed[table]])
-    assert np.median(np.abs(off)) <= TARGETS[table]
-    assert abs(np.median(off)) <= TARGETS[table] / 2
+def test_estimates_are_near_the_timings_and_not_to_one_side(compared, table):
+    median, mean, default = TARGETS[table]
+    todays = [part for part in compared if part.table == table and part.todays]
+    named, middle = together(todays, "named"), together(todays, "default")
+    assert np.median(np.abs(named)) <= median
+    assert np.mean(np.abs(named)) <= mean
+    assert abs(np.median(named)) <= 0.02
+    assert np.median(np.abs(middle)) <= default
+    assert abs(np.median(middle)) <= 0.05
 
 
-def test_rows_left_out_of_a_fit_are_met_nearly_as_well_and_four_of_five_are_in_the_interval(timed):
-    """Fitted to a third of the rows of each group, held against the other two thirds."""
+@pytest.mark.parametrize("table", TARGETS)
+def test_four_of_five_timings_are_in_the_interval(compared, table):
+    todays = [part for part in compared if part.table == table and part.todays]
+    assert 0.75 <= np.mean(np.concatenate([part.inside for part in todays])) <= 0.92
+    assert 0.70 <= np.mean(np.concatenate([part.inside_default for part in todays])) <= 0.92
+
+
+def test_shapes_left_out_of_a_fit_are_met_nearly_as_well_and_four_of_five_are_in_the_interval():
+    """Fitted to half of the shapes of a group, held against the other half."""
     inside, off_in, off_out = [], [], []
-    for group in (*timed["attention_prefill"][:8], *timed["attention_decode"][:8], *timed["mla_decode"][:8]):
-        kept = np.arange(len(group.measured_s)) % 3 == 0
+    batches = [batch for table in ("attention_prefill", "mla_decode") for batch in trusted(table)]
+    gathered = [group for group in groups(batches) if group.profile == "trtllm" and len(group.measured_s) > 100]
+    for group in gathered[:12]:
+        kept = group.shapes % 2 == 0
         some, others = group.take(kept), group.take(~kept)
-        ((_, parameters),) = calibration.fit_all([some])
-        (unseen,) = calibration.left_out([some])
-        found = calibration.calibrated(some, parameters, unseen)
-        ratio = np.exp(-calibration.error(others, parameters))
+        fitted = calibration.fit_all([some])
+        (unseen,) = calibration.left_out(fitted)
+        found = calibration.calibrated(some, fitted[0][1], unseen)
+        ratio = np.exp(-calibration.error(others, fitted[0][1]))
         inside.append((ratio >= found.low) & (ratio <= found.high))
         off_in.append(np.abs(np.expm1(unseen)))
         off_out.append(np.abs(1 / ratio - 1))
     assert 0.70 <= np.mean(np.concatenate(inside)) <= 0.90
     assert np.median(np.concatenate(off_out)) <= 1.2 * np.median(np.concatenate(off_in))
+
+
+def refused_of(accelerator):
+    return {(entry["profile"], entry["kind"]): entry["reason"] for entry in calibrate.refused(accelerator)}
+
+
+def test_timings_of_a_host_that_launches_are_refused_by_rule():
+    """A 64 x 32 x 1 product of one engine's block FP8 takes 160-300 us on every chip, more behind Grace than x86."""
+    for accelerator in ("h100-sxm", "h200-sxm", "b200-sxm", "gb200", "b300-sxm", "gb300"):
+        assert "times those of" in refused_of(accelerator)["vllm", "gemm.fp8_block"]
+        assert ("sglang", "gemm.fp8_block") not in refused_of(accelerator)
+
+
+def test_experts_slower_than_those_of_the_wider_format_are_refused_and_the_sister_chip_steps_in():
+    """One kernel of vLLM's FP8 experts on Hopper takes 9-11 times its roofline, the other 3.3 times."""
+    for accelerator in ("h100-sxm", "h200-sxm"):
+        assert "at equal shapes" in refused_of(accelerator)["vllm", "experts.fp8"]
+        (member,) = lookup.find(rl.get_accelerator(accelerator), "experts.fp8", "vllm").members.values()
+        assert member.kernel == "vllm_fused_moe"
+
+
+def group_of(measured_s, *, profile="mine", kind="gemm.bf16", accelerator="h100-sxm"):
+    rows = len(measured_s)
+    shape = {name: np.full(rows, 512.0) for name in ("m", "n", "k")}
+    shape |= {"weight_bits": np.full(rows, 16.0), "activation_bits": np.full(rows, 16.0)}
+    run = Kernel(np.full(rows, 1e-7), np.full(rows, 1e-7), np.zeros(rows), 132.0, shape)
+    return Group(accelerator, profile, kind, "kernel", (1,), "bf16", run, np.asarray(measured_s))
+
+
+def test_each_rule_of_trust_finds_what_it_is_for_and_leaves_the_rest():
+    random = np.random.default_rng(3)
+    fast, slow = 5e-6 * np.exp(random.normal(0, 0.1, 60)), 40e-6 * np.exp(random.normal(0, 0.1, 60))
+    good, launch = group_of(fast, profile="a"), group_of(slow, profile="b")
+    small = random.normal(0, 0.05, 60)
+    double = np.concatenate([random.normal(-0.5, 0.05, 30), random.normal(0.5, 0.05, 30)])
+    wild = random.normal(0, 0.6, 60)
+    fitted = [(good, {}, small), (launch, {}, small), (group_of(fast, profile="c"), {}, double)]
+    fitted += [(group_of(fast, profile="d"), {}, wild)]
+    reasons = {entry.group.profile: entry.reason for entry in trust.refused(fitted, rl.get_accelerator)}
+    assert set(reasons) == {"b", "c", "d"}
+    assert "8 times those of" in reasons["b"]
+    assert "two populations, one 2.7 times the other" in reasons["c"]  # exp(1)
+    assert "median error" in reasons["d"]
+
+
+@pytest.mark.parametrize("accelerator", ["h100-sxm", "h200-sxm"])
+def test_fp8_speeds_up_decode_of_experts_on_hopper(accelerator):
+    """Published: Mixtral 8x7B on 4 H100 gains 1.45 to 1.73 from FP8 at a batch of 32 (TensorRT-LLM v0.14, v1.0)."""
+    serve = rl.Deployment(rl.get_model("mixtral-8x7b"), rl.get_accelerator(accelerator), parallel=rl.Parallel(tensor=4))
+    narrow = rl.quantize(serve, weights="fp8", activations="fp8")
+    load = rl.Workload(batch=32)
+    gain = (
+        rl.decode(serve, load, context_tokens=1024).estimate_s / rl.decode(narrow, load, context_tokens=1024).estimate_s
+    )
+    assert 1.3 <= gain <= 1.8
+
+
+FORMATS = [("fp8", "fp8"), ("fp8_block", "fp8"), ("int8", "int8"), ("int4_g128", "bf16")]
+
+
+@pytest.mark.parametrize("accelerator", ["h100-sxm", "b200-sxm", "a10g", "rtx-3090", "t4", "l40s", "mi300x"])
+@pytest.mark.parametrize(("weights", "activations"), FORMATS)
+def test_no_narrower_format_is_slower_by_default(accelerator, weights, activations):
+    """A server would run the wider one; also where a chip without units computes at the wider rate."""
+    gpu, m = rl.get_accelerator(accelerator), 2.0 ** np.arange(0, 14)
+    wide = rl.bound(rl.matmul(m, 8192, 8192), gpu).estimate_s
+    narrow = rl.bound(rl.matmul(m, 8192, 8192, weights=weights, activations=activations), gpu).estimate_s
+    assert np.all(narrow <= wide * (1 + 1e-9))
+
+
+def test_a_format_without_timings_is_a_stand_in_and_less_sure():
+    work = {"w4a16": rl.matmul(16, 8192, 8192, weights="int4_g128"), "bf16": rl.matmul(16, 8192, 8192)}
+    stand_in, own = (rl.bound(work[name], GPU).estimate for name in ("w4a16", "bf16"))
+    assert stand_in.basis.startswith("stand-in for gemm.w4a16, of which there are no timings: gemm.bf16")
+    assert "median error" not in stand_in.basis
+    assert stand_in.high_s / stand_in.time_s > own.high_s / own.time_s
+
+
+@pytest.mark.parametrize("ways", [1, 8, 64])
+def test_the_experts_of_a_model_are_the_kernel_of_the_table(ways):
+    """One layer of DeepSeek-V3 under expert parallelism, as a model states it and as a table of timings does."""
+    tokens = np.array([1.0, 16.0, 256.0, 4096.0]) * ways
+    columns = {"num_tokens": tokens, "hidden_size": 7168.0, "expert_intermediate_size": 2048.0, "topk": 8.0}
+    columns |= {"num_experts": 256.0, "moe_tp_size": 1.0, "moe_ep_size": float(ways), "latency_s": 1.0}
+    words = {"accelerator": "h100-sxm", "engine": "sglang", "dtype": "fp8_block", "distribution": "power_law_0.6"}
+    shaped = {name: np.broadcast_to(value, tokens.shape) for name, value in columns.items()}
+    timed = calibrate.estimated(timings.Batch("moe", words, shaped, np.arange(len(tokens))), "sglang", cached=False)
+    serve = rl.Deployment(
+        rl.get_model("deepseek-v3"), GPU, parallel=rl.Parallel(data=ways, expert=ways), engine="sglang"
+    )
+    phase = rl.decode(serve, rl.Workload(batch=tokens))
+    layers = next(item.operator.count for item in phase.operators if item.name == "experts_up")
+    modeled = sum(item.estimate.time_s for item in phase.operators if item.operator.kind == "experts") / layers
+    assert modeled / timed.time_s == pytest.approx(np.ones(4), abs=0.05)
+
+
+def test_products_of_one_input_are_one_product():
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), GPU, engine="vllm")
+    parts = {item.name: item for item in rl.decode(serve, rl.Workload(batch=16)).operators}
+    whole = rl.bound(rl.matmul(16, 4096, 4096 + 2 * 1024), GPU, engine="vllm").estimate_s
+    joined = sum(parts[name].estimate_s for name in ("q_proj", "k_proj", "v_proj")) / 32
+    assert joined == pytest.approx(whole, rel=0.02)
 
 
 SINGLE_STREAM = ("autoawq", "gpt-fast", "exllama", "lmdeploy", "xiongjie-llamacpp", "llamacpp-dgx-spark", "geerling")
@@ -108,7 +218,8 @@ def decode_errors(table):
         kept = "Mixtral" not in run.row["model"]
         if run.table == table and kept and run.accelerators == 1 and batch == 1 and (steps or total):
             measured_s = published.measured_s(run) / (run.number("output_len") if total else 1)
-            step = published.step(run, 1.0, run.number("context_at_measure"))
+            of_engine = replace(run, serve=run.serve.replace(engine=accuracy.engine_of(run.row)))
+            step = published.step(of_engine, 1.0, run.number("context_at_measure"))
             found.append(float(step.estimate_s) / measured_s - 1)
     return np.array(found)
 
@@ -181,7 +292,7 @@ def test_a_chip_without_timings_says_whose_it_takes_and_is_less_sure():
     assert "h100-sxm" in lent.basis
     assert "not calibrated" not in own.basis
     assert lent.high_s / lent.time_s > own.high_s / own.time_s
-    unknown = rl.bound(work, rl.get_accelerator("tpu-v5e")).estimate
+    unknown = rl.bound(work, rl.get_accelerator("groq-lpu-v1")).estimate
     assert "typical of any chip" in unknown.basis
 
 
@@ -191,7 +302,11 @@ def test_a_chip_without_timings_says_whose_it_takes_and_is_less_sure():
         ("cpu-epyc-9654", "typical of any chip"),
         ("cpu-xeon-8480plus", "typical of any chip"),
         ("mi325x", "MI300X and its kin"),
-        ("rx-7900-xtx", "MI300X and its kin"),
+        ("rx-7900-xtx", "no timings of RDNA kernels"),
+        ("rubin-r200", "one generation older"),
+        ("apple-m4", "no matrix units"),
+        ("tpu-v5e", "TPU v6e"),
+        ("trainium2", "Transformers NeuronX"),
         ("gaudi2", "Gaudi"),
     ],
 )
@@ -208,9 +323,10 @@ def test_an_engine_is_a_profile_and_an_unknown_one_is_refused():
 
 
 def test_parameter_files_are_small_sourced_and_complete():
-    files = [path for path in (ROOT / "efficiency_specs").glob("*.yaml") if path.stem != "families"]
+    others = {"families", "engines", "public_products"}
+    files = [path for path in (ROOT / "efficiency_specs").glob("*.yaml") if path.stem not in others]
     assert len(files) == 10
-    assert sum(path.stat().st_size for path in files) < 300_000
+    assert sum(path.stat().st_size for path in files) < 500_000
     for path in files:
         data = yaml.safe_load(path.read_text())
         assert data["kind"] == "measured"
@@ -228,16 +344,17 @@ def synthetic(rows, seed):
     m, n, k = (np.round(2 ** random.uniform(low, 14, rows)) for low in (0, 8, 8))
     operator = rl.matmul(m, k, n)
     truth = {"kernel_s": 9e-6, "row_s": 1e-12, "step_s": 1e-10, "compute": 0.55, "memory": 0.7, "cache": 3.0}
-    truth |= {"overlap": 3.0, "split": 0.9, "tile_m": 128.0, "tile_n": 128.0}
+    truth |= {"overlap": 3.0, "split": 0.9, "tile_m": 128.0, "tile_n": 128.0, "tile_least": 16.0}
+    truth |= {"wave_s": 1e-8, "quant_s": 1e-16, "split_k": 1e6, "droop": 0.001}
     moved, cached = operator.moved_bytes, np.minimum(operator.moved_bytes, GPU.l2_bytes)
     run = Kernel(
         operator.flops / GPU.dense_flops_per_s["bf16"],
         (moved - cached) / GPU.memory_bytes_per_s,
         cached / GPU.memory_bytes_per_s,
         GPU.compute_units,
-        {"m": m, "k": k, "n": n},
+        {"m": m, "k": k, "n": n, "weight_bits": 16.0, "activation_bits": 16.0},
     )
-    time_s = FORMS["gemm"].time_s(truth, run) * np.exp(random.normal(0, 0.05, rows))
+    time_s = GEMM.time_s(truth, run) * np.exp(random.normal(0, 0.05, rows))
     lines = ["accelerator,engine,dtype,m,n,k,latency_s"]
     lines += [
         f"h100-sxm,mine,bfloat16,{a:.0f},{b:.0f},{c:.0f},{t:.6g}" for a, b, c, t in zip(m, n, k, time_s, strict=True)
@@ -248,7 +365,7 @@ def synthetic(rows, seed):
 def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_used(tmp_path, own_specs):
     (tmp_path / "gemm.csv").write_text(synthetic(200, seed=1))
     found = calibration.calibrate(tmp_path)
-    mine = found["h100-sxm", "mine", "gemm.bf16"]
+    mine = found.kernels["h100-sxm", "mine", "gemm.bf16"]
     assert mine.residual == pytest.approx(0.67 * 0.05, rel=0.5)  # median of |normal| is 0.67 sigma
     assert mine.parameters["kernel_s"] == pytest.approx(9e-6, rel=0.1)
     assert mine.parameters["compute"] == pytest.approx(0.55, rel=0.1)
@@ -257,15 +374,16 @@ def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_use
     (specs / "efficiency_specs").mkdir(parents=True)
     calibration.write(found, specs / "efficiency_specs", source="made up")
     own_specs(specs)
-    again = store.find(GPU, "gemm.bf16", "mine")
-    assert again.parameters["compute"] == pytest.approx(mine.parameters["compute"], rel=0.01)
+    again = lookup.find(GPU, "gemm.bf16", "mine")
+    assert again.members["mine"].parameters["compute"] == pytest.approx(mine.parameters["compute"], rel=0.01)
     assert "200 timings on h100-sxm (mine)" in again.basis
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("profiles: {default: {gemm.bf16: {rows: 1}}}", "default.gemm.bf16 lacks bias, cache, compute"),
+        ("profiles: {vllm: {gemm.bf16: {rows: 1}}}", "vllm.gemm.bf16 lacks bias, cache, compute"),
+        ("profiles: {default: {gemm.bf16: {rows: 1}}}", "default.gemm.bf16 lacks bias, high, low, residual"),
         ("profiles: {default: {nonsense: {rows: 1}}}", "no kind of kernel named 'nonsense'"),
         ("profiles: [1]", "profiles must hold kinds"),
     ],
@@ -274,7 +392,7 @@ def test_a_parameter_file_that_is_none_is_refused_in_one_line(tmp_path, own_spec
     (tmp_path / "h100-sxm.yaml").write_text(text)
     own_specs(tmp_path)
     with pytest.raises(rl.RooflineError, match=said):
-        store.find(GPU, "gemm.bf16")
+        lookup.find(GPU, "gemm.bf16")
 
 
 def test_too_few_timings_are_refused(tmp_path):
@@ -336,14 +454,15 @@ def test_what_is_resident_is_read_at_the_rate_of_the_cache():
 def test_a_bound_of_an_engine_meets_its_timings(engine):
     off = []
     for batch in trusted("gemm"):
-        if batch.words["engine"] == engine:
+        bad = refused_of(batch.words["accelerator"])
+        if batch.words["engine"] == engine and (engine, kind_of(batch.operator)) not in bad:
             gpu = rl.get_accelerator(batch.words["accelerator"])
             weights, activations = timings.GEMM_FORMATS[batch.words["dtype"]]
             m, k, n = (batch.columns[name] for name in "mkn")
             work = rl.matmul(m, k, n, weights=weights, activations=activations)
             found = rl.bound(work, gpu, resident_bytes=gpu.l2_bytes, engine=engine)
             off.append(found.estimate_s / batch.latency_s - 1)
-    assert np.median(np.abs(np.concatenate(off))) <= TARGETS["gemm"]
+    assert np.median(np.abs(np.concatenate(off))) <= TARGETS["gemm"][0]
 
 
 @pytest.mark.parametrize("pair", [(64.0, 1e18), (1e18, 64.0), (64, 10**20), (1e-9, 1e9), (0.0, 0.0)])

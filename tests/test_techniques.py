@@ -1,5 +1,8 @@
 """Techniques against numbers from papers, data sheets and arithmetic by hand."""
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from roofline.operators.operator import Segment
 from roofline.phases.passes import run_pass
 from roofline.serving.pass_times import launches
 from roofline.serving.scenario import Scenario
+from roofline.techniques import registry
 
 TECHNIQUES = t.usual_techniques()
 LABELS = [item.label for item in TECHNIQUES]
@@ -504,3 +508,62 @@ def test_every_technique_names_its_phase_reason_and_price(technique):
     assert technique.costs
     assert technique.effort in ("a config flag", "a new kernel", "a new model", "more accelerators")
     assert technique.decides
+
+
+def test_a_technique_registers_itself_in_its_own_file(small, monkeypatch):
+    """One class is all that a new technique takes: a name, a row, parameters with their help."""
+    known = dict(t.REGISTRY)
+    monkeypatch.setattr(registry, "_techniques", known)
+    monkeypatch.setattr(registry, "REGISTRY", known)
+
+    @dataclass(frozen=True, kw_only=True)
+    class LayerSkipping(t.Technique):
+        """Some layers are skipped.
+
+        Attributes
+        ----------
+        share_of_layers : float
+            Share of the layers that a token skips.
+        """
+
+        slug: ClassVar[str] = "layer-skipping"
+        name: ClassVar[str] = "layer skipping"
+        helps: ClassVar[str] = "both"
+        why: ClassVar[str] = "fewer layers to read and to compute"
+        costs: ClassVar[str] = "accuracy"
+
+        share_of_layers: float = 0.25
+
+        def after(self, case):
+            layers = tuple(
+                replace(layer, count=round(layer.count * (1 - self.share_of_layers))) for layer in case.model.layers
+            )
+            return case.with_model(case.model.replace(layers=layers))
+
+    (made,) = t.named(["layer-skipping"], {"share_of_layers": 0.5})
+    assert made == LayerSkipping(share_of_layers=0.5)
+    gains = rl.apply(small, rl.Workload(), "layer-skipping")
+    assert gains.decode_speedup > 1.2
+    parameter = next(item for item in t.parameters() if item.name == "share_of_layers")
+    assert parameter.slugs == ("layer-skipping",)
+    assert parameter.help == "Share of the layers that a token skips."
+    assert parameter.defaults == {"layer-skipping": 0.25}
+    assert "layer skipping" in [row["technique"] for row in rl.technique_table(small, rl.Workload()).rows]
+
+
+def test_every_parameter_has_help_and_every_technique_one_slug():
+    assert all(item.help for item in t.parameters())
+    assert len({kind.name for kind in t.REGISTRY.values()}) == len(t.REGISTRY)
+    assert all(getattr(t, kind.__name__) is kind and kind.slug == slug for slug, kind in t.REGISTRY.items())
+    with pytest.raises(rl.InvalidInput, match="technique slug 'mla' is taken by MultiHeadLatentAttention"):
+        type("Another", (t.Technique,), {"slug": "mla"})
+
+
+def test_mla_in_the_place_of_gqa_is_slower_and_in_the_place_of_mha_faster(llama_70b, h100):
+    """64 requests on eight H100: by the bytes of a token, 8 KV heads a GPU apart are fewer than a latent on each."""
+    serve = rl.Deployment(llama_70b, h100, parallel=rl.Parallel(tensor=8))
+    effect = rl.apply(serve, rl.Workload(batch=64), t.MultiHeadLatentAttention())
+    assert effect.before.case.serve == serve
+    assert effect.decode_speedup == pytest.approx(1 / 1.32, abs=0.005)
+    assert effect.baseline_decode_speedup == pytest.approx(1.97, abs=0.005)
+    assert effect.compared_with == "multi-head attention"

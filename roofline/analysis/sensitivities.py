@@ -26,7 +26,7 @@ from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number, unknown
 from ..hardware import Accelerator
 from ..model.rewriting import Rewrite, rewritten
-from ..operators.operator import Operator, Pass
+from ..operators.operator import Operator, Pass, Segment
 from ..operators.work import Work
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
@@ -79,11 +79,19 @@ def _rates_of(serve: Deployment, maths: Iterable[str]) -> dict[str, Chip]:
 def _on_chip(change: Chip, phase: Phase, by: float) -> ScheduledPass:
     gpu = change(phase.deployment.accelerator, by)
     serve = phase.deployment.replace(accelerator=gpu)
-    return scheduled_pass(serve, phase.schedule)
+    return scheduled_pass(serve, phase.schedule, launch=phase.scheduled.launch)
+
+
+def _again(
+    phase: Phase, segments: tuple[Segment, ...], change: Callable[[Operator], Operator] | None = None
+) -> ScheduledPass:
+    """The same pass over other sequences or with changed operators."""
+    launch = phase.scheduled.launch
+    return scheduled_pass(phase.deployment, phase.schedule, segments, change=change, launch=launch)
 
 
 def _with_operators(change: Change, phase: Phase, by: float) -> ScheduledPass:
-    return scheduled_pass(phase.deployment, phase.schedule, change=lambda operator: change(operator, by))
+    return _again(phase, phase.schedule.segments, lambda operator: change(operator, by))
 
 
 def _works(operator: Operator, change: Callable[[Work], Work]) -> Operator:
@@ -116,7 +124,7 @@ BY_OPERATOR: Mapping[str, Change] = {
 def _with_segments(field: str, phase: Phase, by: float) -> ScheduledPass:
     """A pass whose segments have one number scaled."""
     changed = (replace(segment, **{field: getattr(segment, field) * by}) for segment in phase.schedule.segments)
-    return scheduled_pass(phase.deployment, phase.schedule, tuple(changed))
+    return _again(phase, tuple(changed))
 
 
 def inputs_of(phase: Phase) -> Mapping[str, Input]:

@@ -15,7 +15,7 @@ def fitted(path: Path, folder: Path, source: str) -> str:
         A file of that name is there already, or the folder can't be made.
     """
     found = calibrate(path)
-    targets = {folder / f"{accelerator}.yaml" for accelerator, _, _ in found}
+    targets = {folder / f"{accelerator}.yaml" for accelerator, _, _ in found.kernels}
     there = sorted(str(target) for target in targets if target.exists())
     if there:
         raise InvalidInput(f"{', '.join(there)} is there already: move it, or name another folder")
@@ -25,7 +25,8 @@ def fitted(path: Path, folder: Path, source: str) -> str:
     except OSError as error:
         raise InvalidInput(f"{folder} can't be written: {error.strerror or error}") from None
     lines = [
-        f"{accelerator}  {engine}  {kind}: {values.rows} rows, median error {values.residual:.1%} on rows left out"
-        for (accelerator, engine, kind), values in sorted(found.items())
+        f"{accelerator}  {engine}  {kind}: {values.rows} rows, median error {values.residual:.1%} on shapes left out"
+        for (accelerator, engine, kind), values in sorted(found.kernels.items())
     ]
-    return "\n".join([*lines, *(f"wrote {target}" for target in sorted(targets))])
+    refused = [f"refused: {entry}" for entry in found.refused]
+    return "\n".join([*lines, *refused, *(f"wrote {target}" for target in sorted(targets))])

@@ -1,12 +1,14 @@
 """Estimates: what kernels reach of the data sheet's peaks, fitted to measured times (see `roofline.efficiency.forms`).
 
 Peaks stay peaks; what is reached of them is kept in ``efficiency_specs``, a file an accelerator, each set of parameters
-with the number of timings behind it and the error that it leaves.  An accelerator without timings takes the values of
-its family, and the result says so.
+with the number of timings behind it and the error that it leaves.  Without an engine the estimate is the median of what
+the kernels of all engines take, point by point.  An accelerator without timings takes the values of its family, and the
+result says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,22 +16,36 @@ import numpy as np
 
 from ..errors import Number
 from ..hardware import Accelerator
-from ..operators import roofline
 from ..operators.operator import Operator
-from .forms import Kernel, join, larger
-from .kinds import collective_kind, kind_of
-from .store import Calibrated, find
+from .forms import Kernel, Parts, join, larger, smaller
+from .kinds import collective_kind, kind_of, variants
+from .lookup import find
+from .store import Calibrated, Found
+from .widening import widened, wider_kind
 
 __all__ = ["Calibrated", "Estimate", "collective_kind", "estimate", "kind_of"]
 
 
 class Estimate(NamedTuple):
-    """Expected time, the interval that holds four of five measurements, and what both rest on."""
+    """Expected time, the interval that holds four of five measurements, and what both rest on.
+
+    Attributes
+    ----------
+    time_s : float or array
+        Expected time of all runs.
+    low_s, high_s : float or array
+        Ends of the 80 % interval of this kernel by itself.
+    basis : str
+        What the numbers rest on.
+    fixed_s : float or array
+        The part of ``time_s`` that launches cost whatever the shape; graphs leave only a share of it.
+    """
 
     time_s: Number
     low_s: Number
     high_s: Number
     basis: str
+    fixed_s: Number = 0.0
 
 
 def estimate(
@@ -39,8 +55,19 @@ def estimate(
 
     Parameters
     ----------
-    compute_s, memory_s : times of all its runs at the data sheet's peaks; no estimate is below either
-    profile : the engine whose kernels run (``vllm``, ``trtllm``, ``sglang``); the middle of them if None
+    operator : Operator
+        What is run.
+    accelerator : Accelerator
+        Where.
+    compute_s, memory_s : float or array
+        Times of all its runs at the data sheet's peaks; no estimate is below either.
+    profile : str, optional
+        The engine whose kernels run (``vllm``, ``trtllm``, ``sglang``); the median of them if None.
+
+    Returns
+    -------
+    Estimate
+        Time, interval, basis, and the part that launches cost.
 
     Raises
     ------
@@ -54,47 +81,182 @@ def estimate(
     new = operator.inputs.get("new_tokens")
     if isinstance(new, np.ndarray) and operator.kind == "attention" and np.any(new == 1) and np.any(new != 1):
         return _mixed(operator, accelerator, compute_s, memory_s, profile)
-    return _kernel(find(accelerator, kind_of(operator), profile), operator, accelerator, compute_s, memory_s)
+    return _kernel(operator, accelerator, compute_s, memory_s, profile)
 
 
 def _kernel(
-    found: Calibrated, operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number
+    operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
-    count, processors = operator.count, accelerator.compute_units or found.processors
+    """A kernel of its own; of shapes that are special cases, each where it is one."""
+    math = accelerator.math_on_chip(operator.work.math)
+    kind = kind_of(operator, math)
+    count = operator.count
     runs = count + (count == 0)
-    cached_s = larger(roofline.memory_s(operator.work.moved_bytes, accelerator) - memory_s / runs, 0.0)
-    run = Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs)
-    return _interval(found, count * found.form.time_s(found.parameters, run), larger(compute_s, memory_s))
+    cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
+    processors = accelerator.compute_units or 100.0
+    clocked_s = 0.0 * memory_s
+    if accelerator.compute_units and accelerator.boost_clock_hz:
+        clocked_s = operator.work.moved_bytes / (processors * accelerator.boost_clock_hz)
+    run = Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs, clocked_s)
+    least_s = _least_s(operator, accelerator, compute_s, memory_s)
+    result: Estimate | None = None
+    for holds, cases in cases_of(operator.inputs, kind):
+        found = find(accelerator, kind, profile, cases)
+        wide = None if profile not in (None, "default") else _wider(accelerator, found.kind, cases)
+        parts = predicted(found, wide, run, math, accelerator)
+        time_s = larger(count * (parts.fixed_s + parts.running_s), larger(compute_s, memory_s))
+        fixed_s = smaller(count * parts.fixed_s, time_s - larger(compute_s, memory_s))
+        part = _interval(found, time_s, least_s, fixed_s)
+        result = part if result is None else _chosen(holds, part, result)
+    assert result is not None
+    return result
 
 
-def _interval(found: Calibrated, time_s: Number, least_s: Number) -> Estimate:
-    """No time is below the operator's own floor."""
-    time_s = larger(time_s, least_s)
-    return Estimate(time_s, larger(time_s * found.low, least_s), time_s * found.high, found.basis)
+def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str, ...]]]:
+    """Sets of special cases, and where each holds: all alike for a single shape, else one set after another."""
+    every = variants(inputs, kind)
+    masks = [mask for _, mask in every]
+    if not any(isinstance(mask, np.ndarray) and mask.ndim and not mask.all() and mask.any() for mask in masks):
+        return [(True, tuple(name for name, mask in every if np.all(mask)))]
+    stacked = np.stack(np.broadcast_arrays(*masks)).astype(int)
+    found = []
+    for combination in np.unique(stacked.reshape(len(masks), -1), axis=1).T:
+        shape = (-1, *[1] * (stacked.ndim - 1))
+        holds = np.all(stacked == combination.reshape(shape), axis=0)
+        names = tuple(name for (name, _), one in zip(every, combination, strict=True) if one)
+        found.append((holds, names))
+    return found
+
+
+def _wider(accelerator: Accelerator, kind: str, cases: tuple[str, ...]) -> Found | None:
+    """The kernels of the next wider format, if there are timings of them."""
+    wide_kind = wider_kind(kind)
+    found = find(accelerator, wide_kind, None, cases) if wide_kind else None
+    return found if found is not None and found.kind == wide_kind else None
+
+
+def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
+    """Both parts of the time of one run: of the kernel of an engine, or the median of the engines' kernels.
+
+    Parameters
+    ----------
+    found : Found
+        The kernels.
+    wide : Found or None
+        Those of the next wider format: a narrower one is never slower than it at equal shapes, unless the kernels of
+        two engines are, as a server would run the wider one.
+    run : Kernel
+        One run in the format of ``found``.
+    math : str
+        The units that compute it.
+    accelerator : Accelerator
+        The chip.
+
+    Returns
+    -------
+    Parts
+        Fixed and running time.
+    """
+    each = {engine: _one(member, run) for engine, member in found.members.items()}
+    parts = _median(list(each.values()))
+    if wide is None:
+        return parts
+    wide_run = widened(run, found.kind, math, accelerator)
+    wide_each = {engine: _one(member, wide_run) for engine, member in wide.members.items()}
+    both = [engine for engine in each if engine in wide_each]
+    slower = sum(1 * (_sum(each[engine]) > _sum(wide_each[engine])) for engine in both)
+    return _capped(parts, _median(list(wide_each.values())), slower >= MEASURED_TWICE)
+
+
+MEASURED_TWICE = 2
+"""Engines whose kernels must be slower in a narrower format before the median of the engines is."""
+
+
+def _sum(parts: Parts) -> Any:
+    return parts.fixed_s + parts.running_s
+
+
+def _one(member: Calibrated, run: Kernel) -> Parts:
+    """Both parts of one engine's kernel; together at least what the operands take at the peaks.
+
+    Kernels that are launched one by one take at least ``launch_s`` of the host's time; no graph shortens that, nor what
+    was fitted to whole steps.
+    """
+    parts = member.form.parts(member.parameters, run)
+    least_s = larger(larger(run.compute_s, run.memory_s), member.parameters.get("launch_s", 0.0))
+    running_s = larger(parts.running_s, least_s - parts.fixed_s)
+    return Parts(parts.fixed_s, running_s) if member.graphs else Parts(0.0 * running_s, parts.fixed_s + running_s)
+
+
+def _median(each: list[Parts]) -> Parts:
+    """The median of the sums, and of the fixed parts, which is at most all of it."""
+    if len(each) == 1:
+        return each[0]
+    total_s = _middle([_sum(parts) for parts in each])
+    fixed_s = smaller(_middle([parts.fixed_s for parts in each]), total_s)
+    return Parts(fixed_s, total_s - fixed_s)
+
+
+def _middle(values: list[Any]) -> Any:
+    """Median, of floats without the price of an array."""
+    if any(isinstance(value, np.ndarray) for value in values):
+        return np.median(np.stack(np.broadcast_arrays(*values)), axis=0)
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _capped(parts: Parts, most: Parts, exempt: Any) -> Parts:
+    """At most another time, but where ``exempt``."""
+    over = (_sum(parts) > _sum(most)) * (1 - 1 * exempt)
+    fixed_s = over * most.fixed_s + (1 - over) * parts.fixed_s
+    return Parts(fixed_s, over * most.running_s + (1 - over) * parts.running_s)
+
+
+def _interval(found: Found, time_s: Number, least_s: Number, fixed_s: Number = 0.0) -> Estimate:
+    """The interval around a time; nothing measured is below ``least_s``, the operator's floor."""
+    return Estimate(
+        time_s, larger(smaller(time_s * found.low, time_s), least_s), time_s * found.high, found.basis, fixed_s
+    )
+
+
+def _least_s(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Number:
+    """Least time of all runs: what no implementation can avoid, never above the roofline."""
+    work, least = operator.work, operator.least
+    once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
+    peak = accelerator.dense_flops_per_s[accelerator.math_on_chip(least.math)]
+    moving_s = smaller(operator.count * once / accelerator.memory_bytes_per_s, memory_s)
+    found: Number = larger(moving_s, smaller(operator.count * least.flops / peak, compute_s))
+    return found
 
 
 def _fused(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
     """Work that joins a neighbor's kernel: it computes and moves bytes, but nothing starts."""
-    found = find(accelerator, kind_of(operator), profile)
-    share = found.parameters
-    time_s = memory_s / share["memory"]
-    if operator.kind != "elementwise":
-        time_s = join(share["overlap"], compute_s / share["compute"], time_s)
-    return _interval(found, time_s, larger(compute_s, memory_s))
+    found = find(accelerator, kind_of(operator, accelerator.math_on_chip(operator.work.math)), profile)
+    times = []
+    for member in found.members.values():
+        share = member.parameters
+        moving_s = memory_s / share["memory"]
+        if operator.kind == "elementwise":
+            times.append(moving_s)
+        else:
+            times.append(join(share["overlap"], compute_s / share["compute"], moving_s))
+    time_s = larger(_middle(times), larger(compute_s, memory_s))
+    return _interval(found, time_s, _least_s(operator, accelerator, compute_s, memory_s))
 
 
 def _mixed(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
     """A sweep over passes of one and of many new tokens: the kernel of each where it runs."""
-    one = np.asarray(operator.inputs["new_tokens"]) == 1
+    new = np.asarray(operator.inputs["new_tokens"])
     sides = []
-    for new_tokens in (1, 2):
-        kind = kind_of(replace(operator, inputs={**operator.inputs, "new_tokens": new_tokens}))
-        sides.append(_kernel(find(accelerator, kind, profile), operator, accelerator, compute_s, memory_s))
-    return _chosen(one, *sides)
+    for new_tokens in (np.ones_like(new), np.maximum(new, 2)):
+        each = replace(operator, inputs={**operator.inputs, "new_tokens": new_tokens})
+        sides.append(_kernel(each, accelerator, compute_s, memory_s, profile))
+    return _chosen(new == 1, *sides)
 
 
 def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
@@ -103,6 +265,7 @@ def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
         np.where(first, one.low_s, other.low_s),
         np.where(first, one.high_s, other.high_s),
         "; ".join(dict.fromkeys((one.basis, other.basis))),
+        np.where(first, one.fixed_s, other.fixed_s),
     )
 
 
@@ -117,6 +280,7 @@ def _exchange(operator: Operator, accelerator: Accelerator, memory_s: Number, pr
         found = find(accelerator, collective_kind(message.collective, float(size)), profile)
         run = Kernel(0.0, wire_s, 0.0, 1.0, operator.inputs)
         least_s = larger(operator.count * wire_s, memory_s)
-        part = _interval(found, operator.count * found.form.time_s(found.parameters, run), least_s)
+        time_s = _sum(_median([_one(member, run) for member in found.members.values()]))
+        part = _interval(found, larger(operator.count * time_s, least_s), least_s)
         result = part if len(sizes) == 1 else _chosen(np.equal(message.accelerators, size), part, result)
     return result

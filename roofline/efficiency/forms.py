@@ -1,11 +1,14 @@
 """Forms: how the time of a kernel follows from its shape, with a few parameters that timings fit.
 
 Every form starts from the two times of the roofline, divides each by the share of the peak that kernels reach, joins
-them smoothly, and adds what a roofline leaves out: waves that are not full, loops that can't be split, fixed times.
+them smoothly, and adds what a roofline leaves out: waves that are not full, loops that cannot be split, fixed times.
 
     join(a, b, ...) = (a^p + b^p + ...)^(1/p)
 
 is between the sum (p = 1: nothing overlaps) and the maximum (p large: everything does).
+
+A form returns two parts.  The *fixed* part is what a launch by itself costs whatever the shape; a captured CUDA graph
+leaves only a share of it.  The *running* part grows with the work.
 
 Everything is a float or an array and broadcasts; nothing here branches on a value.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import log2
+from math import log1p
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +30,18 @@ class Kernel(NamedTuple):
 
     Attributes
     ----------
-    compute_s, memory_s : FLOPs at the peak; bytes that cross the memory interface at the bandwidth
-    cached_s : bytes found in the last-level cache, at the bandwidth of the memory
-    processors : multiprocessors of the chip (SMs, CUs, Xe cores)
-    inputs : the operator's shape
+    compute_s : float or array
+        FLOPs at the peak of the chip.
+    memory_s : float or array
+        Bytes that cross the memory interface, at its bandwidth.
+    cached_s : float or array
+        Bytes found in the last-level cache by a timing loop, at the bandwidth of the memory.
+    processors : float
+        Multiprocessors of the chip (SMs, CUs, Xe cores).
+    inputs : mapping of str to float or array
+        The operator's shape.
+    clocked_s : float or array
+        All its bytes at one a clock and multiprocessor; 0 where the clock is not known.
     """
 
     compute_s: Any
@@ -38,6 +49,14 @@ class Kernel(NamedTuple):
     cached_s: Any
     processors: Any
     inputs: Mapping[str, Any]
+    clocked_s: Any = 0.0
+
+
+class Parts(NamedTuple):
+    """Time of a kernel in two parts: what a launch costs by itself, and what the work takes."""
+
+    fixed_s: Any
+    running_s: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +72,12 @@ class Prior:
     share: bool = False
     least: float = 0.0
 
-    def value(self, z: float) -> float:
+    def value(self, z: Any) -> Any:
         """The parameter at ``z`` spreads from the typical value."""
         if not self.share:
-            return float(self.least + (self.typical - self.least) * np.exp(self.spread * z))
+            return self.least + (self.typical - self.least) * np.exp(self.spread * z)
         odds = self.typical / (1 - self.typical) * np.exp(self.spread * z)
-        return float(odds / (1 + odds))
+        return odds / (1 + odds)
 
     def z(self, value: float) -> float:
         """Inverse of `value`."""
@@ -72,10 +91,31 @@ class Prior:
 
 @dataclass(frozen=True)
 class Form:
-    """A formula for the time of one kernel and what its parameters typically are."""
+    """A formula for the time of one kernel and what its parameters typically are.
 
-    time_s: Callable[[Parameters, Kernel], Any]
+    Attributes
+    ----------
+    parts : callable
+        Parameters and a `Kernel` to `Parts`.
+    priors : mapping of str to Prior
+        Parameters that a fit moves.
+    choices : tuple of mappings
+        Sets of whole-number parameters (sizes of tiles) of which a fit takes the best.
+    """
+
+    parts: Callable[[Parameters, Kernel], Parts]
     priors: Mapping[str, Prior]
+    choices: tuple[Mapping[str, float], ...] = ({},)
+
+    def time_s(self, p: Parameters, run: Kernel) -> Any:
+        """Fixed and running part together."""
+        parts = self.parts(p, run)
+        return parts.fixed_s + parts.running_s
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every parameter, fitted or chosen."""
+        return frozenset((*self.priors, *self.choices[0]))
 
 
 def larger(a: Any, b: Any) -> Any:
@@ -101,164 +141,134 @@ def join(p: float, *times: Any) -> Any:
     return total ** (1 / p)
 
 
-def bytes_s(p: Parameters, run: Kernel) -> Any:
-    """Time to move the operands: memory at its share of the bandwidth, the cache ``cache`` times as fast as that."""
-    return (run.memory_s + run.cached_s / p["cache"]) / p["memory"]
+def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:
+    """Time to move the operands: memory at its share of the bandwidth, the cache ``cache`` times as fast as that.
+
+    A loop over operands that are larger than the cache finds little of them there: with the least-recently-used rule
+    a cyclic walk finds nothing.  Hits fall linearly from all that fits to nothing at operands of twice the cache.
+    """
+    moved_s = run.memory_s + run.cached_s
+    resident_s = run.cached_s * smaller(larger(2.0 - moved_s / larger(run.cached_s, 1e-30), 0.0), 1.0)
+    return (moved_s - resident_s + resident_s / p["cache"] + more_s) / p["memory"]
+
+
+def unpacked_s(p: Parameters, run: Kernel) -> Any:
+    """Time to unpack weights on the general units, ``bytes_per_clock`` a multiprocessor; nothing if that is no limit.
+
+    Kernels that expand quantized weights by arithmetic (llama.cpp's for a single row) are bound by it on chips with
+    much bandwidth for few multiprocessors, like the A100.
+    """
+    return run.clocked_s / p["bytes_per_clock"] if "bytes_per_clock" in p else 0.0
 
 
 MEMORY = {"memory": Prior(0.82, 0.6, share=True), "cache": Prior(2.5, 0.7, least=1.0)}
 
+SHORT_S = 1e-4
+"""Products shorter than this are over before the chip lowers its clock."""
 
-def gemm_s(p: Parameters, run: Kernel) -> Any:
+
+def droop(p: Parameters, compute_s: Any) -> Any:
+    """How much slower long products compute: the clock falls as the chip heats up, ``1 + droop log(1 + t / 100 us)``.
+
+    Measured on every chip that has more matrix units than power to feed them: large products reach a smaller share of
+    the peak than those of a few hundred microseconds.
+    """
+    growth = np.log1p(compute_s / SHORT_S) if isinstance(compute_s, np.ndarray) else log1p(compute_s / SHORT_S)
+    return 1 + p["droop"] * growth
+
+
+DROOP = {"droop": Prior(0.03, 1.5)}
+
+
+def full_waves(split: Any, waves: Any) -> Any:
+    """Waves of blocks over the multiprocessors, the last one perhaps not full; a share ``split`` evens that out."""
+    return split * waves + (1 - split) * ceil(waves)
+
+
+def gemm_parts(p: Parameters, run: Kernel) -> Parts:
     """Dense product ``[m, k] @ [k, n]``.
 
-    The output is cut in tiles of ``tile_m x tile_n`` (lower ones for fewer rows), and all multiprocessors compute a
-    wave of tiles at a time, the last perhaps not full; a share ``split`` of kernels evens that out by splitting ``k``.
-    A tile walks along ``k``, which takes ``step_s`` a value however little there is to do.  Engines that quantize
-    activations on the way spend ``row_s`` on each of the ``m`` rows.
+    The output is cut in tiles of ``tile_m x tile_n`` (lower ones for fewer rows, in steps of ``tile_least``: 0 pads
+    nothing, on chips without matrix units).  All multiprocessors compute a wave of tiles at a time, the last perhaps
+    not full; a share ``split`` of kernels evens that out.  A wave starts and writes its results in ``wave_s``.
+
+    A tile walks along ``k`` at ``step_s`` a value, however little there is to do; kernels cut the walk in pieces that
+    run side by side (split-k), so that it saturates: ``k step_s / (1 + k / split_k)``.
+
+    Results are written in 16 bits, which a roofline in the format of the operands leaves out.  Engines that quantize
+    activations on the way read and write each of the ``m k`` values (``quant_s``) and reduce each row (``row_s``).
     """
-    m, n, k = run.inputs["m"], run.inputs["n"], run.inputs["k"]
-    tile_m, tile_n = smaller(p["tile_m"], ceil(m / LEAST_TILE) * LEAST_TILE), p["tile_n"]
+    shape = run.inputs
+    m, n, k = shape["m"], shape["n"], shape["k"]
+    least = p["tile_least"]
+    tile_m, tile_n = smaller(p["tile_m"], ceil(m / least) * least), p["tile_n"]
     tiles = ceil(m / tile_m) * ceil(n / tile_n)
-    waves = tiles / run.processors
-    waves = p["split"] * waves + (1 - p["split"]) * ceil(waves)
+    waves = full_waves(p["split"], tiles / run.processors)
     padded = waves * run.processors * tile_m * tile_n / (m * n)
-    compute_s = run.compute_s * padded / p["compute"]
-    return p["kernel_s"] + m * p["row_s"] + join(p["overlap"], compute_s, bytes_s(p, run), k * p["step_s"])
+    compute_s = run.compute_s * padded / p["compute"] * droop(p, run.compute_s)
+    walk_s = k * p["step_s"] / (1 + k / p["split_k"])
+    value_bytes = shape["activation_bits"] / 8
+    moved = m * (k + n) * value_bytes + k * n * (shape["weight_bits"] / 8)
+    results_s = (run.memory_s + run.cached_s) * m * n * larger(2 - value_bytes, 0.0) / moved
+    quantized_s = m * k * p["quant_s"] + m * p["row_s"]
+    moving_s = bytes_s(p, run, results_s)
+    joined_s = join(p["overlap"], compute_s, moving_s, walk_s, unpacked_s(p, run))
+    return Parts(p["kernel_s"], waves * p["wave_s"] + quantized_s + joined_s)
 
 
+TILES = ((64, 64), (64, 128), (128, 128), (128, 256), (256, 128))
 LEAST_TILE = 16
-"""Rows of the smallest tile of a matrix unit."""
+"""Rows of the smallest tile of a matrix unit (mma.sync of NVIDIA: 16 x 8 x 16)."""
 
 GEMM = Form(
-    gemm_s,
+    gemm_parts,
     {
         "kernel_s": Prior(4e-6, 1.0),
+        "wave_s": Prior(1e-7, 1.5),
         "row_s": Prior(2e-11, 3.0),
+        "quant_s": Prior(1e-14, 2.0),
         "step_s": Prior(3e-10, 2.0),
+        "split_k": Prior(2e4, 1.5),
         "compute": Prior(0.75, 1.0, share=True),
+        **DROOP,
         **MEMORY,
         "overlap": Prior(2.5, 0.7, least=1.0),
         "split": Prior(0.5, 1.5, share=True),
     },
-)
-TILES = ((64, 64), (64, 128), (128, 128), (128, 256), (256, 128))
-"""Tiles that a fit of `GEMM` chooses from."""
-
-
-def width_factor(p: Parameters, key_dim: Any) -> Any:
-    """How much longer kernels take for heads of another width than 128: a parabola in its logarithm."""
-    if "width" not in p:
-        return 1.0
-    octaves = log2(key_dim / 128) if isinstance(key_dim, int) else np.log2(key_dim / 128)
-    return p["width"] ** octaves * p["width_2"] ** (octaves * octaves)
-
-
-WIDTH = {"width": Prior(1.0, 0.5), "width_2": Prior(1.0, 0.3)}
-
-
-def decode_s(p: Parameters, run: Kernel) -> Any:
-    """Attention of one new token a sequence on its cache (flash-decoding: the cache is split among blocks).
-
-    Query heads of a group share the keys, in tiles of 16 rows that may not be full.  A window saves reading only as far
-    as the kernel skips what lies before it: it reads ``window_leak`` of that.  A block walks along its part of the
-    cache, at most ``chunk`` tokens of it alone, at ``token_s`` a token.  Each KV head of each sequence costs
-    ``block_s``, or ``single_s`` where query heads do not share them, and each query head ``head_s``, or
-    ``window_head_s`` more with a window.
-    """
-    shape = run.inputs
-    sequences, heads, past, seen = shape["sequences"], shape["query_heads"], shape["past_tokens"], shape["past_read"]
-    kv_heads = shape["kv_heads"]
-    group = heads / kv_heads
-    read = seen + p.get("window_leak", 0.0) * (past - seen)
-    more = (read + 1) / (seen + 1) * width_factor(p, shape["key_dim"])
-    compute_s = run.compute_s * more * ceil(group / 16) * 16 / group / p["compute"]
-    walk_s = p["token_s"] * read / (1 + read / p["chunk"])
-    shared = group > 1
-    blocks = sequences * kv_heads * (shared * p["block_s"] + (1 - shared) * p.get("single_s", 0.0))
-    each = sequences * heads * (p["head_s"] + (seen < past) * p.get("window_head_s", 0.0))
-    return p["kernel_s"] + blocks + each + join(p["overlap"], compute_s, bytes_s(p, run) * more, walk_s)
-
-
-DECODE = Form(
-    decode_s,
-    {
-        "kernel_s": Prior(8e-6, 1.0),
-        "block_s": Prior(3e-9, 1.5),
-        "single_s": Prior(1e-9, 1.5),
-        "head_s": Prior(3e-10, 1.5),
-        "window_head_s": Prior(3e-10, 2.0),
-        "token_s": Prior(2e-9, 1.5),
-        "chunk": Prior(500.0, 1.5),
-        "window_leak": Prior(0.03, 2.0, share=True),
-        "compute": Prior(0.3, 1.5, share=True),
-        **MEMORY,
-        "overlap": Prior(2.5, 0.7, least=1.0),
-        **WIDTH,
-    },
+    tuple({"tile_m": m, "tile_n": n, "tile_least": LEAST_TILE} for m, n in TILES),
 )
 
 
-QUERY_TILE = 128
-
-
-def prefill_s(p: Parameters, run: Kernel) -> Any:
-    """Causal attention of many new tokens a sequence (FlashAttention: tiles of 128 queries walk along the keys).
-
-    On the diagonal half a tile is computed in vain.  Beside the products each pair of a head costs ``softmax`` of a
-    product of width 512, whatever the width.  A tile walks along its keys at ``token_s`` each; starting it costs
-    ``block_s``.
-    """
-    shape = run.inputs
-    new, past = shape["new_tokens"], shape["past_tokens"]
-    widths = shape["key_dim"] + shape["value_dim"]
-    causal = new * past + new * (new + 1) / 2
-    pairs = shape["pairs"] + p.get("window_leak", 0.0) * (causal - shape["pairs"]) + new * (QUERY_TILE / 2)
-    factor = width_factor(p, shape["key_dim"])
-    each = (1 / p["compute"] + p["softmax"] * 256 / widths) * factor
-    compute_s = run.compute_s * pairs / larger(shape["pairs"], 1.0) * each
-    walk_s = p["token_s"] * (shape["pairs"] / new) * 2 * factor
-    blocks = shape["sequences"] * shape["query_heads"] * ceil(new / QUERY_TILE)
-    return p["kernel_s"] + blocks * p["block_s"] + join(p["overlap"], compute_s, bytes_s(p, run), walk_s)
-
-
-PREFILL = Form(
-    prefill_s,
-    {
-        "kernel_s": Prior(9e-6, 1.0),
-        "block_s": Prior(5e-9, 2.0),
-        "token_s": Prior(5e-9, 1.5),
-        "compute": Prior(0.6, 1.5, share=True),
-        "softmax": Prior(0.1, 2.0),
-        "window_leak": Prior(0.05, 2.0, share=True),
-        **MEMORY,
-        "overlap": Prior(2.0, 0.7, least=1.0),
-        **WIDTH,
-    },
-)
-
-
-def experts_s(p: Parameters, run: Kernel) -> Any:
+def experts_parts(p: Parameters, run: Kernel) -> Parts:
     """Grouped products of the experts on this GPU, and the sorting of tokens around them.
 
-    The ``m * top_k`` rows are spread over the experts that they touch; each pads its rows to a tile, half of it in vain
-    on average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew *
-    skew_experts)`` of them) and the GPU that decides has ``ways ** (skew * skew_load)`` times the average
-    rows.  ``token_s`` is what sorting costs a row, ``expert_s`` what scheduling costs an expert; of these a matrix
-    bears a third.
+    The routed rows are spread over the experts that they touch; each pads its rows to a tile, half of it in vain on
+    average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)``
+    of them) and the GPU that decides has ``ways ** (skew * skew_load)`` times the average rows.
+
+    Around the products every choice of every token of the group is sorted (``scan_s``), here or not; rows of this GPU
+    are gathered, activated and summed up again, at ``row_s`` a row, ``value_s`` a value of the model's width and
+    ``inner_s`` a value of the expert's; an expert costs ``expert_s`` of scheduling.  Kernels for a handful of tokens
+    skip part of the way: ``late_s`` is reached by half at ``late_rows`` rows.  Experts of two matrices (no gate) run
+    ``plain`` times as long for their work.  A matrix bears a third of what is around.
     """
     shape = run.inputs
-    skew, parallel, rows, experts = shape["skew"], shape["ways"], shape["routed_rows"], shape["local_experts"]
+    skew, rows, experts = shape["skew"], shape["routed_rows"], shape["local_experts"]
+    share = shape["matrices"] / 3
     evenly = touched(experts, rows)
-    load = rows * parallel ** (p["skew_load"] * skew)
+    load = rows * shape["ways"] ** (p["skew_load"] * skew)
     distinct = touched(experts * np.exp(-skew * p["skew_experts"]), load)
     tile = smaller(p["tile"], load / distinct + LEAST_TILE)
-    padded = (load + distinct * tile / 2) / rows
-    compute_s = run.compute_s * padded / p["compute"]
+    compute_s = run.compute_s * (load + distinct * tile / 2) / rows / p["compute"] * droop(p, run.compute_s / share)
     memory_s = bytes_s(p, run) * distinct / evenly
-    share = shape["matrices"] / 3
-    around_s = p["kernel_s"] + load * p["token_s"] + experts * p["expert_s"]
-    return share * around_s + join(p["overlap"], compute_s, memory_s, share * shape["k"] * p["step_s"])
+    walk_s = share * shape["k"] * p["step_s"]
+    joined_s = join(p["overlap"], compute_s, memory_s, walk_s, unpacked_s(p, run))
+    plain = p["plain"] ** (shape["matrices"] == 2)
+    inner = shape["n"] / shape["matrices"]
+    row_s = p["row_s"] + shape["k"] * p["value_s"] + inner * p["inner_s"]
+    around_s = experts * p["expert_s"] + load * row_s + shape["m"] * shape["top_k"] * p["scan_s"]
+    late_s = p["late_s"] * rows / (rows + p["late_rows"])
+    return Parts(share * p["kernel_s"], share * (late_s + around_s) + plain * joined_s)
 
 
 def touched(experts: Any, rows: Any) -> Any:
@@ -267,14 +277,21 @@ def touched(experts: Any, rows: Any) -> Any:
 
 
 EXPERTS = Form(
-    experts_s,
+    experts_parts,
     {
         "kernel_s": Prior(3e-5, 1.0),
-        "token_s": Prior(2e-10, 2.0),
+        "late_s": Prior(1e-5, 0.5),
+        "late_rows": Prior(64.0, 0.5),
+        "row_s": Prior(2e-10, 2.0),
+        "value_s": Prior(1e-12, 2.0),
+        "inner_s": Prior(1e-12, 2.0),
+        "scan_s": Prior(1e-10, 2.0),
         "expert_s": Prior(2e-8, 2.0),
         "step_s": Prior(1e-9, 2.0),
         "tile": Prior(32.0, 1.0),
+        "plain": Prior(1.0, 0.5),
         "compute": Prior(0.5, 1.5, share=True),
+        **DROOP,
         **MEMORY,
         "overlap": Prior(1.5, 0.7, least=1.0),
         "skew_experts": Prior(0.2, 1.5),
@@ -283,17 +300,18 @@ EXPERTS = Form(
 )
 
 
-def collective_s(p: Parameters, run: Kernel) -> Any:
+def collective_parts(p: Parameters, run: Kernel) -> Parts:
     """A collective: ``latency_s`` and the bytes on the wire at a share of the link, joined (Hockney's alpha and beta).
 
     An exponent of 1/2 is a message cut in the best number of pieces and pipelined: ``(sqrt(a) + sqrt(b))^2``.
-    ``run.memory_s`` is the time on the wire at the rate of the link.
+    ``run.memory_s`` is the time on the wire at the rate of the link.  The latency is that of the links and of meeting
+    the others, not of a launch: none of it is fixed.
     """
-    return join(p["overlap"], p["latency_s"] + 0 * run.memory_s, run.memory_s / p["link"])
+    return Parts(0.0, join(p["overlap"], p["latency_s"] + 0 * run.memory_s, run.memory_s / p["link"]))
 
 
 COLLECTIVE = Form(
-    collective_s,
+    collective_parts,
     {
         "latency_s": Prior(1e-5, 1.0),
         "link": Prior(0.7, 1.5, share=True),
@@ -302,13 +320,13 @@ COLLECTIVE = Form(
 )
 
 
-def stream_s(p: Parameters, run: Kernel) -> Any:
+def stream_parts(p: Parameters, run: Kernel) -> Parts:
     """Anything else: a fixed time, and compute and memory at their shares."""
-    return p["kernel_s"] + join(p["overlap"], run.compute_s / p["compute"], bytes_s(p, run))
+    return Parts(p["kernel_s"], join(p["overlap"], run.compute_s / p["compute"], bytes_s(p, run)))
 
 
 STREAM = Form(
-    stream_s,
+    stream_parts,
     {
         "kernel_s": Prior(4e-6, 1.0),
         "compute": Prior(0.5, 1.0, share=True),
@@ -316,22 +334,3 @@ STREAM = Form(
         "overlap": Prior(2.5, 0.7, least=1.0),
     },
 )
-
-
-def _latent(form: Form) -> Form:
-    """A form for MLA: one width of heads, one latent that all share, no windows."""
-    unused = (*WIDTH, "window_leak", "window_head_s", "single_s")
-    return Form(form.time_s, {name: prior for name, prior in form.priors.items() if name not in unused})
-
-
-FORMS: dict[str, Form] = {
-    "gemm": GEMM,
-    "attention_decode": DECODE,
-    "attention_prefill": PREFILL,
-    "mla_decode": _latent(DECODE),
-    "mla_prefill": _latent(PREFILL),
-    "experts": EXPERTS,
-    "collective": COLLECTIVE,
-    "stream": STREAM,
-}
-"""Kind of kernel -> its form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -26,17 +27,62 @@ NEAREST = {
 }
 """Format -> the one whose kernels are most like its own, for accelerators without timings of it."""
 
+WIDER = {
+    "fp4": "fp8",
+    "mx4a8": "fp8",
+    "w4a8": "fp8",
+    "fp8_block": "bf16",
+    "fp8": "bf16",
+    "int8": "bf16",
+    "int4": "int8",
+    "mx4a16": "bf16",
+    "w4a16": "bf16",
+    "w8a16": "bf16",
+    "kv8": "bf16",
+}
+"""Format -> the next wider one that a server could run instead."""
 
-def kind_of(operator: Operator) -> str:
-    """Kind of kernel and formats, as parameters are filed: ``gemm.fp8``, ``attention_decode.bf16``."""
+
+def kind_of(operator: Operator, math: str | None = None) -> str:
+    """Kind of kernel and formats, as parameters are filed: ``gemm.fp8``, ``attention_decode.bf16``.
+
+    Parameters
+    ----------
+    operator : Operator
+        What is run.
+    math : str, optional
+        The format that the chip computes in, if it has no units for the one that the operator asks for.
+
+    Returns
+    -------
+    str
+        The kind; ``stream`` for work without a shape.
+    """
     shape, kind = operator.inputs, operator.kind
+    math = math or operator.work.math
     if kind in ("matmul", "experts"):
-        return product_kind(kind, shape["weight_bits"], operator.work.math)
+        return product_kind(kind, shape["weight_bits"], math)
     if kind == "attention":
         one = shape["new_tokens"] == 1
         one = bool(one.all()) if isinstance(one, np.ndarray) else bool(one)
-        return attention_kind(operator.latent, one, shape["kv_bits"], operator.work.math)
+        return attention_kind(operator.latent, one, shape["kv_bits"], math)
     return "stream"
+
+
+def variants(inputs: Any, kind: str) -> list[tuple[str, Any]]:
+    """Names of special cases that engines have kernels of their own for, and where (a bool or a mask) each holds.
+
+    Attention kernels differ by the width of a head (``d192``); experts by whether they are divided over GPUs
+    (``ep``, ``whole``) and by whether they have a gate (``plain``: two matrices).
+    """
+    head = kind.partition(".")[0]
+    if head in ("attention_decode", "attention_prefill"):
+        width = inputs["key_dim"]
+        return [(f"d{value:.0f}", width == value) for value in np.unique(width)]
+    if head == "experts":
+        ways, matrices = inputs["ways"], inputs["matrices"]
+        return [("plain", matrices == 2), ("ep", ways > 1), ("whole", ways == 1)]
+    return []
 
 
 def collective_kind(name: str, accelerators: float) -> str:

@@ -12,12 +12,28 @@ from typing import Any
 
 from ..errors import SpecError, unknown
 from ..files import read_yaml
-from ..hardware import Accelerator
-from .forms import FORMS, Form
+from .attention_forms import DECODE, MLA_DECODE, MLA_PREFILL, PREFILL
+from .forms import COLLECTIVE, EXPERTS, GEMM, STREAM, Form
 from .kinds import NEAREST
+
+FORMS: dict[str, Form] = {
+    "gemm": GEMM,
+    "attention_decode": DECODE,
+    "attention_prefill": PREFILL,
+    "mla_decode": MLA_DECODE,
+    "mla_prefill": MLA_PREFILL,
+    "experts": EXPERTS,
+    "collective": COLLECTIVE,
+    "stream": STREAM,
+}
+"""Kind of kernel -> its form."""
 
 PROFILES = ("default", "vllm", "sglang", "trtllm")
 FIGURES = ("rows", "residual", "bias", "low", "high")
+TEXTS = ("kernel",)
+
+STAND_IN = 1.5
+"""Exponent that widens the interval of a kernel that stands in for another format, or of another engine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +42,22 @@ class Calibrated:
 
     Attributes
     ----------
-    parameters : of the form
-    rows : timings that they were fitted to; 0 for a typical value
-    residual, bias : median of the absolute and of the signed relative error that they leave
-    low, high : measured over estimated at the 10th and the 90th percentile
-    kind : the kind that the form is of
-    processors : multiprocessors, for chips that do not state them
-    basis : all this in a sentence
+    parameters : mapping of str to float
+        Of the form.
+    rows : int
+        Timings that they were fitted to; 0 for a typical value.
+    residual, bias : float
+        Median of the absolute and of the signed relative error that they leave on shapes left out of the fit.
+    low, high : float
+        Measured over estimated at the 10th and the 90th percentile.
+    kind : str
+        The kind that the form is of.
+    processors : float
+        Multiprocessors, for chips that do not state them.
+    kernel : str
+        What the engine calls the kernel.
+    graphs : bool
+        Whether the fixed part shrinks in a captured graph.
     """
 
     parameters: Mapping[str, float]
@@ -43,12 +68,36 @@ class Calibrated:
     high: float
     kind: str = "stream"
     processors: float = 100.0
-    basis: str = ""
+    kernel: str = ""
+    graphs: bool = True
 
     @cached_property
     def form(self) -> Form:
         """The formula that the parameters are of."""
-        return _form(self.kind)
+        return form_of(self.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The kernels that an estimate rests on: one of a named engine, or one of each engine, whose median counts.
+
+    Attributes
+    ----------
+    members : mapping of str to Calibrated
+        Engine -> its kernel.
+    low, high : float
+        Measured over estimated at the 10th and the 90th percentile.
+    basis : str
+        What all this rests on, in a sentence.
+    kind : str
+        The kind that was found; another than the one asked for if there are no timings of that.
+    """
+
+    members: Mapping[str, Calibrated]
+    low: float
+    high: float
+    basis: str
+    kind: str
 
 
 @lru_cache(maxsize=1)
@@ -58,8 +107,11 @@ def folder() -> Path:
     return next(path for path in (here / "efficiency_specs", here.parent / "efficiency_specs") if path.is_dir())
 
 
-Profiles = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Profile -> kind -> parameters and figures."""
+Filed = Mapping[str, Mapping[str, Any]]
+"""Kind -> parameters and figures."""
+
+Profiles = Mapping[str, Filed]
+"""Profile -> kind -> parameters and figures; ``default`` holds figures only."""
 
 
 @lru_cache(maxsize=64)
@@ -86,40 +138,24 @@ def _checked(profiles: Any, path: Path) -> Profiles:
     try:
         for profile, kinds in profiles.items():
             for kind, values in kinds.items():
-                wanted = {*FIGURES, *_form(kind).priors}
-                if missing := sorted(wanted - set(values)):
+                names = form_of(kind).names
+                parameters = frozenset() if profile == "default" else names
+                if missing := sorted({*FIGURES, *parameters} - set(values)):
                     raise SpecError(f"{path}: {profile}.{kind} lacks {', '.join(missing)}")
-                if odd := next((key for key, value in values.items() if not isinstance(value, float | int)), None):
-                    raise SpecError(f"{path}: {profile}.{kind}.{odd} must be a number: {values[odd]!r}")
+                for key, value in values.items():
+                    if key not in TEXTS and not isinstance(value, float | int):
+                        raise SpecError(f"{path}: {profile}.{kind}.{key} must be a number: {value!r}")
     except (AttributeError, TypeError):
         raise SpecError(f"{path}: profiles must hold kinds, and kinds numbers") from None
     return dict(profiles)
 
 
-def _form(kind: str) -> Form:
+def form_of(kind: str) -> Form:
+    """The form of a kind, which is the part of its name before the first dot."""
     head = str(kind).partition(".")[0]
     if head not in FORMS:
         raise unknown("kind of kernel", head, FORMS)
     return FORMS[head]
-
-
-def find(accelerator: Accelerator, kind: str, profile: str | None = None) -> Calibrated:
-    """Parameters for a kind of kernel on an accelerator.
-
-    Its own if it has some, of the nearest format if not in this one; else those of its family.
-
-    Raises
-    ------
-    UnknownName
-        ``profile`` is none that there are parameters of.
-    """
-    about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type)
-    return _find(accelerator.name, about, kind, profile, specs())
-
-
-def profiles(accelerator: Accelerator) -> frozenset[str]:
-    """Names of the profiles that there are parameters of, the user's own included."""
-    return frozenset((*PROFILES, *load(accelerator.name, specs())))
 
 
 @lru_cache(maxsize=1)
@@ -128,40 +164,73 @@ def specs() -> str:
     return os.environ.get("ROOFLINE_SPECS", "")
 
 
-@lru_cache(maxsize=4096)
-def _find(name: str, about: tuple[str, str, str], kind: str, profile: str | None, folders: str) -> Calibrated:
-    known = {*PROFILES, *load(name, folders)}
-    if profile is not None and profile not in known:
-        raise unknown("engine profile", profile, known)
-    own = _of(name, kind, profile, folders)
-    if own:
-        return own
-    family = family_of(*about)
-    shared = _of(family.get("like", ""), kind, profile, folders)
-    if shared:
-        wider = float(family.get("widen", 1.5))
-        basis = f"{name} not calibrated: {shared.basis}, which is of its family; interval widened"
-        return replace(shared, low=shared.low**wider, high=shared.high**wider, basis=basis)
-    return typical(name, kind, family)
+def chosen(
+    profiles: Profiles, name: str, kind: str, profile: str | None = None, cases: tuple[str, ...] = ()
+) -> Found | None:
+    """The kernels of a kind among those of one accelerator; None if there are none, nor any that is near.
 
-
-def _of(name: str, kind: str, profile: str | None, folders: str) -> Calibrated | None:
-    """Parameters filed under a name: of this profile or the default, in this format or the nearest."""
-    profiles = load(name, folders)
-    for wanted in dict.fromkeys((profile or "default", "default")):
-        filed = profiles.get(wanted, {})
-        for near in nearest(kind, filed):
-            if near in filed:
-                found = _calibrated(name, near, wanted, filed[near])
-                return replace(found, kind="stream") if kind == "stream" else found
+    For each format, nearest first: the engine's own, else the median of the others'.
+    """
+    engines = [engine for engine in profiles if engine != "default" and not engine.endswith("-eager")]
+    if kind == "stream":
+        found = chosen(profiles, name, "gemm.bf16", profile)
+        return found and _as_stream(found)
+    kinds = dict.fromkeys(near for filed in profiles.values() for near in nearest(kind, filed))
+    for near in sorted(kinds, key=list(kinds).index):
+        if profile not in (None, "default") and (entry := _entry(profiles.get(profile or "", {}), near, cases)):
+            member = _calibrated(entry, near)
+            basis = f"{near}: {member.rows:,} timings on {name} ({profile}), median error {member.residual:.0%}"
+            return _flagged(Found({str(profile): member}, member.low, member.high, basis, near), kind)
+        members = {
+            engine: _calibrated(entry, near)
+            for engine in engines
+            if (entry := _entry(profiles[engine], near, cases)) is not None
+        }
+        if members:
+            return _flagged(_middle(profiles, name, near, members, profile), kind)
     return None
+
+
+def _middle(profiles: Profiles, name: str, kind: str, members: dict[str, Calibrated], profile: str | None) -> Found:
+    rows = sum(member.rows for member in members.values())
+    figures = profiles.get("default", {}).get(kind) or {
+        "low": min(member.low for member in members.values()),
+        "high": max(member.high for member in members.values()),
+        "residual": max(member.residual for member in members.values()),
+    }
+    whose = f"median of {', '.join(sorted(members))}" if len(members) > 1 else next(iter(members))
+    missing = f"; none of {profile}" if profile not in (None, "default", *members) else ""
+    basis = f"{kind}: {rows:,} timings on {name} ({whose}), median error {figures['residual']:.0%}{missing}"
+    return Found(members, figures["low"], figures["high"], basis, kind)
+
+
+def _flagged(found: Found, kind: str) -> Found:
+    """What was found, widened and said to stand in if it is of another format, size of group or engine."""
+    missing_engine = "; none of " in found.basis
+    if found.kind == kind and not missing_engine:
+        return found
+    basis = found.basis
+    if found.kind != kind:
+        of = basis.partition(", median error")[0]
+        basis = f"stand-in for {kind}, of which there are no timings: {of}; interval widened"
+    return replace(found, low=found.low**STAND_IN, high=found.high**STAND_IN, basis=basis)
+
+
+def _as_stream(found: Found) -> Found:
+    """Products of matrices as what is known of work without a shape."""
+    members = {engine: replace(member, kind="stream") for engine, member in found.members.items()}
+    return replace(found, members=members)
+
+
+def _entry(filed: Filed, kind: str, cases: tuple[str, ...]) -> Mapping[str, Any] | None:
+    """The kernel of the first special case that has one, else the plain one."""
+    special = next((filed[f"{kind}.{case}"] for case in cases if f"{kind}.{case}" in filed), None)
+    return special or filed.get(kind)
 
 
 def nearest(kind: str, filed: Iterable[str] = ()) -> list[str]:
     """A kind and its stand-ins, nearest first: the same kernel in other formats, or in groups of other sizes."""
     head, _, label = kind.partition(".")
-    if head == "stream":
-        return ["gemm.bf16"]
     if head == "collective":
         return _other_sizes(kind, filed)
     found = [kind]
@@ -177,40 +246,14 @@ def _other_sizes(kind: str, filed: Iterable[str]) -> list[str]:
     return [f"{name}.{other}" for other in sorted(sizes, key=lambda n: abs(log2(n / float(size))))]
 
 
-def _calibrated(name: str, kind: str, profile: str, values: Mapping[str, float]) -> Calibrated:
-    rows = int(values["rows"])
+def _calibrated(values: Mapping[str, Any], kind: str) -> Calibrated:
     return Calibrated(
-        parameters={key: value for key, value in values.items() if key not in FIGURES},
-        rows=rows,
+        parameters={key: value for key, value in values.items() if key not in (*FIGURES, *TEXTS)},
+        rows=int(values["rows"]),
         residual=values["residual"],
         bias=values["bias"],
         low=values["low"],
         high=values["high"],
         kind=kind,
-        basis=f"{kind}: {rows:,} timings on {name} ({profile}), median error {values['residual']:.0%}",
+        kernel=str(values.get("kernel", "")),
     )
-
-
-@lru_cache(maxsize=1)
-def _families() -> list[dict[str, Any]]:
-    return list(read_yaml(folder() / "families.yaml")["families"])
-
-
-def family_of(vendor: str, architecture: str, memory_type: str) -> dict[str, Any]:
-    """The first family whose every word is part of what the accelerator says of itself."""
-    said = {"vendor": vendor, "architecture": architecture, "memory_type": memory_type}
-    for family in _families():
-        if all(family[key].lower() in said[key].lower() for key in said if key in family):
-            return family
-    return {}
-
-
-def typical(name: str, kind: str, family: Mapping[str, Any]) -> Calibrated:
-    """What kernels of any chip have in common, with the shares of peak published for the family."""
-    head = kind.partition(".")[0]
-    parameters = {key: prior.typical for key, prior in FORMS[head].priors.items()}
-    parameters |= {"tile_m": 128.0, "tile_n": 128.0} if head == "gemm" else {}
-    parameters |= {key: value for key, value in family.get("shares", {}).items() if key in parameters}
-    spread = float(family.get("spread", 1.5))
-    said = family.get("source", "shares of peak typical of any chip")
-    return Calibrated(parameters, 0, 0.0, 0.0, 1 / spread, spread, kind, basis=f"{name} not calibrated: {said}")

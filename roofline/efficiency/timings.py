@@ -42,7 +42,17 @@ from ..operators.weights import Linear
 from ..specs.library import get_accelerator
 
 MAX_BYTES = 256 * 2**20
-WORDS = ("accelerator", "engine", "kernel_source", "dtype", "kv_dtype", "collective", "library", "distribution")
+WORDS = (
+    "accelerator",
+    "engine",
+    "engine_version",
+    "kernel_source",
+    "dtype",
+    "kv_dtype",
+    "collective",
+    "library",
+    "distribution",
+)
 SIGNS = {"collective": "collective", "num_experts": "moe", "m": "gemm", "head_dim": "attention", "query_heads": "mla"}
 """A column that only one kind of table has -> the kind; the first that is there decides."""
 
@@ -139,7 +149,7 @@ def batches(table: Mapping[str, np.ndarray[Any, Any]], where: str = "table") -> 
     if kind is None or "latency_s" not in table:
         raise SpecError(f"{where}: columns of no known kind of timing: {', '.join(table)}")
     words = {name: values for name, values in table.items() if name in WORDS}
-    numbers = {name: _numbers(name, v, where) for name, v in table.items() if name not in (*WORDS, "engine_version")}
+    numbers = {name: _numbers(name, v, where) for name, v in table.items() if name not in WORDS}
     keys, inverse = np.unique(np.stack(list(words.values())), axis=1, return_inverse=True)
     order = np.argsort(inverse.ravel(), kind="stable")
     edges = np.searchsorted(inverse.ravel()[order], np.arange(keys.shape[1] + 1))
@@ -225,7 +235,8 @@ def _moe(batch: Batch) -> Operator:
     """All routed products of this GPU's share as one grouped operator over matrices of ``hidden * matrices`` rows.
 
     ``tp`` divides the width of an expert, ``ep`` the experts: of the ``topk`` that a token chooses, ``topk / ep`` are
-    here on average.  Results between the products may stay on the chip, so the least moves only weights.
+    here on average.  Every matrix reads its rows and writes its results, as separate products do; results between the
+    products may stay on the chip, so the least moves only weights.
     """
     columns = batch.columns
     weights, activations = GEMM_FORMATS[batch.words["dtype"]]
@@ -245,7 +256,10 @@ def _moe(batch: Batch) -> Operator:
     run = _pass(Segment(tokens, 1.0, 0.0), weights=weights, activations=activations)
     found = operators.experts(weight, tokens, replace(run, parallel=Parallel(tensor=ways, expert=ways)))
     skew = float(batch.words["distribution"].rpartition("_")[2]) if "_" in batch.words["distribution"] else 0.0
-    return replace(found, inputs={**found.inputs, "matrices": matrices, "skew": skew})
+    width_bytes = found.inputs["activation_bits"] / 8
+    values = found.inputs["routed_rows"] * matrices * (hidden + inner / columns["moe_tp_size"])
+    work = replace(found.work, activation_bytes=values * width_bytes)
+    return replace(found, work=work, inputs={**found.inputs, "matrices": matrices, "skew": skew})
 
 
 def _pass(segment: Segment, **formats: Any) -> Pass:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +21,13 @@ from ..report import Report, Step
 from ..specs.library import get_accelerator
 
 
+class Part(NamedTuple):
+    """A share of a kernel that computes several operators."""
+
+    kernel: Bound
+    share: Number
+
+
 @dataclass(frozen=True, repr=False)
 class Bound(Report):
     """The bounds of one operator on one accelerator, all its ``count`` runs together.
@@ -28,13 +37,15 @@ class Bound(Report):
     operator : what is run
     accelerator : on what
     resident_bytes : bytes of its operands that are on the chip already
-    engine : whose kernels the estimate is of (`roofline.efficiency.estimates`); the middle of all if None
+    engine : whose kernels the estimate is of (`roofline.efficiency.estimates`); the median of all if None
+    part : the kernel that computes this operator with others, and its share of that; None if it has its own
     """
 
     operator: Operator
     accelerator: Accelerator
     resident_bytes: Number = NOTHING_RESIDENT
     engine: str | None = None
+    part: Part | None = field(default=None, compare=False)
     math: str = field(init=False, compare=False)
     times: Times = field(init=False, compare=False)
 
@@ -127,9 +138,15 @@ class Bound(Report):
         moving_s = np.minimum(memory_s(moved, gpu), self.memory_s)
         return np.maximum(np.maximum(computing_s, moving_s), self.network_s)
 
-    @property
+    @cached_property
     def estimate(self) -> Estimate:
         """Expected time with its interval (see `roofline.efficiency.estimates`)."""
+        if self.part is not None:
+            whole, share = self.part.kernel.estimate, self.part.share
+            time_s = np.maximum(share * whole.time_s, self.roofline_s)
+            low_s = np.maximum(share * whole.low_s, self.floor_s)
+            high_s = np.maximum(share * whole.high_s, time_s)
+            return Estimate(time_s, low_s, high_s, whole.basis, share * whole.fixed_s)
         return estimate(
             self.operator,
             self.accelerator,

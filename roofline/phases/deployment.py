@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..efficiency.store import profiles
+import numpy as np
+
+from ..efficiency.joining import ROUTING_SKEW
+from ..efficiency.lookup import profiles
 from ..errors import InvalidInput, UnknownName, unknown
 from ..hardware import Accelerator
 from ..model import Model
@@ -36,7 +39,9 @@ class Deployment(Value):
     attention : ``fused`` (FlashAttention: scores never leave the chip) or ``unfused`` (scores written and read)
     memory_fraction : share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``)
     engine : the server that runs it, an `Engine` or the name of one: whose kernels the estimates are of, and how
-        requests are scheduled and admitted; a generic one, and the middle of all kernels, if None
+        requests are scheduled and admitted; a generic one, and the median of all kernels, if None
+    routing_skew : exponent of the power law by which tokens choose experts, for estimates (0: uniform, as the roofline
+        has it)
 
     Raises
     ------
@@ -54,6 +59,7 @@ class Deployment(Value):
     attention: str = "fused"
     memory_fraction: float = 0.9
     engine: Engine | str | None = None
+    routing_skew: float = ROUTING_SKEW
 
     if TYPE_CHECKING:  # what the generated constructor accepts is wider than what the fields then hold
 
@@ -66,6 +72,7 @@ class Deployment(Value):
             attention: str = "fused",
             memory_fraction: float = 0.9,
             engine: Engine | str | None = None,
+            routing_skew: float = ROUTING_SKEW,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -80,6 +87,8 @@ class Deployment(Value):
             raise unknown("attention algorithm", self.attention, ATTENTION_ALGORITHMS)
         if not 0 < self.memory_fraction <= 1:
             raise InvalidInput(f"memory_fraction must be above 0 and at most 1: {self.memory_fraction!r}")
+        if not 0 <= self.routing_skew < np.inf:
+            raise InvalidInput(f"routing_skew must be a number >= 0: {self.routing_skew!r}")
         if self.engine is not None and not isinstance(self.engine, Engine):
             object.__setattr__(self, "engine", self._named(self.engine))
 

@@ -10,7 +10,7 @@ from ..operators.operator import Operator
 from ..operators.roofline import least_math
 from ..report import Step
 from .bounds import Bound
-from .totals import ScheduledPass, computing, network_s, resources_s
+from .totals import EAGER_NORM, ScheduledPass, computing, estimates, host_of, network_s, resources_s
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
@@ -108,7 +108,21 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
     each = [(item, item.estimate) for item in one.operators]
     basis = "; ".join(filter(None, dict.fromkeys(found.basis for _, found in each)))
     times = [(item, found.time_s) for item, found in each]
-    yield from _of_a_pass(f"{name}.estimate", one, times, one.estimates.time_s, basis)
+    kernels = estimates(one)
+    yield from _of_a_pass(f"{name}.estimate", one, times, kernels.time_s, basis)
+    host, end_s = host_of(one.deployment), one.estimates.time_s
+    if one.launch == "graph":
+        inputs = {"kernels_s": kernels.time_s, "launch_share": host.launch_share, "fixed_s": kernels.fixed_s}
+        inputs |= {"host_s": host.step_s}
+        formula = "kernels_s - (1 - launch_share) * fixed_s + host_s"
+        source = "a captured graph leaves a share of the fixed times of its kernels; the host schedules and samples"
+        yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
+    elif one.launch == "eager":
+        inputs = {"kernels_s": kernels.time_s, "prefill_factor": host.prefill_factor, "eager_s": host.eager_s}
+        inputs |= {"norm": EAGER_NORM, "host_s": host.pass_s}
+        formula = "((kernels_s * prefill_factor) ** norm + eager_s ** norm) ** (1 / norm) + host_s"
+        source = "the host launches kernels while the device works on earlier ones, and schedules"
+        yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
     yield _all_rounds(f"{name}.estimate_s", one, one.estimates.time_s, one.estimate_s)
 
 

@@ -80,7 +80,8 @@ class Phase(Report):
     @cached_property
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
-        return scheduled_pass(self.deployment, self.schedule)
+        launch = "graph" if self.name == "decode" else "eager"
+        return scheduled_pass(self.deployment, self.schedule, launch=launch)
 
     @property
     def operators(self) -> tuple[Bound, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..arrays import scalar
 from ..errors import InvalidInput, Number, number
-from ..footprint.memory_use import NO_DRAFTER, Drafter, Memory, Paging, memory
+from ..footprint.allocation import NO_DRAFTER, Drafter, Paging
+from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload

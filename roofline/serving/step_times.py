@@ -25,8 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..efficiency.kinds import collective_kind, kind_of
-from ..efficiency.store import find
 from ..errors import InvalidInput, Number, unknown
 from ..operators.operator import Segment
 from ..phases.bounds import Bound
@@ -328,16 +326,4 @@ def _channels(part: ScheduledPass, time: str, names: tuple[str, ...], shape: tup
 
 def launch_s(bound: Bound) -> float:
     """The fixed part of an operator's estimate, all its runs; 0 for what joins another kernel."""
-    operator, gpu = bound.operator, bound.accelerator
-    message = operator.message
-    if message is not None:
-        size = float(np.max(message.accelerators))
-        if size <= 1:
-            return 0.0
-        kind = collective_kind(message.collective, size)
-        return float(np.max(operator.count)) * find(gpu, kind, bound.engine).parameters.get("latency_s", 0.0)
-    if operator.kind == "elementwise":
-        return 0.0
-    found = find(gpu, kind_of(operator), bound.engine)
-    share = operator.inputs.get("matrices", 3.0) / 3 if operator.kind == "experts" else 1.0
-    return float(np.max(operator.count)) * share * found.parameters.get("kernel_s", 0.0)
+    return float(np.max(bound.estimate.fixed_s))

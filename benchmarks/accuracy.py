@@ -1,0 +1,237 @@
+"""One page on how right the library is: kernels, whole models, intervals, and what is held back, with reasons.
+
+    python benchmarks/accuracy.py [FOLDER] [-o FILE]
+
+FOLDER holds tables of kernel timings, ``published_runs.csv`` and ``serving_runs.csv``; the tests' own by default, which
+have no serving runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import calibrate
+import floors
+import numpy as np
+import published
+from published import Run
+
+import roofline as rl
+from roofline.phases.passes import Phase
+
+HERE = Path(__file__).parent
+
+ENGINES = {
+    "llama.cpp/Ollama": "ollama",
+    "TensorRT-LLM": "trtllm",
+    "TensorRT": "trtllm",
+    "vLLM": "vllm",
+    "SGLang": "sglang",
+    "llama.cpp": "llamacpp",
+    "HF": "transformers",
+}
+"""How an engine's name begins in a table -> its profile; longer names first."""
+
+
+NOT_ONE_PASS = ("layer split", "prefill interference", "values and batch are per GPU", "value and batch are per GPU")
+"""Words of rows that time something else: accelerators one after another, servers under load, one of many GPUs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A published figure at a known batch: measured, and the library's estimate with its interval.
+
+    Attributes
+    ----------
+    run : Run
+        The figure.
+    measured_s : float
+        As a time.
+    named, default : tuple of float
+        Estimate, low and high with the profile of the engine, and with none.
+    """
+
+    run: Run
+    measured_s: float
+    named: tuple[float, float, float]
+    default: tuple[float, float, float]
+
+
+def engine_of(row: Mapping[str, str]) -> str | None:
+    """The profile of the engine of a row, if it has one."""
+    name = row["engine_and_version"]
+    return next((profile for start, profile in ENGINES.items() if name.startswith(start)), None)
+
+
+def deployed(run: Run, engine: str | None) -> rl.Deployment:
+    """The row's model on all its accelerators: tensor parallel, or attention in replicas where the row says so."""
+    pipeline = int(run.number("pp")) if run.number("pp") > 0 else 1
+    accelerators = int(run.number("n_gpus") or 1)
+    tensor = int(run.number("tp")) if run.number("tp") > 0 else accelerators
+    if "attention DP" in run.row["notes"]:
+        parallel = rl.Parallel(data=accelerators, expert=accelerators)
+    else:
+        expert = tensor if run.number("ep") > 1 else 1
+        parallel = rl.Parallel(tensor=tensor, pipeline=pipeline, expert=expert)
+    return run.serve.replace(parallel=parallel, engine=engine, precision=stored(run))
+
+
+def stored(run: Run) -> rl.Precision:
+    """The row's formats as they ran: a cache and attention in 16 bits unless the row says 8."""
+    kv = "fp8" if "fp8" in (run.row["kv_dtype"] or "") else "bf16"
+    return replace(run.serve.precision, kv=kv, attention="bf16")
+
+
+def expected(run: Run, serve: rl.Deployment) -> tuple[float, float, float] | None:
+    """Estimate and interval of what the figure counts; None where that is not one pass or one batch."""
+    batch, prompt, output = (run.number(name) for name in ("batch_or_concurrency", "input_len", "output_len"))
+    context, metric = run.number("context_at_measure"), run.row["metric"]
+    load = rl.Workload(batch=batch, prompt_tokens=prompt if prompt >= 1 else 1.0)
+    if metric in ("prefill_tokens_per_s", "ttft_ms") and prompt > 0:
+        return _of_phase(rl.prefill(serve, load))
+    if run.row["phase"] == "decode":
+        at = context if context > 0 else (prompt if prompt > 0 else 0.0)
+        return _of_phase(rl.decode(serve, load, context_tokens=round(at)))
+    if metric == "decode_tokens_per_s_total" and prompt > 0 and output > 1:
+        first = _of_phase(rl.prefill(serve, load))
+        step = _of_phase(rl.decode(serve, load, context_tokens=round(prompt + output / 2)))
+        return tuple(a + (output - 1) * b for a, b in zip(first, step, strict=True))  # type: ignore[return-value]
+    return None
+
+
+def _of_phase(phase: Phase) -> tuple[float, float, float]:
+    return float(phase.estimate_s), float(phase.estimate_low_s), float(phase.estimate_high_s)
+
+
+def measured_s(run: Run) -> float:
+    """The figure as the time of a pass or of a whole batch."""
+    batch, prompt, output, value = (
+        run.number(name) for name in ("batch_or_concurrency", "input_len", "output_len", "value")
+    )
+    metric = run.row["metric"]
+    if metric in ("ttft_ms", "itl_ms"):
+        return value / 1e3
+    if metric == "prefill_tokens_per_s":
+        return batch * prompt / value
+    if metric == "decode_tokens_per_s_per_user":
+        return 1 / value
+    return batch / value if run.row["phase"] == "decode" else batch * output / value
+
+
+def judge(path: Path) -> Iterator[Judged]:
+    """Every published figure of one pass or one batch at a known batch, outside quarantine."""
+    for run in published.read(path):
+        known = run.number("batch_or_concurrency") > 0 and not published.quarantined(run.row)
+        if not known or any(word in run.row["notes"] for word in NOT_ONE_PASS):
+            continue
+        named = expected(run, deployed(run, engine_of(run.row)))
+        default = expected(run, deployed(run, None))
+        if named is not None and default is not None:
+            yield Judged(run, measured_s(run), named, default)
+
+
+HEAD = (
+    "| {} | figures | named: median error | bias | inside | default: median error | bias | inside |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def _line(name: str, found: list[Judged]) -> str:
+    cells = [f"| {name} | {len(found)}"]
+    for side in ("named", "default"):
+        off = np.array([getattr(item, side)[0] / item.measured_s - 1 for item in found])
+        inside = [getattr(item, side)[1] <= item.measured_s <= getattr(item, side)[2] for item in found]
+        cells.append(f"{np.median(np.abs(off)):.0%} | {np.median(off):+.0%} | {np.mean(inside):.0%}")
+    return " | ".join(cells) + " |"
+
+
+def by(title: str, key: Callable[[Judged], str], judged: list[Judged]) -> str:
+    """A table with a line for each value of ``key``, and one for all."""
+    names = sorted({key(item) for item in judged})
+    lines = [_line(name, [item for item in judged if key(item) == name]) for name in names]
+    return "\n".join([HEAD.format(title), *lines, _line("all", judged)])
+
+
+def whole_models(path: Path) -> str:
+    """Whole models by source and by accelerator."""
+    judged = list(judge(path))
+    return "\n\n".join(
+        [
+            by("source", lambda item: f"{item.run.table}, {item.run.row['phase']}", judged),
+            by("accelerator", lambda item: item.run.row["accelerator"], judged),
+            by("weights", lambda item: published.WEIGHTS[item.run.row["weight_dtype"]], judged),
+            _mapped(path),
+        ]
+    )
+
+
+def _mapped(path: Path) -> str:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        rows = list(csv.DictReader(file))
+    known = [
+        row["model"] in published.MODELS
+        and row["weight_dtype"] in published.WEIGHTS
+        and row["accelerator"] in published.names()
+        for row in rows
+    ]
+    return f"{sum(known):,} of {len(rows):,} published rows have a model, formats and an accelerator of the library."
+
+
+def _serving(path: Path) -> str:
+    """Whether every serving run can be stated; their times under load are on the page of the serving model."""
+    if not path.is_file():
+        return "No serving runs in this folder."
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    models, accelerators = set(rl.list_models()), published.names()
+    known = sum(row["library_model"] in models and row["accelerator"] in accelerators for row in rows)
+    return f"{known:,} of {len(rows):,} serving rows have a model and an accelerator of the library."
+
+
+def _held_back() -> str:
+    kernels = [f"- kernels, {entry.table}, {entry.words}: {entry.reason}" for entry in floors.QUARANTINE]
+    models = [f"- whole models, {entry.table}, {entry.words}: {entry.reason}" for entry in published.QUARANTINE]
+    return "\n".join([*kernels, *models])
+
+
+def page(folder: Path) -> str:
+    """The page, in Markdown."""
+    table = next(path for name in ("published_runs.csv", "published_runs.csv.gz") if (path := folder / name).is_file())
+    return "\n\n".join(
+        [
+            "# Accuracy",
+            "Estimates against what was measured elsewhere.  Written by benchmarks/accuracy.py.",
+            "## Kernels",
+            calibrate.ABOUT,
+            calibrate.report(folder),
+            "## Whole models",
+            "Published figures of one pass or one batch at a known batch, against the estimate with the profile of the "
+            "row's engine (the default where it has none) and against the default.  Bias above 0: the estimate is too "
+            'slow.  "Inside": the measured figure is in the 80 % interval.',
+            whole_models(table),
+            "## Serving runs",
+            _serving(folder / "serving_runs.csv"),
+            "## Held back, with reasons",
+            _held_back(),
+        ]
+    )
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=floors.DATA)
+    parser.add_argument("-o", "--output", type=Path, default=HERE / "accuracy.md")
+    args = parser.parse_args()
+    text = page(args.folder)
+    args.output.write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

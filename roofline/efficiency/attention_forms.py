@@ -1,0 +1,166 @@
+"""Forms of attention: prefill, decoding on a cache, and both on MLA's latents (see `roofline.efficiency.forms`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log2
+from typing import Any
+
+import numpy as np
+
+from .forms import (
+    DROOP,
+    MEMORY,
+    Form,
+    Kernel,
+    Parameters,
+    Parts,
+    Prior,
+    bytes_s,
+    ceil,
+    droop,
+    full_waves,
+    join,
+    larger,
+    smaller,
+)
+
+
+def width_factor(p: Parameters, width: Any) -> Any:
+    """How much longer kernels take for heads of another width than 128: a parabola in its logarithm."""
+    if "width" not in p:
+        return 1.0
+    octaves = np.log2(width / 128) if isinstance(width, np.ndarray) else log2(width / 128)
+    return p["width"] ** octaves * p["width_2"] ** (octaves * octaves)
+
+
+WIDTH = {"width": Prior(1.5, 0.5), "width_2": Prior(1.0, 0.3)}
+HEADS = {"window_s": Prior(1e-6, 2.0), "unequal_s": Prior(1e-6, 2.0), "window_leak": Prior(0.03, 2.0, share=True)}
+"""Of heads with a window: further launches, and tokens before the window that are read all the same; of heads whose
+keys and values differ in width: the copies that pad them."""
+
+
+def heads_s(p: Parameters, shape: Mapping[str, Any], windowed: Any) -> Any:
+    """Fixed times of heads that not every kernel takes as they are."""
+    if "window_s" not in p:
+        return 0.0
+    unequal = (shape["key_dim"] != shape["value_dim"]) * 1.0
+    return windowed * p["window_s"] + unequal * p["unequal_s"]
+
+
+def decode_parts(p: Parameters, run: Kernel) -> Parts:
+    """Attention of one new token a sequence on its cache (flash-decoding, crfm.stanford.edu/2023/10/12).
+
+    A block serves the query heads that share a KV head of one sequence, ``query_tile`` of them at a time (more read the
+    keys again, from the cache: ``reread``).  A kernel that can share keys among at most ``most_shared`` query heads
+    leaves larger groups, and single heads, to one that runs a block for every query head.
+
+    Where sequences x KV heads are fewer than ``fill`` times the multiprocessors, each cache is cut in pieces of at
+    least ``chunk`` tokens, whose results a further kernel combines (``combine_s``).  A block starts in ``block_s``
+    (``single_s`` without sharing) and walks along its piece at ``token_s`` a token, both times the factor of the head's
+    width; a multiprocessor runs its blocks one after another.
+    """
+    shape = run.inputs
+    sequences, heads, past, seen = shape["sequences"], shape["query_heads"], shape["past_tokens"], shape["past_read"]
+    group = heads / shape["kv_heads"]
+    read = seen + p.get("window_leak", 0.0) * (past - seen)
+    factor = width_factor(p, (shape["key_dim"] + shape["value_dim"]) / 2)
+    alone = ((group > p.get("most_shared", np.inf)) | (group == 1)) * 1.0
+    tiles = ceil(group / p["query_tile"])
+    passes = tiles * (1 - alone) + group * alone
+    computed = tiles * p["query_tile"] * (1 - alone) + group * alone
+    leaked = (read + 1) / (seen + 1)
+    compute_s = run.compute_s * leaked * computed / group * factor / p["compute"]
+    blocks = sequences * shape["kv_heads"] * passes
+    pieces = smaller(larger(run.processors * p["fill"] / blocks, 1.0), 1 + read / p["chunk"])
+    waves = larger(full_waves(p["split"], blocks * pieces / run.processors), 1.0)
+    start_s = p["block_s"] * (1 - alone) + p.get("single_s", p["block_s"]) * alone
+    walk_s = (p["token_s"] * read / pieces + start_s) * waves * factor
+    read_s = bytes_s(p, run) * leaked * (1 + p["reread"] * (passes - 1))
+    fixed_s = p["kernel_s"] + heads_s(p, shape, (seen < past) * 1.0)
+    around_s = sequences * heads * p["head_s"] + (pieces > 1) * p["combine_s"]
+    return Parts(fixed_s, around_s + join(p["overlap"], compute_s, read_s, walk_s))
+
+
+NO_LIMIT = 1e9
+DECODE = Form(
+    decode_parts,
+    {
+        "kernel_s": Prior(8e-6, 1.0),
+        "block_s": Prior(1e-6, 1.5),
+        "single_s": Prior(1e-6, 1.5),
+        "combine_s": Prior(2e-6, 1.5),
+        "head_s": Prior(3e-10, 1.5),
+        "token_s": Prior(3e-9, 1.5),
+        "chunk": Prior(300.0, 1.5),
+        "fill": Prior(1.0, 1.0),
+        "split": Prior(0.5, 1.5, share=True),
+        "reread": Prior(0.2, 1.5, share=True),
+        "compute": Prior(0.3, 1.5, share=True),
+        **MEMORY,
+        "overlap": Prior(2.5, 0.7, least=1.0),
+        **HEADS,
+        **WIDTH,
+    },
+    tuple(
+        {"query_tile": tile, "most_shared": most}
+        for tile, most in ((8, NO_LIMIT), (16, NO_LIMIT), (64, NO_LIMIT), (8, 32), (16, 32))
+    ),
+)
+
+QUERY_TILE = 128
+"""Queries of a tile of FlashAttention in prefill."""
+
+
+def prefill_parts(p: Parameters, run: Kernel) -> Parts:
+    """Causal attention of many new tokens a sequence (FlashAttention, arXiv:2205.14135: tiles of 128 queries).
+
+    On the diagonal half a tile is computed in vain.  Beside the products each pair of a head costs ``softmax`` of a
+    product of width 512, whatever the width: exponentials have units of their own, 16 a clock and multiprocessor.
+    Tiles run in waves; one starts in ``block_s`` and walks along its keys at ``token_s`` each.  New keys and values are
+    written, and converted to the format of the cache, at ``write_s`` a value.
+    """
+    shape = run.inputs
+    new, past, sequences = shape["new_tokens"], shape["past_tokens"], shape["sequences"]
+    widths = shape["key_dim"] + shape["value_dim"]
+    causal = new * past + new * (new + 1) / 2
+    pairs = shape["pairs"] + p.get("window_leak", 0.0) * (causal - shape["pairs"]) + new * (QUERY_TILE / 2)
+    factor = width_factor(p, widths / 2)
+    waves = sequences * shape["query_heads"] * ceil(new / QUERY_TILE) / run.processors
+    rounded = full_waves(p["split"], waves)
+    each = (1 / p["compute"] + p["softmax"] * 256 / widths) * factor * rounded / waves
+    compute_s = run.compute_s * pairs / larger(shape["pairs"], 1.0) * each * droop(p, run.compute_s)
+    walk_s = (p["token_s"] * (shape["pairs"] / new) * 2 + p["block_s"] * larger(rounded, 1.0)) * factor
+    written_s = sequences * new * shape["kv_heads"] * shape["key_dim"] * p["write_s"]
+    fixed_s = p["kernel_s"] + heads_s(p, shape, (shape["pairs"] < causal) * 1.0)
+    return Parts(fixed_s, written_s + join(p["overlap"], compute_s, bytes_s(p, run), walk_s))
+
+
+PREFILL = Form(
+    prefill_parts,
+    {
+        "kernel_s": Prior(9e-6, 1.0),
+        "block_s": Prior(1e-6, 1.5),
+        "token_s": Prior(5e-9, 1.5),
+        "write_s": Prior(1e-14, 2.0),
+        "compute": Prior(0.6, 1.5, share=True),
+        "softmax": Prior(0.1, 2.0),
+        **DROOP,
+        "split": Prior(0.5, 1.5, share=True),
+        **MEMORY,
+        "overlap": Prior(2.0, 0.7, least=1.0),
+        **HEADS,
+        "width": Prior(1.0, 0.5),
+        "width_2": Prior(1.0, 0.3),
+    },
+)
+
+
+def _latent(form: Form, *tiles: int) -> Form:
+    """A form for MLA: one width of heads, one latent that all share, no windows, larger tiles of query heads."""
+    unused = (*WIDTH, *HEADS, "single_s")
+    priors = {name: prior for name, prior in form.priors.items() if name not in unused}
+    return Form(form.parts, priors, tuple({"query_tile": tile, "most_shared": NO_LIMIT} for tile in tiles) or ({},))
+
+
+MLA_DECODE, MLA_PREFILL = _latent(DECODE, 16, 64, 128), _latent(PREFILL)

@@ -1,0 +1,158 @@
+"""Groups: the timings of one kernel on one accelerator, as a fit sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..hardware import Accelerator
+from ..operators.roofline import kernel_floor_s
+from ..specs.library import get_accelerator
+from .forms import Kernel
+from .kinds import collective_kind, kind_of
+from .timings import Batch
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Timings that share one set of parameters.
+
+    Attributes
+    ----------
+    accelerator, profile, kind : str
+        Whose parameters; ``kind`` as `roofline.efficiency.kinds.kind_of` says it.
+    source : str
+        Which kernel the table says it was; empty if it does not say.
+    version : tuple of int
+        Newest release of the engine among the rows.
+    math : str
+        Units that compute it.
+    run : Kernel
+        The kernels, every number an array.
+    measured_s : array
+        Their times.
+    """
+
+    accelerator: str
+    profile: str
+    kind: str
+    source: str
+    version: tuple[int, ...]
+    math: str
+    run: Kernel
+    measured_s: Array
+
+    @property
+    def kernel(self) -> tuple[str, str, str]:
+        """What the same kernel on other accelerators shares: engine, kind and source."""
+        return self.profile, self.kind, self.source
+
+    @property
+    def shapes(self) -> Array:
+        """A number for each row, the same for rows of one shape of weights, heads or experts."""
+        inputs = self.run.inputs
+        named = [inputs[name] for name in _SHAPES[self.kind.partition(".")[0]] if name in inputs]
+        if not named:
+            return np.arange(len(self.measured_s))
+        _, found = np.unique(np.stack(named), axis=1, return_inverse=True)
+        return np.asarray(found).ravel()
+
+    def take(self, chosen: Array) -> Group:
+        """The rows that a mask or an index chooses."""
+        return replace(self, run=take(self.run, chosen), measured_s=self.measured_s[chosen])
+
+
+_SHAPES = {
+    "gemm": ("n", "k"),
+    "experts": ("k", "experts", "top_k"),
+    "attention_decode": ("query_heads", "kv_heads", "key_dim"),
+    "attention_prefill": ("query_heads", "kv_heads", "key_dim"),
+    "mla_decode": ("query_heads",),
+    "mla_prefill": ("query_heads",),
+    "collective": (),
+}
+"""Kind of kernel -> the inputs that a model fixes; the others are those of the load."""
+
+
+def groups(batches: Iterable[Batch], accelerators: Callable[[str], Accelerator] = get_accelerator) -> list[Group]:
+    """Batches gathered by accelerator, engine, kind and kernel.
+
+    Parameters
+    ----------
+    batches : iterable of Batch
+        Timings, each batch alike in all its words.
+    accelerators : callable
+        Name to `Accelerator`.
+
+    Returns
+    -------
+    list of Group
+        In the order in which their first rows come.
+    """
+    gathered: dict[tuple[str, str, str, str], list[tuple[tuple[int, ...], str, Kernel, Array]]] = {}
+    for batch in batches:
+        gpu = accelerators(batch.words["accelerator"])
+        run, version = kernel(batch, gpu), release(batch.words.get("engine_version", ""))
+        math = gpu.math_on_chip(batch.operator.work.math)
+        for kind, rows in kinds(batch, gpu):
+            key = gpu.name, profile_of(batch.words), kind, batch.words.get("kernel_source", "")
+            gathered.setdefault(key, []).append((version, math, take(run, rows), batch.latency_s[rows]))
+    return [_gathered(key, parts) for key, parts in gathered.items()]
+
+
+def profile_of(words: Mapping[str, str]) -> str:
+    """The profile that a row belongs to: its engine, or for collectives the engine that the library is part of."""
+    if "engine" in words:
+        return words["engine"]
+    library = words["library"].lower()
+    engine = next((name for name in ("vllm", "sglang", "trtllm") if name in library), library)
+    return f"{engine}-eager" if "eager" in library else engine
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The first three numbers of a version, so that releases can be ordered: ``1.3.0rc20`` is ``(1, 3, 0)``."""
+    digits = "".join(letter if letter.isdigit() else " " for letter in version)
+    return tuple(int(part) for part in digits.split()[:3])
+
+
+def kinds(batch: Batch, gpu: Accelerator) -> list[tuple[str, Array]]:
+    """Kind of each row: collectives differ by the number of GPUs, the rest of a batch is alike."""
+    if batch.kind != "collective":
+        return [(kind_of(batch.operator, gpu.math_on_chip(batch.operator.work.math)), np.arange(len(batch.rows)))]
+    gpus = batch.columns["num_gpus"]
+    return [(collective_kind(batch.operator.name, n), np.nonzero(gpus == n)[0]) for n in np.unique(gpus)]
+
+
+def kernel(batch: Batch, gpu: Accelerator) -> Kernel:
+    """Times of the roofline of each row; what fits in the last-level cache is found there by a timing loop."""
+    operator, count = batch.operator, len(batch.rows)
+    moved = np.broadcast_to(operator.work.moved_bytes, count)
+    cached = np.minimum(moved, gpu.l2_bytes or 0.0)
+    memory_s = (moved - cached) / gpu.memory_bytes_per_s
+    if batch.kind == "collective":
+        memory_s = np.asarray(kernel_floor_s(operator, gpu))
+    inputs = {name: np.broadcast_to(np.asarray(value, float), count) for name, value in operator.inputs.items()}
+    compute_s = np.broadcast_to(operator.work.flops / gpu.peak_flops_per_s(operator.work.math), count)
+    return Kernel(compute_s, memory_s, cached / gpu.memory_bytes_per_s, float(gpu.compute_units or 100), inputs)
+
+
+def take(run: Kernel, rows: Array) -> Kernel:
+    """The rows of a kernel that a mask or an index chooses."""
+    inputs = {name: values[rows] for name, values in run.inputs.items()}
+    return Kernel(run.compute_s[rows], run.memory_s[rows], run.cached_s[rows], run.processors, inputs)
+
+
+def _gathered(key: tuple[str, str, str, str], parts: list[tuple[tuple[int, ...], str, Kernel, Array]]) -> Group:
+    runs = [run for _, _, run, _ in parts]
+    inputs = {name: np.concatenate([run.inputs[name] for run in runs]) for name in runs[0].inputs}
+    compute_s, memory_s, cached_s = (
+        np.concatenate([getattr(run, name) for run in runs]) for name in ("compute_s", "memory_s", "cached_s")
+    )
+    measured_s = np.concatenate([measured for _, _, _, measured in parts])
+    run = Kernel(compute_s, memory_s, cached_s, runs[0].processors, inputs)
+    return Group(*key, max(version for version, _, _, _ in parts), parts[0][1], run, measured_s)

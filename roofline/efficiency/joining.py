@@ -1,0 +1,123 @@
+"""Joining: operators that engines run as one kernel become one operator, which is estimated as it was timed.
+
+Products of the same input run as further columns of one product (q, k and v; gate and up; the two down projections of
+MLA), and the matrices of a mixture of experts as one grouped kernel.  Counts keep them apart, as checkpoints do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import Number
+from ..operators.operator import Operator
+from ..operators.work import Work
+
+ROUTING_SKEW = 0.6
+"""Exponent of the power law by which tokens choose experts; real routing lies between uniform and the 1.2 of stress
+tests (timings are at 0, 1.01 and 1.2)."""
+
+
+class Share(NamedTuple):
+    """The kernel that an operator is part of, and its share of that kernel's time."""
+
+    kernel: Operator
+    share: Number
+
+
+def shares(operators: Sequence[Operator], skew: float = ROUTING_SKEW) -> list[Share | None]:
+    """The kernel of each operator that is part of one; None for those that have a kernel of their own.
+
+    Parameters
+    ----------
+    operators : sequence of Operator
+        One pass, in the order in which a model states it.
+    skew : float
+        Exponent of the power law of the routing; 0 is uniform.
+
+    Returns
+    -------
+    list of Share or None
+        One entry an operator.
+    """
+    found: list[Share | None] = [None] * len(operators)
+    for places in (*_joined(operators), *_grouped(operators)):
+        parts = [operators[at] for at in places]
+        kernel = _experts(parts, skew) if parts[0].kind == "experts" else _product(parts)
+        sizes = [part.inputs["k"] * part.inputs["n"] for part in parts]
+        for at, size in zip(places, sizes, strict=True):
+            found[at] = Share(kernel, size / sum(sizes))
+    return found
+
+
+def _joined(operators: Sequence[Operator]) -> list[list[int]]:
+    """Places of products with those that join them: the nearest of that name that is alike in count and format."""
+    groups: dict[int, list[int]] = {}
+    for at, operator in enumerate(operators):
+        if not operator.joins:
+            continue
+        hosts = [
+            place
+            for place, other in enumerate(operators)
+            if other.name == operator.joins and not other.joins and _alike(operator, other)
+        ]
+        if hosts:
+            host = min(hosts, key=lambda place: abs(place - at))
+            groups.setdefault(host, [host]).append(at)
+    return list(groups.values())
+
+
+def _alike(one: Operator, other: Operator) -> bool:
+    same_formats = all(one.inputs[name] == other.inputs[name] for name in ("weight_bits", "activation_bits"))
+    same_input = np.all(one.inputs["k"] == other.inputs["k"])
+    return bool(same_formats and same_input and one.work.math == other.work.math and np.all(one.count == other.count))
+
+
+def _grouped(operators: Sequence[Operator]) -> list[list[int]]:
+    """Places of the matrices of each mixture of experts: neighbors that are alike in number and format."""
+    groups: list[list[int]] = []
+    for at, operator in enumerate(operators):
+        if operator.kind != "experts":
+            continue
+        last = operators[groups[-1][-1]] if groups and groups[-1][-1] == at - 1 else None
+        names = {operators[place].name for place in groups[-1]} if groups else set()
+        if last is not None and operator.name not in names and _same_mixture(operator, last):
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+    return groups
+
+
+def _same_mixture(one: Operator, other: Operator) -> bool:
+    same = all(one.inputs[name] == other.inputs[name] for name in ("experts", "weight_bits", "activation_bits"))
+    return bool(same and np.all(one.count == other.count))
+
+
+def _product(parts: list[Operator]) -> Operator:
+    """Products of one input as one: its columns are theirs, and the input is read once."""
+    first = parts[0]
+    shape = dict(first.inputs)
+    n = sum(part.inputs["n"] for part in parts)
+    values: Any = shape["m"] * (shape["k"] + n) * (shape["activation_bits"] / 8)
+    work = replace(_total([part.work for part in parts]), activation_bytes=values)
+    least = _total([part.least for part in parts])
+    inputs = shape | {"n": n, "bias_bytes": sum(part.inputs["bias_bytes"] for part in parts)}
+    name = "+".join(part.name for part in parts)
+    return replace(first, name=name, work=work, least=least, inputs=inputs, joins="")
+
+
+def _experts(parts: list[Operator], skew: float) -> Operator:
+    """The matrices of a mixture as the grouped kernel that runs them, over ``[hidden, n]`` of all of them."""
+    wide = min(parts, key=lambda part: part.name.endswith("down"))
+    k = wide.inputs["k"]
+    values = sum(part.inputs["k"] * part.inputs["n"] for part in parts)
+    inputs = {**wide.inputs, "n": values / k, "matrices": float(len(parts)), "skew": skew}
+    work, least = _total([part.work for part in parts]), _total([part.least for part in parts])
+    return replace(wide, name="experts", work=work, least=least, inputs=inputs)
+
+
+def _total(works: list[Work]) -> Work:
+    return sum(works[1:], works[0])

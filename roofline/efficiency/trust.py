@@ -1,0 +1,181 @@
+"""Trust: timings that cannot be what their label says are refused, by rules that know no engine by name.
+
+Floors catch what is impossibly fast.  What is impossibly slow passes them, and is fitted as if it were true: a table
+whose products of 64 x 32 x 1 take 160 us holds the time in which a host launches kernels.  Five rules look for such
+groups; each names what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..hardware import Accelerator
+from .groups import Group
+from .store import form_of
+from .widening import widened, wider_kind
+
+Array = np.ndarray[Any, Any]
+Fitted = tuple[Group, Mapping[str, float], Array]
+"""A group, its parameters, and the natural logarithm of estimate over measured of its rows."""
+
+FASTEST = 0.05
+"""Share of the rows that count as a group's fastest."""
+
+SLOW_START = 4.0
+"""A group whose fastest rows take over so many times those of another engine is refused."""
+
+SLOWER = 1.25
+"""Median of measured over the time in the wider format, at equal shapes, from which a narrower format is refused."""
+
+WORTHWHILE_S = 2e-5
+"""Roofline in the wider format from which a narrower one should pay: below, both are launches, and quantizing the
+activations is one more.  Weight-only formats should pay where the wider one is bound by memory."""
+
+LEAST_COMPARED = 10
+
+LARGE_RESIDUAL = 0.25
+"""Median error of a fit from which a group is refused."""
+
+APART = 0.7
+"""Natural logarithm of the least ratio between two populations under one label: each other's double."""
+
+TIGHT = 3.0
+"""Two populations lie at least so many times their own spread apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Refused:
+    """A group that is not fitted, and why.
+
+    Attributes
+    ----------
+    group : Group
+        The timings.
+    reason : str
+        What is wrong with them, with the figure that says so.
+    """
+
+    group: Group
+    reason: str
+
+    def __str__(self) -> str:
+        group = self.group
+        name = f"{group.accelerator}, {group.profile}, {group.kind}, {group.source or 'no kernel named'}"
+        return f"{name}, {len(group.measured_s):,} rows: {self.reason}"
+
+
+def refused(fitted: Iterable[Fitted], accelerators: Callable[[str], Accelerator]) -> list[Refused]:
+    """The groups that break one of the rules.
+
+    Parameters
+    ----------
+    fitted : iterable of (Group, parameters, errors)
+        Every group of the tables.  Rules that compare need the others: the same kind under other engines and kernels,
+        and the wider format under the same engine.
+    accelerators : callable
+        Name to `Accelerator`.
+
+    Returns
+    -------
+    list of Refused
+        In the order given, one entry a group.
+    """
+    every = [entry for entry in fitted if not entry[0].kind.startswith("collective")]
+    found = []
+    for group, _, errors in every:
+        reasons = [
+            *_starts_slowly(group, [other for other, _, _ in every]),
+            *_slower_than_wider(group, every, accelerators(group.accelerator)),
+            *_large_residual(errors),
+            *_two_populations(errors),
+        ]
+        if reasons:
+            found.append(Refused(group, "; ".join(reasons)))
+    return found
+
+
+def _fastest_s(group: Group) -> float:
+    return float(np.quantile(group.measured_s, FASTEST))
+
+
+def _starts_slowly(group: Group, others: list[Group]) -> Iterator[str]:
+    """Whether the fastest rows take several times those of another engine's kernel of the same kind and chip."""
+    same = [
+        other
+        for other in others
+        if other.accelerator == group.accelerator and other.kind == group.kind and other.profile != group.profile
+    ]
+    if not same:
+        return
+    best = min(same, key=_fastest_s)
+    ratio = _fastest_s(group) / _fastest_s(best)
+    if ratio > SLOW_START:
+        yield (
+            f"its fastest rows take {_fastest_s(group) * 1e6:.0f} us, {ratio:.0f} times those of {best.profile}: "
+            "the launch, not the kernel"
+        )
+
+
+def _slower_than_wider(group: Group, every: list[Fitted], gpu: Accelerator) -> Iterator[str]:
+    """Whether the engine's kernel in the next wider format would be faster at the same shapes, where that matters."""
+    head, _, label = group.kind.partition(".")
+    if not wider_kind(group.kind) or head not in ("gemm", "experts"):
+        return
+    same = [
+        (other, values)
+        for other, values, _ in every
+        if (other.accelerator, other.profile, other.kind) == (group.accelerator, group.profile, wider_kind(group.kind))
+    ]
+    if not same:
+        return
+    run = widened(group.run, group.kind, _math(gpu, label), gpu)
+    times = np.min([form_of(other.kind).time_s(values, run) for other, values in same], axis=0)
+    moving_s = run.memory_s + run.cached_s
+    worthwhile = np.maximum(run.compute_s, moving_s) > WORTHWHILE_S
+    if label.endswith("a16"):
+        worthwhile &= moving_s > run.compute_s
+    if np.sum(worthwhile) < LEAST_COMPARED:
+        return
+    ratios = group.measured_s / np.maximum(times, np.maximum(run.compute_s, run.memory_s))
+    ratio = float(np.median(ratios[worthwhile]))
+    if ratio > SLOWER:
+        wide = wider_kind(group.kind).partition(".")[2]
+        yield f"{ratio:.1f} times as long as the engine's {wide} at equal shapes"
+
+
+_MATH = {"fp8_block": "fp8", "w4a8": "fp8", "mx4a8": "fp8"}
+"""Label of a format -> the units that compute it, where they differ."""
+
+
+def _math(gpu: Accelerator, label: str) -> str:
+    return gpu.math_on_chip("bf16" if label.endswith("a16") else _MATH.get(label, label))
+
+
+def _large_residual(errors: Array) -> Iterator[str]:
+    """Whether no parameters come near the rows: more than one thing was timed."""
+    residual = float(np.median(np.abs(np.expm1(errors))))
+    if residual > LARGE_RESIDUAL:
+        yield f"median error of the fit {residual:.0%}"
+
+
+def _two_populations(errors: Array) -> Iterator[str]:
+    """Whether the errors fall in two clusters, each tight, far apart, each at least a sixth of the rows.
+
+    The best cut of the sorted errors is the one that leaves the least variance inside the two parts (Otsu's).
+    """
+    ordered = np.sort(errors)
+    count = len(ordered)
+    at = np.arange(1, count)
+    sums, squares = np.cumsum(ordered), np.cumsum(ordered**2)
+    left = squares[:-1] - sums[:-1] ** 2 / at
+    right = squares[-1] - squares[:-1] - (sums[-1] - sums[:-1]) ** 2 / (count - at)
+    cut = int(np.argmin(left + right)) + 1
+    low, high = ordered[:cut], ordered[cut:]
+    gap = float(np.median(high) - np.median(low))
+    spread = float(max(np.std(low), np.std(high)))
+    if min(len(low), len(high)) > count / 6 and gap > APART and gap > TIGHT * spread:
+        yield f"two populations, one {np.exp(gap):.1f} times the other"
