@@ -129,7 +129,7 @@ def group_of(measured_s, *, profile="mine", kind="gemm.bf16", accelerator="h100-
     shape = {name: np.full(rows, 512.0) for name in ("m", "n", "k")}
     shape |= {"weight_bits": np.full(rows, 16.0), "activation_bits": np.full(rows, 16.0)}
     run = Kernel(np.full(rows, 1e-7), np.full(rows, 1e-7), np.zeros(rows), 132.0, shape)
-    return Group(accelerator, profile, kind, "kernel", (1,), "bf16", run, np.asarray(measured_s))
+    return Group(accelerator, profile, kind, "kernel", (1,), "bf16", "Hopper", run, np.asarray(measured_s))
 
 
 def test_each_rule_of_trust_finds_what_it_is_for_and_leaves_the_rest():
