@@ -125,11 +125,6 @@ class Quarantine:
 QUARANTINE = (
     Quarantine("premai", {"engine_and_version": "TensorRT-LLM"}, "no rate of generated tokens at batch 1: early stops"),
     Quarantine("premai", {"weight_dtype": "fp32"}, "as fast as the fp16 rows beside it: these were not fp32"),
-    Quarantine(
-        "exllama",
-        {"accelerator": "rtx-4090", "phase": "prefill"},
-        "sums in 16 bits, for which GeForce has twice the rate that is quoted for sums in 32 bits",
-    ),
 )
 
 
@@ -191,7 +186,8 @@ def deployment(row: Mapping[str, str]) -> rl.Deployment:
         activations = "nvfp4"
     else:
         activations = next((name for name in ("fp8", "fp32", "bf16", "fp16") if name in fed), "bf16")
-    kv = "fp8" if "fp8" in (row["kv_dtype"] or "fp8") else "bf16"
+    wide = "fp16" if activations == "fp16" else "bf16"
+    kv = "fp8" if "fp8" in (row["kv_dtype"] or "fp8") else wide
     return _deployment(MODELS[row["model"]], row["accelerator"], row["weight_dtype"], activations, kv)
 
 

@@ -219,7 +219,7 @@ def fitted(every: Sequence[Measured]) -> tuple[dict[Parameter, float], np.ndarra
     runs = server_fit.tabulated([each.run for each in every])
     sought = server_fit.parameters(sorted({each.run.engine.name for each in every}))
     values = server_fit.fit(runs, sought)
-    host = server_fit.host_of(values, runs.engine)
+    host = server_fit.host_of(values, runs)
     shapes = np.array([simulated(each, values).tpot_s for each in every])
     runs = server_fit.corrected(runs, shapes, host)
     return server_fit.fit(runs, sought), server_fit.left_out(runs, sought)

@@ -25,8 +25,8 @@ from .errors import InvalidInput as InvalidInput
 from .errors import RooflineError as RooflineError
 from .errors import SpecError as SpecError
 from .errors import UnknownName as UnknownName
+from .footprint.allocation import Paging as Paging
 from .footprint.memory_use import Memory as Memory
-from .footprint.memory_use import Paging as Paging
 from .footprint.memory_use import memory as memory
 from .hardware import Accelerator as Accelerator
 from .hardware import Link as Link
@@ -53,9 +53,14 @@ from .phases.passes import prefill as prefill
 from .phases.workload import Workload as Workload
 from .report import Step as Step
 from .serving.outcome import Simulation as Simulation
+from .serving.own_runs import ServerCalibration as ServerCalibration
+from .serving.own_runs import calibrate_serving as calibrate_serving
+from .serving.pools import Pools as Pools
 from .serving.pools import serve_pools as serve_pools
 from .serving.simulation import simulate as simulate
 from .serving.slo import SLO as SLO
+from .serving.trace import Trace as Trace
+from .serving.trace import read_trace as read_trace
 from .serving.traffic import Traffic as Traffic
 from .serving.traffic import read_traffic as read_traffic
 from .serving.under_load import Served as Served

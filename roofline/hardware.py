@@ -76,6 +76,8 @@ class Accelerator(Value):
     host_bytes_per_s : to the host, one direction
     nic_bytes_per_s : to the network, one direction
     tdp_watts : board power
+    narrow_accumulate_flops_per_s : peak of formats whose products are faster when they are added up in 16 bits
+        (GeForce); some kernels do that, so the floor counts with it
     sparse_flops_per_s : peak with structured sparsity where the vendor prints one; nothing here computes with it
     compute_units : SMs, CUs, matrix units ... as the vendor counts them
     boost_clock_hz : the clock that the peaks are quoted at
@@ -105,6 +107,7 @@ class Accelerator(Value):
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
+    narrow_accumulate_flops_per_s: Mapping[str, Number] = field(default_factory=dict)
     sparse_flops_per_s: Mapping[str, Number] = field(default_factory=dict)
     compute_units: Number | None = None
     boost_clock_hz: Number | None = None
@@ -115,7 +118,7 @@ class Accelerator(Value):
     confidence: str = "user"
 
     def __post_init__(self) -> None:
-        for name in ("dense_flops_per_s", "sparse_flops_per_s", "flops_per_clock_per_unit"):
+        for name in FIGURES_BY_FORMAT:
             object.__setattr__(self, name, _by_format(name, getattr(self, name)))
         object.__setattr__(self, "provenance", FrozenMapping(self.provenance))
         for name in ("memory_bytes", "memory_bytes_per_s"):
@@ -139,6 +142,26 @@ class Accelerator(Value):
     def peak_flops_per_s(self, math: str) -> Number:
         """Dense peak for ``math``, fallback included (see `math_on_chip`)."""
         return self.dense_flops_per_s[self.math_on_chip(math)]
+
+    def fastest_flops_per_s(self, math: str) -> Number:
+        """Dense rate that no kernel for ``math`` beats, which the chip has units for: the floor counts with it.
+
+        Peaks are quoted at a rated clock and with sums in 32 bits.  Boards with power to spare run above it, up to
+        ``max_clock_hz``, and kernels may add up in 16 bits where that is faster.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> gpu = rl.get_accelerator("rtx-4090")
+        >>> gpu.dense_flops_per_s["fp16"] / 1e12, round(gpu.fastest_flops_per_s("fp16") / 1e12, 1)
+        (165.2, 414.8)
+        """
+        peak = self.dense_flops_per_s[math]
+        if math in self.narrow_accumulate_flops_per_s:
+            peak = np.maximum(peak, self.narrow_accumulate_flops_per_s[math])
+        if self.max_clock_hz is None or self.boost_clock_hz is None:
+            return peak
+        return peak * np.maximum(self.max_clock_hz / self.boost_clock_hz, 1.0)
 
     def ridge_flops_per_byte(self, math: str = "bf16") -> Number:
         """Ridge point: the arithmetic intensity at which compute and memory take equally long, peak / bandwidth."""
@@ -196,8 +219,27 @@ class Accelerator(Value):
         for name in changes:
             if name not in fields:
                 raise unknown("field of an accelerator", name, fields)
+        changes = self._narrow_with(changes.get("dense_flops_per_s", {})) | changes
         kept = {name: source for name, source in self.provenance.items() if name.split(".")[0] not in changes}
         return dataclasses.replace(self, **{"provenance": kept} | changes)
+
+    def _narrow_with(self, peaks: Mapping[str, Number]) -> dict[str, Any]:
+        """The peaks of sums in 16 bits, changed as far as ``peaks`` change the ordinary ones."""
+        narrow = {
+            math: rate * (peaks[math] / self.dense_flops_per_s[math])
+            for math, rate in self.narrow_accumulate_flops_per_s.items()
+            if math in peaks
+        }
+        return {"narrow_accumulate_flops_per_s": narrow} if peaks and narrow else {}
+
+
+FIGURES_BY_FORMAT = (
+    "dense_flops_per_s",
+    "narrow_accumulate_flops_per_s",
+    "sparse_flops_per_s",
+    "flops_per_clock_per_unit",
+)
+"""Fields with one figure a math format."""
 
 
 def _unit_of(path: str) -> str:

@@ -61,26 +61,31 @@ def test_shares_by_hand(small):
         )
         prompts.append(rl.prefill(small, rl.Workload(prompt)).roofline_s)
         busy.append(prompts[-1] + (output - 1) * step / 8)
-    assert advice.bucket_shares[0] == pytest.approx(np.divide(prompts, busy))
-    assert advice.load_shares[0] == pytest.approx(sum(prompts) / sum(busy))
-    assert advice.mean("tokens_per_s")[0] == pytest.approx((101 + 11) / sum(busy))
+    # A pass with more than one prompt reads the weights once, which is little beside the FLOPs of a prompt.
+    assert advice.bucket_shares[0] == pytest.approx(np.divide(prompts, busy), rel=0.01)
+    assert advice.load_shares[0] == pytest.approx(sum(prompts) / sum(busy), rel=0.01)
+    assert advice.mean("tokens_per_s")[0] == pytest.approx((101 + 11) / sum(busy), rel=0.01)
 
 
-def test_requests_wait_for_a_step_and_are_held_up_by_others_prompts(small):
+def test_requests_wait_for_prompts_that_share_their_pass_and_are_held_up_by_others(small):
+    """Each of the seven others ends in the same step with a chance of 1 in 100, and its prompt shares the pass."""
     advice = rl.advise(small, rl.Traffic.of([(2000, 101)]), batches=(8,))
-    prompt_s = rl.prefill(small, rl.Workload(2000)).roofline_s
+    one_s, two_s = (rl.prefill(small, rl.Workload(2000, batch=prompts)).roofline_s for prompts in (1, 2))
     step_s = np.mean([rl.decode(small, rl.Workload(batch=8), context_tokens=2000 + i).roofline_s for i in range(100)])
-    assert advice.mean("ttft_s")[0] == pytest.approx(prompt_s + step_s)
-    assert advice.mean("tpot_s")[0] == pytest.approx(step_s + 7 * prompt_s / 100)
-    assert advice.governs["tpot_s"][0] == pytest.approx(7 * prompt_s / (100 * step_s + 7 * prompt_s))
-    assert advice.governs["ttft_s"][0] == pytest.approx(prompt_s / (prompt_s + step_s))
+    ttft_s = one_s + 0.07 * (two_s - one_s)
+    assert advice.mean("ttft_s")[0] == pytest.approx(ttft_s)
+    tpot_s = (8 * one_s + 100 * step_s - ttft_s) / 100
+    assert advice.mean("tpot_s")[0] == pytest.approx(tpot_s, rel=2e-3)
+    assert advice.governs["tpot_s"][0] == pytest.approx(1 - step_s / tpot_s, rel=0.01)
+    assert advice.governs["ttft_s"][0] == 1
 
 
 def test_promise_that_breaks_first_comes_first(advice):
     first, second = advice.lines
     assert (first.metric, first.phase, advice.breaks_first) == ("tpot_s", "decode", "tpot_s")
-    assert second.breaks_at_batch == np.inf
-    assert max(second.strain) < 1 < max(first.strain)
+    assert second.breaks_at_batch > first.breaks_at_batch
+    assert second.phase == "prefill"
+    assert max(first.strain) > 1 > first.strain[0]
     assert advice.metric == "tpot_s"
 
 
@@ -121,7 +126,7 @@ def test_gain_is_the_ratio_of_means(small):
 
 def test_flash_attention_is_advised_where_it_is_missing(small):
     unfused = small.replace(attention="unfused")
-    advice = rl.advise(unfused, rl.Traffic.of([(32_000, 50)]), metric="ttft_s", techniques=[t.FlashAttention()])
+    advice = rl.advise(unfused, rl.Traffic.of([(32_000, 50)]), metric="ttft_s", considered=[t.FlashAttention()])
     assert advice.first == "FlashAttention"
     assert advice.gain > 3
 
@@ -129,7 +134,7 @@ def test_flash_attention_is_advised_where_it_is_missing(small):
 def test_prefill_techniques_lead_on_ttft_and_decode_techniques_on_tpot(small):
     def first(metric):
         chosen = (t.PrefixCaching(), t.Speculation())
-        return rl.advise(small, rl.Traffic.of([(2000, 256)]), batches=(1,), metric=metric, techniques=chosen).first
+        return rl.advise(small, rl.Traffic.of([(2000, 256)]), batches=(1,), metric=metric, considered=chosen).first
 
     assert (first("ttft_s"), first("tpot_s")) == ("prefix caching", "speculative decoding")
 
@@ -139,9 +144,9 @@ def test_a_list_of_buckets_will_do(small):
 
 
 def test_nothing_gains_without_techniques(small):
-    advice = rl.advise(small, rl.Traffic.of([(100, 100)]), techniques=())
+    advice = rl.advise(small, rl.Traffic.of([(100, 100)]), considered=())
     assert (advice.first, advice.gain) == ("nothing", 1.0)
-    assert "No technique considered gains" in advice.reason
+    assert "No technique considered improves" in advice.reason
 
 
 def test_flips_are_where_the_verdict_changes(small, advice):
@@ -166,7 +171,7 @@ def test_derivation_gives_its_values(advice):
 def test_more_accelerators_are_no_throughput_for_nothing(small):
     def option(metric):
         chosen = (t.TensorParallelism(tensor=4),)
-        return rl.advise(small, rl.Traffic.of([(2000, 256)]), metric=metric, techniques=chosen).options[0]
+        return rl.advise(small, rl.Traffic.of([(2000, 256)]), metric=metric, considered=chosen).options[0]
 
     assert option("total_s").gain > 2
     assert option("tokens_per_s").gain < 1
@@ -189,7 +194,7 @@ def test_text_says_what_a_manager_asks(advice):
     text = repr(advice)
     for words in (
         "Decode first",
-        "breaks first is time per output token 20 ms",
+        "first SLO target to be missed is time per output token 20 ms",
         "a config flag",
         "USD a million",
         "from",
@@ -206,7 +211,7 @@ def test_dict_is_json_and_frame_is_the_ranking(advice):
 
 def test_what_does_not_fit_is_said(small):
     notes = " ".join(rl.advise(small, rl.Traffic.of([(8000, 100)])).assumptions)
-    assert "memory holds 57 of the longest sequences, not a batch of 64" in notes
+    assert "only 57 of the longest sequences fit at once, not a batch of 64" in notes
 
 
 @pytest.mark.parametrize(

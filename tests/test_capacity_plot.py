@@ -63,5 +63,5 @@ def test_what_can_not_be_drawn_says_so(plan):
         rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, sweep)))
     with pytest.raises(rl.InvalidInput, match="factor must be above 1"):
         rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, LOAD)), factor=1)
-    with pytest.raises(rl.InvalidInput, match="needs a candidate that fits: weights"):
+    with pytest.raises(rl.InvalidInput, match="needs a candidate that fits: does not fit"):
         rl.plot.pareto(rl.plan("llama-3.1-70b", ["l4"], LOAD, accelerators=(1,)))

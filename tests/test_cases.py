@@ -158,10 +158,33 @@ def test_attention_on_an_8_bit_cache_may_compute_in_8_bits():
     serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
     long = rl.Workload(prompt_tokens=100_000)
     wide, narrow = rl.prefill(serve, long), rl.prefill(rl.quantize(serve, kv="fp8"), long)
-    pairs = 100_000 * 100_001 / 2
-    attention = 4 * 128 * 32 * 32 * pairs / 989.4e12
-    assert wide.floor_s == pytest.approx(attention + 2 * 6_979_321_856 * 100_000 / 989.4e12, rel=1e-4)
-    assert narrow.floor_s == pytest.approx(wide.floor_s - attention, rel=1e-4)
+    pairs, fastest = 100_000 * 100_001 / 2, 132 * 4096 * 1.98e9  # SMs, FLOP a clock, highest clock
+    attention = 4 * 128 * 32 * 32 * pairs / fastest
+    assert wide.floor_s == pytest.approx(attention + 2 * 6_979_321_856 * 100_000 / fastest, rel=1e-3)
+    assert narrow.floor_s == pytest.approx(wide.floor_s - attention / 2, rel=1e-3)
+
+
+def test_formats_of_the_matrix_units_take_turns():
+    """bf16 products beside fp8 attention at 131,072 tokens: the same tensor cores compute both, one after the other."""
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    narrow = serve.replace(precision=rl.Precision(kv="fp8", attention="fp8"))
+    phase = rl.prefill(narrow, rl.Workload(prompt_tokens=131_072))
+    fastest = 132 * 4096 * 1.98e9
+    attention = sum(item.flops for item in phase.operators if item.operator.kind == "attention")
+    assert phase.floor_s == pytest.approx((phase.flops - attention) / fastest + attention / (2 * fastest), rel=1e-3)
+
+
+@pytest.mark.parametrize("accelerator", ["b300-sxm", "gb300", "rubin-r200"])
+@pytest.mark.parametrize("kv", ["int8", "int4_g128"])
+def test_a_cache_in_a_format_that_the_chip_is_slow_in_makes_no_floor_above_the_roofline(accelerator, kv):
+    """Blackwell Ultra and Rubin have a thirtieth of the int8 rate of their forerunner; no kernel need compute in it."""
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator(accelerator))
+    slow = serve.replace(precision=rl.Precision(kv=kv))
+    phases = (rl.prefill(slow, rl.Workload(prompt_tokens=32_768)), rl.decode(slow, rl.Workload(batch=64)))
+    for phase in phases:
+        assert phase.floor_s <= phase.roofline_s
+    same = rl.prefill(serve, rl.Workload(prompt_tokens=32_768))
+    assert phases[0].floor_s == pytest.approx(same.floor_s, rel=1e-9)
 
 
 def test_the_floor_of_experts_reads_top_k():
@@ -181,3 +204,32 @@ def test_an_engine_has_estimates_of_its_own():
     assert "(vllm)" in " ".join(step.assumptions)
     with pytest.raises(rl.UnknownName, match="did you mean 'vllm'"):
         _ = rl.decode(serve.replace(engine="vlm"), rl.Workload()).estimate_s
+
+
+def test_a_prefix_that_a_batch_shares_is_read_once_in_the_floor_and_for_each_sequence_in_the_roofline():
+    """Cascade attention (arXiv:2402.05099) reads the shared part once for all queries; plain kernels do not."""
+    serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
+    kv_bytes = 131_072  # 32 layers x 2 x 8 heads x 128 x 2 bytes a token
+    apart = rl.decode(serve, rl.Workload(batch=64), context_tokens=10_000)
+    shared = rl.decode(serve, rl.Workload(batch=64, cached_tokens=8000), context_tokens=10_000)
+    assert apart.least_bytes - shared.least_bytes == pytest.approx(63 * 8000 * kv_bytes)
+    assert shared.roofline_s == apart.roofline_s
+    alone = rl.decode(serve, rl.Workload(cached_tokens=8000), context_tokens=10_000)
+    assert alone.floor_s == rl.decode(serve, rl.Workload(), context_tokens=10_000).floor_s
+    assert rl.prefill(serve, rl.Workload(batch=8, cached_tokens=8000)).least_bytes == pytest.approx(
+        rl.prefill(serve, rl.Workload(batch=8)).least_bytes + 8000 * kv_bytes
+    )
+
+
+def test_sweeps_of_shared_prefixes_are_each_point():
+    serve = rl.Deployment(rl.get_model("mistral-7b"), rl.get_accelerator("h100-sxm"))
+    cached, batch = np.array([0, 100, 6000]), np.array([1, 8, 64])
+    sweep = rl.Workload(batch=batch, cached_tokens=cached)
+    for function in (rl.prefill, rl.decode, rl.generate):
+        found = function(serve, sweep)
+        name = "total_s" if function is rl.generate else "floor_s"
+        each = [
+            getattr(function(serve, rl.Workload(batch=int(b), cached_tokens=int(c))), name)
+            for b, c in zip(batch, cached, strict=True)
+        ]
+        assert getattr(found, name) == pytest.approx(each)

@@ -72,13 +72,13 @@ def test_what_if_shows_both_sides_and_why():
         "1 - 0.7 ** (4",
     ):
         assert words in shown
-    assert "before: the same without GQA" in text("what-if", *SMALL, "--technique", "gqa")
+    assert "baseline: multi-head attention" in text("what-if", *SMALL, "--technique", "gqa")
 
 
-@pytest.mark.parametrize("name", sorted(t.NAMES))
+@pytest.mark.parametrize("name", sorted(t.REGISTRY))
 def test_every_technique_can_be_named(name):
     found = answer("what-if", *SMALL, "--technique", name)
-    assert found["technique"] == t.NAMES[name].name
+    assert found["technique"] == t.REGISTRY[name].name
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ BAD_TECHNIQUES = [
     ("mtp", ("--to-batch", "4"), "--technique goes with --to-weights"),
     ("mtp", ("--context", "4"), "--technique is about whole generations"),
     ("gqa", ("--kv-heads", "5"), "query_heads must be a multiple of kv_heads"),
-    ("keep-last", ("--tokens", "0.5"), "tokens must be a whole number >= 1"),
+    ("sliding-window", ("--tokens", "0.5"), "tokens must be a whole number >= 1"),
 ]
 BAD = [
     *((("what-if", *SMALL, "--technique", name, *more), message) for name, more, message in BAD_TECHNIQUES),

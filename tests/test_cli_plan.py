@@ -51,7 +51,7 @@ def test_text_says_what_was_asked_what_is_cheapest_and_what_fails(plan):
     assert max(map(len, shown.splitlines())) <= 80
     tight = text("plan", *ASKED[:-1], 0.001)
     assert "What won't do" in tight
-    assert "promised 1 ms" in tight
+    assert "target 1 ms" in tight
 
 
 def test_fleet_in_text_has_both_ends():

@@ -77,7 +77,9 @@ def test_resident_operands_do_not_move_but_the_products_remain():
     gpu = rl.get_accelerator("h100-sxm")
     work = rl.matmul(1, 1024, 1024)
     assert rl.bound(work, gpu, resident_bytes=50e6).memory_s == 0
-    assert rl.bound(work, gpu, resident_bytes=50e6).floor_s == pytest.approx(2 * 1024 * 1024 / 989.4e12, rel=1e-3)
+    assert rl.bound(work, gpu, resident_bytes=50e6).floor_s == pytest.approx(
+        2 * 1024 * 1024 / (132 * 4096 * 1.98e9), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(

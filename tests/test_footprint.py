@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofline as rl
+from roofline.footprint.memory_use import Drafter
 from roofline.footprint.per_device import weights_by_part, weights_on_one, workspace_of_token
 
 H100, A100 = rl.get_accelerator("h100-sxm"), rl.get_accelerator("a100-sxm-80gb")
@@ -194,3 +195,45 @@ def test_every_step_of_the_derivation_evaluates():
 def test_pages_that_make_no_sense(wrong):
     with pytest.raises(rl.InvalidInput, match=f"{next(iter(wrong))} must be a whole number >= 1"):
         rl.Paging(**wrong)
+
+
+def test_a_prefix_that_all_share_is_stored_once():
+    """1,600 of 2,000 prompt tokens in common: each of 8 sequences keeps 656 tokens, in 41 pages of 16."""
+    load = rl.Workload(400, 256, batch=8, cached_tokens=1600)
+    found = need(load=load, tensor=4, paging=rl.Paging(shared_tokens=1600))
+    assert found.paged_kv_bytes == (8 * 656 + 1600) * 327_680
+    assert found.paged_kv_bytes_per_sequence == 656 * 327_680
+    room = 4 * 0.9 * H100.memory_bytes - found.weights_bytes - 1600 * 327_680
+    assert found.max_batch == room // (656 * 327_680)
+
+
+def test_recurrent_state_cannot_be_shared():
+    serve = rl.Deployment(rl.get_model("codestral-mamba-7b"), H100)
+    load = rl.Workload(400, 256, cached_tokens=1600)
+    alone, shared = (rl.memory(serve, load, paging=rl.Paging(shared_tokens=tokens)) for tokens in (0, 1600))
+    assert shared.paged_kv_bytes_per_sequence == alone.paged_kv_bytes_per_sequence > 0
+
+
+def test_a_length_reserved_for_each_and_a_share_on_the_host():
+    load = rl.Workload(400, 200)
+    reserved = need(load=load, tensor=2, paging=rl.Paging(reserved_tokens=2048))
+    assert reserved.paged_kv_bytes_per_sequence == 2048 * 327_680
+    offloaded = need(load=load, tensor=2, paging=rl.Paging(host_share=0.25))
+    assert offloaded.paged_kv_bytes_per_sequence == 0.75 * 608 * 327_680
+
+
+def test_what_drafts_is_resident_too():
+    load = rl.Workload(16, 16)
+    serve, small = (rl.Deployment(MODELS[name], H100) for name in ("llama-3.1-70b", "llama-3.1-8b"))
+    plain, draft = rl.memory(serve, load), rl.memory(small, load)
+    beside = rl.memory(serve, load, drafter=Drafter(small))
+    assert beside.weights_bytes == plain.weights_bytes + draft.weights_bytes
+    assert beside.paged_kv_bytes == plain.paged_kv_bytes + draft.paged_kv_bytes
+    layers = rl.memory(serve, load, drafter=Drafter(share=0.05))
+    assert layers.weights_bytes == pytest.approx(1.05 * plain.weights_bytes)
+    assert sum(layers.weights_bytes_by_part.values()) == pytest.approx(layers.weights_bytes)
+
+
+def test_a_share_on_the_host_is_at_most_all_of_it():
+    with pytest.raises(rl.InvalidInput, match=r"host_share must be a share from 0 to 1: 1.5"):
+        rl.Paging(host_share=1.5)

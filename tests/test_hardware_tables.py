@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
+from roofline.files import read_yaml
 from roofline.specs.coverage import page_with_table
 from roofline.specs.schema import AcceleratorSpec
 from roofline.specs.validation import SCHEMAS, schema_text
@@ -244,6 +245,15 @@ def own(tmp_path, monkeypatch):
     return folder / "contract.yaml"
 
 
+def test_the_price_list_in_the_readme_is_a_good_file(own):
+    """Of the folder of accelerators."""
+    page = (SPECS / "README.md").read_text(encoding="utf-8")
+    own.write_text(page.split("```yaml\n")[2].split("```")[0], encoding="utf-8")
+    assert rl.check_specs(own) == []
+    price = rl.get_price("h100-sxm")
+    assert (price.usd_per_hour, price.term, price.region, price.market) == (2.0, "reserved_1y", "berlin", "own")
+
+
 def test_ones_own_list_goes_first(own):
     own.write_text(OWN, encoding="utf-8")
     assert rl.list_prices("h100-sxm") == (rl.Price(2.0, "2026-11-01", "Our contract", "Us", accelerators=8),)
@@ -274,8 +284,6 @@ def test_a_faulty_list(own, old, new, said):
 
 
 def test_every_listed_price_is_of_a_known_accelerator():
-    from roofline.files import read_yaml
-
     files = [read_yaml(path) for path in sorted((SPECS / "prices").glob("*.yaml"))]
     listed = [row for file in files for row in [*file.get("prices", []), *file.get("purchases", [])]]
     assert {row["accelerator"] for row in listed} <= set(rl.list_accelerators())
@@ -308,6 +316,18 @@ def test_the_schema_knows_fields_units_and_formats():
     assert schema["properties"]["memory_bytes"]["properties"]["unit"]["enum"] == list(UNITS["bytes"])
     assert "fp4" in schema["properties"]["dense_flops_per_s"]["properties"]
     assert {"memory_bytes", "memory_bytes_per_s", "dense_flops_per_s", "sources"} <= set(schema["required"])
+
+
+@pytest.mark.parametrize("file", SCHEMAS)
+def test_every_file_of_the_library_is_valid_by_its_schema(file):
+    """By a validator that knows nothing of this package; it comes with nbformat."""
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(json.loads(schema_text(file)))
+    validator.check_schema(validator.schema)
+    paths = [path for path in (SPECS.parent / file).parent.glob("*.yaml") if path.stem != "families"]
+    assert len(paths) > 1
+    for path in paths:
+        assert [error.message for error in validator.iter_errors(read_yaml(path))] == [], path
 
 
 def test_every_file_names_its_schema():

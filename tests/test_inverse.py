@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofline as rl
+from roofline.serving import Scenario, steady_state
 
 H100 = rl.get_accelerator("h100-sxm")
 LLAMA, MIXTRAL = rl.get_model("llama-3.1-70b"), rl.get_model("mixtral-8x7b")
@@ -29,8 +30,8 @@ def test_no_bandwidth_makes_a_step_faster_than_its_math():
     assert not found.possible
     assert np.isnan(found.value)
     attention = 512 * 2001 * 80 * 64 * 128 * 4
-    compute_ms = (512 * STREAMED + attention) / 989.4e12 * 1e3
-    assert found.reason.startswith("never: compute bf16 alone takes ")
+    compute_ms = (512 * STREAMED + attention) / (132 * 4096 * 1.98e9) * 1e3
+    assert found.reason.startswith("never: matrix units alone take ")
     assert float(found.reason.split()[-2]) == pytest.approx(compute_ms, rel=1e-3)
 
 
@@ -79,16 +80,31 @@ def test_the_largest_batch_within_a_tpot(target, time):
 
 
 def test_the_smallest_batch_of_a_throughput():
-    found = rl.solve(SERVE, find="batch", metric="tokens_per_s", target=1000)
-    kept, short = (rl.decode(SERVE, rl.Workload(batch=found.value - less)).tokens_per_s for less in (0, 1))
-    assert kept >= 1000 > short
+    found = rl.solve(SERVE, find="batch", metric="tokens_per_s", target=400)
+    kept, short = (
+        steady_state(Scenario(SERVE, rl.Workload(batch=found.value - less)), time="roofline_s").tokens_per_s
+        for less in (0, 1)
+    )
+    assert kept >= 400 > short
     assert "smallest" in found.reason
+
+
+def test_the_largest_batch_within_a_tpot_of_requests():
+    """Stalls by other prompts count: the batch is smaller than the one whose steps alone keep to it."""
+    by_step, by_request = (
+        rl.solve(SERVE, find="batch", metric=name, target=0.1).value for name in ("step_s", "tpot_s")
+    )
+    kept, broken = (
+        steady_state(Scenario(SERVE, rl.Workload(batch=by_request + more)), time="roofline_s").tpot_s for more in (0, 1)
+    )
+    assert kept <= 0.1 < broken
+    assert by_request < by_step
 
 
 def test_never_and_always_say_so():
     never = rl.solve(SERVE, find="dense_flops_per_s", target=0.001)
     assert not never.possible
-    assert never.reason.startswith("never: tpot_s is 0.0417")
+    assert never.reason.startswith("never: step_s is 0.0417")
     always = rl.solve(SERVE, find="output_tokens", metric="ttft_s", target=10.0)
     assert always.possible
     assert always.value == np.inf

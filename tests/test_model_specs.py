@@ -19,7 +19,8 @@ def test_a_model_equals_the_configuration_beside_it(name):
     spec = MODEL_SPECS / f"{name}.yaml"
     beside = config_path(spec)
     assert beside is not None, f"{name} has no config.json beside it"
-    assert list(differences(rl.get_model(spec), read_config(beside, name))) == []
+    model, config = rl.get_model(spec), read_config(beside, name)
+    assert list(differences(model.replace(max_context_tokens=config.max_context_tokens), config)) == []
     assert rl.check_specs(spec) == []
 
 
@@ -50,6 +51,14 @@ def test_models_keep_the_formats_of_their_makers(name, stored_bytes):
     model = rl.get_model(name)
     assert model.precision is not None
     assert model.weight_bytes(model.precision) == pytest.approx(stored_bytes, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"), [("llama-4-scout", 10_485_760), ("gemma-3-4b", 131_072), ("gemma-3-12b", 131_072)]
+)
+def test_contexts_are_those_that_makers_state(name, tokens):
+    """Model cards; the copies of the configurations say 131,072 and 163,840."""
+    assert rl.get_model(name).max_context_tokens == tokens
 
 
 WRONG = {

@@ -16,6 +16,7 @@ import roofline as rl
 from roofline.huggingface import from_config
 from roofline.model import blocks as layers
 from roofline.model.blocks import Block
+from roofline.operators.alternatives import resolve
 from roofline.operators.operator import Operator, Pass, Segment
 from roofline.operators.precision import Precision
 
@@ -156,6 +157,8 @@ def counted(block: Block, operator: Operator, new: int, past: int) -> float:
     if part == "attn_indexer_core":
         heads, width = operator.inputs["query_heads"], operator.inputs["key_dim"] + operator.inputs["value_dim"]
         return 2.0 * new * (past + new) * heads * width
+    if operator.name == "kv_b_proj_past":
+        return 0.0
     if operator.name == "kv_b_proj":
         return 2.0 * operator.inputs["k"] * operator.inputs["n"] * (past + new)
     return float(operator.work.flops)
@@ -166,7 +169,7 @@ def flops_by_part(built: rl.Model, new: int, past: int) -> Counter[str]:
     found: Counter[str] = Counter()
     for layer in built.layers:
         for block in layer.blocks:
-            for operator in block.operators(run):
+            for operator in resolve(tuple(block.operators(run)), lambda item: item.work.flops):
                 found[part_of(block, operator)] += layer.count * counted(block, operator, new, past)
     for block in built.around:
         found["other"] += sum(float(operator.work.flops) for operator in block.operators(run))

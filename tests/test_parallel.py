@@ -29,8 +29,9 @@ def test_decode_floor_of_70b_divides_with_tensor_parallelism(tensor, floor_ms):
     assert step.roofline_s > step.floor_s
 
 
-@pytest.mark.parametrize(("tensor", "compute_ms"), [(2, 141.1), (4, 70.5), (8, 35.3)])
+@pytest.mark.parametrize(("tensor", "compute_ms"), [(2, 130.4), (4, 65.2), (8, 32.6)])
 def test_prefill_compute_of_70b_divides(tensor, compute_ms):
+    """2.7905e14 FLOPs over ``tensor`` times 132 SM x 4,096 FLOP x 1,980 MHz."""
     phase = rl.prefill(spread(tensor=tensor), rl.Workload(prompt_tokens=2000))
     assert phase.floor_s * 1e3 == pytest.approx(compute_ms, rel=2e-3)
 
@@ -233,3 +234,25 @@ def test_blocks_that_are_added_together_must_be_all_blocks():
     layer = LLAMA.layers[0]
     with pytest.raises(rl.InvalidInput, match="together must add up to the 2 blocks"):
         dataclasses.replace(layer, together=(1,))
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_pipeline_prefills_every_sequences_cache(stages):
+    """Weights of a stage may stay on the chip between sequences; the cache of each sequence is another one's."""
+    load = rl.Workload(prompt_tokens=1, batch=16, cached_tokens=100_000)
+    one = rl.prefill(spread(), rl.Workload(prompt_tokens=1, cached_tokens=100_000))
+    cache = sum(item.operator.count * item.operator.least.cache_bytes for item in one.operators)
+    weights = one.least_bytes - cache
+    prefix, written = cache * 100_000 / 100_001, cache / 100_001
+    expected = (weights + prefix + 16 * written) / stages / H100.memory_bytes_per_s
+    assert rl.prefill(spread(pipeline=stages), load).resources_s["memory"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_matrices_that_engines_keep_whole_may_be_divided_in_the_floor():
+    """Nemotron 3 projects into a latent before its experts; engines replicate that matrix, but no one has to."""
+    model = rl.get_model("nemotron-3-super-120b-a12b")
+    step = rl.decode(spread(model, tensor=8), rl.Workload())
+    latents = [item.operator for item in step.operators if item.name.startswith("latent_")]
+    assert latents
+    for operator in latents:
+        assert operator.least.weight_bytes == pytest.approx(operator.work.weight_bytes / 8)

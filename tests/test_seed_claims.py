@@ -14,8 +14,7 @@ import roofline as rl
 from roofline import techniques as t
 from roofline.advisor import verdict_of
 from roofline.advisor.verdict import prefill_share
-from roofline.serving.request import Service
-from roofline.serving.scenario import Scenario
+from roofline.serving import Scenario, steady_state
 from roofline.techniques.table import phase_of
 
 ROWS = yaml.safe_load((Path(__file__).parent / "golden" / "seed_claims.yaml").read_text(encoding="utf-8"))
@@ -51,7 +50,7 @@ def longest_output(serve, prompt, share, batch=1):
 
 
 def own_share(batch):
-    seen = Service(t.Performance(Scenario(LARGE, load(batch=batch))))
+    seen = steady_state(Scenario(LARGE, load(batch=batch)), time="roofline_s")
     return seen.prompt_s / seen.total_s
 
 
@@ -61,7 +60,7 @@ def on(name, serve=SMALL):
 
 
 def flash(serve, prompt):
-    return rl.apply(serve, load(prompt, 2), t.FlashAttention()).prefill_speedup
+    return rl.apply(serve, load(prompt, 2), t.FlashAttention()).baseline_prefill_speedup
 
 
 def flash_attention_operator():
@@ -171,7 +170,7 @@ def stalls_of_40_percent():
 def eviction_over_compression():
     """Gain of keeping the last 4,096 tokens over that of a cache in 8 bits, 32 sequences of 32,000 tokens."""
     crowd = load(32_000, 2, 32)
-    kept = rl.apply(LARGE, crowd, t.KeepLast(tokens=4096)).decode_speedup
+    kept = rl.apply(LARGE, crowd, t.SlidingWindow(tokens=4096)).decode_speedup
     return kept / rl.apply(LARGE, crowd, t.KVQuantization(kv="fp8")).decode_speedup
 
 
@@ -196,8 +195,8 @@ def pruning_batch():
 def masking_batch():
     """Smallest batch whose decode step, which a new prompt waits for, is 15 % of the time to first token."""
     for batch in range(2, 200):
-        seen = Service(t.Performance(Scenario(LARGE, load(batch=batch))))
-        if 1 - seen.prompt_s / seen.ttft_s >= 0.15:
+        seen = steady_state(Scenario(LARGE, load(batch=batch)), time="roofline_s")
+        if seen.step_s / (seen.step_s + seen.prompt_s) >= 0.15:
             return batch
     raise AssertionError("no batch below 200")
 
@@ -222,8 +221,8 @@ COMPUTE = {
     "sla_480_120": lambda: 480 / 600,
     "flash_2_3x_prefill": lambda: flash(GPT2_A100, 1024),
     "flash_attention_operator": flash_attention_operator,
-    "paged_decode_40": lambda: decode_saved(t.PagedAttention()),
-    "gqa_fraction": lambda: 1 / np.divide(*kv_of(t.SharedHeads())),
+    "paged_decode_40": lambda: 1 - 1 / rl.apply(LARGE, load(), t.PagedAttention()).baseline_decode_speedup,
+    "gqa_fraction": lambda: 1 / np.divide(*kv_of(t.GroupedQueryAttention())),
     "fusion_30_percent_decode": fusion_launch_us,
     "fusion_15_percent_ttft": fusion_prompt,
     "fusion_avoids_weight_reloads": fusion_weights,
@@ -304,17 +303,17 @@ COMPUTE = {
     "disaggregation_threshold": lambda: t.handover(LARGE, load(8000, 256, 8)).pays_above_hz,
     "table_kv_cache_quadratic": lambda: prefill_s(LARGE, 2000) / prefill_s(LARGE, 1000),
     "table_kv_cache_decode": lambda: phase(t.KVCache()),
-    "table_gqa_decode": lambda: rl.apply(LARGE, load(batch=8), t.SharedHeads()).decode_speedup,
-    "table_mla_kv": lambda: 1 / np.divide(*kv_of(t.LatentHeads())),
+    "table_gqa_decode": lambda: rl.apply(LARGE, load(batch=8), t.GroupedQueryAttention()).baseline_decode_speedup,
+    "table_mla_kv": lambda: 1 / np.divide(*kv_of(t.MultiHeadLatentAttention())),
     "table_flash_mostly_prefill": lambda: (
-        (flash(LARGE, 8000) - 1) / (rl.apply(LARGE, load(8000), t.FlashAttention()).decode_speedup - 1)
+        (flash(LARGE, 8000) - 1) / (rl.apply(LARGE, load(8000), t.FlashAttention()).baseline_decode_speedup - 1)
     ),
     "table_fp8_decode": lambda: phase(t.Quantization(weights="fp8")),
     "table_continuous_batching": lambda: 64 * step_s(LARGE) / step_s(LARGE, 64),
     "table_speculation_k": lambda: t.expected_tokens(0.7, 4),
     "table_prefix_prefill": lambda: phase(t.PrefixCaching()),
-    "table_moe_both": lambda: phase(t.Experts(), MIXTRAL),
-    "table_moe_both_in_batches": lambda: phase(t.Experts(), MIXTRAL, batch=128),
+    "table_moe_both": lambda: phase(t.MixtureOfExperts(), MIXTRAL),
+    "table_moe_both_in_batches": lambda: phase(t.MixtureOfExperts(), MIXTRAL, batch=128),
     "table_mtp_k": lambda: t.expected_tokens(0.85, 1),
     "prompt_saturates": lambda: first(np.array(rl.prefill(LARGE, load(GRID)).limit) == "compute"),
     "weights_dominate": lambda: rl.crossovers(LARGE).kv_tokens,
@@ -323,7 +322,7 @@ COMPUTE = {
 
 def kv_of(technique):
     effect = rl.apply(LARGE, load(), technique)
-    return effect.before.kv_bytes_per_sequence, effect.after.kv_bytes_per_sequence
+    return effect.baseline.kv_bytes_per_sequence, effect.after.kv_bytes_per_sequence
 
 
 @cache

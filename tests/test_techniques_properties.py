@@ -1,5 +1,7 @@
 """What holds for techniques whatever the numbers are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,13 +9,13 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.serving.batch import STEPS
-from roofline.serving.scenario import Scenario
-from roofline.techniques.table import TECHNIQUES
+from roofline.serving import Scenario, steady_state
 
 H100 = rl.get_accelerator("h100-sxm")
 NAMES = ("llama-3.1-8b", "mixtral-8x7b", "gemma-2-9b", "gpt-2")
 SERVES = [rl.Deployment(rl.get_model(name), H100) for name in NAMES]
+
+TECHNIQUES = t.usual_techniques()
 
 serves = st.sampled_from(SERVES)
 lengths = st.integers(1, 4000)
@@ -35,7 +37,7 @@ NEUTRAL = (
     t.HostOffload(host=0.0),
     t.Quantization(weights="bf16", activations="bf16"),
     t.KVQuantization(kv="bf16"),
-    t.KeepLast(tokens=10**6),
+    t.SlidingWindow(tokens=10**6),
     t.ActivationSparsity(skipped=0.0),
     t.SparseAttentionMask(skipped=0.0),
 )
@@ -46,7 +48,7 @@ INDEPENDENT = (
     t.PromptCompression(times=3),
     t.Speculation(acceptance=0.6, drafts=3),
     t.HostOffload(host=0.2),
-    t.KeepLast(tokens=500),
+    t.SlidingWindow(tokens=500),
     t.FlashAttention(),
     t.KernelFusion(),
     t.PagedAttention(reserved_tokens=10_000),
@@ -57,7 +59,7 @@ INDEPENDENT = (
     t.TensorParallelism(tensor=2),
     t.ChunkedPrefill(chunk_tokens=256),
 )
-FIGURES = ("prefill_s", "step_s", "ttft_s", "tpot_s", "total_s", "tokens_per_s", "gap_s", "weights_bytes", "max_batch")
+FIGURES = ("prompt_s", "step_s", "ttft_s", "tpot_s", "total_s", "tokens_per_s", "gap_s", "weights_bytes", "max_batch")
 
 
 def figures(found):
@@ -70,20 +72,22 @@ def possible(technique, serve, load):
 
 @few
 @given(serves, loads, st.sampled_from(["floor_s", "roofline_s", "estimate_s"]))
-def test_a_plain_scenario_is_a_generation(serve, load, time):
-    ours, theirs = t.Performance(Scenario(serve, load), time), rl.generate(serve, load, time=time)
+def test_a_lone_request_is_a_generation(serve, load, time):
+    """Steps at their mean context are their mean but where a window fills up."""
+    lone = replace(load, batch=1)
+    ours, theirs = steady_state(Scenario(serve, lone), time=time), rl.generate(serve, lone, time=time)
     for name in ("ttft_s", "tpot_s", "total_s", "tokens_per_s"):
-        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-9), name
+        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=3e-3), name
 
 
 @few
 @given(serves, loads, st.sampled_from([{}, {"tensor": 2}, {"data": 2}, {"pipeline": 2}]))
 def test_a_plain_scenario_takes_the_memory_that_it_takes(serve, load, degrees):
     spread = serve.replace(parallel=rl.Parallel(**degrees))
-    ours, theirs = t.Performance(Scenario(spread, load)), rl.memory(spread, load)
-    for name in ("weights_bytes", "kv_bytes_per_sequence"):
-        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-9), name
-    assert ours.max_batch >= theirs.max_batch
+    ours, theirs = steady_state(Scenario(spread, load)), rl.memory(spread, load)
+    assert ours.weights_bytes == theirs.weights_bytes
+    assert ours.kv_bytes_per_sequence == theirs.paged_kv_bytes_per_sequence
+    assert ours.max_batch == theirs.max_batch
 
 
 @few
@@ -111,7 +115,7 @@ def test_never_below_the_floor_of_what_was_changed(serve, load, technique):
     floor = rl.apply(serve, load, technique, time="floor_s").after
     for time in ("roofline_s", "estimate_s"):
         found = rl.apply(serve, load, technique, time=time).after
-        for name in ("prefill_s", "step_s", "ttft_s", "tpot_s", "gap_s"):
+        for name in ("prompt_s", "step_s", "ttft_s", "tpot_s", "total_s", "gap_s"):
             assert getattr(found, name) >= getattr(floor, name) * (1 - 1e-9), (time, name)
 
 
@@ -135,15 +139,15 @@ def test_acceptance_zero_never_helps(serve, load, drafts, draft_share):
 @given(serves, loads)
 def test_hit_rate_one_leaves_only_a_decode_step(serve, load):
     found = rl.apply(serve, load, t.PrefixCaching(hit_rate=1.0)).after
-    step = rl.decode(serve, load, context_tokens=load.context_tokens - 1)
-    assert found.prefill_s == pytest.approx(step.roofline_s, rel=1e-12)
+    step = rl.decode(serve, replace(load, batch=1), context_tokens=load.context_tokens - 1)
+    assert found.prompt_s == pytest.approx(step.roofline_s, rel=1e-12)
 
 
 @few
 @given(serves, loads, shares, shares)
 def test_more_hits_are_never_slower(serve, load, one, other):
     low, high = (rl.apply(serve, load, t.PrefixCaching(hit_rate=rate)).after for rate in sorted((one, other)))
-    assert high.prefill_s <= low.prefill_s * (1 + 1e-12)
+    assert high.prompt_s <= low.prompt_s * (1 + 1e-12)
 
 
 @given(shares, st.integers(0, 20))
@@ -181,9 +185,3 @@ def test_a_sweep_is_its_points(serve, load, technique):
         for name in ("prefill_after_s", "decode_after_s", "gap_after_s", "throughput_gain"):
             points = np.broadcast_to(getattr(swept, name), batches.shape)
             assert points[at] == pytest.approx(getattr(alone, name), rel=1e-9), name
-
-
-def test_long_outputs_are_gathered_in_blocks():
-    load = rl.Workload(output_tokens=10 * STEPS)
-    found = t.Performance(Scenario(SERVES[0], load))
-    assert found.tpot_s == pytest.approx(rl.generate(SERVES[0], load).tpot_s, rel=1e-9)

@@ -33,6 +33,12 @@ def serve(model="llama-3.1-8b", hardware="h100-sxm"):
 
 
 LOAD = rl.Workload(1000, 100, 4)
+
+
+def trace(gap_s):
+    return rl.Trace(np.array([0.0, gap_s]), np.array([100.0, 200.0]), np.array([10.0, 20.0]), np.zeros(2))
+
+
 SWEEP = rl.Workload(batch=np.arange(1.0, 9.0))
 LINK = rl.Link("NVLink 4", "switch", 450e9, 8)
 SEGMENT = Segment(2.0, 1.0, 100.0)
@@ -128,13 +134,18 @@ VALUES = {
         lambda: rl.apply(serve(), LOAD, techniques.KVQuantization(kv="fp8")),
         lambda: rl.apply(serve(), LOAD, techniques.KVQuantization(kv="int4")),
     ),
-    "Performance": (
+    "Steady": (
         lambda: rl.apply(serve(), LOAD, []).before,
         lambda: rl.apply(serve(), LOAD, [], time="floor_s").before,
     ),
     "TechniqueTable": (
         lambda: rl.technique_table(serve(), LOAD, techniques=[techniques.KVQuantization()]),
         lambda: rl.technique_table(serve(), LOAD, techniques=[techniques.PagedAttention()]),
+    ),
+    "Simulation": (lambda: simulated(seed=0), lambda: simulated(seed=1)),
+    "Pools": (
+        lambda: rl.serve_pools(LOAD, prefill=serve(), decode=serve(), concurrency=2, requests=4),
+        lambda: rl.serve_pools(LOAD, prefill=serve(), decode=serve(), concurrency=2, requests=4, decode_workers=2),
     ),
     "Engine": (lambda: rl.Engine("vllm"), lambda: rl.Engine("vllm", step_tokens=512)),
     "Hardware": (lambda: rl.get_hardware("8xh100"), lambda: rl.get_hardware("4xh100")),
@@ -169,6 +180,11 @@ WITH_ARRAYS = {
         lambda: gpu(dense_flops_per_s={"bf16": np.array([1e15, 2e15])}),
         lambda: gpu(dense_flops_per_s={"bf16": np.array([1e15, 3e15])}),
     ),
+    "ServerCalibration": (
+        lambda: rl.ServerCalibration((rl.Engine("vllm"),), np.ones(1), np.ones(1), np.ones(1)),
+        lambda: rl.ServerCalibration((rl.Engine("sglang"),), np.ones(1), np.ones(1), np.ones(1)),
+    ),
+    "Trace": (lambda: trace(1.0), lambda: trace(2.0)),
     "Traffic": (lambda: TRAFFIC, lambda: rl.Traffic.of([(200, 400, 3), (4000, 300, 1)])),
     "Work": (lambda: rl.matmul(np.arange(1, 4), 16, 32), lambda: rl.matmul(np.arange(2, 5), 16, 32)),
     "Phase": (lambda: rl.decode(serve(), SWEEP), lambda: rl.decode(serve(), SWEEP, context_tokens=5)),
@@ -182,7 +198,6 @@ WITH_ARRAYS = {
         lambda: rl.serve(serve(), LOAD, concurrency=[1, 8]),
         lambda: rl.serve(serve(), LOAD, concurrency=[1, 9]),
     ),
-    "Simulation": (lambda: simulated(seed=0), lambda: simulated(seed=1)),
     "Plan": (plan, lambda: plan().take([0])),
     "Fleet": (lambda: rl.fleet(plan(), requests_per_s=9), lambda: rl.fleet(plan(), requests_per_s=90)),
     "Advice": (
@@ -260,7 +275,7 @@ def test_every_dataclass_of_the_package_that_may_hold_arrays_is_a_value():
     assert plain <= {"Batch", "Calibrated", "Case", "Line"}
 
 
-@pytest.mark.parametrize("technique", techniques.TECHNIQUES, ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("technique", techniques.usual_techniques(), ids=lambda item: type(item).__name__)
 def test_techniques_are_values(technique):
     assert pickle.loads(pickle.dumps(technique)) == technique == copy.deepcopy(technique)
     assert hash(technique) == hash(copy.deepcopy(technique))

@@ -1,4 +1,4 @@
-"""Options: every technique that can be had, ranked by what it gains on the metric that matters."""
+"""Options: every technique that the deployment can have, ranked by what it gains on the metric that matters."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..phases.deployment import Deployment
-from ..phases.workload import Workload
-from ..serving.batch import Performance
-from ..serving.request import Service
+from ..serving.metrics import METRICS
 from ..serving.scenario import Scenario
+from ..serving.steady_state import Steady, steady_state
 from ..serving.traffic import Traffic
-from ..techniques.table import label
 from ..techniques.technique import HARDWARE, Technique
 from ..values import Value
+from .targets import shape_of
 
 Array = npt.NDArray[np.float64]
 
 LEAST_GAIN = 1.005
-"""A gain below half a percent is none."""
+"""A gain below half a percent is none: less than what an estimate of a kernel resolves."""
 
 
 @dataclass(frozen=True)
@@ -31,30 +29,34 @@ class Option(Value):
 
     Attributes
     ----------
-    technique : what would be done
-    before, after : what requests see without and with it, loads down, buckets across
-    traffic : the shares of the buckets
-    metric : what gains are measured on
+    technique : Technique
+        What would be done.
+    before, after : Steady
+        What requests see without and with it, loads down, buckets across.
+    traffic : Traffic
+        The shares of the buckets.
+    metric : str
+        What gains are measured on.
     """
 
     technique: Technique
-    before: Service
-    after: Service
+    before: Steady
+    after: Steady
     traffic: Traffic
     metric: str
 
     @property
     def name(self) -> str:
         """Name, with the formats that it sets."""
-        return label(self.technique)
+        return self.technique.label
 
     @property
     def gains(self) -> Array:
         """Gain on the metric at each load: above 1 is better; throughput is that of an accelerator."""
         before, after = (mean_of(self.metric, seen, self.traffic) for seen in (self.before, self.after))
-        if self.metric == "tokens_per_s":
+        if METRICS[self.metric].of == "deployment":
             before, after = before / _accelerators(self.before), after / _accelerators(self.after)
-        return np.asarray(after / before if self.metric == "tokens_per_s" else before / after)
+        return np.asarray(METRICS[self.metric].gain(before, after))
 
     @cached_property
     def gain(self) -> float:
@@ -67,72 +69,112 @@ class Option(Value):
 
     @cached_property
     def prefill_gain(self) -> float:
-        """Speedup of a request's prompt, over all loads and buckets."""
+        """Speedup of a prompt by itself, over all loads and buckets."""
         return self._mean_ratio(self.before.prompt_s, self.after.prompt_s)
 
     @cached_property
     def decode_gain(self) -> float:
-        """Speedup of a request's steps, over all loads and buckets."""
-        before, after = self.before.performance, self.after.performance
-        return self._mean_ratio(
-            np.divide(before.step_s, before.tokens_per_step), np.divide(after.step_s, after.tokens_per_step)
-        )
+        """Speedup of a token of a decode step, over all loads and buckets."""
+        return self._mean_ratio(self.before.decode_s, self.after.decode_s)
 
     def _mean_ratio(self, before: object, after: object) -> float:
         sums = [np.sum(np.asarray(side) * self.traffic.share) for side in (before, after)]
-        return float(sums[0] / sums[1])
+        return float(sums[0] / sums[1]) if sums[1] else 1.0
 
     @property
     def memory_freed_bytes(self) -> float:
-        """Device memory freed at the largest load, weights and cache; negative if more is taken."""
-        return float(_memory(self.before.performance) - _memory(self.after.performance))
+        """Memory freed at the largest load, weights and cache; negative if more is taken."""
+        return _memory(self.before) - _memory(self.after)
 
     @property
     def batch_gain(self) -> float:
         """Sequences that fit, after / before, for the bucket that takes the most; NaN if none did."""
-        before, after = (float(np.min(side.performance.max_batch)) for side in (self.before, self.after))
+        before, after = (float(np.min(side.max_batch)) for side in (self.before, self.after))
         return after / before if before else float("nan")
 
 
-def _accelerators(seen: Service) -> float:
-    return float(np.max(np.asarray(seen.performance.case.serve.parallel.accelerators)))
+def _accelerators(seen: Steady) -> float:
+    return float(np.max(np.asarray(seen.case.serve.parallel.accelerators)))
 
 
-def _memory(found: Performance) -> float:
-    batch = np.max(np.asarray(found.case.load.batch))
-    return float(np.max(np.asarray(found.weights_bytes + batch * np.asarray(found.kv_bytes_per_sequence))))
+def _memory(seen: Steady) -> float:
+    batch = np.max(np.asarray(seen.case.load.batch))
+    return float(np.max(np.asarray(seen.weights_bytes + batch * np.asarray(seen.kv_bytes_per_sequence))))
 
 
-def mean_of(metric: str, seen: Service, traffic: Traffic) -> Array:
-    """Mean of a metric over the traffic, at each load; for throughput, tokens over the time that they take."""
-    load = seen.performance.case.load
-    shape = np.broadcast_shapes(np.shape(load.batch), np.shape(load.prompt_tokens))
-    if metric == "tokens_per_s":
-        tokens = np.broadcast_to(np.asarray(load.output_tokens) * seen.performance.case.slots_used, shape)
-        return np.asarray(_weighted(tokens, traffic) / _weighted(np.broadcast_to(seen.busy_s, shape), traffic))
-    return _weighted(np.broadcast_to(getattr(seen, metric), shape), traffic)
+def mean_of(metric: str, seen: Steady, traffic: Traffic) -> Array:
+    """Mean of a metric over the traffic, at each load; for a throughput, what is served over the time that it takes."""
+    found = METRICS[metric]
+    values = np.broadcast_to(found.value(seen), shape_of(seen))
+    if found.of != "deployment":
+        return _weighted(values, traffic)
+    busy_s = np.broadcast_to(seen.busy_s, shape_of(seen))
+    return np.asarray(_weighted(values * busy_s, traffic) / _weighted(busy_s, traffic))
 
 
 def _weighted(values: Array, traffic: Traffic) -> Array:
     return np.asarray(np.sum(values * traffic.share, axis=-1))
 
 
-def options_of(
-    serve: Deployment, load: Workload, traffic: Traffic, techniques: Iterable[Technique], *, metric: str, time: str
-) -> tuple[tuple[Option, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Techniques ranked by their gain; those that are there already; those that can't be had, and why.
+@dataclass(frozen=True)
+class Ranking(Value):
+    """Techniques that were considered.
 
-    Those that take more accelerators come last, whatever they gain: they can be bought at any time.
+    Attributes
+    ----------
+    options : tuple of Option
+        By gain, those that take more accelerators last: they can be bought at any time.
+    had : tuple of str
+        What the deployment has already.
+    refused : tuple of (str, str)
+        What it cannot have, and why.
     """
-    case = Scenario(serve, load)
-    ranked, had, refused = [], [], []
-    for item in techniques:
-        if reason := item.refusal(case):
-            refused.append((label(item), reason))
-        elif item.had(case):
-            had.append(label(item))
+
+    options: tuple[Option, ...]
+    had: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+
+
+def rank(
+    seen: Steady, traffic: Traffic, considered: Iterable[Technique], *, used: tuple[Technique, ...], metric: str
+) -> Ranking:
+    """Techniques ranked by their gain on a metric.
+
+    Parameters
+    ----------
+    seen : Steady
+        What requests see today, loads down, buckets across.
+    traffic : Traffic
+        The shares of the buckets.
+    considered : iterable of Technique
+        What could be done.
+    used : tuple of Technique
+        What is in use today; nothing that decides the same is considered.
+    metric : str
+        What gains are measured on.
+    """
+    options: list[Option] = []
+    had: list[str] = []
+    refused: list[tuple[str, str]] = []
+    for item in considered:
+        reason = item.refusal(seen.case) or _clash(item, used)
+        if item in used or item.had(seen.case):
+            had.append(item.label)
+        elif reason:
+            refused.append((item.label, reason))
         else:
-            before, after = (Service(Performance(each, time)) for each in (case, item.after(case)))
-            ranked.append(Option(item, before, after, traffic, metric))
-    ranked.sort(key=lambda option: (option.technique.effort == HARDWARE, -option.gain))
-    return tuple(ranked), tuple(had), tuple(refused)
+            options.append(_option(item, seen, traffic, metric))
+    options.sort(key=lambda option: (option.technique.effort == HARDWARE, -option.gain))
+    return Ranking(tuple(options), tuple(had), tuple(refused))
+
+
+def _clash(technique: Technique, used: tuple[Technique, ...]) -> str:
+    """Why a technique cannot join those in use; empty if it can."""
+    other = next((item for item in used if {*item.decides} & {*technique.decides}), None)
+    return "" if other is None else f"{other.label} is in use"
+
+
+def _option(technique: Technique, seen: Steady, traffic: Traffic, metric: str) -> Option:
+    given: Scenario = technique.given(seen.case)
+    before = seen if given is seen.case else steady_state(given, time=seen.time)
+    return Option(technique, before, steady_state(technique.after(given), time=seen.time), traffic, metric)

@@ -1,4 +1,4 @@
-"""Targets: what users were promised, and which promise breaks first."""
+"""Targets: which SLO target the traffic misses first, and which phase governs it."""
 
 from __future__ import annotations
 
@@ -11,99 +11,109 @@ import numpy.typing as npt
 
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
-from ..serving.batch import Performance
-from ..serving.request import Service
-from ..serving.scenario import Scenario
+from ..serving.metrics import METRICS
 from ..serving.slo import SLO
+from ..serving.steady_state import Steady, steady_state
 from ..serving.traffic import Traffic
+from ..techniques.technique import Technique, scenario_with
 
 Array = npt.NDArray[np.float64]
-
-METRICS = {
-    "ttft_s": "time to first token",
-    "tpot_s": "time per output token",
-    "total_s": "end to end",
-    "gap_s": "longest gap between tokens",
-    "tokens_per_s": "throughput",
-}
-"""What users and operators feel; more is better for the last, less for all others."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One promise held against the traffic.
+    """One SLO target compared with the traffic.
 
     Attributes
     ----------
-    metric, level : what was promised
-    strain : by load, the worst bucket's value over the level (the level over it for throughput); above 1 it is broken
-    breaks_at_batch : the smallest batch at which it breaks; infinite if it holds up to the largest load
-    phase : the phase that governs the metric there
+    metric : str
+        Name of the metric (`roofline.serving.metrics`).
+    target : float
+        Its target.
+    strain : tuple of float
+        By load, how much of the target the worst bucket uses up; above 1 it is missed.
+    breaks_at_batch : float
+        Smallest batch at which it is missed; infinite if it is met up to the largest load.
+    phase : str
+        The phase that governs the metric there.
     """
 
     metric: str
-    level: float
+    target: float
     strain: tuple[float, ...]
     breaks_at_batch: float
     phase: str
 
 
-def service(serve: Deployment, traffic: Traffic, batches: Iterable[float], time: str) -> Service:
+def seen_by_requests(
+    serve: Deployment, traffic: Traffic, batches: Iterable[float], *, techniques: tuple[Technique, ...], time: str
+) -> Steady:
     """What requests see: loads down, buckets across."""
-    load = Workload(traffic.prompt_tokens, traffic.output_tokens, np.asarray(list(batches), dtype=float)[:, None])
-    return Service(Performance(Scenario(serve, load), time))
+    loads = np.asarray(list(batches), dtype=float)[:, None]
+    load = Workload(traffic.prompt_tokens, traffic.output_tokens, loads)
+    return steady_state(scenario_with(serve, load, techniques), time=time)
 
 
-def held(serve: Deployment, traffic: Traffic, slo: SLO, batches: tuple[int, ...], time: str) -> tuple[Line, ...]:
-    """Every promise against the traffic, the one that breaks first before the others."""
-    searched = np.unique(np.concatenate([np.round(np.geomspace(1, max(batches), 48)), batches]))
-    seen = service(serve, traffic, searched, time)
-    asked = np.searchsorted(searched, batches)
-    lines = [_line(name, level, seen, traffic, asked) for name, level in slo.lines()]
+def checked(slo: SLO, seen: Steady, traffic: Traffic, batches: tuple[int, ...]) -> tuple[Line, ...]:
+    """Every target compared with the traffic, the one that is missed first before the others.
+
+    Parameters
+    ----------
+    slo : SLO
+        The targets.
+    seen : Steady
+        What requests see at all loads that are searched, loads down, buckets across.
+    traffic : Traffic
+        The shares of the buckets.
+    batches : tuple of int
+        The loads to report, each of them among those of ``seen``.
+    """
+    reported = np.searchsorted(np.ravel(seen.case.load.batch), batches)
+    lines = [_line(name, target, seen, traffic, reported) for name, target in slo.targets()]
     return tuple(sorted(lines, key=lambda line: (line.breaks_at_batch, -max(line.strain))))
 
 
-def _line(name: str, level: float, seen: Service, traffic: Traffic, asked: Any) -> Line:
-    """One promise over all loads searched, of which ``asked`` are the ones to report."""
-    searched = np.ravel(np.asarray(seen.performance.case.load.batch))
-    strain = np.max(_strain(name, np.broadcast_to(getattr(seen, name), _shape(seen)), level), axis=-1)
-    broken = strain > 1
-    at = int(np.argmax(broken)) if broken.any() else len(searched) - 1
-    breaks = float(searched[at]) if broken.any() else float("inf")
-    return Line(name, level, tuple(map(float, strain[asked])), breaks, _phase(name, seen, at, traffic))
+def searched_batches(batches: tuple[int, ...]) -> Array:
+    """Loads at which targets are checked: those to report, and 48 between one request and the largest."""
+    return np.unique(np.concatenate([np.round(np.geomspace(1, max(batches), 48)), batches]))
 
 
-def _shape(seen: Service) -> tuple[int, ...]:
-    load = seen.performance.case.load
+def _line(name: str, target: float, seen: Steady, traffic: Traffic, reported: Any) -> Line:
+    """One target over all loads searched, of which ``reported`` are the places of those to report."""
+    metric, searched = METRICS[name], np.ravel(np.asarray(seen.case.load.batch))
+    values = np.broadcast_to(metric.value(seen), shape_of(seen))
+    strain = np.max(np.asarray(metric.strain(values, target)), axis=-1)
+    missed = strain > 1
+    at = int(np.argmax(missed)) if missed.any() else len(searched) - 1
+    breaks = float(searched[at]) if missed.any() else float("inf")
+    return Line(name, target, tuple(map(float, strain[reported])), breaks, _phase(name, seen, at, traffic))
+
+
+def shape_of(seen: Steady) -> tuple[int, ...]:
+    """Loads and buckets."""
+    load = seen.case.load
     return np.broadcast_shapes(np.shape(load.batch), np.shape(load.prompt_tokens))
 
 
-def _strain(name: str, value: Array, level: float) -> Array:
-    return level / value if name == "tokens_per_s" else value / level
-
-
-def _phase(name: str, seen: Service, at: int, traffic: Traffic) -> str:
+def _phase(name: str, seen: Steady, at: int, traffic: Traffic) -> str:
     part = governed(seen)[name]
-    mean = float(np.sum(np.broadcast_to(part, _shape(seen))[at] * traffic.share))
+    mean = float(np.sum(np.broadcast_to(part, shape_of(seen))[at] * traffic.share))
     return "prefill" if mean >= 0.5 else "decode"
 
 
-def governed(seen: Service) -> dict[str, Array]:
-    """Share of prefill in every metric: the seconds of it that prompts take, its own or others'.
+def governed(seen: Steady) -> dict[str, Array]:
+    """Share of prefill in every metric that an SLO can have: seconds that are not the request's own decode steps.
 
-    The first token waits for the prompt, and for a step in progress; the others for their steps, and for the prompts of
-    other sequences; throughput, and with it the cost of a token, for all work of the accelerator.
+    The first token waits for prompts only, its own and others'; the other tokens for decode steps, and for the prompts
+    of other requests; throughput, and with it the cost of a token, for all work of the deployment.
     """
-    whole = seen.performance
-    steps = np.maximum(np.asarray(whole.load.output_tokens, dtype=float) - 1, 0)
-    decode_s = steps * np.divide(whole.step_s, whole.tokens_per_step)
-    total_s = np.asarray(seen.total_s)
-    waits_s = np.where(np.asarray(whole.load.batch) > 1, whole.step_s, 0.0)
-    stalls = np.where(steps > 0, 1 - decode_s / np.maximum(steps * seen.tpot_s, 1e-30), 0.0)
+    token_s = np.asarray(np.divide(seen.step_s, seen.tokens_per_step))
+    tokens = np.asarray(seen.passes.tokens_after_first)
+    stalled = 1 - token_s / np.where(tokens > 0, seen.tpot_s, token_s)
     return {
-        "ttft_s": seen.prompt_s / np.asarray(seen.ttft_s),
-        "tpot_s": np.clip(stalls, 0.0, 1.0),
-        "total_s": np.clip(1 - (decode_s + waits_s) / total_s, 0.0, 1.0),
-        "gap_s": np.clip(seen.prompt_s / np.asarray(seen.gap_s), 0.0, 1.0),
+        "ttft_s": np.ones(shape_of(seen)),
+        "tpot_s": np.clip(np.where(tokens > 0, stalled, 0.0), 0.0, 1.0),
+        "total_s": np.clip(1 - tokens * token_s / np.asarray(seen.total_s), 0.0, 1.0),
+        "gap_s": np.clip(1 - seen.step_s / np.asarray(seen.gap_s), 0.0, 1.0),
         "tokens_per_s": np.asarray(seen.prefill_share),
     }

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import bisect
 from ..errors import Number
 from ..phases.deployment import Deployment
-from ..phases.passes import decode, prefill
 from ..phases.workload import Workload
 from ..report import Report
+from ..serving.scenario import Scenario
+from ..serving.steady_state import steady_state
 from ..serving.traffic import Traffic
+from ..techniques.technique import Chosen, scenario_with
 
 PREFILL_FROM, DECODE_FROM = 0.60, 0.70
 """Shares of the time from which on a phase is the one to work on (a rule of thumb of the field)."""
@@ -37,17 +41,8 @@ def verdict_of(prefill_share: Number) -> Any:
 
 
 def prefill_share(serve: Deployment, load: Workload, time: str = "roofline_s") -> Number:
-    """Share of the prompts in the accelerator's time: each prompt alone in its pass, steps of the whole batch.
-
-    The steps are taken at their mean context, which is exact wherever a step's time is linear in the context.
-    """
-    alone = Workload(load.prompt_tokens, load.output_tokens, 1, load.cached_tokens)
-    steps = np.asarray(load.output_tokens, dtype=float) - 1
-    middle = np.floor(load.context_tokens + np.maximum(steps - 1, 0) / 2)
-    prompt_s = getattr(prefill(serve, alone), time)
-    step_s = getattr(decode(serve, load, context_tokens=middle), time)
-    share: Number = prompt_s / (prompt_s + steps * step_s / load.batch)
-    return share
+    """Share of the prompts in the deployment's time in steady state (`Steady.prefill_share`)."""
+    return steady_state(Scenario(serve, load), time=time).prefill_share
 
 
 @dataclass(frozen=True)
@@ -63,24 +58,30 @@ class Flip:
         return f"{self.variable} from {self.at:,} on: {self.after} instead of {self.before}"
 
 
-def flips(serve: Deployment, load: Workload, time: str = "roofline_s") -> tuple[Flip, ...]:
+def flips(case: Scenario, time: str = "roofline_s") -> tuple[Flip, ...]:
     """The batch, the prompt and the output at which the verdict changes, for one kind of request.
 
     A grid is searched, then the place between two of its points by bisection.
     """
-    return tuple(flip for variable in LARGEST for flip in _flips_of(serve, load, variable, time))
+    return tuple(flip for variable in LARGEST for flip in _flips_of(case, variable, time))
 
 
-def _flips_of(serve: Deployment, load: Workload, variable: str, time: str) -> Iterator[Flip]:
+def _flips_of(case: Scenario, variable: str, time: str) -> Iterator[Flip]:
     def verdict(value: Any) -> Any:
-        return verdict_of(prefill_share(serve, replace(load, **{variable: value}), time))
+        changed = case.replace(load=replace(case.load, **{variable: value}))
+        return verdict_of(steady_state(changed, time=time).prefill_share)
 
-    largest = LARGEST[variable] if variable == "batch" else _longest(serve, LARGEST[variable])
+    largest = LARGEST[variable] if variable == "batch" else _longest(case.serve, LARGEST[variable])
     grid = np.unique(np.round(np.geomspace(1, largest, 60)))
     names = verdict(grid)
     for at in np.flatnonzero(names[1:] != names[:-1]):
-        place = _bisect(verdict, int(grid[at]), int(grid[at + 1]))
-        yield Flip(variable, place, str(names[at]), str(names[at + 1]))
+        before, after = str(names[at]), str(names[at + 1])
+        _, first = bisect(partial(_is, verdict, before), grid[at], grid[at + 1], whole=True)
+        yield Flip(variable, int(first), before, after)
+
+
+def _is(verdict: Callable[[Any], Any], word: str, value: Any) -> Any:
+    return verdict(value) == word
 
 
 def _longest(serve: Deployment, tokens: int) -> int:
@@ -88,26 +89,22 @@ def _longest(serve: Deployment, tokens: int) -> int:
     return min(tokens, serve.model.max_context_tokens or tokens)
 
 
-def _bisect(verdict: Callable[[int], Any], low: int, high: int) -> int:
-    """Smallest value whose verdict is not that at ``low``, taking it to change once in between."""
-    first = verdict(low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if verdict(middle) == first else (low, middle)
-    return high
-
-
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class PhaseMap(Report):
     """Share of prefill over prompt and output lengths, at one batch.
 
     Attributes
     ----------
-    prompt_tokens, output_tokens : axes, ``[m]`` and ``[n]``
-    prefill_share : ``[m, n]``
-    batch : sequences that run together
-    name : the model and where it runs
-    traffic : the requests to be shown on it, if any
+    prompt_tokens, output_tokens : array
+        Axes, ``[m]`` and ``[n]``.
+    prefill_share : array
+        Share of the deployment's time, ``[m, n]``.
+    batch : float
+        Requests in the system.
+    name : str
+        The model and where it runs.
+    traffic : Traffic, optional
+        The requests to be shown on it.
     """
 
     prompt_tokens: npt.NDArray[np.float64]
@@ -134,14 +131,37 @@ class PhaseMap(Report):
 
 
 def phase_map(
-    serve: Deployment, *, batch: int = 1, traffic: Traffic | None = None, time: str = "roofline_s"
+    serve: Deployment,
+    *,
+    batch: int = 1,
+    traffic: Traffic | None = None,
+    techniques: Chosen = (),
+    time: str = "roofline_s",
 ) -> PhaseMap:
     """Which phase takes the time, for prompts of 16 to 131,072 and outputs of 1 to 8,192 tokens.
 
     Either ends at the context that the model states.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where.
+    batch : int
+        Requests in the system.
+    traffic : Traffic, optional
+        Requests to be shown on the map.
+    techniques : Technique or str, or several of them
+        What is in use.
+    time : str
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+
+    Returns
+    -------
+    PhaseMap
     """
     prompts = np.unique(np.geomspace(16, max(_longest(serve, 2**17), 32), 53).round())
     outputs = np.unique(np.geomspace(1, _longest(serve, 2**13), 53).round())
     load = Workload(prompts[:, None], outputs[None, :], batch)
+    found = steady_state(scenario_with(serve, load, techniques), time=time)
     name = f"{serve.model.title or serve.model.name} on {serve.accelerator.title or serve.accelerator.name}"
-    return PhaseMap(prompts, outputs, prefill_share(serve, load, time), batch, name, traffic)
+    return PhaseMap(prompts, outputs, found.prefill_share, batch, name, traffic)

@@ -1,156 +1,152 @@
-"""Words: an advice as people read it."""
+"""Words: an advice as text, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..serving.metrics import METRICS, SLO_METRICS
 from ..tables import text_table
 from ..techniques.technique import HARDWARE
 from ..units import humanize
-from .targets import METRICS
+from .findings import Findings
+from .options import Option
 from .verdict import DECODE_FROM, PREFILL_FROM
-
-if TYPE_CHECKING:
-    from .advice import Advice
-    from .options import Option
 
 SHOWN = 8
 """Techniques that the text lists."""
 
-
-def reasons_of(advice: Advice) -> tuple[str, ...]:
-    """Why, in sentences: the metric at issue, what it consists of, and what gains the most on it."""
-    part = float(np.mean(advice.governs[advice.metric]))
-    name = METRICS[advice.metric]
-    holder, share = ("prefill", part) if part >= 0.5 else ("decode", 1 - part)
-    first = f"{share:.0%} of the {name} is {holder}'s."
-    promise = _promise(advice)
-    if advice.first == "nothing":
-        return (*promise, first, f"No technique considered gains on the {name}.")
-    best = advice.options[0]
-    effect = f"prefill {best.prefill_gain:.2f}x, decode {best.decode_gain:.2f}x"
-    gain = f"{best.name} gains the most on it: {best.gain:.2f}x ({effect}; {best.technique.effort})."
-    return (*promise, first, gain)
-
-
-def _promise(advice: Advice) -> tuple[str, ...]:
-    if not advice.lines:
-        return ()
-    line = advice.lines[0]
-    level = humanize(line.metric, line.level)
-    if not np.isfinite(line.breaks_at_batch):
-        return (f"Every promise holds up to the largest load; the nearest is {METRICS[line.metric]} {level}.",)
-    return (f"The promise that breaks first is {METRICS[line.metric]} {level}, at batch {line.breaks_at_batch:,.0f}.",)
-
-
 Rows = list[list[str]]
 
 
-def text_of(advice: Advice) -> str:
-    """Verdict, reasons, shares, metrics, promises, techniques, crossovers."""
-    lines = [title_of(advice), "", headline_of(advice), *(f"  {sentence}" for sentence in reasons_of(advice))]
-    for heading, rows in tables_of(advice):
+def reasons_of(found: Findings) -> tuple[str, ...]:
+    """Why, in sentences: the metric at issue, what it consists of, and what gains the most on it."""
+    part = float(np.mean(found.governs[found.metric]))
+    name = METRICS[found.metric].words
+    phase, share = ("prefill", part) if part >= 0.5 else ("decode", 1 - part)
+    first = f"{share:.0%} of the {name} is {phase}."
+    missed = _missed(found)
+    if found.first == "nothing":
+        return (*missed, first, f"No technique considered improves the {name}.")
+    best = found.options[0]
+    effect = f"prefill {best.prefill_gain:.2f}x, decode {best.decode_gain:.2f}x"
+    gain = f"{best.name} improves it the most: {best.gain:.2f}x ({effect}; {best.technique.effort})."
+    return (*missed, first, gain)
+
+
+def _missed(found: Findings) -> tuple[str, ...]:
+    if not found.lines:
+        return ()
+    line = found.lines[0]
+    words, target = METRICS[line.metric].words, humanize(line.metric, line.target)
+    if not np.isfinite(line.breaks_at_batch):
+        return (f"All SLO targets are met up to the largest load; the tightest is {words} {target}.",)
+    return (f"The first SLO target to be missed is {words} {target}, at batch {line.breaks_at_batch:,.0f}.",)
+
+
+def text_of(found: Findings) -> str:
+    """Verdict, reasons, shares, metrics, SLO targets, techniques, crossovers."""
+    lines = [title_of(found), "", headline_of(found), *(f"  {sentence}" for sentence in reasons_of(found))]
+    for heading, rows in tables_of(found):
         lines += ["", heading, *text_table(rows, indent=2)]
-    lines += ["", FLIPS, *(f"  {sentence}" for sentence in flips_of(advice)), "", "Notes"]
-    lines += (f"  {note}" for note in notes_of(advice))
+    lines += ["", FLIPS, *(f"  {sentence}" for sentence in flips_of(found)), "", "Notes"]
+    lines += (f"  {note}" for note in notes_of(found))
     return "\n".join(lines)
 
 
-FLIPS = "Where the verdict flips, for the mean request at the medium load"
+FLIPS = "Where the verdict changes, for the mean request at the medium load"
 
 
-def title_of(advice: Advice) -> str:
+def title_of(found: Findings) -> str:
     """What runs where."""
-    model, gpu = advice.serve.model, advice.serve.accelerator
+    model, gpu = found.serve.model, found.serve.accelerator
     return f"{model.title or model.name} on {gpu.title or gpu.name}"
 
 
-def headline_of(advice: Advice) -> str:
+def headline_of(found: Findings) -> str:
     """The verdict of the rule of thumb."""
-    words = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both"}[advice.verdict]
+    words = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both"}[found.verdict]
     rule = f"prefill from {PREFILL_FROM:.0%} on, decode from {DECODE_FROM:.0%} on"
-    share = advice.prefill_share
+    share = found.prefill_share
     return f"{words}: prefill takes {share:.0%} of the time, decode {1 - share:.0%} (rule: {rule})."
 
 
-def tables_of(advice: Advice) -> Iterator[tuple[str, Rows]]:
+def tables_of(found: Findings) -> Iterator[tuple[str, Rows]]:
     """Headings and rows, the first row of each being column heads."""
-    yield "Share of prefill in the accelerators' time", _share_rows(advice)
-    yield "What users feel", _metric_rows(advice)
-    yield "How much of that is prefill's", _governs_rows(advice)
-    if advice.lines:
-        yield "Promises, the one that breaks first on top", _line_rows(advice)
-    yield f"What to do, by gain on {METRICS[advice.metric]}", _gain_rows(advice)
-    yield "What it takes", _price_rows(advice)
+    yield "Share of prefill in the accelerators' time", _share_rows(found)
+    yield "What users see", _metric_rows(found)
+    yield "How much of that is prefill", _governs_rows(found)
+    if found.lines:
+        yield "SLO targets, the first to be missed on top", _line_rows(found)
+    yield f"What to do, by gain in {METRICS[found.metric].words}", _gain_rows(found)
+    yield "What it takes", _price_rows(found)
 
 
-def flips_of(advice: Advice) -> tuple[str, ...]:
+def flips_of(found: Findings) -> tuple[str, ...]:
     """The crossovers in sentences."""
-    return tuple(map(str, advice.flips)) or ("nowhere within the lengths searched",)
+    return tuple(map(str, found.flips)) or ("nowhere within the lengths searched",)
 
 
-def notes_of(advice: Advice) -> Iterator[str]:
-    """What is there already, what can't be had, what the figures rest on."""
-    if advice.had:
-        yield f"Already there: {', '.join(advice.had)}."
-    yield from (f"Not here: {name}, {reason}." for name, reason in advice.refused)
-    yield from (f"{note}." for note in advice.assumptions)
+def notes_of(found: Findings) -> Iterator[str]:
+    """What is in use already, what the deployment cannot have, what the figures rest on."""
+    if found.had:
+        yield f"In use already: {', '.join(found.had)}."
+    yield from (f"Not available here: {name}, {reason}." for name, reason in found.refused)
+    yield from (f"{note}." for note in found.assumptions)
 
 
-def _loads(advice: Advice) -> list[str]:
-    return [f"batch {batch:,}" for batch in advice.batches]
+def _loads(found: Findings) -> list[str]:
+    return [f"batch {batch:,}" for batch in found.batches]
 
 
-def _share_rows(advice: Advice) -> Rows:
-    traffic = advice.traffic
-    columns = (traffic.prompt_tokens, traffic.output_tokens, traffic.share, advice.bucket_shares.T)
+def _share_rows(found: Findings) -> Rows:
+    traffic = found.traffic
+    columns = (traffic.prompt_tokens, traffic.output_tokens, traffic.share, found.bucket_shares.T)
     buckets = [
         [f"{prompt:,.0f}", f"{output:,.0f}", f"{share:.0%}", *(f"{value:.0%}" for value in values)]
         for prompt, output, share, values in zip(*columns, strict=True)
     ]
-    total = ["all", "", "100%", *(f"{value:.0%}" for value in advice.load_shares)]
-    head = ["prompt", "output", "requests", *_loads(advice)]
-    return [head, *buckets, total, ["verdict", "", "", *advice.load_verdicts]]
+    total = ["all", "", "100%", *(f"{value:.0%}" for value in found.load_shares)]
+    head = ["prompt", "output", "requests", *_loads(found)]
+    return [head, *buckets, total, ["verdict", "", "", *found.load_verdicts]]
 
 
-def _metric_rows(advice: Advice) -> Rows:
-    rows = [[words, *(humanize(name, value) for value in advice.mean(name))] for name, words in METRICS.items()]
-    cost = advice.usd_per_million_tokens
+def _metric_rows(found: Findings) -> Rows:
+    rows = [[METRICS[name].words, *(humanize(name, value) for value in found.mean(name))] for name in SLO_METRICS]
+    cost = found.usd_per_million_tokens
     priced = [] if cost is None else [["USD a million tokens", *(f"{value:.2f}" for value in cost)]]
-    return [["", *_loads(advice)], *rows, *priced]
+    return [["", *_loads(found)], *rows, *priced]
 
 
-def _governs_rows(advice: Advice) -> Rows:
-    rows = [[words, *(f"{part:.0%}" for part in advice.governs[name])] for name, words in METRICS.items()]
-    return [["", *_loads(advice)], *rows]
+def _governs_rows(found: Findings) -> Rows:
+    rows = [[METRICS[name].words, *(f"{part:.0%}" for part in found.governs[name])] for name in SLO_METRICS]
+    return [["", *_loads(found)], *rows]
 
 
-def _line_rows(advice: Advice) -> Rows:
-    rows = [["promise", "level", "breaks at", "governed by", *_loads(advice)]]
-    for line in advice.lines:
+def _line_rows(found: Findings) -> Rows:
+    rows = [["metric", "target", "missed from", "governed by", *_loads(found)]]
+    for line in found.lines:
         at = f"batch {line.breaks_at_batch:,.0f}" if np.isfinite(line.breaks_at_batch) else "never"
         strain = (f"{value:.0%}" for value in line.strain)
-        rows.append([METRICS[line.metric], humanize(line.metric, line.level), at, line.phase, *strain])
+        rows.append([METRICS[line.metric].words, humanize(line.metric, line.target), at, line.phase, *strain])
     return rows
 
 
-def _gain_rows(advice: Advice) -> Rows:
+def _gain_rows(found: Findings) -> Rows:
     rows = [["", "gain", "prefill", "decode", "memory freed"]]
-    for option in _shown(advice):
+    for option in _shown(found):
         gains = (option.gain, option.prefill_gain, option.decode_gain)
         rows.append([option.name, *(f"{gain:.2f}x" for gain in gains), humanize("bytes", option.memory_freed_bytes)])
     return rows
 
 
-def _price_rows(advice: Advice) -> Rows:
-    shown = _shown(advice)
-    return [["", "effort", "costs"], *([item.name, item.technique.effort, item.technique.costs] for item in shown)]
+def _price_rows(found: Findings) -> Rows:
+    rows = [[option.name, option.technique.effort, option.technique.costs] for option in _shown(found)]
+    return [["", "effort", "costs"], *rows]
 
 
-def _shown(advice: Advice) -> tuple[Option, ...]:
+def _shown(found: Findings) -> tuple[Option, ...]:
     """The first techniques, and those that take more accelerators."""
-    rest = (option for option in advice.options[SHOWN:] if option.technique.effort == HARDWARE)
-    return (*advice.options[:SHOWN], *rest)
+    rest = [option for option in found.options[SHOWN:] if option.technique.effort == HARDWARE]
+    return (*found.options[:SHOWN], *rest)

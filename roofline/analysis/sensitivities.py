@@ -1,4 +1,4 @@
-"""Sensitivities: by how many percent a time changes for one percent of an input, and what a larger change would buy.
+"""Sensitivities: by how many percent a figure changes for one percent of an input, and what a larger change would buy.
 
 The elasticity of a time ``t`` in an input ``x`` is ``d log t / d log x``: -1 where the time is all memory's and ``x``
 is the bandwidth, 0 where ``x`` does not matter.  It is the secant over a thousandth to either side; where a time turns
@@ -7,70 +7,91 @@ tiles, so theirs is the secant to twice as many: the power by which the time gro
 
 If every rate grows by a factor and every fixed time shrinks by it, the time shrinks by it too: the elasticities in all
 rates and in latency, taken as -1/x like a rate, add up to -1 (Euler's theorem on homogeneous functions).  That gives
-the share of latency in an estimate without naming its sources; floor and roofline have none.
+the share of latency in an estimate without naming its sources; floor and roofline have none.  A throughput is the
+inverse of a time, so the signs are the other way round.
+
+The figure is the time of a pass, or a metric of requests in steady state; then every input is varied in the scenario,
+and prompts, steps and stalls follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number, unknown
 from ..hardware import Accelerator
-from ..operators.operator import Operator, Segment
+from ..model.rewriting import Rewrite, rewritten
+from ..operators.operator import Operator, Pass, Segment
 from ..operators.work import Work
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
-from ..phases.totals import ScheduledPass, bound_together, bounds_of
+from ..phases.totals import ScheduledPass, scheduled_pass
 from ..report import Report
+from ..serving.metrics import METRICS, metric_named
+from ..serving.scenario import Scenario
+from ..serving.steady_state import Steady, steady_state
 
 STEP = 1e-3
 """Natural logarithm of the factor to either side."""
 
 
 Input = Callable[[Phase, float], ScheduledPass]
-"""A pass with one input multiplied by a factor; its schedule is that of the pass as it is."""
+"""A pass with an input so many times as large."""
+
+Chip = Callable[[Accelerator, float], Accelerator]
+"""An accelerator with a rate so many times as large."""
+
+Change = Callable[[Operator, float], Operator]
+"""An operator with an input so many times as large."""
 
 
-def _chip(phase: Phase, gpu: Accelerator) -> ScheduledPass:
-    serve = phase.deployment.replace(accelerator=gpu)
-    return _changed(phase, serve, tuple(item.operator for item in phase.operators))
+def _bandwidth(gpu: Accelerator, by: float) -> Accelerator:
+    return gpu.replace(memory_bytes_per_s=gpu.memory_bytes_per_s * by)
 
 
-def _changed(phase: Phase, serve: Deployment, operators: tuple[Operator, ...]) -> ScheduledPass:
-    return replace(phase.scheduled, deployment=serve, operators=bound_together(serve, operators))
+def _peak(math: str, gpu: Accelerator, by: float) -> Accelerator:
+    peaks = dict(gpu.dense_flops_per_s)
+    return gpu.replace(dense_flops_per_s=peaks | {math: peaks[math] * by})
 
 
-def _bandwidth(phase: Phase, by: float) -> ScheduledPass:
-    gpu = phase.deployment.accelerator
-    return _chip(phase, gpu.replace(memory_bytes_per_s=gpu.memory_bytes_per_s * by))
-
-
-def _peak(math: str) -> Input:
-    def scaled(phase: Phase, by: float) -> ScheduledPass:
-        gpu = phase.deployment.accelerator
-        peaks = dict(gpu.dense_flops_per_s)
-        return _chip(phase, gpu.replace(dense_flops_per_s=peaks | {math: peaks[math] * by}))
-
-    return scaled
-
-
-def _link(phase: Phase, by: float) -> ScheduledPass:
+def _links(gpu: Accelerator, by: float) -> Accelerator:
     """Links, host bus and network cards in proportion."""
-    gpu = phase.deployment.accelerator
     link = gpu.scale_up and replace(gpu.scale_up, bytes_per_s=gpu.scale_up.bytes_per_s * by)
     host, nic = (rate if rate is None else rate * by for rate in (gpu.host_bytes_per_s, gpu.nic_bytes_per_s))
-    return _chip(phase, gpu.replace(scale_up=link, host_bytes_per_s=host, nic_bytes_per_s=nic))
+    return gpu.replace(scale_up=link, host_bytes_per_s=host, nic_bytes_per_s=nic)
 
 
-def _operators(change: Callable[[Operator, float], Operator]) -> Input:
-    def scaled(phase: Phase, by: float) -> ScheduledPass:
-        return _changed(phase, phase.deployment, tuple(change(item.operator, by) for item in phase.operators))
+def _rates_of(serve: Deployment, maths: Iterable[str]) -> dict[str, Chip]:
+    """Rates of the accelerator that matter, by name."""
+    found: dict[str, Chip] = {"bandwidth": _bandwidth}
+    for math in maths:
+        found[f"peak_{math}"] = partial(_peak, math)
+    if not serve.parallel.single:
+        found["links"] = _links
+    return found
 
-    return scaled
+
+def _on_chip(change: Chip, phase: Phase, by: float) -> ScheduledPass:
+    gpu = change(phase.deployment.accelerator, by)
+    serve = phase.deployment.replace(accelerator=gpu)
+    return scheduled_pass(serve, phase.schedule, launch=phase.scheduled.launch)
+
+
+def _again(
+    phase: Phase, segments: tuple[Segment, ...], change: Callable[[Operator], Operator] | None = None
+) -> ScheduledPass:
+    """The same pass over other sequences or with changed operators."""
+    launch = phase.scheduled.launch
+    return scheduled_pass(phase.deployment, phase.schedule, segments, change=change, launch=launch)
+
+
+def _with_operators(change: Change, phase: Phase, by: float) -> ScheduledPass:
+    return _again(phase, phase.schedule.segments, lambda operator: change(operator, by))
 
 
 def _works(operator: Operator, change: Callable[[Work], Work]) -> Operator:
@@ -92,48 +113,74 @@ def _parameters(operator: Operator, by: float) -> Operator:
     return _works(operator, lambda work: replace(work, weight_bytes=work.weight_bytes * by, flops=work.flops * by))
 
 
-def _segments(change: Callable[[Segment, float], Segment]) -> Input:
-    def scaled(phase: Phase, by: float) -> ScheduledPass:
-        serve = phase.deployment
-        changed = tuple(change(segment, by) for segment in phase.schedule.segments)
-        return replace(phase.scheduled, operators=bounds_of(serve, changed))
-
-    return scaled
-
-
-def _more_sequences(segment: Segment, by: float) -> Segment:
-    return replace(segment, sequences=segment.sequences * by)
+BY_OPERATOR: Mapping[str, Change] = {
+    "weight_bits": _weight_bits,
+    "kv_bits": _cache_bits,
+    "parameters": _parameters,
+}
+"""Inputs that scale what operators do."""
 
 
-def _longer_context(segment: Segment, by: float) -> Segment:
-    return replace(segment, past_tokens=segment.past_tokens * by)
-
-
-def _longer_prompts(segment: Segment, by: float) -> Segment:
-    return replace(segment, new_tokens=segment.new_tokens * by)
+def _with_segments(field: str, phase: Phase, by: float) -> ScheduledPass:
+    """A pass whose segments have one number scaled."""
+    changed = (replace(segment, **{field: getattr(segment, field) * by}) for segment in phase.schedule.segments)
+    return _again(phase, tuple(changed))
 
 
 def inputs_of(phase: Phase) -> Mapping[str, Input]:
     """What a pass depends on, by name."""
     maths = dict.fromkeys(item.math for item in phase.operators if np.any(item.flops))
-    found: dict[str, Input] = {"bandwidth": _bandwidth}
-    found |= {f"peak_{math}": _peak(math) for math in maths}
-    if not phase.deployment.parallel.single:
-        found["links"] = _link
-    found["batch"] = _segments(_more_sequences)
+    found: dict[str, Input] = {}
+    for name, chip in _rates_of(phase.deployment, maths).items():
+        found[name] = partial(_on_chip, chip)
+    found["batch"] = partial(_with_segments, "sequences")
     if any(np.any(np.asarray(segment.past_tokens) > 0) for segment in phase.segments):
-        found["context"] = _segments(_longer_context)
+        found["context"] = partial(_with_segments, "past_tokens")
     if phase.name == "prefill":
-        found["prompt"] = _segments(_longer_prompts)
-    by_bytes: dict[str, Input] = {
-        "weight_bits": _operators(_weight_bits),
-        "kv_bits": _operators(_cache_bits),
-        "parameters": _operators(_parameters),
-    }
-    return found | by_bytes
+        found["prompt"] = partial(_with_segments, "new_tokens")
+    for name, change in BY_OPERATOR.items():
+        found[name] = partial(_with_operators, change)
+    return found
 
 
-WHOLE = ("batch", "context", "prompt")
+@dataclass(frozen=True)
+class _Scaled(Rewrite):
+    """A model whose operators have one input scaled."""
+
+    change: Change
+    by: float
+
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        return tuple(self.change(item, self.by) for item in found)
+
+
+def _case_on_chip(change: Chip, case: Scenario, by: float) -> Scenario:
+    return case.replace(serve=case.serve.replace(accelerator=change(case.serve.accelerator, by)))
+
+
+def _case_with_operators(change: Change, case: Scenario, by: float) -> Scenario:
+    return case.with_model(rewritten(case.model, _Scaled(change, by)))
+
+
+def _case_with_load(field: str, case: Scenario, by: float) -> Scenario:
+    return case.replace(load=replace(case.load, **{field: np.round(getattr(case.load, field) * by)}))
+
+
+def scenarios_of(found: Steady) -> Mapping[str, Callable[[Scenario, float], Scenario]]:
+    """What requests in steady state depend on, by name."""
+    passes = (found.passes.prompt.phase, found.passes.step.phase)
+    maths = dict.fromkeys(item.math for phase in passes for item in phase.operators if np.any(item.flops))
+    varied: dict[str, Callable[[Scenario, float], Scenario]] = {}
+    for name, chip in _rates_of(found.case.serve, maths).items():
+        varied[name] = partial(_case_on_chip, chip)
+    for name, field in (("batch", "batch"), ("prompt", "prompt_tokens"), ("output", "output_tokens")):
+        varied[name] = partial(_case_with_load, field)
+    for name, change in BY_OPERATOR.items():
+        varied[name] = partial(_case_with_operators, change)
+    return varied
+
+
+WHOLE = ("batch", "context", "prompt", "output")
 """Inputs that come in whole numbers."""
 
 
@@ -144,17 +191,24 @@ def _time_of(one: Phase | ScheduledPass, time: str) -> Number:
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Report):
-    """How a time of a pass depends on its inputs.
+    """How a figure depends on its inputs.
 
     Attributes
     ----------
-    phase, time : of which pass, and which of the three times
-    elasticity : input -> ``d log time / d log input``; latency counts as a rate, so its elasticity is minus its share
+    phase : Phase or Steady
+        The pass, or the requests in steady state.
+    time : str
+        Which of the three times.
+    elasticity : mapping of str to float or array
+        Input -> ``d log figure / d log input``; latency counts as a rate, so its elasticity is minus its share.
+    metric : str
+        Metric of the requests; empty for the time of a pass.
     """
 
-    phase: Phase
+    phase: Phase | Steady
     time: str
     elasticity: Mapping[str, Number]
+    metric: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -167,12 +221,34 @@ class Sensitivity(Report):
         raise AttributeError(f"no elasticity in {name!r}")
 
     @property
+    def deployment(self) -> Deployment:
+        """What runs where."""
+        return self.phase.case.serve if isinstance(self.phase, Steady) else self.phase.deployment
+
+    @property
+    def figure(self) -> str:
+        """What depends on the inputs, in words."""
+        return METRICS[self.metric].words if self.metric else _name_of(self.phase)
+
+    @property
+    def value(self) -> Number:
+        """The figure as it is."""
+        return _figure(self.phase, self.time, self.metric)
+
+    @property
     def ranked(self) -> tuple[str, ...]:
         """The inputs, the one that matters most first, by the largest of a sweep."""
         return tuple(sorted(self.elasticity, key=lambda name: -float(np.max(np.abs(self.elasticity[name])))))
 
     def ratio(self, name: str, factor: float) -> Number:
-        """Time with an input ``factor`` times as large over the time as it is: computed anew, not extrapolated.
+        """The figure with an input ``factor`` times as large over the figure as it is: computed anew, not extrapolated.
+
+        Parameters
+        ----------
+        name : str
+            An input.
+        factor : float
+            Above 0.
 
         Raises
         ------
@@ -181,33 +257,64 @@ class Sensitivity(Report):
         InvalidInput
             ``factor`` is not above 0.
         """
-        inputs = inputs_of(self.phase)
-        if name not in inputs:
-            raise unknown("input", name, inputs)
+        names = _inputs(self.phase)
+        if name not in names:
+            raise unknown("input", name, names)
         by = float(np.max(number("factor", factor, least=1e-12)))
-        return _time_of(inputs[name](self.phase, by), self.time) / _time_of(self.phase, self.time)
+        return _varied_figure(self.phase, name, by, self.time, self.metric) / self.value
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What was computed."""
-        return (f"d log {self.time} of {self.phase.name} / d log input",)
+        return (f"d log {self.metric or self.time} of {_name_of(self.phase)} / d log input",)
 
 
-def sensitivity(phase: Phase, *, time: str = "roofline_s") -> Sensitivity:
-    """By how many percent a time of ``phase`` changes for one percent of each input.
+def _name_of(subject: Phase | Steady) -> str:
+    return "a request in steady state" if isinstance(subject, Steady) else subject.name
 
-    Inputs are the bandwidth, each peak in use, the links, the batch, the context (prefill: the prompt), the bits of
-    weights and of the cache, and the parameters of the matrices; an estimate also has latency.
+
+def _inputs(subject: Phase | Steady) -> tuple[str, ...]:
+    return tuple(scenarios_of(subject) if isinstance(subject, Steady) else inputs_of(subject))
+
+
+def _figure(subject: Phase | Steady, time: str, metric: str) -> Number:
+    if isinstance(subject, Steady):
+        return METRICS[metric].value(subject)
+    return _time_of(subject, time)
+
+
+def _varied_figure(subject: Phase | Steady, name: str, by: float, time: str, metric: str) -> Number:
+    """The figure with an input ``by`` times as large."""
+    if isinstance(subject, Steady):
+        varied = scenarios_of(subject)[name](subject.case, by)
+        return METRICS[metric].value(steady_state(varied, time=time))
+    return _time_of(inputs_of(subject)[name](subject, by), time)
+
+
+def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str = "total_s") -> Sensitivity:
+    """By how many percent a figure changes for one percent of each input.
+
+    Inputs are the bandwidth, each peak in use, the links, the batch, the context (prefill: the prompt; requests: prompt
+    and output), the bits of weights and of the cache, and the parameters of the matrices; an estimate also has latency.
 
     Parameters
     ----------
-    phase : a prefill or a decode step; a sweep gives an array for each input
-    time : ``floor_s``, ``roofline_s`` or ``estimate_s``
+    found : Phase or Steady
+        A prefill or a decode step, or requests in steady state; a sweep gives an array for each input.
+    time : str, optional
+        ``floor_s``, ``roofline_s`` or ``estimate_s``; if not given, the roofline of a pass, and of requests the time
+        that they were computed at.
+    metric : str
+        Metric of requests (`roofline.serving.metrics`): a latency or a throughput.  A pass has its time only.
+
+    Returns
+    -------
+    Sensitivity
 
     Raises
     ------
     UnknownName
-        ``time`` is none of the three.
+        ``time`` is none of the three, or ``metric`` is no latency or throughput.
     InvalidInput
         A mixed pass, whose segments do not share a batch.
 
@@ -220,19 +327,31 @@ def sensitivity(phase: Phase, *, time: str = "roofline_s") -> Sensitivity:
     >>> print(f"{found.bandwidth:.2f} {found.weight_bits:.3f} {found.ratio('bandwidth', 2):.2f}")
     -1.00 0.995 0.50
     """
-    if time not in TIMES:
-        raise unknown("time", time, TIMES)
-    if len(phase.segments) != 1:
-        raise InvalidInput(f"sensitivity is of a prefill or a decode step, not of a {phase.name} pass")
-    found = {name: _elasticity(phase, name, time) for name in inputs_of(phase)}
-    if time == "estimate_s":
-        rates = [value for name, value in found.items() if name in ("bandwidth", "links") or name.startswith("peak_")]
-        found["latency"] = np.minimum(-1.0 - sum(rates), 0.0)
-    return Sensitivity(phase, time, FrozenMapping(found))
+    steady = isinstance(found, Steady)
+    chosen = time or (found.time if isinstance(found, Steady) else "roofline_s")
+    if chosen not in TIMES:
+        raise unknown("time", chosen, TIMES)
+    if isinstance(found, Steady):
+        metric_named(metric, tuple(item.name for item in METRICS.values() if item.unit in ("s", "1/s", "tokens/s")))
+        found = found.at(chosen)
+    elif len(found.segments) != 1:
+        raise InvalidInput(f"sensitivity is of a prefill or a decode step, not of a {found.name} pass")
+    named = metric if steady else ""
+    elasticity = {name: _elasticity(found, name, chosen, named) for name in _inputs(found)}
+    if chosen == "estimate_s":
+        elasticity["latency"] = _latency(elasticity, faster=METRICS[named].more_is_better if named else False)
+    return Sensitivity(found, chosen, FrozenMapping(elasticity), named)
 
 
-def _elasticity(phase: Phase, name: str, time: str) -> Number:
-    change = inputs_of(phase)[name]
+def _latency(elasticity: Mapping[str, Number], *, faster: bool) -> Number:
+    """What the rates leave of the -1 (of a throughput: 1) that they and latency add up to."""
+    rates = [value for name, value in elasticity.items() if name in ("bandwidth", "links") or name.startswith("peak_")]
+    if faster:
+        return np.maximum(1.0 - sum(rates), 0.0)
+    return np.minimum(-1.0 - sum(rates), 0.0)
+
+
+def _elasticity(subject: Phase | Steady, name: str, time: str, metric: str) -> Number:
     ends = (np.log(2), 0.0) if name in WHOLE else (STEP, -STEP)
-    more, less = (_time_of(change(phase, float(np.exp(end))), time) for end in ends)
+    more, less = (_varied_figure(subject, name, float(np.exp(end)), time, metric) for end in ends)
     return np.log(more / less) / (ends[0] - ends[1])

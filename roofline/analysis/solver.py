@@ -1,8 +1,7 @@
-"""Inverse questions: which bandwidth, batch, context or width of a weight makes an answer come out as wished.
+"""Inverse questions: which bandwidth, batch, context or width of a weight meets a target.
 
-One solver for all: what is looked for, the figure that has to reach a level, and the level.  Where the figure is a
-formula that can be turned round it is; elsewhere the answer is bracketed on a grid and bisected.  No answer is an
-answer too, with what stands in the way.
+One solver for all: what is looked for, the metric, and its target.  Where the formula of the metric can be inverted it
+is; elsewhere the answer is bracketed on a grid and bisected.  No answer is an answer too, with what stands in the way.
 """
 
 from __future__ import annotations
@@ -13,39 +12,49 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import bisect
 from ..errors import InvalidInput, number, unknown
 from ..footprint.memory_use import memory
 from ..footprint.per_device import weights_on_one
 from ..formats import get_format
 from ..phases.deployment import Deployment
-from ..phases.passes import TIMES, decode, generate, prefill
+from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..serving.metrics import METRICS, Metric
+from ..serving.scenario import Scenario
+from ..serving.steady_state import Steady, steady_state
 from .crossover_points import crossovers
 
 Setting = tuple[Deployment, Workload]
-
-MORE_IS_BETTER = ("tokens_per_s", "max_batch", "intensity_flops_per_byte")
-"""Figures that have to be at least the target; all others, at most."""
+Setter = Callable[[Deployment, Workload, float], Setting]
 
 POINTS = 65
 """Points of the grid on which the bracket is looked for; the figure is taken to cross the level once between two."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Solution(Report):
     """An answer to an inverse question.
 
     Attributes
     ----------
-    find : what was looked for
-    value : what it has to be; NaN if nothing will do, infinite if everything will
-    metric, target : the figure and its level
-    reached : the figure at ``value``, computed anew
-    possible : whether there is an answer
-    method : ``closed form`` or ``bisection``
-    reason : what stands in the way, or what the value is the limit of
-    steps : the derivation of a closed form
+    find : str
+        What was looked for.
+    value : float
+        What it has to be; NaN if no value meets the target, infinite if all do.
+    metric, target : str, float
+        The figure and its target.
+    reached : float
+        The figure at ``value``, computed anew.
+    possible : bool
+        Whether there is an answer.
+    method : str
+        ``closed form`` or ``bisection``.
+    reason : str
+        What stands in the way, or what the value is the limit of.
+    steps : tuple of Step
+        The derivation of a closed form.
     """
 
     find: str
@@ -88,33 +97,79 @@ def _linear_math(serve: Deployment) -> str:
     return serve.accelerator.math_on_chip(serve.precision.part("mlp").math)
 
 
-FIND: Mapping[str, tuple[Callable[[Deployment, Workload, float], Setting], float, float, bool]] = {
-    "memory_bytes_per_s": (lambda s, w, v: _rates(s, w, v, "memory_bytes_per_s"), 1e9, 1e16, False),
-    "memory_bytes": (lambda s, w, v: _rates(s, w, v, "memory_bytes"), 1e8, 1e15, False),
-    "dense_flops_per_s": (_with_peak, 1e11, 1e19, False),
-    "link_bytes_per_s": (_with_link, 1e7, 1e15, False),
-    "batch": (lambda s, w, v: (s, replace(w, batch=v)), 1, 2**20, True),
-    "prompt_tokens": (lambda s, w, v: (s, replace(w, prompt_tokens=v)), 1, 2**24, True),
-    "output_tokens": (lambda s, w, v: (s, replace(w, output_tokens=v)), 1, 2**20, True),
-    "context_tokens": (lambda s, w, v: (s, replace(w, prompt_tokens=1, cached_tokens=v - 1)), 1, 2**30, True),
+def _with_load(name: str) -> Setter:
+    """Sets a field of the workload."""
+
+    def set_field(serve: Deployment, load: Workload, value: float) -> Setting:
+        return serve, replace(load, **{name: value})
+
+    return set_field
+
+
+def _with_rate(name: str) -> Setter:
+    """Sets a figure of the accelerator."""
+
+    def set_rate(serve: Deployment, load: Workload, value: float) -> Setting:
+        return _rates(serve, load, value, name)
+
+    return set_rate
+
+
+def _with_context(serve: Deployment, load: Workload, value: float) -> Setting:
+    """All of the context but one token is in the cache already."""
+    return serve, replace(load, prompt_tokens=1, cached_tokens=value - 1)
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What can be looked for: how it is set, from where to where, and whether in whole numbers."""
+
+    set: Setter
+    least: float
+    most: float
+    whole: bool = False
+
+
+FIND: Mapping[str, Sought] = {
+    "memory_bytes_per_s": Sought(_with_rate("memory_bytes_per_s"), 1e9, 1e16),
+    "memory_bytes": Sought(_with_rate("memory_bytes"), 1e8, 1e15),
+    "dense_flops_per_s": Sought(_with_peak, 1e11, 1e19),
+    "link_bytes_per_s": Sought(_with_link, 1e7, 1e15),
+    "batch": Sought(_with_load("batch"), 1, 2**20, whole=True),
+    "prompt_tokens": Sought(_with_load("prompt_tokens"), 1, 2**24, whole=True),
+    "output_tokens": Sought(_with_load("output_tokens"), 1, 2**20, whole=True),
+    "context_tokens": Sought(_with_context, 1, 2**30, whole=True),
 }
-"""What can be looked for: how it is set, from where to where, and whether in whole numbers.
+"""Name -> how it is looked for; far beyond what exists, so that an answer is no artifact of the ends."""
 
-``context_tokens`` are those in the cache before a decode step.
-"""
+SOLVED: tuple[str, ...] = (
+    "ttft_s",
+    "tpot_s",
+    "total_s",
+    "gap_s",
+    "tokens_per_s",
+    "requests_per_s",
+    "step_s",
+    "prompt_s",
+    "intensity_flops_per_byte",
+    "needed_bytes",
+    "max_batch",
+)
+"""Metrics that can be asked for (`roofline.serving.metrics`)."""
 
-Metric = Callable[[Deployment, Workload, str], Any]
 
-METRICS: Mapping[str, Metric] = {
-    "ttft_s": lambda s, w, time: getattr(prefill(s, w), time),
-    "tpot_s": lambda s, w, time: getattr(decode(s, w), time),
-    "total_s": lambda s, w, time: generate(s, w, time=time).total_s,
-    "tokens_per_s": lambda s, w, time: w.batch / getattr(decode(s, w), time),
-    "intensity_flops_per_byte": lambda s, w, time: decode(s, w).intensity_flops_per_byte,
-    "needed_bytes": lambda s, w, time: memory(s, w).per_accelerator["needed_bytes"],
-    "max_batch": lambda s, w, time: memory(s, w).max_batch,
-}
-"""Figures that can be asked for: the prefill of the batch, a decode step, a generation, tokens a second of the step."""
+def _seen(serve: Deployment, load: Workload, time: str) -> Steady:
+    return steady_state(Scenario(serve, load), time=time)
+
+
+def _first_step(load: Workload) -> Workload:
+    """The same requests with one decode step, the one behind the prompt."""
+    return replace(load, output_tokens=2)
+
+
+def _value(metric: Metric, serve: Deployment, load: Workload, time: str) -> float:
+    asked = _first_step(load) if metric.of == "step" else load
+    return float(metric.value(_seen(serve, asked, time)))
 
 
 def solve(
@@ -122,18 +177,22 @@ def solve(
     load: Workload | None = None,
     *,
     find: str,
-    metric: str = "tpot_s",
+    metric: str = "step_s",
     target: float | None = None,
     time: str = "roofline_s",
 ) -> Solution:
-    """The value of ``find`` at which ``metric`` reaches ``target``; of whole numbers the last that keeps to it.
+    """The value of ``find`` at which ``metric`` reaches ``target``; of whole numbers the last that meets it.
+
+    Latency and throughput are those of requests in steady state, ``load.batch`` of them in the system, as in ``plan``.
 
     ==================  ==========================================================================================
     find                ``memory_bytes_per_s``, ``memory_bytes``, ``dense_flops_per_s`` (of the linear layers, the
                         others in proportion), ``link_bytes_per_s``, ``batch``, ``prompt_tokens``, ``output_tokens``,
-                        ``context_tokens`` (before a decode step)
-    metric              ``ttft_s``, ``tpot_s`` (a decode step), ``total_s``, ``tokens_per_s``,
-                        ``intensity_flops_per_byte`` of the step, ``needed_bytes`` of one accelerator, ``max_batch``
+                        ``context_tokens`` (in the cache before the first decode step)
+    metric              of a request: ``ttft_s``, ``tpot_s``, ``total_s``, ``gap_s``, ``prompt_s`` (its prompt alone);
+                        of the deployment: ``tokens_per_s``, ``requests_per_s``, ``max_batch``; of the decode step
+                        behind the prompt: ``step_s``, ``intensity_flops_per_byte``; of one accelerator:
+                        ``needed_bytes``
     without a target    metric ``fits``: find ``weight_bits`` of the linear layers, ``parameters``, ``memory_bytes``,
                         ``batch`` or ``context_tokens``; metric ``ridge``: find ``batch``, at which the projections of
                         a decode step reach the ridge point
@@ -141,10 +200,20 @@ def solve(
 
     Parameters
     ----------
-    load : the workload, one sequence of the usual length if None
-    find, metric : see the table
-    target : level of the metric
-    time : which of the three times
+    serve : Deployment
+        What runs where; single degrees of parallelism.
+    load : Workload, optional
+        The requests, single numbers; one sequence of the usual length if not given.
+    find, metric : str
+        See the table; a decode step unless another metric is named.
+    target : float, optional
+        Target of the metric.
+    time : str
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+
+    Returns
+    -------
+    Solution
 
     Raises
     ------
@@ -176,12 +245,12 @@ def solve(
         return formulas[find](serve, load)
     if find not in FIND:
         raise unknown("quantity to solve for", find, FIND)
-    if metric not in METRICS:
-        raise unknown("metric", metric, (*METRICS, *WITHOUT_TARGET))
+    if metric not in SOLVED:
+        raise unknown("metric", metric, (*SOLVED, *WITHOUT_TARGET))
     level = float(np.max(number("target", target, least=1e-300)))
-    if find == "memory_bytes_per_s" and metric == "tpot_s" and time == "floor_s":
+    if find == "memory_bytes_per_s" and metric == "step_s" and time == "floor_s":
         return _bandwidth(serve, load, level)
-    return _bisected(serve, load, (find, metric, level), time)
+    return _bisected(serve, load, FIND[find], _Asked(find, METRICS[metric], level), time)
 
 
 def _check_single(serve: Deployment, load: Workload) -> None:
@@ -192,71 +261,71 @@ def _check_single(serve: Deployment, load: Workload) -> None:
 
 def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
     """The floor is ``max(bytes / bandwidth, others)``: ``bytes / level``, if the others take no longer."""
-    step = decode(serve, load)
-    times = step.resources_s
+    step = _seen(serve, _first_step(load), "floor_s")
+    times = step.passes.step.phase.resources_s
     moved = float(times.pop("memory") * serve.accelerator.memory_bytes_per_s)
     worst = max(times, key=lambda name: float(times[name]))
     inputs = {"least_bytes": moved, "target_s": level}
     steps = (Step("memory_bytes_per_s", "least_bytes / target_s", inputs, moved / level, "floor of a step"),)
-    asked = ("memory_bytes_per_s", "tpot_s", level)
+    asked = ("memory_bytes_per_s", "step_s", level)
     if float(times[worst]) > level:
-        why = f"never: {worst} alone takes {float(times[worst]) * 1e3:.4g} ms"
-        return _answer(*asked, value=np.nan, reached=float(step.floor_s), why=why, steps=steps)
-    reached = METRICS["tpot_s"](*_rates(serve, load, moved / level, "memory_bytes_per_s"), "floor_s")
-    return _answer(*asked, value=moved / level, reached=float(reached), steps=steps)
+        what = "the network alone takes" if worst == "network" else f"{worst} units alone take"
+        why = f"never: {what} {float(times[worst]) * 1e3:.4g} ms"
+        return _answer(*asked, value=np.nan, reached=float(step.step_s), why=why, steps=steps)
+    faster, _ = _rates(serve, load, moved / level, "memory_bytes_per_s")
+    return _answer(*asked, value=moved / level, reached=_value(METRICS["step_s"], faster, load, "floor_s"), steps=steps)
 
 
 def _answer(
     find: str, metric: str, target: float, *, value: float, reached: float, why: str = "", steps: tuple[Step, ...] = ()
 ) -> Solution:
-    """A closed form's."""
+    """The answer of a closed form."""
     possible = bool(np.isfinite(value))
     return Solution(find, value, metric, target, reached, possible, "closed form", why, steps)
 
 
-def _bisected(serve: Deployment, load: Workload, asked: tuple[str, str, float], time: str) -> Solution:
-    find, metric, level = asked
-    setting, low, high, whole = FIND[find]
+@dataclass(frozen=True)
+class _Asked:
+    """A question: what is looked for, and the metric that has to reach a target."""
 
+    find: str
+    metric: Metric
+    target: float
+
+    def meets(self, value: float) -> bool:
+        """Whether a value of the metric meets the target."""
+        return value >= self.target if self.metric.more_is_better else value <= self.target
+
+
+def _bisected(serve: Deployment, load: Workload, sought: Sought, asked: _Asked, time: str) -> Solution:
     def figure(value: float) -> float:
-        return float(METRICS[metric](*setting(serve, load, value), time))
+        return _value(asked.metric, *sought.set(serve, load, value), time)
 
-    def good(value: float) -> bool:
-        return figure(value) >= level if metric in MORE_IS_BETTER else figure(value) <= level
+    def good(value: Any) -> bool:
+        return asked.meets(figure(float(value)))
 
-    grid = np.unique(np.round(np.geomspace(low, high, POINTS))) if whole else np.geomspace(low, high, POINTS)
-    fine = np.array([good(float(value)) for value in grid])
+    grid = np.geomspace(sought.least, sought.most, POINTS)
+    grid = np.unique(np.round(grid)) if sought.whole else grid
+    fine = np.array([good(value) for value in grid])
     turns = np.flatnonzero(fine[1:] != fine[:-1])
     if not len(turns):
-        return _never(find, metric, level, (figure(low), figure(high)), bool(fine[0]))
+        return _never(asked, (figure(sought.least), figure(sought.most)), bool(fine[0]))
     at = int(turns[0])
-    below, above = _bisect(good, (float(grid[at]), float(grid[at + 1])), whole=whole)
-    value, side = (below, "largest") if fine[at] else (above, "smallest")
-    bound = "at least" if metric in MORE_IS_BETTER else "at most"
-    why = f"the {side} {find} for which {metric} is {bound} the target"
-    return Solution(find, value, metric, level, figure(value), True, "bisection", why)
+    below, above = bisect(good, grid[at], grid[at + 1], whole=sought.whole)
+    value, side = (float(below), "largest") if fine[at] else (float(above), "smallest")
+    bound = "at least" if asked.metric.more_is_better else "at most"
+    why = f"the {side} {asked.find} for which {asked.metric.name} is {bound} the target"
+    return Solution(asked.find, value, asked.metric.name, asked.target, figure(value), True, "bisection", why)
 
 
-def _bisect(good: Callable[[float], bool], bracket: tuple[float, float], *, whole: bool) -> tuple[float, float]:
-    """The two neighbors, of whole numbers or of floats, between which ``good`` changes."""
-    low, high = bracket
-    first = good(low)
-    for _ in range(100):
-        middle = float(np.floor((low + high) / 2)) if whole else float(np.sqrt(low * high))
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if good(middle) == first else (low, middle)
-    return low, high
-
-
-def _never(find: str, metric: str, level: float, ends: tuple[float, float], fine: bool) -> Solution:
-    """Nothing in reach crosses the level: everything will do, or nothing, and how near it comes."""
-    least = fine == (metric in MORE_IS_BETTER)
-    near = min(ends) if least else max(ends)
-    nearest = near if fine else (max(ends) if metric in MORE_IS_BETTER else min(ends))
-    verdict = "always" if fine else "never"
-    why = f"{verdict}: {metric} is {nearest:.6g} at {'worst' if fine else 'best'}, whatever {find} is"
-    return Solution(find, np.inf if fine else np.nan, metric, level, nearest, fine, "bisection", why)
+def _never(asked: _Asked, ends: tuple[float, float], fine: bool) -> Solution:
+    """Nothing in reach crosses the target: everything meets it, or nothing, and how near it comes."""
+    best, worst = (max, min) if asked.metric.more_is_better else (min, max)
+    nearest = worst(ends) if fine else best(ends)
+    verdict, extreme = ("always", "worst") if fine else ("never", "best")
+    why = f"{verdict}: {asked.metric.name} is {nearest:.6g} at {extreme}, whatever {asked.find} is"
+    value = np.inf if fine else np.nan
+    return Solution(asked.find, value, asked.metric.name, asked.target, nearest, fine, "bisection", why)
 
 
 def _ridge_batch(serve: Deployment, load: Workload) -> Solution:
@@ -349,14 +418,22 @@ def _most(serve: Deployment, load: Workload, find: str, name: str, method: str) 
     return Solution(find, most, "fits", available, reached, True, method, why, steps)
 
 
+def _largest_batch(serve: Deployment, load: Workload) -> Solution:
+    return _most(serve, load, "batch", "max_batch", "closed form")
+
+
+def _longest_context(serve: Deployment, load: Workload) -> Solution:
+    return _most(serve, load, "context_tokens", "max_context", "bisection")
+
+
 WITHOUT_TARGET: Mapping[str, Mapping[str, Callable[[Deployment, Workload], Solution]]] = {
     "ridge": {"batch": _ridge_batch},
     "fits": {
         "weight_bits": _weight_bits,
         "parameters": _parameters,
         "memory_bytes": _memory_bytes,
-        "batch": lambda s, w: _most(s, w, "batch", "max_batch", "closed form"),
-        "context_tokens": lambda s, w: _most(s, w, "context_tokens", "max_context", "bisection"),
+        "batch": _largest_batch,
+        "context_tokens": _longest_context,
     },
 }
-"""Questions whose level is the machine's own: its ridge point, its memory."""
+"""Questions whose target is the machine's own: its ridge point, its memory."""

@@ -1,8 +1,8 @@
-"""Capacity: which accelerators, how many, laid out how, for a load and its service levels, and what that costs."""
+"""Capacity: which accelerators, how many, laid out how, for a load and its SLO, and what that costs."""
 
-from ..serving.steady_state import Steady, steady_state
 from .fleets import Fleet, fleet
 from .layouts import layouts
-from .planning import Plan, plan
+from .planning import plan
+from .plans import Plan
 
-__all__ = ["Fleet", "Plan", "Steady", "fleet", "layouts", "plan", "steady_state"]
+__all__ = ["Fleet", "Plan", "fleet", "layouts", "plan"]

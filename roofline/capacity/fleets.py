@@ -9,28 +9,34 @@ import numpy as np
 from ..errors import InvalidInput, number
 from ..report import Rows
 from .candidates import Array
-from .planning import Plan
+from .plans import Plan
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Fleet(Rows):
     """For every accelerator of a plan, its cheapest fleet that serves a rate of requests; the cheapest one first.
 
     Attributes
     ----------
-    plan : one row a fleet: the candidate that it is made of
-    floor : one row a fleet: the candidate that would take the fewest accelerators if all software were perfect
-    requests_per_s : what comes in
-    utilization : share of what a deployment can do that it is loaded with
-    assumptions : what the figures rest on
+    plan : Plan
+        One row a fleet: the candidate that it is made of.
+    floor : Plan
+        One row a fleet: the candidate that would take the fewest accelerators if all software were perfect.
+    requests_per_s : float
+        Arrivals.
+    utilization : float
+        Share of its throughput that a deployment is loaded with.
+    assumptions : tuple of str
+        What the figures rest on.
 
     Columns
     -------
-    replicas, gpus : deployments, and accelerators of all of them
-    usd_per_hour : of all accelerators; not known without a price
-    sequences : that are in the house at a time, in all deployments
-    replicas_at_floor, gpus_at_floor, usd_per_hour_at_floor : the least that any software could do with; not known
-        where no candidate holds the service levels
+    replicas, gpus
+        Deployments, and accelerators of all of them.
+    usd_per_hour
+        Price of all accelerators; not known without a price.
+    replicas_at_floor, gpus_at_floor, usd_per_hour_at_floor
+        The least that any software could do with.
     """
 
     plan: Plan
@@ -111,27 +117,40 @@ class Fleet(Rows):
         return np.asarray(self.gpus_at_floor * self.floor.usd_per_hour)
 
 
+ROUNDING = 1e-12
+"""A load that rounding puts a hair above a whole number of deployments takes no further one."""
+
+
 def _replicas(busy_s: Array, requests_per_s: float) -> Array:
-    """Deployments, each of which finishes ``1 / busy_s`` requests a second; a hair of rounding makes no more."""
-    return np.ceil(busy_s * requests_per_s * (1 - 1e-12))
+    """Deployments, each of which finishes ``1 / busy_s`` requests a second."""
+    return np.ceil(busy_s * requests_per_s * (1 - ROUNDING))
 
 
 def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fleet:
     """The fleet of every accelerator and precision of ``plan`` that serves ``requests_per_s``.
 
     A deployment that is kept at its batch finishes ``1 / busy`` requests a second, so it takes
-    ``ceil(rate * busy / utilization)`` of them.  Among all candidates that hold the service levels the one with the
-    lowest price is taken, or the fewest accelerators where no price is given.
+    ``ceil(rate * busy / utilization)`` of them.  Among all candidates that meet the SLO the one with the lowest price
+    is taken, or the fewest accelerators where no price is given.  Techniques, formats and engine are the plan's.
 
     Parameters
     ----------
-    requests_per_s : mean rate of arrivals
-    utilization : share of what a deployment can do that it is loaded with; below 1 leaves room for bursts
+    plan : Plan
+        The candidates.
+    requests_per_s : float
+        Mean rate of arrivals.
+    utilization : float
+        Target utilization (0-1]; below 1 leaves headroom for bursts.
+
+    Returns
+    -------
+    Fleet
+        One row for each accelerator and precision, the cheapest first.
 
     Raises
     ------
     InvalidInput
-        A rate that is not above 0, a utilization outside (0, 1], or a plan in which nothing holds the service levels.
+        A rate that is not above 0, a utilization outside (0, 1], or a plan in which no candidate meets the SLO.
 
     Examples
     --------
@@ -145,7 +164,7 @@ def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fle
     if not 0 < utilization <= 1:
         raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
     if not plan.feasible.any():
-        raise InvalidInput(f"no candidate holds the service levels: the nearest fails by {plan.reason[0]}")
+        raise InvalidInput(f"no candidate meets the SLO; the closest: {plan.reason[0]}")
     chosen = _cheapest(plan, plan.feasible, plan.busy_s, rate / utilization)
     ideal = _cheapest(plan, plan.feasible_at_floor | plan.feasible, plan.busy_at_floor_s, rate)
     rows, floors = _paired(plan, chosen, ideal)

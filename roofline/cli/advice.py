@@ -8,11 +8,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..advisor import SLO, Advice, advise
-from ..advisor.targets import METRICS
 from ..advisor.words import FLIPS, flips_of, headline_of, notes_of, reasons_of, tables_of, title_of
+from ..serving.metrics import METRICS, SLO_METRICS
 from ..serving.traffic import Traffic, read_traffic
 from ..techniques import Effect
-from ..techniques.table import label as name_of
 from .case import Case
 from .options import numeral
 from .screen import derived, grid, heading, notes, show, value
@@ -20,12 +19,8 @@ from .views import title
 
 __all__ = ["advice", "advised", "effect", "show"]
 
-COMPARED = METRICS | {
-    "weights_bytes": "weights",
-    "kv_bytes_per_sequence": "KV cache of one sequence",
-    "max_batch": "largest batch",
-    "capacity_tokens_per_s": "throughput with the largest batch",
-}
+COMPARED = (*SLO_METRICS, "weights_bytes", "kv_bytes_per_sequence", "max_batch", "capacity_tokens_per_s")
+"""Metrics that are shown before and after."""
 
 
 def advised(
@@ -51,17 +46,17 @@ def advice(found: Advice) -> list[RenderableType]:
 def effect(case: Case, found: Effect) -> list[RenderableType]:
     """Before and after of everything, and how the techniques come to it."""
     rows = [
-        (words, *(value(name, getattr(side, name)) for side in (found.before, found.after)))
-        for name, words in COMPARED.items()
+        (METRICS[name].words, *(value(name, getattr(side, name)) for side in (found.before, found.after)))
+        for name in COMPARED
     ]
     return [
         *title(case),
         heading("Techniques"),
-        notes(f"{name_of(item)}: {item.why}" for item in found.techniques),
+        notes(f"{item.label}: {item.why}" for item in found.techniques),
         heading("What they do"),
         grid(rows, right=2, head=("", "before", "after")),
         heading("What they take"),
-        grid((name_of(item), item.effort, item.costs) for item in found.techniques),
+        grid((item.label, item.effort, item.costs) for item in found.techniques),
         *derived({"": found.explain()}),
         heading("Notes"),
         notes(found.assumptions),

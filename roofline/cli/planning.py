@@ -126,7 +126,7 @@ def _asked(found: Plan) -> dict[str, Any]:
     return {
         "model": found.model.name,
         "workload": {"prompt_tokens": found.load.prompt_tokens, "output_tokens": found.load.output_tokens},
-        "slo": dict(found.slo.lines()),
+        "slo": dict(found.slo.targets()),
         "time": found.time,
     }
 
@@ -166,7 +166,7 @@ def fleet_view(found: Fleet) -> list[RenderableType]:
 
 
 def _title(found: Plan) -> list[RenderableType]:
-    levels = ", ".join(f"{name.removesuffix('_s').upper()} {level * 1e3:g} ms" for name, level in found.slo.lines())
+    levels = ", ".join(f"{name.removesuffix('_s').upper()} {level * 1e3:g} ms" for name, level in found.slo.targets())
     rows = [
         ("requests", f"prompt {found.load.prompt_tokens:,}, output {found.load.output_tokens:,} tokens"),
         ("promised", f"{levels or 'nothing'}, by {found.time.removesuffix('_s')}"),

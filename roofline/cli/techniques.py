@@ -34,13 +34,15 @@ def read_techniques(
     hit_rate: Annotated[Any, _parameter("--hit-rate", "prefix-caching: share of prompt tokens found.")] = None,
     times: Annotated[Any, _parameter("--times", "prompt-compression: prompt tokens for each one left.")] = None,
     chunk_tokens: Annotated[Any, _parameter("--chunk-tokens", "chunked-prefill: prompt tokens of a pass.")] = None,
-    tokens: Annotated[Any, _parameter("--tokens", "keep-last: tokens that stay in the cache.")] = None,
+    tokens: Annotated[
+        Any, _parameter("--tokens", "sliding-window, attention-sinks: tokens that stay in the cache.")
+    ] = None,
     host: Annotated[Any, _parameter("--host", "offload: share of the cache in host memory.")] = None,
     skipped: Annotated[Any, _parameter("--skipped", "activation-sparsity, sparse-attention: share left out.")] = None,
     dequantization: Annotated[
         Any, _parameter("--dequantization", "quantization, kv-quantization: extra time as a share.")
     ] = None,
-    kv_heads: Annotated[Any, _parameter("--kv-heads", "gqa: KV heads of every layer.")] = None,
+    kv_heads: Annotated[Any, _parameter("--kv-heads", "gqa, mqa: KV heads of every layer.")] = None,
     page_tokens: Annotated[Any, _parameter("--page-tokens", "paged-attention: tokens of a page.")] = None,
     reserved_tokens: Annotated[
         Any, _parameter("--reserved-tokens", "paged-attention: length reserved without pages.")

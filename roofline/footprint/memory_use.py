@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Truth, bisect, scalar
-from ..errors import Number, number
+from ..errors import Number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
 from ..units import humanize
-from ..values import Value
+from .allocation import NO_DRAFTER, Drafter, Paging
 from .per_device import (
     cache_on_one,
     logits_of_sequence,
@@ -29,30 +29,10 @@ from .per_device import (
     workspace_of_token,
 )
 
-__all__ = ["Memory", "Paging", "cache_on_one", "memory", "weights_on_one"]
+__all__ = ["NO_DRAFTER", "Drafter", "Memory", "Paging", "cache_on_one", "memory", "weights_on_one"]
 
 LONGEST = 2**40
 """Contexts are searched up to here."""
-
-
-@dataclass(frozen=True)
-class Paging(Value):
-    """How an engine allocates.
-
-    Attributes
-    ----------
-    page_tokens : tokens of a page (vLLM's ``block_size``)
-    hybrid : whether layers with a window keep their window only (see `Model.engine_cache_bytes`)
-    step_tokens : most tokens of prompts in one step (vLLM's ``max_num_batched_tokens``): longer prompts come in chunks
-    """
-
-    page_tokens: int = 16
-    hybrid: bool = True
-    step_tokens: Number = 8192
-
-    def __post_init__(self) -> None:
-        for name in ("page_tokens", "step_tokens"):
-            number(name, getattr(self, name), least=1, whole=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,11 +45,13 @@ class Memory(Report):
     ----------
     deployment, load : what runs where, and the sequences whose cache is held at their full length
     paging : how the engine allocates
+    drafter : what drafts tokens and is resident as well
     """
 
     deployment: Deployment
     load: Workload
     paging: Paging
+    drafter: Drafter = NO_DRAFTER
 
     columns = (
         "weights_bytes",
@@ -96,7 +78,18 @@ class Memory(Report):
     @cached_property
     def weights_bytes_on_one(self) -> Number:
         """Weights on the fullest accelerator."""
-        return weights_on_one(self.deployment)
+        return sum(self._weights_by_part.values())
+
+    @cached_property
+    def _weights_by_part(self) -> dict[str, Number]:
+        """Weights on the fullest accelerator by part of the model; what drafts is a part of its own."""
+        parts = weights_by_part(self.deployment)
+        drafter = self.drafter
+        if drafter.deployment is not None:
+            return parts | {"draft": weights_on_one(drafter.deployment)}
+        if np.any(drafter.share):
+            return parts | {"draft": drafter.share * sum(parts.values())}
+        return parts
 
     @cached_property
     def kv_bytes_on_one(self) -> Number:
@@ -105,12 +98,29 @@ class Memory(Report):
 
     @cached_property
     def paged_on_one(self) -> Number:
-        """The same in the pages of the engine."""
-        return self._paged(self.load.sequence_tokens)
+        """Memory of the fullest accelerator that the engine allocates to one sequence.
 
-    def _paged(self, tokens: Number) -> Number:
-        paging = self.paging
-        return paged_cache_on_one(self.deployment, tokens, page_tokens=paging.page_tokens, hybrid=paging.hybrid)
+        Whole pages, or the length reserved; without the prefix that is stored once and what lives in host memory.
+        """
+        reserved = self.paging.reserved_tokens
+        return self._allocated(self.load.sequence_tokens if reserved is None else reserved)
+
+    @cached_property
+    def shared_on_one(self) -> Number:
+        """Memory of the fullest accelerator that the prefix of all sequences takes."""
+        if not np.any(self.paging.shared_tokens):
+            return 0.0
+        return self._paged(self.deployment, self.paging.shared_tokens)
+
+    def _allocated(self, tokens: Number) -> Number:
+        own_tokens = np.maximum(tokens - self.paging.shared_tokens, 0.0)
+        own = self._paged(self.deployment, own_tokens) * (1.0 - self.paging.host_share)
+        if self.drafter.deployment is not None:
+            return own + self._paged(self.drafter.deployment, tokens)
+        return own * (1.0 + self.drafter.share)
+
+    def _paged(self, serve: Deployment, tokens: Number) -> Number:
+        return paged_cache_on_one(serve, tokens, page_tokens=self.paging.page_tokens, hybrid=self.paging.hybrid)
 
     @property
     def sequences_on_one(self) -> Number:
@@ -153,7 +163,7 @@ class Memory(Report):
     @property
     def weights_bytes_by_part(self) -> dict[str, Number]:
         """The same by part of the model."""
-        return {name: value * self._count for name, value in weights_by_part(self.deployment).items()}
+        return {name: value * self._count for name, value in self._weights_by_part.items()}
 
     @property
     def kv_bytes_per_sequence(self) -> Number:
@@ -172,8 +182,13 @@ class Memory(Report):
 
     @property
     def paged_kv_bytes(self) -> Number:
-        """Cache and state of the batch as the engine allocates it."""
-        return self.paged_on_one * self.sequences_on_one * self._count
+        """Cache and state of the batch as the engine allocates it, a shared prefix once."""
+        return (self.paged_on_one * self.sequences_on_one + self.shared_on_one) * self._count
+
+    @property
+    def paged_kv_bytes_per_sequence(self) -> Number:
+        """Cache and state of one sequence as the engine allocates it, copies included."""
+        return self.paged_on_one * (self._count / self.deployment.parallel.data)
 
     @property
     def contiguous_kv_bytes(self) -> Number:
@@ -241,11 +256,11 @@ class Memory(Report):
         """Sequences of that length that fit beside the weights; 0 if not even the weights fit.
 
         Pages fit in the engine's fraction, ``n pages <= usable - weights``, and everything in the device,
-        ``n (pages + tokens) <= memory - weights - chunk``.
+        ``n (pages + tokens) <= memory - weights - chunk``.  A prefix that is stored once is counted with the weights.
         """
-        weights, pages = self.weights_bytes_on_one, np.maximum(self.paged_on_one, 1.0)
-        in_fraction = np.divide(self._usable_bytes - weights, pages)
-        rest = self.deployment.accelerator.memory_bytes - weights - self._chunk_bytes
+        fixed, pages = self.weights_bytes_on_one + self.shared_on_one, np.maximum(self.paged_on_one, 1.0)
+        in_fraction = np.divide(self._usable_bytes - fixed, pages)
+        rest = self.deployment.accelerator.memory_bytes - fixed - self._chunk_bytes
         sequences = np.minimum(in_fraction, rest / (pages + self._sequence_bytes))
         batch = np.floor(np.maximum(sequences, 0.0)) * self.deployment.parallel.data
         return batch if np.ndim(batch) else int(batch)
@@ -256,12 +271,12 @@ class Memory(Report):
 
         By bisection, since windows bend the cache's growth; 0 if not even one token fits.
         """
-        weights, sequences = self.weights_bytes_on_one, self.sequences_on_one
-        rest = self.deployment.accelerator.memory_bytes - weights - self.workspace_on_one
-        room = np.minimum(self._usable_bytes - weights, rest) / sequences
+        fixed, sequences = self.weights_bytes_on_one + self.shared_on_one, self.sequences_on_one
+        rest = self.deployment.accelerator.memory_bytes - fixed - self.workspace_on_one
+        room = np.minimum(self._usable_bytes - fixed, rest) / sequences
 
         def fits(tokens: Number) -> Any:
-            return self._paged(tokens) <= room
+            return self._allocated(tokens) <= room
 
         shape = np.shape(room)
         last, _ = bisect(fits, np.zeros(shape), np.full(shape, float(LONGEST)), whole=True)
@@ -305,7 +320,8 @@ class Memory(Report):
         sequences = {"sequences_on_one": self.sequences_on_one} | count
         workspace = {"chunk_bytes": self._chunk_bytes, "bytes_of_a_sequence": self._sequence_bytes} | sequences
         names = ("weights_bytes", "paged_kv_bytes", "workspace_bytes", "reserved_bytes")
-        room = {"usable_bytes": self._usable_bytes, "weights_bytes": self.weights_bytes_on_one}
+        fixed = {"weights_bytes": self.weights_bytes_on_one, "shared_bytes": self.shared_on_one}
+        room = {"usable_bytes": self._usable_bytes} | fixed
         whole = {"memory_bytes": gpu.memory_bytes, "chunk_bytes": self._chunk_bytes}
         each = {"page_bytes": self.paged_on_one, "bytes_of_a_sequence": self._sequence_bytes}
         rows = (
@@ -318,8 +334,8 @@ class Memory(Report):
             ),
             (
                 "paged_kv_bytes",
-                "page_bytes * sequences_on_one * accelerators",
-                {"page_bytes": self.paged_on_one} | sequences,
+                "(page_bytes * sequences_on_one + shared_bytes) * accelerators",
+                {"page_bytes": self.paged_on_one, "shared_bytes": self.shared_on_one} | sequences,
                 f"whole pages of {self.paging.page_tokens:g} tokens",
             ),
             (
@@ -336,8 +352,9 @@ class Memory(Report):
             ),
             (
                 "max_batch",
-                "max(min((usable_bytes - weights_bytes) / max(page_bytes, 1), (memory_bytes - weights_bytes"
-                " - chunk_bytes) / (max(page_bytes, 1) + bytes_of_a_sequence)), 0) // 1 * data",
+                "max(min((usable_bytes - weights_bytes - shared_bytes) / max(page_bytes, 1), (memory_bytes"
+                " - weights_bytes - shared_bytes - chunk_bytes) / (max(page_bytes, 1) + bytes_of_a_sequence)), 0) // 1"
+                " * data",
                 room | whole | each | {"data": self.deployment.parallel.data},
                 "pages in the engine's fraction, and everything in the device",
             ),
@@ -348,12 +365,24 @@ class Memory(Report):
         )
 
 
-def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None) -> Memory:
+def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, drafter: Drafter = NO_DRAFTER) -> Memory:
     """What ``serve`` needs in memory for ``load``.  Not fitting is a value, not an error.
 
     Parameters
     ----------
-    paging : how the engine allocates; pages of 16 tokens, windows kept as such and 8,192 tokens a step if None
+    serve : Deployment
+        What runs where.
+    load : Workload
+        The sequences whose cache is held at their full length.
+    paging : Paging, optional
+        How the engine allocates; pages of 16 tokens, windows kept as such and 8,192 tokens a step if None.
+    drafter : Drafter
+        What drafts tokens and is resident as well; nothing unless given.
+
+    Returns
+    -------
+    Memory
+        Weights, cache, workspace, and the batch and context that fit.
 
     Examples
     --------
@@ -363,7 +392,7 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None) -
     >>> need.fits, need.accelerators_needed
     (False, 2)
     """
-    return Memory(serve, load, paging or Paging())
+    return Memory(serve, load, paging or Paging(), drafter)
 
 
 def _plain_bool(value: Any) -> Truth:

@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import Number
 from ..formats import get_format
 from ..model.blocks import Block, Cache
+from ..model.rewriting import Rewritten
 from ..operators.parallel import share
 from ..operators.weights import Linear, Weight
 from ..phases.deployment import Deployment
@@ -60,6 +61,8 @@ def _weight_bytes(count: int, weight: Weight, serve: Deployment) -> Number:
     routed = weight.part == "experts"
     copies = weight.copies * share(weight.copies, parallel.expert) if routed else weight.copies
     k, n = weight.shape_on(parallel.expert_tensor if routed else parallel.tensor)
+    if isinstance(serve.model, Rewritten):
+        bits = bits * serve.model.stored_share(weight, bits)
     return count * copies * (k * n * bits + (n * bias_bits if weight.bias else 0.0)) / 8
 
 
@@ -72,7 +75,7 @@ def cache_on_one(serve: Deployment, tokens: Number) -> Number:
     return _on_one(serve, lambda cache: cache.bytes(tokens, bits))
 
 
-def paged_cache_on_one(serve: Deployment, tokens: Number, *, page_tokens: int, hybrid: bool) -> Number:
+def paged_cache_on_one(serve: Deployment, tokens: Number, *, page_tokens: Number, hybrid: bool) -> Number:
     """The same as an engine allocates it, in whole pages (`Cache.engine_bytes`)."""
     bits = get_format(serve.precision.kv).bits
     return _on_one(serve, lambda cache: cache.engine_bytes(tokens, bits, page_tokens=page_tokens, hybrid=hybrid))

@@ -8,7 +8,7 @@ from math import prod
 
 from ..errors import Number
 from ..operators.operator import Operator, Pass
-from ..operators.precision import QUANTIZED_PARTS, Precision
+from ..operators.precision import QUANTIZED_PARTS
 from ..operators.weights import Linear
 from ..operators.work import Work
 from . import Model
@@ -44,15 +44,11 @@ class Rewritten(Model):
             found = rewrite.operators(found, run)
         return found
 
-    def spared_bytes(self, precision: Precision) -> float:
-        """Bytes of the linear layers that rewrites leave out of memory."""
-        spared = 0.0
-        for count, weight in self.counted_weights():
-            if isinstance(weight, Linear) and weight.part in QUANTIZED_PARTS:
-                bits, matrices = precision.part(weight.part).weight_bits, weight.copies * weight.d_in * weight.d_out
-                kept = prod(rewrite.weight_share(bits) for rewrite in self.rewrites)
-                spared += count * matrices * bits / 8 * (1 - kept)
-        return spared
+    def stored_share(self, weight: Linear, bits: float) -> float:
+        """Share of its bytes that a weight of ``bits`` bits keeps in memory once every rewrite left some out."""
+        if weight.part not in QUANTIZED_PARTS:
+            return 1.0
+        return prod(rewrite.weight_share(bits) for rewrite in self.rewrites)
 
 
 def rewritten(model: Model, rewrite: Rewrite) -> Rewritten:

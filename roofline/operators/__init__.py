@@ -1,5 +1,6 @@
 """Operators: shapes in, work out.  Nothing here knows how fast an accelerator is."""
 
+from .alternatives import resolve
 from .collectives import collective
 from .elementwise import elementwise, lookup
 from .operator import Operator, Pass, Segment
@@ -22,6 +23,7 @@ __all__ = [
     "linear",
     "lookup",
     "matmul",
+    "resolve",
     "scan",
     "strided_pairs",
     "visible_pairs",

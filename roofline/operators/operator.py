@@ -35,6 +35,8 @@ class Operator(Value):
     latent : whether it is attention on latents: one cache entry is both key and value of all query heads (MLA)
     joins : name of the product whose kernel computes this one too, as further columns of it: engines run the q, k and
         v projections as one product; empty if the operator has a kernel of its own
+    choice, option : a part of the pass that can be computed in several ways, and the way that this operator belongs to
+        (`roofline.operators.alternatives`); empty if it runs in any case
     """
 
     name: str
@@ -48,6 +50,8 @@ class Operator(Value):
     message: Message | None = None
     latent: bool = False
     joins: str = ""
+    choice: str = ""
+    option: str = ""
 
     def times(self, count: Number) -> Operator:
         """The same operator run ``count`` times as often."""
@@ -63,6 +67,8 @@ class Operator(Value):
             self.message,
             self.latent,
             self.joins,
+            self.choice,
+            self.option,
         )
 
 
@@ -76,12 +82,33 @@ class Segment(Value):
     new_tokens : tokens of each that are computed in this pass
     past_tokens : tokens of each that are in the cache already
     emitted_tokens : positions of each whose logits are needed (1 for prefill and decode)
+    shared_tokens : tokens of the past that may be one prefix which all sequences share
+    sharing : sequences that share it; those of the segment if None
     """
 
     sequences: Number
     new_tokens: Number
     past_tokens: Number
     emitted_tokens: Number = 1.0
+    shared_tokens: Number = 0.0
+    sharing: Number | None = None
+
+    @property
+    def shares_prefix(self) -> bool:
+        """Whether any of the past may be shared."""
+        return isinstance(self.shared_tokens, np.ndarray) or self.shared_tokens > 0
+
+    def least_read(self, past: Number) -> Number:
+        """Entries of the past that all sequences together can't avoid reading, where a kernel reads ``past`` of each.
+
+        A prefix that all ``n`` share is read once for all of them at best (cascade attention, arXiv:2402.05099): each
+        spares ``(n - 1) / n`` of it.
+        """
+        if not self.shares_prefix:
+            return self.sequences * past
+        sharing = self.sequences if self.sharing is None else self.sharing
+        spared = self.shared_tokens * (1.0 - 1.0 / np.maximum(sharing, 1.0))
+        return self.sequences * np.maximum(past - spared, 0.0)
 
     @property
     def tokens(self) -> Number:

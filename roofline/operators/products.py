@@ -68,7 +68,9 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
 def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
     """``[tokens, d_in] @ [d_in, d_out]`` in the formats of the weight's part, bias read along (see `matmul`).
 
-    Under tensor parallelism it is the part on the fullest accelerator (`Linear.shape_on`).
+    Under tensor parallelism it is the part on the fullest accelerator (`Linear.shape_on`).  Engines keep some matrices
+    whole on every one (latents, routers); no one has to, since columns may be computed apart and gathered, so the least
+    is an even share of those.
     """
     precision = run.precision
     formats = precision.part(weight.part)
@@ -77,11 +79,12 @@ def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
     weight_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
     flops = 2.0 * tokens * k * n
     activation_bytes = tokens * (k + n) * (formats.activation_bits / 8)
+    ways = run.parallel.tensor if weight.split == "whole" else 1
     return Operator(
         weight.name,
         "matmul",
         Work(flops, weight_bytes, activation_bytes, 0.0, formats.math),
-        Work(flops, weight_bytes, 0.0, 0.0, formats.math),
+        Work(flops / ways, weight_bytes / ways, 0.0, 0.0, formats.math),
         inputs={
             "m": tokens,
             "k": k,

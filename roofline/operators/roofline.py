@@ -5,6 +5,9 @@
     network_s  = bytes of a message on the links / their rate, one way
     roofline_s = max(compute_s, memory_s, network_s)
 
+The floor counts with the highest rates instead: the highest clock, sums in 16 bits where those are faster
+(`Accelerator.fastest_flops_per_s`).
+
 An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams,
 Waterman, Patterson: Roofline, CACM 52(4), 2009).
 """
@@ -18,7 +21,6 @@ import numpy as np
 from ..errors import Number
 from ..hardware import Accelerator
 from .operator import Operator
-from .work import Work
 
 NOTHING_RESIDENT = 0.0
 """The default of ``resident_bytes``; passed as it is, subtracting is skipped."""
@@ -46,6 +48,39 @@ def memory_s(moved_bytes: Number, accelerator: Accelerator) -> Number:
     return moved_bytes / accelerator.memory_bytes_per_s
 
 
+def least_math(operator: Operator, accelerator: Accelerator) -> str:
+    """Format of the fastest units that a kernel for ``operator`` may use on this chip.
+
+    A kernel may convert its operands to the narrower format of a cache (``operator.least.math``), whatever it was asked
+    for; on a chip whose narrower units are slower it does not.
+    """
+    own = accelerator.math_on_chip(operator.work.math)
+    if operator.least.math == operator.work.math:
+        return own
+    other = accelerator.math_on_chip(operator.least.math)
+    faster = accelerator.fastest_flops_per_s(other) > accelerator.fastest_flops_per_s(own)
+    return other if np.all(faster) else own
+
+
+def least_compute_s(operator: Operator, accelerator: Accelerator) -> Number:
+    """Least time of the FLOPs of all runs of ``operator``, on the fastest units that its kernel may use."""
+    rate = accelerator.fastest_flops_per_s(least_math(operator, accelerator))
+    return operator.count * operator.least.flops / rate
+
+
+VECTOR = "fp32"
+"""The format that the vector units compute; every other one takes the matrix units."""
+
+
+def units_of(operator: Operator, accelerator: Accelerator) -> str:
+    """The units that ``operator`` occupies: ``matrix`` or ``vector``.
+
+    All formats of the matrix units share one set of them: a product in 8 bits keeps one in 16 bits waiting, so their
+    times add up.  Plain fp32 runs on the vector units beside them.
+    """
+    return "vector" if accelerator.math_on_chip(operator.work.math) == VECTOR else "matrix"
+
+
 def times(operator: Operator, accelerator: Accelerator, math: str, resident_bytes: Number = NOTHING_RESIDENT) -> Times:
     """The roofline of all runs of ``operator`` on the units for ``math``.
 
@@ -63,19 +98,22 @@ def times(operator: Operator, accelerator: Accelerator, math: str, resident_byte
     return Times(flops, moved, least, computing_s, moving_s, network_s, np.maximum(roofline_s, network_s))
 
 
-def least_s(
-    work: Work, accelerator: Accelerator, *, count: Number = 1.0, resident_bytes: Number = NOTHING_RESIDENT
-) -> Number:
-    """Least time of ``count`` runs of ``work``, of whose bytes ``resident_bytes`` are on the chip already."""
-    moved = np.maximum(count * work.moved_bytes - resident_bytes, 0.0)
-    math = accelerator.math_on_chip(work.math)
-    return np.maximum(compute_s(count * work.flops, accelerator, math), memory_s(moved, accelerator))
-
-
 def kernel_floor_s(
     operator: Operator, accelerator: Accelerator, *, resident_bytes: Number = NOTHING_RESIDENT
 ) -> Number:
-    """Least time of a kernel by itself: what it can't avoid computing, moving or exchanging, at the peak rates."""
+    """Least time of a kernel by itself: what it can't avoid computing, moving or exchanging, at the highest rates.
+
+    Parameters
+    ----------
+    operator : Operator
+        Whose ``least`` counts.
+    accelerator : Accelerator
+        Where it runs.
+    resident_bytes : float or array
+        Bytes of the operands of all runs that are on the chip already and need not move.
+    """
     if operator.message is not None:
         return operator.count * operator.message.least_s(accelerator)
-    return least_s(operator.least, accelerator, count=operator.count, resident_bytes=resident_bytes)
+    computing_s = least_compute_s(operator, accelerator)
+    moved = np.maximum(operator.count * operator.least.moved_bytes - resident_bytes, 0.0)
+    return np.maximum(computing_s, memory_s(moved, accelerator))

@@ -26,6 +26,10 @@ FORMULAS = FrozenMapping(
         "cache_bytes": "sequences * (past_read + new_read + new_written) * kv_values * kv_bits / 8",
     }
 )
+EXPANDED = FORMULAS | {
+    "activation_bytes": FORMULAS["activation_bytes"]
+    + " + sequences * (past_read + new_tokens) * query_heads * expanded_width * activation_bits / 8"
+}
 SOURCE = (
     "attention: a dot product of key_dim and a weighted sum of value_dim for each pair and query head; entries of the"
     " cache read once for each KV head, new ones written and read back; FlashAttention (arXiv:2205.14135) keeps scores"
@@ -69,7 +73,7 @@ class Reads(Value):
     Attributes
     ----------
     past : entries of the past read by a kernel
-    least_past : those that no implementation can avoid reading
+    least_past : those that no implementation can avoid reading; a prefix that sequences share is read once for all
     new : new entries read back by a kernel
     written : new entries written
     """
@@ -91,6 +95,7 @@ def attend(
     kv_values: Number,
     kv_heads: Number = 1,
     latent: bool = False,
+    expanded_width: Number = 0,
     reads: Reads,
     scores: Number | None = None,
     name: str = "attention",
@@ -105,7 +110,8 @@ def attend(
 
     Tensor parallelism divides the query heads, and the cache by ``kv_heads`` (1: whole on every accelerator); context
     parallelism divides pairs and entries.  ``latent`` says that an entry is a latent that all query heads share as
-    their key and value, which kernels of their own compute.
+    their key and value, which kernels of their own compute.  Where a product has expanded keys and values from the
+    entries, ``expanded_width`` values of each entry and head are read as activations besides.
     """
     precision = run.precision
     sequences, new = segment.sequences, segment.new_tokens
@@ -127,8 +133,12 @@ def attend(
     written = pairs if scores is None else scores
     score_bytes: Number = 4 * sequences * query_heads * written * value_bytes if run.attention == "unfused" else 0.0
     io_bytes = sequences * new * query_heads * (key_dim + value_dim) * value_bytes + score_bytes
+    formulas = FORMULAS
+    if expanded_width:
+        io_bytes = io_bytes + sequences * (reads.past + new) * query_heads * expanded_width * value_bytes
+        formulas = EXPANDED
     moved = sequences * (reads.past + reads.new + reads.written) * entry_bytes
-    least = sequences * (reads.least_past + reads.written) * entry_bytes
+    least = (segment.least_read(reads.least_past) + sequences * reads.written) * entry_bytes
     math = precision.attention
     cached = get_format(precision.kv)
     least_math = cached.math if cached.math and cached.bits < get_format(math).bits else math
@@ -153,8 +163,9 @@ def attend(
             "kv_bits": precision.kv_bits,
             "activation_bits": precision.wide_bits,
             "score_bytes": score_bytes,
+            "expanded_width": expanded_width,
         },
-        formulas=FORMULAS,
+        formulas=formulas,
         source=SOURCE,
         latent=latent,
     )

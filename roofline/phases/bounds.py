@@ -16,7 +16,7 @@ from ..efficiency.estimates import Estimate, estimate
 from ..errors import Number, number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
-from ..operators.roofline import NOTHING_RESIDENT, Times, compute_s, memory_s, times
+from ..operators.roofline import NOTHING_RESIDENT, Times, least_compute_s, memory_s, times
 from ..operators.work import Work
 from ..report import Report, Step
 from ..specs.library import get_accelerator
@@ -129,14 +129,13 @@ class Bound(Report):
     def floor_s(self) -> Number:
         """The least time of this operator by itself.
 
-        Its inputs and outputs have to move, so it is `roofline_s`, but for what may be less in the luckiest case:
-        experts read, entries of a cache selected, a narrower format inside the kernel.
+        Its inputs and outputs have to move, so it is `roofline_s` at the highest rates, but for what may be less in the
+        luckiest case: experts read, entries of a cache selected, a narrower format inside the kernel.
         """
         work, least, gpu = self.operator.work, self.operator.least, self.accelerator
         once = np.maximum(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
         moved = np.maximum(self.operator.count * once - self.resident_bytes, 0.0)
-        math = gpu.math_on_chip(least.math)
-        computing_s = np.minimum(compute_s(self.operator.count * least.flops, gpu, math), self.compute_s)
+        computing_s = np.minimum(least_compute_s(self.operator, gpu), self.compute_s)
         moving_s = np.minimum(memory_s(moved, gpu), self.memory_s)
         return np.maximum(np.maximum(computing_s, moving_s), self.network_s)
 

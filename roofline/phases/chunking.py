@@ -18,7 +18,14 @@ _BLOCK_POINTS = 2**16
 
 def fields_of(segment: Segment) -> tuple[Number, ...]:
     """The numbers of a segment."""
-    return (segment.sequences, segment.new_tokens, segment.past_tokens, segment.emitted_tokens)
+    numbers = (
+        segment.sequences,
+        segment.new_tokens,
+        segment.past_tokens,
+        segment.emitted_tokens,
+        segment.shared_tokens,
+    )
+    return numbers if segment.sharing is None else (*numbers, segment.sharing)
 
 
 def shape_of(segments: tuple[Segment, ...]) -> tuple[int, ...]:

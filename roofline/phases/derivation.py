@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import Number
+from ..hardware import Accelerator
+from ..operators.operator import Operator
+from ..operators.roofline import least_math
 from ..report import Step
 from .bounds import Bound
-from .totals import EAGER_NORM, ScheduledPass, estimates, host_of, least_flops, network_s, resources_s
+from .totals import EAGER_NORM, ScheduledPass, computing, estimates, host_of, network_s, resources_s
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
     """Steps that lead from the shapes of the operators to the three times of a pass called ``name``."""
     operators = [step for item in one.operators for step in item.explain()]
-    sums = [_sum_of(name, one, column) for column in ("flops", "moved_bytes", "least_bytes")]
+    sums = [_sum_of(name, one, one, column) for column in ("flops", "moved_bytes")]
+    sums.append(_sum_of(name, one, one.least, "least_bytes"))
     return (*operators, *sums, *_floor(name, one), *_roofline(name, one), *_estimate(name, one))
 
 
-def _sum_of(name: str, one: ScheduledPass, column: str) -> Step:
-    parts = _by_name([(item, getattr(item, column)) for item in one.operators])
+def _sum_of(name: str, one: ScheduledPass, of: ScheduledPass, column: str) -> Step:
+    parts = _by_name([(item, getattr(item, column)) for item in of.operators])
     return _sum(f"{name}.{column}_of_a_pass", parts, "sum over operators", getattr(one.sums, column))
 
 
@@ -37,28 +41,60 @@ def _sum(name: str, parts: dict[str, Number], source: str, value: Number | None 
 
 
 def _floor(name: str, one: ScheduledPass) -> Iterator[Step]:
-    gpu, plan = one.deployment.accelerator, one.schedule
-    busy_s = resources_s(one)
+    gpu, plan, busy_s, one = one.deployment.accelerator, one.schedule, resources_s(one), one.least
+    weights = sum((item.operator.count * item.operator.least.weight_bytes for item in one.operators), 0.0)
     inputs = {
+        "least_weight_bytes": weights,
         "least_bytes": one.sums.least_bytes,
         "once": plan.once,
+        "busy": plan.busy,
         "memory_bytes_per_s": gpu.memory_bytes_per_s,
     }
-    source = gpu.source_of("memory_bytes_per_s")
+    formula = "(least_weight_bytes * once + (least_bytes - least_weight_bytes) * busy) / memory_bytes_per_s"
+    yield Step(f"{name}.memory_s", formula, inputs, busy_s["memory"], gpu.source_of("memory_bytes_per_s"))
     resources = {"memory_s": busy_s["memory"]}
-    yield Step(f"{name}.memory_s", "least_bytes * once / memory_bytes_per_s", inputs, busy_s["memory"], source)
-    for math, flops in least_flops(one).items():
-        compute_s = busy_s[f"compute {math}"]
-        resources[f"compute_{math}_s"] = compute_s
-        inputs = {"least_flops": flops, "busy": plan.busy, "dense_flops_per_s": gpu.dense_flops_per_s[math]}
-        source = gpu.source_of(f"dense_flops_per_s.{math}")
-        yield Step(f"{name}.compute_{math}_s", "least_flops * busy / dense_flops_per_s", inputs, compute_s, source)
+    for units, operators in computing(one).items():
+        yield from _units(name, units, operators, one)
+        resources[f"{units}_s"] = busy_s[units]
     if "network" in busy_s:
         resources["network_s"] = busy_s["network"]
         inputs = {"busy": plan.busy, "messages_s": network_s(one)}
         source = "messages one way on links"
         yield Step(f"{name}.network_s", "busy * messages_s", inputs, busy_s["network"], source)
     yield Step(f"{name}.floor_s", f"max({', '.join(resources)})", resources, one.floor_s, "everything overlaps")
+
+
+def _units(name: str, units: str, operators: list[Operator], one: ScheduledPass) -> Iterator[Step]:
+    """Least time of the matrix or of the vector units: FLOPs of each format at its highest rate, one after another."""
+    gpu = one.deployment.accelerator
+    flops: dict[str, Number] = {}
+    for operator in operators:
+        math = least_math(operator, gpu)
+        flops[math] = flops.get(math, 0.0) + operator.count * operator.least.flops
+    parts: dict[str, Number] = {}
+    for math, least_flops in flops.items():
+        fastest = gpu.fastest_flops_per_s(math)
+        yield _fastest(name, math, gpu, fastest)
+        parts[f"{math}_s"] = least_flops / fastest
+        inputs = {"least_flops": least_flops, "fastest_flops_per_s": fastest}
+        formula = "least_flops / fastest_flops_per_s"
+        yield Step(f"{name}.{math}_of_a_pass_s", formula, inputs, parts[f"{math}_s"], "the least FLOPs of one pass")
+    formula = f"busy * ({' + '.join(parts)})"
+    inputs = {"busy": one.schedule.busy, **parts}
+    yield Step(f"{name}.{units}_s", formula, inputs, resources_s(one)[units], "formats take turns on the same units")
+
+
+def _fastest(name: str, math: str, gpu: Accelerator, value: Number) -> Step:
+    peak = gpu.dense_flops_per_s[math]
+    inputs = {
+        "dense_flops_per_s": peak,
+        "narrow_accumulate_flops_per_s": gpu.narrow_accumulate_flops_per_s.get(math, peak),
+        "max_clock_hz": gpu.max_clock_hz or 1.0,
+        "boost_clock_hz": gpu.boost_clock_hz or gpu.max_clock_hz or 1.0,
+    }
+    formula = "max(dense_flops_per_s, narrow_accumulate_flops_per_s) * max(max_clock_hz / boost_clock_hz, 1)"
+    source = f"highest clock, fastest sums; {gpu.source_of(f'dense_flops_per_s.{math}')}"
+    return Step(f"{name}.fastest_{math}_flops_per_s", formula, inputs, value, source)
 
 
 def _roofline(name: str, one: ScheduledPass) -> Iterator[Step]:

@@ -20,7 +20,7 @@ from .chunking import joined, shape_of, split
 from .deployment import Deployment
 from .derivation import explain_pass
 from .schedule import Schedule, schedule_pass
-from .totals import Estimates, ScheduledPass, Sums, Totals, bounds_of, is_hardware_sweep, resources_s, total
+from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
 from .workload import Workload
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
@@ -80,10 +80,8 @@ class Phase(Report):
     @cached_property
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
-        schedule = self.schedule
-        operators = bounds_of(self.deployment, schedule.segments)
         launch = "graph" if self.name == "decode" else "eager"
-        return ScheduledPass(self.deployment, schedule, operators, launch)
+        return scheduled_pass(self.deployment, self.schedule, launch=launch)
 
     @property
     def operators(self) -> tuple[Bound, ...]:
@@ -264,7 +262,7 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
     >>> phase = rl.prefill(serve, rl.Workload(prompt_tokens=2000))
     >>> f"{phase.flops:.4e} {phase.floor_s:.3f} {phase.limit}"
-    '2.7905e+14 0.282 compute'
+    '2.7905e+14 0.261 compute'
     """
     return run_pass(serve, "prefill", _prompts(load))
 
@@ -290,7 +288,7 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
     '41.69 ms memory'
     """
     context = load.context_tokens if context_tokens is None else context_tokens
-    return _decode(serve, load.batch, number("context_tokens", context, whole=True))
+    return _decode(serve, load, load.batch, number("context_tokens", context, whole=True))
 
 
 def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
@@ -334,7 +332,7 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
     True
     """
     prompts = [_prompts(load) for load in _workloads("prefill", prefill)]
-    steps = [_steps(load.batch, load.context_tokens) for load in _workloads("decode", decode)]
+    steps = [_steps(load, load.batch, load.context_tokens) for load in _workloads("decode", decode)]
     return run_pass(serve, "mixed", *prompts, *steps)
 
 
@@ -349,15 +347,22 @@ def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workloa
 
 
 def _prompts(load: Workload) -> Segment:
-    return Segment(load.batch, load.prompt_tokens, load.cached_tokens)
+    cached = load.cached_tokens
+    return Segment(load.batch, load.prompt_tokens, cached, shared_tokens=cached)
 
 
-def _steps(batch: Number, context_tokens: Number) -> Segment:
-    return Segment(batch, 1.0, context_tokens)
+def _steps(load: Workload, batch: Number, context_tokens: Number) -> Segment:
+    """Sequences that decode; what is cached of their prompts may be a prefix that they share."""
+    shared = load.cached_tokens
+    if np.any(np.asarray(shared) > 0):
+        if np.ndim(shared) and np.ndim(context_tokens) > np.ndim(shared):
+            shared = np.asarray(shared)[..., None]
+        shared = np.minimum(shared, context_tokens)
+    return Segment(batch, 1.0, context_tokens, shared_tokens=shared)
 
 
-def _decode(serve: Deployment, batch: Number, context_tokens: Number) -> Phase:
-    return run_pass(serve, "decode", _steps(batch, context_tokens))
+def _decode(serve: Deployment, load: Workload, batch: Number, context_tokens: Number) -> Phase:
+    return run_pass(serve, "decode", _steps(load, batch, context_tokens))
 
 
 @dataclass(frozen=True, repr=False)
@@ -413,7 +418,7 @@ def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> 
     blocks = int(np.clip(np.max(steps), 1, _STEPS))
     middles = (np.arange(blocks) + 0.5) / blocks
     context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
-    step = _decode(serve, np.asarray(load.batch)[..., None], context)
+    step = _decode(serve, load, np.asarray(load.batch)[..., None], context)
     decode_s = steps * np.mean(getattr(step, time), axis=-1)
     total_s = ttft_s + decode_s
     figures = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -42,17 +43,17 @@ def schedule_pass(name: str, parallel: Parallel, segments: tuple[Segment, ...]) 
     if name == "prefill":
         (share,) = shares
         staged = stages > 1
-        cut = tuple(_with_sequences(each, np.where(staged, 1.0, share)[()]) for each in segments)
+        sequences = np.where(staged, 1.0, share)[()]
+        cut = tuple(replace(each, sequences=sequences, sharing=share) for each in segments)
         passes = np.where(staged, share, 1.0)[()]
         rounds = np.where(staged, (share + stages - 1) / stages, 1.0)[()]
         return Schedule(cut, passes, rounds, (passes / stages)[()], (1.0 / stages)[()])
     parts = tuple(np.ceil(share / stages) for share in shares)
-    cut = tuple(_with_sequences(each, part[()]) for each, part in zip(segments, parts, strict=True))
+    cut = tuple(
+        replace(each, sequences=part[()], sharing=share)
+        for each, part, share in zip(segments, parts, shares, strict=True)
+    )
     microbatches = reduce(
         np.maximum, (np.ceil(share / np.maximum(part, 1.0)) for share, part in zip(shares, parts, strict=True))
     )
     return Schedule(cut, microbatches, 1.0, 1.0, 1.0)
-
-
-def _with_sequences(segment: Segment, sequences: Number) -> Segment:
-    return Segment(sequences, segment.new_tokens, segment.past_tokens, segment.emitted_tokens)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import NamedTuple, TypeVar
 
@@ -14,8 +14,9 @@ from ..efficiency.estimates import Estimate
 from ..efficiency.joining import shares
 from ..efficiency.lookup import runs_kernels_of
 from ..errors import Number
+from ..operators.alternatives import Chosen, cheapest, picked
 from ..operators.operator import Operator, Segment
-from ..operators.roofline import compute_s, memory_s
+from ..operators.roofline import least_compute_s, memory_s, units_of
 from ..values import Value
 from .bounds import Bound, Part
 from .deployment import Deployment
@@ -54,15 +55,23 @@ class ScheduledPass(Value):
     ----------
     deployment : what runs where
     schedule : how the pass runs on a pipeline and over replicas
-    operators : bounds of every operator of one microbatch on the most loaded accelerator
+    operators : bounds of every operator of one microbatch on the most loaded accelerator; where a part can be computed
+        in several ways, of the one with the least roofline
+    ways : bounds of the operators of all ways; empty if there is only one
     launch : how its kernels are launched: ``graph``, as one captured graph, as servers run decode steps; ``eager``, one
-        by one; empty where only kernels count
+         by one; empty where only kernels count
     """
 
     deployment: Deployment
     schedule: Schedule
     operators: tuple[Bound, ...]
+    ways: tuple[Bound, ...] = ()
     launch: str = ""
+
+    @cached_property
+    def least(self) -> ScheduledPass:
+        """The pass computed in the ways that have the lowest floor together."""
+        return _least(self) if self.ways else self
 
     @cached_property
     def sums(self) -> Sums:
@@ -95,12 +104,41 @@ class ScheduledPass(Value):
         return self.estimates.time_s * self.schedule.rounds
 
 
-def bounds_of(serve: Deployment, segments: tuple[Segment, ...]) -> tuple[Bound, ...]:
-    """Bounds of every operator of one pass of ``segments`` through the model of ``serve``."""
-    return bound_together(serve, tuple(serve.model.operators(serve.run(*segments))))
+def scheduled_pass(
+    serve: Deployment,
+    schedule: Schedule,
+    segments: tuple[Segment, ...] | None = None,
+    *,
+    change: Callable[[Operator], Operator] | None = None,
+    launch: str = "",
+) -> ScheduledPass:
+    """One pass of a microbatch through the model of ``serve``.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where.
+    schedule : Schedule
+        How the pass runs on a pipeline and over replicas.
+    segments : tuple of Segment, optional
+        The sequences, if other than the schedule's.
+    change : callable, optional
+        Makes another operator of each.
+    launch : {"", "graph", "eager"}
+        How its kernels are launched.
+    """
+    found = serve.model.operators(serve.run(*(schedule.segments if segments is None else segments)))
+    if change is not None:
+        found = tuple(change(operator) for operator in found)
+    if not any(operator.choice for operator in found):
+        return ScheduledPass(serve, schedule, bound_together(serve, found), launch=launch)
+    ways = tuple(Bound(operator, serve.accelerator, engine=serve.kernels) for operator in found)
+    chosen = cheapest(found, lambda at: ways[at].roofline_s)
+    running = tuple(operator for operator in (picked(item, chosen) for item in found) if operator is not None)
+    return ScheduledPass(serve, schedule, bound_together(serve, running), ways, launch)
 
 
-def bound_together(serve: Deployment, operators: tuple[Operator, ...]) -> tuple[Bound, ...]:
+def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bound, ...]:
     """Bounds of the operators of one pass; those that engines run as one kernel share its estimate.
 
     See `roofline.efficiency.joining`.
@@ -118,6 +156,30 @@ def bound_together(serve: Deployment, operators: tuple[Operator, ...]) -> tuple[
     return tuple(found)
 
 
+def _chosen(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
+    """Bounds of the operators that run."""
+    found = []
+    for item in ways:
+        operator = picked(item.operator, chosen)
+        if operator is item.operator:
+            found.append(item)
+        elif operator is not None:
+            found.append(replace(item, operator=operator))
+    return tuple(found)
+
+
+def _least(one: ScheduledPass) -> ScheduledPass:
+    """Of each choice the way with the least time on its units; all ways move the same compulsory bytes."""
+    operators = [item.operator for item in one.ways]
+    gpu = one.deployment.accelerator
+    chosen = cheapest(operators, lambda at: least_compute_s(operators[at], gpu))
+    return replace(one, operators=_chosen(one.ways, chosen), ways=())
+
+
+def _floor_s(one: ScheduledPass) -> Number:
+    return reduce(np.maximum, resources_s(one).values())
+
+
 def total(parts: Iterable[Number]) -> Number:
     """Sum that broadcasts."""
     return sum(parts, 0.0)
@@ -133,8 +195,8 @@ def sums(one: ScheduledPass) -> Sums:
     return Sums(
         flops=total(item.flops for item in local),
         moved_bytes=total(item.moved_bytes for item in each),
-        least_bytes=total(item.least_bytes for item in each),
-        floor_s=reduce(np.maximum, resources_s(one).values()),
+        least_bytes=total(item.times.least_bytes for item in one.least.operators),
+        floor_s=_floor_s(one),
         roofline_s=roofline_s,
         compute_limited_s=total((item.compute_s > item.memory_s) * item.roofline_s for item in local),
         network_limited_s=roofline_s - local_s if remote else 0.0,
@@ -152,23 +214,35 @@ def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Numb
     return np.maximum(local_s + (1.0 - one.deployment.parallel.overlap) * network_s, network_s)
 
 
-def least_flops(one: ScheduledPass) -> dict[str, Number]:
-    """FLOPs of one pass that no implementation can avoid, by the format of the units that compute them."""
-    flops: dict[str, Number] = {}
+def computing(one: ScheduledPass) -> dict[str, list[Operator]]:
+    """Operators that occupy each kind of units, ``matrix`` and ``vector``."""
+    found: dict[str, list[Operator]] = {}
     for item in one.operators:
-        if item.operator.message is None:
-            math = item.accelerator.math_on_chip(item.operator.least.math)
-            flops[math] = flops.get(math, 0.0) + item.operator.count * item.operator.least.flops
-    return flops
+        operator = item.operator
+        no_math = isinstance(operator.least.flops, float) and operator.least.flops == 0.0
+        if operator.message is None and not no_math:
+            found.setdefault(units_of(operator, item.accelerator), []).append(operator)
+    return found
+
+
+def least_bytes(one: ScheduledPass) -> Number:
+    """Bytes that the busiest accelerator can't avoid moving: weights at least once, caches for every sequence.
+
+    A pipeline prefills its sequences one by one: its weights may stay on the chip meanwhile, every cache is another.
+    """
+    plan = one.schedule
+    if one.deployment.parallel.single:
+        return total(item.times.least_bytes for item in one.operators)
+    weights = total(item.operator.count * item.operator.least.weight_bytes for item in one.operators)
+    return weights * plan.once + (total(item.times.least_bytes for item in one.operators) - weights) * plan.busy
 
 
 def resources_s(one: ScheduledPass) -> dict[str, Number]:
-    """Least busy time of each resource: ``memory``, ``compute`` by math format, and ``network``."""
-    gpu, plan = one.deployment.accelerator, one.schedule
-    least = total(item.times.least_bytes for item in one.operators)
-    found = {"memory": memory_s(least * plan.once, gpu)}
-    for math, flops in least_flops(one).items():
-        found[f"compute {math}"] = compute_s(flops * plan.busy, gpu, math)
+    """Least busy time of each resource: ``memory``, the ``matrix`` and the ``vector`` units, and the ``network``."""
+    gpu, plan, one = one.deployment.accelerator, one.schedule, one.least
+    found = {"memory": memory_s(least_bytes(one), gpu)}
+    for units, operators in computing(one).items():
+        found[units] = plan.busy * total(least_compute_s(operator, gpu) for operator in operators)
     if not one.deployment.parallel.single:
         found["network"] = plan.busy * network_s(one)
     return found

@@ -6,7 +6,22 @@ The only importer of matplotlib.  Results carry the numbers: nothing is modelled
 from .breakdown import time_breakdown
 from .capacity import memory_stack, pareto, tornado
 from .chart import roofline
+from .curves import curves, kv, throughput
 from .hardware import by_year, rooflines
+from .heat import heatmap
 from .map import phase_map
 
-__all__ = ["by_year", "memory_stack", "pareto", "phase_map", "roofline", "rooflines", "time_breakdown", "tornado"]
+__all__ = [
+    "by_year",
+    "curves",
+    "heatmap",
+    "kv",
+    "memory_stack",
+    "pareto",
+    "phase_map",
+    "roofline",
+    "rooflines",
+    "throughput",
+    "time_breakdown",
+    "tornado",
+]

@@ -77,7 +77,7 @@ def _part(need: Memory, part: str) -> float:
 def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     """Tokens/s of an accelerator over tokens/s of a user: every candidate that fits, and each accelerator's frontier.
 
-    Left of the dashed line the time per output token is longer than promised.  A star marks the best of each
+    Left of the dashed line the time per output token is longer than its target.  A star marks the best of each
     accelerator that holds all service levels.
 
     Parameters
@@ -112,7 +112,7 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     ax.grid(color=FAINT, linewidth=0.6)
     ax.legend(frameon=False, fontsize=7)
     ax.spines[["top", "right"]].set_visible(False)
-    head(ax, "Speed against throughput", f"{plan.model.title or plan.model.name}; stars hold every level at least cost")
+    head(ax, "Speed against throughput", f"{plan.model.title or plan.model.name}; stars meet the SLO at least cost")
     return ax
 
 
@@ -148,7 +148,7 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     ax.legend(frameon=False, fontsize=7, loc="lower right")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(labelsize=7, length=0)
-    serve = found.phase.deployment
+    serve = found.deployment
     model, gpu = serve.model, serve.accelerator
-    head(ax, f"What {found.phase.name} depends on", f"{model.title or model.name} on {gpu.title}, {serve.parallel}")
+    head(ax, f"What {found.figure} depends on", f"{model.title or model.name} on {gpu.title}, {serve.parallel}")
     return ax

@@ -36,3 +36,13 @@ def head(ax: Axes, title: str, subtitle: str) -> None:
     """Title and a quieter line under it, flush left."""
     ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK, pad=17)
     ax.annotate(subtitle, (0, 1), (0, 5), "axes fraction", "offset points", fontsize=7, color=QUIET)
+
+
+def plain_numbers(value: float, _: float | None = None) -> str:
+    """A tick's number without powers of ten: ``1,000``, ``0.01``."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def few_numbers(value: float, place: float | None = None) -> str:
+    """The number of a tick between powers of ten if it begins with 2 or 5, else nothing."""
+    return plain_numbers(value, place) if f"{value:e}"[0] in "25" else ""

@@ -1,1 +1,22 @@
-"""Serving: what users see of a deployment.  The only model of serving; everything above rests on it."""
+"""Serving: what users see of a deployment.  The only model of serving; everything above rests on it.
+
+One name, one meaning:
+
+==============  ====================================================================================================
+batch           sequences that start together.  `roofline.generate` describes one batch from its first prompt token to
+                its last output token, and its ``ttft_s``, ``tpot_s`` and ``total_s`` are the batch's
+step, pass      one forward pass.  `roofline.prefill` is the pass over all prompts of a batch, `roofline.decode` one
+                step of the running batch; their times are ``floor_s``, ``roofline_s`` and ``estimate_s``
+request         what a user sees in steady state, while ``batch`` requests are in the system and each that ends is
+                replaced at once.  `Steady` describes requests, and with it ``plan``, ``fleet``, ``advise``, ``apply``
+                and ``solve``: their ``ttft_s``, ``tpot_s``, ``total_s`` and ``gap_s`` are a request's
+deployment      ``tokens_per_s`` and ``requests_per_s`` are those of the whole deployment, whatever it runs
+==============  ====================================================================================================
+
+``max_batch`` is everywhere the number of sequences that memory holds at once, as `roofline.memory` counts it.
+"""
+
+from .scenario import Drafts, Scenario, expected_tokens
+from .steady_state import Steady, steady_state
+
+__all__ = ["Drafts", "Scenario", "Steady", "expected_tokens", "steady_state"]

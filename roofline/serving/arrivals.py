@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..errors import InvalidInput, number
 from ..phases.workload import Workload
 from .scheduler import Requests
+from .trace import Trace
 from .traffic import Traffic
 
 ROUNDS = 10
@@ -23,13 +24,16 @@ MOST_REQUESTS = 5_000_000
 """A simulation keeps a record of every request."""
 
 
-def draw_requests(load: Workload | Traffic, count: int, rng: np.random.Generator, *, hit_rate: float = 0.0) -> Requests:
+def draw_requests(
+    load: Workload | Traffic | Trace, count: int, rng: np.random.Generator, *, hit_rate: float = 0.0
+) -> Requests:
     """``count`` requests of a workload, all alike, or drawn from the buckets of a traffic.
 
     Parameters
     ----------
-    load : Workload or Traffic
-        Lengths; of a workload its batch does not count.
+    load : Workload, Traffic or Trace
+        Lengths; of a workload its batch does not count, and a trace gives its first ``count``, again from its start
+        if it has fewer.
     count : int
         How many.
     rng : numpy.random.Generator
@@ -53,6 +57,9 @@ def draw_requests(load: Workload | Traffic, count: int, rng: np.random.Generator
         chosen = rng.choice(len(load.share), size=count, p=load.share)
         prompt, output = load.prompt_tokens[chosen], load.output_tokens[chosen]
         cached = np.zeros(count)
+    elif isinstance(load, Trace):
+        order = np.arange(count) % len(load)
+        prompt, output, cached = load.prompt_tokens[order], load.output_tokens[order], load.cached_tokens[order]
     else:
         lengths = (load.prompt_tokens, load.output_tokens, load.cached_tokens)
         if any(np.ndim(length) for length in lengths):
@@ -102,7 +109,7 @@ def _whole(values: npt.NDArray[Any]) -> list[int]:
 
 @dataclass(frozen=True)
 class Demand:
-    """How requests come: ``concurrency`` clients, or ``requests_per_s`` with a burstiness."""
+    """How requests come: ``concurrency`` clients, ``requests_per_s`` with a burstiness, or as a trace has recorded."""
 
     concurrency: int | None
     requests_per_s: float | None
@@ -110,6 +117,7 @@ class Demand:
     requests: int
     seed: int
     hit_rate: float
+    recorded: bool = False
 
     @property
     def open_loop(self) -> bool:
@@ -119,6 +127,8 @@ class Demand:
     def __str__(self) -> str:
         if self.concurrency is not None:
             return f"closed loop, {self.concurrency:,} in the system"
+        if self.recorded:
+            return f"arrivals of a trace, {self.requests_per_s:.3g} requests/s, burstiness {self.burstiness:.3g}"
         return f"open loop, {self.requests_per_s:g} requests/s, burstiness {self.burstiness:g}"
 
 

@@ -16,10 +16,11 @@ lanes some lanes are idle.  All times here are those of one lane.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import Number
 
 
@@ -80,7 +81,7 @@ def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
 
     Examples
     --------
-    >>> packing(1, 255, 8).per_pass
+    >>> round(float(packing(1, 255, 8).per_pass), 9)
     1.0
     >>> round(float(packing(256, 15, 128).per_pass), 1), round(float(packing(256, 15, 128).seen), 1)
     (17.1, 18.0)
@@ -153,8 +154,9 @@ def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_token
 
     A prompt of ``P`` tokens takes ``C = ceil(P / c)`` passes, or shares one with others if several fit in a chunk.
     While prompts are rare all others of the lane ride on each pass, ``B - k``.  Where the prompts of the batch take
-    passes than a request has steps, every pass carries a chunk and ``k`` prompts end every ``C`` passes: a sequence
-    then generates for ``n`` passes, so that ``n k / C`` of them do so at a time and the others wait for their prompts.
+    more passes than a request has steps, every pass carries a chunk and ``k`` prompts end every ``C`` passes.  A
+    sequence then generates for ``n`` passes, so ``n k / C`` of them do so at a time and the others wait for their
+    prompts.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_token
     fit = np.maximum(np.floor(np.divide(chunk_tokens, prompt_tokens)), 1.0)
     prompts = np.clip(np.divide(lane_batch, steps + 1.0), 1.0, fit)
     riders = np.minimum(lane_batch - prompts, steps * prompts / passes)
-    return Chunks(_plain(passes), _plain(prompts), _plain(np.maximum(riders, 0.0)))
+    return Chunks(scalar(passes), scalar(prompts), scalar(np.maximum(riders, 0.0)))
 
 
 def chunked(lane_batch: Number, steps: Number, step_s: Number, *, made: Chunks, mixed_s: Number) -> RequestTimes:
@@ -291,8 +293,3 @@ def fully_overlapped(batch: Number, steps: Number, step_s: Number, *, prompt_s: 
     """
     total_s = np.maximum(prompt_s + steps * step_s, batch * busy_s)
     return RequestTimes(prompt_s, total_s)
-
-
-def _plain(value: Any) -> Number:
-    array = np.asarray(value, dtype=float)
-    return array if array.ndim else float(array)

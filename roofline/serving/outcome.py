@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,6 +17,7 @@ from ..report import Report, Step
 from .arrivals import Demand
 from .scheduler import Requests, Tally
 from .step_times import StepTimes
+from .trace import Trace, without_times
 from .traffic import Traffic
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Simulation(Report):
     ----------
     deployment : Deployment
         What runs where.
-    load : Workload or Traffic
+    load : Workload, Traffic or Trace
         Lengths of the requests.
     demand : Demand
         How requests come.
@@ -46,11 +47,11 @@ class Simulation(Report):
     """
 
     deployment: Deployment
-    load: Workload | Traffic
+    load: Workload | Traffic | Trace
     demand: Demand
     times: StepTimes
-    requests: Requests
-    tallies: tuple[Tally, ...]
+    requests: Requests = field(compare=False)  # a seed repeats a run, so that its arguments say all
+    tallies: tuple[Tally, ...] = field(compare=False)
 
     columns: ClassVar[tuple[str, ...]] = (
         "ttft_s",
@@ -278,11 +279,12 @@ WAITING = 0.1
 """Share of the busy time in which requests wait for memory or a slot, from which that is the limit."""
 
 
-def interval(times: StepTimes, batch: float, load: Workload | Traffic) -> tuple[float, float]:
+def interval(times: StepTimes, batch: float, load: Workload | Traffic | Trace) -> tuple[float, float]:
     """Ends of the interval of a typical decode step, as factors of its estimate."""
     if times.time != "estimate_s":
         return 1.0, 1.0
-    prompt = load.mean_prompt_tokens if isinstance(load, Traffic) else float(np.mean(load.context_tokens))
+    plain = without_times(load)
+    prompt = plain.mean_prompt_tokens if isinstance(plain, Traffic) else float(np.mean(plain.context_tokens))
     serve = times.serve
     step = decode(serve, Workload(batch=max(round(batch), 1)), context_tokens=round(prompt))
     middle = float(step.estimate_s)

@@ -24,6 +24,7 @@ from .clock import Clock
 from .outcome import Simulation
 from .scheduler import Requests, Scheduler
 from .step_times import StepTimes, step_times
+from .trace import Trace
 from .traffic import Traffic
 
 
@@ -104,7 +105,7 @@ class Pools(Simulation):
 
 
 def serve_pools(
-    load: Workload | Traffic,
+    load: Workload | Traffic | Trace,
     *,
     prefill: Deployment,
     decode: Deployment,
@@ -123,7 +124,7 @@ def serve_pools(
 
     Parameters
     ----------
-    load : Workload or Traffic
+    load : Workload, Traffic or Trace
         Lengths of the requests.
     prefill, decode : Deployment
         A worker of each pool.
@@ -161,7 +162,7 @@ def serve_pools(
     >>> worker = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"), engine="vllm")
     >>> load = rl.Workload(2000, 200)
     >>> found = serve_pools(load, prefill=worker, decode=worker, decode_workers=2, concurrency=32)
-    >>> found.accelerators, found.gap_s < 2 * found.tpot_s
+    >>> found.accelerators, found.gap_s < found.ttft_s
     (3, True)
     """
     for name, count in (("prefill_workers", prefill_workers), ("decode_workers", decode_workers)):

@@ -1,8 +1,8 @@
 """Scenario: a deployment and a workload, and everything about how they are served that neither of them says.
 
 A technique turns one scenario into another.  It writes down what it intends (a hit rate, a number of drafts); what that
-means in tokens, bytes and seconds is worked out once, in `roofline.serving.batch`, so that techniques which do
-not touch the same thing commute.
+means in tokens, bytes and seconds is worked out once, in `roofline.serving.pass_times` and
+`roofline.serving.steady_state`, so that techniques which do not touch the same thing commute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import InvalidInput, Number, number
+from ..footprint.allocation import NO_DRAFTER, Drafter, Paging
+from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
@@ -26,10 +29,14 @@ class Drafts(Value):
 
     Attributes
     ----------
-    acceptance : probability that a draft token is accepted, given that those before it were
-    tokens : draft tokens a step
-    model : the model that drafts; None if its cost is given as ``share``
-    share : time of one draft token as a share of a plain decode step, and its weights as a share of the model's
+    acceptance : float or array
+        Probability that a draft token is accepted, given that those before it were.
+    tokens : int or array
+        Draft tokens of a step.
+    model : Model, optional
+        The model that drafts; None if its cost is given as ``share``.
+    share : float or array
+        Time of one draft token as a share of a plain decode step, and its weights as a share of the model's.
     """
 
     acceptance: Number
@@ -56,29 +63,49 @@ def expected_tokens(acceptance: Number, drafts: Number) -> Number:
     """
     a, k = np.asarray(acceptance, dtype=float), np.asarray(drafts, dtype=float)
     refused = np.where(a < 1, 1 - a, 1.0)
-    return plain_number(np.where(a < 1, (1 - a ** (k + 1)) / refused, k + 1))
+    return scalar(np.where(a < 1, (1 - a ** (k + 1)) / refused, k + 1))
 
 
 @dataclass(frozen=True)
 class Scenario(Value):
-    """How a workload is served; as it stands, the way `roofline.phases.passes.generate` takes it.
+    """How requests are served; as it stands, by an engine with continuous batching and nothing else.
 
     Attributes
     ----------
-    serve, load : what runs where, and what is asked of it
-    cache : whether there is a KV cache; without, every step computes its whole context again
-    drafts : speculative decoding, or None
-    hit_rate : share of the prompt's tokens that are found in the cache (vLLM's prefix cache hit rate)
-    shared_prefix : whether what is found is stored once for all sequences
-    compression : prompt tokens that one token stands for after compression
-    host_share : share of the cache that lives in host memory and crosses the host link each step
-    prefill_overhead, decode_overhead : extra time as a share of a prefill and of a step (dequantization, padding)
-    launch_s : fixed time of every operator launched, on top of what the chosen time counts
-    slots_used : share of the batch's slots that hold a sequence still generating
-    reserved_tokens : cache that the engine reserves for a sequence; its own length if None
-    page_tokens : granularity of that reservation
-    chunk_tokens : prompt tokens that join each decode step; None runs prompts by themselves
-    handover_bytes_per_s : the link from a prefill pool to a decode pool; None if one pool does both
+    serve : Deployment
+        What runs where.
+    load : Workload
+        The requests; ``batch`` of them are in the system at any time.
+    cache : bool
+        Whether there is a KV cache; without, every step computes its whole context again.
+    drafts : Drafts, optional
+        Speculative decoding.
+    hit_rate : float or array
+        Share of the prompt's tokens that are found in the cache (vLLM's prefix cache hit rate).
+    shared_prefix : bool
+        Whether what is found is stored once for all sequences.
+    compression : float or array
+        Prompt tokens that one token stands for after compression.
+    host_share : float or array
+        Share of the cache that lives in host memory and crosses the host link in each step.
+    prefill_overhead, decode_overhead : float or array
+        Extra time as a share of a prefill and of a step (dequantization, padding).
+    launch_s : float or array
+        Fixed time of every kernel launched, seconds, on top of what the chosen time counts.
+    slots_used : float or array, optional
+        Share of the slots of a static batch that hold a sequence that still generates; None for continuous batching,
+        where a sequence that ends is replaced at once.
+    reserved_tokens : int or array, optional
+        Cache that the engine reserves for a sequence, tokens; None takes pages as the sequence grows.
+    page_tokens : int or array
+        Tokens of a page.
+    step_tokens : int or array, optional
+        Most prompt tokens of one pass, which whole prompts are packed up to (vLLM's ``max_num_batched_tokens``); the
+        engine's if not given.
+    chunk_tokens : int or array, optional
+        Prompt tokens that join each decode step; None runs prompts by themselves.
+    handover_bytes_per_s : float or array, optional
+        One direction of the link from a prefill pool to a decode pool, bytes/s; None if one pool does both.
     """
 
     serve: Deployment
@@ -92,9 +119,10 @@ class Scenario(Value):
     prefill_overhead: Number = 0.0
     decode_overhead: Number = 0.0
     launch_s: Number = 0.0
-    slots_used: Number = 1.0
+    slots_used: Number | None = None
     reserved_tokens: Number | None = None
-    page_tokens: Number = 1
+    page_tokens: Number = Paging.page_tokens
+    step_tokens: Number | None = None
     chunk_tokens: Number | None = None
     handover_bytes_per_s: Number | None = None
 
@@ -130,16 +158,37 @@ class Scenario(Value):
         return Workload(prompt - found, load.output_tokens, load.batch, cached + found)
 
     @property
+    def token_budget(self) -> Number:
+        """Most prompt tokens of one pass; infinite for an engine without a limit."""
+        if self.step_tokens is not None:
+            return self.step_tokens
+        return self.serve.server.step_tokens or np.inf
+
+    @property
+    def memory(self) -> Memory:
+        """What is resident: weights, what drafts, and the cache as the engine allocates it."""
+        paging = Paging(
+            page_tokens=self.page_tokens,
+            step_tokens=Paging.step_tokens if self.step_tokens is None else self.step_tokens,
+            reserved_tokens=self.reserved_tokens,
+            shared_tokens=self.found_tokens if self.shared_prefix else 0,
+            host_share=self.host_share,
+        )
+        return memory(self.serve, self.running, paging=paging, drafter=self._drafter)
+
+    @property
+    def _drafter(self) -> Drafter:
+        if self.drafts is None:
+            return NO_DRAFTER
+        if self.drafts.model is not None:
+            return Drafter(self.serve.replace(model=self.drafts.model))
+        return Drafter(share=self.drafts.share * np.minimum(self.drafts.tokens, 1))
+
+    @property
     def found_tokens(self) -> Number:
         """Tokens of the compressed prompt that are found in the cache, all but one at most."""
         prompt = np.ceil(np.divide(self.load.prompt_tokens, self.compression))
-        return plain_number(np.minimum(np.floor(self.hit_rate * prompt + 1e-9), prompt - 1))
-
-
-def plain_number(value: Any) -> Number:
-    """A float for what has no shape, else the array."""
-    array = np.asarray(value, dtype=float)
-    return array if array.ndim else float(array)
+        return scalar(np.minimum(np.floor(self.hit_rate * prompt + 1e-9), prompt - 1))
 
 
 def share(what: str, value: object) -> Number:

@@ -12,7 +12,7 @@ them where the runs do not say otherwise, and runs that nothing explains pull li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +81,7 @@ class Runs(NamedTuple):
     shape: Shape
     chunks: closed_forms.Chunks
     packing: closed_forms.Packing
+    host: HostTimes
     correction: Array
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Runs:
@@ -106,11 +107,11 @@ def tabulated(runs: Sequence[ServerRun]) -> Runs:
     """
     rows = [_row(run) for run in runs]
     columns = [np.array(column) for column in zip(*(row[:9] for row in rows), strict=True)]
-    shape, chunks, packing = (
+    shape, chunks, packing, host = (
         type(rows[0][at])(*(np.array(values, dtype=float) for values in zip(*(row[at] for row in rows), strict=True)))
-        for at in (9, 10, 11)
+        for at in range(9, 13)
     )
-    return Runs(*columns, shape, chunks, packing, np.ones(len(rows)))  # type: ignore[arg-type, call-arg]
+    return Runs(*columns, shape, chunks, packing, host, np.ones(len(rows)))  # type: ignore[arg-type, call-arg]
 
 
 def _row(run: ServerRun) -> tuple[Any, ...]:
@@ -141,6 +142,7 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
         times.shape,
         chunks,
         packing,
+        HostTimes.of(engine),
     )
 
 
@@ -205,13 +207,11 @@ def parameters(engines: Sequence[str]) -> tuple[Parameter, ...]:
     return (*own, *shared)
 
 
-def host_of(values: Mapping[Parameter, float], engines: npt.NDArray[np.str_]) -> HostTimes:
-    """The host's times of each run, by its engine."""
-    fields = {
-        name: np.full(len(engines), default) for name, default in zip(HostTimes._fields, HostTimes(), strict=True)
-    }
+def host_of(values: Mapping[Parameter, float], runs: Runs) -> HostTimes:
+    """The host's times of each run: those of its engine, with ``values`` in the place of some."""
+    fields = {name: np.array(own) for name, own in runs.host._asdict().items()}
     for parameter, value in values.items():
-        fields[parameter.name][(engines == parameter.engine) | (not parameter.engine)] = value
+        fields[parameter.name][(runs.engine == parameter.engine) | (not parameter.engine)] = value
     return HostTimes(**fields)
 
 
@@ -230,7 +230,7 @@ def fit(runs: Runs, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
     runs : Runs
         Measured runs.
     fitted : sequence of Parameter
-        What is fitted; everything else is `NO_HOST`'s.
+        What is fitted; everything else is as the engines have it.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def fit(runs: Runs, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
 
     def misses(z: Array) -> Array:
         values = dict(zip(fitted, start + spread * z, strict=True))
-        predicted = predicted_tpot_s(runs, host_of(values, runs.engine))
+        predicted = predicted_tpot_s(runs, host_of(values, runs))
         return np.asarray(np.log(np.maximum(predicted, 1e-9) / runs.tpot_s) / RUN_SPREAD)
 
     z, damping = np.maximum(np.zeros(len(fitted)), least), 1.0
@@ -303,7 +303,7 @@ def left_out(runs: Runs, fitted: Sequence[Parameter]) -> Array:
         mine = runs.group == group
         values = fit(runs.where(~mine), fitted)
         own = runs.where(mine)
-        found[mine] = predicted_tpot_s(own, host_of(values, own.engine))
+        found[mine] = predicted_tpot_s(own, host_of(values, own))
     return found
 
 
@@ -318,6 +318,40 @@ def corrected(runs: Runs, simulated_tpot_s: Array, host: HostTimes) -> Runs:
     return runs._replace(correction=runs.correction * simulated_tpot_s / predicted_tpot_s(runs, host))
 
 
-def same_load(run: ServerRun, engine: Engine) -> ServerRun:
-    """A run on another engine."""
-    return replace(run, deployment=run.deployment.replace(engine=engine))
+class FirstToken(NamedTuple):
+    """What a first token takes beside its queue and its passes: seconds, and decode steps."""
+
+    request_s: float
+    steps: float
+
+
+def fit_first_token(missing_s: Array, step_s: Array, ttft_s: Array) -> FirstToken:
+    """Seconds and steps that explain what predictions of the first token lack, by weighted least squares.
+
+    Parameters
+    ----------
+    missing_s : array
+        Measured less predicted time to first token, seconds.
+    step_s : array
+        A decode step of each run, seconds.
+    ttft_s : array
+        Measured time to first token, seconds: errors are relative to it.
+
+    Returns
+    -------
+    FirstToken
+        Neither below 0.
+    """
+    columns = np.stack([np.ones_like(step_s), step_s], axis=1) / ttft_s[:, None]
+    wanted, weight = missing_s / ttft_s, np.ones_like(ttft_s)
+    found = np.zeros(2)
+    for _ in range(STEPS):
+        square = columns.T @ (weight[:, None] * columns) + 1e-12 * np.eye(2)
+        found = np.maximum(np.linalg.solve(square, columns.T @ (weight * wanted)), 0.0)
+        for at in (0, 1):  # where one is at its end, the other by itself
+            if found[at] == 0.0:
+                own = columns[:, 1 - at]
+                found[1 - at] = max(float((weight * own) @ wanted / ((weight * own) @ own)), 0.0)
+        off = np.abs(columns @ found - wanted)
+        weight = 1.0 / np.maximum(off, 0.02)  # absolute errors, but for what is within 2 %
+    return FirstToken(float(found[0]), float(found[1]))

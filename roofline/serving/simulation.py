@@ -21,6 +21,7 @@ from .clock import Clock
 from .outcome import Simulation
 from .scheduler import Requests, Scheduler
 from .step_times import StepTimes, step_times
+from .trace import Trace
 from .traffic import Traffic
 
 Progress = Callable[[int, int], None]
@@ -29,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 def simulate(
     deployment: Deployment,
-    load: Workload | Traffic,
+    load: Workload | Traffic | Trace,
     *,
     concurrency: int | None = None,
     requests_per_s: float | None = None,
@@ -46,9 +47,9 @@ def simulate(
     ----------
     deployment : Deployment
         What runs where; its engine says how requests are scheduled.
-    load : Workload or Traffic
+    load : Workload, Traffic or Trace
         Lengths of the requests. Requests of a workload are all alike and move in step with each other; a traffic
-        draws from its buckets.
+        draws from its buckets; a trace comes as it was recorded where neither a concurrency nor a rate is given.
     concurrency : int
         Requests in the system at any time (closed loop).
     requests_per_s : float
@@ -75,8 +76,8 @@ def simulate(
     Raises
     ------
     InvalidInput
-        Both or neither of ``concurrency`` and ``requests_per_s``, numbers out of range, or a request that is longer
-        than the cache: the message says which length fits.
+        Both of ``concurrency`` and ``requests_per_s``, or neither without a trace; numbers out of range; or a request
+        that is longer than the cache: the message says which length fits.
 
     Examples
     --------
@@ -86,12 +87,23 @@ def simulate(
     >>> found.quantile("ttft_s", 0.95) > found.ttft_s > 0
     True
     """
+    if isinstance(load, Trace) and concurrency is None and requests_per_s is None:
+        return run(deployment, load, _recorded(load, seed, hit_rate), step_times(deployment, time=time), progress)
     how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed, hit_rate=hit_rate)
     return run(deployment, load, how, step_times(deployment, time=time), progress)
 
 
+def _recorded(load: Trace, seed: int, hit_rate: float) -> Demand:
+    """Arrivals as a trace has them."""
+    return Demand(None, load.requests_per_s, load.burstiness, len(load), seed, hit_rate, recorded=True)
+
+
 def run(
-    deployment: Deployment, load: Workload | Traffic, how: Demand, times: StepTimes, progress: Progress | None = None
+    deployment: Deployment,
+    load: Workload | Traffic | Trace,
+    how: Demand,
+    times: StepTimes,
+    progress: Progress | None = None,
 ) -> Simulation:
     """A simulation with given times of steps."""
     rng = np.random.default_rng(how.seed)
@@ -100,7 +112,10 @@ def run(
     longest = max(map(sum, zip(requests.prompt, requests.cached, requests.output, strict=True)))
     pool.require(longest, deployment)
     schedulers = [Scheduler(Clock(times), times.engine, pool, requests) for _ in range(times.lanes)]
-    if how.concurrency is None:
+    if how.recorded and isinstance(load, Trace):
+        requests.arrival = load.arrival_s.tolist()
+        _open_loop(schedulers, requests, progress)
+    elif how.concurrency is None:
         assert how.requests_per_s is not None
         requests.arrival = arrival_times(how.requests_per_s, how.requests, how.burstiness, rng).tolist()
         _open_loop(schedulers, requests, progress)

@@ -1,4 +1,4 @@
-"""Service levels: what users were promised."""
+"""Service-level objectives: the latency and throughput that a deployment has to meet."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from ..errors import number
 
 @dataclass(frozen=True)
 class SLO:
-    """Service levels; None is no promise.
+    """Targets of a service; None is no target.
 
     Attributes
     ----------
-    ttft_s, tpot_s, total_s, gap_s : at most this long
-    tokens_per_s : at least this many for the whole batch
+    ttft_s, tpot_s, total_s, gap_s : float, optional
+        The longest that each may be, seconds.
+    tokens_per_s : float, optional
+        The least throughput of the whole deployment, output tokens/s.
 
     Raises
     ------
     InvalidInput
-        A level that is not a finite number above 0.
+        A target that is not a finite number above 0.
     """
 
     ttft_s: float | None = None
@@ -29,10 +31,10 @@ class SLO:
     tokens_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name, level in self.lines():
-            number(name, level, least=1e-12)
+        for name, target in self.targets():
+            number(name, target, least=1e-12)  # a target of 0 could never be met, and would be divided by
 
-    def lines(self) -> tuple[tuple[str, float], ...]:
-        """Metric and level of every promise made."""
+    def targets(self) -> tuple[tuple[str, float], ...]:
+        """Metric and target of every objective that is set."""
         pairs = ((item.name, getattr(self, item.name)) for item in fields(self))
-        return tuple((name, level) for name, level in pairs if level is not None)
+        return tuple((name, target) for name, target in pairs if target is not None)

@@ -18,9 +18,9 @@ resource, and a step takes the longest of their sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,8 @@ from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
-from ..phases.totals import bounds_of, estimates, resources_s, sums
-from ..specs.engines import Engine
+from ..phases.totals import ScheduledPass, resources_s, scheduled_pass
+from ..specs.engines import GENERIC, Engine
 from ..values import Value
 from .host import NO_HOST, HostTimes, Shape
 
@@ -79,7 +79,7 @@ class Tables(NamedTuple):
     launch_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepTimes(Value):
     """Times of steps of one replica of a deployment, one microbatch of it where it is a pipeline.
 
@@ -95,7 +95,7 @@ class StepTimes(Value):
     serve: Deployment
     time: str
     engine: Engine
-    tables: Tables
+    tables: Tables = field(compare=False, repr=False)
     scale: float = 1.0
 
     @property
@@ -198,7 +198,7 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     for degree in serve.parallel.degrees:
         if np.ndim(degree):
             raise InvalidInput("steps are simulated for one deployment at a time: a degree of parallelism is an array")
-    return StepTimes(serve, time, engine or serve.server, _cached_tables(serve, time))
+    return StepTimes(serve, time, engine or serve.server, _tables(_without_engine(serve), time))
 
 
 def sparse_layers(serve: Deployment) -> int:
@@ -218,57 +218,54 @@ TOKENS = np.unique(TOKENS.astype(float))
 BATCHES = np.unique(np.round(np.concatenate([np.arange(1, 9), 2.0 ** np.arange(3, 13.01, 1 / 4)])))
 CONTEXTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 21.01, 1 / 2))])
 NEW = np.unique(np.round(np.concatenate([[1.0], 2.0 ** np.arange(3, 20.01, 1 / 4)])))
-PASTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(7, 20.01, 1.0))])
+PASTS = np.concatenate([[0.0, 32.0, 64.0], np.round(2.0 ** np.arange(7, 20.01, 1 / 2))])
 
 SEVERAL = 4.0
 """Prompts of a pass from which it is taken what one more adds."""
 
 
-class _Part(NamedTuple):
-    """Some operators of a pass, as `roofline.phases.totals` takes them."""
-
-    deployment: Deployment
-    schedule: Schedule
-    operators: tuple[Bound, ...]
-
-
-def _cached_tables(serve: Deployment, time: str) -> Tables:
-    plain = serve.replace(engine=serve.kernels and Engine("default", kernels=serve.kernels))
-    try:
-        hash(plain)
-    except TypeError:  # an accelerator or a model that holds arrays
-        return _tables.__wrapped__(plain, time)
-    return _tables(plain, time)
+def _without_engine(serve: Deployment) -> Deployment:
+    """The same kernels whatever the engine's settings, so that their tables are kept once."""
+    return serve.replace(engine=serve.kernels and Engine(GENERIC, kernels=serve.kernels))
 
 
 @lru_cache(maxsize=256)
 def _tables(serve: Deployment, time: str) -> Tables:
     sorts = _sorts(serve)
-    row = TOKENS.clip(1.0)
-    linear = _bounds(serve, Segment(row, 1.0, 0.0), sorts, "linear")
-    head = _bounds(serve, Segment(row, 1.0, 0.0), sorts, "head")
+    row = TOKENS.clip(1.0)  # past tokens: 1, as latent attention has no choice of ways without any
+    linear = _part(serve, Segment(row, 1.0, 1.0), sorts, "linear")
+    head = _part(serve, Segment(row, 1.0, 1.0), sorts, "head")
     batch, context = np.meshgrid(BATCHES, CONTEXTS, indexing="ij")
-    decoding = _bounds(serve, Segment(batch, 1.0, context), sorts, "sequence")
+    decoding = _part(serve, Segment(batch, 1.0, context), sorts, "sequence")
     new, past = np.meshgrid(NEW, PASTS, indexing="ij")
-    one = _bounds(serve, Segment(1.0, np.maximum(new, 2.0), past), sorts, "sequence")
-    several = _bounds(serve, Segment(SEVERAL, np.maximum(new, 2.0), past), sorts, "sequence")
+    one = _part(serve, Segment(1.0, np.maximum(new, 2.0), past), sorts, "sequence")
+    several = _part(serve, Segment(SEVERAL, np.maximum(new, 2.0), past), sorts, "sequence")
     names = _channel_names(serve, time)
-    prompt = _channels(serve, one, time, names, new.shape)
-    further = (_channels(serve, several, time, names, new.shape) - prompt) / (SEVERAL - 1.0)
+    prompt = _channels(one, time, names, new.shape)
+    further = (_channels(several, time, names, new.shape) - prompt) / (SEVERAL - 1.0)
+    single = scheduled_pass(serve, ALONE, (Segment(1.0, 1.0, 1000.0),)).operators
     return Tables(
-        linear=Table((TOKENS,), _channels(serve, linear, time, names, TOKENS.shape)),
-        head=Table((TOKENS,), _channels(serve, head, time, names, TOKENS.shape)),
-        decode=Table((BATCHES, CONTEXTS), _channels(serve, decoding, time, names, batch.shape)),
+        linear=Table((TOKENS,), _channels(linear, time, names, TOKENS.shape)),
+        head=Table((TOKENS,), _channels(head, time, names, TOKENS.shape)),
+        decode=Table((BATCHES, CONTEXTS), _channels(decoding, time, names, batch.shape)),
         prompt=Table((NEW, PASTS), prompt),
         further=Table((NEW, PASTS), further),
-        launch_s=sum(launch_s(bound) for bound in (*linear, *head, *decoding)) if time == "estimate_s" else 0.0,
+        launch_s=sum(launch_s(bound) for bound in single) if time == "estimate_s" else 0.0,
     )
 
 
-def _bounds(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> tuple[Bound, ...]:
-    """Bounds of the operators of one sort in a pass of ``segment`` on one accelerator."""
-    found = bounds_of(serve, (segment,))
-    return tuple(bound for bound, own in zip(found, sorts, strict=True) if own == sort)
+def _part(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> ScheduledPass:
+    """The operators of one sort in a pass of ``segment`` on one accelerator."""
+    whole = scheduled_pass(serve, ALONE, (segment,))
+    ways = tuple(zip(whole.ways or whole.operators, sorts, strict=True))
+    fixed = iter([own for way, own in ways if not way.operator.choice])
+    found = []
+    for bound in whole.operators:
+        own = "sequence" if bound.operator.choice else next(fixed)
+        if own == sort:
+            found.append(bound)
+    choices = tuple(way for way, own in ways if own == sort) if whole.ways and sort == "sequence" else ()
+    return ScheduledPass(serve, ALONE, tuple(found), choices)
 
 
 def _sorts(serve: Deployment) -> tuple[str, ...]:
@@ -279,8 +276,11 @@ def _sorts(serve: Deployment) -> tuple[str, ...]:
     other_past = _works(serve, Segment(tokens, 1.0, 30 * past, 1.0))
     one_sequence = _works(serve, Segment(1.0, tokens, past, tokens))
     sorts = []
-    for at, work in enumerate(base):
-        if work != other_logits[at]:
+    operators = serve.model.operators(serve.run(Segment(tokens, 1.0, past, 1.0)))
+    for at, (operator, work) in enumerate(zip(operators, base, strict=True)):
+        if operator.choice:
+            sorts.append("sequence")  # which way is taken depends on the context
+        elif work != other_logits[at]:
             sorts.append("head")
         elif work != other_past[at] or work != one_sequence[at]:
             sorts.append("sequence")
@@ -303,28 +303,24 @@ def _channel_names(serve: Deployment, time: str) -> tuple[str, ...]:
     """Resources for the floor; one channel otherwise."""
     if time != "floor_s":
         return ("time",)
-    part = _Part(serve, ALONE, bounds_of(serve, (Segment(1.0, 2.0, 0.0),)))
-    return tuple(resources_s(cast(Any, part)))
+    return tuple(resources_s(scheduled_pass(serve, ALONE, (Segment(1.0, 2.0, 0.0),))))
 
 
 ALONE = Schedule((), 1.0, 1.0, 1.0, 1.0)
 """One pass of one microbatch."""
 
 
-def _channels(
-    serve: Deployment, operators: tuple[Bound, ...], time: str, names: tuple[str, ...], shape: tuple[int, ...]
-) -> Array:
+def _channels(part: ScheduledPass, time: str, names: tuple[str, ...], shape: tuple[int, ...]) -> Array:
     """Times of some operators by channel, the channels last."""
-    part = cast(Any, _Part(serve, ALONE, operators))
-    if not operators:
+    if not part.operators:
         return np.zeros((*shape, len(names)))
     if time == "floor_s":
         found = resources_s(part)
         values = [found.get(name, 0.0) for name in names]
     elif time == "roofline_s":
-        values = [sums(part).roofline_s]
+        values = [part.sums.roofline_s]
     else:
-        values = [estimates(part).time_s]
+        values = [part.estimates.time_s]
     return np.stack([np.broadcast_to(value, shape) for value in values], axis=-1)
 
 

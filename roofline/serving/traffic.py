@@ -145,24 +145,26 @@ def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
 
 def _csv_rows(text: str, path: Path) -> Iterator[Lengths]:
     try:
-        for row in csv.DictReader(io.StringIO(text), strict=True):
-            yield _lengths({key.strip().lower(): value for key, value in row.items() if isinstance(key, str)}, path)
+        for at, row in enumerate(csv.DictReader(io.StringIO(text), strict=True), start=1):
+            named = {key.strip().lower(): value for key, value in row.items() if isinstance(key, str)}
+            yield _lengths(named, f"{path}, row {at}")
     except csv.Error as error:
         raise SpecError(f"{path} is no CSV: {error}") from None
 
 
 def _json_rows(text: str, path: Path) -> Iterator[Lengths]:
-    for item in _documents(text, path):
+    for row, item in enumerate(_documents(text, path), start=1):
         if not isinstance(item, Mapping):
             raise SpecError(f"{path}: a request must be an object, not {type(item).__name__}")
         if "conversations" in item:
             yield from _turns(item["conversations"], path)
         elif isinstance(item.get("input_lens"), list) and isinstance(item.get("output_lens"), list):
             pairs = zip(item["input_lens"], item["output_lens"], strict=False)
-            yield from (_lengths({"prompt_tokens": one, "output_tokens": other}, path) for one, other in pairs)
+            for at, (one, other) in enumerate(pairs, start=1):
+                yield _lengths({"prompt_tokens": one, "output_tokens": other}, f"{path}, request {at}")
         else:
             usage = item.get("usage")
-            yield _lengths(usage if isinstance(usage, Mapping) else item, path)
+            yield _lengths(usage if isinstance(usage, Mapping) else item, f"{path}, row {row}")
 
 
 def _documents(text: str, path: Path) -> list[Any]:
@@ -182,24 +184,29 @@ def _documents(text: str, path: Path) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def _lengths(row: Mapping[str, Any], path: Path) -> Lengths:
+def _lengths(row: Mapping[str, Any], where: str) -> Lengths:
     """Prompt, output and share of one row."""
-    prompt, output = (_named(row, names, path) for names in (PROMPT_NAMES, OUTPUT_NAMES))
-    share = _named(row, SHARE_NAMES, path) if any(name in row for name in SHARE_NAMES) else 1.0
-    return max(prompt, 1.0), max(output, 1.0), share
+    prompt, output = (_named(row, names, where) for names in (PROMPT_NAMES, OUTPUT_NAMES))
+    share = _named(row, SHARE_NAMES, where) if any(name in row for name in SHARE_NAMES) else 1.0
+    for names, tokens in ((PROMPT_NAMES, prompt), (OUTPUT_NAMES, output)):
+        if tokens < 1:
+            raise SpecError(f"{where}: {names[0]} is {tokens:g}, but a request has at least one token of each")
+    return prompt, output, share
 
 
-def _named(row: Mapping[str, Any], names: tuple[str, ...], path: Path) -> float:
+def _named(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> float:
     name = next((name for name in names if name in row), None)
     if name is None:
-        raise SpecError(f"{path} has no column {names[0]}; it has {', '.join(map(str, row)) or 'none'}")
+        raise SpecError(f"{where} has no column {names[0]}; it has {', '.join(map(str, row)) or 'none'}")
     value = row[name]
+    if value is None or value == "":
+        raise SpecError(f"{where}: {name} is missing")
     try:
         found = float(value) if not isinstance(value, bool) else float("nan")
     except (TypeError, ValueError):
         found = float("nan")
     if not 0 <= found < float("inf"):
-        raise SpecError(f"{path}: {name} must be a number >= 0: {value!r}")
+        raise SpecError(f"{where}: {name} must be a number >= 0: {value!r}")
     return found
 
 

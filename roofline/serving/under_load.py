@@ -29,6 +29,7 @@ from .lane import Lane, Lengths
 from .outcome import Simulation, interval
 from .simulation import run
 from .step_times import StepTimes, step_times
+from .trace import Trace, without_times
 from .traffic import Traffic
 
 Array = npt.NDArray[np.float64]
@@ -146,7 +147,7 @@ class Served(Report):
 
 def serve(
     deployment: Deployment,
-    load: Workload | Traffic,
+    load: Workload | Traffic | Trace,
     *,
     concurrency: Number | None = None,
     requests_per_s: Number | None = None,
@@ -163,8 +164,8 @@ def serve(
     ----------
     deployment : Deployment
         What runs where; its engine says how requests are scheduled.
-    load : Workload or Traffic
-        Lengths of the requests; a closed form takes the means of a traffic.
+    load : Workload, Traffic or Trace
+        Lengths of the requests; a closed form takes the means of a traffic. The times of a trace are for `simulate`.
     concurrency : int or array
         Requests in the system at any time (closed loop).
     requests_per_s : float or array
@@ -208,6 +209,7 @@ def serve(
     if method is not None and method not in METHODS:
         raise unknown("method", method, METHODS)
     simulated = (method or METHODS[requests_per_s is not None]) == "simulation"
+    load = without_times(load)
     times = step_times(deployment, time=time)
     pool = cache_pool(deployment, times.engine)
     lengths = Lengths.of(load, hit_rate)

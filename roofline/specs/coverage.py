@@ -17,6 +17,7 @@ _GROUPS = {
     "memory_bytes": "memory capacity",
     "memory_bytes_per_s": "memory bandwidth",
     "dense_flops_per_s": "dense peaks",
+    "narrow_accumulate_flops_per_s": "peaks of sums in 16 bits",
     "sparse_flops_per_s": "sparse peaks",
     "scale_up": "links between accelerators",
     "host_bytes_per_s": "link to the host",

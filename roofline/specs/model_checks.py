@@ -18,6 +18,9 @@ QUANTIZED = re.compile(
 )
 """What repositories of quantized copies have in their name."""
 
+CONTEXT = "context"
+"""Name of a source that states the longest context where the configuration states another."""
+
 TOKENS = (128, 1e9)
 """Shortest and longest context that a model is made for."""
 
@@ -33,7 +36,7 @@ def model_doubts(spec: ModelSpec, path: Path) -> Iterator[str]:
         Where the file is; its configuration is looked for beside it.
     """
     model = spec.build()
-    yield from _beside(model, path)
+    yield from _beside(spec, model, path)
     yield from _counted(spec, model)
     yield from _formats(spec)
     yield from _names(spec)
@@ -41,7 +44,7 @@ def model_doubts(spec: ModelSpec, path: Path) -> Iterator[str]:
         yield f"max_context_tokens is {spec.max_context_tokens:,}: no model is made for that"
 
 
-def _beside(model: Model, path: Path) -> Iterator[str]:
+def _beside(spec: ModelSpec, model: Model, path: Path) -> Iterator[str]:
     beside = config_path(path)
     if beside is None:
         return
@@ -50,7 +53,9 @@ def _beside(model: Model, path: Path) -> Iterator[str]:
     except RooflineError as error:
         yield f"the config.json beside it can't be read: {error}"
         return
-    yield from differences(model, config)
+    for line in differences(model, config):
+        if not (CONTEXT in spec.sources and line.startswith("max_context_tokens ")):
+            yield line
 
 
 def _counted(spec: ModelSpec, model: Model) -> Iterator[str]:

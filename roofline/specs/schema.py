@@ -115,6 +115,7 @@ FIGURES = {
 
 FIGURES_BY_FORMAT = {
     "dense_flops_per_s": "flops_per_s",
+    "narrow_accumulate_flops_per_s": "flops_per_s",
     "sparse_flops_per_s": "flops_per_s",
     "flops_per_clock_per_unit": "flops",
 }
@@ -171,6 +172,8 @@ class AcceleratorSpec(SpecFile):
     """To the network, one direction."""
     tdp_watts: Quantity | None = None
     """Power of the board."""
+    narrow_accumulate_flops_per_s: dict[str, Quantity] = {}
+    """Dense peak by math format of products that are added up in 16 bits, where that is faster (GeForce)."""
     sparse_flops_per_s: dict[str, Quantity] = {}
     """Peak with structured sparsity by math format; nothing computes with it."""
     compute_units: Quantity | None = None

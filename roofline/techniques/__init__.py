@@ -1,79 +1,64 @@
 """Techniques: every way the field knows to serve a model faster, as a value with an effect on each phase.
 
-A `Technique` turns one `Scenario` (what runs where, what is asked, how it is served) into another; `apply` gives the
-`Effect` of one or several of them, everything before and after; `technique_table` that of all.
+A `Technique` turns one `Scenario` (what runs where, for which requests, served how) into another; `apply` gives the
+`Effect` of one or several of them on requests in steady state; `technique_table` that of all.  Each has one slug, by
+which it is called in Python, on the command line and in the table (`REGISTRY`).
 
-    what is stored and read     Quantization, KVQuantization, KVCache, SharedHeads, LatentHeads, KeepLast, HostOffload
-    what is computed, and how   FlashAttention, KernelFusion, StructuredSparsity, ActivationSparsity,
-                                SparseAttentionMask, Experts
-    who shares a pass           ContinuousBatching, PromptBatching, PagedAttention, ChunkedPrefill, Disaggregation,
+    attention and KV cache      KVCache, GroupedQueryAttention, MultiQueryAttention, MultiHeadLatentAttention,
+                                FlashAttention, SlidingWindow, AttentionSinks, HostOffload
+    number formats              Quantization, KVQuantization
+    scheduling                  ContinuousBatching, PromptBatching, PagedAttention, ChunkedPrefill, Disaggregation,
                                 TensorParallelism
-    what need not be computed   PrefixCaching, PromptCompression, Speculation, MultiTokenPrediction
+    weights and kernels         KernelFusion, StructuredSparsity, ActivationSparsity, SparseAttentionMask,
+                                MixtureOfExperts
+    prompts and drafts          PrefixCaching, PromptCompression, Speculation, MultiTokenPrediction
 
 Where a gain ends is answered by functions of their own: `speculation_limits`, `tensor_limits`, `handover`,
 `mode_switch`, `swap_or_recompute`; and `visible` says what a reader of a stream sees.
 """
 
-from ..analysis.comparison import Comparison, compare
-from ..serving.batch import Performance
-from ..serving.scenario import Scenario, expected_tokens
-from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
-from .batching import (
-    ChunkedPrefill,
-    ContinuousBatching,
-    Disaggregation,
-    PagedAttention,
-    PromptBatching,
-    padding,
-    static_slots_used,
-)
-from .named import NAMES, named
-from .prompts import PrefixCaching, PromptCompression
-from .quantization import KVQuantization, Quantization, quantize
-from .sharding import TensorLimits, TensorParallelism, tensor_limits
-from .speculation import MultiTokenPrediction, Speculation, SpeculationLimits, speculation_limits
-from .table import TECHNIQUES, TechniqueTable, technique_table
-from .technique import Effect, Technique, apply
-from .tradeoffs import Handover, ModeSwitch, SwapIn, Visible, handover, mode_switch, swap_or_recompute, visible
-from .weights import ActivationSparsity, Experts, KernelFusion, SparseAttentionMask, StructuredSparsity
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "NAMES",
-    "TECHNIQUES",
-    "ActivationSparsity",
-    "ChunkedPrefill",
+from ..analysis.comparison import Comparison, compare
+from ..serving.scenario import Scenario, expected_tokens
+from ..serving.steady_state import Steady
+from .batching import padding, static_slots_used
+from .quantization import quantize
+from .registry import REGISTRY, TechniqueParameter, load_all, named, parameters, usual_techniques
+from .sharding import TensorLimits, tensor_limits
+from .speculation import SpeculationLimits, speculation_limits
+from .table import TechniqueTable, technique_table
+from .technique import Effect, Technique, apply, scenario_with
+from .tradeoffs import Handover, ModeSwitch, SwapIn, Visible, handover, mode_switch, swap_or_recompute, visible
+
+if TYPE_CHECKING:
+    from .attention import *  # noqa: F403
+    from .batching import *  # noqa: F403
+    from .prompts import *  # noqa: F403
+    from .quantization import *  # noqa: F403
+    from .sharding import *  # noqa: F403
+    from .speculation import *  # noqa: F403
+    from .weights import *  # noqa: F403
+
+load_all(__name__, __path__)  # noqa: F405
+
+_CLASSES = {kind.__name__: kind for kind in REGISTRY.values()}
+
+__all__ = [  # noqa: PLE0604
+    *_CLASSES,
     "Comparison",
-    "ContinuousBatching",
-    "Disaggregation",
     "Effect",
-    "Experts",
-    "FlashAttention",
     "Handover",
-    "HostOffload",
-    "KVCache",
-    "KVQuantization",
-    "KeepLast",
-    "KernelFusion",
-    "LatentHeads",
     "ModeSwitch",
-    "MultiTokenPrediction",
-    "PagedAttention",
-    "Performance",
-    "PrefixCaching",
-    "PromptBatching",
-    "PromptCompression",
-    "Quantization",
+    "REGISTRY",
     "Scenario",
-    "SharedHeads",
-    "SparseAttentionMask",
-    "Speculation",
     "SpeculationLimits",
-    "StructuredSparsity",
+    "Steady",
     "SwapIn",
     "Technique",
-    "TensorLimits",
-    "TensorParallelism",
+    "TechniqueParameter",
     "TechniqueTable",
+    "TensorLimits",
     "Visible",
     "apply",
     "compare",
@@ -82,11 +67,20 @@ __all__ = [
     "mode_switch",
     "named",
     "padding",
+    "parameters",
     "quantize",
+    "scenario_with",
     "speculation_limits",
     "static_slots_used",
     "swap_or_recompute",
     "technique_table",
     "tensor_limits",
+    "usual_techniques",
     "visible",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CLASSES:
+        return _CLASSES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

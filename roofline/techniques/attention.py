@@ -13,7 +13,7 @@ from ..model.blocks import Attention, Block
 from ..model.blocks.latent_attention import MLA
 from ..report import Step
 from ..serving.scenario import Scenario, share
-from .technique import KERNEL, MODEL, Technique
+from .technique import FLAG, KERNEL, MODEL, Technique
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,15 @@ class KVCache(Technique):
     ``P + O``: quadratic work becomes linear.
     """
 
+    slug: ClassVar[str] = "kv-cache"
     name: ClassVar[str] = "KV cache"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "a step computes one token instead of the whole context again"
     costs: ClassVar[str] = "memory for every token of every sequence"
+    baseline: ClassVar[str] = "no KV cache"
     in_place: ClassVar[bool] = True
 
-    def before(self, case: Scenario) -> Scenario:
+    def without(self, case: Scenario) -> Scenario:
         """Without a cache."""
         return case.replace(cache=False)
 
@@ -38,30 +40,32 @@ class KVCache(Technique):
         """Tokens that a generation computes, with and without."""
         load = case.running
         known = {"prompt": load.context_tokens, "output": load.output_tokens}
-        without = "output * prompt + output * (output - 1) / 2"
+        formula = "output * prompt + output * (output - 1) / 2"
         value = load.output_tokens * load.context_tokens + load.output_tokens * (load.output_tokens - 1) / 2
         source = "every step computes its context: prompt, prompt + 1, ..."
         return (
-            Step("without_cache_tokens", without, known, value, source),
+            Step("without_cache_tokens", formula, known, value, source),
             Step("with_cache_tokens", "prompt + output - 1", known, known["prompt"] + known["output"] - 1, "each once"),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedHeads(Technique):
-    """MQA and GQA: query heads share KV heads, against a head of its own for each.
+class GroupedQueryAttention(Technique):
+    """Groups of query heads share a KV head (GQA, arXiv:2305.13245), against a KV head for each query head (MHA).
 
     Attributes
     ----------
-    kv_heads : KV heads of every attention layer; None keeps the model's own
+    kv_heads : int, optional
+        KV heads of every attention layer; the model's own if not given.
     """
 
+    slug: ClassVar[str] = "gqa"
     name: ClassVar[str] = "GQA"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "fewer KV heads: fewer cache bytes to read and to keep"
     costs: ClassVar[str] = "a model trained for it"
     effort: ClassVar[str] = MODEL
-    in_place: ClassVar[bool] = True
+    baseline: ClassVar[str] = "multi-head attention"
 
     kv_heads: int | None = None
 
@@ -70,16 +74,18 @@ class SharedHeads(Technique):
         """The heads."""
         return ("the heads of attention",)
 
+    def had(self, case: Scenario) -> bool:
+        """Whether the model's own heads are meant, or it has as many."""
+        return all(block.kv_heads == (self.kv_heads or block.kv_heads) for block in attentions(case.model))
+
     def refusal(self, case: Scenario) -> str:
-        """There have to be heads that share, or that can."""
+        """Query heads have to share KV heads, or be able to."""
         shares = self.kv_heads or any(block.kv_heads < block.query_heads for block in attentions(case.model))
         return "" if shares else f"no query heads of {case.model.name} share KV heads: give kv_heads"
 
-    def before(self, case: Scenario) -> Scenario:
+    def without(self, case: Scenario) -> Scenario:
         """Every query head with a KV head of its own."""
-        return case.with_model(
-            with_attention(case.model, lambda block: dataclasses.replace(block, kv_heads=block.query_heads))
-        )
+        return case.with_model(with_blocks(case.model, _multi_head))
 
     def after(self, case: Scenario) -> Scenario:
         """The model's own KV heads, or as many as asked."""
@@ -90,38 +96,69 @@ class SharedHeads(Technique):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LatentHeads(Technique):
-    """MLA: a latent is cached from which all heads are expanded (arXiv:2405.04434), against full heads.
+class MultiQueryAttention(GroupedQueryAttention):
+    """All query heads share one KV head (MQA, arXiv:1911.02150), against a KV head for each (MHA).
+
+    Attributes
+    ----------
+    kv_heads : int
+        KV heads of every attention layer.
+    """
+
+    slug: ClassVar[str] = "mqa"
+    name: ClassVar[str] = "MQA"
+    why: ClassVar[str] = "one KV head: the fewest cache bytes to read and to keep"
+    costs: ClassVar[str] = "a model trained for it; accuracy"
+
+    kv_heads: int | None = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiHeadLatentAttention(Technique):
+    """A latent is cached from which all heads are expanded (MLA, arXiv:2405.04434), against full heads (MHA).
 
     A model that has MLA keeps it; another gets a latent of ``kv_rank + rope_dim`` instead of its KV heads.
 
     Attributes
     ----------
-    kv_rank, rope_dim : the latent, DeepSeek-V2's unless given
+    kv_rank : int
+        Width of the latent of keys and values; DeepSeek-V2's if not given.
+    rope_dim : int
+        Width of the key that carries positions.
     """
 
+    slug: ClassVar[str] = "mla"
     name: ClassVar[str] = "MLA"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "one latent instead of keys and values of every head"
     costs: ClassVar[str] = "a model trained for it; more FLOPs a cached token"
     effort: ClassVar[str] = MODEL
+    baseline: ClassVar[str] = "multi-head attention"
 
     kv_rank: int = 512
     rope_dim: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("kv_rank", "rope_dim"):
+            number(name, getattr(self, name), least=1, whole=True)
 
     @property
     def decides(self) -> tuple[str, ...]:
         """The heads."""
         return ("the heads of attention",)
 
+    def had(self, case: Scenario) -> bool:
+        """Whether all attention of the model has a latent."""
+        return not attentions(case.model)
+
     def refusal(self, case: Scenario) -> str:
         """There has to be attention."""
-        blocks = [*attentions(case.model), *(b for b in blocks_of(case.model) if isinstance(b, MLA))]
-        return "" if blocks else f"{case.model.name} has no attention with a cache"
+        latent = any(isinstance(block, MLA) for block in blocks_of(case.model))
+        return "" if latent or attentions(case.model) else f"{case.model.name} has no attention with a cache"
 
-    def before(self, case: Scenario) -> Scenario:
+    def without(self, case: Scenario) -> Scenario:
         """The same with full heads."""
-        return case.with_model(with_blocks(case.model, _full_heads))
+        return case.with_model(with_blocks(case.model, _multi_head))
 
     def after(self, case: Scenario) -> Scenario:
         """A latent in every attention layer."""
@@ -142,11 +179,13 @@ class LatentHeads(Technique):
 class FlashAttention(Technique):
     """Scores stay on the chip, tile by tile (arXiv:2205.14135), against written and read before and after softmax."""
 
+    slug: ClassVar[str] = "flash-attention"
     name: ClassVar[str] = "FlashAttention"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "the N x N scores never leave the chip"
     costs: ClassVar[str] = "kernels for each generation of chips"
     effort: ClassVar[str] = KERNEL
+    baseline: ClassVar[str] = "unfused attention"
 
     def had(self, case: Scenario) -> bool:
         """Whether the deployment says so."""
@@ -157,7 +196,7 @@ class FlashAttention(Technique):
         """How attention runs."""
         return ("how attention runs",)
 
-    def before(self, case: Scenario) -> Scenario:
+    def without(self, case: Scenario) -> Scenario:
         """Scores written and read."""
         return case.replace(serve=case.serve.replace(attention="unfused"))
 
@@ -184,18 +223,21 @@ class FlashAttention(Technique):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepLast(Technique):
-    """Eviction: only the last tokens stay in the cache (a sliding window, arXiv:2004.05150; StreamingLLM, 2309.17453).
+class SlidingWindow(Technique):
+    """A query sees the last tokens only, and older ones are evicted from the cache (arXiv:2004.05150).
 
     Attributes
     ----------
-    tokens : tokens that a query sees at most, itself included
+    tokens : int
+        Tokens that a query sees at most, itself included.
     """
 
-    name: ClassVar[str] = "keep the last N"
+    slug: ClassVar[str] = "sliding-window"
+    name: ClassVar[str] = "sliding window"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "what was evicted is neither read nor kept"
-    costs: ClassVar[str] = "what was evicted is forgotten"
+    costs: ClassVar[str] = "what was evicted is forgotten; a model trained for it"
+    effort: ClassVar[str] = MODEL
 
     tokens: int = 4096
 
@@ -207,6 +249,16 @@ class KeepLast(Technique):
         """What stays."""
         return ("which tokens stay in the cache",)
 
+    @property
+    def _kept(self) -> int:
+        """Tokens that stay in the cache."""
+        return self.tokens
+
+    def had(self, case: Scenario) -> bool:
+        """Whether no layer has a wider window."""
+        blocks = attentions(case.model)
+        return bool(blocks) and all(block.window is not None and block.window <= self._kept for block in blocks)
+
     def refusal(self, case: Scenario) -> str:
         """There has to be a cache of tokens to evict from."""
         return "" if attentions(case.model) else f"{case.model.name} has no attention layer to evict from"
@@ -215,9 +267,37 @@ class KeepLast(Technique):
         """A window in every attention layer, unless it has a narrower one."""
 
         def windowed(block: Attention) -> Block:
-            return dataclasses.replace(block, window=min(self.tokens, block.window or self.tokens))
+            return dataclasses.replace(block, window=min(self._kept, block.window or self._kept))
 
         return case.with_model(with_attention(case.model, windowed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSinks(SlidingWindow):
+    """The first and the last tokens stay in the cache (StreamingLLM, arXiv:2309.17453): no model has to be trained.
+
+    Attributes
+    ----------
+    tokens : int
+        Last tokens that stay, the newest included.
+    sinks : int
+        First tokens that stay; 4 are enough by table 2 of the paper.
+    """
+
+    slug: ClassVar[str] = "attention-sinks"
+    name: ClassVar[str] = "attention sinks"
+    costs: ClassVar[str] = "what was evicted is forgotten"
+    effort: ClassVar[str] = FLAG
+
+    sinks: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number("sinks", self.sinks, whole=True)
+
+    @property
+    def _kept(self) -> int:
+        return self.tokens + self.sinks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +306,11 @@ class HostOffload(Technique):
 
     Attributes
     ----------
-    host : share of the cache in host memory
+    host : float or array
+        Share of the cache in host memory.
     """
 
+    slug: ClassVar[str] = "offload"
     name: ClassVar[str] = "KV offload to host"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "host memory holds what the device's can't"
@@ -266,10 +348,11 @@ def attentions(model: Model) -> tuple[Attention, ...]:
 
 def with_blocks(model: Model, change: Callable[[Block], Block]) -> Model:
     """The model with every block changed."""
-    layers = tuple(
-        dataclasses.replace(layer, blocks=tuple(change(block) for block in layer.blocks)) for layer in model.layers
-    )
-    return model.replace(layers=layers)
+    layers = []
+    for layer in model.layers:
+        blocks = tuple(change(block) for block in layer.blocks)
+        layers.append(dataclasses.replace(layer, blocks=blocks))
+    return model.replace(layers=tuple(layers))
 
 
 def with_attention(model: Model, change: Callable[[Attention], Block]) -> Model:
@@ -277,7 +360,7 @@ def with_attention(model: Model, change: Callable[[Attention], Block]) -> Model:
     return with_blocks(model, lambda block: change(block) if isinstance(block, Attention) else block)
 
 
-def _full_heads(block: Block) -> Block:
+def _multi_head(block: Block) -> Block:
     """The block with a key and a value of its own for every query head."""
     if isinstance(block, Attention):
         return dataclasses.replace(block, kv_heads=block.query_heads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..errors import Number, number
+from ..errors import InvalidInput, Number, number
 from ..report import Step
 from ..serving.scenario import Scenario, share
 from .technique import MODEL, Technique
@@ -20,10 +20,13 @@ class PrefixCaching(Technique):
 
     Attributes
     ----------
-    hit_rate : share of the prompt tokens that are found
-    shared : whether it is the same prefix for all sequences, stored once
+    hit_rate : float or array
+        Share of the prompt tokens that are found in the cache.
+    shared : bool
+        Whether it is the same prefix for all sequences, stored once.
     """
 
+    slug: ClassVar[str] = "prefix-caching"
     name: ClassVar[str] = "prefix caching"
     helps: ClassVar[str] = "prefill"
     why: ClassVar[str] = "what was computed for another request is not computed again"
@@ -52,9 +55,11 @@ class PromptCompression(Technique):
 
     Attributes
     ----------
-    times : tokens of the prompt for each one that is left (4 turns 4K into 1K)
+    times : float or array
+        Tokens of the prompt for each one that is left (4 turns 4K into 1K).
     """
 
+    slug: ClassVar[str] = "prompt-compression"
     name: ClassVar[str] = "prompt compression"
     helps: ClassVar[str] = "prefill"
     why: ClassVar[str] = "fewer prompt tokens to compute, and fewer cached ones to read"
@@ -69,3 +74,20 @@ class PromptCompression(Technique):
     def after(self, case: Scenario) -> Scenario:
         """The shorter prompt."""
         return case.replace(compression=case.compression * self.times)
+
+
+def with_hit_rate(techniques: tuple[Technique, ...], hit_rate: float) -> tuple[Technique, ...]:
+    """The techniques, and a prefix cache that finds this share of the prompt tokens, if it is above 0.
+
+    What is found differs from request to request, so nothing is stored once for all of them.
+
+    Raises
+    ------
+    InvalidInput
+        ``hit_rate`` is no share, or the techniques have a prefix cache of their own.
+    """
+    if not share("hit_rate", hit_rate):
+        return techniques
+    if any(isinstance(item, PrefixCaching) for item in techniques):
+        raise InvalidInput("hit_rate and prefix caching both decide what the prefix cache finds: choose one")
+    return (*techniques, PrefixCaching(hit_rate=hit_rate, shared=False))

@@ -49,10 +49,15 @@ class Quantization(Technique):
 
     Attributes
     ----------
-    weights, activations : formats; None leaves them as they are
-    dequantization : time of expanding the weights as a share of a pass; fused kernels hide most of it
+    weights : str, optional
+        Format of the linear layers' weights.
+    activations : str, optional
+        Format that is fed to the linear layers; as it is if not given.
+    dequantization : float or array
+        Time of expanding what is stored, as a share of a pass; fused kernels hide most of it.
     """
 
+    slug: ClassVar[str] = "quantization"
     name: ClassVar[str] = "weight quantization"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "fewer weight bytes to stream each step"
@@ -71,6 +76,16 @@ class Quantization(Technique):
         named = {"the format of the weights": self.weights, "the format of the activations": self.activations}
         return tuple(what for what, value in named.items() if value is not None)
 
+    @classmethod
+    def usual(cls) -> tuple[Technique, ...]:
+        """Weights in 8 bits, weights and activations in 8 bits, weights in 4 bits."""
+        return cls(weights="fp8"), cls(weights="fp8", activations="fp8"), cls(weights="int4_g128")
+
+    def had(self, case: Scenario) -> bool:
+        """Whether the deployment has these formats."""
+        now = case.serve.precision
+        return self.weights in (None, now.weights) and self.activations in (None, now.activations)
+
     def after(self, case: Scenario) -> Scenario:
         """The other formats, and the time to expand them."""
         serve = quantize(case.serve, weights=self.weights, activations=self.activations)
@@ -83,10 +98,13 @@ class KVQuantization(Technique):
 
     Attributes
     ----------
-    kv : format of the cache
-    dequantization : extra time of a decode step as a share of it
+    kv : str
+        Format of the cache.
+    dequantization : float or array
+        Extra time of a decode step as a share of it.
     """
 
+    slug: ClassVar[str] = "kv-quantization"
     name: ClassVar[str] = "KV-cache quantization"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "fewer cache bytes to read each step, and to keep"
@@ -102,6 +120,15 @@ class KVQuantization(Technique):
     def decides(self) -> tuple[str, ...]:
         """The cache's format."""
         return ("the format of the KV cache",)
+
+    @classmethod
+    def usual(cls) -> tuple[Technique, ...]:
+        """8 and 4 bits."""
+        return cls(kv="fp8"), cls(kv="int4")
+
+    def had(self, case: Scenario) -> bool:
+        """Whether the deployment has this format."""
+        return case.serve.precision.kv == self.kv
 
     def after(self, case: Scenario) -> Scenario:
         """The cache in the other format, and the time to expand it."""

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import scalar
 from ..errors import InvalidInput, number, unknown
 from ..phases.deployment import Deployment
 from ..phases.passes import Phase, decode, prefill
 from ..phases.workload import Workload
 from ..report import Report, Step
-from ..serving.scenario import Scenario, plain_number
+from ..serving.scenario import Scenario
 from .technique import HARDWARE, Technique
 
 
@@ -24,9 +25,11 @@ class TensorParallelism(Technique):
 
     Attributes
     ----------
-    tensor : accelerators that share every layer
+    tensor : int
+        Accelerators that share every layer.
     """
 
+    slug: ClassVar[str] = "tensor-parallelism"
     name: ClassVar[str] = "tensor parallelism"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "each accelerator computes and reads its part of every matrix"
@@ -58,7 +61,7 @@ class TensorParallelism(Technique):
         return case.replace(serve=case.serve.replace(parallel=parallel))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class TensorLimits(Report):
     """Prefill and one decode step by degree of tensor parallelism.
 
@@ -182,4 +185,4 @@ def tensor_limits(
 def _exchange_s(phase: Phase, time: str) -> Any:
     """Time of the collectives of a pass."""
     exchanges = (item for item in phase.operators if item.operator.kind == "collective")
-    return plain_number(sum((getattr(item, time) for item in exchanges), 0.0) * phase.schedule.rounds)
+    return scalar(sum((getattr(item, time) for item in exchanges), 0.0) * phase.schedule.rounds)

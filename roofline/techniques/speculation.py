@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..arrays import bisect, scalar
 from ..errors import Number, number
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
-from ..serving.batch import Performance
-from ..serving.scenario import Drafts, Scenario, expected_tokens, plain_number, share
+from ..serving.scenario import Drafts, Scenario, expected_tokens, share
+from ..serving.steady_state import steady_state
 from ..specs.library import get_model
 from .technique import MODEL, Technique
 
@@ -29,12 +30,17 @@ class Speculation(Technique):
 
     Attributes
     ----------
-    acceptance : probability that a draft is accepted, those before it given
-    drafts : draft tokens a step
-    draft : the model that drafts, or its name; None takes its cost from ``draft_share``
-    draft_share : time of a draft token as a share of a decode step (0.02 to 0.11 in table 2 of the paper)
+    acceptance : float or array
+        Probability that a draft is accepted, given that those before it were.
+    drafts : int or array
+        Draft tokens of a step.
+    draft : Model or str, optional
+        The model that drafts, or its name; if not given, drafts cost ``draft_share``.
+    draft_share : float or array
+        Time of a draft token as a share of a decode step (0.02 to 0.11 in table 2 of the paper).
     """
 
+    slug: ClassVar[str] = "speculative"
     name: ClassVar[str] = "speculative decoding"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "several tokens for one read of the weights"
@@ -84,9 +90,11 @@ class MultiTokenPrediction(Speculation):
 
     Attributes
     ----------
-    draft_share : time of a draft token as a share of a decode step; None takes one layer of the model's
+    draft_share : float or array, optional
+        Time of a draft token as a share of a decode step; that of one layer of the model's if not given.
     """
 
+    slug: ClassVar[str] = "mtp"
     name: ClassVar[str] = "MTP"
     why: ClassVar[str] = "extra layers draft the next tokens for one read of the weights"
     costs: ClassVar[str] = "FLOPs for drafts that are refused; the extra layers' weights"
@@ -103,7 +111,7 @@ class MultiTokenPrediction(Speculation):
         return 1 / case.model.layer_count if self.draft_share is None else self.draft_share
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class SpeculationLimits(Report):
     """Where speculative decoding stops paying.
 
@@ -172,28 +180,26 @@ def speculation_limits(
     return SpeculationLimits(
         tokens_per_step=yields,
         step_cost=cost,
-        speedup=plain_number(np.divide(yields, cost)),
-        verify_compute=plain_number((drafts + 1) / yields),
+        speedup=scalar(np.divide(yields, cost)),
+        verify_compute=scalar((drafts + 1) / yields),
         break_even_acceptance=_break_even(cost, drafts),
         stops_at_batch=float("inf") if pays.all() else float(batches[~pays].min()),
         searched_batch=searched_batch,
         steps=(
             *technique.steps(Scenario(serve, load)),
-            Step("speedup", "tokens_per_step / step_cost", known, plain_number(np.divide(yields, cost)), time),
+            Step("speedup", "tokens_per_step / step_cost", known, scalar(np.divide(yields, cost)), time),
         ),
     )
 
 
 def _step_cost(serve: Deployment, load: Workload, technique: Speculation, time: str) -> Number:
     plain = Scenario(serve, load)
-    return plain_number(np.divide(Performance(technique.after(plain), time).step_s, Performance(plain, time).step_s))
+    drafted = steady_state(technique.after(plain), time=time)
+    return scalar(np.divide(drafted.step_s, steady_state(plain, time=time).step_s))
 
 
 def _break_even(cost: Number, drafts: Any) -> Number:
     """Acceptance at which the expected tokens equal ``cost``; infinite if not even full acceptance does."""
-    low, high = np.zeros(np.shape(cost)), np.ones(np.shape(cost))
-    for _ in range(60):
-        middle = (low + high) / 2
-        short = expected_tokens(middle, drafts) < cost
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    return plain_number(np.where(np.asarray(cost) > drafts + 1, np.inf, high))
+    shape = np.broadcast_shapes(np.shape(cost), np.shape(drafts))
+    _, enough = bisect(lambda share: expected_tokens(share, drafts) < cost, np.zeros(shape), np.ones(shape))
+    return scalar(np.where(np.asarray(cost) > drafts + 1, np.inf, enough))

@@ -14,57 +14,32 @@ from ..phases.workload import Workload
 from ..report import Report, plain
 from ..serving.scenario import Scenario
 from ..tables import Line
-from .attention import FlashAttention, HostOffload, KeepLast, KVCache, LatentHeads, SharedHeads
-from .batching import ChunkedPrefill, ContinuousBatching, Disaggregation, PagedAttention, PromptBatching
-from .prompts import PrefixCaching, PromptCompression
-from .quantization import KVQuantization, Quantization
-from .sharding import TensorParallelism
-from .speculation import MultiTokenPrediction, Speculation
+from .registry import usual_techniques
 from .technique import Effect, Technique, apply
-from .weights import ActivationSparsity, Experts, KernelFusion, SparseAttentionMask, StructuredSparsity
-
-TECHNIQUES: tuple[Technique, ...] = (
-    KVCache(),
-    SharedHeads(),
-    LatentHeads(),
-    FlashAttention(),
-    PagedAttention(),
-    KernelFusion(),
-    Quantization(weights="fp8"),
-    Quantization(weights="fp8", activations="fp8"),
-    Quantization(weights="int4_g128"),
-    KVQuantization(kv="fp8"),
-    KVQuantization(kv="int4"),
-    KeepLast(),
-    HostOffload(),
-    ContinuousBatching(),
-    PromptBatching(),
-    ChunkedPrefill(),
-    PrefixCaching(),
-    PromptCompression(),
-    Speculation(),
-    MultiTokenPrediction(),
-    StructuredSparsity(),
-    ActivationSparsity(),
-    SparseAttentionMask(),
-    Experts(),
-    Disaggregation(),
-    TensorParallelism(),
-)
-"""Every technique with the parameters that the field reports."""
 
 NOTICEABLE = 1.02
-"""A speedup from which on a phase counts as helped."""
+"""A phase counts as helped from this speedup on: rounding of tiles and tokens moves times by a percent or two."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class TechniqueTable(Report):
     """Techniques and their effects on one deployment.
 
     Attributes
     ----------
-    effects : one a technique that can be had
-    refused : name of a technique -> why it can't be had here
+    effects : tuple of Effect
+        One for each technique that the deployment can have.
+    refused : tuple of (str, str)
+        Label of a technique, and why the deployment cannot have it.
+
+    Columns
+    -------
+    claimed_phase, phase
+        The phase that the field says a technique helps, and the one that gains over the baseline by the numbers.
+    prefill_speedup, decode_speedup, throughput_gain, batch_gain
+        Over the deployment as given; 1 for what it has already.
+    baseline, baseline_prefill_speedup, ...
+        What the technique is compared with where the deployment has it already, and the same gains over that.
     """
 
     effects: tuple[Effect, ...]
@@ -72,12 +47,18 @@ class TechniqueTable(Report):
 
     columns = (
         "technique",
+        "slug",
         "claimed_phase",
         "phase",
         "prefill_speedup",
         "decode_speedup",
         "throughput_gain",
         "batch_gain",
+        "baseline",
+        "baseline_prefill_speedup",
+        "baseline_decode_speedup",
+        "baseline_throughput_gain",
+        "baseline_batch_gain",
         "why",
     )
 
@@ -103,9 +84,7 @@ class TechniqueTable(Report):
 
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows as people read them."""
-        return tuple(
-            tuple(value if isinstance(value, str) else f"{value:.3g}x" for value in row.values()) for row in self.rows
-        )
+        return tuple(tuple(_cell(value) for value in row.values()) for row in self.rows)
 
     def _head(self) -> Line:
         return self.columns
@@ -117,58 +96,63 @@ class TechniqueTable(Report):
         return [f"{name}: {reason}" for name, reason in self.refused]
 
 
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}x"
+
+
 def row_of(effect: Effect) -> dict[str, Any]:
     """What the table says of one effect."""
     technique = effect.techniques[0]
     return {
-        "technique": label(technique),
+        "technique": technique.label,
+        "slug": technique.slug,
         "claimed_phase": technique.helps,
         "phase": phase_of(effect),
         "prefill_speedup": effect.prefill_speedup,
         "decode_speedup": effect.decode_speedup,
         "throughput_gain": effect.throughput_gain,
-        "batch_gain": _batch_gain(effect),
+        "batch_gain": effect.batch_gain,
+        "baseline": effect.compared_with,
+        "baseline_prefill_speedup": effect.baseline_prefill_speedup,
+        "baseline_decode_speedup": effect.baseline_decode_speedup,
+        "baseline_throughput_gain": effect.baseline_throughput_gain,
+        "baseline_batch_gain": effect.baseline_batch_gain,
         "why": technique.why,
     }
 
 
-def label(technique: Technique) -> str:
-    """Its name, with the formats that it sets."""
-    formats = [getattr(technique, name, None) for name in ("weights", "activations", "kv")]
-    named = [text for text in formats if isinstance(text, str)]
-    return f"{technique.name} ({' + '.join(named)})" if named else technique.name
-
-
 def phase_of(effect: Effect) -> str:
-    """The phase that gains by at least `NOTICEABLE`; both, if both do; else ``throughput`` or ``capacity``."""
-    gained = {"prefill": effect.prefill_speedup, "decode": effect.decode_speedup}
+    """The phase that gains over the baseline by `NOTICEABLE`; both, if both do; else ``throughput`` or ``capacity``."""
+    gained = {"prefill": effect.baseline_prefill_speedup, "decode": effect.baseline_decode_speedup}
     helped = [name for name, gain in gained.items() if float(np.min(gain)) >= NOTICEABLE]
     if len(helped) == 2:
         return "both"
     if helped:
         return helped[0]
-    more = {"throughput": effect.throughput_gain, "capacity": _batch_gain(effect)}
-    return next((name for name, gain in more.items() if gain >= NOTICEABLE), "neither")
-
-
-def _batch_gain(effect: Effect) -> float:
-    """Cache that fits, after / before: sequences in the same free memory, whole or not."""
-    before, after = effect.before, effect.after
-    return float(np.divide(before.kv_bytes_per_sequence, np.maximum(after.kv_bytes_per_sequence, 1.0)))
+    if effect.baseline_throughput_gain >= NOTICEABLE:
+        return "throughput"
+    return "capacity" if effect.baseline_batch_gain >= NOTICEABLE else "neither"
 
 
 def technique_table(
-    serve: Deployment, load: Workload, *, techniques: Iterable[Technique] = TECHNIQUES, time: str = "roofline_s"
+    serve: Deployment, load: Workload, *, techniques: Iterable[Technique] | None = None, time: str = "roofline_s"
 ) -> TechniqueTable:
     """Technique, phase and reason, as the field's tables have them, with the numbers of this deployment.
 
-    ``claimed_phase`` is what the field says, ``phase`` what the numbers say: a phase counts as helped from 2 % on.
-    Techniques that every engine has are held against the deployment without them.
-
     Parameters
     ----------
-    techniques : which ones; all with usual parameters unless given
-    time : ``floor_s``, ``roofline_s`` or ``estimate_s``
+    serve : Deployment
+        What runs where, as given.
+    load : Workload
+        The requests; single numbers, of which ``batch`` requests are in the system at any time.
+    techniques : iterable of Technique, optional
+        Which ones; all with their usual parameters if not given.
+    time : str
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+
+    Returns
+    -------
+    TechniqueTable
 
     Raises
     ------
@@ -186,7 +170,11 @@ def technique_table(
     if any(np.ndim(value) for value in (load.prompt_tokens, load.output_tokens, load.batch, load.cached_tokens)):
         raise InvalidInput("a table of techniques is for one workload, not a sweep: give whole numbers")
     case = Scenario(serve, load)
-    chosen = tuple(techniques)
-    refused = tuple((label(item), reason) for item in chosen if (reason := item.refusal(case)))
-    possible = [item for item in chosen if not item.refusal(case)]
-    return TechniqueTable(tuple(apply(serve, load, item, time=time) for item in possible), refused)
+    chosen = usual_techniques() if techniques is None else tuple(techniques)
+    effects, refused = [], []
+    for item in chosen:
+        if reason := item.refusal(case):
+            refused.append((item.label, reason))
+        else:
+            effects.append(apply(serve, load, item, time=time))
+    return TechniqueTable(tuple(effects), tuple(refused))

@@ -10,58 +10,96 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import InvalidInput, Number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
-from ..serving.batch import Performance
-from ..serving.scenario import Scenario, plain_number
+from ..serving.scenario import Scenario
+from ..serving.steady_state import Steady, steady_state
 from ..values import Value
+from .registry import register, technique_named
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
 HARDWARE = "more accelerators"
-"""What it takes to have a technique."""
+"""What it takes to adopt a technique."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Technique(Value):
     """A way to serve a model faster.
 
-    A technique that every engine has by now is measured by taking it away: its ``before`` is the scenario without it,
-    and ``in_place`` says that nothing is left to be gained.
+    A technique is one class in one file of this package.  A class that states a ``slug`` registers itself under it, and
+    is found by name in Python, on the command line and in the table; its fields become options.
 
     Attributes
     ----------
-    name : as the field calls it
-    helps : the phase that the field says it helps: ``prefill``, ``decode`` or ``both``
-    why : in one line
-    effort : `FLAG`, `KERNEL`, `MODEL` or `HARDWARE`
-    costs : what it costs elsewhere
-    decides : what it settles; two techniques that settle the same thing exclude each other
+    slug : str
+        Short name, by which it is called in Python, on the command line and in tables.
+    name : str
+        Name as the field writes it.
+    helps : str
+        Phase that the field says it helps: ``prefill``, ``decode`` or ``both``.
+    why : str
+        How it helps, in one line.
+    effort : str
+        `FLAG`, `KERNEL`, `MODEL` or `HARDWARE`.
+    costs : str
+        What it costs elsewhere.
+    baseline : str
+        What the technique is compared with beside the deployment as given: the same without it, in words.  Empty
+        where that is the deployment as given.
+    in_place : bool
+        Whether every engine has it already, so that nothing is left to gain.
+    decides : tuple of str
+        What it settles; two techniques that settle the same thing exclude each other.
     """
 
+    slug: ClassVar[str]
     name: ClassVar[str]
     helps: ClassVar[str]
     why: ClassVar[str]
     effort: ClassVar[str] = FLAG
     costs: ClassVar[str] = ""
+    baseline: ClassVar[str] = ""
     in_place: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "slug" in cls.__dict__:
+            register(cls)
+
+    @classmethod
+    def usual(cls) -> tuple[Technique, ...]:
+        """The technique with the parameters that the field reports, for tables and advice."""
+        return (cls(),)
 
     @property
     def decides(self) -> tuple[str, ...]:
         """What it settles."""
         return (self.name,)
 
+    @property
+    def label(self) -> str:
+        """Its name, with the formats that it sets."""
+        formats = [getattr(self, name, None) for name in ("weights", "activations", "kv")]
+        given = [text for text in formats if isinstance(text, str)]
+        return f"{self.name} ({' + '.join(given)})" if given else self.name
+
     def had(self, case: Scenario) -> bool:
-        """Whether the deployment has it already, as every engine does."""
+        """Whether the deployment has it already."""
         return self.in_place
 
     def refusal(self, case: Scenario) -> str:
-        """Why it can't be had here; empty if it can."""
+        """Why the deployment cannot have it; empty if it can."""
         return ""
 
-    def before(self, case: Scenario) -> Scenario:
-        """The scenario without it."""
+    def given(self, case: Scenario) -> Scenario:
+        """The scenario as given, with what the technique's parameters say about it."""
+        return case
+
+    def without(self, case: Scenario) -> Scenario:
+        """The scenario without it: the baseline that the field compares with."""
         return case
 
     def after(self, case: Scenario) -> Scenario:
@@ -75,17 +113,35 @@ class Technique(Value):
 
 @dataclass(frozen=True, repr=False)
 class Effect(Report):
-    """What one or several techniques do: everything before and after.
+    """What one or several techniques do to the requests of a deployment in steady state.
+
+    Speedups and gains compare with the deployment as given.  Columns that start with ``baseline_`` compare with the
+    same deployment without the technique: a model with multi-head attention for GQA, an engine without a KV cache for
+    the KV cache.  Values above 1 are better.
 
     Attributes
     ----------
-    techniques : what was applied
-    before, after : what the scenario gives without and with them
+    techniques : tuple of Technique
+        What was applied.
+    before, after : Steady
+        The deployment as given, and with the techniques.
+    baseline : Steady
+        The deployment without the techniques.
+
+    Columns
+    -------
+    prefill_speedup, decode_speedup
+        Of the phases: a prompt by itself, and a token of a decode step.
+    ttft_speedup, tpot_speedup, total_speedup
+        Of what a request sees, waiting and stalls included.
+    throughput_gain, capacity_gain
+        Of the deployment, with as many requests as given, and with as many as fit.
     """
 
     techniques: tuple[Technique, ...]
-    before: Performance
-    after: Performance
+    before: Steady
+    after: Steady
+    baseline: Steady
 
     columns = (
         "technique",
@@ -95,6 +151,8 @@ class Effect(Report):
         "decode_before_s",
         "decode_after_s",
         "decode_speedup",
+        "ttft_speedup",
+        "tpot_speedup",
         "total_speedup",
         "gap_before_s",
         "gap_after_s",
@@ -104,6 +162,11 @@ class Effect(Report):
         "max_batch_before",
         "max_batch_after",
         "capacity_gain",
+        "compared_with",
+        "baseline_prefill_speedup",
+        "baseline_decode_speedup",
+        "baseline_total_speedup",
+        "baseline_throughput_gain",
     )
 
     @property
@@ -113,114 +176,149 @@ class Effect(Report):
 
     @property
     def prefill_before_s(self) -> Number:
-        """Time to first token without."""
-        return self.before.ttft_s
+        """A prompt by itself until its first token, as given."""
+        return self.before.prompt_s
 
     @property
     def prefill_after_s(self) -> Number:
-        """Time to first token with."""
-        return self.after.ttft_s
+        """A prompt by itself until its first token, with the techniques."""
+        return self.after.prompt_s
 
     @property
     def prefill_speedup(self) -> Number:
-        """Time to first token, before / after."""
-        return ratio(self.before.ttft_s, self.after.ttft_s)
+        """A prompt by itself, before / after."""
+        return ratio(self.before.prompt_s, self.after.prompt_s)
 
     @property
     def decode_before_s(self) -> Number:
-        """Time per output token without."""
-        return self.before.tpot_s
+        """A token of a decode step, as given."""
+        return self.before.decode_s
 
     @property
     def decode_after_s(self) -> Number:
-        """Time per output token with."""
-        return self.after.tpot_s
+        """A token of a decode step, with the techniques."""
+        return self.after.decode_s
 
     @property
     def decode_speedup(self) -> Number:
-        """Time per output token, before / after."""
+        """A token of a decode step, before / after."""
+        return ratio(self.before.decode_s, self.after.decode_s)
+
+    @property
+    def ttft_speedup(self) -> Number:
+        """Time to first token of a request, before / after."""
+        return ratio(self.before.ttft_s, self.after.ttft_s)
+
+    @property
+    def tpot_speedup(self) -> Number:
+        """Time per output token of a request, before / after."""
         return ratio(self.before.tpot_s, self.after.tpot_s)
 
     @property
     def total_speedup(self) -> Number:
-        """End to end, before / after."""
+        """End-to-end latency of a request, before / after."""
         return ratio(self.before.total_s, self.after.total_s)
 
     @property
     def gap_before_s(self) -> Number:
-        """Longest gap between two tokens without."""
+        """Longest gap between two tokens, as given."""
         return self.before.gap_s
 
     @property
     def gap_after_s(self) -> Number:
-        """Longest gap between two tokens with."""
+        """Longest gap between two tokens, with the techniques."""
         return self.after.gap_s
 
     @property
     def throughput_gain(self) -> Number:
-        """Tokens a second at the same batch, after / before."""
+        """Throughput with as many requests in the system, after / before."""
         return ratio(self.after.tokens_per_s, self.before.tokens_per_s)
 
     @property
     def weights_saved_bytes(self) -> Number:
         """Memory freed by smaller weights; negative if they grew."""
-        return plain_number(np.subtract(self.before.weights_bytes, self.after.weights_bytes))
+        return scalar(np.subtract(self.before.weights_bytes, self.after.weights_bytes))
 
     @property
     def kv_saved_bytes_per_sequence(self) -> Number:
         """Memory of a sequence's cache freed; negative if it grew."""
-        return plain_number(np.subtract(self.before.kv_bytes_per_sequence, self.after.kv_bytes_per_sequence))
+        return scalar(np.subtract(self.before.kv_bytes_per_sequence, self.after.kv_bytes_per_sequence))
 
     @property
     def max_batch_before(self) -> Number:
-        """Sequences that fit without."""
+        """Sequences that fit, as given."""
         return self.before.max_batch
 
     @property
     def max_batch_after(self) -> Number:
-        """Sequences that fit with."""
+        """Sequences that fit with the techniques."""
         return self.after.max_batch
 
     @cached_property
     def capacity_gain(self) -> Number:
-        """Tokens a second with as many sequences as fit, after / before; NaN where nothing fitted before."""
+        """Throughput with as many requests as fit, after / before; NaN where none fitted before."""
         return ratio(self.after.capacity_tokens_per_s, self.before.capacity_tokens_per_s)
+
+    @property
+    def batch_gain(self) -> Number:
+        """Sequences in the same free memory, whole or not, after / before."""
+        return cache_gain(self.before, self.after)
+
+    @property
+    def compared_with(self) -> str:
+        """What the columns that start with ``baseline_`` compare with."""
+        return " and ".join(item.baseline for item in self.techniques if item.baseline) or "as given"
+
+    @property
+    def baseline_prefill_speedup(self) -> Number:
+        """A prompt by itself, baseline / after."""
+        return ratio(self.baseline.prompt_s, self.after.prompt_s)
+
+    @property
+    def baseline_decode_speedup(self) -> Number:
+        """A token of a decode step, baseline / after."""
+        return ratio(self.baseline.decode_s, self.after.decode_s)
+
+    @property
+    def baseline_total_speedup(self) -> Number:
+        """End-to-end latency of a request, baseline / after."""
+        return ratio(self.baseline.total_s, self.after.total_s)
+
+    @property
+    def baseline_throughput_gain(self) -> Number:
+        """Throughput with as many requests in the system, after / baseline."""
+        return ratio(self.after.tokens_per_s, self.baseline.tokens_per_s)
+
+    @property
+    def baseline_batch_gain(self) -> Number:
+        """Sequences in the same free memory, whole or not, after / baseline."""
+        return cache_gain(self.baseline, self.after)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the figures rest on."""
-        case = self.before.case
-        apart = [item.name for item in self.techniques if item.before(case) is not case]
-        notes = (f"before: the same without {' and '.join(apart)}",) if apart else ()
+        notes = [f"baseline: {item.baseline}" for item in self.techniques if item.baseline]
         return tuple(dict.fromkeys((*notes, *self.before.assumptions, *self.after.assumptions)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns, what stands before and after them, and the notes."""
-        sides = {"before": self.before.to_dict(), "after": self.after.to_dict()}
+        """Columns, what stands before, after and in the baseline, and the notes."""
+        sides = {name: getattr(self, name).to_dict() for name in ("before", "after", "baseline")}
         return super().to_dict() | sides | {"assumptions": list(self.assumptions)}
 
     def explain(self) -> tuple[Step, ...]:
-        """The techniques' own derivations, what users see with them, and how the gains follow."""
+        """The techniques' own derivations, what a request sees with them, and how the speedups follow."""
         own = tuple(step for item in self.techniques for step in item.steps(self.before.case))
-        gains = (
-            ("prefill_speedup", "prefill_before_s / prefill_after_s"),
-            ("decode_speedup", "decode_before_s / decode_after_s"),
-        )
-        return (
-            own
-            + self.after.explain()
-            + tuple(
-                Step(
-                    name,
-                    formula,
-                    {word: getattr(self, word) for word in formula.split(" / ")},
-                    getattr(self, name),
-                    self.before.time,
-                )
-                for name, formula in gains
-                if np.all(np.asarray(getattr(self, formula.split(" / ")[1])) > 0)
-            )
-        )
+        return (*own, *self.after.explain(), *self._speedup_steps())
+
+    def _speedup_steps(self) -> tuple[Step, ...]:
+        steps = []
+        for phase in ("prefill", "decode"):
+            before, after = (f"{phase}_{side}_s" for side in ("before", "after"))
+            known = {before: getattr(self, before), after: getattr(self, after)}
+            if np.all(np.asarray(known[after]) > 0):
+                value = getattr(self, f"{phase}_speedup")
+                steps.append(Step(f"{phase}_speedup", f"{before} / {after}", known, value, self.before.time))
+        return tuple(steps)
 
 
 def ratio(above: Number, below: Number) -> Number:
@@ -228,25 +326,44 @@ def ratio(above: Number, below: Number) -> Number:
     above, below = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.where(below == 0, np.nan, np.divide(above, below))
-    return plain_number(np.where((above == 0) & (below == 0), 1.0, found))
+    return scalar(np.where((above == 0) & (below == 0), 1.0, found))
 
 
-def apply(
-    serve: Deployment, load: Workload, techniques: Iterable[Technique] | Technique, *, time: str = "roofline_s"
-) -> Effect:
-    """What ``techniques`` together do to ``load`` on ``serve``, phase by phase.
+def cache_gain(before: Steady, after: Steady) -> Number:
+    """Cache of a sequence, before / after: how many times as many sequences fit in the same free memory."""
+    return scalar(np.divide(before.kv_bytes_per_sequence, np.maximum(after.kv_bytes_per_sequence, 1.0)))
+
+
+Chosen = Iterable[Technique | str] | Technique | str
+"""Techniques as values or by their slugs, one or several."""
+
+
+def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = "roofline_s") -> Effect:
+    """What techniques do to the requests of a deployment, phase by phase.
 
     Parameters
     ----------
-    techniques : one, or several; their order does not matter unless both change the shape of the model
-    time : ``floor_s``, ``roofline_s`` or ``estimate_s``
+    serve : Deployment
+        What runs where, as given.
+    load : Workload
+        The requests, of which ``batch`` are in the system at any time.
+    techniques : Technique or str, or several of them
+        Values, or slugs for their usual parameters.  Their order does not matter unless both change the shape of the
+        model.
+    time : str
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+
+    Returns
+    -------
+    Effect
+        The deployment as given, with the techniques, and without them.
 
     Raises
     ------
     InvalidInput
-        Two techniques decide the same thing, or one can't be had here.
+        Two techniques decide the same thing, or the deployment cannot have one.
     UnknownName
-        ``time`` is none of the three.
+        No technique has this slug, or ``time`` is none of the three.
 
     Examples
     --------
@@ -257,22 +374,68 @@ def apply(
     >>> round(effect.decode_speedup, 1)
     4.5
     """
-    chosen = (techniques,) if isinstance(techniques, Technique) else tuple(techniques)
-    start = Scenario(serve, load)
-    refuse(chosen, start)
-    before = after = start
+    chosen = as_techniques(techniques)
+    case = Scenario(serve, load)
+    refuse(chosen, case)
     for item in chosen:
-        before, after = item.before(before), item.after(after)
-    return Effect(chosen, Performance(before, time), Performance(after, time))
+        case = item.given(case)
+    after = baseline = case
+    for item in chosen:
+        after, baseline = item.after(after), item.without(baseline)
+    return Effect(chosen, *(steady_state(each, time=time) for each in (case, after, baseline)))
+
+
+def scenario_with(serve: Deployment, load: Workload, techniques: Chosen) -> Scenario:
+    """The scenario of a deployment that has these techniques.
+
+    Parameters
+    ----------
+    serve, load : Deployment, Workload
+        What runs where, for which requests.
+    techniques : Technique or str, or several of them
+        Values, or slugs for their usual parameters.
+
+    Raises
+    ------
+    InvalidInput
+        Two techniques decide the same thing, or the deployment cannot have one.
+    """
+    chosen = as_techniques(techniques)
+    case = Scenario(serve, load)
+    refuse(chosen, case)
+    for item in chosen:
+        case = item.after(item.given(case))
+    return case
+
+
+def as_techniques(techniques: Chosen) -> tuple[Technique, ...]:
+    """One or several techniques, or slugs, as a tuple of values.
+
+    Raises
+    ------
+    InvalidInput
+        Something that is neither.
+    UnknownName
+        No technique has this slug.
+    """
+    items = (techniques,) if isinstance(techniques, Technique | str) else tuple(techniques)
+    chosen = tuple(technique_named(item)() if isinstance(item, str) else item for item in items)
+    for item in chosen:
+        if not isinstance(item, Technique):
+            raise InvalidInput(f"techniques must be values of roofline.techniques, such as PagedAttention(): {item!r}")
+    return chosen
 
 
 def refuse(techniques: tuple[Technique, ...], case: Scenario) -> None:
-    """Raise for the first thing that makes no sense together, or can't be had here."""
+    """Raise for the first technique that the deployment cannot have, or that does not combine with another."""
+    refuse_pairs(techniques)
     for item in techniques:
-        if not isinstance(item, Technique):
-            raise InvalidInput(f"techniques must be values of roofline.techniques, such as PagedAttention(): {item!r}")
         if reason := item.refusal(case):
             raise InvalidInput(f"{item.name}: {reason}")
+
+
+def refuse_pairs(techniques: tuple[Technique, ...]) -> None:
+    """Raise for the first two techniques that decide the same thing."""
     for one, other in combinations(techniques, 2):
         if both := sorted({*one.decides} & {*other.decides}):
             raise InvalidInput(f"{one.name} and {other.name} both decide {both[0]}: choose one")

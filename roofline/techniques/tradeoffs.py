@@ -6,17 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import InvalidInput, Number, number
 from ..phases.deployment import Deployment
 from ..phases.passes import prefill
 from ..phases.workload import Workload
 from ..report import Report, Step
-from ..serving.batch import Performance, links
-from ..serving.scenario import Scenario, plain_number, share
+from ..serving.pass_times import links
+from ..serving.scenario import Scenario, share
+from ..serving.steady_state import steady_state
 from .batching import Disaggregation
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class ModeSwitch(Report):
     """A faster prefill that makes every decode step slower.
 
@@ -36,12 +38,12 @@ class ModeSwitch(Report):
     @property
     def prefill_steps(self) -> Number:
         """Decode steps that take as long as the prefill."""
-        return plain_number(np.divide(self.prefill_s, self.step_s))
+        return scalar(np.divide(self.prefill_s, self.step_s))
 
     @property
     def break_even_steps(self) -> Number:
         """Decode steps after which the gain is gone."""
-        return plain_number(np.divide(np.multiply(self.prefill_gain, self.prefill_s), self.decode_cost * self.step_s))
+        return scalar(np.divide(np.multiply(self.prefill_gain, self.prefill_s), self.decode_cost * self.step_s))
 
     def explain(self) -> tuple[Step, ...]:
         """The seconds gained once over the seconds lost each step."""
@@ -72,14 +74,14 @@ def mode_switch(
     >>> round(mode_switch(serve, rl.Workload(prompt_tokens=1100)).break_even_steps)
     15
     """
-    found = Performance(Scenario(serve, load), time)
+    found = steady_state(Scenario(serve, load), time=time)
     gain, cost = share("prefill_gain", prefill_gain), number("decode_cost", decode_cost)
     if not np.all(np.asarray(cost) > 0):
         raise InvalidInput(f"decode_cost must be above 0: {float(np.min(cost)):g}")
-    return ModeSwitch(found.prefill_s, found.step_s, gain, cost)
+    return ModeSwitch(getattr(prefill(serve, load), time), found.step_s, gain, cost)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Visible(Report):
     """What a reader sees of a stream whose tokens are shown ``buffer`` at a time.
 
@@ -100,17 +102,17 @@ class Visible(Report):
     @property
     def first_visible_s(self) -> Number:
         """Until the first ``buffer`` tokens are there."""
-        return plain_number(self.ttft_s + (np.minimum(self.buffer, self.output_tokens) - 1) * self.tpot_s)
+        return scalar(self.ttft_s + (np.minimum(self.buffer, self.output_tokens) - 1) * self.tpot_s)
 
     @property
     def cadence_s(self) -> Number:
         """Between one burst and the next."""
-        return plain_number(np.multiply(self.buffer, self.tpot_s))
+        return scalar(np.multiply(self.buffer, self.tpot_s))
 
     @property
     def bursts(self) -> Number:
         """Bursts of a whole response, the last one perhaps short."""
-        return plain_number(np.ceil(np.divide(self.output_tokens, self.buffer)))
+        return scalar(np.ceil(np.divide(self.output_tokens, self.buffer)))
 
     def explain(self) -> tuple[Step, ...]:
         """The first burst and the rhythm."""
@@ -134,11 +136,11 @@ def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str 
     >>> round(visible(serve, rl.Workload(), buffer=4).cadence_s / visible(serve, rl.Workload(), buffer=1).cadence_s)
     4
     """
-    found = Performance(Scenario(serve, load), time)
+    found = steady_state(Scenario(serve, load), time=time)
     return Visible(found.ttft_s, found.tpot_s, number("buffer", buffer, least=1, whole=True), load.output_tokens)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class SwapIn(Report):
     """A sequence's cache brought back from the host, or computed again.
 
@@ -190,10 +192,10 @@ def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = 
     faster = searched[np.asarray(swap_s < again_s)]
     kv_bytes, swap_s, again_s = both(context)
     first = float(faster.min()) if faster.size else float("inf")
-    return SwapIn(context, kv_bytes, rate, plain_number(swap_s), again_s, first)
+    return SwapIn(context, kv_bytes, rate, scalar(swap_s), again_s, first)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class Handover(Report):
     """Prefill and decode on pools of their own, against one pool for both.
 
@@ -220,7 +222,7 @@ class Handover(Report):
     @property
     def transfer_s(self) -> Number:
         """Crossing of the cache."""
-        return plain_number(np.divide(self.kv_bytes, self.link_bytes_per_s))
+        return scalar(np.divide(self.kv_bytes, self.link_bytes_per_s))
 
     @property
     def stall_s(self) -> Number:
@@ -230,12 +232,12 @@ class Handover(Report):
     @property
     def prefill_per_decode(self) -> Number:
         """Busy time of a prefill accelerator for a request, over that of a decode one for its share of the batch."""
-        return plain_number(np.divide(self.prefill_s, np.divide(self.decode_s, self.batch)))
+        return scalar(np.divide(self.prefill_s, np.divide(self.decode_s, self.batch)))
 
     @property
     def pays_above_hz(self) -> Number:
         """Request rate at which stalls and transfer are equal (see `handover`)."""
-        return plain_number(self.transfer_s / (self.prefill_s * (self.decode_s + self.transfer_s)))
+        return scalar(self.transfer_s / (self.prefill_s * (self.decode_s + self.transfer_s)))
 
     def pools(self, accelerators: int) -> tuple[int, int]:
         """``accelerators`` split into xPyD, at least one of each.
@@ -292,13 +294,12 @@ def handover(
     case = Scenario(serve, load)
     if reason := technique.refusal(case):
         raise InvalidInput(f"{technique.name}: {reason}")
-    found = Performance(case, time)
-    one = Performance(Scenario(serve, Workload(load.prompt_tokens, 1, 1, load.cached_tokens)), time)
+    found = steady_state(case, time=time)
     return Handover(
         kv_bytes=serve.model.cache_bytes(load.context_tokens, serve.precision.kv),
         link_bytes_per_s=(technique.rate(case) or np.nan) * links(serve),
-        prefill_s=one.prefill_s,
+        prefill_s=found.prompt_s,
         step_s=found.step_s,
-        decode_s=plain_number((np.asarray(load.output_tokens) - 1) * found.tpot_s),
+        decode_s=scalar((np.asarray(load.output_tokens) - 1) * found.decode_s),
         batch=load.batch,
     )

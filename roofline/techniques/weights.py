@@ -14,7 +14,7 @@ from ..model.rewriting import Rewrite, is_linear, merged, rewritten, scaled
 from ..operators.operator import Operator, Pass
 from ..phases.passes import decode, prefill
 from ..report import Step
-from ..serving.batch import launches
+from ..serving.pass_times import launches
 from ..serving.scenario import Scenario, share
 from .attention import blocks_of, with_blocks
 from .technique import KERNEL, MODEL, Technique
@@ -44,9 +44,11 @@ class KernelFusion(Technique):
 
     Attributes
     ----------
-    launch_s : fixed time of a launch, before and after (a few microseconds; less inside a captured graph)
+    launch_s : float or array
+        Fixed time that the deployment spends on each launch, seconds: a few microseconds, less inside a captured graph.
     """
 
+    slug: ClassVar[str] = "fusion"
     name: ClassVar[str] = "kernel fusion"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "fewer launches, and activations stay on the chip"
@@ -64,14 +66,13 @@ class KernelFusion(Technique):
         """What runs as one kernel."""
         return ("what runs as one kernel",)
 
-    def before(self, case: Scenario) -> Scenario:
-        """Every operator by itself."""
+    def given(self, case: Scenario) -> Scenario:
+        """Every operator by itself, and the time of a launch stated."""
         return case.replace(launch_s=case.launch_s + self.launch_s)
 
     def after(self, case: Scenario) -> Scenario:
         """Fused operators."""
-        fused = case.with_model(rewritten(case.model, Fused()))
-        return fused.replace(launch_s=case.launch_s + self.launch_s)
+        return case.with_model(rewritten(case.model, Fused()))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
         """Activation bytes and launches of each phase, before and after."""
@@ -111,6 +112,7 @@ class StructuredSparsity(Technique):
     2-bit positions are ``(2 b + 4) / (4 b)`` of the bytes.
     """
 
+    slug: ClassVar[str] = "sparsity"
     name: ClassVar[str] = "2:4 sparsity"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "half the multiply-adds, and little more than half the weight bytes"
@@ -158,9 +160,11 @@ class ActivationSparsity(Technique):
 
     Attributes
     ----------
-    skipped : share of neurons that one token leaves at zero
+    skipped : float
+        Share that is left out: of the neurons that one token leaves at zero.
     """
 
+    slug: ClassVar[str] = "activation-sparsity"
     name: ClassVar[str] = "activation sparsity"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "neurons that no token needs are not read"
@@ -206,9 +210,11 @@ class SparseAttentionMask(Technique):
 
     Attributes
     ----------
-    skipped : share of the pairs that are left out
+    skipped : float
+        Share that is left out: of the pairs of query and key.
     """
 
+    slug: ClassVar[str] = "sparse-attention"
     name: ClassVar[str] = "sparse attention mask"
     helps: ClassVar[str] = "prefill"
     why: ClassVar[str] = "pairs that do not matter are not computed"
@@ -231,23 +237,29 @@ class SparseAttentionMask(Technique):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experts(Technique):
-    """Mixture of experts against a dense model of equal total or equal active size.
+class MixtureOfExperts(Technique):
+    """Mixture of experts (MoE, arXiv:1701.06538) against a dense model of equal total or equal active size.
 
-    A model with experts is held against its dense twin; a dense one gets its MLPs split in ``experts`` of which a token
-    takes ``top_k``.
+    A model with experts is compared with its dense twin; a dense one gets its MLPs split in ``experts``, of which a
+    token takes ``top_k``.
 
     Attributes
     ----------
-    against : ``total``: the twin's MLP is as wide as all experts together; ``active``: as those that a token takes
-    experts, top_k : for a dense model
+    against : str
+        ``total``: the dense MLP is as wide as all experts together; ``active``: as those that a token takes.
+    experts : int
+        Experts of each layer, for a dense model.
+    top_k : int
+        Experts that a token takes, for a dense model.
     """
 
+    slug: ClassVar[str] = "moe"
     name: ClassVar[str] = "MoE"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "fewer parameters active a token"
     costs: ClassVar[str] = "memory for all experts; a batch reads most of them"
     effort: ClassVar[str] = MODEL
+    baseline: ClassVar[str] = "a dense model"
 
     against: str = "total"
     experts: int = 8
@@ -266,15 +278,17 @@ class Experts(Technique):
         """What the MLPs are."""
         return ("what the MLPs are",)
 
-    def before(self, case: Scenario) -> Scenario:
+    def had(self, case: Scenario) -> bool:
+        """Whether the model has experts."""
+        return any(isinstance(block, MoE) for block in blocks_of(case.model))
+
+    def without(self, case: Scenario) -> Scenario:
         """A dense MLP in the place of experts."""
         return case.with_model(with_blocks(case.model, self._dense))
 
     def after(self, case: Scenario) -> Scenario:
         """Experts, the model's own if it has any."""
-        if any(isinstance(block, MoE) for block in blocks_of(case.model)):
-            return case
-        return case.with_model(with_blocks(case.model, self._split))
+        return case if self.had(case) else case.with_model(with_blocks(case.model, self._split))
 
     def _dense(self, block: Block) -> Block:
         if not isinstance(block, MoE):

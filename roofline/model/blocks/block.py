@@ -46,7 +46,7 @@ class Cache:
             kept = np.minimum(kept, self.window)
         return kept * (self.values_per_token * (kv_bits / 8)) + pending + self.state_bytes
 
-    def engine_bytes(self, tokens: Number, kv_bits: float, *, page_tokens: int, hybrid: bool) -> Number:
+    def engine_bytes(self, tokens: Number, kv_bits: float, *, page_tokens: Number, hybrid: bool) -> Number:
         """Bytes that a paged engine reserves: whole pages of ``page_tokens``, and the window only if it is ``hybrid``.
 
         An engine with one kind of page for every layer keeps all tokens of windowed layers too; a hybrid allocator

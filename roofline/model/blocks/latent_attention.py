@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ... import operators
+from ...arrays import FrozenMapping
 from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, visible_pairs
@@ -34,8 +35,8 @@ class MLA(Block):
         attention then runs on the latent itself, as MQA with keys of ``rank + rope`` and values of ``rank``:
         ``2 (rank + rope) + 2 rank`` FLOPs a pair and head (same section, "can be absorbed").
 
-    The operators do whichever has fewer FLOPs for a segment: absorbed in decode, expanded in prefill.  Both read the
-    latent cache once.
+    The operators are those of both ways, a choice that the chip decides for each pass: absorbed in decode, expanded in
+    prefill, and in between whichever takes less time there.  Both read the latent cache once.
 
     Attributes
     ----------
@@ -144,33 +145,72 @@ class MLA(Block):
         return (own, *(self.indexer.caches() if self.indexer else ()))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, indexer, expansion or absorption, attention of each segment, projection out."""
+        """Projections in, indexer, kv_b_proj of the new tokens, both ways of attention, projection out."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
         if self.indexer:
             yield from self.indexer.operators(run, self.hidden, self.query_width)
-        plans = [self.cheaper(segment) for segment in run.segments]
-        yield operators.linear(self.kv_b_proj, sum(expanded for _, expanded in plans), run)
-        for segment, (absorbed, _) in zip(run.segments, plans, strict=True):
-            yield self._attention(segment, absorbed, run)
+        yield operators.linear(self.kv_b_proj, run.tokens, run)
+        for at, segment in enumerate(run.segments):
+            yield from self._both_ways(at, segment, run)
         yield operators.linear(self._outward(), run.tokens, run)
 
-    def alternatives(self, segment: Segment) -> tuple[Number, Number]:
-        """FLOPs of a segment's expansion and attention, absorbed and expanded."""
-        pairs, _ = self._pairs_and_reads(segment)
-        expansion = 2.0 * self.kv_b_proj.d_in * self.kv_b_proj.d_out
-        new, past = segment.new_tokens, self._past(segment)
-        per_pair = 2.0 * self.heads * pairs
-        absorbed = expansion * new + per_pair * (self.latent + self.kv_rank)
-        expanded = expansion * (new + past) + per_pair * (self.nope_dim + self.rope_dim + self.value_dim)
-        return segment.sequences * absorbed, segment.sequences * expanded
+    def _both_ways(self, at: int, segment: Segment, run: Pass) -> Iterator[Operator]:
+        """Attention on the latent, and on expanded keys and values with the expansion of the past before it.
 
-    def cheaper(self, segment: Segment) -> tuple[Number, Number]:
-        """Whether absorption has fewer FLOPs, and the tokens that ``kv_b_proj`` is applied to."""
-        absorbed_flops, expanded_flops = self.alternatives(segment)
-        absorbed = np.less(absorbed_flops, expanded_flops)
-        past = np.where(absorbed, 0.0, self._past(segment))
-        return absorbed, segment.sequences * (segment.new_tokens + past)
+        ``kv_b_proj`` is applied to each new token either way: absorbed, its halves to query and output; expanded, to
+        the latent.
+        """
+        shape = f"{self.heads} x {self.kv_rank}+{self.rope_dim}, {self.nope_dim}+{self.value_dim}"
+        choice = f"MLA {shape}, window {self.window}, segment {at}"
+        pairs, reads = self._pairs_and_reads(segment)
+        absorbed = attend(
+            segment,
+            run,
+            query_heads=self.heads,
+            key_dim=self.latent,
+            value_dim=self.kv_rank,
+            pairs=pairs,
+            kv_values=self.latent,
+            latent=True,
+            reads=reads,
+        )
+        yield replace(absorbed, choice=choice, option="absorbed")
+        for past in self._expansion(segment, reads, run):
+            yield replace(past, choice=choice, option="expanded")
+        expanded = attend(
+            segment,
+            run,
+            query_heads=self.heads,
+            key_dim=self.nope_dim + self.rope_dim,
+            value_dim=self.value_dim,
+            pairs=pairs,
+            kv_values=self.latent,
+            latent=True,
+            expanded_width=self.nope_dim + self.value_dim,
+            reads=replace(reads, new=0.0 * reads.new),
+        )
+        yield replace(expanded, choice=choice, option="expanded")
+
+    def _expansion(self, segment: Segment, reads: Reads, run: Pass) -> Iterator[Operator]:
+        """Latents of the past times ``kv_b_proj``, whose weights the new tokens have brought on the chip."""
+        context = run.parallel.context
+        tokens = segment.sequences * reads.past / context
+        if not np.any(tokens):
+            return
+        product = operators.linear(self.kv_b_proj, np.maximum(tokens, 1.0), run)
+        least = segment.least_read(reads.least_past) / context / np.maximum(tokens, 1.0)
+        written = product.work.flops / (2 * product.inputs["k"]) * (product.inputs["activation_bits"] / 8)
+        work = replace(product.work, weight_bytes=0.0, activation_bytes=written)
+        expansion = replace(
+            product,
+            name="kv_b_proj_past",
+            work=work,
+            least=replace(product.least, flops=product.least.flops * least, weight_bytes=0.0),
+            formulas=EXPANSION,
+            source=EXPANSION_SOURCE,
+        )
+        yield expansion.times(tokens > 0)
 
     def _past(self, segment: Segment) -> Number:
         return segment.past_tokens if self.window is None else np.minimum(segment.past_tokens, self.window - 1)
@@ -182,16 +222,8 @@ class MLA(Block):
         reads = Reads(past=past, least_past=past, new=segment.new_tokens, written=segment.new_tokens)
         return visible_pairs(segment.new_tokens, segment.past_tokens, self.window), reads
 
-    def _attention(self, segment: Segment, absorbed: Number, run: Pass) -> Operator:
-        pairs, reads = self._pairs_and_reads(segment)
-        return attend(
-            segment,
-            run,
-            query_heads=self.heads,
-            key_dim=np.where(absorbed, self.latent, self.nope_dim + self.rope_dim),
-            value_dim=np.where(absorbed, self.kv_rank, self.value_dim),
-            pairs=pairs,
-            kv_values=self.latent,
-            latent=True,
-            reads=reads,
-        )
+
+EXPANSION = FrozenMapping({"flops": "2 * m * k * n", "activation_bytes": "m * n * activation_bits / 8"})
+EXPANSION_SOURCE = (
+    "kv_b_proj of past tokens: latents from the cache in, keys and values out; the weights are there already"
+)

@@ -1,0 +1,265 @@
+"""Plans: candidates ranked, as rows that people read and as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..model import Model
+from ..operators.parallel import Parallel
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..report import Rows
+from ..serving.metrics import METRICS
+from ..serving.scenario import Scenario
+from ..serving.slo import SLO
+from ..serving.steady_state import Steady, steady_state
+from ..techniques.technique import Technique, scenario_with
+from ..units import humanize
+from .candidates import MEMORY, WEIGHTS, Array, Candidates
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(Rows):
+    """Candidates, the best first: those that meet the SLO by cost, then the others with the reason.
+
+    Cost is that of a request: in USD where a price is given, else in seconds of an accelerator.  Candidates without a
+    price come behind those with one.
+
+    Attributes
+    ----------
+    model, load, slo : Model, Workload, SLO
+        What is served, to which requests, with which targets.
+    time : str
+        Which of the three times TTFT, TPOT and throughput are.
+    table : Candidates
+        The candidates.
+    cases : mapping of (str, str) to Deployment
+        Accelerator and precision -> the deployment, its layouts an array.
+    techniques : tuple of Technique
+        What every candidate uses.
+    assumptions : tuple of str
+        What the figures rest on.
+
+    Columns
+    -------
+    gpus, layout, batch
+        Accelerators of one deployment, how the model is spread over them, and requests in the system.
+    ttft_s, tpot_s
+        Of a request in steady state (`roofline.serving.steady_state`).
+    tokens_per_s_per_user, tokens_per_s_per_gpu
+        1 / TPOT; output tokens of all requests over the accelerators.
+    usd_per_million_input_tokens, usd_per_million_output_tokens
+        Cost of the prompts' part of the time and of the steps', each over its tokens.
+    tokens_per_joule
+        Output tokens, every accelerator at its board power.
+    headroom
+        Share of the tightest target that is left.
+    limit
+        What limits the decode step.
+    bound_by
+        What the next larger batch would miss.
+    reason
+        Why a candidate is rejected; empty if it is not.
+    """
+
+    model: Model
+    load: Workload
+    slo: SLO
+    time: str
+    table: Candidates
+    cases: Mapping[tuple[str, str], Deployment]
+    techniques: tuple[Technique, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    columns = (
+        "accelerator",
+        "precision",
+        "gpus",
+        "layout",
+        "batch",
+        "ttft_s",
+        "tpot_s",
+        "tokens_per_s_per_user",
+        "tokens_per_s_per_gpu",
+        "requests_per_s",
+        "usd_per_million_input_tokens",
+        "usd_per_million_output_tokens",
+        "usd_per_request",
+        "tokens_per_joule",
+        "headroom",
+        "limit",
+        "bound_by",
+        "feasible",
+        "reason",
+    )
+    printed = {  # noqa: RUF012
+        "accelerator": "accelerator",
+        "precision": "precision",
+        "gpus": "GPUs",
+        "layout": "layout",
+        "batch": "batch",
+        "ttft_s": "TTFT",
+        "tpot_s": "TPOT",
+        "tokens_per_s_per_gpu": "a GPU",
+        "usd_per_million_output_tokens": "USD/M out",
+        "headroom": "headroom",
+        "limit": "limit",
+        "bound_by": "bound by",
+        "reason": "reason",
+    }
+
+    def __getattr__(self, name: str) -> Array:
+        if name in Candidates.__dataclass_fields__:
+            column: Array = getattr(self.table, name)
+            return column
+        raise AttributeError(f"a plan has no {name!r}")
+
+    @property
+    def feasible(self) -> Array:
+        """Whether a candidate fits and meets every target."""
+        return np.equal(self.table.failure, "")
+
+    @property
+    def feasible_at_floor(self) -> Array:
+        """The same at the floor: False where no software can do it on this layout at this batch."""
+        return np.equal(self.table.failure_at_floor, "")
+
+    @property
+    def requests_per_s(self) -> Array:
+        """Requests that one deployment finishes a second."""
+        return 1 / self.table.busy_s
+
+    @property
+    def tokens_per_s_per_user(self) -> Array:
+        """Tokens that a sequence gets a second."""
+        return 1 / np.where(self.table.tpot_s > 0, self.table.tpot_s, np.nan)
+
+    @property
+    def tokens_per_s_per_gpu(self) -> Array:
+        """Generated tokens a second of one accelerator."""
+        return np.asarray(self.load.output_tokens / self.table.busy_s / self.table.gpus)
+
+    @property
+    def usd_per_request(self) -> Array:
+        """Cost of a request: its time on all accelerators of the deployment."""
+        return self._usd_per_s * self.table.busy_s
+
+    @property
+    def usd_per_million_input_tokens(self) -> Array:
+        """Cost of the prompts' part of the time, a token of them."""
+        prompts_usd = self.table.prefill_share * self.usd_per_request
+        return np.asarray(1e6 * prompts_usd / self.load.prompt_tokens)
+
+    @property
+    def usd_per_million_output_tokens(self) -> Array:
+        """Cost of the steps' part of the time, a token generated."""
+        steps_usd = (1 - self.table.prefill_share) * self.usd_per_request
+        return np.asarray(1e6 * steps_usd / self.load.output_tokens)
+
+    @property
+    def _usd_per_s(self) -> Array:
+        return self.table.usd_per_hour * self.table.gpus / 3600
+
+    @property
+    def tokens_per_joule(self) -> Array:
+        """Generated tokens a joule, every accelerator at its board power."""
+        return self.tokens_per_s_per_gpu / self.table.watts
+
+    @property
+    def bound_by(self) -> Array:
+        """What keeps the batch from growing."""
+        kinds, places = np.unique(self.table.next_failure, return_inverse=True)
+        words = np.array([METRICS[kind].short if kind in METRICS else kind for kind in kinds])
+        return np.asarray(words[places])
+
+    @cached_property
+    def reason(self) -> Array:
+        """Why a candidate is rejected, in a sentence."""
+        table, targets = self.table, dict(self.slo.targets())
+        values = {name: self._metric(name) for name in targets}
+        reasons = np.full(len(table.failure), "", dtype=object)
+        for row in np.flatnonzero(table.failure != ""):
+            kind = str(table.failure[row])
+            if kind in (WEIGHTS, MEMORY):
+                sizes = (table.weights_bytes[row], table.available_bytes[row], table.max_batch[row])
+                reasons[row] = _why_it_does_not_fit(*sizes)
+            else:
+                value, target = humanize(kind, values[kind][row]), humanize(kind, targets[kind])
+                reasons[row] = f"{METRICS[kind].short} {value}, target {target}"
+        return reasons
+
+    def _metric(self, name: str) -> Array:
+        """A metric that an SLO can have, of every row."""
+        table = self.table
+        if name == "total_s":
+            return np.asarray(table.ttft_s + np.maximum(self.load.output_tokens - 1, 0.0) * table.tpot_s)
+        if name == "tokens_per_s":
+            return np.asarray(self.load.output_tokens / table.busy_s)
+        return np.asarray(getattr(table, name))
+
+    @property
+    def cost(self) -> Array:
+        """What candidates are ranked by: USD a request, or seconds of an accelerator where no price is given."""
+        priced = np.isfinite(self.table.usd_per_hour)
+        return np.where(priced, self.usd_per_request, self.table.gpus * self.table.busy_s)
+
+    def take(self, rows: Any) -> Plan:
+        """The same with these rows only: a mask, or places in this order."""
+        places = np.asarray(rows)
+        return replace(self, table=self.table.take(np.flatnonzero(places) if places.dtype == bool else places))
+
+    @property
+    def best(self) -> Plan:
+        """The first row, if it meets the SLO; else none."""
+        return self.take(np.flatnonzero(self.feasible)[:1])
+
+    @property
+    def by_accelerator(self) -> Plan:
+        """The best row of every accelerator and precision."""
+        keys = np.char.add(np.char.add(self.table.accelerator, "/"), self.table.precision)
+        _, first = np.unique(keys, return_index=True)
+        return self.take(np.sort(first))
+
+    @property
+    def frontier(self) -> Plan:
+        """Pareto frontier of those that fit: none gives a user and an accelerator more tokens a second.
+
+        By falling tokens/s a user; the SLO does not matter.
+        """
+        fits = np.flatnonzero((self.table.failure != WEIGHTS) & (self.table.failure != MEMORY))
+        order = fits[np.lexsort((-self.tokens_per_s_per_gpu[fits], -self.tokens_per_s_per_user[fits]))]
+        gained = np.maximum.accumulate(np.concatenate([[0.0], self.tokens_per_s_per_gpu[order]]))
+        return self.take(order[gained[1:] > gained[:-1]])
+
+    def deployment(self, row: int = 0) -> Deployment:
+        """The deployment of a row, ready for `prefill`, `decode` and `memory`."""
+        table = self.table
+        degrees = (int(column[row]) for column in (table.tensor, table.pipeline, table.expert, table.data))
+        case = self.cases[str(table.accelerator[row]), str(table.precision[row])]
+        return case.replace(parallel=Parallel(*degrees))
+
+    def workload(self, row: int = 0) -> Workload:
+        """The workload of a row, with its batch."""
+        return replace(self.load, batch=int(self.table.batch[row]))
+
+    def scenario(self, row: int = 0) -> Scenario:
+        """The scenario of a row: its deployment, its workload and the techniques of the plan."""
+        return scenario_with(self.deployment(row), self.workload(row), self.techniques)
+
+    def steady_state(self, row: int = 0) -> Steady:
+        """What requests see of a row."""
+        return steady_state(self.scenario(row), time=self.time)
+
+
+def _why_it_does_not_fit(weights_bytes: float, available_bytes: float, max_batch: float) -> str:
+    if weights_bytes > available_bytes:
+        sizes = f"{weights_bytes / 1e9:.3g} GB of weights per accelerator, {available_bytes / 1e9:.3g} GB available"
+        return f"does not fit: {sizes}"
+    if max_batch < 1:
+        return "does not fit: no sequence fits beside the weights"
+    return f"does not fit: only {max_batch:.0f} sequences fit at once"

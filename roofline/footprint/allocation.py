@@ -1,0 +1,67 @@
+"""Allocation: how an engine allocates the cache, and what drafts tokens beside the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InvalidInput, Number, number
+from ..phases.deployment import Deployment
+from ..values import Value
+
+
+@dataclass(frozen=True)
+class Paging(Value):
+    """How an engine allocates.
+
+    Attributes
+    ----------
+    page_tokens : int or array
+        Tokens of a page (vLLM's ``block_size``).
+    hybrid : bool
+        Whether layers with a window keep their window only (see `Model.engine_cache_bytes`).
+    step_tokens : int or array
+        Most tokens of prompts in one step (vLLM's ``max_num_batched_tokens``): longer prompts come in chunks.
+    reserved_tokens : int or array, optional
+        Tokens that are reserved for each sequence, as engines did before pages; None takes pages as a sequence grows.
+    shared_tokens : int or array
+        Tokens of a prefix that all sequences have in common and that is stored once.
+    host_share : float or array
+        Share of each sequence's cache that lives in host memory instead of the accelerator's.
+    """
+
+    page_tokens: Number = 16
+    hybrid: bool = True
+    step_tokens: Number = 8192
+    reserved_tokens: Number | None = None
+    shared_tokens: Number = 0
+    host_share: Number = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("page_tokens", "step_tokens"):
+            number(name, getattr(self, name), least=1, whole=True)
+        if self.reserved_tokens is not None:
+            number("reserved_tokens", self.reserved_tokens, least=1, whole=True)
+        number("shared_tokens", self.shared_tokens, whole=True)
+        if np.any(np.asarray(number("host_share", self.host_share)) > 1):
+            raise InvalidInput(f"host_share must be a share from 0 to 1: {float(np.max(self.host_share)):g}")
+
+
+@dataclass(frozen=True)
+class Drafter(Value):
+    """What drafts tokens for the model and is resident beside it.
+
+    Attributes
+    ----------
+    deployment : Deployment, optional
+        The drafting model where it runs, with weights and a cache of its own.
+    share : float or array
+        Weights and cache of drafting layers as a share of the model's, where no model is given.
+    """
+
+    deployment: Deployment | None = None
+    share: Number = 0.0
+
+
+NO_DRAFTER = Drafter()

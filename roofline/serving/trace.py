@@ -1,0 +1,199 @@
+"""Traces: requests as they came, each with its time of arrival and its lengths."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput, SpecError
+from ..files import read_text
+from ..phases.workload import Workload
+from ..report import Report
+from .traffic import MAX_BYTES, OUTPUT_NAMES, PROMPT_NAMES, Traffic
+
+ARRIVAL_NAMES = ("arrival_s", "arrival_time", "arrived_at", "timestamp", "time", "start_time", "arrival")
+"""Columns that hold times of arrival: seconds, or dates as ISO 8601 has them."""
+
+CACHED_NAMES = ("cached_tokens", "num_cached_tokens")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Report):
+    """Requests in the order in which they came.
+
+    Attributes
+    ----------
+    arrival_s : array
+        When each came, seconds from the first, never before the one above it.
+    prompt_tokens, output_tokens : array
+        Lengths of each, prompt tokens that are cached already not counted.
+    cached_tokens : array
+        Tokens of each prompt whose cache is there already.
+    source : str
+        Where it is from.
+    """
+
+    arrival_s: npt.NDArray[np.float64]
+    prompt_tokens: npt.NDArray[np.float64]
+    output_tokens: npt.NDArray[np.float64]
+    cached_tokens: npt.NDArray[np.float64]
+    source: str = "given"
+
+    columns = ("arrival_s", "prompt_tokens", "output_tokens", "cached_tokens")
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def requests_per_s(self) -> float:
+        """Mean rate of arrivals; infinite if all come at once."""
+        span = float(self.arrival_s[-1] - self.arrival_s[0])
+        return (len(self) - 1) / span if span > 0 else float("inf")
+
+    @property
+    def burstiness(self) -> float:
+        """Squared coefficient of variation of the gaps between arrivals."""
+        gaps = np.diff(self.arrival_s)
+        mean = float(gaps.mean()) if gaps.size else 0.0
+        return float(gaps.var()) / mean**2 if mean > 0 else 0.0
+
+    @property
+    def traffic(self) -> Traffic:
+        """Its lengths as a mix of requests, without their times."""
+        return Traffic(self.prompt_tokens, self.output_tokens, np.ones(len(self)), self.source)
+
+    def at_rate(self, requests_per_s: float) -> Trace:
+        """The same requests closer together or further apart, bursts and all."""
+        factor = self.requests_per_s / requests_per_s
+        return Trace(self.arrival_s * factor, self.prompt_tokens, self.output_tokens, self.cached_tokens, self.source)
+
+
+def read_trace(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Trace:
+    """The trace in a CSV file or a file of JSON lines.
+
+    Parameters
+    ----------
+    path : str or Path
+        A line a request: its time of arrival (``arrival_s``, ``timestamp`` ..., in seconds or as a date),
+        ``prompt_tokens`` and ``output_tokens`` or what other tools call them, and ``cached_tokens`` if there are any.
+    max_bytes : int
+        A larger file is refused.
+
+    Returns
+    -------
+    Trace
+        Times from the first arrival on.
+
+    Raises
+    ------
+    SpecError
+        The file can't be read, or a row lacks a value, has a length below 1, or comes before the row above it; the
+        message names the row.
+    """
+    path = Path(path)
+    text = read_text(path, max_bytes=max_bytes).removeprefix("\ufeff").strip()
+    if not text:
+        raise SpecError(f"{path} holds no requests: it is empty")
+    reader = _json_rows if text[0] == "{" else _csv_rows
+    requests = [_request(row, f"{path}, row {number}") for number, row in enumerate(reader(text, path), start=1)]
+    if not requests:
+        raise SpecError(f"{path} holds no requests")
+    arrival, prompt, output, cached = (np.array(column) for column in zip(*requests, strict=True))
+    late = np.flatnonzero(np.diff(arrival) < 0)
+    if late.size:
+        row = int(late[0]) + 2
+        raise SpecError(f"{path}, row {row}: arrives {arrival[row - 2] - arrival[row - 1]:g} s before the row above it")
+    return Trace(arrival - arrival[0], prompt, output, cached, path.name)
+
+
+def _csv_rows(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        for row in csv.DictReader(io.StringIO(text), strict=True):
+            yield {key.strip().lower(): value for key, value in row.items() if isinstance(key, str)}
+    except csv.Error as error:
+        raise SpecError(f"{path} is no CSV: {error}") from None
+
+
+def _json_rows(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise SpecError(f"{path}, row {number} is not JSON: {error}") from None
+        if not isinstance(row, Mapping):
+            raise SpecError(f"{path}, row {number} must be an object, not {type(row).__name__}")
+        usage = row.get("usage")
+        yield {**row, **usage} if isinstance(usage, Mapping) else row
+
+
+def _request(row: Mapping[str, Any], where: str) -> tuple[float, float, float, float]:
+    arrival = _seconds(*_value(row, ARRIVAL_NAMES, where), where)
+    prompt, output = (_tokens(*_value(row, names, where), where, least=1) for names in (PROMPT_NAMES, OUTPUT_NAMES))
+    cached = 0.0
+    if any(name in row for name in CACHED_NAMES):
+        cached = _tokens(*_value(row, CACHED_NAMES, where), where, least=0)
+    return arrival, prompt, output, cached
+
+
+def _value(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> tuple[str, Any]:
+    """The column that holds a figure, and its value."""
+    name = next((name for name in names if name in row), None)
+    if name is None:
+        raise SpecError(f"{where}: no column {names[0]}; there are {', '.join(map(str, row)) or 'none'}")
+    if row[name] is None or str(row[name]).strip() == "":
+        raise SpecError(f"{where}: {name} is missing")
+    return name, row[name]
+
+
+def _tokens(name: str, value: Any, where: str, *, least: int) -> float:
+    try:
+        found = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if not least <= found < float("inf") or found != int(found):
+        raise SpecError(f"{where}: {name} must be a whole number >= {least}: {value!r}")
+    return found
+
+
+def _seconds(name: str, value: Any, where: str) -> float:
+    """A time as seconds or as a date."""
+    try:
+        found = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = _date(value)
+    if not np.isfinite(found):
+        raise SpecError(f"{where}: {name} must be a time in seconds or a date: {value!r}")
+    return found
+
+
+def _date(value: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(value).strip()).timestamp()
+    except (ValueError, OverflowError):
+        return float("nan")
+
+
+def without_times(load: Workload | Traffic | Trace) -> Workload | Traffic:
+    """A load as a closed form takes it: of a trace its traffic.
+
+    Raises
+    ------
+    InvalidInput
+        It is neither a workload nor a traffic nor a trace.
+    """
+    if isinstance(load, Trace):
+        return load.traffic
+    if not isinstance(load, Workload | Traffic):
+        raise InvalidInput(f"a load is a Workload, a Traffic or a Trace: {type(load).__name__}")
+    return load

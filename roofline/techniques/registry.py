@@ -1,0 +1,177 @@
+"""Registry: techniques by their slugs, and their parameters as a command line can offer them.
+
+A technique registers itself when its module is loaded, and every module of this package is (`load_all`); so adding one
+touches its own file only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidInput, unknown
+
+if TYPE_CHECKING:
+    from .technique import Technique
+
+_techniques: dict[str, type[Technique]] = {}
+
+REGISTRY: Mapping[str, type[Technique]] = MappingProxyType(_techniques)
+"""Slug -> technique."""
+
+
+def register(technique: type[Technique]) -> None:
+    """Add a technique under its slug.
+
+    Raises
+    ------
+    InvalidInput
+        Another technique has this slug.
+    """
+    known = _techniques.get(technique.slug)
+    if known is not None and known.__qualname__ != technique.__qualname__:
+        raise InvalidInput(f"technique slug {technique.slug!r} is taken by {known.__name__}")
+    _techniques[technique.slug] = technique
+
+
+def load_all(package: str, path: Iterable[str]) -> None:
+    """Load every module of a package, so that the techniques in them register themselves."""
+    for module in pkgutil.iter_modules(path):
+        importlib.import_module(f"{package}.{module.name}")
+
+
+def technique_named(slug: str) -> type[Technique]:
+    """The technique with this slug.
+
+    Raises
+    ------
+    UnknownName
+        No technique has it.
+    """
+    if slug not in REGISTRY:
+        raise unknown("technique", slug, REGISTRY)
+    return REGISTRY[slug]
+
+
+def usual_techniques() -> tuple[Technique, ...]:
+    """Every technique with the parameters that the field reports."""
+    return tuple(item for kind in REGISTRY.values() for item in kind.usual())
+
+
+@dataclass(frozen=True)
+class TechniqueParameter:
+    """A parameter that one or several techniques take.
+
+    Attributes
+    ----------
+    name : str
+        Name of the field.
+    slugs : tuple of str
+        Techniques that take it.
+    help : str
+        What it means, from the documentation of the first of them.
+    defaults : mapping of str to object
+        Slug -> value if it is not given.
+    """
+
+    name: str
+    slugs: tuple[str, ...]
+    help: str
+    defaults: Mapping[str, Any]
+
+
+def parameters() -> tuple[TechniqueParameter, ...]:
+    """Every parameter of every technique, by name, in the order of the registry.
+
+    Examples
+    --------
+    >>> from roofline.techniques import parameters
+    >>> next(item for item in parameters() if item.name == "acceptance").slugs
+    ('speculative', 'mtp')
+    """
+    found: dict[str, dict[str, type[Technique]]] = {}
+    for slug, kind in REGISTRY.items():
+        for item in fields(kind):
+            found.setdefault(item.name, {})[slug] = kind
+    return tuple(_parameter(name, kinds) for name, kinds in found.items())
+
+
+def _parameter(name: str, kinds: Mapping[str, type[Technique]]) -> TechniqueParameter:
+    helps = [text for kind in kinds.values() if (text := documented(kind).get(name))]
+    defaults = {slug: _default(kind, name) for slug, kind in kinds.items()}
+    return TechniqueParameter(name, tuple(kinds), helps[0] if helps else "", MappingProxyType(defaults))
+
+
+def _default(kind: type[Technique], name: str) -> Any:
+    item = next(item for item in fields(kind) if item.name == name)
+    return None if item.default is MISSING else item.default
+
+
+def documented(kind: type[Technique]) -> dict[str, str]:
+    """What the documentation of a technique says of its fields, and that of the techniques that it is made from."""
+    found: dict[str, str] = {}
+    for parent in kind.__mro__:
+        for name, text in _attributes(parent.__dict__.get("__doc__") or "").items():
+            found.setdefault(name, text)
+    return found
+
+
+def _attributes(doc: str) -> dict[str, str]:
+    """Names and descriptions of the section ``Attributes`` of a docstring."""
+    section = re.search(
+        r"^Attributes\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL
+    )
+    if section is None:
+        return {}
+    found: dict[str, str] = {}
+    for entry in re.finditer(r"^(\w[\w, ]*) : [^\n]*\n((?:    [^\n]*\n?)+)", section[1], re.MULTILINE):
+        text = " ".join(entry[2].split())
+        for name in entry[1].split(","):
+            found[name.strip()] = text
+    return found
+
+
+def named(names: Iterable[str], values: Mapping[str, Any]) -> tuple[Technique, ...]:
+    """The techniques with these slugs, each with those of ``values`` that it takes.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Slugs.
+    values : mapping of str to object
+        Parameter -> value; what is None is left out.
+
+    Raises
+    ------
+    UnknownName
+        No technique has one of the slugs.
+    InvalidInput
+        A parameter that none of them takes, or a value that makes no sense.
+
+    Examples
+    --------
+    >>> from roofline.techniques import named
+    >>> named(["speculative"], {"acceptance": 0.6, "hit_rate": None})[0].acceptance
+    0.6
+    """
+    chosen = [technique_named(name) for name in names]
+    given = {name: value for name, value in values.items() if value is not None}
+    for name in given:
+        if not any(name in _names(kind) for kind in chosen):
+            takers = [slug for slug, kind in REGISTRY.items() if name in _names(kind)]
+            raise InvalidInput(f"{name} is a parameter of {' and '.join(takers) or 'no technique'}")
+    return tuple(_made(kind, given) for kind in chosen)
+
+
+def _made(kind: type[Technique], given: Mapping[str, Any]) -> Technique:
+    return kind(**{name: given[name] for name in _names(kind) if name in given})
+
+
+def _names(kind: type[Technique]) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
