@@ -22,7 +22,12 @@ import published
 from published import Run
 
 import roofline as rl
+from roofline.efficiency import store, timings
+from roofline.efficiency.estimates import cases_of, predicted
+from roofline.efficiency.groups import kernel, kinds
+from roofline.efficiency.timings import Batch
 from roofline.phases.passes import Phase
+from roofline.specs.library import get_accelerator
 
 HERE = Path(__file__).parent
 
@@ -182,6 +187,59 @@ def _mapped(path: Path) -> str:
     return f"{sum(known):,} of {len(rows):,} published rows have a model, formats and an accelerator of the library."
 
 
+LENDERS = (
+    ("h200-sxm", "h100-sxm", 1.3),
+    ("gb200", "b200-sxm", 1.3),
+    ("b300-sxm", "b200-sxm", 1.3),
+    ("gb300", "b200-sxm", 1.3),
+    ("l40s", "rtx-pro-6000-server", 2.2),
+    ("rtx-pro-6000-server", "l40s", 2.2),
+    ("a100-sxm-80gb", "h100-sxm", 2.2),
+)
+"""An accelerator as if it had no timings, whose parameters it then takes, and the exponent that widens the interval:
+inside an architecture and across (efficiency_specs/families.yaml)."""
+
+
+def left_out(folder: Path) -> str:
+    """Accelerators left out whole: their timings against the kernels of another one."""
+    lines = [
+        "| accelerator | as | kernels | rows | median error | bias | inside |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for table in ("gemm", "attention_decode", "moe"):
+        batches = timings.read_timings(folder / f"{table}.csv.gz")
+        for name, lender, widen in LENDERS:
+            own = [batch for batch in batches if batch.words["accelerator"] == name]
+            parts = [_lent(batch, lender, widen) for batch in own if calibrate.trusted(table, batch)]
+            off, inside = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+            lines.append(
+                f"| {name} | {lender} | {table} | {len(off):,} | {np.median(np.abs(off)):.0%} |"
+                f" {np.median(off):+.0%} | {np.mean(inside):.0%} |"
+            )
+    return "\n".join(lines)
+
+
+def _lent(batch: Batch, lender: str, widen: float) -> tuple[np.ndarray, np.ndarray]:
+    """Error of the lender's median, and whether the widened interval holds what was measured, row by row."""
+    gpu = get_accelerator(batch.words["accelerator"])
+    bad = {(entry["profile"], entry["kind"], entry["kernel"]) for entry in calibrate.refused(gpu.name)}
+    ((kind, _),) = kinds(batch, gpu)
+    off, inside = [np.empty(0)], [np.empty(0, bool)]
+    if (batch.words["engine"], kind, batch.words["kernel_source"]) in bad:
+        return off[0], inside[0]
+    run = kernel(batch, gpu)
+    for holds, cases in cases_of(batch.operator.inputs, kind):
+        found = store.chosen(store.load(lender), lender, kind, None, cases)
+        if found is not None:
+            parts = predicted(found, None, run, gpu.math_on_chip(batch.operator.work.math), gpu)
+            rows = np.broadcast_to(holds, len(batch.latency_s))
+            time_s = np.broadcast_to(parts.fixed_s + parts.running_s, rows.shape)[rows]
+            ratio = batch.latency_s[rows] / time_s
+            off.append(1 / ratio - 1)
+            inside.append((ratio >= found.low**widen) & (ratio <= found.high**widen))
+    return np.concatenate(off), np.concatenate(inside)
+
+
 def _serving(path: Path) -> str:
     """Whether every serving run can be stated; their times under load are on the page of the serving model."""
     if not path.is_file():
@@ -209,6 +267,10 @@ def page(folder: Path) -> str:
             "## Kernels",
             calibrate.ABOUT,
             calibrate.report(folder),
+            "## Accelerators left out whole",
+            "Timings of an accelerator against the median of the kernels of another one, the interval widened as for "
+            "accelerators without timings.",
+            left_out(folder),
             "## Whole models",
             "Published figures of one pass or one batch at a known batch, against the estimate with the profile of the "
             "row's engine (the default where it has none) and against the default.  Bias above 0: the estimate is too "

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +129,7 @@ def group_of(measured_s, *, profile="mine", kind="gemm.bf16", accelerator="h100-
     shape = {name: np.full(rows, 512.0) for name in ("m", "n", "k")}
     shape |= {"weight_bits": np.full(rows, 16.0), "activation_bits": np.full(rows, 16.0)}
     run = Kernel(np.full(rows, 1e-7), np.full(rows, 1e-7), np.zeros(rows), 132.0, shape)
-    return Group(accelerator, profile, kind, "kernel", (1,), "bf16", run, np.asarray(measured_s))
+    return Group(accelerator, profile, kind, "kernel", (1,), "bf16", "Hopper", run, np.asarray(measured_s))
 
 
 def test_each_rule_of_trust_finds_what_it_is_for_and_leaves_the_rest():
@@ -478,3 +479,31 @@ def test_an_absurd_count_has_an_estimate_no_faster_than_its_floor(field):
     serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
     found = rl.prefill(serve, rl.Workload(**{field: 10**20}))
     assert found.floor_s <= found.estimate_s < float("inf")
+
+
+def broadcast(function):
+    return lambda *values: reduce(function, values)
+
+
+EXPLAINED = [
+    pytest.param("llama-3.1-8b", "h100-sxm", None, 1, id="median of three"),
+    pytest.param("mixtral-8x7b", "h100-sxm", "trtllm", 4, id="experts and messages"),
+    pytest.param("deepseek-v3", "b200-sxm", None, 8, id="latents"),
+    pytest.param("qwen3-8b", "a100-sxm-80gb", "transformers", 1, id="launched one by one"),
+    pytest.param("llama-2-7b", "rtx-4090", "llamacpp", 1, id="without timings"),
+]
+
+
+@pytest.mark.parametrize(("model", "accelerator", "engine", "tensor"), EXPLAINED)
+def test_an_estimate_follows_from_its_steps(model, accelerator, engine, tensor):
+    serve = rl.Deployment(model, accelerator, engine=engine, parallel=rl.Parallel(tensor=tensor))
+    scope = {"__builtins__": {}, "max": broadcast(np.maximum), "min": broadcast(np.minimum)}
+    load = rl.Workload(batch=np.array([2, 64]), prompt_tokens=700)
+    for phase in (rl.decode(serve, load, context_tokens=900), rl.prefill(serve, load)):
+        steps = phase.explain()
+        for step in steps:
+            by_hand = eval(step.formula, scope, dict(step.inputs))
+            assert by_hand == pytest.approx(np.asarray(step.value), rel=1e-9), step.name
+        names = {step.name for step in steps}
+        assert {f"{item.name}.estimate_s" for item in phase.operators} <= names
+        assert any("computing_s" in step.inputs for step in steps)

@@ -14,13 +14,12 @@ from .forms import (
     Form,
     Kernel,
     Parameters,
-    Parts,
     Prior,
+    Terms,
     bytes_s,
     ceil,
     droop,
     full_waves,
-    join,
     larger,
     smaller,
 )
@@ -48,7 +47,7 @@ def heads_s(p: Parameters, shape: Mapping[str, Any], windowed: Any) -> Any:
     return windowed * p["window_s"] + unequal * p["unequal_s"]
 
 
-def decode_parts(p: Parameters, run: Kernel) -> Parts:
+def decode_terms(p: Parameters, run: Kernel) -> Terms:
     """Attention of one new token a sequence on its cache (flash-decoding, crfm.stanford.edu/2023/10/12).
 
     A block serves the query heads that share a KV head of one sequence, ``query_tile`` of them at a time (more read the
@@ -80,12 +79,12 @@ def decode_parts(p: Parameters, run: Kernel) -> Parts:
     read_s = bytes_s(p, run) * leaked * (1 + p["reread"] * (passes - 1))
     fixed_s = p["kernel_s"] + heads_s(p, shape, (seen < past) * 1.0)
     around_s = sequences * heads * p["head_s"] + (pieces > 1) * p["combine_s"]
-    return Parts(fixed_s, around_s + join(p["overlap"], compute_s, read_s, walk_s))
+    return Terms(fixed_s, around_s, p["overlap"], {"computing_s": compute_s, "moving_s": read_s, "walk_s": walk_s})
 
 
 NO_LIMIT = 1e9
 DECODE = Form(
-    decode_parts,
+    decode_terms,
     {
         "kernel_s": Prior(8e-6, 1.0),
         "block_s": Prior(1e-6, 1.5),
@@ -113,7 +112,7 @@ QUERY_TILE = 128
 """Queries of a tile of FlashAttention in prefill."""
 
 
-def prefill_parts(p: Parameters, run: Kernel) -> Parts:
+def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     """Causal attention of many new tokens a sequence (FlashAttention, arXiv:2205.14135: tiles of 128 queries).
 
     On the diagonal half a tile is computed in vain.  Beside the products each pair of a head costs ``softmax`` of a
@@ -134,11 +133,12 @@ def prefill_parts(p: Parameters, run: Kernel) -> Parts:
     walk_s = (p["token_s"] * (shape["pairs"] / new) * 2 + p["block_s"] * larger(rounded, 1.0)) * factor
     written_s = sequences * new * shape["kv_heads"] * shape["key_dim"] * p["write_s"]
     fixed_s = p["kernel_s"] + heads_s(p, shape, (shape["pairs"] < causal) * 1.0)
-    return Parts(fixed_s, written_s + join(p["overlap"], compute_s, bytes_s(p, run), walk_s))
+    joined = {"computing_s": compute_s, "moving_s": bytes_s(p, run), "walk_s": walk_s}
+    return Terms(fixed_s, written_s, p["overlap"], joined)
 
 
 PREFILL = Form(
-    prefill_parts,
+    prefill_terms,
     {
         "kernel_s": Prior(9e-6, 1.0),
         "block_s": Prior(1e-6, 1.5),
@@ -161,7 +161,7 @@ def _latent(form: Form, *tiles: int) -> Form:
     """A form for MLA: one width of heads, one latent that all share, no windows, larger tiles of query heads."""
     unused = (*WIDTH, *HEADS, "single_s")
     priors = {name: prior for name, prior in form.priors.items() if name not in unused}
-    return Form(form.parts, priors, tuple({"query_tile": tile, "most_shared": NO_LIMIT} for tile in tiles) or ({},))
+    return Form(form.terms, priors, tuple({"query_tile": tile, "most_shared": NO_LIMIT} for tile in tiles) or ({},))
 
 
 MLA_DECODE, MLA_PREFILL = _latent(DECODE, 16, 64, 128), _latent(PREFILL)

@@ -84,26 +84,29 @@ def estimate(
     return _kernel(operator, accelerator, compute_s, memory_s, profile)
 
 
-def _kernel(
-    operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
-) -> Estimate:
-    """A kernel of its own; of shapes that are special cases, each where it is one."""
-    math = accelerator.math_on_chip(operator.work.math)
-    kind = kind_of(operator, math)
-    count = operator.count
-    runs = count + (count == 0)
+def kernel_of(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Kernel:
+    """One run of ``operator``, whose runs all together take ``compute_s`` and ``memory_s`` at the peaks."""
+    runs = operator.count + (operator.count == 0)
     cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
     processors = accelerator.compute_units or 100.0
     clocked_s = 0.0 * memory_s
     if accelerator.compute_units and accelerator.boost_clock_hz:
         clocked_s = operator.work.moved_bytes / (processors * accelerator.boost_clock_hz)
-    run = Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs, clocked_s)
+    return Kernel(compute_s / runs, memory_s / runs, cached_s, processors, operator.inputs, clocked_s)
+
+
+def _kernel(
+    operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
+) -> Estimate:
+    """A kernel of its own; of shapes that are special cases, each where it is one."""
+    math, count = accelerator.math_on_chip(operator.work.math), operator.count
+    kind = kind_of(operator, math)
+    run = kernel_of(operator, accelerator, compute_s, memory_s)
     least_s = _least_s(operator, accelerator, compute_s, memory_s)
     result: Estimate | None = None
     for holds, cases in cases_of(operator.inputs, kind):
         found = find(accelerator, kind, profile, cases)
-        wide = None if profile not in (None, "default") else _wider(accelerator, found.kind, cases)
-        parts = predicted(found, wide, run, math, accelerator)
+        parts = predicted(found, wider(accelerator, found.kind, cases, profile), run, math, accelerator)
         time_s = larger(count * (parts.fixed_s + parts.running_s), larger(compute_s, memory_s))
         fixed_s = smaller(count * parts.fixed_s, time_s - larger(compute_s, memory_s))
         part = _interval(found, time_s, least_s, fixed_s)
@@ -128,9 +131,9 @@ def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str,
     return found
 
 
-def _wider(accelerator: Accelerator, kind: str, cases: tuple[str, ...]) -> Found | None:
-    """The kernels of the next wider format, if there are timings of them."""
-    wide_kind = wider_kind(kind)
+def wider(accelerator: Accelerator, kind: str, cases: tuple[str, ...], profile: str | None) -> Found | None:
+    """The kernels of the next wider format, if there are timings of them; a named engine runs its own whatever."""
+    wide_kind = wider_kind(kind) if profile in (None, "default") else ""
     found = find(accelerator, wide_kind, None, cases) if wide_kind else None
     return found if found is not None and found.kind == wide_kind else None
 

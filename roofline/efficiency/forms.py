@@ -59,6 +59,27 @@ class Parts(NamedTuple):
     running_s: Any
 
 
+class Terms(NamedTuple):
+    """What a form adds up: ``fixed_s + around_s + join(overlap, *joined)``.
+
+    Attributes
+    ----------
+    fixed_s : float or array
+        What a launch costs by itself.
+    around_s : float or array
+        What runs before and after the rest.
+    overlap : float
+        Exponent of the join.
+    joined : mapping of str to float or array
+        Times that overlap each other, by name.
+    """
+
+    fixed_s: Any
+    around_s: Any
+    overlap: Any
+    joined: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Prior:
     """What is known of a parameter before it is fitted: a typical value and how far from it others lie.
@@ -95,17 +116,22 @@ class Form:
 
     Attributes
     ----------
-    parts : callable
-        Parameters and a `Kernel` to `Parts`.
+    terms : callable
+        Parameters and a `Kernel` to `Terms`.
     priors : mapping of str to Prior
         Parameters that a fit moves.
     choices : tuple of mappings
         Sets of whole-number parameters (sizes of tiles) of which a fit takes the best.
     """
 
-    parts: Callable[[Parameters, Kernel], Parts]
+    terms: Callable[[Parameters, Kernel], Terms]
     priors: Mapping[str, Prior]
     choices: tuple[Mapping[str, float], ...] = ({},)
+
+    def parts(self, p: Parameters, run: Kernel) -> Parts:
+        """Fixed and running part."""
+        terms = self.terms(p, run)
+        return Parts(terms.fixed_s, terms.around_s + join(terms.overlap, *terms.joined.values()))
 
     def time_s(self, p: Parameters, run: Kernel) -> Any:
         """Fixed and running part together."""
@@ -152,13 +178,13 @@ def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:
     return (moved_s - resident_s + resident_s / p["cache"] + more_s) / p["memory"]
 
 
-def unpacked_s(p: Parameters, run: Kernel) -> Any:
+def unpacking(p: Parameters, run: Kernel) -> dict[str, Any]:
     """Time to unpack weights on the general units, ``bytes_per_clock`` a multiprocessor; nothing if that is no limit.
 
     Kernels that expand quantized weights by arithmetic (llama.cpp's for a single row) are bound by it on chips with
     much bandwidth for few multiprocessors, like the A100.
     """
-    return run.clocked_s / p["bytes_per_clock"] if "bytes_per_clock" in p else 0.0
+    return {"unpacking_s": run.clocked_s / p["bytes_per_clock"]} if "bytes_per_clock" in p else {}
 
 
 MEMORY = {"memory": Prior(0.82, 0.6, share=True), "cache": Prior(2.5, 0.7, least=1.0)}
@@ -185,7 +211,7 @@ def full_waves(split: Any, waves: Any) -> Any:
     return split * waves + (1 - split) * ceil(waves)
 
 
-def gemm_parts(p: Parameters, run: Kernel) -> Parts:
+def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     """Dense product ``[m, k] @ [k, n]``.
 
     The output is cut in tiles of ``tile_m x tile_n`` (lower ones for fewer rows, in steps of ``tile_least``: 0 pads
@@ -212,8 +238,8 @@ def gemm_parts(p: Parameters, run: Kernel) -> Parts:
     results_s = (run.memory_s + run.cached_s) * m * n * larger(2 - value_bytes, 0.0) / moved
     quantized_s = m * k * p["quant_s"] + m * p["row_s"]
     moving_s = bytes_s(p, run, results_s)
-    joined_s = join(p["overlap"], compute_s, moving_s, walk_s, unpacked_s(p, run))
-    return Parts(p["kernel_s"], waves * p["wave_s"] + quantized_s + joined_s)
+    joined = {"computing_s": compute_s, "moving_s": moving_s, "walk_s": walk_s, **unpacking(p, run)}
+    return Terms(p["kernel_s"], waves * p["wave_s"] + quantized_s, p["overlap"], joined)
 
 
 TILES = ((64, 64), (64, 128), (128, 128), (128, 256), (256, 128))
@@ -221,7 +247,7 @@ LEAST_TILE = 16
 """Rows of the smallest tile of a matrix unit (mma.sync of NVIDIA: 16 x 8 x 16)."""
 
 GEMM = Form(
-    gemm_parts,
+    gemm_terms,
     {
         "kernel_s": Prior(4e-6, 1.0),
         "wave_s": Prior(1e-7, 1.5),
@@ -239,7 +265,7 @@ GEMM = Form(
 )
 
 
-def experts_parts(p: Parameters, run: Kernel) -> Parts:
+def experts_terms(p: Parameters, run: Kernel) -> Terms:
     """Grouped products of the experts on this GPU, and the sorting of tokens around them.
 
     The routed rows are spread over the experts that they touch; each pads its rows to a tile, half of it in vain on
@@ -262,13 +288,14 @@ def experts_parts(p: Parameters, run: Kernel) -> Parts:
     compute_s = run.compute_s * (load + distinct * tile / 2) / rows / p["compute"] * droop(p, run.compute_s / share)
     memory_s = bytes_s(p, run) * distinct / evenly
     walk_s = share * shape["k"] * p["step_s"]
-    joined_s = join(p["overlap"], compute_s, memory_s, walk_s, unpacked_s(p, run))
     plain = p["plain"] ** (shape["matrices"] == 2)
     inner = shape["n"] / shape["matrices"]
     row_s = p["row_s"] + shape["k"] * p["value_s"] + inner * p["inner_s"]
     around_s = experts * p["expert_s"] + load * row_s + shape["m"] * shape["top_k"] * p["scan_s"]
     late_s = p["late_s"] * rows / (rows + p["late_rows"])
-    return Parts(share * p["kernel_s"], share * (late_s + around_s) + plain * joined_s)
+    joined = {"computing_s": compute_s, "moving_s": memory_s, "walk_s": walk_s, **unpacking(p, run)}
+    slower = {name: plain * time_s for name, time_s in joined.items()}
+    return Terms(share * p["kernel_s"], share * (late_s + around_s), p["overlap"], slower)
 
 
 def touched(experts: Any, rows: Any) -> Any:
@@ -277,7 +304,7 @@ def touched(experts: Any, rows: Any) -> Any:
 
 
 EXPERTS = Form(
-    experts_parts,
+    experts_terms,
     {
         "kernel_s": Prior(3e-5, 1.0),
         "late_s": Prior(1e-5, 0.5),
@@ -300,18 +327,19 @@ EXPERTS = Form(
 )
 
 
-def collective_parts(p: Parameters, run: Kernel) -> Parts:
+def collective_terms(p: Parameters, run: Kernel) -> Terms:
     """A collective: ``latency_s`` and the bytes on the wire at a share of the link, joined (Hockney's alpha and beta).
 
     An exponent of 1/2 is a message cut in the best number of pieces and pipelined: ``(sqrt(a) + sqrt(b))^2``.
     ``run.memory_s`` is the time on the wire at the rate of the link.  The latency is that of the links and of meeting
     the others, not of a launch: none of it is fixed.
     """
-    return Parts(0.0, join(p["overlap"], p["latency_s"] + 0 * run.memory_s, run.memory_s / p["link"]))
+    joined = {"latency_s": p["latency_s"] + 0 * run.memory_s, "wire_s": run.memory_s / p["link"]}
+    return Terms(0.0, 0.0, p["overlap"], joined)
 
 
 COLLECTIVE = Form(
-    collective_parts,
+    collective_terms,
     {
         "latency_s": Prior(1e-5, 1.0),
         "link": Prior(0.7, 1.5, share=True),
@@ -320,13 +348,14 @@ COLLECTIVE = Form(
 )
 
 
-def stream_parts(p: Parameters, run: Kernel) -> Parts:
+def stream_terms(p: Parameters, run: Kernel) -> Terms:
     """Anything else: a fixed time, and compute and memory at their shares."""
-    return Parts(p["kernel_s"], join(p["overlap"], run.compute_s / p["compute"], bytes_s(p, run)))
+    joined = {"computing_s": run.compute_s / p["compute"], "moving_s": bytes_s(p, run)}
+    return Terms(p["kernel_s"], 0.0, p["overlap"], joined)
 
 
 STREAM = Form(
-    stream_parts,
+    stream_terms,
     {
         "kernel_s": Prior(4e-6, 1.0),
         "compute": Prior(0.5, 1.0, share=True),

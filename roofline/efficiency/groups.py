@@ -32,6 +32,8 @@ class Group:
         Newest release of the engine among the rows.
     math : str
         Units that compute it.
+    architecture : str
+        Of the accelerator.
     run : Kernel
         The kernels, every number an array.
     measured_s : array
@@ -44,6 +46,7 @@ class Group:
     source: str
     version: tuple[int, ...]
     math: str
+    architecture: str
     run: Kernel
     measured_s: Array
 
@@ -94,14 +97,14 @@ def groups(batches: Iterable[Batch], accelerators: Callable[[str], Accelerator] 
     list of Group
         In the order in which their first rows come.
     """
-    gathered: dict[tuple[str, str, str, str], list[tuple[tuple[int, ...], str, Kernel, Array]]] = {}
+    gathered: dict[tuple[str, str, str, str], list[tuple[tuple[int, ...], tuple[str, str], Kernel, Array]]] = {}
     for batch in batches:
         gpu = accelerators(batch.words["accelerator"])
         run, version = kernel(batch, gpu), release(batch.words.get("engine_version", ""))
-        math = gpu.math_on_chip(batch.operator.work.math)
+        chip = gpu.math_on_chip(batch.operator.work.math), gpu.architecture
         for kind, rows in kinds(batch, gpu):
             key = gpu.name, profile_of(batch.words), kind, batch.words.get("kernel_source", "")
-            gathered.setdefault(key, []).append((version, math, take(run, rows), batch.latency_s[rows]))
+            gathered.setdefault(key, []).append((version, chip, take(run, rows), batch.latency_s[rows]))
     return [_gathered(key, parts) for key, parts in gathered.items()]
 
 
@@ -147,7 +150,9 @@ def take(run: Kernel, rows: Array) -> Kernel:
     return Kernel(run.compute_s[rows], run.memory_s[rows], run.cached_s[rows], run.processors, inputs)
 
 
-def _gathered(key: tuple[str, str, str, str], parts: list[tuple[tuple[int, ...], str, Kernel, Array]]) -> Group:
+def _gathered(
+    key: tuple[str, str, str, str], parts: list[tuple[tuple[int, ...], tuple[str, str], Kernel, Array]]
+) -> Group:
     runs = [run for _, _, run, _ in parts]
     inputs = {name: np.concatenate([run.inputs[name] for run in runs]) for name in runs[0].inputs}
     compute_s, memory_s, cached_s = (
@@ -155,4 +160,4 @@ def _gathered(key: tuple[str, str, str, str], parts: list[tuple[tuple[int, ...],
     )
     measured_s = np.concatenate([measured for _, _, _, measured in parts])
     run = Kernel(compute_s, memory_s, cached_s, runs[0].processors, inputs)
-    return Group(*key, max(version for version, _, _, _ in parts), parts[0][1], run, measured_s)
+    return Group(*key, max(version for version, _, _, _ in parts), *parts[0][1], run, measured_s)

@@ -116,7 +116,8 @@ def _experts(parts: list[Operator], skew: float) -> Operator:
     values = sum(part.inputs["k"] * part.inputs["n"] for part in parts)
     inputs = {**wide.inputs, "n": values / k, "matrices": float(len(parts)), "skew": skew}
     work, least = _total([part.work for part in parts]), _total([part.least for part in parts])
-    return replace(wide, name="experts", work=work, least=least, inputs=inputs)
+    name = "+".join(part.name for part in sorted(parts, key=lambda part: part is not wide))
+    return replace(wide, name=name, work=work, least=least, inputs=inputs)
 
 
 def _total(works: list[Work]) -> Work:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import Words, read_only
+from ..efficiency.derivation import explain_estimate
 from ..efficiency.estimates import Estimate, estimate
 from ..errors import Number, number
 from ..hardware import Accelerator
@@ -218,7 +219,21 @@ class Bound(Report):
                 self.roofline_s,
                 "roofline model, CACM 52(4), 2009",
             ),
+            *self._explain_estimate(),
         )
+
+    def _explain_estimate(self) -> Iterator[Step]:
+        """From the parameters of kernels to the estimate; of a kernel that several share, with the first of them."""
+        if self.part is None:
+            times = {"compute_s": self.compute_s, "memory_s": self.memory_s}
+            yield from explain_estimate(self.operator, self.accelerator, profile=self.engine, **times)
+            return
+        whole, share = self.part.kernel, self.part.share
+        if whole.name.partition("+")[0] == self.name:
+            yield from whole._explain_estimate()
+        inputs = {"share": share, "kernel_s": whole.estimate.time_s, "roofline_s": self.roofline_s}
+        source = f"a share of {whole.name}: {whole.estimate.basis}"
+        yield Step(f"{self.name}.estimate_s", "max(share * kernel_s, roofline_s)", inputs, self.estimate_s, source)
 
 
 def bound(

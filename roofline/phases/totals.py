@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ..arrays import scalar
 from ..efficiency.estimates import Estimate
 from ..efficiency.joining import shares
 from ..efficiency.lookup import runs_kernels_of
@@ -80,10 +81,12 @@ class ScheduledPass(Value):
     @cached_property
     def estimates(self) -> Estimates:
         """Sums of the operators' estimates, with the host's part."""
-        kernels, host = estimates(self), host_of(self.deployment)
+        found, host = estimates(self), host_of(self.deployment)
         if self.launch == "graph":
-            return in_a_graph(kernels, host)
-        return one_by_one(kernels, host) if self.launch == "eager" else kernels
+            found = in_a_graph(found, host)
+        elif self.launch == "eager":
+            found = one_by_one(found, host)
+        return Estimates(*(scalar(value) for value in found))
 
     @property
     def floor_s(self) -> Number:
