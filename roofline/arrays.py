@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -154,8 +154,10 @@ def content_hash(value: Any, name: str) -> int:
     return hash(value)
 
 
-class FrozenMapping(Mapping[K, V]):
+class FrozenMapping(dict[K, V]):
     """A mapping that cannot change, so that values which hold one can be compared, hashed, copied and pickled.
+
+    It is a `dict` whose methods that change it raise, for the speed of its lookups.
 
     Examples
     --------
@@ -164,39 +166,31 @@ class FrozenMapping(Mapping[K, V]):
     (True, True)
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ()
 
-    _items: dict[K, V]
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot change: it does not support item assignment")
 
-    def __init__(self, items: Mapping[K, V] | tuple[()] = ()) -> None:
-        object.__setattr__(self, "_items", dict(items))
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
-    def __getitem__(self, key: K) -> V:
-        return self._items[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._items
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __or__(self, other: Mapping[K, V]) -> FrozenMapping[K, V]:
-        return FrozenMapping(self._items | dict(other))
-
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a {type(self).__name__} cannot change: {name!r} can't be set")
 
-    def __eq__(self, other: object) -> bool:
-        return same(self._items, other) if isinstance(other, Mapping) else NotImplemented
+    def __or__(self, other: Mapping[K, V]) -> FrozenMapping[K, V]:  # type: ignore[override]
+        return FrozenMapping({**self, **other})
 
-    def __hash__(self) -> int:
-        return content_hash(self._items, "the mapping")
+    def copy(self) -> FrozenMapping[K, V]:
+        """Return itself: nothing can change it."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return same(dict(self), dict(other)) if isinstance(other, Mapping) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return content_hash(dict(self), "the mapping")
 
     def __reduce__(self) -> tuple[type[FrozenMapping[K, V]], tuple[dict[K, V]]]:
-        return type(self), (self._items,)
-
-    def __repr__(self) -> str:
-        return repr(self._items)
+        return type(self), (dict(self),)

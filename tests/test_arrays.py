@@ -52,3 +52,30 @@ def test_a_frozen_mapping_cannot_change():
 def test_a_frozen_mapping_of_arrays_cannot_be_hashed():
     with pytest.raises(TypeError, match="unhashable"):
         hash(FrozenMapping({"a": np.ones(2)}))
+
+
+def test_nothing_that_changes_a_dict_changes_a_frozen_mapping():
+    one = FrozenMapping({"a": 1})
+    changes = (
+        lambda: one.update(a=2),
+        lambda: one.pop("a"),
+        one.popitem,
+        one.clear,
+        lambda: one.setdefault("b", 2),
+        lambda: one.__delitem__("a"),
+        lambda: one.__ior__({"b": 2}),
+    )
+    for change in changes:
+        with pytest.raises(TypeError, match="cannot change"):
+            change()
+    assert one == {"a": 1}
+    assert isinstance(one | {"b": 2}, FrozenMapping)
+    assert one.copy() is one
+
+
+def test_frozen_mappings_of_arrays_compare_by_content():
+    one, other = (FrozenMapping({"a": np.array([1.0, end])}) for end in (2.0, 3.0))
+    assert (one == FrozenMapping({"a": np.array([1.0, 2.0])})) is True
+    assert (one == other) is False
+    assert (one != other) is True
+    assert (one != FrozenMapping({"a": np.array([1.0, 2.0])})) is False

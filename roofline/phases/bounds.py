@@ -67,7 +67,8 @@ class Bound(Report):
         math = self.accelerator.math_on_chip(self.operator.work.math)
         object.__setattr__(self, "math", math)
         found = times(self.operator, self.accelerator, math, self.resident_bytes)
-        object.__setattr__(self, "times", read_only(found))
+        # One check for all seven: a pass has a dozen operators, and most are no sweep.
+        object.__setattr__(self, "times", read_only(found) if isinstance(found.roofline_s, np.ndarray) else found)
 
     @property
     def name(self) -> str:
