@@ -45,6 +45,16 @@ QUARANTINE = (
         {"accelerator": "h100-sxm", "engine": "sglang", "dtype": "int8_wo"},
         "recorded as weight-only, which multiplies in 16 bits, yet up to 1.15 of that peak: they ran on 8-bit units",
     ),
+    Quarantine(
+        "moe",
+        {
+            "accelerator": "gb200",
+            "engine": "trtllm",
+            "kernel_source": "moe_torch_flow_min_latency",
+            "distribution": "balanced",
+        },
+        "16 tokens dealt out to all 8 experts in a third of the time that reading 8 takes: two were read",
+    ),
 )
 
 
@@ -121,6 +131,42 @@ def table(found: list[Line]) -> str:
     return "\n".join(out)
 
 
+CUTS = {"bandwidth": 0.15, "peaks": 0.10, "8-bit and narrower peaks": 0.20}
+"""What is taken off a rate -> by how much; a floor that is tight has rows that then beat it."""
+
+NARROW = ("fp8", "fp6", "fp4")
+
+
+def cut(accelerator: Accelerator, rate: str) -> Accelerator:
+    """The accelerator with one of the rates of `CUTS` cut."""
+    left = 1 - CUTS[rate]
+    if rate == "bandwidth":
+        return accelerator.replace(memory_bytes_per_s=accelerator.memory_bytes_per_s * left)
+    wanted = {math for math in accelerator.dense_flops_per_s if (math in NARROW) == (rate != "peaks")}
+    peaks = {math: peak * (left if math in wanted else 1) for math, peak in accelerator.dense_flops_per_s.items()}
+    return accelerator.replace(dense_flops_per_s=peaks)
+
+
+def breaks_if_cut(rate: str, folder: Path = DATA) -> dict[str, int]:
+    """Accelerator -> rows that beat a floor computed with a rate cut; 0 where the floor has that much room."""
+    found: dict[str, int] = {}
+    for name, batch, share in compare(folder, lambda name: cut(get_accelerator(name), rate)):
+        if name != "collectives" and not quarantined(name, batch):
+            accelerator = batch.words["accelerator"]
+            found[accelerator] = found.get(accelerator, 0) + int(np.sum(share > 1))
+    return found
+
+
+def cuts_table(folder: Path = DATA) -> str:
+    """Markdown: rows that beat a floor with a rate cut, by accelerator."""
+    found = {rate: breaks_if_cut(rate, folder) for rate in CUTS}
+    names = sorted(found["bandwidth"])
+    head = " | ".join(f"{rate} - {share:.0%}" for rate, share in CUTS.items())
+    out = [f"| accelerator | {head} |", "| --- |" + " ---: |" * len(CUTS)]
+    out += [f"| {name} | " + " | ".join(f"{found[rate][name]:,}" for rate in CUTS) + " |" for name in names]
+    return "\n".join(out)
+
+
 def summary(compared: Compared) -> str:
     """Markdown: rows and breaks of each table, and the quarantined ones with their reason."""
     rows: dict[str, list[int]] = {}
@@ -147,8 +193,13 @@ def main() -> None:
         [
             "# Floors against measured times",
             "Floor / measured: 1 is a kernel that reaches its floor, above 1 one that beats it. The loops that "
-            "timed these kernels may find operands in the last-level cache, so its size is taken off what moves.",
+            "timed these kernels may find operands in the last-level cache, so its size is taken off what moves, "
+            "unless the operands are over three times as large.",
             summary(compared),
+            "Rows that beat their floor if a rate is cut; a floor without room to spare has some. Boards with none "
+            "for a peak do not hold their highest clock, which the floor counts with, under products so large: power "
+            "limits them.",
+            cuts_table(args.folder),
             "The closest row of each format:",
             table(lines(compared)),
         ]

@@ -83,6 +83,7 @@ class Accelerator(Value):
     boost_clock_hz : the clock that the peaks are quoted at
     max_clock_hz : the highest clock that the device can run at
     flops_per_clock_per_unit : by math format; units x clock x this is the peak
+    exponentials_per_clock_per_unit : exponentials, which special-function units compute beside the matrix units
     memory_bus_bits, memory_pin_bytes_per_s : width of the memory bus and rate of a pin; their product is the bandwidth
     confidence : how the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``,
         ``remembered`` or ``user``
@@ -113,6 +114,7 @@ class Accelerator(Value):
     boost_clock_hz: Number | None = None
     max_clock_hz: Number | None = None
     flops_per_clock_per_unit: Mapping[str, Number] = field(default_factory=dict)
+    exponentials_per_clock_per_unit: Number | None = None
     memory_bus_bits: Number | None = None
     memory_pin_bytes_per_s: Number | None = None
     confidence: str = "user"
@@ -162,6 +164,12 @@ class Accelerator(Value):
         if self.max_clock_hz is None or self.boost_clock_hz is None:
             return peak
         return peak * np.maximum(self.max_clock_hz / self.boost_clock_hz, 1.0)
+
+    @property
+    def exponentials_per_s(self) -> Number | None:
+        """Exponentials of the special-function units at the rated clock; None if the chip does not state them."""
+        units, clock, each = self.compute_units, self.boost_clock_hz, self.exponentials_per_clock_per_unit
+        return None if units is None or clock is None or each is None else units * clock * each
 
     def ridge_flops_per_byte(self, math: str = "bf16") -> Number:
         """Ridge point: the arithmetic intensity at which compute and memory take equally long, peak / bandwidth."""

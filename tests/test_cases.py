@@ -233,3 +233,32 @@ def test_sweeps_of_shared_prefixes_are_each_point():
             for b, c in zip(batch, cached, strict=True)
         ]
         assert getattr(found, name) == pytest.approx(each)
+
+
+def test_exponentials_of_a_softmax_are_in_the_roofline_and_not_in_the_floor():
+    """FlashAttention-3 (arXiv:2407.08608, section 3.1): 989 TFLOP/s of products and 3.9 T exponentials a second."""
+    gpu = rl.get_accelerator("h100-sxm")
+    assert gpu.exponentials_per_s == pytest.approx(3.9e12, rel=0.01)
+    serve = rl.Deployment(rl.get_model("gpt-2"), gpu)  # heads of 64
+    slow = serve.replace(accelerator=gpu.replace(exponentials_per_clock_per_unit=4))
+    phases = [rl.prefill(each, rl.Workload(prompt_tokens=20_000)) for each in (serve, slow)]
+    attention = [next(item for item in phase.operators if item.name == "attention") for phase in phases]
+    pairs = 12 * 12 * 20_000 * 20_001 / 2  # layers, heads
+    assert attention[0].roofline_s == pytest.approx(pairs / gpu.exponentials_per_s)
+    assert attention[1].roofline_s == pytest.approx(4 * pairs / gpu.exponentials_per_s)
+    assert phases[0].floor_s == phases[1].floor_s
+    for phase in phases:
+        assert phase.floor_s <= phase.roofline_s <= phase.estimate_s
+
+
+def test_a_model_that_fits_in_the_cache_says_so():
+    """GPT-2 has 248 MB in bf16, 62 in 4 bits: the 126 MiB L2 of a B200 holds the latter, an H100's 50 MiB neither."""
+    said = "fit in the"
+    for accelerator, weights, fits in (
+        ("b200-sxm", "bf16", False),
+        ("b200-sxm", "q4_0", True),
+        ("h100-sxm", "q4_0", False),
+    ):
+        serve = rl.Deployment(rl.get_model("gpt-2"), accelerator, precision=rl.Precision(weights=weights))
+        step = rl.decode(serve, rl.Workload(), context_tokens=100)
+        assert any(said in note for note in step.assumptions) == fits

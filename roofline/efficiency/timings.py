@@ -169,9 +169,19 @@ def _numbers(name: str, values: np.ndarray[Any, Any], where: str) -> np.ndarray[
 
 
 def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accelerator) -> np.ndarray[Any, Any]:
-    """`kernel_floor_s` of every row of a batch, its operands as far in the last-level cache as they fit."""
+    """`kernel_floor_s` of every row of a batch, whose operands a timing loop may find in the last-level cache.
+
+    A loop over operands much larger than the cache evicts each before it comes round again, whatever the policy: what
+    is over `STREAMS` times the cache is read from memory.
+    """
     accelerator = accelerators(batch.words["accelerator"])
-    return np.asarray(kernel_floor_s(batch.operator, accelerator, resident_bytes=accelerator.l2_bytes or 0.0))
+    cache, operator = accelerator.l2_bytes or 0.0, batch.operator
+    resident = np.where(operator.least.moved_bytes <= STREAMS * cache, cache, 0.0)
+    return np.asarray(kernel_floor_s(operator, accelerator, resident_bytes=resident))
+
+
+STREAMS = 3
+"""Operands over so many times the last-level cache leave nothing of themselves in it."""
 
 
 def _gemm(batch: Batch) -> Operator:
@@ -254,12 +264,33 @@ def _moe(batch: Batch) -> Operator:
     )
     tokens = columns["num_tokens"]
     run = _pass(Segment(tokens, 1.0, 0.0), weights=weights, activations=activations)
-    found = operators.experts(weight, tokens, replace(run, parallel=Parallel(tensor=ways, expert=ways)))
+    run = replace(run, parallel=Parallel(tensor=ways, expert=ways))
+    found = operators.experts(weight, tokens, run, least_experts=_least_experts(batch))
     skew = float(batch.words["distribution"].rpartition("_")[2]) if "_" in batch.words["distribution"] else 0.0
     width_bytes = found.inputs["activation_bits"] / 8
     values = found.inputs["routed_rows"] * matrices * (hidden + inner / columns["moe_tp_size"])
     work = replace(found.work, activation_bytes=values * width_bytes)
     return replace(found, work=work, inputs={**found.inputs, "matrices": matrices, "skew": skew})
+
+
+def _least_experts(batch: Batch) -> Any:
+    """Experts that the tokens of each row touch for certain.
+
+    Where a table says ``balanced`` it deals the rows out evenly: all ``E`` experts get some as soon as there are as
+    many.  With fewer rows the dealing goes by a stride and some fall on the same expert, so no more are counted than
+    under uniform routing.  Kernels that limit a token to some groups of experts (`EXPERT_GROUPS`) choose anew.
+    """
+    columns = batch.columns
+    top_k, every, tokens = columns["topk"], columns["num_experts"], columns["num_tokens"]
+    if batch.words["distribution"] != "balanced":
+        return top_k
+    dealt = np.where(tokens * top_k >= every, every, operators.distinct_experts(every, top_k, tokens))
+    grouped = (columns["hidden_size"] == EXPERT_GROUPS[0]) & (every == EXPERT_GROUPS[1])
+    return np.where(grouped, top_k, np.maximum(dealt, top_k))
+
+
+EXPERT_GROUPS = (7168, 256)
+"""(hidden, experts) of DeepSeek-V3, where a token is sent to 4 of 8 groups only (arXiv:2412.19437, section 2.1.2)."""
 
 
 def _pass(segment: Segment, **formats: Any) -> Pass:

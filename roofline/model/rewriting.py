@@ -68,6 +68,7 @@ def scaled(operator: Operator, *, flops: Number = 1.0, weights: Number = 1.0, ac
             work.activation_bytes * activations,
             work.cache_bytes,
             work.math,
+            work.exponentials * flops,
         )
 
     return replace(operator, work=of(operator.work), least=of(operator.least), formulas={})

@@ -102,7 +102,7 @@ def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
 EXPERTS = FrozenMapping(
     {
         "flops": "2 * m * top_k / ways * k * n",
-        "weight_bytes": "max(experts / ways * (1 - (1 - top_k / experts) ** m), top_k / ways, 1)"
+        "weight_bytes": "max(experts / ways * (1 - (1 - top_k / experts) ** m), least_experts / ways, 1)"
         " * (k * n * weight_bits / 8 + bias_bytes)",
         "activation_bytes": "m * top_k / ways * (k + n) * activation_bits / 8",
     }
@@ -113,7 +113,7 @@ EXPERTS_SOURCE = (
 )
 
 
-def distinct_experts(experts: int, top_k: int, tokens: Number) -> Number:
+def distinct_experts(experts: Number, top_k: Number, tokens: Number) -> Number:
     """Expected number of distinct experts that ``tokens`` tokens touch under uniform routing.
 
     A token leaves a given expert out with probability ``1 - k / E``; ``T`` independent tokens all leave it out with
@@ -127,12 +127,15 @@ def distinct_experts(experts: int, top_k: int, tokens: Number) -> Number:
     return experts * (1.0 - (1.0 - top_k / experts) ** tokens)
 
 
-def experts(weight: Linear, tokens: Number, run: Pass) -> Operator:
+def experts(weight: Linear, tokens: Number, run: Pass, *, least_experts: Number | None = None) -> Operator:
     """One matrix of every routed expert, applied to the tokens that chose it (see `distinct_experts`).
 
     ``weight.copies`` is the number of experts and ``weight.used`` how many a token goes to.  Under expert parallelism
     each of the ways holds an even share of the experts and sees the tokens of all replicas that share them, so a given
     expert is hit with the global chance ``top_k / experts``; the fullest one reads at least one expert.
+
+    All tokens may agree, so the least that is read is ``top_k`` experts; ``least_experts`` of all accelerators together
+    says that more are touched for certain (tokens dealt out evenly touch ``min(E, T top_k)``).
 
     For the kernel that runs it the inputs say how many ``routed_rows`` (tokens times experts of each) and
     ``local_experts`` this accelerator has, how many ``matrices`` of an expert the operator stands for, and the ``skew``
@@ -142,7 +145,8 @@ def experts(weight: Linear, tokens: Number, run: Pass) -> Operator:
     formats = precision.part(weight.part)
     top_k, ways, rows = weight.used, parallel.expert, tokens * parallel.expert_replicas
     k, n = weight.shape_on(parallel.expert_tensor)
-    least = np.maximum(top_k / ways, 1.0)
+    certain = top_k if least_experts is None else least_experts
+    least = np.maximum(certain / ways, 1.0)
     distinct = np.maximum(distinct_experts(weight.copies, top_k, rows) / ways, least)
     bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
     matrix_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
@@ -161,6 +165,7 @@ def experts(weight: Linear, tokens: Number, run: Pass) -> Operator:
             "experts": weight.copies,
             "top_k": top_k,
             "ways": ways,
+            "least_experts": certain,
             "routed_rows": routed,
             "local_experts": weight.copies / ways,
             "matrices": 1.0,

@@ -1,6 +1,6 @@
 """The roofline formula: how long operators take each resource of an accelerator.  It stands here and nowhere else.
 
-    compute_s  = flops / peak of the math format
+    compute_s  = flops / peak of the math format, or exponentials / their peak if that is longer
     memory_s   = moved bytes / memory bandwidth
     network_s  = bytes of a message on the links / their rate, one way
     roofline_s = max(compute_s, memory_s, network_s)
@@ -41,6 +41,18 @@ class Times(NamedTuple):
 def compute_s(flops: Number, accelerator: Accelerator, math: str) -> Number:
     """Time of ``flops`` at the dense peak of the units for ``math``, which the chip has to have."""
     return flops / accelerator.dense_flops_per_s[math]
+
+
+def exponentials_s(exponentials: Number, accelerator: Accelerator) -> Number:
+    """Time of exponentials on the special-function units; nothing where the chip does not state their rate.
+
+    Hopper and earlier, and Blackwell, compute 16 a clock and multiprocessor (CUDA C++ Programming Guide, table of the
+    throughput of native arithmetic instructions), so that softmax takes as long as the products of heads of 64 on an
+    H100 (FlashAttention-3, arXiv:2407.08608, section 3.1).  Kernels may compute some of them with multiply-adds instead
+    (FlashAttention-4), so they are in the roofline and not in the floor.
+    """
+    rate = accelerator.exponentials_per_s
+    return 0.0 if rate is None else exponentials / rate
 
 
 def memory_s(moved_bytes: Number, accelerator: Accelerator) -> Number:
@@ -91,6 +103,8 @@ def times(operator: Operator, accelerator: Accelerator, math: str, resident_byte
     if resident_bytes is not NOTHING_RESIDENT:
         moved, least = np.maximum(moved - resident_bytes, 0.0), np.maximum(least - resident_bytes, 0.0)
     computing_s, moving_s = compute_s(flops, accelerator, math), memory_s(moved, accelerator)
+    if operator.kind == "attention":
+        computing_s = np.maximum(computing_s, exponentials_s(count * work.exponentials, accelerator))
     roofline_s = np.maximum(computing_s, moving_s)
     if operator.message is None:
         return Times(flops, moved, least, computing_s, moving_s, 0.0, roofline_s)

@@ -21,6 +21,7 @@ from .work import Work
 FORMULAS = FrozenMapping(
     {
         "flops": "2 * sequences * query_heads * pairs * (key_dim + value_dim)",
+        "exponentials": "softmax * sequences * query_heads * pairs",
         "activation_bytes": "sequences * new_tokens * query_heads * (key_dim + value_dim) * activation_bits / 8"
         " + score_bytes",
         "cache_bytes": "sequences * (past_read + new_read + new_written) * kv_values * kv_bits / 8",
@@ -98,6 +99,7 @@ def attend(
     expanded_width: Number = 0,
     reads: Reads,
     scores: Number | None = None,
+    softmax: bool = True,
     name: str = "attention",
 ) -> Operator:
     """Softmax attention of one segment over ``pairs`` query-key pairs of each sequence and query head.
@@ -105,6 +107,8 @@ def attend(
     FLOPs: ``2 (key_dim + value_dim)`` a pair and query head.  Cache: the entries that `Reads` says, ``kv_values``
     values each. Unfused, the ``scores`` (the pairs if None) are written and read before and after the softmax: 4
     passes.
+
+    Each pair of a head costs an exponential, ``softmax`` off for mere scores (an indexer's).
 
     A kernel may compute in the narrower format of the cache, whatever it was asked for, so the least is at that rate.
 
@@ -139,13 +143,13 @@ def attend(
         formulas = EXPANDED
     moved = sequences * (reads.past + reads.new + reads.written) * entry_bytes
     least = (segment.least_read(reads.least_past) + sequences * reads.written) * entry_bytes
-    math = precision.attention
+    math, exponentials = precision.attention, sequences * query_heads * pairs if softmax else 0.0
     cached = get_format(precision.kv)
     least_math = cached.math if cached.math and cached.bits < get_format(math).bits else math
     return Operator(
         name,
         "attention",
-        Work(flops, 0.0, io_bytes, moved, math),
+        Work(flops, 0.0, io_bytes, moved, math, exponentials),
         Work(flops, 0.0, 0.0, least, least_math),
         inputs={
             "sequences": sequences,
@@ -164,6 +168,7 @@ def attend(
             "activation_bits": precision.wide_bits,
             "score_bytes": score_bytes,
             "expanded_width": expanded_width,
+            "softmax": int(softmax),
         },
         formulas=formulas,
         source=SOURCE,

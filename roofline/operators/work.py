@@ -20,6 +20,7 @@ class Work(Value):
     activation_bytes : activations read and written
     cache_bytes : KV cache and recurrent state read and written
     math : the format of the units that the FLOPs run on
+    exponentials : exponentials of a softmax, which other units than the FLOPs' compute
     shape : the sizes that it is of, if it is one operation; sums and multiples have none
     """
 
@@ -28,6 +29,7 @@ class Work(Value):
     activation_bytes: Number = 0.0
     cache_bytes: Number = 0.0
     math: str = "bf16"
+    exponentials: Number = 0.0
     shape: Mapping[str, Number] | None = field(default=None, repr=False)
 
     @property
@@ -53,6 +55,7 @@ class Work(Value):
             self.activation_bytes + other.activation_bytes,
             self.cache_bytes + other.cache_bytes,
             self.math,
+            self.exponentials + other.exponentials,
         )
 
     def __mul__(self, times: Number) -> Work:
@@ -62,6 +65,7 @@ class Work(Value):
             self.activation_bytes * times,
             self.cache_bytes * times,
             self.math,
+            self.exponentials * times,
         )
 
     __rmul__ = __mul__

@@ -16,7 +16,15 @@ from ..efficiency.estimates import Estimate, estimate
 from ..errors import Number, number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
-from ..operators.roofline import NOTHING_RESIDENT, Times, least_compute_s, memory_s, times
+from ..operators.roofline import (
+    NOTHING_RESIDENT,
+    Times,
+    compute_s,
+    exponentials_s,
+    least_compute_s,
+    memory_s,
+    times,
+)
 from ..operators.work import Work
 from ..report import Report, Step
 from ..specs.library import get_accelerator
@@ -108,7 +116,7 @@ class Bound(Report):
 
     @property
     def compute_s(self) -> Number:
-        """FLOPs at the dense peak."""
+        """FLOPs at the dense peak, or exponentials at theirs."""
         return self.times.compute_s
 
     @property
@@ -142,20 +150,29 @@ class Bound(Report):
 
     @cached_property
     def estimate(self) -> Estimate:
-        """Expected time with its interval (see `roofline.efficiency.estimates`)."""
+        """Expected time with its interval (see `roofline.efficiency.estimates`); the time is not below the roofline."""
         if self.part is not None:
             whole, share = self.part.kernel.estimate, self.part.share
             time_s = np.maximum(share * whole.time_s, self.roofline_s)
             low_s = np.maximum(share * whole.low_s, self.floor_s)
             high_s = np.maximum(share * whole.high_s, time_s)
             return Estimate(time_s, low_s, high_s, whole.basis, share * whole.fixed_s)
-        return estimate(
+        found = estimate(
             self.operator,
             self.accelerator,
-            compute_s=self.compute_s,
+            compute_s=compute_s(self.flops, self.accelerator, self.math),
             memory_s=self.memory_s,
             profile=self.engine,
         )
+        if not self.has_exponentials:
+            return found
+        time_s = np.maximum(found.time_s, self.roofline_s)
+        return found._replace(time_s=time_s, high_s=np.maximum(found.high_s, time_s))
+
+    @property
+    def has_exponentials(self) -> bool:
+        """Whether the chip states the rate of its exponentials and the operator computes any."""
+        return self.operator.kind == "attention" and self.accelerator.exponentials_per_s is not None
 
     @property
     def estimate_s(self) -> Number:
@@ -201,8 +218,13 @@ class Bound(Report):
             ),
             Step(
                 f"{prefix}.compute_s",
-                "flops / dense_flops_per_s",
-                {"flops": self.flops, "dense_flops_per_s": gpu.dense_flops_per_s[self.math]},
+                "max(flops / dense_flops_per_s, exponentials * seconds_of_one)",
+                {
+                    "flops": self.flops,
+                    "dense_flops_per_s": gpu.dense_flops_per_s[self.math],
+                    "exponentials": operator.count * operator.work.exponentials,
+                    "seconds_of_one": exponentials_s(1.0, gpu),
+                },
                 self.compute_s,
                 gpu.source_of(peak),
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -221,12 +221,23 @@ class Phase(Report):
             )
         if any(item.operator.kind == "experts" for item in self.operators):
             notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
+        notes.extend(self._cache_notes())
         bases = dict.fromkeys(item.estimate.basis for item in self.operators)
         return (*notes, *filter(None, bases))
 
     def summary(self, time: str = "estimate_s") -> str:
         """How long the pass takes, in one of the three times, and what limits it, in a sentence."""
         return pass_sentence(self, time)
+
+    def _cache_notes(self) -> Iterator[str]:
+        """Whether all that a pass has to read fits in the last-level cache, where it may stay from pass to pass."""
+        gpu = self.deployment.accelerator
+        if gpu.l2_bytes is not None and np.any(self.sums.least_bytes <= gpu.l2_bytes):
+            least, cache = float(np.min(self.sums.least_bytes)), humanize("bytes", float(np.max(gpu.l2_bytes)))
+            yield (
+                f"all {humanize('bytes', least)} that a pass reads on one accelerator fit in the {cache} of on-chip"
+                f" memory of {gpu.name}: passes that find them there are faster than the floor"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Columns, and the notes."""

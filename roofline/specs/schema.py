@@ -108,6 +108,7 @@ FIGURES = {
     "compute_units": "count",
     "boost_clock_hz": "hz",
     "max_clock_hz": "hz",
+    "exponentials_per_clock_per_unit": "flops",
     "memory_bus_bits": "bits",
     "memory_pin_bytes_per_s": "bytes_per_s",
 }
@@ -184,6 +185,8 @@ class AcceleratorSpec(SpecFile):
     """The highest clock that the device can run at."""
     flops_per_clock_per_unit: dict[str, Quantity] = {}
     """By math format; units x clock x this is the dense peak."""
+    exponentials_per_clock_per_unit: Quantity | None = None
+    """Exponentials of one unit a clock: special-function units compute them beside the matrix units."""
     memory_bus_bits: Quantity | None = None
     """Width of the memory bus."""
     memory_pin_bytes_per_s: Quantity | None = None

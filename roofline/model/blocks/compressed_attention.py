@@ -157,6 +157,7 @@ class CompressedAttention(Block):
             pairs=strided_pairs(segment.new_tokens, segment.past_tokens, self.ratio),
             kv_values=indexer.dim,
             reads=Reads(past=past, least_past=past, new=new, written=new),
+            softmax=False,
             name="indexer",
         )
 

@@ -111,6 +111,7 @@ class Indexer:
                 pairs=visible_pairs(new, past) / self.pool,
                 kv_values=self.dim,
                 reads=Reads(past=past / self.pool, least_past=past / self.pool, new=new, written=new),
+                softmax=False,
                 name="indexer",
             )
 
