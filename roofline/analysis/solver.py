@@ -24,8 +24,8 @@ from ..report import Report, Step
 from ..serving.metrics import METRICS, Metric
 from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
-from ..units import humanize
 from .crossover_points import crossovers
+from .solution_sentence import solution_sentence
 
 Setting = tuple[Deployment, Workload]
 Setter = Callable[[Deployment, Workload, float], Setting]
@@ -71,35 +71,12 @@ class Solution(Report):
     columns = ("find", "value", "metric", "target", "reached", "possible", "method", "reason")
 
     def summary(self) -> str:
-        """The answer in a sentence.
-
-        Examples
-        --------
-        >>> import roofline as rl
-        >>> serve = rl.Deployment("llama-3.1-70b", "h100-sxm")
-        >>> print(rl.solve(serve, find="memory_bytes_per_s", target=0.020, time="floor_s").summary())
-        memory_bytes_per_s must be 6.983 TB/s for a TPOT of 20 ms.
-        """
-        figure = self.metric.removesuffix("_s").upper() if self.metric in ("ttft_s", "tpot_s") else self.metric
-        goal = f"a {figure} of {humanize(self.metric, self.target)}"
-        if self.metric in WITHOUT_TARGET:
-            goal = {"fits": "it to fit", "ridge": "the projections to reach the ridge point"}[self.metric]
-        if not self.possible:
-            return f"No {self.find} is enough for {goal}: {self.reason.removeprefix('never: ')}."
-        if np.isinf(self.value):
-            return f"Any {self.find} is enough for {goal}."
-        limit = next((f"{word} " for word in ("at most", "at least") if _side(self) == word), "")
-        return f"{self.find} must be {limit}{humanize(self.find, self.value)} for {goal}."
+        """The answer in a sentence."""
+        return solution_sentence(self)
 
     def explain(self) -> tuple[Step, ...]:
         """How a closed form comes about."""
         return self.steps
-
-
-def _side(found: Solution) -> str:
-    """Whether the value is the largest or the smallest that will do; empty for a closed form."""
-    words = {"the largest": "at most", "the smallest": "at least"}
-    return next((word for start, word in words.items() if found.reason.startswith(start)), "")
 
 
 def _rates(serve: Deployment, load: Workload, value: float, name: str) -> Setting:

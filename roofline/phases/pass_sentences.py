@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..units import bound_by, brief_time
+from ..units import bound_by, brief_time, humanize
 
 if TYPE_CHECKING:
     from .passes import Generation, Phase
@@ -48,3 +49,14 @@ def generation_sentence(found: Generation) -> str:
     first, each, whole = (brief_time(time) for time in (found.ttft_s, found.tpot_s, found.total_s))
     basis = found.time.removesuffix("_s")
     return f"First token after {first}, then one every {each} ({rate} tokens/s); {whole} in all, by the {basis}."
+
+
+def cache_notes(phase: Phase) -> Iterator[str]:
+    """Whether all that a pass has to read fits in the last-level cache, where it may stay from pass to pass."""
+    gpu, least_bytes = phase.deployment.accelerator, phase.sums.least_bytes
+    if gpu.l2_bytes is not None and np.any(least_bytes <= gpu.l2_bytes):
+        least, cache = humanize("bytes", float(np.min(least_bytes))), humanize("bytes", float(np.max(gpu.l2_bytes)))
+        yield (
+            f"all {least} that a pass reads on one accelerator fit in the {cache} of on-chip memory of {gpu.name}:"
+            " passes that find them there are faster than the floor"
+        )

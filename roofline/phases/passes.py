@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from .bounds import Bound, fallback_notes, name_limits
 from .chunking import joined, shape_of, split
 from .deployment import Deployment
 from .derivation import explain_pass
-from .pass_sentences import generation_sentence, pass_sentence
+from .pass_sentences import cache_notes, generation_sentence, pass_sentence
 from .schedule import Schedule, schedule_pass
 from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
 from .workload import Workload
@@ -221,23 +221,13 @@ class Phase(Report):
             )
         if any(item.operator.kind == "experts" for item in self.operators):
             notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
-        notes.extend(self._cache_notes())
+        notes.extend(cache_notes(self))
         bases = dict.fromkeys(item.estimate.basis for item in self.operators)
         return (*notes, *filter(None, bases))
 
     def summary(self, time: str = "estimate_s") -> str:
         """How long the pass takes, in one of the three times, and what limits it, in a sentence."""
         return pass_sentence(self, time)
-
-    def _cache_notes(self) -> Iterator[str]:
-        """Whether all that a pass has to read fits in the last-level cache, where it may stay from pass to pass."""
-        gpu = self.deployment.accelerator
-        if gpu.l2_bytes is not None and np.any(self.sums.least_bytes <= gpu.l2_bytes):
-            least, cache = float(np.min(self.sums.least_bytes)), humanize("bytes", float(np.max(gpu.l2_bytes)))
-            yield (
-                f"all {humanize('bytes', least)} that a pass reads on one accelerator fit in the {cache} of on-chip"
-                f" memory of {gpu.name}: passes that find them there are faster than the floor"
-            )
 
     def to_dict(self) -> dict[str, Any]:
         """Columns, and the notes."""

@@ -259,7 +259,7 @@ COMMON_MODE = 0.2
 """Natural logarithm of the factor by which all kernels of a model are off together, at the ends of an 80 % interval.
 
 Releases of one engine differ by 15 to 35 %, hosts, clocks and cooling by some percent; no timing of a kernel by itself
-shows that.  Found from whole models left out (benchmarks/accuracy.md)."""
+shows that.  Found from whole models left out (benchmarks/accuracy.py)."""
 
 
 def estimates(one: ScheduledPass) -> Estimates:

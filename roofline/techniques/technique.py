@@ -17,8 +17,8 @@ from ..phases.workload import Workload
 from ..report import Report, Step
 from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
-from ..units import brief_speed, brief_time, humanize
 from ..values import Value
+from .effect_sentence import effect_sentence
 from .registry import register, technique_named
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
@@ -302,27 +302,8 @@ class Effect(Report):
         return tuple(dict.fromkeys((*notes, *self.before.assumptions, *self.after.assumptions)))
 
     def summary(self) -> str:
-        """What the techniques do to a token, a prompt, throughput and memory, in a sentence.
-
-        Examples
-        --------
-        >>> import roofline as rl
-        >>> from roofline.techniques import Quantization
-        >>> serve = rl.Deployment("llama-3.1-70b", "h100-sxm")
-        >>> print(rl.apply(serve, rl.Workload(), Quantization(weights="fp8"), time="roofline_s").summary())
-        Weight quantization: per token 41.7 ms -> 21.3 ms (1.96x faster), prefill 291 ms (unchanged), throughput 1.91x;
-        68.45 GB freed.
-        """
-        changes = []
-        for name, phase in (("per token", "decode"), ("prefill", "prefill")):
-            before, after = (getattr(self, f"{phase}_{side}_s") for side in ("before", "after"))
-            times = " -> ".join(dict.fromkeys(brief_time(side) for side in (before, after)))
-            changes.append(f"{name} {times} ({brief_speed(ratio(after, before))})")
-        gains = " to ".join(dict.fromkeys(f"{found(self.throughput_gain):.3g}x" for found in (np.min, np.max)))
-        freed = float(np.max(self.weights_saved_bytes))
-        memory = f"; {humanize('bytes', freed)} freed" if freed > 0 else ""
-        title = f"{self.technique[:1].upper()}{self.technique[1:]}"
-        return f"{title}: {', '.join(changes)}, throughput {gains}{memory}."
+        """What the techniques do to a token, a prompt, throughput and memory, in a sentence."""
+        return effect_sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Columns, what stands before, after and in the baseline, and the notes."""

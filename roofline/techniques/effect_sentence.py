@@ -1,0 +1,36 @@
+"""What techniques change, in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..units import brief_speed, brief_time, humanize
+
+if TYPE_CHECKING:
+    from .technique import Effect
+
+
+def effect_sentence(found: Effect) -> str:
+    """What the techniques do to a token, a prompt, throughput and memory.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> from roofline.techniques import Quantization
+    >>> serve = rl.Deployment("llama-3.1-70b", "h100-sxm")
+    >>> print(rl.apply(serve, rl.Workload(), Quantization(weights="fp8"), time="roofline_s").summary())
+    Weight quantization: per token 41.7 ms -> 21.3 ms (1.96x faster), prefill 291 ms (unchanged), throughput 1.91x;
+    68.45 GB freed.
+    """
+    changes = []
+    for name, phase in (("per token", "decode"), ("prefill", "prefill")):
+        before, after = (getattr(found, f"{phase}_{side}_s") for side in ("before", "after"))
+        times = " -> ".join(dict.fromkeys(brief_time(side) for side in (before, after)))
+        changes.append(f"{name} {times} ({brief_speed(np.divide(after, before))})")
+    gains = " to ".join(dict.fromkeys(f"{end(found.throughput_gain):.3g}x" for end in (np.min, np.max)))
+    freed = float(np.max(found.weights_saved_bytes))
+    memory = f"; {humanize('bytes', freed)} freed" if freed > 0 else ""
+    title = f"{found.technique[:1].upper()}{found.technique[1:]}"
+    return f"{title}: {', '.join(changes)}, throughput {gains}{memory}."
