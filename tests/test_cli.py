@@ -477,6 +477,27 @@ def test_bad_input_is_one_line(args, message):
         assert message in refused(*args, "--json")
 
 
+HUGE = [
+    ("analyze", "gpt-2", "--hardware", "h100-sxm", "--batch", "1e150"),
+    ("analyze", "a" * 300, "--hardware", "h100-sxm"),
+    ("analyze", "/dev/zero", "--hardware", "h100-sxm"),
+    ("plan", "gpt-2", "--hardware", "h100-sxm", "--gpus", "1e9"),
+    ("plan", "gpt-2", "--hardware", "h100-sxm", "--gpus", "1e15"),
+]
+
+
+@pytest.mark.parametrize("args", HUGE, ids=lambda args: " ".join(args)[:40])
+def test_huge_values_and_names_are_one_line(args):
+    assert refused(*args)
+
+
+@pytest.mark.parametrize("batch", ["9223372036854775808", "1e18", "1e30"])
+def test_large_counts_have_an_answer(batch):
+    assert "sequences fit at once" in " ".join(
+        text("analyze", "gpt-2", "--hardware", "h100-sxm", "--batch", batch).split()
+    )
+
+
 def test_bad_paths_are_one_line(tmp_path):
     binary, folder = tmp_path / "binary.yaml", tmp_path / "folder.yaml"
     binary.write_bytes(bytes(range(256)))
@@ -589,6 +610,21 @@ def test_help_names_the_defaults_of_the_library(flag, default):
     words = " ".join(text("analyze", "--help").split())
     after = words.split(f" {flag} ")[1]
     assert after.split("[default: ")[1].split("]")[0] == default
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("analyze", "lla"), "llama-3.1-8b"),
+        (("analyze", "gpt-2", "--hardware", "h"), "h100-sxm"),
+        (("what-if", "gpt-2", "--to-weights", "f"), "fp8"),
+        (("what-if", "gpt-2", "--technique", "s"), "prefix-caching"),
+        (("plan", "gpt-2", "--time", "f"), "floor"),
+    ],
+    ids=" ".join,
+)
+def test_the_shell_completes_names(words, offered):
+    assert offered in text("__complete", *words).splitlines()
 
 
 def test_version():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,8 @@ def layouts(model: Model | str | Path, accelerators: Iterable[int] = (1, 2, 4, 8
 
 def _layouts_of(model: Model, count: int) -> Iterator[Degrees]:
     heads, experts = _heads(model), _experts(model)
+    if count > heads * model.layer_count * max(experts, 1):  # more than any layout takes: no search for divisors
+        return
     for tensor in _divisors(count):
         for pipeline in _divisors(count // tensor):
             data = count // tensor // pipeline
@@ -53,7 +56,8 @@ def _layouts_of(model: Model, count: int) -> Iterator[Degrees]:
 
 
 def _divisors(count: int) -> list[int]:
-    return [ways for ways in range(1, count + 1) if count % ways == 0]
+    small = [ways for ways in range(1, isqrt(count) + 1) if count % ways == 0]
+    return sorted({*small, *(count // ways for ways in small)})
 
 
 def _heads(model: Model) -> int:

@@ -209,8 +209,12 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _abandon_output()
     except OSError as error:
+        if error.filename is not None:
+            return _complain(f"{error.filename}: {error.strerror}", 2)
         _abandon_output()
         return _complain(f"cannot write the answer: {error.strerror or error}", 1)
+    except OverflowError:
+        return _complain("one of the numbers is too large to compute with", 2)
     except KeyboardInterrupt:
         return 130
     except Exception as error:

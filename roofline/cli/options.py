@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_origin
@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_orig
 from cyclopts import Parameter
 
 from ..errors import unknown
+from ..formats import FORMATS
 from ..operators.parallel import Parallel
 from ..operators.precision import Precision
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.slo import SLO
+from ..specs.engines import list_engines
+from ..specs.library import list_accelerators, list_models
 from .help_pages import GROUPS
 from .quantities import listed, quantities, quantity
 
@@ -96,6 +99,15 @@ def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
     return Annotated[TypedDict(kind.__name__, hints, total=False), Parameter(name="*", group=GROUPS[group])]  # type: ignore[operator]
 
 
+def completed_by(known: Callable[[], Iterable[str]]) -> Callable[[Any], list[str]]:
+    """A completer of `cyclopts` that offers the known names to the shell."""
+    return lambda _: sorted(known())
+
+
+COMPLETED = {"FORMAT": completed_by(lambda: FORMATS), "ENGINE": completed_by(list_engines)}
+"""What stands for a value in the help -> the names that the shell offers for it."""
+
+
 def _parameter(flag: Flag, text: str, default: Any) -> Parameter:
     shown = _shown(default) if flag.default == "" else flag.default
     return Parameter(
@@ -104,6 +116,7 @@ def _parameter(flag: Flag, text: str, default: Any) -> Parameter:
         metavar=flag.metavar,
         help=text,
         converter=parsed_by(flag.parse),
+        completer=COMPLETED.get(flag.metavar),
         show_default=shown or False,
     )
 
@@ -206,7 +219,7 @@ PARALLEL_FLAGS = {
     "context": Flag("--cp", "N", quantities),
 }
 ENGINE_FLAGS = {
-    "engine": Flag("--engine", "NAME", lambda text: words(text.lower()), "the median of all"),
+    "engine": Flag("--engine", "ENGINE", lambda text: words(text.lower()), "the median of all"),
     "attention": Flag("--attention", "NAME", words),
     "memory_fraction": Flag("--memory-fraction", "SHARE", quantities),
 }
@@ -267,7 +280,11 @@ else:
 
 ModelName = Annotated[
     str,
-    Parameter(name="MODEL", help="Name of a model, or path of a spec, a config.json, its directory, or a GGUF file."),
+    Parameter(
+        name="MODEL",
+        help="Name of a model, or path of a spec, a config.json, its directory, or a GGUF file.",
+        completer=completed_by(list_models),
+    ),
 ]
 
 
@@ -275,13 +292,21 @@ def hardware(flag: str = "--hardware", *, tp: str = "--tp", group: str = LAYOUT,
     """The option that names an accelerator, before or after a change."""
     text = f"Accelerator: a name or the path of a spec; 8xh100 or h100:8 also sets {tp}."
     shown = None if required or group == CHANGE else "none: the parameters alone"
-    return option(flag, "HW", text, parse=words, group=group, show_default=shown or False)
+    completer = completed_by(list_accelerators)
+    return option(flag, "HW", text, parse=words, group=group, show_default=shown or False, completer=completer)
 
 
 Hardware = Annotated[Any, hardware()]
 Time = Annotated[
     str,
-    option("--time", "NAME", "Which time is shown: floor, roofline or estimate.", parse=time_name, group=OUTPUT),
+    option(
+        "--time",
+        "NAME",
+        "Which time is shown: floor, roofline or estimate.",
+        parse=time_name,
+        group=OUTPUT,
+        completer=completed_by(lambda: [time.removesuffix("_s") for time in TIMES]),
+    ),
 ]
 Json = Annotated[bool, switch("--json", "Print JSON in base units (bytes, s, FLOPs).")]
 Full = Annotated[bool, switch("--full", "Print every figure and note.")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from cyclopts import Parameter
@@ -26,7 +26,7 @@ from .quantities import quantities
 
 def read_model(name: str) -> Model:
     """The model of that name or path; a directory needs no slash unless a model has the same name."""
-    is_directory = Path(name).is_dir() and name not in list_models()
+    is_directory = os.path.isdir(name) and name not in list_models()
     return get_model(f"{name}/" if is_directory else name)
 
 
