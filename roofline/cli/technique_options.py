@@ -28,7 +28,7 @@ Names = Annotated[
         parse=opt.words,
         group=opt.TECHNIQUES,
         show_default=False,
-        completer=opt.completed_by(lambda: NAMES),
+        completer=opt.completed_by(lambda: REGISTRY),
     ),
 ]
 

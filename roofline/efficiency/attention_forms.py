@@ -128,7 +128,7 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     factor = width_factor(p, widths / 2)
     waves = sequences * shape["query_heads"] * ceil(new / QUERY_TILE) / run.processors
     rounded = full_waves(p["split"], waves)
-    each = (1 / p["compute"] + p["softmax"] * 256 / widths) * factor * rounded / waves
+    each = (1 / p["compute"] + p["softmax"] * 256 / widths) * factor * rounded / larger(waves, 1e-9)
     compute_s = run.compute_s * pairs / larger(shape["pairs"], 1.0) * each * droop(p, run.compute_s)
     walk_s = (p["token_s"] * (shape["pairs"] / new) * 2 + p["block_s"] * larger(rounded, 1.0)) * factor
     written_s = sequences * new * shape["kv_heads"] * shape["key_dim"] * p["write_s"]

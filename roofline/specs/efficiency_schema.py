@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, FiniteFloat, field_validator
 
@@ -47,19 +47,36 @@ class KernelSpec(Strict):
     high: Annotated[FiniteFloat, Field(gt=0)]
     """Measured over estimated at the 90th percentile."""
 
-    __pydantic_extra__: dict[str, FiniteFloat]
+    __pydantic_extra__: dict[str, FiniteFloat | str]
 
     def doubts(self) -> Iterator[str]:
         """Yield a line for every parameter that can't be."""
         if self.low > self.high:
             yield f"low {self.low:g} is above high {self.high:g}"
         for name, value in (self.__pydantic_extra__ or {}).items():
+            if isinstance(value, str):
+                continue
             if value < 0:
                 yield f"{name} is negative: {value:g}"
             if name in SHARES and not 0 < value <= 1:
                 yield f"{name} is a share, above 0 and at most 1: {value:g}"
             if name.endswith("_s") and value > 1:
                 yield f"{name} is in seconds, and {value:g} s is no time of a kernel"
+
+
+class RefusedSpec(Strict):
+    """Timings that cannot be of the kernel that they are called."""
+
+    profile: str
+    """Engine."""
+    kind: str
+    """Kind of kernel."""
+    kernel: str = ""
+    """What the timings call it."""
+    rows: Annotated[int, Field(ge=1)]
+    """How many there are."""
+    reason: Annotated[str, Field(min_length=1)]
+    """Why they cannot be."""
 
 
 class EfficiencySpec(SpecFile):
@@ -71,6 +88,8 @@ class EfficiencySpec(SpecFile):
     """``measured`` where the parameters are fitted to timings."""
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Doubts, and what was left out."""
+    refused: Annotated[tuple[RefusedSpec, ...], Field(strict=False)] = ()
+    """Groups of timings that cannot be what they are called, with the reason."""
     profiles: Annotated[dict[str, dict[str, KernelSpec]], Field(min_length=1)]
     """Profile of an engine -> kind of kernel -> parameters."""
 
@@ -101,7 +120,9 @@ class FamilySpec(Strict):
     """The calibrated accelerator that they are like."""
     widen: Annotated[FiniteFloat, Field(ge=1)] = 1.5
     """How much wider the interval is than that of the one they are like."""
-    shares: Annotated[dict[str, Annotated[FiniteFloat, Field(gt=0, le=1)]], Field(default_factory=dict)]
+    shares: Annotated[
+        dict[str, Annotated[FiniteFloat, Field(gt=0, le=1)] | dict[str, FiniteFloat]], Field(default_factory=dict)
+    ]
     """Published shares of peak, where nothing alike is calibrated."""
     spread: Annotated[FiniteFloat, Field(ge=1)] = 1.5
     """Interval of an estimate from shares: divided by and multiplied with this."""
@@ -115,12 +136,66 @@ class FamiliesSpec(Strict):
     families: Annotated[tuple[FamilySpec, ...], Field(strict=False, min_length=1)]
     """The first entry counts whose every word is part of what an accelerator says of itself."""
 
+    kernels: Any = None
+    """Kernels whose parameters hold for every accelerator of an architecture."""
+
     @property
     def name(self) -> str:
         """The name of the file."""
         return "families"
 
     def build(self) -> FamiliesSpec:
+        """The file itself: it needs no conversion."""
+        return self
+
+
+class EngineKernelsSpec(Strict):
+    """What whole steps say of the kernels of an engine, on accelerators of one vendor or of all."""
+
+    engine: str
+    """The engine."""
+    vendor: str = ""
+    """Part of the vendor's name."""
+    like: str = ""
+    """``accelerator`` where the other parameters are the chip's own."""
+    parameters: dict[str, dict[str, FiniteFloat]]
+    """Kind of kernel, or ``every`` -> parameters."""
+    spread: Annotated[FiniteFloat, Field(ge=1)]
+    """Bounds of the 80 % interval: divided by and multiplied with this."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where the steps are published."""
+
+
+class EnginesSpec(Strict):
+    """``efficiency_specs/engines.yaml``."""
+
+    engines: Annotated[tuple[EngineKernelsSpec, ...], Field(strict=False, min_length=1)]
+    """The first entry whose words fit is taken."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return "engines"
+
+    def build(self) -> EnginesSpec:
+        """The file itself: it needs no conversion."""
+        return self
+
+
+class PublicProductsSpec(Strict):
+    """``efficiency_specs/public_products.yaml``: large matrix products measured in public."""
+
+    sources: dict[str, dict[str, str]]
+    """Name -> title and URL."""
+    products: dict[str, dict[str, FiniteFloat | Annotated[tuple[str, ...], Field(strict=False)]]]
+    """Accelerator -> TFLOP/s by format, and the sources."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return "public_products"
+
+    def build(self) -> PublicProductsSpec:
         """The file itself: it needs no conversion."""
         return self
 

@@ -16,7 +16,14 @@ from ..formats import MATH_FORMATS
 from ..model.blocks import KINDS
 from ..units import UNITS
 from .accelerator_checks import accelerator_doubts
-from .efficiency_schema import EfficiencySpec, FamiliesSpec, efficiency_doubts, family_doubts
+from .efficiency_schema import (
+    EfficiencySpec,
+    EnginesSpec,
+    FamiliesSpec,
+    PublicProductsSpec,
+    efficiency_doubts,
+    family_doubts,
+)
 from .engine_schema import EngineSpec
 from .folders import spec_folders
 from .instances import Instance, list_instances
@@ -136,10 +143,26 @@ class _Library:
 
 
 _Kind = type[
-    AcceleratorSpec | ModelSpec | PriceListSpec | InstanceListSpec | EfficiencySpec | FamiliesSpec | EngineSpec
+    AcceleratorSpec
+    | ModelSpec
+    | PriceListSpec
+    | InstanceListSpec
+    | EfficiencySpec
+    | FamiliesSpec
+    | EnginesSpec
+    | PublicProductsSpec
+    | EngineSpec
 ]
 _KINDS: tuple[_Kind, ...] = (
-    *(AcceleratorSpec, ModelSpec, PriceListSpec, InstanceListSpec, EfficiencySpec, FamiliesSpec, EngineSpec),
+    AcceleratorSpec,
+    ModelSpec,
+    PriceListSpec,
+    InstanceListSpec,
+    EfficiencySpec,
+    FamiliesSpec,
+    EnginesSpec,
+    PublicProductsSpec,
+    EngineSpec,
 )
 
 
