@@ -189,8 +189,10 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
     if not isinstance(name, str):
         raise _no_name("model", name)
     index = _index("model_specs")
+    if name in index:
+        return _read_model(index[name])
     names = _names("model_specs", index)
-    stems = [name] if name in index else find(name, names.called, names.loosely)
+    stems = find(name, names.called, names.loosely)
     if not stems:
         return _from_hub(name, names, len(index))
     return _as_named(_read_model(index[_only(stems, name)]), name)
