@@ -144,15 +144,15 @@ def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bo
     See `roofline.efficiency.joining`.
     """
     kernels: dict[int, Bound] = {}
-    found = []
+    found, profile = [], serve.kernels
     for operator, joined in zip(operators, shares(operators, serve.routing_skew), strict=True):
         part = None
         if joined is not None:
             kernel = joined.kernel
-            engine = runs_kernels_of(serve.accelerator, kernel.kind, serve.kernels)
+            engine = runs_kernels_of(serve.accelerator, kernel.kind, profile)
             whole = kernels.setdefault(id(kernel), Bound(kernel, serve.accelerator, engine=engine))
             part = Part(whole, joined.share)
-        found.append(Bound(operator, serve.accelerator, engine=serve.kernels, part=part))
+        found.append(Bound(operator, serve.accelerator, engine=profile, part=part))
     return tuple(found)
 
 
