@@ -84,7 +84,12 @@ def test_more_flops_a_second_are_never_slower(serve, load, factor):
 @given(deployments, loads, st.floats(0.1, 10.0))
 def test_all_rates_times_k_is_all_times_over_k(serve, load, factor):
     peaks = {name: peak * factor for name, peak in GPU.dense_flops_per_s.items()}
-    scaled = GPU.replace(dense_flops_per_s=peaks, memory_bytes_per_s=GPU.memory_bytes_per_s * factor)
+    exponentials = GPU.exponentials_per_clock_per_unit * factor
+    scaled = GPU.replace(
+        dense_flops_per_s=peaks,
+        memory_bytes_per_s=GPU.memory_bytes_per_s * factor,
+        exponentials_per_clock_per_unit=exponentials,
+    )
     for one, other in zip(phases(serve, load), phases(serve.replace(accelerator=scaled), load), strict=True):
         assert other.floor_s * factor == pytest.approx(one.floor_s)
         assert other.roofline_s * factor == pytest.approx(one.roofline_s)
