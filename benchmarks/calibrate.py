@@ -88,10 +88,10 @@ def refused(accelerator: str) -> list[dict[str, Any]]:
     return list(read_yaml(path).get("refused", [])) if path.is_file() else []
 
 
-def compare(folder: Path) -> Iterator[Compared]:
-    """Every trusted batch that is not of a refused group."""
+def compare(folder: Path, every: int = 1) -> Iterator[Compared]:
+    """Every trusted batch that is not of a refused group, or of each table only every so many."""
     for table, batches in timings.tables(folder):
-        for batch in batches:
+        for batch in batches[::every]:
             gpu = get_accelerator(batch.words["accelerator"])
             profile, source = profile_of(batch.words), batch.words.get("kernel_source", "")
             bad = {(entry["profile"], entry["kind"], entry["kernel"]) for entry in refused(gpu.name)}

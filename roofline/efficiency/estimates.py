@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
+from ..operators.roofline import least_compute_s
 from .forms import Kernel, Parts, join, larger, smaller
 from .kinds import collective_kind, kind_of, variants
 from .lookup import find
@@ -224,12 +225,11 @@ def _interval(found: Found, time_s: Number, least_s: Number, fixed_s: Number = 0
 
 
 def _least_s(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Number:
-    """Least time of all runs: what no implementation can avoid, never above the roofline."""
+    """Least time of all runs: what no implementation can avoid, at the highest rates, never above the roofline."""
     work, least = operator.work, operator.least
     once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
-    peak = accelerator.dense_flops_per_s[accelerator.math_on_chip(least.math)]
     moving_s = smaller(operator.count * once / accelerator.memory_bytes_per_s, memory_s)
-    found: Number = larger(moving_s, smaller(operator.count * least.flops / peak, compute_s))
+    found: Number = larger(moving_s, smaller(least_compute_s(operator, accelerator), compute_s))
     return found
 
 
