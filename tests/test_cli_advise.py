@@ -129,3 +129,10 @@ def test_bad_input_is_one_line(args, message):
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"roofline: {message}")
     assert done.stderr.count("\n") == 1
+
+
+def test_advise_takes_what_is_in_use_already(small):
+    found = answer("advise", *SMALL, "--hit-rate", "50%", "--technique", "speculative")
+    mix = rl.Traffic.of([(rl.Workload.prompt_tokens, rl.Workload.output_tokens)])
+    expected = rl.advise(small, mix, techniques=t.Speculation(), hit_rate=0.5, time="estimate_s")
+    assert found["options"] == expected.to_dict()["options"]

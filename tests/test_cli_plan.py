@@ -8,6 +8,7 @@ import pytest
 from command_line import run, text
 
 import roofline as rl
+from roofline import techniques as t
 from roofline.capacity.launch import launch_command
 from roofline.cli.commands import capacity_plans
 
@@ -148,3 +149,20 @@ def test_the_winner_has_a_launch_command(plan):
 
 def test_full_adds_throughput_and_cost():
     assert "$/M out" in text("plan", *ASKED, *PRICED, "--full")
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (("--kv", "fp8", "--engine", "vLLM"), {"kv": "fp8", "engine": "vllm"}),
+        (("--hit-rate", "50%"), {"hit_rate": 0.5}),
+        (("--technique", "prefix-caching", "--hit-rate", "50%"), {"techniques": t.PrefixCaching(hit_rate=0.5)}),
+        (("--technique", "speculative", "--acceptance", "60%"), {"techniques": t.Speculation(acceptance=0.6)}),
+    ],
+    ids=str,
+)
+def test_formats_engine_and_techniques_reach_the_library(options, asked):
+    lengths = ("--prompt", 1500, "--output", 300, "--gpus", 1)
+    found = json.loads(text("plan", "llama-3.1-8b", "--hardware", "h100-sxm", *lengths, *options, "--json"))
+    expected = rl.plan("llama-3.1-8b", ["h100-sxm"], rl.Workload(1500, 300), accelerators=[1], **asked)
+    assert found["best"] == expected.best.rows()[0]

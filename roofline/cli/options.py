@@ -8,8 +8,6 @@ mapping and hands it to the dataclass, which knows the defaults and checks the v
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_orig
 
 from cyclopts import Parameter
 
+from ..docstrings import field_descriptions
 from ..errors import unknown
 from ..formats import FORMATS
 from ..operators.parallel import Parallel
@@ -56,26 +55,6 @@ class Flag:
     default: str | None = ""
 
 
-def field_help(kind: type) -> dict[str, str]:
-    """Field -> its text in the ``Attributes`` section of the docstring of ``kind``, in plain text.
-
-    Examples
-    --------
-    >>> field_help(Workload)["batch"]
-    'Sequences that run together.'
-    """
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        doc = inspect.cleandoc(base.__doc__ or "")
-        section = re.search(r"^Attributes\n-+\n(.*?)(?:\n\n\S|\Z)", doc, re.DOTALL | re.MULTILINE)
-        entries = re.findall(r"^(\w[\w, ]*?) : (.*)((?:\n +.*)*)", section[1] if section else "", re.MULTILINE)
-        for names, first, body in entries:
-            # Numpydoc has the type behind the colon and the text below it; without a type the text is behind the colon.
-            text = " ".join((body or first).split()).replace("`", "")
-            found |= dict.fromkeys(re.split(r", *", names), text)
-    return found
-
-
 def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
     """The fields of a dataclass as options, for the annotation of a parameter that takes a mapping.
 
@@ -88,7 +67,7 @@ def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
     group : str
         Heading in the help.
     """
-    texts = field_help(kind)
+    texts = field_descriptions(kind)
     defaults = {item.name: item.default for item in dataclasses.fields(kind)}
     hints = {
         name: Annotated[
@@ -114,11 +93,16 @@ def _parameter(flag: Flag, text: str, default: Any) -> Parameter:
         name=flag.name,
         negative=(),
         metavar=flag.metavar,
-        help=text,
+        help=plain_text(text),
         converter=parsed_by(flag.parse),
         completer=COMPLETED.get(flag.metavar),
         show_default=shown or False,
     )
+
+
+def plain_text(description: str) -> str:
+    """A description without the backquotes of reStructuredText."""
+    return description.replace("`", "")
 
 
 def _shown(default: Any) -> str:
@@ -218,6 +202,7 @@ PARALLEL_FLAGS = {
     "data": Flag("--dp", "N", quantities),
     "context": Flag("--cp", "N", quantities),
 }
+KV_FLAGS = {"kv": PRECISION_FLAGS["kv"]}
 ENGINE_FLAGS = {
     "engine": Flag("--engine", "ENGINE", lambda text: words(text.lower()), "the median of all"),
     "attention": Flag("--attention", "NAME", words),
@@ -262,6 +247,8 @@ if TYPE_CHECKING:
     ParallelFields: TypeAlias = Given
     EngineFields: TypeAlias = Given
     SLOFields: TypeAlias = Given
+    KVFields: TypeAlias = Given
+    KernelFields: TypeAlias = Given
     WorkloadChanges: TypeAlias = Given
     PrecisionChanges: TypeAlias = Given
     ParallelChanges: TypeAlias = Given
@@ -272,6 +259,8 @@ else:
     PrecisionFields = fields_of(Precision, PRECISION_FLAGS, group=LAYOUT)
     ParallelFields = fields_of(Parallel, PARALLEL_FLAGS, group=LAYOUT)
     EngineFields = fields_of(Deployment, ENGINE_FLAGS, group=LAYOUT)
+    KVFields = fields_of(Precision, KV_FLAGS, group=LAYOUT)
+    KernelFields = fields_of(Deployment, {"engine": ENGINE_FLAGS["engine"]}, group=LAYOUT)
     SLOFields = fields_of(SLO, SLO_FLAGS, group=TARGETS)
     WorkloadChanges = fields_of(Workload, to_flags(WORKLOAD_FLAGS), group=CHANGE)
     PrecisionChanges = fields_of(Precision, to_flags(PRECISION_FLAGS), group=CHANGE)

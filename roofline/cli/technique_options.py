@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 from cyclopts import Parameter
 
 from ..techniques import REGISTRY, Technique, named
-from ..techniques.registry import documented
+from ..techniques.registry import TechniqueParameter, parameters
 from ..units import quantity_of
 from . import options as opt
 from .help_pages import GROUPS
@@ -35,29 +35,22 @@ Names = Annotated[
 
 def _fields() -> Any:
     """Every parameter of every technique as an option whose help names the techniques that take it."""
-    takers: dict[str, list[str]] = {}
-    kinds: dict[str, Any] = {}
-    texts: dict[str, str] = {}
-    for slug, kind in REGISTRY.items():
-        help_of = documented(kind)
-        for item in dataclasses.fields(kind):
-            if item.name not in BY_OTHER_OPTIONS:
-                takers.setdefault(item.name, []).append(slug)
-                kinds[item.name] = item.type
-                texts[item.name] = help_of.get(item.name, "")
     hints = {
-        name: Annotated[Any, _option(name, str(kinds[name]), f"{', '.join(slugs)}: {texts[name]}")]
-        for name, slugs in sorted(takers.items())
+        item.name: Annotated[Any, _option(item)]
+        for item in sorted(parameters(), key=lambda item: item.name)
+        if item.name not in BY_OTHER_OPTIONS
     }
     return Annotated[TypedDict("Techniques", hints, total=False), Parameter(name="*", group=GROUPS[opt.TECHNIQUES])]  # type: ignore[operator]
 
 
-def _option(name: str, kind: str, text: str) -> Parameter:
-    parse, metavar = _reading(name, kind)
+def _option(item: TechniqueParameter) -> Parameter:
+    field = next(each for each in dataclasses.fields(REGISTRY[item.slugs[0]]) if each.name == item.name)
+    parse, metavar = _reading(item.name, str(field.type))
     return Parameter(
-        name=f"--{name.replace('_', '-')}",
+        name=f"--{item.name.replace('_', '-')}",
+        negative=(),
         metavar=metavar,
-        help=text,
+        help=f"{', '.join(item.slugs)}: {opt.plain_text(item.help)}",
         converter=opt.parsed_by(parse),
         show_default=False,
     )
@@ -110,6 +103,13 @@ class Chosen:
             A parameter that none of them has.
         """
         return named(self.technique, self.parameters)
+
+    def with_hit_rate(self) -> tuple[tuple[Technique, ...], float]:
+        """The techniques, and the hit rate where it is given without the technique that it belongs to."""
+        if "prefix-caching" in self.technique or "hit_rate" not in self.parameters:
+            return self.techniques(), 0.0
+        others = {name: value for name, value in self.parameters.items() if name != "hit_rate"}
+        return named(self.technique, others), self.parameters["hit_rate"]
 
 
 def with_formats(chosen: tuple[Technique, ...], formats: Mapping[str, str]) -> tuple[Technique, ...]:

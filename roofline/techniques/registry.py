@@ -7,14 +7,13 @@ touches its own file only.
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ..docstrings import field_descriptions
 from ..errors import InvalidInput, unknown
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def parameters() -> tuple[TechniqueParameter, ...]:
 
 
 def _parameter(name: str, kinds: Mapping[str, type[Technique]]) -> TechniqueParameter:
-    helps = [text for kind in kinds.values() if (text := documented(kind).get(name))]
+    helps = [text for kind in kinds.values() if (text := field_descriptions(kind).get(name))]
     defaults = {slug: _default(kind, name) for slug, kind in kinds.items()}
     return TechniqueParameter(name, tuple(kinds), helps[0] if helps else "", MappingProxyType(defaults))
 
@@ -111,30 +110,6 @@ def _parameter(name: str, kinds: Mapping[str, type[Technique]]) -> TechniquePara
 def _default(kind: type[Technique], name: str) -> Any:
     item = next(item for item in fields(kind) if item.name == name)
     return None if item.default is MISSING else item.default
-
-
-def documented(kind: type[Technique]) -> dict[str, str]:
-    """What the documentation of a technique says of its fields, and that of the techniques that it is made from."""
-    found: dict[str, str] = {}
-    for parent in kind.__mro__:
-        for name, text in _attributes(parent.__dict__.get("__doc__") or "").items():
-            found.setdefault(name, text)
-    return found
-
-
-def _attributes(doc: str) -> dict[str, str]:
-    """Names and descriptions of the section ``Attributes`` of a docstring."""
-    section = re.search(
-        r"^Attributes\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL
-    )
-    if section is None:
-        return {}
-    found: dict[str, str] = {}
-    for entry in re.finditer(r"^(\w[\w, ]*) : [^\n]*\n((?:    [^\n]*\n?)+)", section[1], re.MULTILINE):
-        text = " ".join(entry[2].split())
-        for name in entry[1].split(","):
-            found[name.strip()] = text
-    return found
 
 
 def named(names: Iterable[str], values: Mapping[str, Any]) -> tuple[Technique, ...]:

@@ -25,6 +25,7 @@ from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
 from ..target import read_model, read_slo
+from ..technique_options import Chosen
 from ..text import block, bullets, paragraph, shell_line, table
 
 PATIENCE_S = 1.0
@@ -113,12 +114,15 @@ class Search:
     load: opt.LengthFields = dataclasses.field(default_factory=dict)
     slo: opt.SLOFields = dataclasses.field(default_factory=dict)
     precisions: Precisions = ()
+    formats: opt.KVFields = dataclasses.field(default_factory=dict)
+    kernels: opt.KernelFields = dataclasses.field(default_factory=dict)
     gpus: Gpus = None
     prices: Prices = ()
     time: opt.Time = opt.DEFAULT_TIME
 
-    def plan(self, model: str) -> Plan:
-        """The plan of the library."""
+    def plan(self, model: str, chosen: Chosen | None) -> Plan:
+        """The plan of the library, every candidate with these techniques."""
+        techniques, hit_rate = (chosen or Chosen()).with_hit_rate()
         machines = [get_hardware(name) for name in self.hardware]
         counts = sorted({machine.count for machine in machines if machine.count > 1})
         gpus = self.gpus if self.gpus is not None else counts or (1, 2, 4, 8)
@@ -128,6 +132,10 @@ class Search:
             Workload(**self.load),
             slo=read_slo(self.slo),
             precisions=self.precisions,
+            techniques=techniques,
+            hit_rate=hit_rate,
+            **self.formats,
+            **self.kernels,
             accelerators=gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus],
             prices=dict(_price(entry) for entry in self.prices),
             time=self.time,
@@ -163,6 +171,7 @@ def plan(
     model: opt.ModelName,
     /,
     search: Search,
+    chosen: Chosen | None = None,
     *,
     file: Annotated[Path | None, opt.PICTURE] = None,
     full: opt.Full = False,
@@ -172,7 +181,7 @@ def plan(
     """The cheapest deployments that meet an SLO."""
     if file is not None:
         check_picture(file)
-    found = search.plan(model)
+    found = search.plan(model, chosen)
     if file is not None:
         from ...plot import pareto
 
@@ -201,6 +210,7 @@ def fleet(
     model: opt.ModelName,
     /,
     search: Search,
+    chosen: Chosen | None = None,
     *,
     rate: Rate,
     utilization: Utilization = 1,
@@ -208,7 +218,7 @@ def fleet(
     as_json: opt.Json = False,
 ) -> None:
     """The fleets that serve a rate of requests."""
-    found = size_fleet(search.plan(model), requests_per_s=rate, utilization=utilization)
+    found = size_fleet(search.plan(model, chosen), requests_per_s=rate, utilization=utilization)
     if as_json:
         return print_json(fleet_dict(found))
     if as_csv:

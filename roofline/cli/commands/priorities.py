@@ -15,6 +15,7 @@ from ..answers import Answers
 from ..output import check_picture, print_json, print_text, save_picture
 from ..quantities import quantities
 from ..target import Placement, read_model, read_slo
+from ..technique_options import Chosen
 from ..text import block, bullets, paragraph, table
 
 TrafficFile = Annotated[
@@ -62,6 +63,7 @@ def advise(
     model: opt.ModelName,
     /,
     placement: Placement,
+    chosen: Chosen | None = None,
     *,
     load: opt.LengthFields | None = None,
     slo: opt.SLOFields | None = None,
@@ -80,10 +82,13 @@ def advise(
     serve = placement.single().deployment(read_model(model))
     asked = Workload(**(load or {}))
     lengths = Traffic.of([(asked.prompt_tokens, asked.output_tokens)])
+    techniques, hit_rate = (chosen or Chosen()).with_hit_rate()
     found = ask(
         serve,
         lengths if traffic is None else read_traffic(traffic),
         read_slo(slo or {}),
+        techniques=techniques,
+        hit_rate=hit_rate,
         batches=loads if isinstance(loads, tuple) else (loads,),
         metric=metric,
         usd_per_hour=usd_per_hour,
