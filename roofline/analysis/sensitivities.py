@@ -28,6 +28,7 @@ from ..hardware import Accelerator
 from ..model.rewriting import Rewrite, rewritten
 from ..operators.operator import Operator, Pass, Segment
 from ..operators.work import Work
+from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
 from ..phases.totals import ScheduledPass, scheduled_pass
@@ -59,6 +60,11 @@ def _peak(math: str, gpu: Accelerator, by: float) -> Accelerator:
     return gpu.replace(dense_flops_per_s=peaks | {math: peaks[math] * by})
 
 
+def _exponentials(gpu: Accelerator, by: float) -> Accelerator:
+    each = gpu.exponentials_per_clock_per_unit
+    return gpu.replace(exponentials_per_clock_per_unit=None if each is None else each * by)
+
+
 def _links(gpu: Accelerator, by: float) -> Accelerator:
     """Links, host bus and network cards in proportion."""
     link = gpu.scale_up and replace(gpu.scale_up, bytes_per_s=gpu.scale_up.bytes_per_s * by)
@@ -66,11 +72,14 @@ def _links(gpu: Accelerator, by: float) -> Accelerator:
     return gpu.replace(scale_up=link, host_bytes_per_s=host, nic_bytes_per_s=nic)
 
 
-def _rates_of(serve: Deployment, maths: Iterable[str]) -> dict[str, Chip]:
-    """Rates of the accelerator that matter, by name."""
+def _rates_of(serve: Deployment, operators: Iterable[Bound]) -> dict[str, Chip]:
+    """Rates of the accelerator that matter to these operators, by name."""
     found: dict[str, Chip] = {"bandwidth": _bandwidth}
-    for math in maths:
+    operators = tuple(operators)
+    for math in dict.fromkeys(item.math for item in operators if np.any(item.flops)):
         found[f"peak_{math}"] = partial(_peak, math)
+    if any(item.follows_exponentials for item in operators):
+        found["peak_exponentials"] = _exponentials
     if not serve.parallel.single:
         found["links"] = _links
     return found
@@ -129,9 +138,8 @@ def _with_segments(field: str, phase: Phase, by: float) -> ScheduledPass:
 
 def inputs_of(phase: Phase) -> Mapping[str, Input]:
     """What a pass depends on, by name."""
-    maths = dict.fromkeys(item.math for item in phase.operators if np.any(item.flops))
     found: dict[str, Input] = {}
-    for name, chip in _rates_of(phase.deployment, maths).items():
+    for name, chip in _rates_of(phase.deployment, phase.operators).items():
         found[name] = partial(_on_chip, chip)
     found["batch"] = partial(_with_segments, "sequences")
     if any(np.any(np.asarray(segment.past_tokens) > 0) for segment in phase.segments):
@@ -168,10 +176,9 @@ def _case_with_load(field: str, case: Scenario, by: float) -> Scenario:
 
 def scenarios_of(found: Steady) -> Mapping[str, Callable[[Scenario, float], Scenario]]:
     """What requests in steady state depend on, by name."""
-    passes = (found.passes.prompt.phase, found.passes.step.phase)
-    maths = dict.fromkeys(item.math for phase in passes for item in phase.operators if np.any(item.flops))
+    operators = (*found.passes.prompt.phase.operators, *found.passes.step.phase.operators)
     varied: dict[str, Callable[[Scenario, float], Scenario]] = {}
-    for name, chip in _rates_of(found.case.serve, maths).items():
+    for name, chip in _rates_of(found.case.serve, operators).items():
         varied[name] = partial(_case_on_chip, chip)
     for name, field in (("batch", "batch"), ("prompt", "prompt_tokens"), ("output", "output_tokens")):
         varied[name] = partial(_case_with_load, field)

@@ -96,8 +96,10 @@ def workspace_of_token(serve: Deployment) -> Number:
     the outputs of the block's first matrices and the input of its last (of a gated MLP: 2 hidden + 3 intermediate).
     """
     model = serve.model
-    blocks = [block for layer in model.layers for block in layer.blocks]
-    widest: Number = np.max(np.stack(np.broadcast_arrays(*(_alive(block, serve) for block in blocks))), axis=0)
+    alive: list[Number] = []
+    for layer in model.layers:
+        alive.extend(_alive(block, serve) for block in layer.blocks)
+    widest: Number = np.max(np.stack(np.broadcast_arrays(*alive)), axis=0)
     return widest * serve.precision.wide_bits / 8
 
 

@@ -103,7 +103,10 @@ def read_gguf(path: Path) -> Model:
         reader = gguf.GGUFReader(str(path))
         keys = {key: _plain(item) for key, item in reader.fields.items()}
         tensors = [(t.name, t.tensor_type.name, int(t.n_elements), int(t.n_bytes)) for t in reader.tensors]
-        rows = {t.name: [int(size) for size in t.shape] for t in reader.tensors if t.name == "token_embd.weight"}
+        rows = {}
+        for tensor in reader.tensors:
+            if tensor.name == "token_embd.weight":
+                rows[tensor.name] = [int(size) for size in tensor.shape]
     except Exception as error:
         raise SpecError(f"{path} is no readable GGUF file: {type(error).__name__}: {str(error)[:160]}") from None
     return _model(path, keys, tensors, rows)

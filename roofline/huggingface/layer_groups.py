@@ -140,11 +140,11 @@ def _adapters(fields: Fields) -> list[Block]:
     pairs = [(hidden, outer)]
     if fields.flag("use_shared_attention_adapter"):
         pairs += [(2 * hidden, 2 * hidden)] * 3
-    return [
-        Projection(hidden=d_in, output=d_out, name="adapter")
-        for width_in, width_out in pairs
-        for d_in, d_out in ((width_in, rank), (rank, width_out))
-    ]
+    found: list[Block] = []
+    for width_in, width_out in pairs:
+        found.append(Projection(hidden=width_in, output=rank, name="adapter"))
+        found.append(Projection(hidden=rank, output=width_out, name="adapter"))
+    return found
 
 
 def norm_size(fields: Fields, family: Family) -> int:

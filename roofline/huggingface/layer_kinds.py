@@ -27,7 +27,9 @@ WORDS = {
     "heavily_compressed": "heavily_compressed_attention",
     "none": "mlp moe - e",
 }
-_MEANING = {word: kind for kind, words in WORDS.items() for word in words.split()}
+_MEANING: dict[str, str] = {}
+for _kind, _words in WORDS.items():
+    _MEANING.update(dict.fromkeys(_words.split(), _kind))
 DENSE, SPARSE = ("dense", "mlp", "-"), ("sparse", "moe", "hash_moe", "e")
 
 
@@ -78,7 +80,9 @@ def _listed(fields: Fields, family: Family, layers: int) -> list[str] | None:
         return [found[at % len(found)] for at in range(layers)]
     repeated = fields.entries("attention_types")
     if repeated:
-        words = [word for pattern, times in repeated for _ in range(min(int(times), layers)) for word in pattern]
+        words = []
+        for pattern, times in repeated:
+            words.extend(list(pattern) * min(int(times), layers))
         return [_meaning(word, f"attention_types[{at}]", fields, family) for at, word in enumerate(words[:layers])]
     kinds = fields.entries("attn_type_list", layers)
     if kinds is not None:
@@ -125,9 +129,21 @@ def _compressed(fields: Fields, family: Family, layers: int) -> list[str] | None
         return None
     ratios = fields.entries("compress_ratios", layers)
     if ratios is not None:
-        return ["sliding" if not r else "compressed_sparse" if r <= 16 else "heavily_compressed" for r in ratios]
+        return [_compression(ratio) for ratio in ratios]
     alternating = ("heavily_compressed", "compressed_sparse")
     return ["heavily_compressed" if at < 2 else alternating[at % 2] for at in range(layers)]
+
+
+def _compression(ratio: Any) -> str:
+    """Kind of a layer by how many tokens an entry stands for: 4 with an indexer, 128 without one, 0 for the window."""
+    if not ratio:
+        return "sliding"
+    return "compressed_sparse" if ratio <= MOST_SPARSE_RATIO else "heavily_compressed"
+
+
+MOST_SPARSE_RATIO = 16
+"""Between the two ratios that DeepSeek-V4 has, 4 and 128: with few tokens an entry there are so many that an indexer
+selects among them."""
 
 
 def _by_index(fields: Fields, family: Family, layers: int) -> list[str] | None:

@@ -40,6 +40,8 @@ SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 PREFIXES = ("model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.")
 MOST_PATTERNS = 100_000
+MOST_ALTERNATIVES = 64
+"""Groups of alternatives multiply; checkpoints have a handful, and beyond this a file is made to be slow."""
 
 
 def matcher(patterns: Iterable[str]) -> Matcher:
@@ -48,7 +50,9 @@ def matcher(patterns: Iterable[str]) -> Matcher:
     A pattern is a name, the beginning or end of one at a dot, a shell pattern with ``*``, or a regular expression after
     ``re:``, which is read as a shell pattern: nothing of a file is run as a regular expression, so none can hang.
     """
-    plain = [item for pattern in list(patterns)[:MOST_PATTERNS] for item in _as_globs(pattern)]
+    plain: list[str] = []
+    for pattern in list(patterns)[:MOST_PATTERNS]:
+        plain.extend(_as_globs(pattern))
     names = {item.removesuffix(".*") for item in plain if not _MARKS & set(item.removesuffix(".*"))}
     starts = tuple(item[:-1] for item in plain if item.endswith("*") and not _MARKS & set(item[:-1]))
     globs = [item for item in plain if _MARKS & set(item[:-1])]
@@ -72,8 +76,11 @@ def _as_globs(pattern: str) -> list[str]:
     text = pattern[3:300].removeprefix("^").removesuffix("$")
     text = text.replace("\\.", ".").replace("\\d+", "*").replace("\\d", "*").replace(".*", "*").replace(".+", "*")
     found = [text]
-    while any("(" in item for item in found) and len(found) < 64:
-        found = [expanded for item in found for expanded in _alternatives(item)]
+    while any("(" in item for item in found) and len(found) < MOST_ALTERNATIVES:
+        expanded: list[str] = []
+        for item in found:
+            expanded.extend(_alternatives(item))
+        found = expanded
     return [_bare(re.sub(r"[\\?+^$|()]", "", item)) for item in found]
 
 

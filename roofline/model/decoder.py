@@ -300,7 +300,9 @@ class Model(Report):
             for at, layer in enumerate(self.layers)
             if not layer.reused
         ]
-        outside = (*(weight for block in self.around for weight in block.weights()), *self._vectors())
+        outside: tuple[Weight, ...] = self._vectors()
+        for block in reversed(self.around):
+            outside = (*block.weights(), *outside)
         if outside:
             groups.append(("outside_layers", 1, outside))
         for name, count, weights in groups:

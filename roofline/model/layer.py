@@ -68,7 +68,9 @@ class Layer:
     def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
         """Operators of one pass through all ``count`` layers."""
         for blocks in self.added():
-            found = [operator for block in blocks for operator in block.operators(run)]
+            found: list[Operator] = []
+            for block in blocks:
+                found.extend(block.operators(run))
             if found and not run.parallel.single:
                 found.extend(behind_blocks(blocks, run))
             yield from (operator.times(self.count) for operator in found)

@@ -175,6 +175,16 @@ class Bound(Report):
         return self.operator.kind == "attention" and self.accelerator.exponentials_per_s is not None
 
     @property
+    def follows_exponentials(self) -> bool:
+        """Whether exponentials take as long as the products, or nearly: then their rate decides too."""
+        if not self.has_exponentials:
+            return False
+        products_s = compute_s(self.flops, self.accelerator, self.math)
+        exponentials = self.operator.count * self.operator.work.exponentials
+        nearly = 0.99  # within the steps that a sensitivity takes to either side
+        return bool(np.any(exponentials_s(exponentials, self.accelerator) > nearly * products_s))
+
+    @property
     def estimate_s(self) -> Number:
         """Expected time."""
         return self.estimate.time_s

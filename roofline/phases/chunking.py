@@ -36,8 +36,9 @@ def shape_of(segments: tuple[Segment, ...]) -> tuple[int, ...]:
     InvalidInput
         The shapes do not broadcast.
     """
-    values = [value for segment in segments for value in fields_of(segment)]
-    shapes = [value.shape for value in values if isinstance(value, np.ndarray)]
+    shapes: list[tuple[int, ...]] = []
+    for segment in segments:
+        shapes.extend(value.shape for value in fields_of(segment) if isinstance(value, np.ndarray))
     if not shapes:
         return ()
     try:
@@ -57,10 +58,14 @@ def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
         whole = np.ndim(value) == len(shape) and np.shape(value)[0] > 1
         return value[start : start + rows] if whole and isinstance(value, np.ndarray) else value
 
-    return [
-        tuple(Segment(*(cut(value, start) for value in fields_of(segment))) for segment in segments)
-        for start in range(0, shape[0], rows)
-    ]
+    def block(start: int) -> tuple[Segment, ...]:
+        parts = []
+        for segment in segments:
+            numbers = [cut(value, start) for value in fields_of(segment)]
+            parts.append(Segment(*numbers))
+        return tuple(parts)
+
+    return [block(start) for start in range(0, shape[0], rows)]
 
 
 def joined(parts: list[T], shape: tuple[int, ...]) -> T:

@@ -94,11 +94,19 @@ class Attention(Block):
     @property
     def kind(self) -> str:
         """MHA, MQA or GQA with its heads, and what is special."""
-        family = {self.query_heads: "MHA", 1: "MQA"}.get(self.kv_heads, "GQA")
-        heads = f"{self.query_heads}" if family == "MHA" else f"{self.query_heads}/{self.kv_heads}"
-        span = f", {'chunk' if self.chunked else 'window'} {self.window:,}" if self.window else ""
-        top = f", {self.indexer.kind}" if self.indexer else ""
-        return f"{family} {heads} x {self.head_dim}{span}{top}{', shared KV' if self.shares_kv else ''}"
+        family, heads = "GQA", f"{self.query_heads}/{self.kv_heads}"
+        if self.kv_heads == 1:
+            family = "MQA"
+        elif self.kv_heads == self.query_heads:
+            family, heads = "MHA", f"{self.query_heads}"
+        words = [f"{family} {heads} x {self.head_dim}"]
+        if self.window:
+            words.append(f"{'chunk' if self.chunked else 'window'} {self.window:,}")
+        if self.indexer:
+            words.append(self.indexer.kind)
+        if self.shares_kv:
+            words.append("shared KV")
+        return ", ".join(words)
 
     @property
     def value_width(self) -> int:
@@ -124,12 +132,15 @@ class Attention(Block):
         return (*self._inward(), *self._outward(), *small, *indexer)
 
     def _norm_size(self) -> int:
-        norm = "head" if self.qk_norm is True else self.qk_norm or ""
-        per_head = norm.startswith("head")
-        size = (1 if per_head else self.query_heads) * self.head_dim if norm else 0
-        if norm and not self.shares_kv:
-            size += (1 if per_head else self.kv_heads) * self.head_dim
-        return size * (2 if norm.endswith("bias") else 1)
+        if not self.qk_norm:
+            return 0
+        norm = "head" if self.qk_norm is True else self.qk_norm
+        per_head = norm.startswith("head")  # one vector for every head, else one over all of them
+        heads = 1 if per_head else self.query_heads
+        if not self.shares_kv:
+            heads += 1 if per_head else self.kv_heads
+        vectors = 2 if norm.endswith("bias") else 1
+        return vectors * heads * self.head_dim
 
     def _inward(self) -> tuple[Linear, ...]:
         found = [self._by_heads("q_proj", self.query_heads, self.head_dim, self.qkv_bias or self.query_bias)]
