@@ -139,6 +139,13 @@ def test_prefill_techniques_lead_on_ttft_and_decode_techniques_on_tpot(small):
     assert (first("ttft_s"), first("tpot_s")) == ("prefix caching", "speculative decoding")
 
 
+def test_a_workload_is_traffic_of_one_length(small):
+    bucket = rl.advise(small, [(2000, 256)])
+    assert rl.advise(small, rl.Workload(2000, 256)).to_dict() == bucket.to_dict()
+    with pytest.raises(rl.InvalidInput, match="traffic of several lengths needs their shares"):
+        rl.advise(small, rl.Workload(np.array([100, 200]), 256))
+
+
 def test_a_list_of_buckets_will_do(small):
     assert rl.advise(small, MIX).to_dict() == rl.advise(small, rl.Traffic.of(MIX)).to_dict()
 

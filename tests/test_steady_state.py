@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import roofline as rl
 from roofline import techniques as t
 from roofline.capacity import layouts
-from roofline.serving import Scenario, closed_forms, steady_state
+from roofline.serving import Drafts, Scenario, closed_forms, steady_state
 from roofline.serving.metrics import METRICS, SLO_METRICS, metric_named
 
 LLAMA_70B, LLAMA_8B = rl.get_model("llama-3.1-70b"), rl.get_model("llama-3.1-8b")
@@ -167,6 +167,17 @@ def test_a_sweep_is_its_points():
             alone = seen(one, rl.Workload(100, 20, batch), "estimate_s")
             for name in ("ttft_s", "tpot_s", "gap_s", "requests_per_s"):
                 assert getattr(swept, name)[row, column] == pytest.approx(getattr(alone, name), rel=1e-9), name
+
+
+def test_a_sweep_with_chunks_is_its_points():
+    """Alone nothing rides on a chunk, and kernels of decode attention are not launched for no sequences."""
+    serve = rl.Deployment(LLAMA_8B, H100)
+    batches, drafts = np.array([1, 2, 17, 300]), Drafts(0.6, 3, share=0.05)
+    swept = seen(serve, rl.Workload(900, 40, batches), "estimate_s", chunk_tokens=256, drafts=drafts)
+    for at, batch in enumerate(batches):
+        alone = seen(serve, rl.Workload(900, 40, batch), "estimate_s", chunk_tokens=256, drafts=drafts)
+        for name in ("ttft_s", "tpot_s", "gap_s", "requests_per_s"):
+            assert getattr(swept, name)[at] == pytest.approx(getattr(alone, name), rel=1e-9), name
 
 
 def test_a_mix_of_lengths_is_its_lengths():

@@ -58,7 +58,7 @@ class Advice(Findings):
 
 def advise(
     serve: Deployment,
-    traffic: Traffic | Iterable[tuple[float, ...]],
+    traffic: Traffic | Workload | Iterable[tuple[float, ...]],
     slo: SLO | None = None,
     *,
     techniques: Chosen = (),
@@ -79,8 +79,9 @@ def advise(
     ----------
     serve : Deployment
         What runs where; its precision and engine count.
-    traffic : Traffic or iterable of (int, int, float)
-        Requests by length: prompt tokens, output tokens, share.
+    traffic : Traffic, Workload or iterable of (int, int, float)
+        Requests by length: prompt tokens, output tokens, share.  Of a workload the batch does not matter: ``batches``
+        are asked.
     slo : SLO, optional
         Targets.
     techniques : Technique or str, or several of them
@@ -125,7 +126,7 @@ def advise(
     if usd_per_hour is not None:
         number("usd_per_hour", usd_per_hour)
     used = with_hit_rate(as_techniques(techniques), hit_rate)
-    mix = traffic if isinstance(traffic, Traffic) else Traffic.of(traffic)
+    mix = _traffic(traffic)
     lines: tuple[Line, ...] = ()
     if slo is not None:
         searched = seen_by_requests(serve, mix, searched_batches(loads), techniques=used, time=time)
@@ -138,6 +139,19 @@ def advise(
     turns = flips(scenario_with(serve, mean, used), time)
     found = (ranking.options, ranking.had, ranking.refused)
     return Advice(serve, mix, loads, chosen, time, seen, lines, *found, turns, usd_per_hour, used)
+
+
+def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traffic:
+    """Requests by length, in whichever way they are given."""
+    if isinstance(traffic, Traffic):
+        return traffic
+    if isinstance(traffic, Workload):
+        if any(np.ndim(value) for value in (traffic.prompt_tokens, traffic.output_tokens)):
+            raise InvalidInput(
+                "traffic of several lengths needs their shares: give Traffic.of([(prompt, output, share)])"
+            )
+        return Traffic.of([(traffic.prompt_tokens, traffic.output_tokens)])
+    return Traffic.of(traffic)
 
 
 def _checked_batches(batches: tuple[int, ...]) -> tuple[int, ...]:

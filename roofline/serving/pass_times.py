@@ -145,12 +145,11 @@ def _drafting(case: Scenario, batch: Number, context_tokens: Number) -> tuple[Ru
     """The draft steps before a verification."""
     if case.drafts is None:
         return ()
-    one = Segment(np.maximum(batch, 1.0), 1.0, context_tokens)
-    drafts = case.drafts.tokens * np.minimum(batch, 1.0)  # none without a sequence to draft for
+    one = Segment(batch, 1.0, context_tokens)
     if case.drafts.model is None:
-        return ((drafts * case.drafts.share, run_pass(case.serve, "decode", one)),)
+        return ((case.drafts.tokens * case.drafts.share, run_pass(case.serve, "decode", one)),)
     draft = case.serve.replace(model=case.drafts.model)
-    return ((drafts, run_pass(draft, "draft", one)),)
+    return ((case.drafts.tokens, run_pass(draft, "draft", one)),)
 
 
 def mixed_pass(
@@ -169,14 +168,16 @@ def mixed_pass(
     """
     lanes = case.serve.parallel.data * case.serve.parallel.pipeline
     part = Segment(prompts * lanes, chunk_tokens, load.cached_tokens + past_tokens)
+    overhead = np.maximum(case.prefill_overhead, case.decode_overhead)
+    if not np.any(riders):
+        chunk = run_pass(case.serve, "chunk", part)
+        return PassTime(_drafted((1.0, chunk), case), overhead, case.launch_s)
     context = load.context_tokens + (np.asarray(load.output_tokens, dtype=float) - 1.0) / 2.0
-    generating = _riders(case, riders * lanes, context)
-    both = run_pass(case.serve, "mixed", part, generating)
+    both = run_pass(case.serve, "mixed", part, _riders(case, riders * lanes, context))
     runs: tuple[Run, ...] = ((1.0, both),)
     if case.drafts is not None:
         chunk = run_pass(case.serve, "chunk", part)
         runs = (*runs, *_drafted((1.0, chunk), case)[1:], *_drafting(case, riders * lanes, context))
-    overhead = np.maximum(case.prefill_overhead, case.decode_overhead)
     return PassTime(runs, overhead, case.launch_s, _host_s(case, riders * lanes, context))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from . import closed_forms
 from .closed_forms import Chunks, Packing
 from .pass_times import PassTime, handover_s, mixed_pass, packed_prompts, prompt_pass, step_pass
 from .scenario import Scenario
+
+Weighted = tuple[Number, PassTime]
+"""A pass, and its weight in a mean."""
 
 ROUNDING = 1e-9
 """A number that rounding puts a hair above a whole one is that whole one."""
@@ -131,38 +135,48 @@ class Passes(Value):
         assert chunk is not None
         return closed_forms.chunks(self.lane_batch, self.steps, self.load.prompt_tokens, chunk)
 
-    @cached_property
-    def _mixed(self) -> tuple[tuple[Number, PassTime], ...]:
-        """Passes with a chunk from the middle of a prompt, for the whole numbers around those wanted, with weights.
-
-        Sequences come whole, and a layout may round them up, so a mean of 2.3 riders is that of 2 and of 3.
-        """
-        middle = (self.load.prompt_tokens - self._chunk) / 2.0
-        found = []
-        for prompts, part in _around(self.chunks.prompts):
-            for riders, share in _around(self.chunks.riders):
-                found.append((part * share, self._mixed_at(prompts, riders, middle)))
-        return tuple(found)
-
     @property
     def _chunk(self) -> Number:
         """Tokens of a chunk, all chunks of a prompt being equal."""
         return np.divide(self.load.prompt_tokens, self.chunks.passes)
 
-    def _mixed_at(self, prompts: Number, riders: Number, past_tokens: Number) -> PassTime:
-        return mixed_pass(
-            self.case, self.load, prompts=prompts, chunk_tokens=self._chunk, past_tokens=past_tokens, riders=riders
+    @cached_property
+    def _mixed(self) -> tuple[Weighted, ...]:
+        """Passes with a chunk from the middle of a prompt, for the whole numbers around those wanted, with weights.
+
+        Sequences come whole, and a layout may round them up, so a mean of 2.3 riders is that of 2 and of 3.
+        """
+        middle = (self.load.prompt_tokens - self._chunk) / 2.0
+        found: list[Weighted] = []
+        for prompts, part in _around(self.chunks.prompts):
+            for riders, share in _around(self.chunks.riders):
+                found += self._with_riders(prompts, riders, middle, part * share)
+        return tuple(found)
+
+    @cached_property
+    def _last_mixed(self) -> tuple[Weighted, ...]:
+        """The longest pass with a chunk: the last of a prompt."""
+        prompts, riders = (np.ceil(value - ROUNDING) for value in (self.chunks.prompts, self.chunks.riders))
+        return tuple(self._with_riders(prompts, riders, self.load.prompt_tokens - self._chunk, 1.0))
+
+    def _with_riders(self, prompts: Number, riders: Number, past_tokens: Number, weight: Number) -> Iterator[Weighted]:
+        """A pass with a chunk, by itself where nothing rides on it: kernels are not launched for no sequences."""
+        alone = np.asarray(riders) == 0
+        mixed = partial(
+            mixed_pass, self.case, self.load, prompts=prompts, chunk_tokens=self._chunk, past_tokens=past_tokens
         )
+        if np.any(alone):
+            yield weight * alone, mixed(riders=0.0)
+        if not np.all(alone):
+            yield weight * ~alone, mixed(riders=np.maximum(riders, 1.0))
 
     def mixed_s(self, time: str) -> Number:
         """A pass with a chunk, averaged over the chunks of a prompt, whose times are linear in the tokens before."""
         return sum(weight * each.seconds(time) for weight, each in self._mixed)
 
-    @cached_property
-    def last_mixed(self) -> PassTime:
-        """The longest pass with a chunk: the last of a prompt."""
-        prompts, riders = (np.ceil(value - ROUNDING) for value in (self.chunks.prompts, self.chunks.riders))
-        return self._mixed_at(prompts, riders, self.load.prompt_tokens - self._chunk)
+    def last_mixed_s(self, time: str) -> Number:
+        """The longest pass with a chunk, the last of a prompt."""
+        return sum(weight * each.seconds(time) for weight, each in self._last_mixed)
 
     @property
     def handover_s(self) -> Number:

@@ -170,7 +170,7 @@ class Steady(Report):
         """Longest gap between two tokens of a request, seconds: a step, and the prompts that hold it up."""
         others = np.asarray(self.load.batch) > 1
         if self.case.chunk_tokens is not None:
-            return scalar(np.where(others, self.passes.last_mixed.seconds(self.time), self.step_s))
+            return scalar(np.where(others, self.passes.last_mixed_s(self.time), self.step_s))
         apart = self.case.handover_bytes_per_s is not None or self.case.slots_used is not None
         if apart or self._floor:
             return self.step_s
