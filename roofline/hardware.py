@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .arrays import FrozenMapping
+from .arrays import FrozenMapping, larger
 from .errors import Number, UnknownName, number, unknown
 from .formats import MATH_FORMATS, WIDER
 from .units import humanize
@@ -136,10 +137,19 @@ class Accelerator(Value):
         """
         if math not in WIDER:
             raise unknown("math format", math, MATH_FORMATS)
-        for candidate in (math, *WIDER[math]):
-            if candidate in self.dense_flops_per_s:
-                return candidate
+        if (found := self._units.get(math)) is not None:
+            return found
         raise UnknownName(f"{self.name} has no units for {math} or wider; it has {', '.join(self.dense_flops_per_s)}")
+
+    @cached_property
+    def _units(self) -> Mapping[str, str]:
+        """For each format that the chip can compute the one whose units it uses."""
+        found = {}
+        for math, wider in WIDER.items():
+            has = [candidate for candidate in (math, *wider) if candidate in self.dense_flops_per_s]
+            if has:
+                found[math] = has[0]
+        return found
 
     def peak_flops_per_s(self, math: str) -> Number:
         """Dense peak for ``math``, fallback included (see `math_on_chip`)."""
@@ -160,10 +170,10 @@ class Accelerator(Value):
         """
         peak = self.dense_flops_per_s[math]
         if math in self.narrow_accumulate_flops_per_s:
-            peak = np.maximum(peak, self.narrow_accumulate_flops_per_s[math])
+            peak = larger(peak, self.narrow_accumulate_flops_per_s[math])
         if self.max_clock_hz is None or self.boost_clock_hz is None:
             return peak
-        return peak * np.maximum(self.max_clock_hz / self.boost_clock_hz, 1.0)
+        return peak * larger(self.max_clock_hz / self.boost_clock_hz, 1.0)
 
     @property
     def exponentials_per_s(self) -> Number | None:

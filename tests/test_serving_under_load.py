@@ -97,8 +97,19 @@ def test_a_rate_above_capacity_is_an_answer(server, method):
     assert not found.stable
     assert found.ttft_s == np.inf
     assert found.assumptions[0] == f"unstable: capacity {found.capacity_requests_per_s:.2g} requests/s"
-    most = simulate(server, LOAD, concurrency=400, requests=4000).requests_per_s
-    assert found.capacity_requests_per_s == pytest.approx(most, rel=0.1)
+    whole = simulate(server, LOAD, concurrency=250, requests=4000)
+    assert whole.preempted == 0
+    assert found.capacity_requests_per_s == pytest.approx(whole.requests_per_s, rel=0.1)
+
+
+def test_where_memory_is_the_limit_the_closed_form_says_that_it_knows_no_preemption(server):
+    found = serve(server, LOAD, concurrency=400)
+    exact = simulate(server, LOAD, concurrency=400, requests=4000)
+    assert (found.limit, exact.preempted > 1000) == ("memory", True)
+    assert any("preempted for lack of memory" in line for line in found.assumptions)
+    assert 0.83 < exact.requests_per_s / found.requests_per_s < 1.0
+    roomy = serve(server, LOAD, concurrency=16)
+    assert not any("preempted" in line for line in roomy.assumptions)
 
 
 def test_the_interval_contains_the_figures(server):

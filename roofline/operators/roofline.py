@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import larger
 from ..errors import Number
 from ..hardware import Accelerator
 from .operator import Operator
@@ -101,15 +102,15 @@ def times(operator: Operator, accelerator: Accelerator, math: str, resident_byte
     count, work = operator.count, operator.work
     flops, moved, least = count * work.flops, count * work.moved_bytes, count * operator.least.moved_bytes
     if resident_bytes is not NOTHING_RESIDENT:
-        moved, least = np.maximum(moved - resident_bytes, 0.0), np.maximum(least - resident_bytes, 0.0)
+        moved, least = larger(moved - resident_bytes, 0.0), larger(least - resident_bytes, 0.0)
     computing_s, moving_s = compute_s(flops, accelerator, math), memory_s(moved, accelerator)
     if operator.kind == "attention":
-        computing_s = np.maximum(computing_s, exponentials_s(count * work.exponentials, accelerator))
-    roofline_s = np.maximum(computing_s, moving_s)
+        computing_s = larger(computing_s, exponentials_s(count * work.exponentials, accelerator))
+    roofline_s = larger(computing_s, moving_s)
     if operator.message is None:
         return Times(flops, moved, least, computing_s, moving_s, 0.0, roofline_s)
     network_s = count * operator.message.network_s(accelerator)
-    return Times(flops, moved, least, computing_s, moving_s, network_s, np.maximum(roofline_s, network_s))
+    return Times(flops, moved, least, computing_s, moving_s, network_s, larger(roofline_s, network_s))
 
 
 def kernel_floor_s(
@@ -129,5 +130,5 @@ def kernel_floor_s(
     if operator.message is not None:
         return operator.count * operator.message.least_s(accelerator)
     computing_s = least_compute_s(operator, accelerator)
-    moved = np.maximum(operator.count * operator.least.moved_bytes - resident_bytes, 0.0)
-    return np.maximum(computing_s, memory_s(moved, accelerator))
+    moved = larger(operator.count * operator.least.moved_bytes - resident_bytes, 0.0)
+    return larger(computing_s, memory_s(moved, accelerator))

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Words, read_only
+from ..arrays import Words, larger, read_only, smaller
 from ..efficiency.derivation import explain_estimate
 from ..efficiency.estimates import Estimate, estimate
+from ..efficiency.joining import shares
+from ..efficiency.lookup import runs_kernels_of
 from ..errors import Number, number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -28,6 +30,7 @@ from ..operators.roofline import (
 from ..operators.work import Work
 from ..report import Report, Step
 from ..specs.library import get_accelerator
+from ..values import Value
 
 
 class Part(NamedTuple):
@@ -35,6 +38,44 @@ class Part(NamedTuple):
 
     kernel: Bound
     share: Number
+
+
+@dataclass(frozen=True)
+class Kernels(Value):
+    """What an engine runs as one kernel of the operators of a pass, found out when an estimate asks for it.
+
+    Attributes
+    ----------
+    operators : tuple of Operator
+        One pass, in the order in which the model states it.
+    accelerator : Accelerator
+        What it runs on.
+    engine : str or None
+        Whose kernels they are; the median of all if None.
+    routing_skew : float
+        Exponent of the power law by which tokens choose experts.
+    """
+
+    operators: tuple[Operator, ...]
+    accelerator: Accelerator
+    engine: str | None
+    routing_skew: float
+
+    @cached_property
+    def parts(self) -> tuple[Part | None, ...]:
+        """For each operator the kernel that it is part of; None if it has its own (`roofline.efficiency.joining`)."""
+        wholes: dict[int, Bound] = {}
+        found: list[Part | None] = []
+        for joined in shares(self.operators, self.routing_skew):
+            if joined is None:
+                found.append(None)
+                continue
+            kernel = joined.kernel
+            if id(kernel) not in wholes:
+                engine = runs_kernels_of(self.accelerator, kernel.kind, self.engine)
+                wholes[id(kernel)] = Bound(kernel, self.accelerator, engine=engine)
+            found.append(Part(wholes[id(kernel)], joined.share))
+        return tuple(found)
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,14 +88,16 @@ class Bound(Report):
     accelerator : on what
     resident_bytes : bytes of its operands that are on the chip already
     engine : whose kernels the estimate is of (`roofline.efficiency.estimates`); the median of all if None
-    part : the kernel that computes this operator with others, and its share of that; None if it has its own
+    kernels : the kernels of the pass that the operator is of; None if it stands alone
+    place : where in that pass it stands
     """
 
     operator: Operator
     accelerator: Accelerator
     resident_bytes: Number = NOTHING_RESIDENT
     engine: str | None = None
-    part: Part | None = field(default=None, compare=False)
+    kernels: Kernels | None = field(default=None, compare=False)
+    place: int = field(default=0, compare=False)
     math: str = field(init=False, compare=False)
     times: Times = field(init=False, compare=False)
 
@@ -82,6 +125,11 @@ class Bound(Report):
     def name(self) -> str:
         """Name of the operator."""
         return self.operator.name
+
+    @property
+    def part(self) -> Part | None:
+        """The kernel that computes this operator with others, and its share of that; None if it has its own."""
+        return None if self.kernels is None else self.kernels.parts[self.place]
 
     @property
     def heading(self) -> str:
@@ -142,20 +190,20 @@ class Bound(Report):
         luckiest case: experts read, entries of a cache selected, a narrower format inside the kernel.
         """
         work, least, gpu = self.operator.work, self.operator.least, self.accelerator
-        once = np.maximum(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
-        moved = np.maximum(self.operator.count * once - self.resident_bytes, 0.0)
-        computing_s = np.minimum(least_compute_s(self.operator, gpu), self.compute_s)
-        moving_s = np.minimum(memory_s(moved, gpu), self.memory_s)
-        return np.maximum(np.maximum(computing_s, moving_s), self.network_s)
+        once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
+        moved = larger(self.operator.count * once - self.resident_bytes, 0.0)
+        computing_s = smaller(least_compute_s(self.operator, gpu), self.compute_s)
+        moving_s = smaller(memory_s(moved, gpu), self.memory_s)
+        return larger(larger(computing_s, moving_s), self.network_s)
 
     @cached_property
     def estimate(self) -> Estimate:
         """Expected time with its interval (see `roofline.efficiency.estimates`); the time is not below the roofline."""
         if self.part is not None:
             whole, share = self.part.kernel.estimate, self.part.share
-            time_s = np.maximum(share * whole.time_s, self.roofline_s)
-            low_s = np.maximum(share * whole.low_s, self.floor_s)
-            high_s = np.maximum(share * whole.high_s, time_s)
+            time_s = larger(share * whole.time_s, self.roofline_s)
+            low_s = larger(share * whole.low_s, self.floor_s)
+            high_s = larger(share * whole.high_s, time_s)
             return Estimate(time_s, low_s, high_s, whole.basis, share * whole.fixed_s)
         found = estimate(
             self.operator,
@@ -166,8 +214,8 @@ class Bound(Report):
         )
         if not self.has_exponentials:
             return found
-        time_s = np.maximum(found.time_s, self.roofline_s)
-        return found._replace(time_s=time_s, high_s=np.maximum(found.high_s, time_s))
+        time_s = larger(found.time_s, self.roofline_s)
+        return found._replace(time_s=time_s, high_s=larger(found.high_s, time_s))
 
     @property
     def has_exponentials(self) -> bool:

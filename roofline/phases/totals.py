@@ -9,16 +9,14 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ..arrays import scalar
+from ..arrays import larger, scalar
 from ..efficiency.estimates import Estimate
-from ..efficiency.joining import shares
-from ..efficiency.lookup import runs_kernels_of
 from ..errors import Number
 from ..operators.alternatives import Chosen, cheapest, picked
 from ..operators.operator import Operator, Segment
 from ..operators.roofline import least_compute_s, memory_s, units_of
 from ..values import Value
-from .bounds import Bound, Part
+from .bounds import Bound, Kernels
 from .deployment import Deployment
 from .schedule import Schedule
 
@@ -143,17 +141,11 @@ def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bo
 
     See `roofline.efficiency.joining`.
     """
-    kernels: dict[int, Bound] = {}
-    found, profile = [], serve.kernels
-    for operator, joined in zip(operators, shares(operators, serve.routing_skew), strict=True):
-        part = None
-        if joined is not None:
-            kernel = joined.kernel
-            engine = runs_kernels_of(serve.accelerator, kernel.kind, profile)
-            whole = kernels.setdefault(id(kernel), Bound(kernel, serve.accelerator, engine=engine))
-            part = Part(whole, joined.share)
-        found.append(Bound(operator, serve.accelerator, engine=profile, part=part))
-    return tuple(found)
+    gpu, engine = serve.accelerator, serve.kernels
+    kernels = Kernels(tuple(operators), gpu, engine, serve.routing_skew)
+    return tuple(
+        Bound(operator, gpu, engine=engine, kernels=kernels, place=place) for place, operator in enumerate(operators)
+    )
 
 
 def _chosen(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
@@ -177,7 +169,7 @@ def _least(one: ScheduledPass) -> ScheduledPass:
 
 
 def _floor_s(one: ScheduledPass) -> Number:
-    return reduce(np.maximum, resources_s(one).values())
+    return reduce(larger, resources_s(one).values())
 
 
 def total(parts: Iterable[Number]) -> Number:
@@ -211,7 +203,7 @@ def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Numb
     """
     if one.deployment.parallel.single:
         return local_s
-    return np.maximum(local_s + (1.0 - one.deployment.parallel.overlap) * network_s, network_s)
+    return larger(local_s + (1.0 - one.deployment.parallel.overlap) * network_s, network_s)
 
 
 def computing(one: ScheduledPass) -> dict[str, list[Operator]]:
@@ -286,8 +278,8 @@ def _spread(each: list[Estimate], end: str) -> Number:
     whole_s = total(item.time_s for item in each)
     groups: dict[str, Number] = {}
     for item in each:
-        part = item.time_s / np.maximum(whole_s, TINY_S)
-        off = np.abs(np.log(np.maximum(getattr(item, end), TINY_S) / np.maximum(item.time_s, TINY_S)))
+        part = item.time_s / larger(whole_s, TINY_S)
+        off = np.abs(np.log(larger(getattr(item, end), TINY_S) / larger(item.time_s, TINY_S)))
         groups[item.basis] = groups.get(item.basis, 0.0) + part * off
     return np.sqrt(COMMON_MODE**2 + total(value**2 for value in groups.values()))
 
@@ -348,7 +340,7 @@ def one_by_one(found: Estimates, host: Host) -> Estimates:
 
 def _scaled(found: Estimates, time_s: Number, fixed_s: Number) -> Estimates:
     """Another time with the interval in proportion."""
-    scale = time_s / np.maximum(found.time_s, TINY_S)
+    scale = time_s / larger(found.time_s, TINY_S)
     return Estimates(time_s, found.low_s * scale, found.high_s * scale, fixed_s)
 
 
