@@ -44,10 +44,10 @@ from .operators.work import Work as Work
 from .phases.bounds import Bound as Bound
 from .phases.bounds import bound as bound
 from .phases.deployment import Deployment as Deployment
-from .phases.passes import Generation as Generation
+from .phases.generation import Generation as Generation
+from .phases.generation import generate as generate
 from .phases.passes import Phase as Phase
 from .phases.passes import decode as decode
-from .phases.passes import generate as generate
 from .phases.passes import mixed as mixed
 from .phases.passes import prefill as prefill
 from .phases.workload import Workload as Workload

@@ -53,10 +53,14 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False)
 
     Parameters
     ----------
-    what : the name that the message gives to the value
-    value : a real number or anything that NumPy reads as an array of them
-    least : smallest value allowed
-    whole : whether only whole numbers make sense (tokens, sequences, heads)
+    what : str
+        The name that the message gives to the value.
+    value : object
+        A real number or anything that NumPy reads as an array of them.
+    least : float
+        Smallest value allowed.
+    whole : bool
+        Whether only whole numbers make sense (tokens, sequences, heads).
 
     Raises
     ------

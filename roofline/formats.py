@@ -42,10 +42,14 @@ class Format:
 
     Attributes
     ----------
-    name : as the field writes it
-    bits : stored bits a value, scales and zero points included
-    math : the units that multiply it, or None when it is only ever a storage format, expanded before the multiply
-    whole_model : whether its bits are the average over every tensor of a file, embedding and lm_head included
+    name : str
+        As the field writes it.
+    bits : float
+        Stored bits a value, scales and zero points included.
+    math : str, optional
+        The units that multiply it, or None when it is only ever a storage format, expanded before the multiply.
+    whole_model : bool
+        Whether its bits are the average over every tensor of a file, embedding and lm_head included.
     """
 
     name: str

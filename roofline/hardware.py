@@ -23,12 +23,18 @@ class Provenance:
 
     Attributes
     ----------
-    printed : the figure as the source prints it, with its unit
-    source : title of the source
-    url : where it is, if it has an address
-    kind : quoted from the source, derived from a printed figure, measured, or the user's own
-    verified : whether the source was read for this very figure
-    note : what a reader has to know about it
+    printed : str
+        The figure as the source prints it, with its unit.
+    source : str
+        Title of the source.
+    url : str
+        Where it is, if it has an address.
+    kind : str
+        Quoted from the source, derived from a printed figure, measured, or the user's own.
+    verified : bool
+        Whether the source was read for this very figure.
+    note : str
+        What a reader has to know about it.
     """
 
     printed: str
@@ -51,10 +57,14 @@ class Link(Value):
 
     Attributes
     ----------
-    name : as the vendor calls it
-    kind : ``switch_reduce`` (a switch that also reduces), ``switch``, ``mesh``, ``ring``, ``torus`` or ``bridge``
-    bytes_per_s : sum over all links of one accelerator, one direction
-    domain : accelerators that it joins
+    name : str
+        As the vendor calls it.
+    kind : str
+        ``switch_reduce`` (a switch that also reduces), ``switch``, ``mesh``, ``ring``, ``torus`` or ``bridge``.
+    bytes_per_s : float
+        Sum over all links of one accelerator, one direction.
+    domain : int
+        Accelerators that it joins.
     """
 
     name: str
@@ -69,26 +79,44 @@ class Accelerator(Value):
 
     Attributes
     ----------
-    dense_flops_per_s : peak by math format; a format without units on this chip is absent
-    memory_bytes : what the device reports as its memory
-    memory_bytes_per_s : memory bandwidth
-    l2_bytes : last-level cache or software-managed on-chip memory
-    scale_up : the link inside a domain, or None
-    host_bytes_per_s : to the host, one direction
-    nic_bytes_per_s : to the network, one direction
-    tdp_watts : board power
-    narrow_accumulate_flops_per_s : peak of formats whose products are faster when they are added up in 16 bits
-        (GeForce); some kernels do that, so the floor counts with it
-    sparse_flops_per_s : peak with structured sparsity where the vendor prints one; nothing here computes with it
-    compute_units : SMs, CUs, matrix units ... as the vendor counts them
-    boost_clock_hz : the clock that the peaks are quoted at
-    max_clock_hz : the highest clock that the device can run at
-    flops_per_clock_per_unit : by math format; units x clock x this is the peak
-    exponentials_per_clock_per_unit : exponentials, which special-function units compute beside the matrix units
-    memory_bus_bits, memory_pin_bytes_per_s : width of the memory bus and rate of a pin; their product is the bandwidth
-    confidence : how the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``,
-        ``remembered`` or ``user``
-    provenance : field (``dense_flops_per_s.bf16`` for a peak) -> where the figure is from
+    dense_flops_per_s : mapping of str to float or array
+        Peak by math format; a format without units on this chip is absent.
+    memory_bytes : float or array
+        What the device reports as its memory.
+    memory_bytes_per_s : float or array
+        Memory bandwidth.
+    l2_bytes : float or array, optional
+        Last-level cache or software-managed on-chip memory.
+    scale_up : Link, optional
+        The link inside a domain, or None.
+    host_bytes_per_s : float or array, optional
+        To the host, one direction.
+    nic_bytes_per_s : float or array, optional
+        To the network, one direction.
+    tdp_watts : float or array, optional
+        Board power.
+    narrow_accumulate_flops_per_s : mapping of str to float or array
+        Peak of formats whose products are faster when they are added up in 16 bits (GeForce); some kernels do that, so
+        the floor counts with it.
+    sparse_flops_per_s : mapping of str to float or array
+        Peak with structured sparsity where the vendor prints one; nothing here computes with it.
+    compute_units : float or array, optional
+        SMs, CUs, matrix units ... as the vendor counts them.
+    boost_clock_hz : float or array, optional
+        The clock that the peaks are quoted at.
+    max_clock_hz : float or array, optional
+        The highest clock that the device can run at.
+    flops_per_clock_per_unit : mapping of str to float or array
+        By math format; units x clock x this is the peak.
+    exponentials_per_clock_per_unit : float or array, optional
+        Exponentials, which special-function units compute beside the matrix units.
+    memory_bus_bits, memory_pin_bytes_per_s : float or array, optional
+        Width of the memory bus and rate of a pin; their product is the bandwidth.
+    confidence : str
+        How the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``, ``remembered`` or
+        ``user``.
+    provenance : mapping of str to Provenance
+        Field (``dense_flops_per_s.bf16`` for a peak) -> where the figure is from.
     """
 
     name: str

@@ -24,7 +24,8 @@ class Comparison(Report):
 
     Attributes
     ----------
-    before, after : the results
+    before, after : Report
+        The results.
     """
 
     before: Report

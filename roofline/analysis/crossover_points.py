@@ -21,11 +21,15 @@ class Crossovers(Report):
 
     Attributes
     ----------
-    ridge_batch : batch at which the projections together reach the ridge point; infinite if they never do
-    expert_ridge_batch : the same for the routed experts, tokens spread evenly; None without experts
-    kv_context_tokens : context at which the KV cache of the batch is read as many bytes as the weights; infinite if the
-        cache stops growing before
-    kv_tokens : batch x context there
+    ridge_batch : float
+        Batch at which the projections together reach the ridge point; infinite if they never do.
+    expert_ridge_batch : float, optional
+        The same for the routed experts, tokens spread evenly; None without experts.
+    kv_context_tokens : int or array
+        Context at which the KV cache of the batch is read as many bytes as the weights; infinite if the cache stops
+        growing before.
+    kv_tokens : int or array
+        Batch x context there.
     """
 
     ridge_batch: float
@@ -53,7 +57,8 @@ def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
 
     Parameters
     ----------
-    load : its batch is the one that the context is given for; one sequence if None
+    load : Workload, optional
+        Its batch is the one that the context is given for; one sequence if None.
 
     Examples
     --------

@@ -31,7 +31,8 @@ class RidgeTable(Rows):
 
     Attributes
     ----------
-    accelerators : the rows, in order
+    accelerators : tuple of Accelerator
+        The rows, in order.
     """
 
     accelerators: tuple[Accelerator, ...]
@@ -82,11 +83,16 @@ def ridge_table(
 
     Parameters
     ----------
-    vendor : only this vendor's, in any case
-    minimum_memory_bytes : only those that report at least so much memory
-    has_format : only those with units for this math format
-    sort_by : a column of `RidgeTable`; rows without a value go last
-    descending : the largest first
+    vendor : str, optional
+        Only this vendor's, in any case.
+    minimum_memory_bytes : float
+        Only those that report at least so much memory.
+    has_format : str, optional
+        Only those with units for this math format.
+    sort_by : str
+        A column of `RidgeTable`; rows without a value go last.
+    descending : bool
+        The largest first.
 
     Raises
     ------

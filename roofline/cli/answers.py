@@ -16,7 +16,8 @@ from ..errors import InvalidInput, Number, unknown
 from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..phases.deployment import Deployment
-from ..phases.passes import TIMES, Generation, Phase, decode, generate, prefill
+from ..phases.generation import Generation, generate
+from ..phases.passes import TIMES, Phase, decode, prefill
 from ..phases.workload import Workload
 from ..report import Step, plain
 

@@ -86,10 +86,14 @@ class Batch:
 
     Attributes
     ----------
-    kind : which table they are from
-    words : ``accelerator``, ``dtype`` ... -> the word that all rows share
-    columns : name -> array, one value a row
-    rows : where they stand in the table
+    kind : str
+        Which table they are from.
+    words : mapping of str to str
+        ``accelerator``, ``dtype`` ... -> the word that all rows share.
+    columns : mapping of str to array
+        Name -> array, one value a row.
+    rows : array
+        Where they stand in the table.
     """
 
     kind: str

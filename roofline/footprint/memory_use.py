@@ -43,9 +43,12 @@ class Memory(Report):
 
     Attributes
     ----------
-    deployment, load : what runs where, and the sequences whose cache is held at their full length
-    paging : how the engine allocates
-    drafter : what drafts tokens and is resident as well
+    deployment, load : Deployment, Workload
+        What runs where, and the sequences whose cache is held at their full length.
+    paging : Paging
+        How the engine allocates.
+    drafter : Drafter
+        What drafts tokens and is resident as well.
     """
 
     deployment: Deployment

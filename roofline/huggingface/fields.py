@@ -80,10 +80,13 @@ class Fields:
 
     Parameters
     ----------
-    data : the text model's part of a ``config.json``
-    defaults : what its class supplies for fields that are absent
-    partial : whether the file lists differences from the class only (nested text configurations do), so that even the
-        `CORE` fields may come from ``defaults``
+    data : mapping of str to object
+        The text model's part of a ``config.json``.
+    defaults : mapping of str to object
+        What its class supplies for fields that are absent.
+    partial : bool
+        Whether the file lists differences from the class only (nested text configurations do), so that even the `CORE`
+        fields may come from ``defaults``.
     """
 
     def __init__(self, data: Mapping[str, Any], defaults: Mapping[str, Any], *, partial: bool = False) -> None:

@@ -30,11 +30,16 @@ def from_config(
 
     Parameters
     ----------
-    data : the object in the file
-    name : name of the model; the file's own if empty
-    source : where the file is from
-    quantization : a ``hf_quant_config.json`` beside the file
-    checkpoint_bytes : size of the checkpoint's tensors, if its index is at hand
+    data : mapping of str to object
+        The object in the file.
+    name : str
+        Name of the model; the file's own if empty.
+    source : str
+        Where the file is from.
+    quantization : mapping of str to object, optional
+        A ``hf_quant_config.json`` beside the file.
+    checkpoint_bytes : int, optional
+        Size of the checkpoint's tensors, if its index is at hand.
 
     Raises
     ------

@@ -63,10 +63,14 @@ class Text:
 
     Attributes
     ----------
-    fields : its fields
-    family : how they are read
-    model_type : as it names itself
-    assumptions : what was taken by convention
+    fields : Fields
+        Its fields.
+    family : Family
+        How they are read.
+    model_type : str
+        As it names itself.
+    assumptions : tuple of str
+        What was taken by convention.
     """
 
     fields: Fields

@@ -33,25 +33,44 @@ class Model(Report):
 
     Attributes
     ----------
-    name : short name
-    hidden : width of the residual stream
-    vocab : rows of lm_head
-    layers : groups of equal layers
-    tied_embeddings : whether lm_head is the embedding table
-    lm_head_bias : whether lm_head has a bias
-    final_norm : parameters of the norm before lm_head
-    position_rows : rows of a learned position table
-    embedding_norm : parameters of a norm after the embedding
-    embedding_rows : rows of the embedding table, ``vocab`` if None
-    embedding_width : width of embedding and lm_head, ``hidden`` if None (then blocks ``around`` project)
-    tables : further tables that are looked up
-    around : blocks that run once, outside the layers
-    max_context_tokens : what the model was made for; None if not stated
-    apart : parameters of what a checkpoint has beside the language model (towers, multi-token prediction), by name
-    precision : the formats that the checkpoint comes in; None if not stated
-    checkpoint_bytes : exact size of the checkpoint's tensors, where an index beside the config gives it
-    source : where the shapes are from
-    assumptions : what was taken by convention, and what was left out
+    name : str
+        Short name.
+    hidden : int
+        Width of the residual stream.
+    vocab : int
+        Rows of lm_head.
+    layers : tuple of Layer
+        Groups of equal layers.
+    tied_embeddings : bool
+        Whether lm_head is the embedding table.
+    lm_head_bias : bool
+        Whether lm_head has a bias.
+    final_norm : int
+        Parameters of the norm before lm_head.
+    position_rows : int
+        Rows of a learned position table.
+    embedding_norm : int
+        Parameters of a norm after the embedding.
+    embedding_rows : int, optional
+        Rows of the embedding table, ``vocab`` if None.
+    embedding_width : int, optional
+        Width of embedding and lm_head, ``hidden`` if None (then blocks ``around`` project).
+    tables : tuple of Table
+        Further tables that are looked up.
+    around : tuple of Block
+        Blocks that run once, outside the layers.
+    max_context_tokens : int, optional
+        What the model was made for; None if not stated.
+    apart : mapping of str to int
+        Parameters of what a checkpoint has beside the language model (towers, multi-token prediction), by name.
+    precision : Precision, optional
+        The formats that the checkpoint comes in; None if not stated.
+    checkpoint_bytes : int, optional
+        Exact size of the checkpoint's tensors, where an index beside the config gives it.
+    source : str
+        Where the shapes are from.
+    assumptions : tuple of str
+        What was taken by convention, and what was left out.
     """
 
     name: str
@@ -208,8 +227,9 @@ class Model(Report):
 
         Parameters
         ----------
-        hybrid : whether the engine has pages of several kinds, so that windowed layers keep their window only; without,
-            they hold every token like the others (vLLM's default until its hybrid KV cache manager)
+        hybrid : bool
+            Whether the engine has pages of several kinds, so that windowed layers keep their window only; without, they
+            hold every token like the others (vLLM's default until its hybrid KV cache manager).
 
         Raises
         ------

@@ -19,12 +19,17 @@ class Layer:
 
     Attributes
     ----------
-    count : how many
-    blocks : what each is made of, in order: as a rule an attention kind and an MLP kind
-    norms : parameters of each norm (a norm without parameters is 0)
-    reused : whether the weights are those of an earlier group: run again, not stored again (Zamba)
-    together : how many blocks after one another have their outputs added before anything reads the sum: ``(2,)`` for
-        attention and MLP side by side (GPT-J, Falcon); one each if empty
+    count : int
+        How many.
+    blocks : tuple of Block
+        What each is made of, in order: as a rule an attention kind and an MLP kind.
+    norms : tuple of int
+        Parameters of each norm (a norm without parameters is 0).
+    reused : bool
+        Whether the weights are those of an earlier group: run again, not stored again (Zamba).
+    together : tuple of int
+        How many blocks after one another have their outputs added before anything reads the sum: ``(2,)`` for attention
+        and MLP side by side (GPT-J, Falcon); one each if empty.
     """
 
     count: int

@@ -14,12 +14,17 @@ class Parameters(Report):
 
     Attributes
     ----------
-    total : all parameters of the language model, a tied table once
-    active : what one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also when it
-        is the embedding table); lookups are left out
-    embedding : the input table
-    lm_head : the output projection without its bias, also when it is the same table
-    by_part : parameters of each part, all layers together
+    total : int
+        All parameters of the language model, a tied table once.
+    active : int
+        What one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also when it is the
+        embedding table); lookups are left out.
+    embedding : int
+        The input table.
+    lm_head : int
+        The output projection without its bias, also when it is the same table.
+    by_part : mapping of str to int
+        Parameters of each part, all layers together.
     """
 
     total: int
@@ -52,8 +57,10 @@ class Table:
 
     Attributes
     ----------
-    name : ``positions``, ``per_layer_embedding`` ...
-    rows, width : its shape
+    name : str
+        ``positions``, ``per_layer_embedding`` ...
+    rows, width : int
+        Its shape.
     """
 
     name: str

@@ -32,7 +32,8 @@ class Rewritten(Model):
 
     Attributes
     ----------
-    rewrites : the ways, in the order in which they were added
+    rewrites : tuple of Rewrite
+        The ways, in the order in which they were added.
     """
 
     rewrites: tuple[Rewrite, ...] = ()

@@ -24,11 +24,15 @@ class Message(Value):
 
     Attributes
     ----------
-    collective : ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all`` or ``send``
-    message_bytes : all_reduce, send: what one accelerator has; all_gather, reduce_scatter: the whole buffer;
-        all_to_all: what one accelerator has for all, itself included
-    accelerators : how many take part
-    least_bytes : what has to be exchanged in the luckiest case
+    collective : str
+        ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all`` or ``send``.
+    message_bytes : float or array
+        All_reduce, send: what one accelerator has; all_gather, reduce_scatter: the whole buffer; all_to_all: what one
+        accelerator has for all, itself included.
+    accelerators : int or array
+        How many take part.
+    least_bytes : float or array
+        What has to be exchanged in the luckiest case.
     """
 
     collective: str

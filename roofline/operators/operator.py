@@ -23,20 +23,31 @@ class Operator(Value):
 
     Attributes
     ----------
-    name : as the field calls it (``q_proj``, ``attention``, ``experts`` ...)
-    kind : what sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``,
-        ``collective``, or ``work`` for FLOPs and bytes without a shape
-    work : FLOPs and all bytes in and out, once
-    least : the work that no implementation can avoid: the floor counts this
-    inputs : the numbers that ``formulas`` are over
-    formulas : field of `Work` -> its formula as a Python expression over ``inputs``
-    source : where the formulas are from
-    message : what is exchanged with other accelerators; None for work on the chip
-    latent : whether it is attention on latents: one cache entry is both key and value of all query heads (MLA)
-    joins : name of the product whose kernel computes this one too, as further columns of it: engines run the q, k and
-        v projections as one product; empty if the operator has a kernel of its own
-    choice, option : a part of the pass that can be computed in several ways, and the way that this operator belongs to
-        (`roofline.operators.alternatives`); empty if it runs in any case
+    name : str
+        As the field calls it (``q_proj``, ``attention``, ``experts`` ...).
+    kind : str
+        What sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``,
+        ``collective``, or ``work`` for FLOPs and bytes without a shape.
+    work : Work
+        FLOPs and all bytes in and out, once.
+    least : Work
+        The work that no implementation can avoid: the floor counts this.
+    inputs : mapping of str to object
+        The numbers that ``formulas`` are over.
+    formulas : mapping of str to str
+        Field of `Work` -> its formula as a Python expression over ``inputs``.
+    source : str
+        Where the formulas are from.
+    message : Message, optional
+        What is exchanged with other accelerators; None for work on the chip.
+    latent : bool
+        Whether it is attention on latents: one cache entry is both key and value of all query heads (MLA).
+    joins : str
+        Name of the product whose kernel computes this one too, as further columns of it: engines run the q, k and v
+        projections as one product; empty if the operator has a kernel of its own.
+    choice, option : str
+        A part of the pass that can be computed in several ways, and the way that this operator belongs to
+        (`roofline.operators.alternatives`); empty if it runs in any case.
     """
 
     name: str
@@ -78,12 +89,18 @@ class Segment(Value):
 
     Attributes
     ----------
-    sequences : how many
-    new_tokens : tokens of each that are computed in this pass
-    past_tokens : tokens of each that are in the cache already
-    emitted_tokens : positions of each whose logits are needed (1 for prefill and decode)
-    shared_tokens : tokens of the past that may be one prefix which all sequences share
-    sharing : sequences that share it; those of the segment if None
+    sequences : int or array
+        How many.
+    new_tokens : int or array
+        Tokens of each that are computed in this pass.
+    past_tokens : int or array
+        Tokens of each that are in the cache already.
+    emitted_tokens : int or array
+        Positions of each whose logits are needed (1 for prefill and decode).
+    shared_tokens : int or array
+        Tokens of the past that may be one prefix which all sequences share.
+    sharing : float or array, optional
+        Sequences that share it; those of the segment if None.
     """
 
     sequences: Number
@@ -125,10 +142,14 @@ class Pass(Value):
 
     Attributes
     ----------
-    segments : what runs
-    precision : in which formats
-    attention : ``fused`` (scores never leave the chip) or ``unfused`` (scores written and read)
-    parallel : over how many accelerators; operators then are those of the fullest one
+    segments : tuple of Segment
+        What runs.
+    precision : Precision
+        In which formats.
+    attention : str
+        ``fused`` (scores never leave the chip) or ``unfused`` (scores written and read).
+    parallel : Parallel
+        Over how many accelerators; operators then are those of the fullest one.
     """
 
     segments: tuple[Segment, ...]

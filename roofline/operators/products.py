@@ -35,8 +35,10 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
 
     Parameters
     ----------
-    m, k, n : sizes, floats or arrays
-    weights, activations : formats; they decide the bytes and on which units the product runs
+    m, k, n : float or array
+        Sizes, floats or arrays.
+    weights, activations : str
+        Formats; they decide the bytes and on which units the product runs.
 
     Raises
     ------

@@ -73,10 +73,14 @@ class Reads(Value):
 
     Attributes
     ----------
-    past : entries of the past read by a kernel
-    least_past : those that no implementation can avoid reading; a prefix that sequences share is read once for all
-    new : new entries read back by a kernel
-    written : new entries written
+    past : float or array
+        Entries of the past read by a kernel.
+    least_past : float or array
+        Those that no implementation can avoid reading; a prefix that sequences share is read once for all.
+    new : float or array
+        New entries read back by a kernel.
+    written : float or array
+        New entries written.
     """
 
     past: Number

@@ -17,13 +17,19 @@ class Linear:
 
     Attributes
     ----------
-    name : as checkpoints call it
-    part : which part of a model it counts to (`roofline.operators.precision.PARTS`)
-    bias : whether each has a bias of ``d_out``
-    split : what tensor parallelism divides: ``columns`` (outputs), ``rows`` (inputs; the results are summed) or
-        ``whole`` (every accelerator has all of it)
-    pieces : indivisible pieces of the divided side (heads); its size if None
-    joins : name of the product that engines run this one with, as further columns of it; empty if it runs by itself
+    name : str
+        As checkpoints call it.
+    part : str
+        Which part of a model it counts to (`roofline.operators.precision.PARTS`).
+    bias : bool
+        Whether each has a bias of ``d_out``.
+    split : str
+        What tensor parallelism divides: ``columns`` (outputs), ``rows`` (inputs; the results are summed) or ``whole``
+        (every accelerator has all of it).
+    pieces : int, optional
+        Indivisible pieces of the divided side (heads); its size if None.
+    joins : str
+        Name of the product that engines run this one with, as further columns of it; empty if it runs by itself.
     """
 
     name: str

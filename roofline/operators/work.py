@@ -15,13 +15,20 @@ class Work(Value):
 
     Attributes
     ----------
-    flops : 2 a multiply-add; softmax, norms and other elementwise arithmetic are not counted
-    weight_bytes : parameters read
-    activation_bytes : activations read and written
-    cache_bytes : KV cache and recurrent state read and written
-    math : the format of the units that the FLOPs run on
-    exponentials : exponentials of a softmax, which other units than the FLOPs' compute
-    shape : the sizes that it is of, if it is one operation; sums and multiples have none
+    flops : float or array
+        2 a multiply-add; softmax, norms and other elementwise arithmetic are not counted.
+    weight_bytes : float or array
+        Parameters read.
+    activation_bytes : float or array
+        Activations read and written.
+    cache_bytes : float or array
+        KV cache and recurrent state read and written.
+    math : str
+        The format of the units that the FLOPs run on.
+    exponentials : float or array
+        Exponentials of a softmax, which other units than the FLOPs' compute.
+    shape : mapping of str to float or array, optional
+        The sizes that it is of, if it is one operation; sums and multiples have none.
     """
 
     flops: Number = 0.0

@@ -84,12 +84,18 @@ class Bound(Report):
 
     Attributes
     ----------
-    operator : what is run
-    accelerator : on what
-    resident_bytes : bytes of its operands that are on the chip already
-    engine : whose kernels the estimate is of (`roofline.efficiency.estimates`); the median of all if None
-    kernels : the kernels of the pass that the operator is of; None if it stands alone
-    place : where in that pass it stands
+    operator : Operator
+        What is run.
+    accelerator : Accelerator
+        On what.
+    resident_bytes : float or array
+        Bytes of its operands that are on the chip already.
+    engine : str, optional
+        Whose kernels the estimate is of (`roofline.efficiency.estimates`); the median of all if None.
+    kernels : Kernels, optional
+        The kernels of the pass that the operator is of; None if it stands alone.
+    place : int
+        Where in that pass it stands.
     """
 
     operator: Operator
@@ -329,11 +335,16 @@ def bound(
 
     Parameters
     ----------
-    work : FLOPs and bytes; it knows the format of its math
-    accelerator : where it runs, or its name
-    resident_bytes : bytes of its operands that are in the on-chip cache already (a timing loop finds them there)
-    name : what plots and derivations call it
-    engine : whose kernels the estimate is of (``vllm``, ``sglang``, ``trtllm``); the middle of all if None
+    work : Work
+        FLOPs and bytes; it knows the format of its math.
+    accelerator : Accelerator, str or path
+        Where it runs, or its name.
+    resident_bytes : float or array
+        Bytes of its operands that are in the on-chip cache already (a timing loop finds them there).
+    name : str
+        What plots and derivations call it.
+    engine : str, optional
+        Whose kernels the estimate is of (``vllm``, ``sglang``, ``trtllm``); the middle of all if None.
 
     Raises
     ------

@@ -10,7 +10,8 @@ import numpy as np
 from ..units import bound_by, brief_time, humanize
 
 if TYPE_CHECKING:
-    from .passes import Generation, Phase
+    from .generation import Generation
+    from .passes import Phase
 
 
 def pass_sentence(phase: Phase, time: str) -> str:

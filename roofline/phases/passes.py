@@ -1,4 +1,4 @@
-"""Phases: prefill, one decode step, a mixed step, and a whole generation."""
+"""Phases: prefill, one decode step, a mixed step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Words, read_only, scalar
-from ..errors import InvalidInput, Number, number, unknown
+from ..arrays import Words, read_only
+from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
 from ..report import Report, Step
 from ..units import humanize
@@ -19,7 +19,7 @@ from .bounds import Bound, fallback_notes, name_limits
 from .chunking import joined, shape_of, split
 from .deployment import Deployment
 from .derivation import explain_pass
-from .pass_sentences import cache_notes, generation_sentence, pass_sentence
+from .pass_sentences import cache_notes, pass_sentence
 from .schedule import Schedule, schedule_pass
 from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
 from .workload import Workload
@@ -29,17 +29,10 @@ TIMES = ("floor_s", "roofline_s", "estimate_s")
 
 @dataclass(frozen=True, repr=False)
 class Phase(Report):
-    """One forward pass of a deployment.
+    """One forward pass of a deployment, with its three times.
 
-    Attributes
-    ----------
-    name : ``prefill``, ``decode`` or ``mixed``
-    deployment : what runs where
-    segments : the sequences in the pass, of the whole deployment
-
-    FLOPs and bytes are those of all accelerators together; `per_accelerator` and ``operators`` are those of the fullest
-    one, whose time is everyone's.
-    Three times, always in this order:
+    FLOPs and bytes are those of all accelerators together; `per_accelerator` and ``operators`` describe the most loaded
+    accelerator, which sets the pace.
 
     ``floor_s``
         max over resources of the sum of what is compulsory: everything overlaps with everything and intermediate
@@ -48,6 +41,15 @@ class Phase(Report):
         sum over operators of each one's roofline: one after another, at data-sheet peaks, inputs and outputs moved.
     ``estimate_s``
         the same with the shares of peak that are reached in practice and a time for each kernel.
+
+    Attributes
+    ----------
+    name : str
+        ``prefill``, ``decode`` or ``mixed``.
+    deployment : Deployment
+        What runs where.
+    segments : tuple of Segment
+        The sequences in the pass, of the whole deployment.
     """
 
     name: str
@@ -267,6 +269,18 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
 
     Attention is causal, over the cached prefix and the prompt itself; lm_head runs on the last position only.
 
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where.
+    load : Workload
+        The prompts; its output lengths do not matter here.
+
+    Returns
+    -------
+    Phase
+        The pass, called ``prefill``.
+
     Examples
     --------
     >>> import roofline as rl
@@ -283,7 +297,17 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
 
     Parameters
     ----------
-    context_tokens : tokens of each sequence in the cache before the step; after the prompt if None
+    serve : Deployment
+        What runs where.
+    load : Workload
+        The sequences that decode.
+    context_tokens : int or array, optional
+        Tokens of each sequence in the cache before the step; after the prompt if None.
+
+    Returns
+    -------
+    Phase
+        The step, called ``decode``.
 
     Raises
     ------
@@ -299,7 +323,7 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
     '41.69 ms memory'
     """
     context = load.context_tokens if context_tokens is None else context_tokens
-    return _decode(serve, load, load.batch, number("context_tokens", context, whole=True))
+    return decode_pass(serve, load, load.batch, number("context_tokens", context, whole=True))
 
 
 def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
@@ -372,75 +396,6 @@ def _steps(load: Workload, batch: Number, context_tokens: Number) -> Segment:
     return Segment(batch, 1.0, context_tokens, shared_tokens=shared)
 
 
-def _decode(serve: Deployment, load: Workload, batch: Number, context_tokens: Number) -> Phase:
+def decode_pass(serve: Deployment, load: Workload, batch: Number, context_tokens: Number) -> Phase:
+    """A decode step at any batch and context, means over several steps included."""
     return run_pass(serve, "decode", _steps(load, batch, context_tokens))
-
-
-@dataclass(frozen=True, repr=False)
-class Generation(Report):
-    """A batch from its prompts to its last tokens.
-
-    Attributes
-    ----------
-    ttft_s : time to first token: the prefill
-    tpot_s : time per output token after the first: (total - TTFT) / (output - 1); NaN-free: 0 for one token
-    total_s : end to end
-    prefill_share : share of the prefill in the total
-    tokens_per_s : generated tokens of the batch a second
-    time : which of the three times the figures are
-    """
-
-    ttft_s: Number
-    tpot_s: Number
-    total_s: Number
-    prefill_share: Number
-    tokens_per_s: Number
-    time: str
-    assumptions: tuple[str, ...] = ()
-
-    columns = ("ttft_s", "tpot_s", "total_s", "prefill_share", "tokens_per_s", "time")
-
-    def summary(self) -> str:
-        """The times of the batch in a sentence."""
-        return generation_sentence(self)
-
-
-_STEPS = 256
-"""Blocks that the decode steps of a generation are gathered in."""
-
-
-def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> Generation:
-    """The prefill, which emits the first token, then ``output - 1`` decode steps at contexts ``P .. P + O - 2``.
-
-    The steps are gathered in at most 256 equal blocks and each block costs its length times the step at its mean
-    context.  That is exact for up to 256 steps, and wherever the step time is linear in the context, which it is but
-    for the one block where an operator changes its limit or a window fills up.
-
-    Parameters
-    ----------
-    time : ``floor_s``, ``roofline_s`` or ``estimate_s``
-
-    Raises
-    ------
-    UnknownName
-        ``time`` is none of the three.
-    """
-    if time not in TIMES:
-        raise unknown("time", time, TIMES)
-    first = prefill(serve, load)
-    ttft_s = getattr(first, time)
-    steps = np.asarray(load.output_tokens, dtype=float) - 1
-    blocks = int(np.clip(np.max(steps), 1, _STEPS))
-    middles = (np.arange(blocks) + 0.5) / blocks
-    context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
-    step = _decode(serve, load, np.asarray(load.batch)[..., None], context)
-    decode_s = steps * np.mean(getattr(step, time), axis=-1)
-    total_s = ttft_s + decode_s
-    figures = (
-        ttft_s,
-        scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
-        scalar(total_s),
-        scalar(ttft_s / total_s),
-        scalar(load.batch * load.output_tokens / total_s),
-    )
-    return Generation(*read_only(figures), time=time, assumptions=first.assumptions)

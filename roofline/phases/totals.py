@@ -51,13 +51,18 @@ class ScheduledPass(Value):
 
     Attributes
     ----------
-    deployment : what runs where
-    schedule : how the pass runs on a pipeline and over replicas
-    operators : bounds of every operator of one microbatch on the most loaded accelerator; where a part can be computed
-        in several ways, of the one with the least roofline
-    ways : bounds of the operators of all ways; empty if there is only one
-    launch : how its kernels are launched: ``graph``, as one captured graph, as servers run decode steps; ``eager``, one
-         by one; empty where only kernels count
+    deployment : Deployment
+        What runs where.
+    schedule : Schedule
+        How the pass runs on a pipeline and over replicas.
+    operators : tuple of Bound
+        Bounds of every operator of one microbatch on the most loaded accelerator; where a part can be computed in
+        several ways, of the one with the least roofline.
+    ways : tuple of Bound
+        Bounds of the operators of all ways; empty if there is only one.
+    launch : str
+        How its kernels are launched: ``graph``, as one captured graph, as servers run decode steps; ``eager``, one by
+        one; empty where only kernels count.
     """
 
     deployment: Deployment
@@ -293,11 +298,16 @@ class Host(NamedTuple):
 
     Attributes
     ----------
-    launch_share : share of the fixed times that a graph leaves: 0.4 to 0.5 in whole servers
-    step_s : scheduling, sampling and waiting for other ranks in a decode step
-    pass_s : the same in a pass with prompts
-    eager_s : launching the kernels of all layers one by one
-    prefill_factor : how much longer kernels of prompts take than by themselves
+    launch_share : float or array
+        Share of the fixed times that a graph leaves: 0.4 to 0.5 in whole servers.
+    step_s : float or array
+        Scheduling, sampling and waiting for other ranks in a decode step.
+    pass_s : float or array
+        The same in a pass with prompts.
+    eager_s : float or array
+        Launching the kernels of all layers one by one.
+    prefill_factor : float or array
+        How much longer kernels of prompts take than by themselves.
     """
 
     launch_share: Number

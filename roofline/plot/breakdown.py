@@ -22,8 +22,10 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    phases : single passes, drawn from the top
-    ax : where to draw; a new figure 6 inches wide if None
+    phases : Phase
+        Single passes, drawn from the top.
+    ax : Axes, optional
+        Where to draw; a new figure 6 inches wide if None.
 
     Raises
     ------

@@ -30,9 +30,12 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
 
     Parameters
     ----------
-    needs : single cases, drawn from the left
-    names : what the bars are called; accelerator and layout if none are given
-    ax : where to draw; a new 6 x 4 inch figure if None
+    needs : Memory
+        Single cases, drawn from the left.
+    names : sequence of str
+        What the bars are called; accelerator and layout if none are given.
+    ax : Axes, optional
+        Where to draw; a new 6 x 4 inch figure if None.
 
     Raises
     ------
@@ -82,8 +85,10 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    plan : with at least one candidate that fits
-    ax : where to draw; a new 6 x 4 inch figure if None
+    plan : Plan
+        With at least one candidate that fits.
+    ax : Axes, optional
+        Where to draw; a new 6 x 4 inch figure if None.
 
     Raises
     ------
@@ -123,9 +128,12 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
 
     Parameters
     ----------
-    found : of a single pass
-    factor : above 1
-    ax : where to draw; a new figure 6 inches wide if None
+    found : Sensitivity
+        Of a single pass.
+    factor : float
+        Above 1.
+    ax : Axes, optional
+        Where to draw; a new figure 6 inches wide if None.
 
     Raises
     ------

@@ -46,9 +46,12 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result, ax: Axes |
 
     Parameters
     ----------
-    accelerator : whose roofs are drawn, or its name
-    results : phases and bounds on ``accelerator``
-    ax : where to draw; a new 6 x 4 inch figure if None
+    accelerator : Accelerator, str or path
+        Whose roofs are drawn, or its name.
+    results : Result
+        Phases and bounds on ``accelerator``.
+    ax : Axes, optional
+        Where to draw; a new 6 x 4 inch figure if None.
 
     Returns
     -------

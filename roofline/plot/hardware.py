@@ -39,9 +39,12 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
 
     Parameters
     ----------
-    accelerators : one to eight of them, or their names, with single figures
-    math : the format that is computed in
-    ax : where to draw; a new 6 x 4 inch figure if None
+    accelerators : Accelerator, str or path
+        One to eight of them, or their names, with single figures.
+    math : str
+        The format that is computed in.
+    ax : Axes, optional
+        Where to draw; a new 6 x 4 inch figure if None.
 
     Returns
     -------
@@ -90,9 +93,12 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
 
     Parameters
     ----------
-    table : the accelerators
-    column : ``memory_bytes``, ``memory_bytes_per_s`` or the ridge point of a format
-    ax : where to draw; a new 6 x 4 inch figure if None
+    table : RidgeTable
+        The accelerators.
+    column : str
+        ``memory_bytes``, ``memory_bytes_per_s`` or the ridge point of a format.
+    ax : Axes, optional
+        Where to draw; a new 6 x 4 inch figure if None.
 
     Raises
     ------

@@ -47,8 +47,10 @@ def place(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequence[Te
 
     Parameters
     ----------
-    marks : ``[n, 3]`` what must stay visible, markers and samples of lines: data coordinates and a radius in points
-    texts : what is written already
+    marks : array
+        ``[n, 3]`` what must stay visible, markers and samples of lines: data coordinates and a radius in points.
+    texts : sequence of Text
+        What is written already.
     """
     ax.figure.canvas.figure.draw_without_rendering()
     scale = ax.figure.dpi / 72

@@ -25,8 +25,10 @@ def phase_map(found: PhaseMap, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    found : of an advice (``advice.phase_map``) or of `roofline.advisor.phase_map`
-    ax : where to draw; a new figure of 6 x 4 inches if None
+    found : PhaseMap
+        Of an advice (``advice.phase_map``) or of `roofline.advisor.phase_map`.
+    ax : Axes, optional
+        Where to draw; a new figure of 6 x 4 inches if None.
     """
     ax = axes_or_new(ax)
     x, y, share = found.prompt_tokens, found.output_tokens, np.asarray(found.prefill_share).T

@@ -33,9 +33,12 @@ class Roof:
 
     Attributes
     ----------
-    formats : the formats that are computed at this rate
-    height : the peak in TFLOP/s
-    slope : the memory bandwidth in TB/s
+    formats : str
+        The formats that are computed at this rate.
+    height : float
+        The peak in TFLOP/s.
+    slope : float
+        The memory bandwidth in TB/s.
     """
 
     formats: str

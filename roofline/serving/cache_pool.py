@@ -27,9 +27,12 @@ class CachePool:
 
     Attributes
     ----------
-    pool_bytes : on the most loaded accelerator, what weights leave
-    bytes_of : of one sequence by its length, on that accelerator
-    page_tokens : tokens of a page; a sequence leaves half of its last one empty on average
+    pool_bytes : float
+        On the most loaded accelerator, what weights leave.
+    bytes_of : Line
+        Of one sequence by its length, on that accelerator.
+    page_tokens : float
+        Tokens of a page; a sequence leaves half of its last one empty on average.
     """
 
     pool_bytes: float

@@ -85,11 +85,16 @@ class StepTimes(Value):
 
     Attributes
     ----------
-    serve : what runs where
-    time : which of the three times
-    engine : how it is scheduled, and what the host adds
-    tables : times of the operators
-    scale : factor of every time, for the ends of the estimate's interval
+    serve : Deployment
+        What runs where.
+    time : str
+        Which of the three times.
+    engine : Engine
+        How it is scheduled, and what the host adds.
+    tables : Tables
+        Times of the operators.
+    scale : float
+        Factor of every time, for the ends of the estimate's interval.
     """
 
     serve: Deployment

@@ -38,9 +38,12 @@ class Traffic(Report):
 
     Attributes
     ----------
-    prompt_tokens, output_tokens : lengths of each bucket's requests, rounded to whole tokens
-    share : share of each bucket in the requests
-    source : where it is from
+    prompt_tokens, output_tokens : array
+        Lengths of each bucket's requests, rounded to whole tokens.
+    share : array
+        Share of each bucket in the requests.
+    source : str
+        Where it is from.
 
     Raises
     ------
@@ -119,8 +122,10 @@ def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
 
     Parameters
     ----------
-    path : the file; its content decides the kind
-    max_bytes : a larger file is refused
+    path : str or path
+        The file; its content decides the kind.
+    max_bytes : int
+        A larger file is refused.
 
     Raises
     ------

@@ -58,10 +58,14 @@ class EngineFacts:
 
     Attributes
     ----------
-    name, title : the file's name, and the engine's own
-    kernels : the profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty
-    like : the engine whose settings hold where this one states none
-    rules : field of `Engine` -> its defaults, in order
+    name, title : str
+        The file's name, and the engine's own.
+    kernels : str
+        The profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty.
+    like : str
+        The engine whose settings hold where this one states none.
+    rules : mapping of str to tuple of Rule
+        Field of `Engine` -> its defaults, in order.
     """
 
     name: str

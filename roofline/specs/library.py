@@ -321,8 +321,10 @@ class _Names:
 
     Attributes
     ----------
-    called : spoken name, alias, title or hub id -> the specs that are called so; a name goes before equal aliases
-    loosely : the same without what does not change the shapes of a model
+    called : mapping of str to list of str
+        Spoken name, alias, title or hub id -> the specs that are called so; a name goes before equal aliases.
+    loosely : mapping of str to list of str
+        The same without what does not change the shapes of a model.
     """
 
     called: Mapping[str, list[str]]

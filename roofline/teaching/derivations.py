@@ -17,7 +17,8 @@ from ..errors import InvalidInput
 from ..footprint.memory_use import Memory
 from ..formats import get_format
 from ..phases.bounds import Bound
-from ..phases.passes import Generation, Phase
+from ..phases.generation import Generation
+from ..phases.passes import Phase
 from ..phases.totals import total
 from ..units import humanize
 from .lines import SHEET_DIGITS, Line, Napkin, given, line, rounded, said

@@ -67,10 +67,14 @@ class TensorLimits(Report):
 
     Attributes
     ----------
-    tensor : degrees
-    prefill_s, step_s : times
-    prefill_exchange_share, step_exchange_share : parts of them spent in exchanges
-    time : which of the times they are
+    tensor : array
+        Degrees.
+    prefill_s, step_s : object
+        Times.
+    prefill_exchange_share, step_exchange_share : object
+        Parts of them spent in exchanges.
+    time : str
+        Which of the times they are.
     """
 
     tensor: npt.NDArray[np.float64]
@@ -149,8 +153,10 @@ def tensor_limits(
 
     Parameters
     ----------
-    degrees : from the smallest to the largest
-    time : ``roofline_s`` or ``estimate_s``
+    degrees : tuple of int
+        From the smallest to the largest.
+    time : str
+        ``roofline_s`` or ``estimate_s``.
 
     Raises
     ------

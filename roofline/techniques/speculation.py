@@ -117,10 +117,14 @@ class SpeculationLimits(Report):
 
     Attributes
     ----------
-    step_cost : time of a step with drafts over that of a plain one, at the workload's batch
-    verify_compute : FLOPs of the verifying pass for each token it yields, over those of plain decode
-    break_even_acceptance : acceptance at which a token takes as long as without drafts; above 1: it never pays
-    stops_at_batch : the smallest batch at which it does not pay; infinite if it pays up to ``searched_batch``
+    step_cost : float or array
+        Time of a step with drafts over that of a plain one, at the workload's batch.
+    verify_compute : float or array
+        FLOPs of the verifying pass for each token it yields, over those of plain decode.
+    break_even_acceptance : float or array
+        Acceptance at which a token takes as long as without drafts; above 1: it never pays.
+    stops_at_batch : float
+        The smallest batch at which it does not pay; infinite if it pays up to ``searched_batch``.
     """
 
     tokens_per_step: Number

@@ -25,8 +25,10 @@ class ModeSwitch(Report):
 
     Attributes
     ----------
-    break_even_steps : decode steps after which the gain is gone
-    prefill_steps : how many decode steps a prefill takes as long as
+    break_even_steps : float or array
+        Decode steps after which the gain is gone.
+    prefill_steps : float or array
+        How many decode steps a prefill takes as long as.
     """
 
     prefill_s: Number
@@ -93,9 +95,12 @@ class Visible(Report):
 
     Attributes
     ----------
-    first_visible_s : until the first burst
-    cadence_s : between bursts
-    bursts : how many a response takes
+    first_visible_s : float or array
+        Until the first burst.
+    cadence_s : float or array
+        Between bursts.
+    bursts : float or array
+        How many a response takes.
     """
 
     ttft_s: Number
@@ -158,9 +163,12 @@ class SwapIn(Report):
 
     Attributes
     ----------
-    kv_bytes : its cache
-    swap_s, recompute_s : the two ways
-    pays_from_tokens : shortest context, of those searched, from which swapping is the faster; infinite if never
+    kv_bytes : float or array
+        Its cache.
+    swap_s, recompute_s : float or array
+        The two ways.
+    pays_from_tokens : int or array
+        Shortest context, of those searched, from which swapping is the faster; infinite if never.
     """
 
     context_tokens: Number
@@ -213,13 +221,18 @@ class Handover(Report):
 
     Attributes
     ----------
-    kv_bytes : cache of a request that crosses the link
-    transfer_s : its crossing
-    prefill_s, step_s : one prompt, and one decode step of the batch
-    stall_s : how long a prompt holds the running sequences up in one pool
-    prefill_per_decode : accelerators that prefill for each that decodes, both pools busy
-    pays_above_hz : requests a second to one accelerator above which the stalls of a request's decode take longer than
-        its transfer
+    kv_bytes : float or array
+        Cache of a request that crosses the link.
+    transfer_s : float or array
+        Its crossing.
+    prefill_s, step_s : float or array
+        One prompt, and one decode step of the batch.
+    stall_s : float or array
+        How long a prompt holds the running sequences up in one pool.
+    prefill_per_decode : float or array
+        Accelerators that prefill for each that decodes, both pools busy.
+    pays_above_hz : float or array
+        Requests a second to one accelerator above which the stalls of a request's decode take longer than its transfer.
     """
 
     kv_bytes: Number
@@ -294,8 +307,10 @@ def handover(
 
     Parameters
     ----------
-    link_bytes_per_s : one direction of an accelerator's link to the other pool; its network if None
-    time : which of the three times
+    link_bytes_per_s : float or array, optional
+        One direction of an accelerator's link to the other pool; its network if None.
+    time : str
+        Which of the three times.
 
     Raises
     ------

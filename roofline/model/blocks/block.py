@@ -20,12 +20,18 @@ class Cache:
 
     Attributes
     ----------
-    values_per_token : values, in the format of the KV cache, that every token adds
-    window : tokens kept at most; None for all
-    state_bytes : constant recurrent state, whatever the length
-    stride : tokens that one kept entry stands for (1: every token is kept; compressed attention keeps one of many)
-    pending_bytes : bytes of each token that waits for its entry to be full
-    pieces : heads that tensor parallelism may divide it by (1: whole on every accelerator)
+    values_per_token : float
+        Values, in the format of the KV cache, that every token adds.
+    window : int, optional
+        Tokens kept at most; None for all.
+    state_bytes : float
+        Constant recurrent state, whatever the length.
+    stride : int
+        Tokens that one kept entry stands for (1: every token is kept; compressed attention keeps one of many).
+    pending_bytes : float
+        Bytes of each token that waits for its entry to be full.
+    pieces : int
+        Heads that tensor parallelism may divide it by (1: whole on every accelerator).
     """
 
     values_per_token: float = 0.0
@@ -66,7 +72,8 @@ class Block(ABC):
 
     Attributes
     ----------
-    hidden : width of the residual stream that it reads and writes
+    hidden : int
+        Width of the residual stream that it reads and writes.
     """
 
     hidden: int

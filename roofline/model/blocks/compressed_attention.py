@@ -34,10 +34,14 @@ class CompressedAttention(Block):
 
     Attributes
     ----------
-    heads, head_dim, q_rank, output_rank, output_groups : shape of the projections
-    window : tokens whose full keys are kept
-    ratio : tokens an entry stands for; 0 for a layer with the window alone
-    indexer : the indexer of compressed sparse attention, of scheme ``compressed``
+    heads, head_dim, q_rank, output_rank, output_groups : int
+        Shape of the projections.
+    window : int
+        Tokens whose full keys are kept.
+    ratio : int
+        Tokens an entry stands for; 0 for a layer with the window alone.
+    indexer : Indexer, optional
+        The indexer of compressed sparse attention, of scheme ``compressed``.
 
     Raises
     ------

@@ -21,8 +21,10 @@ class CrossAttentionLayer(Block):
 
     Attributes
     ----------
-    query_heads, kv_heads, head_dim : shape of the heads
-    intermediate : inner width of its MLP
+    query_heads, kv_heads, head_dim : int
+        Shape of the heads.
+    intermediate : int
+        Inner width of its MLP.
 
     Raises
     ------

@@ -32,25 +32,41 @@ class Attention(Block):
 
     Attributes
     ----------
-    query_heads, kv_heads, head_dim : shape of the heads
-    value_dim : width of a value, ``head_dim`` if None
-    window : tokens that a query sees at most, itself included; None for all
-    chunked : whether the window is a chunk of fixed borders
-    qkv_bias, output_bias : whether the projections have biases
-    query_bias : whether the query projection has one of its own (``qkv_bias`` is for all three)
-    qk_norm : whether queries and keys are normalized: ``True`` or ``"head"`` with one vector for every head,
-        ``"width"`` with one over all heads (OLMo 2), ``"head_bias"`` and ``"width_bias"`` with a bias beside it
-    sinks : whether each query head has a learned sink (gpt-oss; arXiv:2309.17453)
-    gate : ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width (arXiv:2505.06708)
-    shares_kv : whether it reads the cache of an earlier layer instead of having keys and values of its own
-        (arXiv:2405.12981)
-    keys_as_values : whether values are the keys, unprojected (Gemma 4)
-    value_norm : whether the heads' outputs are normalized together before the output projection (BitNet)
-    input_width : width of what it reads, ``hidden`` if None (Zamba concatenates the embedding)
-    gate_bias : whether the projection of the gate has a bias
-    vectors : further parameters that are no matrix
-    differential : whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more
-    indexer : what selects the tokens to attend to; None for all
+    query_heads, kv_heads, head_dim : int
+        Shape of the heads.
+    value_dim : int, optional
+        Width of a value, ``head_dim`` if None.
+    window : int, optional
+        Tokens that a query sees at most, itself included; None for all.
+    chunked : bool
+        Whether the window is a chunk of fixed borders.
+    qkv_bias, output_bias : bool
+        Whether the projections have biases.
+    query_bias : bool
+        Whether the query projection has one of its own (``qkv_bias`` is for all three).
+    qk_norm : bool or str
+        Whether queries and keys are normalized: ``True`` or ``"head"`` with one vector for every head, ``"width"`` with
+        one over all heads (OLMo 2), ``"head_bias"`` and ``"width_bias"`` with a bias beside it.
+    sinks : bool
+        Whether each query head has a learned sink (gpt-oss; arXiv:2309.17453).
+    gate : str
+        ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width (arXiv:2505.06708).
+    shares_kv : bool
+        Whether it reads the cache of an earlier layer instead of having keys and values of its own (arXiv:2405.12981).
+    keys_as_values : bool
+        Whether values are the keys, unprojected (Gemma 4).
+    value_norm : bool
+        Whether the heads' outputs are normalized together before the output projection (BitNet).
+    input_width : int, optional
+        Width of what it reads, ``hidden`` if None (Zamba concatenates the embedding).
+    gate_bias : bool
+        Whether the projection of the gate has a bias.
+    vectors : int
+        Further parameters that are no matrix.
+    differential : bool
+        Whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more.
+    indexer : Indexer, optional
+        What selects the tokens to attend to; None for all.
 
     Raises
     ------

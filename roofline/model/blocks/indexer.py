@@ -32,13 +32,17 @@ class Indexer:
 
     Attributes
     ----------
-    heads, dim, topk : index heads, their width, tokens selected
-    scheme : ``dsa`` (queries from the latent, head weights, key norm with a bias), ``pooled`` (DSA whose keys are
-        gathered ``pool`` at a time with a learned gate and position table, GLM-5.3-Flash), ``plain`` (queries and one
-        key from the hidden state, both normalized, no head weights, MiniMax-M3), ``compressed`` (keys are entries of
-        compressed attention, gathered with overlap; that block says how many there are, DeepSeek-V4)
-    pool : tokens that one pooled key stands for
-    shared : whether the selection of an earlier layer is used instead: no weights, no keys, no scores (GLM-5.2)
+    heads, dim, topk : int
+        Index heads, their width, tokens selected.
+    scheme : str
+        ``dsa`` (queries from the latent, head weights, key norm with a bias), ``pooled`` (DSA whose keys are gathered
+        ``pool`` at a time with a learned gate and position table, GLM-5.3-Flash), ``plain`` (queries and one key from
+        the hidden state, both normalized, no head weights, MiniMax-M3), ``compressed`` (keys are entries of compressed
+        attention, gathered with overlap; that block says how many there are, DeepSeek-V4).
+    pool : int
+        Tokens that one pooled key stands for.
+    shared : bool
+        Whether the selection of an earlier layer is used instead: no weights, no keys, no scores (GLM-5.2).
 
     Raises
     ------

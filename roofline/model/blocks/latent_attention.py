@@ -40,15 +40,24 @@ class MLA(Block):
 
     Attributes
     ----------
-    heads : query heads
-    q_rank : rank of the query projection; None if it is one matrix
-    kv_rank, rope_dim, nope_dim, value_dim : widths of the latent, the rotary part, the rest of a key, a value
-    bias : whether the projections from and to the residual stream have biases
-    sinks : whether each head has a learned sink
-    gate : ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width
-    window : tokens that a query sees at most; None for all
-    rope_norm : whether the rotary key is normalized with a vector of its own
-    indexer : what selects the tokens to attend to (DSA); None for all
+    heads : int
+        Query heads.
+    q_rank : int, optional
+        Rank of the query projection; None if it is one matrix.
+    kv_rank, rope_dim, nope_dim, value_dim : int
+        Widths of the latent, the rotary part, the rest of a key, a value.
+    bias : bool
+        Whether the projections from and to the residual stream have biases.
+    sinks : bool
+        Whether each head has a learned sink.
+    gate : str
+        ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width.
+    window : int, optional
+        Tokens that a query sees at most; None for all.
+    rope_norm : bool
+        Whether the rotary key is normalized with a vector of its own.
+    indexer : Indexer, optional
+        What selects the tokens to attend to (DSA); None for all.
 
     Raises
     ------

@@ -28,8 +28,10 @@ class GatedDeltaNet(Block):
 
     Attributes
     ----------
-    key_heads, key_dim, value_heads, value_dim : shape of the heads
-    conv : taps of the convolution
+    key_heads, key_dim, value_heads, value_dim : int
+        Shape of the heads.
+    conv : int
+        Taps of the convolution.
 
     Raises
     ------
@@ -118,9 +120,12 @@ class KimiDeltaAttention(Block):
 
     Attributes
     ----------
-    heads, dim : heads and their width
-    conv : taps of the convolution
-    low_rank : whether the projections of decay and gate are of rank ``dim``
+    heads, dim : int
+        Heads and their width.
+    conv : int
+        Taps of the convolution.
+    low_rank : bool
+        Whether the projections of decay and gate are of rank ``dim``.
 
     Raises
     ------
@@ -206,7 +211,8 @@ class LightningAttention(Block):
 
     Attributes
     ----------
-    heads, dim : heads and their width
+    heads, dim : int
+        Heads and their width.
 
     Raises
     ------

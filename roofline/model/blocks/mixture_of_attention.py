@@ -23,8 +23,10 @@ class MixtureOfAttention(Block):
 
     Attributes
     ----------
-    experts, top_k : pairs of projections, and how many of them a token goes to
-    kv_heads, head_dim : shape of the heads
+    experts, top_k : int
+        Pairs of projections, and how many of them a token goes to.
+    kv_heads, head_dim : int
+        Shape of the heads.
 
     Raises
     ------

@@ -21,11 +21,16 @@ class MLP(Block):
 
     Attributes
     ----------
-    intermediate : inner width
-    gated : three matrices rather than two
-    bias : whether the matrices have biases
-    part : which part of the model it counts to (``shared_experts`` inside a mixture of experts)
-    vectors : parameters that are no matrix: a norm inside (BitNet), a learned activation (Apertus)
+    intermediate : int
+        Inner width.
+    gated : bool
+        Three matrices rather than two.
+    bias : bool
+        Whether the matrices have biases.
+    part : str
+        Which part of the model it counts to (``shared_experts`` inside a mixture of experts).
+    vectors : int
+        Parameters that are no matrix: a norm inside (BitNet), a learned activation (Apertus).
     """
 
     intermediate: int
@@ -78,19 +83,31 @@ class MoE(Block):
 
     Attributes
     ----------
-    experts, top_k : routed experts, and how many of them a token goes to
-    intermediate : inner width of one expert
-    gated, bias : shape of each expert
-    shared_bias : whether shared experts, or the dense MLP beside the routed ones, have biases
-    router_bias : whether the router has a bias or a correction term for each expert
-    shared_intermediate : inner width of the expert that every token goes to; None if there is none
-    shared_gate : whether the shared expert's output is gated by a learned vector (Qwen)
-    dense_intermediate : inner width of a dense MLP that runs beside the experts (Gemma 4); None if there is none
-    latent : width that the routed experts work on, between two projections (Nemotron 3); ``hidden`` if None
-    router_hidden : inner width of a router that is an MLP of three layers (ZAYA1); a single product if None
-    zero_experts : experts beside the others that do nothing (LongCat): the router scores them too, and of a token's
-        ``top_k`` as many are empty as chance has it
-    vectors : parameters that are no matrix: scales of the router, norms inside
+    experts, top_k : int
+        Routed experts, and how many of them a token goes to.
+    intermediate : int
+        Inner width of one expert.
+    gated, bias : bool
+        Shape of each expert.
+    shared_bias : bool
+        Whether shared experts, or the dense MLP beside the routed ones, have biases.
+    router_bias : bool
+        Whether the router has a bias or a correction term for each expert.
+    shared_intermediate : int, optional
+        Inner width of the expert that every token goes to; None if there is none.
+    shared_gate : bool
+        Whether the shared expert's output is gated by a learned vector (Qwen).
+    dense_intermediate : int, optional
+        Inner width of a dense MLP that runs beside the experts (Gemma 4); None if there is none.
+    latent : int, optional
+        Width that the routed experts work on, between two projections (Nemotron 3); ``hidden`` if None.
+    router_hidden : int, optional
+        Inner width of a router that is an MLP of three layers (ZAYA1); a single product if None.
+    zero_experts : int
+        Experts beside the others that do nothing (LongCat): the router scores them too, and of a token's ``top_k`` as
+        many are empty as chance has it.
+    vectors : int
+        Parameters that are no matrix: scales of the router, norms inside.
 
     Raises
     ------

@@ -20,10 +20,14 @@ class HyperConnections(Block):
 
     Attributes
     ----------
-    streams : residual streams
-    outputs : mixing weights of a map
-    scales : learned scales of a map
-    maps : maps of a layer: as a rule one before attention and one before the MLP
+    streams : int
+        Residual streams.
+    outputs : int
+        Mixing weights of a map.
+    scales : int
+        Learned scales of a map.
+    maps : int
+        Maps of a layer: as a rule one before attention and one before the MLP.
 
     Raises
     ------
@@ -189,8 +193,10 @@ class ConvolvedHeads(Block):
 
     Attributes
     ----------
-    query_heads, kv_heads, head_dim : the heads that are convolved
-    taps : taps of each of the two convolutions
+    query_heads, kv_heads, head_dim : int
+        The heads that are convolved.
+    taps : int
+        Taps of each of the two convolutions.
 
     Raises
     ------

@@ -23,8 +23,10 @@ class RWKV(Block):
 
     Attributes
     ----------
-    width : channels of time mixing
-    intermediate : inner width of channel mixing
+    width : int
+        Channels of time mixing.
+    intermediate : int
+        Inner width of channel mixing.
 
     Raises
     ------
@@ -85,7 +87,8 @@ class MatrixLSTM(Block):
 
     Attributes
     ----------
-    heads, key_dim, value_dim : shape of the heads
+    heads, key_dim, value_dim : int
+        Shape of the heads.
 
     Raises
     ------

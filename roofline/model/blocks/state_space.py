@@ -23,10 +23,14 @@ class Mamba(Block):
 
     Attributes
     ----------
-    inner, state, conv : channels, state values of each, taps
-    step_rank : rank of the projection of the step size
-    bias, conv_bias : whether projections and convolution have biases
-    norms : whether step, B and C are normalized (Jamba)
+    inner, state, conv : int
+        Channels, state values of each, taps.
+    step_rank : int
+        Rank of the projection of the step size.
+    bias, conv_bias : bool
+        Whether projections and convolution have biases.
+    norms : bool
+        Whether step, B and C are normalized (Jamba).
 
     Raises
     ------
@@ -99,10 +103,14 @@ class Mamba2(Block):
 
     Attributes
     ----------
-    heads, head_dim, state, groups, conv : shape
-    bias, conv_bias : whether projections and convolution have biases
-    output_bias : whether the projection out has one, as ``bias`` says if None
-    output_norm : whether the output is normalized
+    heads, head_dim, state, groups, conv : int
+        Shape.
+    bias, conv_bias : bool
+        Whether projections and convolution have biases.
+    output_bias : bool, optional
+        Whether the projection out has one, as ``bias`` says if None.
+    output_norm : bool
+        Whether the output is normalized.
 
     Raises
     ------
@@ -187,8 +195,10 @@ class ShortConvolution(Block):
 
     Attributes
     ----------
-    conv : taps
-    bias : whether projections and convolution have biases
+    conv : int
+        Taps.
+    bias : bool
+        Whether projections and convolution have biases.
 
     Raises
     ------
@@ -250,7 +260,8 @@ class RGLRU(Block):
 
     Attributes
     ----------
-    width, heads, conv : channels, blocks of the gates, taps
+    width, heads, conv : int
+        Channels, blocks of the gates, taps.
 
     Raises
     ------
