@@ -48,11 +48,13 @@ def heads_s(p: Parameters, shape: Mapping[str, Any], windowed: Any) -> Any:
 
 
 def decode_terms(p: Parameters, run: Kernel) -> Terms:
-    """Attention of one new token a sequence on its cache (flash-decoding, crfm.stanford.edu/2023/10/12).
+    """Attention of a step of generation on its cache (flash-decoding, crfm.stanford.edu/2023/10/12).
 
     A block serves the query heads that share a KV head of one sequence, ``query_tile`` of them at a time (more read the
-    keys again, from the cache: ``reread``).  A kernel that can share keys among at most ``most_shared`` query heads
-    leaves larger groups, and single heads, to one that runs a block for every query head.
+    keys again, from the cache: ``reread``).  Drafts that are verified are further rows of the same tiles: the keys are
+    read once for all of them (FlashAttention's ``pack_gqa``; FlashInfer, arXiv:2501.01005, section 3.2).  A kernel that
+    can share keys among at most ``most_shared`` query heads leaves larger groups, and single heads, to one that runs a
+    block for every query head.
 
     Where sequences x KV heads are fewer than ``fill`` times the multiprocessors, each cache is cut in pieces of at
     least ``chunk`` tokens, whose results a further kernel combines (``combine_s``).  A block starts in ``block_s``
@@ -61,15 +63,16 @@ def decode_terms(p: Parameters, run: Kernel) -> Terms:
     """
     shape = run.inputs
     sequences, heads, past, seen = shape["sequences"], shape["query_heads"], shape["past_tokens"], shape["past_read"]
-    group = heads / shape["kv_heads"]
+    new, group = shape["new_tokens"], heads / shape["kv_heads"]
     read = seen + p.get("window_leak", 0.0) * (past - seen)
     factor = width_factor(p, (shape["key_dim"] + shape["value_dim"]) / 2)
     alone = ((group > p.get("most_shared", np.inf)) | (group == 1)) * 1.0
-    tiles = ceil(group / p["query_tile"])
-    passes = tiles * (1 - alone) + group * alone
-    computed = tiles * p["query_tile"] * (1 - alone) + group * alone
+    tiles, tiles_alone = ceil(group * new / p["query_tile"]), ceil(new / QUERY_ROWS)
+    passes = tiles * (1 - alone) + group * tiles_alone * alone
+    rows_alone = (new > 1) * tiles_alone * QUERY_ROWS + (new == 1) * 1.0
+    computed = tiles * p["query_tile"] * (1 - alone) + group * rows_alone * alone
     leaked = (read + 1) / (seen + 1)
-    compute_s = run.compute_s * leaked * computed / group * factor / p["compute"]
+    compute_s = run.compute_s * leaked * computed / (group * new) * factor / p["compute"]
     blocks = sequences * shape["kv_heads"] * passes
     wanted = run.processors * p["fill"] / larger(blocks, 1e-9)  # a sweep may hold steps without sequences
     pieces = smaller(larger(wanted, 1.0), 1 + read / p["chunk"])
@@ -78,9 +81,12 @@ def decode_terms(p: Parameters, run: Kernel) -> Terms:
     walk_s = (p["token_s"] * read / pieces + start_s) * waves * factor
     read_s = bytes_s(p, run) * leaked * (1 + p["reread"] * (passes - 1))
     fixed_s = p["kernel_s"] + heads_s(p, shape, (seen < past) * 1.0)
-    around_s = sequences * heads * p["head_s"] + (pieces > 1) * p["combine_s"]
+    around_s = sequences * heads * new * p["head_s"] + (pieces > 1) * p["combine_s"]
     return Terms(fixed_s, around_s, p["overlap"], {"computing_s": compute_s, "moving_s": read_s, "walk_s": walk_s})
 
+
+QUERY_ROWS = 16
+"""Rows of the smallest tile of queries on a matrix unit (mma.sync of NVIDIA: 16 x 8 x 16); one query needs none."""
 
 NO_LIMIT = 1e9
 DECODE = Form(

@@ -11,7 +11,7 @@ from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..report import Step
-from .estimates import cases_of, estimate, kernel_of, predicted, wider
+from .estimates import cases_of, estimate, kernel_of, predicted, takes_either_kernel, wider
 from .forms import Kernel
 from .kinds import collective_kind, kind_of
 from .lookup import find
@@ -75,8 +75,9 @@ def _single(operator: Operator, accelerator: Accelerator, profile: str | None) -
         if len(sizes) > 1 or sizes[0] <= 1:
             return None
         return find(accelerator, collective_kind(operator.message.collective, float(sizes[0])), profile)
-    new = np.asarray(operator.inputs.get("new_tokens", 0))
-    if operator.kind == "elementwise" or operator.joins or (np.any(new == 1) and np.any(new != 1)):
+    if operator.kind == "elementwise" or operator.joins:
+        return None
+    if operator.kind == "attention" and takes_either_kernel(operator):
         return None
     kind = kind_of(operator, accelerator.math_on_chip(operator.work.math))
     cases = cases_of(operator.inputs, kind)

@@ -79,9 +79,8 @@ def estimate(
         return _exchange(operator, accelerator, memory_s, profile)
     if operator.kind == "elementwise" or operator.joins:
         return _fused(operator, accelerator, compute_s, memory_s, profile)
-    new = operator.inputs.get("new_tokens")
-    if isinstance(new, np.ndarray) and operator.kind == "attention" and np.any(new == 1) and np.any(new != 1):
-        return _mixed(operator, accelerator, compute_s, memory_s, profile)
+    if operator.kind == "attention" and takes_either_kernel(operator):
+        return _either(operator, accelerator, compute_s, memory_s, profile)
     return _kernel(operator, accelerator, compute_s, memory_s, profile)
 
 
@@ -250,25 +249,49 @@ def _fused(
     return _interval(found, time_s, _least_s(operator, accelerator, compute_s, memory_s))
 
 
-def _mixed(
+MOST_ROWS = 128
+"""Rows of queries that share keys up to which engines verify drafts with the kernel for decoding: the tile of a kernel
+for prompts (FlashAttention: 128 queries), which is full beyond."""
+
+
+def takes_either_kernel(operator: Operator) -> bool:
+    """Whether attention is a step at some points and a prompt at others, or verifies more than a tile of rows."""
+    decodes = np.asarray(operator.inputs["decodes"])
+    return bool(np.any(decodes)) and not bool(np.all(decodes) and np.all(_within_a_tile(operator)))
+
+
+def _within_a_tile(operator: Operator) -> Any:
+    """Where the rows of queries that share keys are at most `MOST_ROWS`; kernels for latents have no such limit."""
+    shape = operator.inputs
+    rows = shape["new_tokens"] * shape["query_heads"] / shape["kv_heads"]
+    return (rows <= MOST_ROWS) | (np.asarray(shape["new_tokens"]) == 1) | operator.latent
+
+
+def _either(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
-    """A sweep over passes of one and of many new tokens: the kernel of each where it runs."""
-    new = np.asarray(operator.inputs["new_tokens"])
-    sides = []
-    for new_tokens in (np.ones_like(new), np.maximum(new, 2)):
-        each = replace(operator, inputs={**operator.inputs, "new_tokens": new_tokens})
-        sides.append(_kernel(each, accelerator, compute_s, memory_s, profile))
-    return _chosen(new == 1, *sides)
+    """Steps with the kernel for decoding, prompts with their own, and wide verifications with the faster of the two."""
+    step, prompt = (
+        _kernel(
+            replace(operator, inputs={**operator.inputs, "decodes": decodes}),
+            accelerator,
+            compute_s,
+            memory_s,
+            profile,
+        )
+        for decodes in (1.0, 0.0)
+    )
+    faster = _within_a_tile(operator) | (np.asarray(step.time_s) <= prompt.time_s)
+    return _chosen(np.asarray(operator.inputs["decodes"], dtype=bool) & faster, step, prompt)
 
 
 def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
     return Estimate(
-        np.where(first, one.time_s, other.time_s),
-        np.where(first, one.low_s, other.low_s),
-        np.where(first, one.high_s, other.high_s),
+        np.where(first, one.time_s, other.time_s)[()],
+        np.where(first, one.low_s, other.low_s)[()],
+        np.where(first, one.high_s, other.high_s)[()],
         "; ".join(dict.fromkeys((one.basis, other.basis))),
-        np.where(first, one.fixed_s, other.fixed_s),
+        np.where(first, one.fixed_s, other.fixed_s)[()],
     )
 
 

@@ -63,9 +63,7 @@ def kind_of(operator: Operator, math: str | None = None) -> str:
     if kind in ("matmul", "experts"):
         return product_kind(kind, shape["weight_bits"], math)
     if kind == "attention":
-        one = shape["new_tokens"] == 1
-        one = bool(one.all()) if isinstance(one, np.ndarray) else bool(one)
-        return attention_kind(operator.latent, one, shape["kv_bits"], math)
+        return attention_kind(operator.latent, bool(np.all(shape["decodes"])), shape["kv_bits"], math)
     return "stream"
 
 
@@ -108,7 +106,7 @@ def _narrow(weight_bits: float) -> str:
 
 
 @lru_cache(maxsize=64)
-def attention_kind(latent: bool, one: bool, kv_bits: float, math: str) -> str:
+def attention_kind(latent: bool, decoding: bool, kv_bits: float, math: str) -> str:
     """``fp8`` for math in 8 bits, ``kv8`` for a cache of 8 bits under 16-bit math, else ``bf16``."""
     label = "fp8" if math == "fp8" else "kv8" if kv_bits < 12 else "bf16"
-    return f"{'mla' if latent else 'attention'}_{'decode' if one else 'prefill'}.{label}"
+    return f"{'mla' if latent else 'attention'}_{'decode' if decoding else 'prefill'}.{label}"

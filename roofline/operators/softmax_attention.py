@@ -120,6 +120,9 @@ def attend(
     parallelism divides pairs and entries.  ``latent`` says that an entry is a latent that all query heads share as
     their key and value, which kernels of their own compute.  Where a product has expanded keys and values from the
     entries, ``expanded_width`` values of each entry and head are read as activations besides.
+
+    A segment whose every new token emits logits takes a step of generation, with one token or with drafts to verify,
+    and runs a kernel for decoding; a prompt emits those of its last token (``decodes``).
     """
     precision = run.precision
     sequences, new = segment.sequences, segment.new_tokens
@@ -159,6 +162,7 @@ def attend(
             "sequences": sequences,
             "new_tokens": new,
             "past_tokens": segment.past_tokens,
+            "decodes": decodes(segment, expanded=bool(expanded_width)),
             "past_read": reads.past,
             "new_read": reads.new,
             "new_written": reads.written,
@@ -178,6 +182,16 @@ def attend(
         source=SOURCE,
         latent=latent,
     )
+
+
+def decodes(segment: Segment, *, expanded: bool = False) -> Number:
+    """1 where attention runs as a step of generation, 0 where as a prompt; an array of them for a sweep.
+
+    Keys and values that are expanded for many queries are a prompt's way, but for a single new token.
+    """
+    emitting = 1.0 if expanded else segment.emitted_tokens
+    found = np.asarray(emitting) >= segment.new_tokens
+    return found * 1.0 if found.ndim else float(found)
 
 
 def attention(

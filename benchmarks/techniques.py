@@ -1,0 +1,507 @@
+"""Measured gains of serving techniques against what the library predicts for the same change.
+
+    python benchmarks/techniques.py [FILE] [-o PAGE]
+
+FILE is ``technique_gains.csv``, the tests' own by default: one row a measured gain, before against after.  Every row
+that says enough becomes two scenarios, of which the time or rate that the row measured is compared; the others are
+listed with what they lack.  A third of the sources, drawn by a checksum of their titles, was not looked at while forms
+were chosen; the page reports them apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import roofline as rl
+from roofline import techniques as t
+from roofline.arrays import bisect
+from roofline.serving import Scenario, Steady, steady_state
+
+HERE = Path(__file__).parent
+DATA = HERE.parent / "tests" / "data" / "measurements" / "technique_gains.csv"
+
+Row = Mapping[str, str]
+
+MODELS = {
+    "Llama-3.1-8B": "llama-3.1-8b",
+    "Llama-3.1-70B": "llama-3.1-70b",
+    "Llama-3-70B": "llama-3-70b",
+    "Llama-3.3-70B": "llama-3.3-70b",
+    "Llama-2-7B": "llama-2-7b",
+    "Llama-2-13B": "llama-2-13b",
+    "Llama-2-70B": "llama-2-70b",
+    "Llama-4-Scout": "llama-4-scout",
+    "CodeLlama-13B": "llama-2-13b",
+    "GPT-J-6B": "gpt-j-6b",
+    "Mistral-7B": "mistral-7b",
+    "Mixtral-8x7B": "mixtral-8x7b",
+    "DeepSeek-R1": "deepseek-r1",
+    "DeepSeek-V3": "deepseek-v3",
+    "DeepSeek-V3.2": "deepseek-v3.2",
+    "DeepSeek-V4-Flash": "deepseek-v4-flash",
+    "DeepSeek-Lite": "deepseek-v2-lite",
+    "Kimi-K2": "kimi-k2",
+    "Kimi-K2.5": "kimi-k2.5",
+    "Kimi-K2.6": "kimi-k2.6",
+    "MiniMax-M2.5": "minimax-m2.5",
+    "MiniMax-M3": "minimax-m3",
+    "Qwen3-8B": "qwen3-8b",
+    "Qwen3-14B": "qwen3-14b",
+    "Qwen3-32B": "qwen3-32b",
+    "Qwen3-30B-A3B": "qwen3-30b-a3b",
+    "Qwen3-235B-A22B": "qwen3-235b-a22b",
+    "Qwen2.5-Omni-7B": "qwen2.5-7b",
+    "QwQ-32B": "qwq-32b",
+    "GLM-4.5-Air": "glm-4.5-air",
+    "GLM-5.2": "glm-5.2",
+    "gpt-oss-20b": "gpt-oss-20b",
+    "gpt-oss-120b": "gpt-oss-120b",
+}
+"""As a source names a model -> a model of the library of the same shape."""
+
+HARDWARE = {
+    "H100-SXM": "h100-sxm",
+    "H200": "h200-sxm",
+    "H20": "h20-96gb",
+    "H800": "h800-sxm",
+    "A100-SXM-80GB": "a100-sxm-80gb",
+    "A100-80GB (330 W)": "a100-sxm-80gb",
+    "A100-40GB": "a100-sxm-40gb",
+    "A100": "a100-sxm-80gb",
+    "A800": "a800-sxm-80gb",
+    "A6000": "rtx-a6000",
+    "B200": "b200-sxm",
+    "GB200": "gb200",
+    "GB300": "gb300",
+    "L20": "l20",
+    "L40S": "l40s",
+    "RTX-4090": "rtx-4090",
+    "RTX-PRO-6000": "rtx-pro-6000-ws",
+    "MI250X GCD": "mi250x-gcd",
+    "MI355X": "mi355x",
+}
+
+ENGINES = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "trtllm", "LoRAX": "tgi"}
+"""The first word of the engine of a row -> an engine of the library; a generic one for the others."""
+
+BY_DEFAULT = rl.Precision()
+FORMATS = {
+    "": None,
+    "bf16": BY_DEFAULT,
+    "fp16": BY_DEFAULT,
+    "fp8": rl.Precision(weights="fp8", activations="fp8"),
+    "fp8_block": rl.Precision(weights="fp8_block", activations="fp8"),
+    "fp8+kv8": rl.Precision(weights="fp8", activations="fp8", kv="fp8"),
+    "int8sq": rl.Precision(weights="int8", activations="int8"),
+    "w8a16": rl.Precision(weights="int8"),
+    "int4": rl.Precision(weights="int4_g32"),
+    "nvfp4": rl.Precision(weights="nvfp4", activations="nvfp4", exceptions={"attention": "bf16"}),
+    "mxfp4": None,
+}
+"""As a row names its formats; None is as published."""
+
+CAP = 256
+"""Sequences that run at most on a saturated engine, where the row does not say."""
+
+CAPS = {"TensorRT-LLM 0.17": 2048}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two scenarios, and what of them a row measured."""
+
+    before: Scenario
+    after: Scenario
+    figure: Callable[[Steady], Any]
+    saturated: bool = False
+    cap: float = CAP
+    direct: float | None = None
+
+    def gain(self) -> float:
+        """How many times better the second is; above 1 is better."""
+        if self.direct is not None:
+            return self.direct
+        sides = [self._figure(case) for case in (self.before, self.after)]
+        return float(np.mean(sides[1] / sides[0]))
+
+    def _figure(self, case: Scenario) -> Any:
+        if self.saturated:
+            most = np.maximum(np.minimum(steady_state(case).max_batch, self.cap), 1.0)
+            case = case.replace(load=replace(case.load, batch=float(most)))
+        return self.figure(steady_state(case))
+
+
+FIGURES: Mapping[str, Callable[[Steady], Any]] = {
+    "tpot_ms": lambda seen: 1 / seen.tpot_s,
+    "itl_ms": lambda seen: 1 / seen.tpot_s,
+    "tok_s_user": lambda seen: 1 / seen.tpot_s,
+    "tok_s_decode": lambda seen: 1 / seen.tpot_s,
+    "ttft_ms": lambda seen: 1 / seen.ttft_s,
+    "ttft_s": lambda seen: 1 / seen.ttft_s,
+    "ttft_ratio": lambda seen: 1 / seen.ttft_s,
+    "latency_ratio": lambda seen: 1 / seen.total_s,
+    "e2e_ratio": lambda seen: 1 / seen.total_s,
+    "e2e_s": lambda seen: 1 / seen.total_s,
+}
+"""Metric -> the figure of a request that grows when it gets better; throughput for all others."""
+
+
+def figure_of(metric: str) -> Callable[[Steady], Any]:
+    """The figure that a metric measures."""
+    return FIGURES.get(metric, lambda seen: seen.tokens_per_s)
+
+
+class Unmapped(Exception):
+    """A row that lacks what a prediction needs; its text says what."""
+
+
+def numbers(text: str) -> list[float]:
+    """All numbers in a text."""
+    return [float(found) for found in re.findall(r"\d+\.?\d*", text)]
+
+
+def number_after(name: str, text: str) -> float | None:
+    """The number behind ``name`` in a text such as ``K=2 AL=2.1``."""
+    found = re.search(rf"{name}\s?=?\s?(\d+\.?\d*)", text)
+    return float(found[1]) if found else None
+
+
+def formats(text: str) -> rl.Precision | None:
+    """Formats as a row names them."""
+    if text not in FORMATS:
+        raise Unmapped(f"formats {text!r}")
+    return FORMATS[text]
+
+
+@cache
+def deployment(model: str, hardware: str, engine: str, precision: str, tensor: int = 1) -> rl.Deployment:
+    """What runs where."""
+    if model not in MODELS:
+        raise Unmapped("model not printed" if not model else f"no model {model!r} in the library")
+    if hardware not in HARDWARE:
+        raise Unmapped("hardware not printed")
+    given = formats(precision)
+    name = ENGINES.get(re.split(r"[ /+]", engine)[0])
+    options = {} if given is None else {"precision": given}
+    parallel = rl.Parallel(tensor=tensor)
+    return rl.Deployment(rl.get_model(MODELS[model]), HARDWARE[hardware], engine=name, parallel=parallel, **options)
+
+
+def serve_of(row: Row, *, side: int = 0, tensor: int | None = None) -> rl.Deployment:
+    """The deployment of a row before (0) or after (1) its change of formats."""
+    stored = [part.strip() for part in row["precision"].split(">")]
+    count = int(float(row["count"])) if re.fullmatch(r"\d+(\.0)?", row["count"]) else 1
+    return deployment(row["model"], row["hardware"], row["engine"], stored[min(side, len(stored) - 1)], tensor or count)
+
+
+def load_of(row: Row) -> rl.Workload:
+    """Requests of a row; lengths that it does not print are 1,024 and 128, which its class says."""
+    prompt = numbers(row["prompt"]) or [128.0 if row["prompt"] == "MT-Bench" else 1024.0]
+    output = numbers(row["output"]) or [128.0]
+    batch = numbers(row["batch_or_concurrency"]) if "QPS" not in row["batch_or_concurrency"] else []
+    return rl.Workload(int(prompt[0]), int(output[0]), int(batch[0]) if batch else 1)
+
+
+def saturated(row: Row) -> bool:
+    """Whether the engine has as many requests as it takes."""
+    return row["batch_or_concurrency"].startswith(("saturated", "max"))
+
+
+def case_of(row: Row, serve: rl.Deployment) -> Scenario:
+    """The requests of a row on a deployment; a saturated engine cuts prompts into chunks that ride on its steps."""
+    case = Scenario(serve, load_of(row))
+    if saturated(row) and serve.engine is not None and serve.server.scheduler == "mixed":
+        return case.replace(chunk_tokens=serve.server.step_tokens)
+    return case
+
+
+def pair(row: Row, before: Scenario, after: Scenario) -> Pair:
+    """Two scenarios as the row measured them."""
+    metric = row["metric"]
+    return Pair(before, after, figure_of(metric), saturated(row), CAPS.get(row["engine"], CAP))
+
+
+def with_technique(row: Row, *chosen: t.Technique, tensor: int | None = None) -> Pair:
+    """A technique on the deployment of a row."""
+    case = case_of(row, serve_of(row, tensor=tensor))
+    for item in chosen:
+        if reason := item.refusal(case):
+            raise Unmapped(f"refused: {reason}")
+    before = after = case
+    for item in chosen:
+        before, after = item.given(before), item.after(item.given(after))
+    return pair(row, before, after)
+
+
+def over_baseline(row: Row, technique: t.Technique) -> Pair:
+    """A technique that every engine has against the same without it."""
+    case = technique.given(case_of(row, serve_of(row)))
+    return pair(row, technique.without(case), technique.after(case))
+
+
+def acceptance(length: float, drafts: float) -> float:
+    """The acceptance that yields this many tokens a step."""
+    _, found = bisect(lambda share: t.expected_tokens(share, drafts) < length, np.zeros(()), np.ones(()))
+    return float(found)
+
+
+def tensor_of(row: Row) -> int | None:
+    """The tensor parallelism that ``params`` names."""
+    found = number_after("TP", row["params"])
+    return None if found is None else int(found)
+
+
+def speculation(row: Row) -> Pair:
+    """Drafts of a number K and an acceptance length AL."""
+    drafts, length = number_after("K", row["params"]), number_after("AL", row["params"])
+    if row["technique"] == "speculation-mtp" and drafts and (share := number_after("acceptance", row["params"])):
+        length = 1 + share * drafts if drafts == 1 else None
+    if not drafts or not length:
+        raise Unmapped("acceptance length or drafts not printed")
+    if "QPS" in row["batch_or_concurrency"]:
+        raise Unmapped("lengths not printed for a request rate")
+    kind = t.MultiTokenPrediction if row["technique"] == "speculation-mtp" else t.Speculation
+    return with_technique(row, kind(acceptance=acceptance(length, drafts), drafts=int(drafts)))
+
+
+def weights(row: Row) -> Pair:
+    """Narrower weights, and activations where the format says so."""
+    wanted = {
+        "weights-fp8": ("fp8", "fp8"),
+        "weights-w8a16": ("int8", None),
+        "weights-w4a16": ("int4_g128", None),
+        "weights-bnb4": ("nf4", None),
+        "weights-w8a8": ("int8", "int8"),
+    }
+    if ">" in row["precision"]:
+        cases = [case_of(row, serve_of(row, side=side)) for side in (0, 1)]
+        return pair(row, cases[0], cases[1])
+    if "int8 to int4" in row["params"]:
+        serve = serve_of(row).replace(precision=rl.Precision(weights="int8"))
+        return pair(row, case_of(row, serve), case_of(row, rl.quantize(serve, weights="int4_g32")))
+    stored, fed = wanted[row["technique"]]
+    if "g32" in row["params"] or (row["engine"] == "gpt-fast" and stored == "int4_g128"):
+        stored = "int4_g32"
+    return with_technique(row, t.Quantization(weights=stored, activations=fed))
+
+
+def with_kv(row: Row) -> Pair:
+    """A cache of 8 bits."""
+    return with_technique(row, t.KVQuantization(kv="fp8"))
+
+
+def tensor_parallel(row: Row) -> Pair:
+    """From one degree of tensor parallelism to another."""
+    found = re.search(r"(?:TP)?(\d+) ?to ?(?:TP)?(\d+)", row["params"])
+    degrees = (int(found[1]), int(found[2])) if found else (1, int(float(row["count"])))
+    cases = [case_of(row, serve_of(row, tensor=degree)) for degree in degrees]
+    return pair(row, cases[0], cases[1])
+
+
+def layout(row: Row, before: rl.Parallel, after: rl.Parallel) -> Pair:
+    """From one layout to another."""
+    sides = [serve_of(row, side=side).replace(parallel=each) for side, each in enumerate((before, after))]
+    return pair(row, *(case_of(row, serve) for serve in sides))
+
+
+def pipeline_parallel(row: Row) -> Pair:
+    """Stages instead of one accelerator or of tensor parallelism."""
+    ways = int(float(row["count"]))
+    tensor = ways if row["params"].startswith("TP") else 1
+    return layout(row, rl.Parallel(tensor=tensor), rl.Parallel(pipeline=ways))
+
+
+def expert_parallel(row: Row) -> Pair:
+    """Experts whole on each accelerator instead of cut."""
+    ways = int(float(row["count"]))
+    return layout(row, rl.Parallel(tensor=ways), rl.Parallel(tensor=ways, expert=ways))
+
+
+def attention_data_parallel(row: Row) -> Pair:
+    """Replicas of attention instead of tensor parallelism."""
+    ways = int(float(row["count"]))
+    if row["metric"] in ("kv_capacity", "ttft_ratio"):
+        raise Unmapped("a figure of one request at a million tokens")
+    return layout(row, rl.Parallel(tensor=ways), rl.Parallel(data=ways, expert=ways))
+
+
+def skip_softmax(row: Row) -> Pair:
+    """Tiles of the scores that softmax would round to nothing."""
+    skipped = number_after("sparsity", row["params"]) or 0.0
+    return with_technique(row, t.SparseAttentionMask(skipped=skipped))
+
+
+def fused_or_captured(row: Row) -> Pair:
+    """CUDA graphs: the nearest technique."""
+    return with_technique(row, t.KernelFusion())
+
+
+RULES: Mapping[str, Callable[[Row], Pair]] = {
+    "speculation-eagle": speculation,
+    "speculation-eagle3": speculation,
+    "speculation-mtp": speculation,
+    "weights-fp8": weights,
+    "weights-w8a16": weights,
+    "weights-w4a16": weights,
+    "weights-bnb4": weights,
+    "weights-w8a8": weights,
+    "weights-fp8+expert-parallel": expert_parallel,
+    "weights-w8a16+expert-parallel": expert_parallel,
+    "kv-fp8": with_kv,
+    "tensor-parallel": tensor_parallel,
+    "pipeline-parallel": pipeline_parallel,
+    "expert-parallel": expert_parallel,
+    "dp-attention": attention_data_parallel,
+    "skip-softmax": skip_softmax,
+    "cuda-graph": fused_or_captured,
+}
+"""Technique of a row -> how it becomes two scenarios."""
+
+REASONS = {
+    "fusion-allreduce-rmsnorm": "a single kernel",
+    "programmatic-dependent-launch": "a launch attribute of one chip",
+    "multi-stream-overlap": "overlap of single kernels",
+    "kernel-fusion-moe": "one kernel against another",
+    "kernel-fusion": "one kernel against another",
+    "attention-kernel": "one kernel against another",
+    "gemm-backend": "one kernel against another",
+    "shared-expert-overlap": "overlap of single kernels",
+    "latent-heads": "two different models",
+    "disaggregation": "goodput under an SLO that is not printed",
+    "encoder-disaggregation": "goodput under an SLO that is not printed",
+    "kv-sub4bit": "a kernel that expands the cache slowly; its cost is not printed",
+}
+"""Techniques whose rows have no counterpart, and why."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A row with its prediction, or the reason why it has none."""
+
+    row: Row
+    predicted: float | None
+    reason: str = ""
+
+    @property
+    def measured(self) -> float:
+        """The printed gain."""
+        return float(self.row["gain"])
+
+    @property
+    def bound(self) -> bool:
+        """Whether the row is an "up to" or a lower bound, which is no figure to be met."""
+        return "upper bound" in self.row["params"] or "lower bound" in self.row["params"]
+
+    @property
+    def verdict(self) -> str:
+        """How far off; a wrong sign where one is above 1 and the other below, both by more than 10 %."""
+        if self.predicted is None:
+            return "unmapped"
+        if self.bound:
+            return "bound"
+        signs = [np.log(each) for each in (self.predicted, self.measured)]
+        if signs[0] * signs[1] < 0 and min(map(abs, signs)) > np.log(1.1):
+            return "wrong sign"
+        off = abs(signs[0] - signs[1])
+        if off <= np.log(1.15):
+            return "within 15 %"
+        return "within 30 %" if off <= np.log(1.3) else "beyond"
+
+    @property
+    def unseen(self) -> bool:
+        """Whether the source was kept apart while forms were chosen."""
+        return zlib.crc32(self.row["source"].encode()) % 3 == 0
+
+
+def predict(row: Row) -> Found:
+    """The prediction of a row."""
+    technique = row["technique"]
+    if technique not in RULES:
+        return Found(row, None, REASONS.get(technique, "no technique of the library"))
+    try:
+        return Found(row, RULES[technique](row).gain())
+    except Unmapped as error:
+        return Found(row, None, str(error))
+    except rl.RooflineError as error:
+        return Found(row, None, f"refused: {error}")
+
+
+def read(path: Path = DATA) -> list[dict[str, str]]:
+    """All rows."""
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+VERDICTS = ("within 15 %", "within 30 %", "beyond", "wrong sign")
+
+
+def summary(found: Iterable[Found]) -> str:
+    """Counts and shares of the verdicts, as a row of a table."""
+    counts = Counter(each.verdict for each in found)
+    judged = sum(counts[name] for name in VERDICTS)
+    near, far = counts["within 15 %"], counts["within 15 %"] + counts["within 30 %"]
+    shares = f"{near / judged:.0%} | {far / judged:.0%}" if judged else "- | -"
+    cells = [str(counts[name]) for name in VERDICTS]
+    return f"{judged} | {' | '.join(cells)} | {shares} | {counts['unmapped']} | {counts['bound']}"
+
+
+def page(found: list[Found]) -> str:
+    """The whole report."""
+    lines = [
+        "# Gains of techniques: measured and predicted",
+        "",
+        "Written by `benchmarks/techniques.py` from `tests/data/measurements/technique_gains.csv`. A gain is above 1",
+        "where it is better. A wrong sign: one above 1 and the other below, both by more than 10 %. Rows that print an",
+        "upper or lower bound are shown and not judged. The sources of the second line were set apart by a checksum of",
+        "their titles while forms were chosen.",
+        "",
+        "| sources | judged | within 15 % | within 30 % | beyond | wrong sign | 15 % | 30 % | unmapped | bounds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| looked at | {summary(each for each in found if not each.unseen)} |",
+        f"| set apart | {summary(each for each in found if each.unseen)} |",
+        f"| all | {summary(found)} |",
+    ]
+    by_source: dict[str, list[Found]] = defaultdict(list)
+    for each in found:
+        by_source[each.row["source"]].append(each)
+    for source, each in by_source.items():
+        lines += ["", f"## {source}", "", "| row | technique | conditions | measured | predicted | class |"]
+        lines += ["|---|---|---|---|---|---|", *map(_line, each)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(each: Found) -> str:
+    row = each.row
+    parts = [row["model"], row["hardware"], row["precision"], row["batch_or_concurrency"], row["metric"], row["params"]]
+    conditions = ", ".join(part for part in parts if part)
+    predicted = "-" if each.predicted is None else f"{each.predicted:.3g}"
+    verdict = each.reason or each.verdict
+    return f"| {row['id']} | {row['technique']} | {conditions} | {each.measured:.3g} | {predicted} | {verdict} |"
+
+
+def main() -> None:
+    """Predict every row and print or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=DATA)
+    parser.add_argument("-o", "--output", type=Path)
+    given = parser.parse_args()
+    text = page([predict(row) for row in read(given.file)])
+    if given.output:
+        given.output.write_text(text)
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
