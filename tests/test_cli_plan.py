@@ -10,7 +10,7 @@ from command_line import run, text
 import roofline as rl
 from roofline import techniques as t
 from roofline.capacity.launch import launch_command
-from roofline.cli.commands import capacity_plans
+from roofline.cli import progress
 
 ASKED = ("llama-3.1-8b", "--hardware", "h100-sxm,l4", "--prompt", 1500, "--output", 300, "--ttft", 0.5, "--tpot", 0.03)
 PRICED = ("--prices", "h100-sxm=2.5,l4")
@@ -96,8 +96,8 @@ def test_a_search_that_takes_longer_shows_its_progress(monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(capacity_plans, "PATIENCE_S", -1.0)
-    assert list(capacity_plans.patient([1, 2])) == [1, 2]
+    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
+    assert list(progress.patient([1, 2])) == [1, 2]
     shown = terminal.getvalue().split("\r")
     assert shown[:2] == [f"[{'.' * 24}] 0 of 2", f"[{'#' * 12}{'.' * 12}] 1 of 2"]
 

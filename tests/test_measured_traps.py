@@ -256,7 +256,7 @@ def test_how_much_speculation_would_explain():
 
 def test_the_caller_names_what_the_file_does_not_say():
     runs = rl.measured.read(DATA / "vllm_latency/latency.txt")
-    with pytest.raises(rl.InvalidInput, match=r"give load=Workload"):
+    with pytest.raises(rl.InvalidInput, match=r"give the load: prompt tokens, output tokens and batch"):
         rl.headroom(SERVE, runs)
     [found] = rl.headroom(SERVE, runs, load=rl.Workload(256, 64, batch=4))
     row = found.phase("generation")
@@ -361,10 +361,10 @@ def test_kernels_under_the_roof_of_their_kind():
 
 
 def test_kernels_need_a_workload_and_a_number_of_passes():
-    with pytest.raises(rl.InvalidInput, match="which states no shapes: give load"):
+    with pytest.raises(rl.InvalidInput, match="which states no shapes: give the load"):
         rl.headroom(SMALL, profile())
     with pytest.raises(
-        rl.InvalidInput, match="2 calls of attention kernels, no whole multiple of 12 layers: give steps="
+        rl.InvalidInput, match="2 calls of attention kernels, no whole multiple of 12 layers: give steps, "
     ):
         rl.headroom(SMALL, profile(), load=rl.Workload())
     with pytest.raises(rl.UnknownName, match="no phase named 'both'"):

@@ -120,16 +120,8 @@ class Answers:
     def asked(self) -> dict[str, Any]:
         """What was asked, defaults included."""
         context = self.load.context_tokens if self.context_tokens is None else self.context_tokens
-        precision = self.serve.precision
-        return {
-            "model": self.serve.model.name,
-            "hardware": self.serve.accelerator.name,
-            "workload": plain(dataclasses.asdict(self.load) | {"context_tokens": context}),
-            "precision": {name: getattr(precision, name) for name in ("weights", "activations", "kv", "attention")}
-            | ({"exceptions": dict(precision.exceptions)} if precision.exceptions else {}),
-            "parallel": plain(dataclasses.asdict(self.serve.parallel)),
-            "engine": None if self.serve.engine is None else str(self.serve.engine),
-        }
+        workload = plain(dataclasses.asdict(self.load) | {"context_tokens": context})
+        return deployment_dict(self.serve) | {"workload": workload}
 
     def to_dict(self) -> dict[str, Any]:
         """Every answer as plain JSON types."""
@@ -148,6 +140,19 @@ class Answers:
             "crossovers": self.crossovers.to_dict(),
             "assumptions": list(self.assumptions),
         }
+
+
+def deployment_dict(serve: Deployment) -> dict[str, Any]:
+    """What runs where, defaults included, as plain JSON types."""
+    precision = serve.precision
+    return {
+        "model": serve.model.name,
+        "hardware": serve.accelerator.name,
+        "precision": {name: getattr(precision, name) for name in ("weights", "activations", "kv", "attention")}
+        | ({"exceptions": dict(precision.exceptions)} if precision.exceptions else {}),
+        "parallel": plain(dataclasses.asdict(serve.parallel)),
+        "engine": None if serve.engine is None else str(serve.engine),
+    }
 
 
 def model_steps(model: Model, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:

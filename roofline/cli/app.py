@@ -89,6 +89,31 @@ floor, the fewest that any software could do with.
 """,
         ("llama-3.1-70b --hardware h100-sxm --rate 20 --tpot 50ms --utilization 70%",),
     ),
+    "serve": (
+        "requests:serve",
+        "Show what users see under load: TTFT, TPOT, throughput.",
+        """
+Requests in steady state, with their queue, chunked prefill and preemption: a number of them in the system
+(--concurrency) or a rate of arrivals (--rate). A list such as --concurrency 1,8,64 gives one row for each value.
+""",
+        (
+            "llama-3.1-8b --hardware h100-sxm --engine vllm --concurrency 1,8,64",
+            "llama-3.1-70b --hardware 4xh100-sxm --rate 1,2,4 --prompt 4k",
+        ),
+    ),
+    "simulate": (
+        "requests:simulate",
+        "Simulate a server step by step: percentiles, goodput.",
+        """
+Every scheduler step of a deployment with the queue in front of it: percentiles of TTFT, TPOT and end-to-end latency,
+and the share of requests that meet an SLO. Arrivals come at a rate, from clients that wait for each answer, or from a
+recorded trace.
+""",
+        (
+            "llama-3.1-8b --hardware h100-sxm --engine vllm --rate 8 --ttft 500ms --tpot 30ms",
+            "llama-3.1-70b --hardware 4xh100-sxm --trace trace.csv --seed 1",
+        ),
+    ),
     "advise": (
         "priorities:advise",
         "Say which phase to optimize first, and with what.",
@@ -133,6 +158,27 @@ breaks first, every technique ranked by its gain, and where the answer changes.
         "Show when a reader sees tokens that are shown several at a time.",
         "",
         ("llama-3.1-8b --hardware h100-sxm --buffer 8",),
+    ),
+    "headroom": (
+        "measurements:headroom",
+        "Hold a measured run against its floor, roofline and estimate.",
+        """
+Reads the result file of a benchmark (vLLM, SGLang, TensorRT-LLM, AIPerf, GuideLLM, llama-bench ...) or a profile of
+kernels (nsys, ncu, torch), and shows MFU, MBU, what limits each phase, and how much is left to win.
+""",
+        (
+            "result.json --model llama-3.1-8b --hardware h100-sxm --engine vllm",
+            "kernels.csv --model llama-3.1-8b --hardware h100-sxm --batch 8 --phase decode",
+        ),
+    ),
+    "quiz": (
+        "quizzes:quiz",
+        "Ask questions with fresh numbers, mark the answers and explain them.",
+        """
+Every question has a worked solution and names the mistake behind a common wrong answer. --cards writes a deck for
+Anki instead.
+""",
+        ("", "kv --difficulty 2 --count 10", "interview --seed 7", "moe --cards deck.csv --count 50"),
     ),
     "check": (
         "spec_files:check",
@@ -190,7 +236,7 @@ def build() -> App:
 
 
 def _help(name: str, summary: str, more: str, examples: Sequence[str]) -> str:
-    shown = "\n".join(f"  roofline {name} {arguments}" for arguments in examples)
+    shown = "\n".join(f"  roofline {name} {arguments}".rstrip() for arguments in examples)
     return "\n\n".join(part for part in (summary, " ".join(more.split()), f"For example:\n{shown}") if part)
 
 

@@ -172,7 +172,7 @@ def _headroom_of_run(serve: Deployment, measured: Measurement, load: Workload | 
     if not rows:
         raise InvalidInput(
             f"{run.source} has no time that can be compared: it needs TTFT, TPOT, a total or a rate, and lengths "
-            "(give load=Workload(prompt_tokens=..., output_tokens=..., batch=...))"
+            "(give the load: prompt tokens, output tokens and batch)"
         )
     return Headroom(run, serve, tuple(_explained(serve, run, row) for row in rows), tuple(notes))
 

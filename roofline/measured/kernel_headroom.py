@@ -171,8 +171,8 @@ def kernel_headroom(
         raise unknown("phase", phase, PHASES)
     if load is None:
         raise InvalidInput(
-            f"{profile.source} is a profile of kernels, which states no shapes: give load=Workload(batch=..., "
-            "prompt_tokens=...) and phase='decode' or 'prefill'"
+            f"{profile.source} is a profile of kernels, which states no shapes: give the load (batch and prompt "
+            "tokens) and the phase, decode or prefill"
         )
     found = decode(serve, load) if phase == "decode" else prefill(serve, load)
     if steps is not None:
@@ -190,7 +190,7 @@ def _passes(profile: KernelProfile, phase: Phase) -> float:
     if not layers or not calls or calls % layers:
         raise InvalidInput(
             f"{profile.source} has {calls} calls of attention kernels, no whole multiple of {layers:g} layers: "
-            "give steps=, the number of passes that it covers"
+            "give steps, the number of passes that it covers"
         )
     return calls / layers
 

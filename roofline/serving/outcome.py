@@ -15,7 +15,9 @@ from ..phases.passes import decode
 from ..phases.workload import Workload
 from ..report import Report, Step
 from .arrivals import Demand
+from .load_sentences import simulation_sentence
 from .scheduler import Requests, Tally
+from .slo import SLO
 from .step_times import StepTimes
 from .trace import Trace, without_times
 from .traffic import Traffic
@@ -142,6 +144,32 @@ class Simulation(Report):
             raise InvalidInput(f"a quantile is a share from 0 to 1: {share!r}")
         found = np.nanquantile(self._columns[name], share)
         return found if np.ndim(found) else float(found)
+
+    def share_within(self, slo: SLO) -> float:
+        """Share of the requests that meet every target of an SLO by themselves.
+
+        The rate of requests times this share is the goodput.
+
+        Parameters
+        ----------
+        slo : SLO
+            Targets of a request: TTFT, TPOT, end to end, longest gap. Its throughput is that of a deployment and does
+            not count; a request of one output token has no TPOT and no gap to miss.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
+        met = np.ones(len(self.requests.prompt), bool)
+        for name, target in slo.targets():
+            if name in self._columns:
+                met &= ~(self._columns[name] > target)
+        return float(met.mean())
+
+    def summary(self) -> str:
+        """The median and the slow requests, and the throughput, in a sentence."""
+        return simulation_sentence(self)
 
     def _mean(self, name: str) -> float:
         values = self._columns[name]

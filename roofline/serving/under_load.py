@@ -26,6 +26,7 @@ from ..report import Report, Step
 from .arrivals import demand
 from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths
+from .load_sentences import served_sentence
 from .outcome import Simulation, interval
 from .simulation import run
 from .step_times import StepTimes, step_times
@@ -129,6 +130,10 @@ class Served(Report):
             raise InvalidInput("a closed form has no quantiles: ask for method='simulation'")
         found = np.array([np.asarray(each.quantile(name, share)) for each in self.simulations])
         return scalar(found[0] if len(self.simulations) == 1 else found)
+
+    def summary(self) -> str:
+        """Latency, throughput and what limits them, in a sentence."""
+        return served_sentence(self)
 
     def explain(self) -> tuple[Step, ...]:
         """How the figures follow from each other; of a simulation, from its requests."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-import time as clock
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,13 +21,11 @@ from ...specs.prices import Price, get_price
 from ...units import humanize
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
+from ..progress import patient
 from ..quantities import quantities, quantity
 from ..target import read_model, read_slo
 from ..technique_options import Chosen
 from ..text import block, bullets, paragraph, shell_line, table
-
-PATIENCE_S = 1.0
-"""A search that takes longer shows its progress."""
 
 DEPLOYMENTS = ("accelerator", "precision", "gpus", "layout", "batch", "ttft_s", "tpot_s", "headroom")
 YIELDS = (
@@ -153,18 +149,6 @@ def _price(entry: str) -> tuple[str, float | Price]:
     if isinstance(price, str):
         raise InvalidInput(f"a price is a number of USD per hour: {entry!r}")
     return gpu, price
-
-
-def patient(cases: list[Any]) -> Iterator[Any]:
-    """The cases one by one; after a second a terminal shows the progress."""
-    start, shown = clock.monotonic(), sys.stderr is not None and sys.stderr.isatty()
-    for place, case in enumerate(cases):
-        if shown and clock.monotonic() - start > PATIENCE_S:
-            done = int(24 * place / len(cases))
-            print(f"[{'#' * done}{'.' * (24 - done)}] {place} of {len(cases)}", end="\r", file=sys.stderr)
-        yield case
-    if shown:
-        print(" " * 40, end="\r", file=sys.stderr)
 
 
 def plan(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ...model import Model
+from ...phases.deployment import Deployment
 from ...phases.pass_sentences import time_words
 from ...phases.passes import TIMES
 from ...units import brief_time, humanize
@@ -94,18 +95,24 @@ def title(asked: Answers | Model, *, time: str = "") -> str:
     """What was asked, defaults included."""
     if isinstance(asked, Model):
         return "\n".join((asked.title or asked.name, table(_model_rows(asked))))
-    model, gpu = asked.serve.model, asked.serve.accelerator
-    load, precision = asked.load, asked.serve.precision
+    load = asked.load
     context = asked.asked()["workload"]["context_tokens"]
     cached = f" after {load.cached_tokens:,} cached" if load.cached_tokens else ""
+    lengths = f"batch {load.batch:,}, prompt {load.prompt_tokens:,}{cached}, output {load.output_tokens:,} tokens"
+    decoded = f"decode at a context of {context:,}" if context != load.context_tokens else ""
+    return title_of(asked.serve, lengths, decoded, time=time)
+
+
+def title_of(serve: Deployment, *load: str, time: str = "") -> str:
+    """A deployment, what is asked of it, and the time that is shown."""
     shown = [
-        str(asked.serve.parallel) if not asked.serve.parallel.single else "",
-        f"batch {load.batch:,}, prompt {load.prompt_tokens:,}{cached}, output {load.output_tokens:,} tokens",
-        f"decode at a context of {context:,}" if context != load.context_tokens else "",
-        f"{precision}",
-        f"engine {asked.serve.engine}" if asked.serve.engine else "",
+        str(serve.parallel) if not serve.parallel.single else "",
+        *load,
+        f"{serve.precision}",
+        f"engine {serve.engine}" if serve.engine else "",
         f"time: {time.removesuffix('_s')}" if time else "",
     ]
+    model, gpu = serve.model, serve.accelerator
     return paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
 
 

@@ -1,0 +1,153 @@
+"""The command that asks: ``quiz``."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ...errors import InvalidInput
+from ...teaching import Question, cards, questions
+from ...teaching.drawing import TOPICS
+from .. import options as opt
+from ..output import print_json, print_text
+from ..quantities import quantity
+from ..text import paragraph
+
+QUESTIONS, CARDS = 5, 100
+"""How many of them where nothing else is asked."""
+
+Topic = Annotated[
+    str | None,
+    Parameter(
+        name="TOPIC",
+        help=f"{', '.join(TOPICS[:-1])} or {TOPICS[-1]}.",
+        show_default="any",
+        completer=opt.completed_by(lambda: TOPICS),
+    ),
+]
+Difficulty = Annotated[
+    Any, opt.option("--difficulty", "N", "1 to 3.", parse=quantity, group=opt.OTHER, show_default="any")
+]
+Count = Annotated[
+    Any,
+    opt.option(
+        "--count",
+        "N",
+        "How many questions, or cards.",
+        parse=quantity,
+        group=opt.OTHER,
+        show_default=f"{QUESTIONS} questions, {CARDS} cards",
+    ),
+]
+Seed = Annotated[
+    Any, opt.option("--seed", "N", "Asks the same again.", parse=quantity, group=opt.OTHER, show_default="drawn")
+]
+Cards = Annotated[
+    Path | None,
+    opt.option(
+        "--cards",
+        "FILE",
+        "Write cards for Anki as CSV instead of asking; - is standard output.",
+        parse=Path,
+        group=opt.OUTPUT,
+        allow_leading_hyphen=True,
+    ),
+]
+
+
+def quiz(
+    topic: Topic = None,
+    /,
+    *,
+    difficulty: Difficulty = None,
+    count: Count = None,
+    seed: Seed = None,
+    cards_file: Cards = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Questions with fresh numbers, marked and explained."""
+    if cards_file is not None:
+        return _write_cards(cards_file, CARDS if count is None else count, topic, difficulty, seed)
+    asked = questions(QUESTIONS if count is None else count, topic, difficulty=difficulty, seed=seed)
+    if as_json:
+        return print_json([question.to_dict() for question in asked])
+    return _ask(asked)
+
+
+def _write_cards(file: Path, count: Any, topic: str | None, difficulty: Any, seed: Any) -> None:
+    text = cards(count, topic, difficulty=difficulty, seed=seed)
+    if str(file) == "-":
+        print(text, end="")
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {file}: {error.strerror or error}") from None
+    print_text(f"wrote {count:,} cards to {file}")
+
+
+HOW = "Type a number, with a unit if you like; ? shows the solution, q ends."
+
+
+def _ask(asked: Sequence[Question]) -> None:
+    """Ask, mark and explain one after another, and keep score."""
+    right, wrong = 0, Counter[str]()
+    print_text(HOW)
+    for at, question in enumerate(asked, 1):
+        print_text(f"\n{at} of {len(asked)}  {question.topic}, difficulty {question.difficulty}")
+        print_text(paragraph(str(question)))
+        marked = _answer(question)
+        if marked is None:
+            break
+        right += marked
+        if not marked:
+            wrong[question.topic] += 1
+    answered = right + wrong.total()
+    if answered:
+        again = ", ".join(topic for topic, _ in wrong.most_common())
+        score = f"{right} of {answered} right ({right / answered:.0%})."
+        print_text(f"\n{score}" + (f" Worth another look: {again}." if again else ""))
+
+
+def _answer(question: Question) -> bool | None:
+    """Whether the typed answer is right, after it has been explained; None if there is no more of them."""
+    for typed in _typed():
+        if typed.lower() in ("q", "quit", "exit"):
+            return None
+        if typed == "?":
+            print_text(_explained(question, mistakes=True))
+            return False
+        try:
+            marked = question.mark(typed)
+        except InvalidInput as error:
+            print_text(str(error))
+            continue
+        words = paragraph(f"{marked.words[0].upper()}{marked.words[1:]}.")
+        print_text(words, _explained(question, mistakes=not marked.right))
+        return marked.right
+    return None
+
+
+def _typed() -> Iterator[str]:
+    """Lines that are typed, blank ones left out; where nobody sits at a keyboard they are shown as well."""
+    typed_by_hand = sys.stdin is not None and sys.stdin.isatty()
+    while True:
+        print("> ", end="", flush=True)
+        line = sys.stdin.readline() if sys.stdin is not None else ""
+        if not line or not typed_by_hand:
+            print(line.strip())
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def _explained(question: Question, *, mistakes: bool) -> str:
+    """The worked solution, and the common wrong answers."""
+    lines = question.explain().splitlines() if mistakes else question.solution
+    return "\n".join(paragraph(line, indent="  ", hang="    ") for line in lines)

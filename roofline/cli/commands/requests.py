@@ -1,0 +1,312 @@
+"""Commands about servers under load: ``serve`` and ``simulate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from ...errors import InvalidInput
+from ...phases.workload import Workload
+from ...report import plain
+from ...serving.outcome import Simulation
+from ...serving.simulation import simulate as run_simulation
+from ...serving.slo import SLO
+from ...serving.trace import Trace, read_trace
+from ...serving.traffic import Traffic, read_traffic
+from ...serving.under_load import METHODS, Served
+from ...serving.under_load import serve as serve_requests
+from ...units import brief_time, humanize
+from .. import options as opt
+from ..answers import deployment_dict
+from ..output import print_json, print_text
+from ..progress import reporter
+from ..quantities import quantities, quantity
+from ..target import Placement, read_model, read_slo
+from ..text import block, bullets, paragraph, table, value
+from .deployments import title_of
+from .priorities import TrafficFile
+
+Concurrency = Annotated[
+    Any,
+    opt.option(
+        "--concurrency", "N", "Requests in the system at any time (closed loop).", parse=quantities, group=opt.WORKLOAD
+    ),
+]
+Rate = Annotated[
+    Any, opt.option("--rate", "N", "Requests that arrive per second (open loop).", parse=quantities, group=opt.WORKLOAD)
+]
+Burstiness = Annotated[
+    Any,
+    opt.option(
+        "--burstiness",
+        "X",
+        "Squared coefficient of variation of the gaps between arrivals: 1 is Poisson, 0 a metronome.",
+        parse=quantity,
+        group=opt.WORKLOAD,
+    ),
+]
+HitRate = Annotated[
+    Any,
+    opt.option(
+        "--hit-rate",
+        "SHARE",
+        "Share of every prompt found in the prefix cache.",
+        parse=quantity,
+        group=opt.WORKLOAD,
+    ),
+]
+Method = Annotated[
+    str | None,
+    opt.option(
+        "--method",
+        "NAME",
+        "closed-form or simulation.",
+        parse=lambda text: text.replace("-", " "),
+        group=opt.OTHER,
+        show_default="closed-form for --concurrency, simulation for --rate",
+        completer=opt.completed_by(lambda: [name.replace(" ", "-") for name in METHODS]),
+    ),
+]
+Requests = Annotated[
+    Any,
+    opt.option(
+        "--requests",
+        "N",
+        "Requests of a simulation.",
+        parse=quantity,
+        group=opt.OTHER,
+        show_default="5,000 for --rate, 10 for each of --concurrency",
+    ),
+]
+Seed = Annotated[Any, opt.option("--seed", "N", "Repeats a simulation exactly.", parse=quantity, group=opt.OTHER)]
+TraceFile = Annotated[
+    Path | None,
+    opt.option(
+        "--trace",
+        "FILE",
+        "Requests as they were recorded, with their times of arrival: CSV or JSON lines.",
+        parse=Path,
+        group=opt.WORKLOAD,
+    ),
+]
+
+LATENCIES = {
+    "ttft_s": "TTFT",
+    "tpot_s": "TPOT",
+    "total_s": "end to end",
+    "gap_s": "longest gap",
+    "queue_s": "in the queue",
+}
+"""Times of a request, as tables call them."""
+
+FIGURES = {
+    "tokens_per_s": "output tokens/s",
+    "requests_per_s": "requests/s",
+    "running_batch": "requests running",
+    "prefill_share": "time for prompts",
+    "limit": "limit",
+    "utilization": "scheduler busy",
+}
+"""Figures of the deployment, as tables call them."""
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+BRACKETS = "in brackets: the mean at both ends of the 80 % interval of every step"
+
+
+def serve(
+    model: opt.ModelName,
+    /,
+    placement: Placement,
+    load: opt.LengthFields | None = None,
+    *,
+    concurrency: Concurrency = None,
+    rate: Rate = None,
+    burstiness: Burstiness = 1,
+    hit_rate: HitRate = 0,
+    traffic: TrafficFile = None,
+    method: Method = None,
+    requests: Requests = None,
+    seed: Seed = 0,
+    time: opt.Time = opt.DEFAULT_TIME,
+    as_json: opt.Json = False,
+) -> None:
+    """What users see of a deployment under load."""
+    deployment = placement.single().deployment(read_model(model))
+    lengths = _lengths(load, traffic)
+    if concurrency is None and rate is None:
+        raise InvalidInput("serve needs a load: --concurrency N (closed loop) or --rate N (requests per second)")
+    found = serve_requests(
+        deployment,
+        lengths,
+        concurrency=_array(concurrency),
+        requests_per_s=_array(rate),
+        burstiness=burstiness,
+        method=method,
+        hit_rate=hit_rate,
+        requests=requests,
+        seed=seed,
+        time=time,
+    )
+    if as_json:
+        return print_json(deployment_dict(deployment) | {"load": _load_dict(lengths)} | _served_dict(found))
+    lead = (title_of(deployment, _words(lengths), time=time), f"\n{paragraph(found.summary())}\n")
+    rows = _loads(found) if np.ndim(found.tokens_per_s) else _one_load(found)
+    brackets = [BRACKETS] if time == opt.DEFAULT_TIME and np.ndim(found.tokens_per_s) == 0 and found.stable else []
+    return print_text(*lead, rows, block("Notes", bullets([*brackets, *found.assumptions])))
+
+
+def _array(asked: Any) -> Any:
+    """A list of values as an array; one as it is."""
+    if not isinstance(asked, tuple):
+        return asked
+    wrong = next((item for item in asked if isinstance(item, str)), None)
+    return asked if wrong is not None else np.array(asked, dtype=float)
+
+
+def _lengths(load: Any, traffic: Path | None) -> Workload | Traffic:
+    """Lengths of the requests: a file's, or one prompt and one output for all."""
+    if traffic is None:
+        return Workload(**(load or {}))
+    if load:
+        raise InvalidInput("--traffic has the lengths of its own requests: leave --prompt and --output out")
+    return read_traffic(traffic)
+
+
+def _load_dict(load: Workload | Traffic | Trace) -> dict[str, Any]:
+    if isinstance(load, Workload):
+        return {"prompt_tokens": plain(load.prompt_tokens), "output_tokens": plain(load.output_tokens)}
+    return load.to_dict() | {"source": load.source}
+
+
+def _served_dict(found: Served) -> dict[str, Any]:
+    return found.to_dict() | {"assumptions": list(found.assumptions)}
+
+
+def _words(load: Workload | Traffic | Trace) -> str:
+    """Lengths of the requests in words."""
+    if isinstance(load, Workload):
+        return f"prompt {load.prompt_tokens:,}, output {load.output_tokens:,} tokens"
+    return f"requests of {load.source}"
+
+
+def _loads(found: Served) -> str:
+    """One row for each concurrency or rate."""
+    closed = found.asked_concurrency is not None
+    asked = np.ravel(found.asked_concurrency if closed else found.asked_requests_per_s)
+    names = ("ttft_s", "tpot_s", "total_s", "tokens_per_s", "running_batch", "utilization", "limit")
+    columns = [np.ravel(np.broadcast_to(getattr(found, name), asked.shape)) for name in names]
+    head = ("concurrency" if closed else "requests/s", "TTFT", "TPOT", "end to end", "tokens/s", "running", "load")
+    rows = []
+    for at, each in enumerate(asked):
+        ttft, tpot, total, tokens, running, used, limit = (column[at] for column in columns)
+        times = [brief_time(each) if np.isfinite(each) else "endless" for each in (ttft, tpot, total)]
+        rows.append((f"{each:g}", *times, f"{tokens:,.0f}", f"{running:.3g}", f"{used:.0%}", str(limit)))
+    return table(rows, head=(*head, "limit"), right=range(7))
+
+
+def _one_load(found: Served) -> str:
+    """Times of a request, with quantiles where they are known, then the figures of the deployment."""
+    # Times of a queue that grows without end depend on how long the simulation runs.
+    shares = QUANTILES if found.simulations and found.stable else ()
+    rows = {"utilization": "load of the capacity", "capacity_requests_per_s": "capacity, requests/s"}
+    return "\n\n".join((_latencies(found, shares), _deployment_rows(found, FIGURES | rows)))
+
+
+def _latencies(found: Served | Simulation, shares: Sequence[float]) -> str:
+    """Mean of each time of a request with its interval, and what a share of the requests stay within."""
+    bounded = found.time == opt.DEFAULT_TIME and bool(getattr(found, "stable", True))
+    rows = []
+    for name, words in LATENCIES.items():
+        mean = getattr(found, name)
+        if name in ("tpot_s", "gap_s") and not mean:
+            continue  # requests of one output token have neither
+        ends = (getattr(found.low, name), getattr(found.high, name)) if bounded else ()
+        shown = brief_time(mean, *ends) if np.isfinite(mean) else "endless"
+        rows.append((words, shown, *(brief_time(found.quantile(name, share)) for share in shares)))
+    head = ("", "mean", *(f"p{100 * share:.0f}" for share in shares))
+    return table(rows, head=head, right=len(head) - 1)
+
+
+def _deployment_rows(found: Served | Simulation, words: Mapping[str, str] = FIGURES) -> str:
+    return table([(text, _figure(name, getattr(found, name))) for name, text in words.items()])
+
+
+def _figure(name: str, number: Any) -> str:
+    if name in ("utilization", "prefill_share"):
+        return f"{number:.0%}"
+    return f"{number:,.3g}" if name.endswith("requests_per_s") else value(name, number).removesuffix(" tokens/s")
+
+
+def simulate(
+    model: opt.ModelName,
+    /,
+    placement: Placement,
+    load: opt.LengthFields | None = None,
+    slo: opt.SLOFields | None = None,
+    *,
+    concurrency: Concurrency = None,
+    rate: Rate = None,
+    burstiness: Burstiness = 1,
+    hit_rate: HitRate = 0,
+    traffic: TrafficFile = None,
+    trace: TraceFile = None,
+    requests: Requests = None,
+    seed: Seed = 0,
+    time: opt.Time = opt.DEFAULT_TIME,
+    as_json: opt.Json = False,
+) -> None:
+    """Every step of a server, request by request."""
+    deployment = placement.single().deployment(read_model(model))
+    if trace is None and concurrency is None and rate is None:
+        raise InvalidInput("simulate needs a load: --concurrency N, --rate N (requests per second) or --trace FILE")
+    if trace is not None and (load or traffic is not None):
+        raise InvalidInput("--trace has the lengths of its own requests: leave --traffic, --prompt and --output out")
+    asked = _lengths(load, traffic) if trace is None else read_trace(trace)
+    targets = read_slo(slo or {})
+    found = run_simulation(
+        deployment,
+        asked,
+        concurrency=_one(concurrency, "--concurrency"),
+        requests_per_s=_one(rate, "--rate"),
+        burstiness=burstiness,
+        hit_rate=hit_rate,
+        requests=requests,
+        seed=seed,
+        time=time,
+        progress=reporter(),
+    )
+    if as_json:
+        return print_json(deployment_dict(deployment) | {"load": _load_dict(asked)} | _simulated_dict(found, targets))
+    lead = " ".join(filter(None, (found.summary(), _goodput(found, targets))))
+    return print_text(
+        title_of(deployment, _words(asked), time=time),
+        f"\n{paragraph(lead)}\n",
+        _latencies(found, QUANTILES),
+        f"\n{_deployment_rows(found)}",
+        block("Notes", bullets([*([BRACKETS] if time == opt.DEFAULT_TIME else []), *found.assumptions])),
+    )
+
+
+def _one(asked: Any, name: str) -> Any:
+    if isinstance(asked, tuple):
+        raise InvalidInput(f"simulate takes one {name} at a time; `roofline serve` takes a list")
+    return asked
+
+
+def _simulated_dict(found: Simulation, slo: SLO) -> dict[str, Any]:
+    shares = {f"{share:g}": {name: plain(found.quantile(name, share)) for name in LATENCIES} for share in QUANTILES}
+    met = {"slo": dict(slo.targets()), "share_within_slo": found.share_within(slo)} if slo.targets() else {}
+    return found.to_dict() | {"quantiles": shares} | met | {"assumptions": list(found.assumptions)}
+
+
+def _goodput(found: Simulation, slo: SLO) -> str:
+    """Share of the requests that meet the targets."""
+    if not slo.targets():
+        return ""
+    share = found.share_within(slo)
+    targets = ", ".join(f"{LATENCIES.get(name, name)} {humanize(name, level)}" for name, level in slo.targets())
+    return f"{share:.1%} of the requests meet the SLO ({targets}): {share * found.requests_per_s:.3g} of them/s."

@@ -1,0 +1,82 @@
+"""What users see of a server under load, in a sentence or two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..units import brief_time
+
+if TYPE_CHECKING:
+    from .outcome import Simulation
+    from .under_load import Served
+
+LIMITS = {
+    "memory": "the KV cache is full",
+    "slots": "every slot of the scheduler is taken",
+    "prefill": "prompts take most of the time",
+    "steps": "decode steps take most of the time",
+}
+"""What keeps more requests from running, in words."""
+
+
+def served_sentence(found: Served) -> str:
+    """Latency, throughput and what limits them; of several loads, where the first and the last end up.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> server = rl.Deployment("llama-3.1-8b", "h100-sxm", engine="vllm")
+    >>> said = rl.serve(server, rl.Workload(1500, 300), concurrency=8, time="roofline_s").summary()
+    >>> said.startswith("With 8 requests in the system: TTFT "), said.endswith("decode steps take most of the time.")
+    (True, True)
+    """
+    if np.ndim(found.tokens_per_s):
+        return _several(found)
+    where = _asked(found.asked_concurrency, found.asked_requests_per_s)
+    rate, capacity = f"{found.tokens_per_s:,.0f} output tokens/s", f"{found.capacity_requests_per_s:.3g} requests/s"
+    if not found.stable:
+        return f"{where}: unstable, the queue grows without end; the capacity is {capacity} ({rate})."
+    times = f"TTFT {brief_time(found.ttft_s)}, TPOT {brief_time(found.tpot_s)}, end to end {brief_time(found.total_s)}"
+    load = f"{found.utilization:.0%} of the capacity of {capacity}"
+    return f"{where}: {times}, {rate}; {load}; {LIMITS[str(found.limit)]}."
+
+
+def _asked(concurrency: Any, rate: Any) -> str:
+    if concurrency is not None:
+        return f"With {concurrency:,.0f} request{'s' if concurrency != 1 else ''} in the system"
+    return f"At {rate:g} requests/s"
+
+
+def _several(found: Served) -> str:
+    """How many loads are served, and the largest of them."""
+    stable = np.ravel(found.stable)
+    rates = np.ravel(np.broadcast_to(found.tokens_per_s, found.stable.shape))
+    ttft, tpot = (np.ravel(np.broadcast_to(values, found.stable.shape)) for values in (found.ttft_s, found.tpot_s))
+    capacity = f"{float(np.max(found.capacity_requests_per_s)):.3g} requests/s"
+    if not stable.any():
+        return f"None of the {len(stable)} loads is served: the capacity is {capacity}."
+    best = int(np.argmax(np.where(stable, rates, -np.inf)))
+    asked = found.asked_requests_per_s if found.asked_concurrency is None else found.asked_concurrency
+    one = float(np.ravel(asked)[best])
+    where = _asked(None, one) if found.asked_concurrency is None else _asked(one, None)
+    count = "" if stable.all() else f"{stable.sum()} of {len(stable)} loads are served; the capacity is {capacity}. "
+    return (
+        f"{count}{where}, the most throughput of them: {rates[best]:,.0f} output tokens/s, "
+        f"TTFT {brief_time(ttft[best])}, TPOT {brief_time(tpot[best])}."
+    )
+
+
+def simulation_sentence(found: Simulation) -> str:
+    """The median and the slow requests of a simulation, and its throughput."""
+    ttft, slow_ttft = (brief_time(found.quantile("ttft_s", share)) for share in (0.5, 0.99))
+    several = np.isfinite(found.tpot_s) and found.tpot_s > 0
+    tpot = ""
+    if several:
+        middle, slow = (brief_time(found.quantile("tpot_s", share)) for share in (0.5, 0.99))
+        tpot = f", TPOT {middle} ({slow})"
+    return (
+        f"Median TTFT {ttft} (99th percentile {slow_ttft}){tpot}, {found.tokens_per_s:,.0f} output tokens/s with "
+        f"{found.running_batch:.3g} requests running; {LIMITS[str(found.limit)]}."
+    )

@@ -1,0 +1,158 @@
+"""`roofline serve` and `roofline simulate` say what the library says, the answer first."""
+
+import io
+
+import numpy as np
+import pytest
+from command_line import answer, run, text
+
+import roofline as rl
+from roofline.cli import progress
+
+SMALL = ("llama-3.1-8b", "--hardware", "h100-sxm", "--engine", "vllm")
+LENGTHS = ("--prompt", "1500", "--output", "300")
+LOAD = rl.Workload(1500, 300)
+
+
+@pytest.fixture
+def small(h100):
+    return rl.Deployment(rl.get_model("llama-3.1-8b"), h100, engine="vllm")
+
+
+def words(*args):
+    return " ".join(text(*args).split())
+
+
+def test_serve_is_the_library(small):
+    found = answer("serve", *SMALL, *LENGTHS, "--concurrency", "1,8,64")
+    expected = rl.serve(small, LOAD, concurrency=np.array([1, 8, 64])).to_dict()
+    assert {name: found[name] for name in expected} == expected
+    assert found["load"] == {"prompt_tokens": 1500, "output_tokens": 300}
+    assert (found["model"], found["hardware"], found["engine"]) == ("llama-3.1-8b", "h100-sxm", "vllm")
+
+
+def test_every_option_of_serve_reaches_the_library(small):
+    options = ("--rate", "4", "--burstiness", "2", "--hit-rate", "50%", "--requests", "300", "--seed", "3")
+    found = answer("serve", *SMALL, *LENGTHS, *options, "--time", "roofline")
+    expected = rl.serve(
+        small, LOAD, requests_per_s=4, burstiness=2, hit_rate=0.5, requests=300, seed=3, time="roofline_s"
+    ).to_dict()
+    assert {name: found[name] for name in expected} == expected
+    closed = answer("serve", *SMALL, *LENGTHS, "--rate", "4", "--method", "closed-form")
+    assert closed["method"] == "closed form"
+
+
+def test_serve_answers_first(small):
+    found = rl.serve(small, LOAD, concurrency=8)
+    shown = words("serve", *SMALL, *LENGTHS, "--concurrency", "8")
+    assert shown.index(found.summary()) < shown.index("longest gap")
+    assert found.summary().startswith(f"With 8 requests in the system: TTFT {found.ttft_s * 1e3:.1f} ms, TPOT ")
+    low, high = (f"{end.tpot_s * 1e3:.3g}" for end in (found.low, found.high))
+    assert f"TPOT {found.tpot_s * 1e3:.3g} ms [{low}-{high}]" in shown
+
+
+def test_serve_has_a_row_for_each_load(small):
+    rows = [line.split() for line in text("serve", *SMALL, *LENGTHS, "--concurrency", "1,64").splitlines()]
+    found = rl.serve(small, LOAD, concurrency=np.array([1, 64]))
+    for at, asked in enumerate(("1", "64")):
+        [row] = [row for row in rows if row[:1] == [asked]]
+        assert f"{found.tokens_per_s[at]:,.0f}" in row
+        assert f"{found.utilization[at]:.0%}" in row
+
+
+def test_a_rate_above_capacity_is_an_answer():
+    shown = words("serve", *SMALL, *LENGTHS, "--rate", "1k", "--requests", "200")
+    assert "At 1000 requests/s: unstable, the queue grows without end" in shown
+    assert "TTFT endless" in shown
+    assert "p99" not in shown, "the percentiles of a queue that grows are those of the length of the run"
+    listed = words("serve", *SMALL, *LENGTHS, "--rate", "1,1000", "--method", "closed-form")
+    assert "1 of 2 loads are served; the capacity is" in listed
+    both = words("serve", *SMALL, *LENGTHS, "--rate", "1000,2000", "--method", "closed-form")
+    assert "None of the 2 loads is served" in both
+
+
+def test_traffic_and_traces_come_from_files(small, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("prompt_tokens,output_tokens,share\n150,400,6\n8000,100,1\n")
+    found = answer("serve", *SMALL, "--traffic", log, "--concurrency", "4")
+    assert found["tokens_per_s"] == rl.serve(small, rl.read_traffic(log), concurrency=4).tokens_per_s
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "arrival_s,prompt_tokens,output_tokens\n" + "".join(f"{at / 2},500,{20 + at}\n" for at in range(40))
+    )
+    replayed = answer("simulate", *SMALL, "--trace", trace)
+    expected = rl.simulate(small, rl.read_trace(trace)).to_dict()
+    assert {name: replayed[name] for name in expected} == expected
+
+
+def test_simulate_is_the_library(small):
+    options = ("--rate", "6", "--requests", "400", "--seed", "5")
+    found = answer("simulate", *SMALL, *LENGTHS, *options, "--ttft", "80ms", "--tpot", "9ms")
+    expected = rl.simulate(small, LOAD, requests_per_s=6, requests=400, seed=5)
+    assert {name: found[name] for name in expected.to_dict()} == expected.to_dict()
+    assert found["quantiles"]["0.99"]["ttft_s"] == expected.quantile("ttft_s", 0.99)
+    each = expected.requests_frame()
+    met = (each["ttft_s"] <= 0.08) & (each["tpot_s"] <= 0.009)
+    assert 0 < found["share_within_slo"] == met.mean() < 1
+    shown = words("simulate", *SMALL, *LENGTHS, *options, "--ttft", "80ms", "--tpot", "9ms")
+    assert f"{met.mean():.1%} of the requests meet the SLO (TTFT 80 ms, TPOT 9 ms)" in shown
+    assert expected.summary() in shown
+
+
+def test_requests_of_one_token_have_no_tpot(small):
+    found = rl.simulate(small, rl.Workload(500, 1), concurrency=2)
+    assert found.share_within(rl.SLO(tpot_s=1e-9)) == 1
+    assert "TPOT" not in found.summary()
+    shown = text("simulate", *SMALL, "--prompt", "500", "--output", "1", "--concurrency", "2")
+    assert "TPOT" not in shown
+    assert "longest gap" not in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("serve", *SMALL), "serve needs a load: --concurrency N (closed loop) or --rate N"),
+        (("serve", *SMALL, "--rate", "1", "--concurrency", "1"), "give either concurrency"),
+        (("serve", *SMALL, "--rate", "fast"), "requests_per_s must be a finite number"),
+        (("serve", *SMALL, "--rate", "1,fast"), "requests_per_s must be a finite number"),
+        (("serve", *SMALL, "--rate", "1", "--method", "guess"), "no method named 'guess'"),
+        (("serve", *SMALL, "--traffic", "x.csv", "--prompt", "1", "--rate", "1"), "leave --prompt and --output out"),
+        (("serve", "llama-3.1-70b", "--hardware", "h100-sxm", "--rate", "1"), "the weights leave no memory"),
+        (("simulate", *SMALL), "simulate needs a load: --concurrency N, --rate N"),
+        (("simulate", *SMALL, "--rate", "1,2"), "simulate takes one --rate at a time"),
+        (("simulate", *SMALL, "--trace", "x.csv", "--prompt", "1"), "--trace has the lengths of its own requests"),
+        (("simulate", *SMALL, "--trace", "missing.csv"), "missing.csv can't be read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_input_is_one_line(args, says):
+    done = run(*args)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("serve", "--help"),
+        ("simulate", "--help"),
+        ("serve", *SMALL, "--concurrency", "1,8,64,512"),
+        ("serve", *SMALL, "--rate", "4", "--requests", "200"),
+        ("simulate", *SMALL, "--rate", "4", "--requests", "200", "--ttft", "1s", "--tpot", "50ms"),
+    ],
+    ids=" ".join,
+)
+def test_text_keeps_to_80_columns(args):
+    assert max(map(len, text(*args).splitlines())) <= 80
+
+
+def test_a_long_simulation_shows_its_progress(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
+    tell = progress.reporter()
+    tell(600, 1200)
+    tell(1200, 1200)
+    assert terminal.getvalue().split("\r")[:2] == [f"[{'#' * 12}{'.' * 12}] 600 of 1,200", " " * 40]
