@@ -25,7 +25,6 @@ import numpy as np
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.arrays import bisect
 from roofline.serving import Scenario, Steady, steady_state
 
 HERE = Path(__file__).parent
@@ -111,10 +110,8 @@ FORMATS = {
 }
 """As a row names its formats; None is as published."""
 
-CAP = 256
-"""Sequences that run at most on a saturated engine, where the row does not say."""
-
-CAPS = {"TensorRT-LLM 0.17": 2048}
+MOST_REQUESTS = 1000
+"""Requests in flight of the benchmarks that saturate an engine, where the row does not say."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class Pair:
     after: Scenario
     figure: Callable[[Steady], Any]
     saturated: bool = False
-    cap: float = CAP
+    cap: float = MOST_REQUESTS
     direct: float | None = None
 
     def gain(self) -> float:
@@ -133,7 +130,7 @@ class Pair:
         if self.direct is not None:
             return self.direct
         sides = [self._figure(case) for case in (self.before, self.after)]
-        return float(np.mean(sides[1] / sides[0]))
+        return float(np.exp(np.mean(np.log(sides[1] / sides[0]))))
 
     def _figure(self, case: Scenario) -> Any:
         if self.saturated:
@@ -207,6 +204,8 @@ def serve_of(row: Row, *, side: int = 0, tensor: int | None = None) -> rl.Deploy
 
 def load_of(row: Row) -> rl.Workload:
     """Requests of a row; lengths that it does not print are 1,024 and 128, which its class says."""
+    if row["batch_or_concurrency"] == "sweep":
+        return rl.Workload(int(numbers(row["prompt"])[0]), int(numbers(row["output"])[0]), np.array([1.0, 4, 16, 64]))
     prompt = numbers(row["prompt"]) or [128.0 if row["prompt"] == "MT-Bench" else 1024.0]
     output = numbers(row["output"]) or [128.0]
     batch = numbers(row["batch_or_concurrency"]) if "QPS" not in row["batch_or_concurrency"] else []
@@ -228,8 +227,17 @@ def case_of(row: Row, serve: rl.Deployment) -> Scenario:
 
 def pair(row: Row, before: Scenario, after: Scenario) -> Pair:
     """Two scenarios as the row measured them."""
-    metric = row["metric"]
-    return Pair(before, after, figure_of(metric), saturated(row), CAPS.get(row["engine"], CAP))
+    return Pair(before, after, figure_of(row["metric"]), saturated(row), most_sequences(row, before))
+
+
+def most_sequences(row: Row, case: Scenario) -> float:
+    """Sequences that run at most: what the row prints, the engine's own limit, or the requests there are."""
+    printed = numbers(row["batch_or_concurrency"])
+    if saturated(row) and printed:
+        return printed[0]
+    if row["engine"] == "TensorRT-LLM 0.17":
+        return float(case.serve.server.max_sequences or MOST_REQUESTS)
+    return min(float(case.serve.server.max_sequences or MOST_REQUESTS), MOST_REQUESTS)
 
 
 def with_technique(row: Row, *chosen: t.Technique, tensor: int | None = None) -> Pair:
@@ -250,29 +258,50 @@ def over_baseline(row: Row, technique: t.Technique) -> Pair:
     return pair(row, technique.without(case), technique.after(case))
 
 
-def acceptance(length: float, drafts: float) -> float:
-    """The acceptance that yields this many tokens a step."""
-    _, found = bisect(lambda share: t.expected_tokens(share, drafts) < length, np.zeros(()), np.ones(()))
-    return float(found)
-
-
-def tensor_of(row: Row) -> int | None:
-    """The tensor parallelism that ``params`` names."""
-    found = number_after("TP", row["params"])
-    return None if found is None else int(found)
-
-
 def speculation(row: Row) -> Pair:
     """Drafts of a number K and an acceptance length AL."""
     drafts, length = number_after("K", row["params"]), number_after("AL", row["params"])
-    if row["technique"] == "speculation-mtp" and drafts and (share := number_after("acceptance", row["params"])):
-        length = 1 + share * drafts if drafts == 1 else None
-    if not drafts or not length:
+    if row["technique"] == "speculation-eagle3-moe" and length and not drafts:
+        drafts = USUAL_DRAFTS
+    if not drafts or (not length and row["technique"] != "speculation-mtp"):
         raise Unmapped("acceptance length or drafts not printed")
     if "QPS" in row["batch_or_concurrency"]:
         raise Unmapped("lengths not printed for a request rate")
     kind = t.MultiTokenPrediction if row["technique"] == "speculation-mtp" else t.Speculation
-    return with_technique(row, kind(acceptance=acceptance(length, drafts), drafts=int(drafts)))
+    given = {} if length is None else {"acceptance_length": length}
+    return with_technique(row, kind(drafts=int(drafts), captured=captures_drafts(row), **given))
+
+
+def captures_drafts(row: Row) -> bool:
+    """Whether the engine of a row captures draft passes: vLLM did not in the middle of 2025, and does in 2026."""
+    return row["date"] >= "2026"
+
+
+USUAL_DRAFTS = 3
+"""Drafts where a row prints none."""
+
+
+def ngram(row: Row) -> Pair:
+    """Drafts looked up in the text."""
+    drafts, length = number_after("k", row["params"]), number_after("AL", row["params"])
+    if not drafts or not length:
+        raise Unmapped("acceptance length or drafts not printed")
+    return with_technique(row, t.NgramDrafting(drafts=int(drafts), acceptance_length=length))
+
+
+def parallel_drafts(row: Row) -> Pair:
+    """Drafts of one pass against drafts one after another, each with the number that serves it better."""
+    case = case_of(row, serve_of(row))
+    figure = figure_of(row["metric"])
+    sides = []
+    for kind, lengths in ((t.Speculation, {3: 2.70, 7: 3.27}), (t.ParallelDrafting, {3: 2.87, 7: 3.70})):
+        captured = captures_drafts(row)
+        ways = [
+            kind(drafts=count, acceptance_length=length, captured=captured).after(case)
+            for count, length in lengths.items()
+        ]
+        sides.append(max(ways, key=lambda way: float(figure(steady_state(way)))))
+    return pair(row, *sides)
 
 
 def weights(row: Row) -> Pair:
@@ -351,6 +380,9 @@ RULES: Mapping[str, Callable[[Row], Pair]] = {
     "speculation-eagle": speculation,
     "speculation-eagle3": speculation,
     "speculation-mtp": speculation,
+    "speculation-eagle3-moe": speculation,
+    "speculation-ngram": ngram,
+    "speculation-parallel-draft": parallel_drafts,
     "weights-fp8": weights,
     "weights-w8a16": weights,
     "weights-w4a16": weights,

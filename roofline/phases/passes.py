@@ -26,6 +26,10 @@ from .workload import Workload
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
 
+CAPTURED_DRAFT = "captured draft"
+LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured"}
+"""Name of a pass -> how its kernels are launched (`ScheduledPass`); one by one if it is none of these."""
+
 
 @dataclass(frozen=True, repr=False)
 class Phase(Report):
@@ -83,8 +87,7 @@ class Phase(Report):
     @cached_property
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
-        launch = "graph" if self.name == "decode" else "eager"
-        return scheduled_pass(self.deployment, self.schedule, launch=launch)
+        return scheduled_pass(self.deployment, self.schedule, launch=LAUNCHES.get(self.name, "eager"))
 
     @property
     def operators(self) -> tuple[Bound, ...]:

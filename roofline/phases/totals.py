@@ -61,7 +61,8 @@ class ScheduledPass(Value):
     ways : tuple of Bound
         Bounds of the operators of all ways; empty if there is only one.
     launch : str
-        How its kernels are launched: ``graph``, as one captured graph, as servers run decode steps; ``eager``, one by
+        How its kernels are launched: ``graph``, as one captured graph, as servers run decode steps;
+        ``captured``, as a part of the graph of another pass; ``eager``, one by
         one; empty where only kernels count.
     """
 
@@ -87,6 +88,8 @@ class ScheduledPass(Value):
         found, host = estimates(self), host_of(self.deployment)
         if self.launch == "graph":
             found = in_a_graph(found, host)
+        elif self.launch == "captured":
+            found = in_a_graph(found, host._replace(step_s=0.0))
         elif self.launch == "eager":
             found = one_by_one(found, host)
         return Estimates(*(scalar(value) for value in found))
@@ -127,7 +130,7 @@ def scheduled_pass(
         The sequences, if other than the schedule's.
     change : callable, optional
         Makes another operator of each.
-    launch : {"", "graph", "eager"}
+    launch : {"", "graph", "captured", "eager"}
         How its kernels are launched.
     """
     found = serve.model.operators(serve.run(*(schedule.segments if segments is None else segments)))

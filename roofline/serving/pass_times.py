@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import InvalidInput, Number
 from ..operators.operator import Segment
 from ..phases.deployment import Deployment
-from ..phases.passes import Phase, prefill, run_pass
+from ..phases.passes import CAPTURED_DRAFT, Phase, prefill, run_pass
 from ..phases.workload import Workload
 from ..values import Value
 from .scenario import Scenario
@@ -115,11 +115,11 @@ def _drafted(run: Run, case: Scenario) -> tuple[Run, ...]:
     """A pass over prompts, and what drafting adds: the draft model's own, or the share of one of given cost."""
     if case.drafts is None:
         return (run,)
-    if case.drafts.model is None:
+    drafting = case.drafting
+    if drafting is None:
         share = case.drafts.share * np.minimum(case.drafts.tokens, 1)
         return (run, (share, run[1]))
-    draft = case.serve.replace(model=case.drafts.model)
-    return (run, (1.0, run_pass(draft, "draft", *run[1].segments)))
+    return (run, (1.0, run_pass(drafting, "draft", *run[1].segments)))
 
 
 def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime:
@@ -137,19 +137,29 @@ def _riders(case: Scenario, batch: Number, context_tokens: Number) -> Segment:
     """Sequences that generate: one token each, or all drafts and one more to verify."""
     if case.drafts is None:
         return Segment(batch, 1.0, context_tokens)
-    new = case.drafts.tokens + 1.0
+    new = case.drafts.verify_width
     return Segment(batch, new, context_tokens, new)
 
 
 def _drafting(case: Scenario, batch: Number, context_tokens: Number) -> tuple[Run, ...]:
-    """The draft steps before a verification."""
-    if case.drafts is None:
+    """The draft passes before a verification, and the one that extends what drafts by what was accepted."""
+    drafts, drafting = case.drafts, case.drafting
+    if drafts is None or not np.any(drafts.draft_passes):
         return ()
-    one = Segment(batch, 1.0, context_tokens)
-    if case.drafts.model is None:
-        return ((case.drafts.tokens * case.drafts.share, run_pass(case.serve, "decode", one)),)
-    draft = case.serve.replace(model=case.drafts.model)
-    return ((case.drafts.tokens, run_pass(draft, "draft", one)),)
+    if drafting is None:
+        one = run_pass(case.serve, "decode", Segment(batch, 1.0, context_tokens))
+        return ((drafts.draft_passes * drafts.share, one),)
+    name = CAPTURED_DRAFT if drafts.captured else "draft"
+    each = run_pass(drafting, name, _generating(batch, drafts.drafted_by_pass, context_tokens))
+    if not drafts.extends:
+        return ((drafts.draft_passes, each),)
+    extending = run_pass(drafting, name, _generating(batch, drafts.verify_width, context_tokens))
+    return ((drafts.draft_passes, each), (np.minimum(drafts.draft_passes, 1.0), extending))
+
+
+def _generating(batch: Number, tokens: Number, context_tokens: Number) -> Segment:
+    """Sequences that generate some tokens each, all of whose logits are needed."""
+    return Segment(batch, tokens, context_tokens, tokens)
 
 
 def mixed_pass(

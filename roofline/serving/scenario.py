@@ -18,6 +18,7 @@ from ..errors import InvalidInput, Number, number
 from ..footprint.allocation import NO_DRAFTER, Drafter, Paging
 from ..footprint.memory_use import Memory, memory
 from ..model import Model
+from ..model.draft_heads import draft_head, has_own_lm_head
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..values import Value
@@ -27,27 +28,66 @@ from ..values import Value
 class Drafts(Value):
     """Speculative decoding: a step drafts some tokens cheaply and verifies all of them in one pass.
 
+    A step yields ``AL`` tokens and takes ``T(w) + p t``: a pass of the model over ``w`` tokens of each sequence, and
+    ``p`` passes of what drafts, one after another, each over ``(w - 1) / p`` tokens of each sequence.  A chain of ``K``
+    drafts has ``w = K + 1`` and ``p = K``, a tree more tokens than passes, drafts made side by side one pass, and
+    drafts looked up in the text none.
+
     Attributes
     ----------
     acceptance : float or array
         Probability that a draft token is accepted, given that those before it were.
     tokens : int or array
-        Draft tokens of a step.
+        Draft tokens in a row, of which the last accepted one ends a step.
     model : Model, optional
-        The model that drafts; None if its cost is given as ``share``.
+        The model that drafts.
+    head : str
+        Draft head of the served model, in the place of ``model`` (`roofline.model.draft_heads`).
     share : float or array
-        Time of one draft token as a share of a plain decode step, and its weights as a share of the model's.
+        Time of one draft pass as a share of a plain decode step, and what drafts as a share of the model's weights,
+        where neither a model nor a head is given.
+    accepted : float or array, optional
+        Tokens that a step yields as measured; expected from ``acceptance`` if not given.
+    passes : int or array, optional
+        Draft passes one after another; ``tokens`` if not given.
+    verified : int or array, optional
+        Tokens of each sequence that a step verifies; ``tokens + 1`` if not given.
+    extends : bool
+        Whether one more pass of what drafts fills its own cache with the tokens that were accepted.
+    captured : bool
+        Whether draft passes are captured in the graph of the verification, so that the host does not launch them.
     """
 
     acceptance: Number
     tokens: Number
     model: Model | None = None
+    head: str = ""
     share: Number = 0.0
+    accepted: Number | None = None
+    passes: Number | None = None
+    verified: Number | None = None
+    extends: bool = False
+    captured: bool = False
 
     @property
     def tokens_per_step(self) -> Number:
         """Expected tokens a step, the one that verification itself yields included (see `expected_tokens`)."""
-        return expected_tokens(self.acceptance, self.tokens)
+        return expected_tokens(self.acceptance, self.tokens) if self.accepted is None else self.accepted
+
+    @property
+    def verify_width(self) -> Number:
+        """Tokens of each sequence that a step verifies."""
+        return self.tokens + 1.0 if self.verified is None else self.verified
+
+    @property
+    def draft_passes(self) -> Number:
+        """Draft passes one after another, one that extends the cache left out."""
+        return self.tokens if self.passes is None else self.passes
+
+    @property
+    def drafted_by_pass(self) -> Number:
+        """Tokens of each sequence that a draft pass computes."""
+        return np.maximum((self.verify_width - 1.0) / np.maximum(self.draft_passes, 1.0), 1.0)
 
 
 def expected_tokens(acceptance: Number, drafts: Number) -> Number:
@@ -180,9 +220,30 @@ class Scenario(Value):
     def _drafter(self) -> Drafter:
         if self.drafts is None:
             return NO_DRAFTER
+        drafting = self.drafting
+        if drafting is None:
+            return Drafter(share=self.drafts.share * np.minimum(self.drafts.tokens, 1))
+        if self.drafts.head and not has_own_lm_head(self.drafts.head):
+            return Drafter(drafting.replace(model=drafting.model.replace(vocab=1)))
+        return Drafter(drafting)
+
+    @property
+    def drafting(self) -> Deployment | None:
+        """What drafts where it runs; None where nothing of its own does.
+
+        A draft head keeps its weights in 16 bits, as heads are published, but for a model's own extra layer.
+        """
+        if self.drafts is None:
+            return None
         if self.drafts.model is not None:
-            return Drafter(self.serve.replace(model=self.drafts.model))
-        return Drafter(share=self.drafts.share * np.minimum(self.drafts.tokens, 1))
+            return self.serve.replace(model=self.drafts.model)
+        if not self.drafts.head:
+            return None
+        precision = self.serve.precision
+        if self.drafts.head != "mtp":
+            wide = precision.wide
+            precision = dataclasses.replace(precision, weights=wide, activations=wide, exceptions={})
+        return self.serve.replace(model=draft_head(self.model, self.drafts.head), precision=precision)
 
     @property
     def found_tokens(self) -> Number:

@@ -91,8 +91,8 @@ def parameters() -> tuple[TechniqueParameter, ...]:
     Examples
     --------
     >>> from roofline.techniques import parameters
-    >>> next(item for item in parameters() if item.name == "acceptance").slugs
-    ('speculative', 'mtp')
+    >>> next(item for item in parameters() if item.name == "chunk_tokens").slugs
+    ('chunked-prefill',)
     """
     found: dict[str, dict[str, type[Technique]]] = {}
     for slug, kind in REGISTRY.items():

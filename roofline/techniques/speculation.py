@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..arrays import bisect, scalar
-from ..errors import Number, number
+from ..errors import InvalidInput, Number, number
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
@@ -17,27 +17,48 @@ from ..report import Report, Step
 from ..serving.scenario import Drafts, Scenario, expected_tokens, share
 from ..serving.steady_state import steady_state
 from ..specs.library import get_model
-from .technique import MODEL, Technique
+from .technique import FLAG, MODEL, Technique
+
+CAPTURING = ("sglang", "trtllm")
+"""Engines that capture draft passes in graphs (SGLang: ``EAGLEDraftCudaGraphRunner``; TensorRT-LLM: one-model mode)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speculation(Technique):
     """A small model drafts some tokens, the large one verifies them all in one pass (arXiv:2211.17192).
 
-    A step costs one pass over ``k + 1`` tokens a sequence and ``k`` draft steps, and yields
-    ``(1 - a^(k+1)) / (1 - a)`` tokens.  The pass costs little more than a decode step as long as the weights are what
-    takes the time, so it stops paying at large batches.
+    A step yields ``AL`` tokens, which is measured (``acceptance_length``) or expected of a chain of ``k`` drafts,
+    ``(1 - a^(k+1)) / (1 - a)``.  It takes a pass of the large model over ``w`` tokens of each sequence and ``p`` passes
+    of what drafts, one after another:
+
+        speedup = AL T(1) / (T(w) + p t_draft)
+
+    ``T(w)`` costs little more than ``T(1)`` as long as reading dense weights takes the time.  It stops paying at large
+    batches, and pays less where experts take turns: ``w`` tokens of each sequence touch more of them.
+
+    Unless a model or a share is given, an EAGLE-3 head drafts (`roofline.model.draft_heads`), which runs once more a
+    step to put what was accepted into its own cache.
 
     Attributes
     ----------
     acceptance : float or array
         Probability that a draft is accepted, given that those before it were.
     drafts : int or array
-        Draft tokens of a step.
+        Draft tokens in a row.
     draft : Model or str, optional
-        The model that drafts, or its name; if not given, drafts cost ``draft_share``.
-    draft_share : float or array
-        Time of a draft token as a share of a decode step (0.02 to 0.11 in table 2 of the paper).
+        The model that drafts, or its name; a draft head if not given.
+    draft_share : float or array, optional
+        Time of a draft pass as a share of a decode step (0.02 to 0.11 in table 2 of the paper), where neither a model
+        nor a head drafts.
+    acceptance_length : float or array, optional
+        Tokens that a step yields as measured, the one of the verification included; in the place of ``acceptance``.
+    passes : int or array, optional
+        Draft passes one after another; as many as ``drafts`` if not given.
+    verify_width : int or array, optional
+        Tokens of each sequence that a step verifies; ``drafts + 1`` if not given.
+    captured : bool
+        Whether draft passes run inside a captured graph; without, the host launches each of them.  SGLang and
+        TensorRT-LLM capture them in any case, vLLM by its version.
     """
 
     slug: ClassVar[str] = "speculative"
@@ -50,33 +71,75 @@ class Speculation(Technique):
     acceptance: Number = 0.7
     drafts: Number = 4
     draft: Model | str | Path | None = None
-    draft_share: Number = 0.05
+    draft_share: Number | None = None
+    acceptance_length: Number | None = None
+    passes: Number | None = None
+    verify_width: Number | None = None
+    captured: bool = False
+
+    head: ClassVar[str] = "eagle3"
+    extends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         share("acceptance", self.acceptance)
         number("drafts", self.drafts, whole=True)
-        number("draft_share", self.draft_share)
+        for name in ("passes", "draft_share", "verify_width", "acceptance_length"):
+            value = getattr(self, name)
+            if value is not None:
+                least = 1.0 if name in ("verify_width", "acceptance_length") else 0.0
+                number(name, value, least=least, whole=name in ("passes", "verify_width"))
         if self.draft is not None:
             object.__setattr__(self, "draft", get_model(self.draft))
+        if self.acceptance_length is not None:
+            self._check_length(self.acceptance_length)
+
+    def _check_length(self, length: Number) -> None:
+        """A chain of ``k`` drafts yields ``k + 1`` tokens a step at most, and so does the deepest branch of a tree."""
+        most = np.asarray(self.drafts) + 1
+        if np.any(np.asarray(length) > most):
+            raise InvalidInput(
+                f"acceptance_length must be at most drafts + 1: {float(np.max(length)):g} > {float(np.min(most)):g}"
+            )
 
     @property
     def decides(self) -> tuple[str, ...]:
         """How many tokens a step yields."""
         return ("how many tokens a step yields",)
 
+    @property
+    def tokens_per_step(self) -> Number:
+        """Tokens that a step yields, measured or expected."""
+        if self.acceptance_length is not None:
+            return self.acceptance_length
+        return expected_tokens(self.acceptance, self.drafts)
+
     def after(self, case: Scenario) -> Scenario:
         """Drafts, unless there are none."""
         if not np.any(self.drafts):
             return case
-        model = None if self.draft is None else get_model(self.draft)
-        return case.replace(drafts=Drafts(self.acceptance, self.drafts, model, self._share(case)))
+        return case.replace(drafts=self._drafts(case))
 
-    def _share(self, case: Scenario) -> Number:
-        return self.draft_share
+    def _drafts(self, case: Scenario) -> Drafts:
+        model = None if self.draft is None else get_model(self.draft)
+        head = self.head if model is None and self.draft_share is None else ""
+        return Drafts(
+            self.acceptance,
+            self.drafts,
+            model,
+            head,
+            0.0 if self.draft_share is None else self.draft_share,
+            accepted=self.acceptance_length,
+            passes=self.passes,
+            verified=self.verify_width,
+            extends=self.extends and bool(head),
+            captured=self.captured or head == "mtp" or case.serve.server.name in CAPTURING,
+        )
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Expected tokens a step."""
-        value = expected_tokens(self.acceptance, self.drafts)
+        """Tokens a step."""
+        value = self.tokens_per_step
+        if self.acceptance_length is not None:
+            return (Step("tokens_per_step", "acceptance_length", {"acceptance_length": value}, value, "as measured"),)
         known = {"acceptance": self.acceptance, "drafts": self.drafts}
         if np.any(np.asarray(self.acceptance) == 1):
             return (Step("tokens_per_step", "drafts + 1", known, value, "every draft accepted"),)
@@ -88,27 +151,81 @@ class Speculation(Technique):
 class MultiTokenPrediction(Speculation):
     """The model's own extra layers draft: DeepSeek-V3 has 85-90 % of second tokens accepted (arXiv:2412.19437, 5.4.3).
 
-    Attributes
-    ----------
-    draft_share : float or array, optional
-        Time of a draft token as a share of a decode step; that of one layer of the model's if not given.
+    A draft pass runs one more of the model's layers, ``eh_proj`` that fuses embedding and hidden state, and lm_head;
+    the first one of a step also takes in what was accepted.  The layers are a part of the model, so that engines
+    capture their passes in the graph of the step (TensorRT-LLM technical blogs 1 and 2).
     """
 
     slug: ClassVar[str] = "mtp"
     name: ClassVar[str] = "MTP"
     why: ClassVar[str] = "extra layers draft the next tokens for one read of the weights"
     costs: ClassVar[str] = "FLOPs for drafts that are refused; the extra layers' weights"
+    head: ClassVar[str] = "mtp"
+    extends: ClassVar[bool] = False
 
     acceptance: Number = 0.85
     drafts: Number = 1
-    draft_share: Number | None = None  # type: ignore[assignment]
 
-    def __post_init__(self) -> None:
-        share("acceptance", self.acceptance)
-        number("drafts", self.drafts, whole=True)
 
-    def _share(self, case: Scenario) -> Number:
-        return 1 / case.model.layer_count if self.draft_share is None else self.draft_share
+@dataclass(frozen=True, kw_only=True)
+class TreeDrafting(Speculation):
+    """Drafts branch (SpecInfer, arXiv:2305.09781; EAGLE-2, arXiv:2406.16858): a step verifies a tree of them at once.
+
+    A level of the tree takes one draft pass, over the branches that are followed; a level counts as accepted where any
+    of its branches is, so fewer steps end early than in a chain.  The verification is as wide as the tree: what is
+    gained in tokens is paid in FLOPs and in experts touched.
+
+    Attributes
+    ----------
+    acceptance : float or array
+        Probability that one of the branches of a level is accepted, given that the level before it was.
+    drafts : int or array
+        Levels of the tree.
+    verify_width : int or array
+        Tokens of the tree that a step verifies, the last one that is certain included.
+    """
+
+    slug: ClassVar[str] = "tree-drafting"
+    name: ClassVar[str] = "tree drafting"
+    why: ClassVar[str] = "several branches are verified at once: more tokens for one read of the weights"
+    costs: ClassVar[str] = "FLOPs and experts for every branch; gone with a batch"
+
+    acceptance: Number = 0.8
+    verify_width: Number | None = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramDrafting(Speculation):
+    """Drafts are looked up in the text so far (prompt lookup; vLLM's and TensorRT-LLM's n-gram speculation).
+
+    Nothing runs to draft, so a step costs its verification alone.  What is accepted depends on how much the output
+    repeats: editing, extraction and code accept most.
+    """
+
+    slug: ClassVar[str] = "ngram-drafting"
+    name: ClassVar[str] = "n-gram drafting"
+    why: ClassVar[str] = "text that repeats is guessed for nothing and verified in one read of the weights"
+    costs: ClassVar[str] = "FLOPs for drafts that are refused; no gain where text does not repeat"
+    effort: ClassVar[str] = FLAG
+
+    acceptance: Number = 0.5
+    passes: Number | None = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelDrafting(Speculation):
+    """All drafts of a step come from one pass (Medusa, arXiv:2401.10774; P-EAGLE, vLLM blog of March 2026).
+
+    The pass runs over placeholders for all tokens to come, and takes in what was accepted at the same time.
+    """
+
+    slug: ClassVar[str] = "parallel-drafting"
+    name: ClassVar[str] = "parallel drafting"
+    why: ClassVar[str] = "one draft pass for all drafts, verified in one read of the weights"
+    costs: ClassVar[str] = "FLOPs for drafts that are refused; a head trained for it"
+    extends: ClassVar[bool] = False
+
+    passes: Number | None = 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,11 +288,11 @@ def speculation_limits(
     >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
     >>> found = speculation_limits(serve, rl.Workload())
     >>> round(found.step_cost, 1), round(found.speedup, 1)
-    (1.2, 2.3)
+    (1.1, 2.5)
     """
     technique = technique or Speculation()
     cost = _step_cost(serve, load, technique, time)
-    yields = expected_tokens(technique.acceptance, technique.drafts)
+    yields = technique.tokens_per_step
     batches = np.unique(np.round(np.geomspace(1, searched_batch, 97)))
     swept = Workload(int(np.mean(load.prompt_tokens)), int(np.mean(load.output_tokens)), batches)
     pays = np.mean(yields) > _step_cost(serve, swept, technique, time)
