@@ -35,6 +35,7 @@ ORDER = """
     teaching
     plot
     cli
+    app
 """
 LAYERS = ORDER.split()
 

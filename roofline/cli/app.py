@@ -180,6 +180,15 @@ Anki instead.
 """,
         ("", "kv --difficulty 2 --count 10", "interview --seed 7", "moe --cards deck.csv --count 50"),
     ),
+    "explore": (
+        "roofline.app.command:explore",
+        "Open a page whose controls change a deployment.",
+        """
+Model, accelerator, formats, layout, engine and load as controls; answer, roofline, time by operator, memory, latency
+over batch, queue and cost follow them. The page runs on this machine alone and loads nothing from elsewhere.
+""",
+        ("", "--port 9000 --no-browser"),
+    ),
     "check": (
         "spec_files:check",
         "Validate a spec file, or a directory of them.",
@@ -196,7 +205,8 @@ them in every estimate.
         ("timings.csv -o my-specs/efficiency_specs --source 'own L40S'",),
     ),
 }
-"""Command -> where it is, what it does in one line, what else there is to say, and examples of its arguments."""
+"""Command -> where it is (in ``commands/``, or in a room above), what it does in one line, what else there is to say,
+and examples of its arguments."""
 
 LISTS = {
     "models": "List models: parameters, KV cache per token, longest context.",
@@ -225,9 +235,8 @@ def build() -> App:
         result_action="return_value",
     )
     for name, (place, summary, more, examples) in COMMANDS.items():
-        program.command(
-            f"{__package__}.commands.{place}", name=name, help=_help(name, summary, more, examples), version_flags=[]
-        )
+        home = place if place.startswith("roofline.") else f"{__package__}.commands.{place}"
+        program.command(home, name=name, help=_help(name, summary, more, examples), version_flags=[])
     for name, summary in LISTS.items():
         listing.command(f"{__package__}.commands.libraries:{name}", name=name, help=summary, version_flags=[])
     program.command(listing)

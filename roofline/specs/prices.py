@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ..errors import InvalidInput, UnknownName, number, unknown
+from ..errors import InvalidInput, Number, UnknownName, number, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
 from .folders import spec_folders
@@ -82,6 +82,28 @@ class Price:
         what = [self.provider, self.instance, self.region, self.term.replace("_", " ") if self.market != "own" else ""]
         words = " ".join(word for word in what if word)
         return f"{self.usd_per_hour:.2f} USD/h ({words}, {self.date}; {self.source})"
+
+    def usd_per_million_tokens(self, tokens_per_s: Number, accelerators: Number = 1) -> Number:
+        """What a million tokens cost of a deployment that yields them at a rate, all of its cost on these tokens.
+
+        Parameters
+        ----------
+        tokens_per_s : float or array
+            Tokens per second of the whole deployment.
+        accelerators : int or array
+            Accelerators of the deployment.
+
+        Returns
+        -------
+        float or array
+            USD.
+
+        Examples
+        --------
+        >>> round(Price(2.0).usd_per_million_tokens(1000, accelerators=4), 4)
+        2.2222
+        """
+        return accelerators * self.usd_per_hour / 3600 / tokens_per_s * 1e6
 
     @classmethod
     def owned(

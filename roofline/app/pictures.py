@@ -1,0 +1,86 @@
+"""The pictures of the page, as SVG."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import threading
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..cli.answers import Answers
+from ..errors import unknown
+from ..phases.passes import decode
+from ..plot import curves, memory_stack, roofline, time_breakdown
+from .numbers import load_of
+from .state import Refused, State
+
+SIZE_INCHES = (5.6, 4.1)
+"""Drawn at about the size at which the page shows it, so that its letters can be read."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Matplotlib keeps fonts and texts of all figures in common caches, which take one thread at a time."""
+
+
+def _roofline(found: Answers, figure: Figure) -> None:
+    roofline(found.serve.accelerator, found.prefill, found.decode, ax=figure.subplots())
+
+
+def _operators(found: Answers, figure: Figure) -> None:
+    time_breakdown(found.prefill, found.decode, ax=figure.subplots())
+
+
+def _memory(found: Answers, figure: Figure) -> None:
+    memory_stack(found.memory, ax=figure.subplots())
+
+
+def _curve(found: Answers, figure: Figure) -> None:
+    batches = np.unique(np.round(np.geomspace(1, max(64, 2 * found.load.batch), 40)))
+    step = decode(found.serve, dataclasses.replace(found.load, batch=batches))
+    curves(step, measured=None, ax=figure.subplots())
+
+
+PICTURES: dict[str, Callable[[Answers, Figure], None]] = {
+    "roofline": _roofline,
+    "operators": _operators,
+    "memory": _memory,
+    "curve": _curve,
+}
+"""What a picture shows -> how it is drawn."""
+
+
+def draw(state: State, kind: str, *, wanted: Callable[[], bool] = lambda: True) -> bytes:
+    """A picture of a state.
+
+    Parameters
+    ----------
+    state : State
+        What the controls ask for.
+    kind : str
+        One of `PICTURES`.
+    wanted : callable
+        Asked when its turn comes whether anybody still waits for the picture.
+
+    Returns
+    -------
+    bytes
+        The SVG; nothing if nobody waits for it.
+
+    Raises
+    ------
+    Refused
+        There is no such picture.
+    """
+    if kind not in PICTURES:
+        raise Refused(str(unknown("picture", kind, PICTURES)))
+    found = Answers(state.serve, load_of(state))
+    with _ONE_AT_A_TIME:
+        if not wanted():
+            return b""
+        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+        PICTURES[kind](found, figure)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return drawn.getvalue()
