@@ -698,3 +698,25 @@ def test_a_layout_and_an_engine_reach_the_library(serve):
     assert found["decode"] == rl.decode(spread, rl.Workload()).to_dict()
     assert found["memory"] == rl.memory(spread, rl.Workload()).to_dict()
     assert (found["parallel"]["tensor"], found["engine"]) == (4, "vllm")
+
+
+def test_fit_says_yes_or_no_in_one_line():
+    yes = text("fit", "llama-3.1-8b", "--hardware", "h100-sxm", "--engine", "vllm", "--length", "8192").strip()
+    assert "\n" not in yes
+    need = rl.memory(rl.Deployment("llama-3.1-8b", "h100-sxm", engine="vllm"), rl.Workload(8191, 1))
+    assert yes == need.fit()
+    assert yes.startswith("Yes: ")
+    assert f"{need.cache_tokens:,.0f} tokens of cache, {need.max_batch} sequences of 8,192" in yes
+    no = text("fit", "llama-3.1-70b", "--hardware", "h100-sxm").strip()
+    assert "\n" not in no
+    assert no.startswith("No: llama-3.1-70b does not fit on one h100-sxm")
+    assert "it fits with fp8 weights" in no
+
+
+def test_fit_leaves_out_what_it_is_told_to():
+    whole, bare = (
+        answer("fit", "qwen3.6-27b", "--hardware", "h100-sxm", *more)
+        for more in ((), ("--leave-out", "towers,prediction"))
+    )
+    assert whole["weights_bytes"] - bare["weights_bytes"] == pytest.approx(1.77e9, abs=1e7)
+    assert len(answer("fit", "llama-3.1-8b", "--hardware", "l4,h100-sxm", "--length", "4k,8k")) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import logging
 import random
@@ -13,6 +14,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+from command_line import text
 from oracle_data import CONFIGS, RECORDS, model
 
 import roofline as rl
@@ -60,6 +62,30 @@ def test_the_index_beside_a_config_gives_the_exact_size(tmp_path: Path) -> None:
 def test_an_index_without_a_size_gives_none(tmp_path: Path) -> None:
     index = {"metadata": {"total_size": 0}, "weight_map": {}}
     assert rl.get_model(write(tmp_path, LLAMA, model__safetensors__index=index)).checkpoint_bytes is None
+
+
+def test_memory_has_the_size_that_the_index_states(tmp_path: Path) -> None:
+    """A checkpoint 5 % larger than its configuration says is in memory as it is; the answer opens with the doubt."""
+    stated = 16_863_548_620
+    index = {"metadata": {"total_size": stated}, "weight_map": {}}
+    built = rl.get_model(write(tmp_path, LLAMA, model__safetensors__index=index))
+    serve = rl.Deployment(built, "h100-sxm")
+    need = rl.memory(serve, rl.Workload())
+    assert need.weights_bytes == pytest.approx(stated, rel=1e-12)
+    assert need.assumptions[0].startswith("the checkpoint states 16.86 GB of tensors, its configuration gives 16.06 GB")
+    assert rl.memory(rl.quantize(serve, weights="fp8"), rl.Workload()).weights_bytes < 0.6 * stated
+    shown = text("analyze", str(tmp_path), "--hardware", "h100-sxm")
+    assert "Doubt: the checkpoint states 16.86 GB" in "\n".join(shown.splitlines()[:4])
+
+
+def test_a_size_within_two_percent_is_no_doubt(tmp_path: Path) -> None:
+    index = {"metadata": {"total_size": 16_300_000_000}, "weight_map": {}}
+    built = rl.get_model(write(tmp_path, LLAMA, model__safetensors__index=index))
+    need = rl.memory(rl.Deployment(built, "h100-sxm"), rl.Workload())
+    assert need.weights_bytes == pytest.approx(16_300_000_000)
+    assert not built.size_doubt()
+    changed = built.replace(layers=(dataclasses.replace(built.layers[0], count=1),))
+    assert changed.checkpoint_bytes is None
 
 
 @pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record["checkpoint_total_size_bytes"]])

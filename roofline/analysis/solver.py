@@ -15,7 +15,6 @@ import numpy as np
 from ..arrays import bisect
 from ..errors import InvalidInput, number, unknown
 from ..footprint.memory_use import memory
-from ..footprint.per_device import weights_on_one
 from ..formats import get_format
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
@@ -351,10 +350,7 @@ def _weight_bits(serve: Deployment, load: Workload) -> Solution:
     """Bits of the linear layers' weights; everything else stays as it is."""
     need = memory(serve, load).per_accelerator
     now = memory(serve, load).weights_bytes_on_one
-    narrow, wide = (
-        float(weights_on_one(serve.replace(precision=replace(serve.precision, weights=name, exceptions={}))))
-        for name in _TWO
-    )
+    narrow, wide = (float(memory(_in_format(serve, name), load).weights_bytes_on_one) for name in _TWO)
     a_bit = (wide - narrow) / (_BITS[1] - _BITS[0])
     room, rest = float(need["available_bytes"]), float(need["needed_bytes"] - now + narrow - a_bit * _BITS[0])
     step = Step(
@@ -365,6 +361,10 @@ def _weight_bits(serve: Deployment, load: Workload) -> Solution:
         "what is left for the linear layers, over what a bit of all their weights takes",
     )
     return _fitting("weight_bits", step, "what stays in 16 bits and the cache alone do not fit")
+
+
+def _in_format(serve: Deployment, weights: str) -> Deployment:
+    return serve.replace(precision=replace(serve.precision, weights=weights, exceptions={}))
 
 
 def _parameters(serve: Deployment, load: Workload) -> Solution:
@@ -388,8 +388,8 @@ def _memory_bytes(serve: Deployment, load: Workload) -> Solution:
     step = Step(
         "memory_bytes",
         "needed_bytes / memory_fraction",
-        {"needed_bytes": needed, "memory_fraction": serve.memory_fraction},
-        needed / serve.memory_fraction,
+        {"needed_bytes": needed, "memory_fraction": serve.engine_fraction},
+        needed / serve.engine_fraction,
         "weights and pages, over the engine's fraction",
     )
     return _fitting("memory_bytes", step, "")

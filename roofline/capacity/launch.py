@@ -102,7 +102,7 @@ def _vllm(serve: Deployment, load: Workload) -> Options:
         "--kv-cache-dtype": "fp8" if _fp8_cache(serve) else "",
         "--max-num-seqs": int(np.max(np.ceil(load.batch / layout.data))),
         "--max-model-len": int(np.max(load.sequence_tokens)),
-        "--gpu-memory-utilization": serve.memory_fraction,
+        "--gpu-memory-utilization": serve.engine_fraction,
     }
 
 

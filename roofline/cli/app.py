@@ -36,6 +36,18 @@ estimate with its interval, and what limits each. A list such as --batch 1,8,64 
             "deepseek-v3 --hardware 8xh200-sxm --time floor --json",
         ),
     ),
+    "fit": (
+        "deployments:fit",
+        "Say whether a model fits, and how many tokens are left for the cache.",
+        """
+Yes or no in one line, with the tokens that the KV cache holds, the sequences of a length, and if it does not fit, the
+nearest change with which it does. With --engine, the memory is divided as that engine does.
+""",
+        (
+            "qwen3.6-27b --hardware h100-sxm --engine vllm --length 32k",
+            "llama-3.1-70b --hardware 2xh100-sxm --batch 64",
+        ),
+    ),
     "what-if": (
         "changes:what_if",
         "Compare a deployment before and after a change.",

@@ -129,6 +129,11 @@ def words(text: str) -> Any:
     return tuple(parts) if len(parts) > 1 else text
 
 
+def parts(text: str) -> Any:
+    """Parts that commas separate, as one value: a tuple would be a list of points."""
+    return frozenset(listed(text))
+
+
 def seconds(text: str) -> Any:
     """A time in seconds, or several."""
     return quantities(text, "s")
@@ -206,7 +211,8 @@ KV_FLAGS = {"kv": PRECISION_FLAGS["kv"]}
 ENGINE_FLAGS = {
     "engine": Flag("--engine", "ENGINE", lambda text: words(text.lower()), "the median of all"),
     "attention": Flag("--attention", "NAME", words),
-    "memory_fraction": Flag("--memory-fraction", "SHARE", quantities),
+    "memory_fraction": Flag("--memory-fraction", "SHARE", quantities, "the engine's, else 0.9"),
+    "leave_out": Flag("--leave-out", "PART", parts, None),
 }
 SLO_FLAGS = {
     "ttft_s": Flag("--ttft", "TIME", seconds),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from cyclopts import Parameter
 
 from ..errors import InvalidInput, number
+from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..operators.parallel import ONE, Parallel
 from ..phases.deployment import Deployment
@@ -161,6 +162,40 @@ class ModelOrTarget(Target):
     """A target whose hardware may be left out."""
 
     hardware: Annotated[Any, opt.hardware(required=False)] = None
+
+
+USUAL_LENGTH = 8192
+"""Tokens of a sequence where no length is asked for."""
+
+Length = Annotated[
+    Any,
+    opt.option(
+        "--length",
+        "N",
+        "Tokens of each sequence, prompt and output.",
+        parse=lambda text: quantities(text, "tokens"),
+        group=opt.WORKLOAD,
+        show_default="8,192, or the model's longest context",
+    ),
+]
+Sequences = Annotated[
+    Any, opt.option("--batch", "N", "Sequences at once.", parse=quantities, group=opt.WORKLOAD, show_default="1")
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Fit(Placement):
+    """A deployment, and sequences whose cache is to fit beside its weights."""
+
+    length: Length = None
+    batch: Sequences = 1
+
+    def memory(self, model: Model) -> Memory:
+        """What a placement with single values needs and has."""
+        length = min(USUAL_LENGTH, model.max_context_tokens or USUAL_LENGTH) if self.length is None else self.length
+        tokens = number("length", length, least=2, whole=True)
+        return memory(self.deployment(model), Workload(tokens - 1, 1, self.batch))
 
 
 LONGEST_USUAL_S = {"ttft_s": 60.0, "tpot_s": 2.0, "gap_s": 60.0, "total_s": 3600.0}

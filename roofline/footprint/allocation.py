@@ -8,7 +8,9 @@ import numpy as np
 
 from ..errors import InvalidInput, Number, number
 from ..phases.deployment import Deployment
+from ..specs.engines import Engine
 from ..values import Value
+from .per_device import weights_on_one
 
 
 @dataclass(frozen=True)
@@ -17,12 +19,13 @@ class Paging(Value):
 
     Attributes
     ----------
-    page_tokens : int or array
-        Tokens of a page (vLLM's ``block_size``).
+    page_tokens : int or array, optional
+        Tokens of a page (vLLM's ``block_size``); those of the engine named if None, and 16 without one.
     hybrid : bool
         Whether layers with a window keep their window only (see `Model.engine_cache_bytes`).
-    step_tokens : int or array
-        Most tokens of prompts in one step (vLLM's ``max_num_batched_tokens``): longer prompts come in chunks.
+    step_tokens : int or array, optional
+        Most tokens of prompts in one step (vLLM's ``max_num_batched_tokens``): longer prompts come in chunks; those of
+        the engine named if None, and 8,192 without one.
     reserved_tokens : int or array, optional
         Tokens that are reserved for each sequence, as engines did before pages; None takes pages as a sequence grows.
     shared_tokens : int or array
@@ -31,21 +34,28 @@ class Paging(Value):
         Share of each sequence's cache that lives in host memory instead of the accelerator's.
     """
 
-    page_tokens: Number = 16
+    page_tokens: Number | None = None
     hybrid: bool = True
-    step_tokens: Number = 8192
+    step_tokens: Number | None = None
     reserved_tokens: Number | None = None
     shared_tokens: Number = 0
     host_share: Number = 0.0
 
     def __post_init__(self) -> None:
         for name in ("page_tokens", "step_tokens"):
-            number(name, getattr(self, name), least=1, whole=True)
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), least=1, whole=True)
         if self.reserved_tokens is not None:
             number("reserved_tokens", self.reserved_tokens, least=1, whole=True)
         number("shared_tokens", self.shared_tokens, whole=True)
         if np.any(np.asarray(number("host_share", self.host_share)) > 1):
             raise InvalidInput(f"host_share must be a share from 0 to 1: {float(np.max(self.host_share)):g}")
+
+    def of_engine(self, engine: Engine) -> Engine:
+        """``engine`` with what is given here in the place of its own settings."""
+        given = {"page_tokens": self.page_tokens, "step_tokens": self.step_tokens}
+        settings = {name: float(np.max(value)) for name, value in given.items() if value is not None}
+        return engine.replace(**settings) if settings else engine
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,12 @@ class Drafter(Value):
 
     deployment: Deployment | None = None
     share: Number = 0.0
+
+    def bytes_beside(self, serve: Deployment) -> Number:
+        """Bytes of what drafts on the fullest accelerator of ``serve``."""
+        if self.deployment is not None:
+            return weights_on_one(self.deployment)
+        return self.share * weights_on_one(serve) if np.any(self.share) else 0.0
 
 
 NO_DRAFTER = Drafter()

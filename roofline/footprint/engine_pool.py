@@ -34,10 +34,10 @@ from ..errors import Number, number
 from ..formats import get_format
 from ..model.blocks import Cache, MoE
 from ..operators.parallel import share
-from ..phases.deployment import Deployment
-from ..report import Report
+from ..phases.deployment import USUAL_FRACTION, Deployment
+from ..report import Report, Step
 from ..specs.engines import Engine
-from .per_device import tower_bytes, weights_on_one, workspace_of_token
+from .per_device import prediction_bytes, tower_bytes, weights_on_one, workspace_of_token
 
 GIB = 2.0**30
 
@@ -45,8 +45,26 @@ HIDDEN_BYTES = 0.46 * GIB
 """What an NVIDIA driver reports less to the framework than to nvidia-smi: 79.19 of 79.65 GiB on an H100, 23.58 of 24 on
 a 3090, 22.07 of 22.49 on an L4 (tests/data/engine_memory.csv)."""
 
+PAGE_STEP = 16
+"""Pages of models with recurrent layers are whole multiples of so many tokens."""
+
 GROUP_SLACK = 1.25
 """vLLM pads small groups of layers to the size of the largest one if that is at most 25 % more."""
+
+
+LARGEST_STEP = 65_536
+"""Tokens of a step, and sequences, beyond which an engine without a limit is not taken to reserve activations."""
+
+ACTIVATION = (
+    "max(step_tokens * token_bytes, step_tokens * sampled_token_bytes + logits * logit_bytes)"
+    " + step_tokens * expert_bytes"
+)
+POOL = {
+    "device": "device_bytes * fraction - resident_bytes - {}",
+    "free_before_loading": "(device_bytes - {}) * fraction - resident_bytes",
+    "free_after_loading": "(device_bytes - resident_bytes - {}) * fraction",
+}
+"""What the fraction is a share of -> the pool of one accelerator."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,16 +77,20 @@ class EnginePool(Report):
         What runs where.
     engine : Engine
         The engine with all its settings on this accelerator.
+    draft_bytes : float or array
+        Weights of a draft model on the same accelerator.
     """
 
     deployment: Deployment
     engine: Engine
+    draft_bytes: Number = 0.0
 
     columns = (
         "device_bytes",
         "usable_bytes",
         "weights_bytes",
         "tower_bytes",
+        "prediction_bytes",
         "activation_bytes",
         "non_torch_bytes",
         "graph_bytes",
@@ -85,8 +107,8 @@ class EnginePool(Report):
 
     @property
     def _fraction(self) -> float:
-        """The engine's own default gives way to the deployment's, where that is not the usual one."""
-        return float(self.engine.memory_fraction or self.deployment.memory_fraction)
+        """The deployment's, or else the engine's."""
+        return float(self.deployment.memory_fraction or self.engine.memory_fraction or USUAL_FRACTION)
 
     @property
     def usable_bytes(self) -> Number:
@@ -109,13 +131,37 @@ class EnginePool(Report):
         return tower_bytes(self.deployment)
 
     @cached_property
+    def prediction_bytes(self) -> Number:
+        """Layers of multi-token prediction, where the engine loads them and nothing else drafts."""
+        return 0.0 if np.any(self.draft_bytes) else prediction_bytes(self.deployment)
+
+    @property
+    def resident_bytes(self) -> Number:
+        """All weights."""
+        return self.weights_bytes + self.tower_bytes + self.prediction_bytes + self.draft_bytes
+
+    @cached_property
     def activation_bytes(self) -> Number:
         """Peak of the warm-up: a full step, or sampling for every sequence that may run."""
+        inputs = self.activation_inputs
+        of_step = inputs["step_tokens"] * inputs["token_bytes"]
+        of_sampling = inputs["step_tokens"] * inputs["sampled_token_bytes"] + inputs["logits"] * inputs["logit_bytes"]
+        return scalar(np.maximum(of_step, of_sampling) + inputs["step_tokens"] * inputs["expert_bytes"])
+
+    @cached_property
+    def activation_inputs(self) -> dict[str, Number]:
+        """What `ACTIVATION` is computed from."""
         model, engine = self.deployment.model, self.engine
-        step, sequences = float(engine.step_tokens or 0), float(engine.max_sequences or 0)
-        of_step = step * workspace_of_token(self.deployment)
-        of_sampling = 4 * step * model.hidden + float(engine.sampler_bytes or 0) * sequences * model.vocab
-        return scalar(np.maximum(of_step, of_sampling) + step * self._expert_bytes_of_token())
+        step = min(float(engine.step_tokens or 0), LARGEST_STEP)
+        rows = step if engine.sampler_rows == "tokens" else min(float(engine.max_sequences or 0), LARGEST_STEP)
+        return {
+            "step_tokens": step,
+            "token_bytes": workspace_of_token(self.deployment),
+            "sampled_token_bytes": 4 * model.hidden,
+            "logits": rows * model.vocab,
+            "logit_bytes": float(engine.sampler_bytes or 0),
+            "expert_bytes": self._expert_bytes_of_token(),
+        }
 
     def _expert_bytes_of_token(self) -> Number:
         """Outputs of a token's experts in the widest mixture."""
@@ -144,13 +190,15 @@ class EnginePool(Report):
     def graph_bytes(self) -> Number:
         """CUDA graphs of decode steps."""
         engine, parallel = self.engine, self.deployment.parallel
+        if engine.eager:
+            return 0.0
         layers = self.deployment.model.layer_count * share(self.deployment.model.layer_count, parallel.pipeline)
         return scalar(float(engine.graph_bytes or 0.0) + float(engine.graph_layer_bytes or 0.0) * layers)
 
     @property
     def pool_bytes(self) -> Number:
         """What is left for the KV cache; negative where the engine would stop."""
-        weights = self.weights_bytes + self.tower_bytes
+        weights = self.resident_bytes
         workspace = self.activation_bytes + self.non_torch_bytes
         if self.engine.memory_fraction_of == "free_before_loading":
             return self.usable_bytes - weights
@@ -158,6 +206,30 @@ class EnginePool(Report):
             return (self.device_bytes - weights - workspace - self.graph_bytes) * self._fraction
         graphs = self.graph_bytes if self.engine.graphs_in_fraction else 0.0
         return self.usable_bytes - weights - workspace - graphs
+
+    def explain(self) -> tuple[Step, ...]:
+        """Activations and pool of one accelerator, each as a formula."""
+        sizes: dict[str, Number] = {
+            "device_bytes": self.device_bytes,
+            "fraction": self._fraction,
+            "resident_bytes": self.resident_bytes,
+        }
+        workspace: dict[str, Number] = {
+            "activation_bytes": self.activation_bytes,
+            "non_torch_bytes": self.non_torch_bytes,
+            "graph_bytes": self.graph_bytes,
+        }
+        of = str(self.engine.memory_fraction_of)
+        if of == "free_before_loading":
+            workspace = {"non_torch_bytes": self.non_torch_bytes}
+        elif of == "device" and not self.engine.graphs_in_fraction:
+            del workspace["graph_bytes"]
+        formula = POOL[of].format(" - ".join(workspace))
+        of_logits, of_fraction = (self.engine.source_of(name) for name in ("sampler_bytes", "memory_fraction_of"))
+        return (
+            Step("activation_bytes", ACTIVATION, self.activation_inputs, self.activation_bytes, of_logits),
+            Step("pool_bytes", formula, sizes | workspace, self.pool_bytes, of_fraction),
+        )
 
     @property
     def cache_tokens(self) -> Number:
@@ -191,14 +263,20 @@ class _Kind(NamedTuple):
     state_bytes: Number
     window: int | None
 
+    @property
+    def grows(self) -> bool:
+        """Whether tokens add to it."""
+        return bool(np.any(np.asarray(self.token_bytes) > 0))
 
-def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number) -> Number:
+
+def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid: bool = True) -> Number:
     """Bytes of the pool that one sequence of ``tokens`` takes on the most loaded accelerator.
 
-    Layers with equal caches form groups, whose blocks are of one size (vLLM's hybrid cache manager).  A layer with a
-    window holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written before the window
-    moves on.  Where a model has recurrent layers, a page of attention is as large as a layer's state, and each such
-    layer takes one page.
+    A layer with a window holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written
+    before the window moves on.
+
+    In vLLM (``groups_layers``) layers with equal caches form groups, whose blocks are of one size.  Where a model has
+    recurrent layers, a page of attention is as large as a layer's state, and each such layer takes one page.
 
     Parameters
     ----------
@@ -208,28 +286,41 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number) -> Number:
         With all its settings on the accelerator.
     tokens : int or array
         Length of the sequence.
+    hybrid : bool
+        Whether layers with a window keep their window only.
     """
     kinds = list(_kinds(serve))
-    growing = [kind for kind in kinds if np.any(np.asarray(kind.token_bytes) > 0)]
-    stateful = [kind for kind in kinds if np.any(np.asarray(kind.state_bytes) > 0)]
-    page = float(engine.page_tokens or 1)
-    if stateful and growing:
-        state = max(float(np.max(kind.state_bytes)) for kind in stateful)
-        page = np.ceil(state / float(np.max(growing[0].token_bytes)) / 16) * 16
-    group = _group_size([kind.layers for kind in kinds])
+    if not kinds:
+        return 0.0 * np.asarray(tokens)[()]
+    parallel = serve.parallel
+    of_one = share(serve.model.layer_count, parallel.pipeline) / parallel.context
     total: Number = 0.0
+    for kind, layers, page in _pages_of(kinds, engine):
+        if not kind.grows:
+            total = total + layers * page
+            continue
+        held = tokens
+        if hybrid and kind.window is not None:
+            held = np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
+        total = total + layers * (np.ceil(held / page) * page * kind.token_bytes + kind.state_bytes)
+    return total * of_one
+
+
+def _pages_of(kinds: list[_Kind], engine: Engine) -> Iterator[tuple[_Kind, float, Number]]:
+    """Each kind with its layers, padding included, and its pages: tokens where it grows, bytes where it does not."""
+    page: Number = float(engine.page_tokens or 1)
+    growing = next((kind for kind in kinds if kind.grows), None)
+    states = [kind.state_bytes for kind in kinds if not kind.grows]
+    if not engine.groups_layers or growing is None:
+        yield from ((kind, kind.layers, page if kind.grows else kind.state_bytes) for kind in kinds)
+        return
+    if states:
+        largest = np.max(np.stack(np.broadcast_arrays(*states)), axis=0)
+        page = np.ceil(largest / growing.token_bytes / PAGE_STEP) * PAGE_STEP
+    group = _group_size([kind.layers for kind in kinds])
     for kind in kinds:
         padded = np.ceil(kind.layers / group) * group
-        if np.any(np.asarray(kind.token_bytes) > 0):
-            held = tokens
-            if kind.window is not None:
-                held = np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
-            total = total + padded * np.ceil(held / page) * page * kind.token_bytes
-        elif growing:
-            total = total + padded * page * growing[0].token_bytes
-        else:
-            total = total + padded * kind.state_bytes
-    return total
+        yield kind, padded, page if kind.grows else page * growing.token_bytes
 
 
 def _group_size(counts: list[float]) -> float:
@@ -239,9 +330,8 @@ def _group_size(counts: list[float]) -> float:
 
 
 def _kinds(serve: Deployment) -> Iterator[_Kind]:
-    """Kinds of caches with the number of their layers on the most loaded accelerator."""
+    """Kinds of caches with the number of their layers; bytes of a layer on the most loaded accelerator."""
     bits, parallel = get_format(serve.precision.kv).bits, serve.parallel
-    stage = float(np.max(share(serve.model.layer_count, parallel.pipeline)))
     found: dict[tuple[float, float, int | None, int], float] = {}
     for layer in serve.model.layers:
         caches = tuple(layer.caches())
@@ -252,7 +342,7 @@ def _kinds(serve: Deployment) -> Iterator[_Kind]:
             found[key] = found.get(key, 0.0) + layer.count
     for (values, state, window, pieces), count in found.items():
         part = share(pieces, parallel.tensor)
-        yield _Kind(count * stage, values * bits / 8 * part, state * part, window)
+        yield _Kind(count, values * bits / 8 * part, state * part, window)
 
 
 def _window(caches: tuple[Cache, ...]) -> int | None:

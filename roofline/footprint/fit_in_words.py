@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..formats import get_format
 from ..operators.parallel import Parallel
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
 from ..units import humanize
 from .memory_use import Memory, memory
+from .per_device import checkpoint_factor
 
 NARROWER = ("fp8", "int4_g128")
 """Weight formats that are tried, the wider first."""
@@ -18,22 +21,91 @@ NARROWER = ("fp8", "int4_g128")
 WIDER_LAYOUTS = (2, 4, 8, 16, 32, 64)
 """Degrees of tensor parallelism that are tried."""
 
+FEWER_SEQUENCES = (256, 64, 16)
+"""Limits of running sequences that are tried: sampling for each of them takes memory."""
+
+LARGEST_FRACTION = 0.95
+"""Share of memory beyond which an engine leaves too little for what it does not count."""
+
+SHORTEST_SHARE = 0.5
+"""A length that fits is a near change if it is at least this share of the one asked for."""
+
+
+SHARE_OF = {
+    "device": "{}, for weights, activations and cache",
+    "free_before_loading": "what is free of {} before loading, for weights and cache",
+    "free_after_loading": "what is free of {} after loading, for the cache",
+}
+"""What an engine's fraction is a share of, in words."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change after which it fits.
+
+    Attributes
+    ----------
+    words : str
+        What to change, as it follows "fits".
+    found : Memory
+        Memory after the change.
+    """
+
+    words: str
+    found: Memory
+
 
 def fit_sentence(found: Memory) -> str:
     """Whether it fits, what is needed and available, and if it does not, what would."""
     points = np.size(found.fits)
     if points > 1:
         return f"Fits at {int(np.sum(found.fits)):,} of {points:,} points."
-    needed, available = (humanize("bytes", getattr(found, name)) for name in ("needed_bytes", "available_bytes"))
-    where, sizes = place(found), f"{needed} needed, {available} available"
+    where, sizes = place(found), _sizes(found)
     if found.fits:
         return f"Fits on {where}: {sizes}; room for {float(found.max_batch):,.0f} sequences of this length."
     if float(found.max_batch) >= 1:
         running, asked = float(found.running_batch), float(np.max(found.load.batch))
         return f"Only {running:,.0f} of {asked:,.0f} sequences fit at once on {where}; the rest queue ({sizes})."
-    ways = list(_ways_to_fit(found))
+    ways = [change.words for change in (*_first(_narrower(found)), *_first(_wider(found)))]
     instead = f"fits {', or '.join(ways)}" if ways else f"at least {int(found.accelerators_needed)} are needed"
     return f"Does not fit on {where}: {sizes}; {instead}."
+
+
+def fit_line(found: Memory) -> str:
+    """Yes or no in one line: tokens and sequences that the cache holds, and the nearest change if it does not fit.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment("llama-3.1-70b", "h100-sxm", engine="vllm")
+    >>> print(fit_line(rl.memory(serve, rl.Workload(8000, 192))))
+    No: llama-3.1-70b with vllm does not fit on one h100-sxm: 143.8 GB needed, 72.2 GB available; \
+it fits with fp8 KV cache and weights (2 sequences of 8,192 tokens).
+    """
+    model, engine = found.deployment.model.name, found.deployment.engine
+    subject = f"{model} with {engine}" if engine is not None else model
+    if found.fits:
+        return f"Yes: {subject} fits on {place(found)} with {_room(found)}; {_sizes(found)}."
+    nearest = nearest_change(found)
+    if nearest is None:
+        instead = f"at least {int(found.accelerators_needed)} are needed"
+    else:
+        instead = f"it fits {nearest.words} ({_room(nearest.found)})"
+    if float(found.max_batch) >= 1:
+        return f"No: {subject} holds only {_room(found)} on {place(found)}; {_sizes(found)}; {instead}."
+    return f"No: {subject} does not fit on {place(found)}: {_sizes(found)}; {instead}."
+
+
+def _room(found: Memory) -> str:
+    """Tokens and sequences of this length that the cache holds."""
+    length, sequences = float(np.max(found.load.sequence_tokens)), float(found.max_batch)
+    plural = "" if sequences == 1 else "s"
+    return f"{float(found.cache_tokens):,.0f} tokens of cache, {sequences:,.0f} sequence{plural} of {length:,.0f}"
+
+
+def _sizes(found: Memory) -> str:
+    needed, available = (humanize("bytes", getattr(found, name)) for name in ("needed_bytes", "available_bytes"))
+    return f"{needed} needed, {available} available"
 
 
 def place(found: Memory) -> str:
@@ -42,19 +114,105 @@ def place(found: Memory) -> str:
     return f"{'one' if count == 1 else f'{count:g}'} {found.deployment.accelerator.name}"
 
 
-def _ways_to_fit(found: Memory) -> Iterator[str]:
-    """The first narrower format, and the first wider layout, with which it fits."""
+def nearest_change(found: Memory) -> Change | None:
+    """The change that asks for the least, with which it fits; None if none of those tried does.
+
+    In this order: what the engine sets aside, parts that need not be loaded, a shorter context, the format of the
+    cache, that of the weights, more accelerators.
+    """
+    for kind in (_settings, _fewer_parts, _shorter, _narrower_cache, _narrower, _wider):
+        for change in kind(found):
+            return change
+    return None
+
+
+def _first(changes: Iterator[Change]) -> Iterator[Change]:
+    for change in changes:
+        yield change
+        return
+
+
+def _tried(found: Memory, words: str, serve: Deployment, load: Workload | None = None) -> Iterator[Change]:
+    """The change if it fits with it."""
+    changed = memory(serve, load or found.load, paging=found.paging, drafter=found.drafter)
+    if changed.fits:
+        yield Change(words, changed)
+
+
+def _settings(found: Memory) -> Iterator[Change]:
+    """Fewer sequences to sample for, no graphs, a larger fraction."""
     serve = found.deployment
-    bits = get_format(serve.precision.weights).bits
+    if found.engine_pool is not None:
+        engine = serve.server
+        for most in FEWER_SEQUENCES:
+            if most < float(engine.max_sequences or 0) and most >= float(np.max(found.sequences_on_one)):
+                fewer = serve.replace(engine=engine.replace(max_sequences=most))
+                yield from _tried(found, f"with at most {most} sequences at once", fewer)
+        if engine.graphs_in_fraction and not engine.eager:
+            yield from _tried(found, "without CUDA graphs", serve.replace(engine=engine.replace(eager=True)))
+    if serve.engine_fraction < LARGEST_FRACTION:
+        larger = serve.replace(memory_fraction=LARGEST_FRACTION)
+        yield from _tried(found, f"with {LARGEST_FRACTION:.0%} of the memory", larger)
+
+
+def _fewer_parts(found: Memory) -> Iterator[Change]:
+    for part, words in (("prediction", "multi-token prediction"), ("towers", "towers for images and sound")):
+        if np.any(getattr(found, f"{part.removesuffix('s')}_bytes")):
+            serve = found.deployment.replace(leave_out=(*found.deployment.leave_out, part))
+            yield from _tried(found, f"without {words}", serve)
+
+
+def _shorter(found: Memory) -> Iterator[Change]:
+    longest, asked = float(found.max_context), float(np.max(found.load.sequence_tokens))
+    if SHORTEST_SHARE * asked <= longest < asked and longest > 1:
+        shorter = Workload(int(longest) - 1, 1, found.load.batch)
+        yield from _tried(found, f"up to {longest:,.0f} tokens", found.deployment, shorter)
+
+
+def _narrower_cache(found: Memory) -> Iterator[Change]:
+    precision = found.deployment.precision
+    if get_format(precision.kv).bits > get_format("fp8").bits:
+        serve = found.deployment.replace(precision=replace(precision, kv="fp8"))
+        yield from _tried(found, "with an fp8 KV cache", serve)
+
+
+def _narrower(found: Memory) -> Iterator[Change]:
+    """Narrower weights, the wider first."""
+    precision = found.deployment.precision
     for name in NARROWER:
-        quantized = serve.replace(precision=replace(serve.precision, weights=name))
-        if get_format(name).bits < bits and memory(quantized, found.load, paging=found.paging).fits:
-            yield f"with {name} weights"
-            break
-    others = serve.parallel.accelerators / serve.parallel.tensor
-    if others == 1:
-        for degree in WIDER_LAYOUTS:
-            spread = serve.replace(parallel=Parallel(tensor=degree))
-            if degree > serve.parallel.tensor and memory(spread, found.load, paging=found.paging).fits:
-                yield f"on {degree}"
-                break
+        if get_format(name).bits < get_format(precision.weights).bits:
+            serve = found.deployment.replace(precision=replace(precision, weights=name))
+            yield from _tried(found, f"with {name} weights", serve)
+
+
+def _wider(found: Memory) -> Iterator[Change]:
+    """Tensor parallelism over more accelerators, the fewest first."""
+    serve = found.deployment
+    if serve.parallel.accelerators != serve.parallel.tensor:
+        return
+    for degree in WIDER_LAYOUTS:
+        if degree > serve.parallel.tensor:
+            yield from _tried(found, f"on {degree}", serve.replace(parallel=Parallel(tensor=degree)))
+
+
+def memory_notes(found: Memory) -> Iterator[str]:
+    """What the figures rest on, and what to do where it does not fit."""
+    serve = found.deployment
+    doubt = serve.model.size_doubt()
+    if doubt and checkpoint_factor(serve) != 1:
+        yield doubt
+    yield _share_of_device(found)
+    if not np.all(found.fits):
+        yield f"does not fit on {place(found)}; at least {int(np.max(found.accelerators_needed))} are needed"
+    if np.any((np.asarray(found.max_batch) > 0) & (found.load.batch > np.asarray(found.max_batch))):
+        running, asked = np.max(found.running_batch), np.max(found.load.batch)
+        yield f"only {running:g} of {asked:g} sequences fit at once; the rest queue"
+
+
+def _share_of_device(found: Memory) -> str:
+    serve = found.deployment
+    device = f"the {float(np.max(serve.accelerator.memory_bytes)) / 1e9:.4g} GB that the device reports"
+    if found.engine_pool is None:
+        return f"an engine takes {serve.engine_fraction:.0%} of {device}"
+    engine = found.engine_pool.engine
+    return f"{engine} takes {serve.engine_fraction:.0%} of {SHARE_OF[str(engine.memory_fraction_of)].format(device)}"

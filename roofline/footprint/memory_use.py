@@ -1,8 +1,9 @@
 """Footprint: what fits in memory.
 
-An engine takes a fraction of the device's memory for weights and cache and leaves the rest to everything else: the
-driver's context, captured graphs, and the activations of a step.  Weights come first, the cache gets what is left of
-the fraction, in whole pages.  A step whose activations need more than the rest takes it from the cache.
+Without an engine named, one takes a fraction of the device's memory for weights and cache and leaves the rest to
+everything else: the driver's context, captured graphs, and the activations of a step.  Weights come first, the cache
+gets what is left of the fraction, in whole pages.  A step whose activations need more than the rest takes it from the
+cache.  An engine that is named sets aside what `EnginePool` says.
 """
 
 from __future__ import annotations
@@ -13,26 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Truth, bisect, scalar
-from ..errors import Number
+from ..arrays import Truth, scalar
+from ..errors import Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
 from ..units import humanize
 from .allocation import NO_DRAFTER, Drafter, Paging
+from .engine_pool import EnginePool, sequence_bytes
 from .per_device import (
     cache_on_one,
     logits_of_sequence,
     paged_cache_on_one,
-    weights_by_part,
+    resident_by_part,
     weights_on_one,
     workspace_of_token,
 )
 
 __all__ = ["NO_DRAFTER", "Drafter", "Memory", "Paging", "cache_on_one", "memory", "weights_on_one"]
 
-LONGEST = 2**40
-"""Contexts are searched up to here."""
+PAGE_TOKENS = 16
+"""Tokens of a page where no engine is named."""
+
+STEP_TOKENS = 8192
+"""Most tokens of prompts in a step where no engine is named."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,14 +63,20 @@ class Memory(Report):
 
     columns = (
         "weights_bytes",
+        "tower_bytes",
+        "prediction_bytes",
         "kv_bytes_per_sequence",
         "kv_bytes",
         "state_bytes",
         "paged_kv_bytes",
         "workspace_bytes",
+        "non_torch_bytes",
+        "graph_bytes",
         "needed_bytes",
         "reserved_bytes",
         "available_bytes",
+        "pool_bytes",
+        "cache_tokens",
         "fits",
         "max_batch",
         "max_context",
@@ -79,20 +90,32 @@ class Memory(Report):
         return f"Memory: {self.deployment}, batch {humanize('batch', self.load.batch)}"
 
     @cached_property
+    def engine_pool(self) -> EnginePool | None:
+        """What the engine named sets aside on the most loaded accelerator; None if no engine is named."""
+        if not self.deployment.names_engine:
+            return None
+        return EnginePool(self.deployment, self.paging.of_engine(self.deployment.server), self._draft_bytes)
+
+    @property
+    def page_tokens(self) -> Number:
+        """Tokens of a page."""
+        if self.engine_pool is not None:
+            return float(self.engine_pool.engine.page_tokens or 1)
+        return PAGE_TOKENS if self.paging.page_tokens is None else self.paging.page_tokens
+
+    @cached_property
     def weights_bytes_on_one(self) -> Number:
         """Weights on the fullest accelerator."""
         return sum(self._weights_by_part.values())
 
     @cached_property
     def _weights_by_part(self) -> dict[str, Number]:
-        """Weights on the fullest accelerator by part of the model; what drafts is a part of its own."""
-        parts = weights_by_part(self.deployment)
-        drafter = self.drafter
-        if drafter.deployment is not None:
-            return parts | {"draft": weights_on_one(drafter.deployment)}
-        if np.any(drafter.share):
-            return parts | {"draft": drafter.share * sum(parts.values())}
-        return parts
+        """Weights on the fullest accelerator by part; towers, layers that draft and a draft model are parts of it."""
+        return resident_by_part(self.deployment, draft_bytes=self._draft_bytes)
+
+    @cached_property
+    def _draft_bytes(self) -> Number:
+        return self.drafter.bytes_beside(self.deployment)
 
     @cached_property
     def kv_bytes_on_one(self) -> Number:
@@ -106,7 +129,7 @@ class Memory(Report):
         Whole pages, or the length reserved; without the prefix that is stored once and what lives in host memory.
         """
         reserved = self.paging.reserved_tokens
-        return self._allocated(self.load.sequence_tokens if reserved is None else reserved)
+        return self.allocated_bytes(self.load.sequence_tokens if reserved is None else reserved)
 
     @cached_property
     def shared_on_one(self) -> Number:
@@ -115,7 +138,8 @@ class Memory(Report):
             return 0.0
         return self._paged(self.deployment, self.paging.shared_tokens)
 
-    def _allocated(self, tokens: Number) -> Number:
+    def allocated_bytes(self, tokens: Number) -> Number:
+        """Memory of the fullest accelerator that the engine allocates to one sequence of ``tokens``."""
         own_tokens = np.maximum(tokens - self.paging.shared_tokens, 0.0)
         own = self._paged(self.deployment, own_tokens) * (1.0 - self.paging.host_share)
         if self.drafter.deployment is not None:
@@ -123,7 +147,9 @@ class Memory(Report):
         return own * (1.0 + self.drafter.share)
 
     def _paged(self, serve: Deployment, tokens: Number) -> Number:
-        return paged_cache_on_one(serve, tokens, page_tokens=self.paging.page_tokens, hybrid=self.paging.hybrid)
+        if self.engine_pool is not None:
+            return sequence_bytes(serve, self.engine_pool.engine, tokens, hybrid=self.paging.hybrid)
+        return paged_cache_on_one(serve, tokens, page_tokens=self.page_tokens, hybrid=self.paging.hybrid)
 
     @property
     def sequences_on_one(self) -> Number:
@@ -131,9 +157,10 @@ class Memory(Report):
         return np.ceil(self.load.batch / self.deployment.parallel.data)
 
     @cached_property
-    def _chunk_bytes(self) -> Number:
+    def chunk_bytes_on_one(self) -> Number:
         """Activations of the prompt tokens of a step."""
-        tokens = np.minimum(self.load.prompt_tokens, self.paging.step_tokens) / self.deployment.parallel.context
+        step = STEP_TOKENS if self.paging.step_tokens is None else self.paging.step_tokens
+        tokens = np.minimum(self.load.prompt_tokens, step) / self.deployment.parallel.context
         return tokens * self._token_bytes
 
     @cached_property
@@ -141,95 +168,172 @@ class Memory(Report):
         return workspace_of_token(self.deployment)
 
     @property
-    def _sequence_bytes(self) -> Number:
+    def sequence_workspace_bytes(self) -> Number:
         """Activations and logits of one sequence that decodes in a step."""
         return self._token_bytes + logits_of_sequence(self.deployment)
 
     @property
     def workspace_on_one(self) -> Number:
-        """Activations of the largest step: a chunk of a prompt, and a token with its logits of every sequence."""
-        return self._chunk_bytes + self.sequences_on_one * self._sequence_bytes
+        """Activations of the largest step: a chunk of a prompt, and a token with its logits of every sequence.
+
+        An engine that is named has set aside those of the largest step that it may ever run.
+        """
+        if self.engine_pool is not None:
+            return self.engine_pool.activation_bytes
+        return self.chunk_bytes_on_one + self.sequences_on_one * self.sequence_workspace_bytes
+
+    @cached_property
+    def usable_bytes_on_one(self) -> Number:
+        """What weights and cache may take on one accelerator."""
+        if self.engine_pool is not None:
+            return self.engine_pool.pool_bytes + self.weights_bytes_on_one
+        return self.deployment.accelerator.memory_bytes * self.deployment.engine_fraction
 
     @property
-    def _usable_bytes(self) -> Number:
-        return self.deployment.accelerator.memory_bytes * self.deployment.memory_fraction
+    def pool_on_one(self) -> Number:
+        """What is left for the cache on the fullest accelerator once weights and workspace are there."""
+        pool = self.usable_bytes_on_one - self.weights_bytes_on_one
+        if self.engine_pool is not None:
+            return pool
+        rest = self.deployment.accelerator.memory_bytes - self.weights_bytes_on_one - self.workspace_on_one
+        return scalar(np.minimum(pool, rest))
 
     @property
-    def _count(self) -> Number:
+    def accelerators(self) -> Number:
+        """Accelerators of the deployment."""
         return self.deployment.parallel.accelerators
 
     @property
     def weights_bytes(self) -> Number:
-        """Weights on all accelerators, copies included."""
-        return self.weights_bytes_on_one * self._count
+        """Weights on all accelerators, copies, towers and layers that draft included."""
+        return self.weights_bytes_on_one * self.accelerators
+
+    @property
+    def tower_bytes(self) -> Number:
+        """The part of them that encodes images and sound, whole on every accelerator."""
+        return self._weights_by_part.get("towers", 0.0) * self.accelerators
+
+    @property
+    def prediction_bytes(self) -> Number:
+        """The part of them that drafts tokens (multi-token prediction)."""
+        return self._weights_by_part.get("prediction", 0.0) * self.accelerators
 
     @property
     def weights_bytes_by_part(self) -> dict[str, Number]:
         """The same by part of the model."""
-        return {name: value * self._count for name, value in self._weights_by_part.items()}
+        return {name: value * self.accelerators for name, value in self._weights_by_part.items()}
 
     @property
     def kv_bytes_per_sequence(self) -> Number:
         """Cache and state of one sequence at its full length, prompt and output, copies included."""
-        return self.kv_bytes_on_one * (self._count / self.deployment.parallel.data)
+        return self.kv_bytes_on_one * (self.accelerators / self.deployment.parallel.data)
 
     @property
     def kv_bytes(self) -> Number:
         """Cache and state of the batch as the architecture has it."""
-        return self.kv_bytes_on_one * self.sequences_on_one * self._count
+        return self.kv_bytes_on_one * self.sequences_on_one * self.accelerators
 
     @property
     def state_bytes(self) -> Number:
         """The part of it that does not grow with the context: recurrent state."""
-        return cache_on_one(self.deployment, 0.0) * self.sequences_on_one * self._count
+        return cache_on_one(self.deployment, 0.0) * self.sequences_on_one * self.accelerators
 
     @property
     def paged_kv_bytes(self) -> Number:
         """Cache and state of the batch as the engine allocates it, a shared prefix once."""
-        return (self.paged_on_one * self.sequences_on_one + self.shared_on_one) * self._count
+        return (self.paged_on_one * self.sequences_on_one + self.shared_on_one) * self.accelerators
 
     @property
     def paged_kv_bytes_per_sequence(self) -> Number:
         """Cache and state of one sequence as the engine allocates it, copies included."""
-        return self.paged_on_one * (self._count / self.deployment.parallel.data)
+        return self.paged_on_one * (self.accelerators / self.deployment.parallel.data)
 
     @property
     def contiguous_kv_bytes(self) -> Number:
-        """The same if every sequence had room for the model's longest context reserved, as before pages.
+        """The same if every sequence had room for the model's longest context reserved, as before pages."""
+        from .memory_steps import reserved_for_longest
 
-        Kwon et al., PagedAttention (arXiv:2309.06180, section 3.1): such caches were 20 to 38 % full.
-        """
-        longest = self.deployment.model.max_context_tokens or self.load.sequence_tokens
-        tokens = np.maximum(self.load.sequence_tokens, longest)
-        return cache_on_one(self.deployment, tokens) * self.sequences_on_one * self._count
+        return reserved_for_longest(self)
 
     @property
     def workspace_bytes(self) -> Number:
         """Activations of the largest step on all accelerators."""
-        return self.workspace_on_one * self._count
+        return self.workspace_on_one * self.accelerators
+
+    @property
+    def non_torch_bytes(self) -> Number:
+        """Driver context and communication buffers that the engine named counts; 0 without one."""
+        return 0.0 if self.engine_pool is None else self.engine_pool.non_torch_bytes * self.accelerators
+
+    @property
+    def graph_bytes(self) -> Number:
+        """CUDA graphs of the engine named; 0 without one."""
+        return 0.0 if self.engine_pool is None else self.engine_pool.graph_bytes * self.accelerators
+
+    @property
+    def pool_bytes(self) -> Number:
+        """What is left for the cache on all accelerators; negative where the weights leave nothing."""
+        return self.pool_on_one * self.accelerators
+
+    @property
+    def cache_tokens(self) -> Number:
+        """Tokens of sequences of this length, in whole pages, that the pool holds."""
+        page = self.page_tokens
+        tokens = np.ceil(np.divide(self.load.sequence_tokens, page)) * page
+        return scalar(np.floor(self.concurrency(tokens) * tokens))
+
+    def concurrency(self, length_tokens: Number) -> Number:
+        """Sequences of ``length_tokens`` that fit beside the weights, not rounded, as engines print it.
+
+        Parameters
+        ----------
+        length_tokens : int or array
+            Tokens of each sequence, prompt and output (the engine's ``max_model_len`` for the figure that it prints).
+
+        Returns
+        -------
+        float or array
+            Of the whole deployment; 0 where not even the weights fit.
+        """
+        tokens = number("length_tokens", length_tokens, least=1, whole=True)
+        return self._sequences_of(self.allocated_bytes(tokens)) * self.deployment.parallel.data
+
+    def _sequences_of(self, bytes_each: Number) -> Number:
+        """Sequences on one accelerator that take so many bytes each.
+
+        ``n pages <= usable - weights``, and without an engine named ``n (pages + tokens) <= memory - weights - chunk``;
+        a prefix that is stored once is counted with the weights.
+        """
+        fixed, pages = self.weights_bytes_on_one + self.shared_on_one, np.maximum(bytes_each, 1.0)
+        sequences = np.divide(self.usable_bytes_on_one - fixed, pages)
+        if self.engine_pool is None:
+            rest = self.deployment.accelerator.memory_bytes - fixed - self.chunk_bytes_on_one
+            sequences = np.minimum(sequences, rest / (pages + self.sequence_workspace_bytes))
+        return scalar(np.maximum(sequences, 0.0))
 
     @property
     def reserved_bytes(self) -> Number:
-        """Memory outside the engine's fraction: context, graphs and workspace."""
-        return self.deployment.accelerator.memory_bytes * self._count - self.available_bytes
+        """Memory that is not for weights and cache: context, graphs and workspace."""
+        return self.deployment.accelerator.memory_bytes * self.accelerators - self.available_bytes
 
     @property
     def available_bytes(self) -> Number:
-        """What the engine may use for weights and cache: the devices' memory times the engine's fraction."""
-        return self._usable_bytes * self._count
+        """What weights and cache may take: the engine's fraction, less the workspace if one is named."""
+        return self.usable_bytes_on_one * self.accelerators
 
     @property
     def needed_bytes(self) -> Number:
         """Weights and the pages of the whole batch, and of the workspace what the reservation can't hold."""
-        spill = np.maximum(self.workspace_bytes - self.reserved_bytes, 0.0)
-        needed: Number = self.weights_bytes + self.paged_kv_bytes + spill
-        return needed
+        needed: Number = self.weights_bytes + self.paged_kv_bytes
+        if self.engine_pool is not None:
+            return needed
+        return needed + np.maximum(self.workspace_bytes - self.reserved_bytes, 0.0)
 
     @property
     def per_accelerator(self) -> dict[str, Number]:
         """The same on the fullest accelerator."""
         names = ("weights_bytes", "kv_bytes", "paged_kv_bytes", "workspace_bytes", "needed_bytes", "available_bytes")
-        return {name: getattr(self, name) / self._count for name in names}
+        return {name: getattr(self, name) / self.accelerators for name in names}
 
     @property
     def parts(self) -> dict[str, Number]:
@@ -238,34 +342,20 @@ class Memory(Report):
         ``pages`` is what the architecture does not need of the pages allocated, ``reservation`` the rest of what the
         engine's fraction leaves out.
         """
-        count, device = self._count, self.deployment.accelerator.memory_bytes
-        weights = {f"{name} weights": value / count for name, value in self.weights_bytes_by_part.items()}
-        cache = {
-            "KV cache": (self.kv_bytes - self.state_bytes) / count,
-            "state": self.state_bytes / count,
-            "pages": (self.paged_kv_bytes - self.kv_bytes) / count,
-        }
-        rest = np.maximum(self.reserved_bytes / count - self.workspace_on_one, 0.0)
-        used = weights | cache | {"workspace": self.workspace_on_one, "reservation": rest}
-        return used | {"free": np.maximum(device - sum(used.values()), 0.0)}
+        from .memory_steps import memory_parts
+
+        return memory_parts(self)
 
     @property
     def fits(self) -> Truth:
         """Whether it fits; an array for arrays."""
-        return _plain_bool(self.needed_bytes <= self.available_bytes)
+        fits = np.asarray(self.needed_bytes <= self.available_bytes)
+        return fits if fits.ndim else bool(fits)
 
     @property
     def max_batch(self) -> Number:
-        """Sequences of that length that fit beside the weights; 0 if not even the weights fit.
-
-        Pages fit in the engine's fraction, ``n pages <= usable - weights``, and everything in the device,
-        ``n (pages + tokens) <= memory - weights - chunk``.  A prefix that is stored once is counted with the weights.
-        """
-        fixed, pages = self.weights_bytes_on_one + self.shared_on_one, np.maximum(self.paged_on_one, 1.0)
-        in_fraction = np.divide(self._usable_bytes - fixed, pages)
-        rest = self.deployment.accelerator.memory_bytes - fixed - self._chunk_bytes
-        sequences = np.minimum(in_fraction, rest / (pages + self._sequence_bytes))
-        batch = np.floor(np.maximum(sequences, 0.0)) * self.deployment.parallel.data
+        """Sequences of that length that fit beside the weights; 0 if not even the weights fit."""
+        batch = np.floor(self._sequences_of(self.paged_on_one)) * self.deployment.parallel.data
         return batch if np.ndim(batch) else int(batch)
 
     @property
@@ -274,16 +364,9 @@ class Memory(Report):
 
         By bisection, since windows bend the cache's growth; 0 if not even one token fits.
         """
-        fixed, sequences = self.weights_bytes_on_one + self.shared_on_one, self.sequences_on_one
-        rest = self.deployment.accelerator.memory_bytes - fixed - self.workspace_on_one
-        room = np.minimum(self._usable_bytes - fixed, rest) / sequences
+        from .memory_steps import longest_context
 
-        def fits(tokens: Number) -> Any:
-            return self._allocated(tokens) <= room
-
-        shape = np.shape(room)
-        last, _ = bisect(fits, np.zeros(shape), np.full(shape, float(LONGEST)), whole=True)
-        return scalar(np.where(fits(LONGEST), np.inf, np.where(fits(0.0), last, 0.0)))
+        return longest_context(self)
 
     @property
     def running_batch(self) -> Number:
@@ -294,22 +377,15 @@ class Memory(Report):
     @property
     def accelerators_needed(self) -> Number:
         """Accelerators of this kind whose memory together holds weights and cache."""
-        count = np.ceil(np.divide(self.weights_bytes + self.paged_kv_bytes, self._usable_bytes))
+        count = np.ceil(np.divide(self.weights_bytes + self.paged_kv_bytes, self.usable_bytes_on_one))
         return count if np.ndim(count) else int(count)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the figures rest on, and what to do where it does not fit."""
-        gpu, fraction = self.deployment.accelerator, self.deployment.memory_fraction
-        notes = [f"an engine takes {fraction:.0%} of the {gpu.memory_bytes / 1e9:.4g} GB that the device reports"]
-        if not np.all(self.fits):
-            have = self.deployment.parallel.accelerators
-            place = f"one {gpu.name}" if np.all(np.asarray(have) == 1) else f"{np.max(have):g} {gpu.name}"
-            notes.append(f"does not fit on {place}; at least {int(np.max(self.accelerators_needed))} are needed")
-        if np.any((np.asarray(self.max_batch) > 0) & (self.load.batch > np.asarray(self.max_batch))):
-            running, asked = np.max(self.running_batch), np.max(self.load.batch)
-            notes.append(f"only {running:g} of {asked:g} sequences fit at once; the rest queue")
-        return tuple(notes)
+        from .fit_in_words import memory_notes
+
+        return tuple(memory_notes(self))
 
     def summary(self) -> str:
         """Whether it fits, in a sentence, and what would make it fit.
@@ -325,60 +401,21 @@ class Memory(Report):
 
         return fit_sentence(self)
 
+    def fit(self) -> str:
+        """Yes or no in one line: tokens and sequences that fit, or the nearest change with which it does."""
+        from .fit_in_words import fit_line
+
+        return fit_line(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Columns, and the notes."""
         return super().to_dict() | {"assumptions": list(self.assumptions)}
 
     def explain(self) -> tuple[Step, ...]:
         """How the figures come about."""
-        gpu, count = self.deployment.accelerator, {"accelerators": self._count}
-        usable = {"memory_bytes": gpu.memory_bytes, "memory_fraction": self.deployment.memory_fraction} | count
-        sequences = {"sequences_on_one": self.sequences_on_one} | count
-        workspace = {"chunk_bytes": self._chunk_bytes, "bytes_of_a_sequence": self._sequence_bytes} | sequences
-        names = ("weights_bytes", "paged_kv_bytes", "workspace_bytes", "reserved_bytes")
-        fixed = {"weights_bytes": self.weights_bytes_on_one, "shared_bytes": self.shared_on_one}
-        room = {"usable_bytes": self._usable_bytes} | fixed
-        whole = {"memory_bytes": gpu.memory_bytes, "chunk_bytes": self._chunk_bytes}
-        each = {"page_bytes": self.paged_on_one, "bytes_of_a_sequence": self._sequence_bytes}
-        rows = (
-            ("available_bytes", "memory_bytes * memory_fraction * accelerators", usable, gpu.source_of("memory_bytes")),
-            (
-                "kv_bytes",
-                "kv_bytes_on_one * sequences_on_one * accelerators",
-                {"kv_bytes_on_one": self.kv_bytes_on_one} | sequences,
-                "cache of a sequence at its full length",
-            ),
-            (
-                "paged_kv_bytes",
-                "(page_bytes * sequences_on_one + shared_bytes) * accelerators",
-                {"page_bytes": self.paged_on_one, "shared_bytes": self.shared_on_one} | sequences,
-                f"whole pages of {self.paging.page_tokens:g} tokens",
-            ),
-            (
-                "workspace_bytes",
-                "(chunk_bytes + sequences_on_one * bytes_of_a_sequence) * accelerators",
-                workspace,
-                "activations of the widest block, and logits",
-            ),
-            (
-                "needed_bytes",
-                "weights_bytes + paged_kv_bytes + max(workspace_bytes - reserved_bytes, 0)",
-                {name: getattr(self, name) for name in names},
-                "weights, pages of the batch, workspace beyond the reservation",
-            ),
-            (
-                "max_batch",
-                "max(min((usable_bytes - weights_bytes - shared_bytes) / max(page_bytes, 1), (memory_bytes"
-                " - weights_bytes - shared_bytes - chunk_bytes) / (max(page_bytes, 1) + bytes_of_a_sequence)), 0) // 1"
-                " * data",
-                room | whole | each | {"data": self.deployment.parallel.data},
-                "pages in the engine's fraction, and everything in the device",
-            ),
-        )
-        return tuple(
-            Step(f"memory.{name}", formula, inputs, getattr(self, name), source)
-            for name, formula, inputs, source in rows
-        )
+        from .memory_steps import memory_steps
+
+        return memory_steps(self)
 
 
 def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, drafter: Drafter = NO_DRAFTER) -> Memory:
@@ -391,7 +428,8 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     load : Workload
         The sequences whose cache is held at their full length.
     paging : Paging, optional
-        How the engine allocates; pages of 16 tokens, windows kept as such and 8,192 tokens a step if None.
+        How the engine allocates; as the engine of ``serve`` does if None, and if it names none, pages of 16 tokens,
+        windows kept as such and 8,192 tokens a step.
     drafter : Drafter
         What drafts tokens and is resident as well; nothing unless given.
 
@@ -409,7 +447,3 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     (False, 2)
     """
     return Memory(serve, load, paging or Paging(), drafter)
-
-
-def _plain_bool(value: Any) -> Truth:
-    return value if np.ndim(value) else bool(value)

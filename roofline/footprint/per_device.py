@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import Number
 from ..formats import get_format
 from ..model.blocks import Block, Cache
 from ..model.rewriting import Rewritten
 from ..operators.parallel import share
+from ..operators.precision import AS_PUBLISHED
 from ..operators.weights import Linear, Weight
 from ..phases.deployment import Deployment
 
@@ -42,7 +45,8 @@ def weights_by_part(serve: Deployment) -> dict[str, Number]:
     own = np.maximum(head - tied * share(model.vocab, parallel.tensor), 0.0) if model.tied_embeddings else head
     parts["embedding"] = embedding * np.where(staged, first, 1.0)
     parts["lm_head"] = np.where(staged, head * ~np.asarray(first), own)
-    return {name: value if np.ndim(value) else float(value) for name, value in parts.items()}
+    factor = checkpoint_factor(serve)
+    return {name: scalar(value * factor) for name, value in parts.items()}
 
 
 def _ends(serve: Deployment) -> tuple[Number, Number]:
@@ -120,11 +124,44 @@ def logits_of_sequence(serve: Deployment) -> Number:
     return serve.model.vocab * (serve.precision.wide_bits / 8 + SAMPLING_BYTES)
 
 
-PREDICTION = "multi_token_prediction"
-"""What `Model.apart` calls layers that draft tokens; engines load them only if they speculate."""
-
-
 def tower_bytes(serve: Deployment) -> Number:
-    """Bytes of encoders for images and sound; every accelerator holds them whole, in 16 bits."""
-    parameters = sum(size for name, size in serve.model.apart.items() if name != PREDICTION)
-    return parameters * 16 / 8
+    """Bytes of encoders for images and sound, unless left out; every accelerator holds them whole, in 16 bits."""
+    if "towers" in serve.leave_out:
+        return 0.0
+    return serve.model.tower_parameters * 16 / 8 * checkpoint_factor(serve)
+
+
+def prediction_bytes(serve: Deployment) -> Number:
+    """Bytes of layers that draft tokens (multi-token prediction), unless left out or not loaded by the engine.
+
+    They are layers like the model's, stored and divided alike, whole on the last stage of a pipeline: as many bytes for
+    each parameter as those of the language model take without the pipeline.
+    """
+    parameters = serve.model.prediction_parameters
+    if not parameters or "prediction" in serve.leave_out or not serve.server.loads_prediction:
+        return 0.0
+    in_one_stage = serve.replace(parallel=replace(serve.parallel, pipeline=1))
+    return parameters * weights_on_one(in_one_stage) / serve.model.parameters.total
+
+
+def checkpoint_factor(serve: Deployment) -> float:
+    """Bytes that the index or header of the checkpoint states, over those of its shapes and formats.
+
+    1 where nothing is stated, or where the weights are not those of the checkpoint.
+    """
+    stated = serve.model.checkpoint_bytes
+    published = serve.model.precision or AS_PUBLISHED
+    if stated is None or serve.precision != published or isinstance(serve.model, Rewritten):
+        return 1.0
+    return stated / serve.model.stored_bytes(published)
+
+
+def resident_by_part(serve: Deployment, *, draft_bytes: Number = 0.0) -> dict[str, Number]:
+    """Bytes of all weights on the fullest accelerator by part: the model's, and what stands beside them.
+
+    Where something else drafts tokens, the model's own layers of multi-token prediction are not loaded.
+    """
+    beside = {"towers": tower_bytes(serve), "draft": draft_bytes}
+    if not np.any(draft_bytes):
+        beside["prediction"] = prediction_bytes(serve)
+    return weights_by_part(serve) | {name: value for name, value in beside.items() if np.any(value)}

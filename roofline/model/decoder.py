@@ -13,7 +13,7 @@ from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number
 from ..formats import get_format
 from ..operators.operator import Operator, Pass
-from ..operators.precision import Precision
+from ..operators.precision import AS_PUBLISHED, Precision
 from ..operators.weights import Linear, Vector, Weight
 from ..report import Report, Step
 from ..units import humanize
@@ -25,6 +25,17 @@ from .parameters import Parameters, Table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PREDICTION = "multi_token_prediction"
+"""What `Model.apart` calls layers that draft tokens."""
+
+SIZE_TOLERANCE = 0.02
+"""A stated size that differs by more is a doubt: shapes or formats are then not those of the checkpoint."""
+
+SHAPES = frozenset(
+    {"hidden", "vocab", "layers", "tied_embeddings", "embedding_rows", "embedding_width", "tables", "around", "apart"}
+)
+"""Fields that decide the size of a checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -252,6 +263,32 @@ class Model(Report):
             for count, cache in self.counted_caches()
         )
 
+    @property
+    def prediction_parameters(self) -> int:
+        """Parameters of layers of multi-token prediction."""
+        return self.apart.get(PREDICTION, 0)
+
+    @property
+    def tower_parameters(self) -> int:
+        """Parameters of encoders for images and sound."""
+        return sum(self.apart.values()) - self.prediction_parameters
+
+    def stored_bytes(self, precision: Precision) -> float:
+        """Bytes of everything that a checkpoint in these formats holds: towers in 16 bits, the rest alike."""
+        language = self.weight_bytes(precision)
+        drafting = self.prediction_parameters * language / self.parameters.total
+        return language + drafting + self.tower_parameters * 16 / 8
+
+    def size_doubt(self) -> str:
+        """That the stated size of the checkpoint is another than that of its shapes and formats; empty if it is not."""
+        if self.checkpoint_bytes is None:
+            return ""
+        computed = self.stored_bytes(self.precision or AS_PUBLISHED)
+        if abs(computed / self.checkpoint_bytes - 1) <= SIZE_TOLERANCE:
+            return ""
+        sizes = (humanize("bytes", value) for value in (self.checkpoint_bytes, computed))
+        return "the checkpoint states {} of tensors, its configuration gives {}: memory uses the former".format(*sizes)
+
     def counted_caches(self) -> Iterator[tuple[int, Cache]]:
         """Every layer's caches with the number of such layers."""
         for layer in self.layers:
@@ -284,7 +321,9 @@ class Model(Report):
         return tuple(found)
 
     def replace(self, **changes: Any) -> Model:
-        """A copy with other fields."""
+        """A copy with other fields; one with other shapes has no checkpoint whose size is known."""
+        if changes.keys() & SHAPES:
+            changes = {"checkpoint_bytes": None} | changes
         return dataclasses.replace(self, **changes)
 
     def to_frame(self) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,10 @@ from ..units import humanize
 from ..values import Value
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
+BESIDE = ("towers", "prediction")
+"""What a checkpoint may have beside its language model."""
+
+USUAL_FRACTION = 0.9
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,13 +46,17 @@ class Deployment(Value):
         How the model is spread over several accelerators.
     attention : str
         ``fused`` (FlashAttention: scores stay on the chip) or ``unfused`` (scores are written and read back).
-    memory_fraction : float
-        Share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``).
+    memory_fraction : float, optional
+        Share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``); the engine's own if not
+        given, and 0.9 if no engine is named.
     engine : Engine, str or None
         Server that runs it, whose kernels the estimate describes and whose rules admit requests: ``vllm``, ``sglang``,
         ``trtllm``; a generic one with the median of all kernels by default.
     routing_skew : float
         Exponent of the power law by which tokens choose experts, for estimates; 0 is uniform, as the roofline has it.
+    leave_out : tuple of str
+        What a checkpoint has beside the language model and is not loaded: ``towers`` (encoders of images and sound),
+        ``prediction`` (layers of multi-token prediction). All of it is resident unless left out.
 
     Raises
     ------
@@ -64,9 +72,10 @@ class Deployment(Value):
     precision: Precision = AS_PUBLISHED
     parallel: Parallel = ONE
     attention: str = "fused"
-    memory_fraction: float = 0.9
+    memory_fraction: float | None = None
     engine: Engine | str | None = None
     routing_skew: float = ROUTING_SKEW
+    leave_out: tuple[str, ...] = ()
 
     if TYPE_CHECKING:  # what the generated constructor accepts is wider than what the fields then hold
 
@@ -77,9 +86,10 @@ class Deployment(Value):
             precision: Precision = AS_PUBLISHED,
             parallel: Parallel = ONE,
             attention: str = "fused",
-            memory_fraction: float = 0.9,
+            memory_fraction: float | None = None,
             engine: Engine | str | None = None,
             routing_skew: float = ROUTING_SKEW,
+            leave_out: str | Iterable[str] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -92,8 +102,14 @@ class Deployment(Value):
             object.__setattr__(self, "precision", self.model.precision)
         if self.attention not in ATTENTION_ALGORITHMS:
             raise unknown("attention algorithm", self.attention, ATTENTION_ALGORITHMS)
-        if not 0 < self.memory_fraction <= 1:
+        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
             raise InvalidInput(f"memory_fraction must be above 0 and at most 1: {self.memory_fraction!r}")
+        given: Any = self.leave_out
+        parts = (given,) if isinstance(given, str) else tuple(given)
+        for part in parts:
+            if part not in BESIDE:
+                raise unknown("part beside the language model", part, BESIDE)
+        object.__setattr__(self, "leave_out", tuple(part for part in BESIDE if part in parts))
         if not 0 <= self.routing_skew < np.inf:
             raise InvalidInput(f"routing_skew must be a number >= 0: {self.routing_skew!r}")
         if self.engine is not None and not isinstance(self.engine, Engine):
@@ -113,6 +129,18 @@ class Deployment(Value):
         """The engine with all its settings on this accelerator; a generic one if none is named."""
         engine = self.engine if isinstance(self.engine, Engine) else Engine(GENERIC)
         return engine.on(self.accelerator)
+
+    @property
+    def names_engine(self) -> bool:
+        """Whether an engine is named, whose rules then hold; a profile of kernels alone is none."""
+        return isinstance(self.engine, Engine) and self.engine.name != GENERIC
+
+    @property
+    def engine_fraction(self) -> float:
+        """Share of memory that the engine takes: as given, or its own default."""
+        if self.memory_fraction is not None:
+            return self.memory_fraction
+        return float(self.server.memory_fraction or USUAL_FRACTION)
 
     @property
     def kernels(self) -> str | None:
@@ -135,6 +163,6 @@ class Deployment(Value):
 
     def __repr__(self) -> str:
         layout = "" if self.parallel.single else f", {self.parallel}"
-        options = {"attention": "fused", "memory_fraction": 0.9, "engine": None}
+        options = {"attention": "fused", "memory_fraction": None, "engine": None, "leave_out": ()}
         changed = [f", {name} {getattr(self, name)}" for name, usual in options.items() if getattr(self, name) != usual]
         return f"Deployment({self}{layout}, {self.precision}{''.join(changed)})"

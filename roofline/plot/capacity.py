@@ -20,6 +20,8 @@ PARTS = {
     "state": "#56b4e9",
     "pages": "#b8e0d2",
     "workspace": "#e69f00",
+    "non-torch": "#d55e00",
+    "graphs": "#cc79a7",
     "reservation": "#cccccc",
 }
 """Colors of what memory holds, from the bottom up."""
@@ -74,7 +76,7 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
 def _part(need: Memory, part: str) -> float:
     if part == "weights":
         return sum(float(value) for name, value in need.parts.items() if name.endswith("weights"))
-    return float(need.parts[part])
+    return float(need.parts.get(part, 0.0))
 
 
 def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import InvalidInput, Number
+from ..footprint.engine_pool import sequence_bytes
 from ..footprint.memory_use import Paging, cache_on_one, memory
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
@@ -95,11 +96,14 @@ def cache_pool(serve: Deployment, engine: Engine) -> CachePool:
     chunk = min(engine.step_tokens or 1.0, LARGEST_CHUNK)
     paging = Paging(page_tokens=int(engine.page_tokens or 1), step_tokens=int(chunk))
     need = memory(serve, Workload(int(chunk), 1, batch=int(serve.parallel.data)), paging=paging)
-    count = float(serve.parallel.accelerators)
-    gpu = serve.accelerator
-    usable = float(need.available_bytes) / count - float(need.weights_bytes_on_one)
-    rest = float(gpu.memory_bytes - need.weights_bytes_on_one - need.workspace_on_one)
-    pool = min(usable, rest) / float(serve.parallel.pipeline)
-    values = np.asarray(cache_on_one(serve, LENGTHS), dtype=float)
+    pool = float(need.pool_on_one) / float(serve.parallel.pipeline)
+    values = np.asarray(_bytes_by_length(serve, engine), dtype=float)
     grows = np.maximum.accumulate(values + 1e-3 * np.arange(len(values)))
     return CachePool(pool, Line(LENGTHS.tolist(), grows.tolist()), float(engine.page_tokens or 1))
+
+
+def _bytes_by_length(serve: Deployment, engine: Engine) -> Number:
+    """Bytes of one sequence at `LENGTHS`; a window is held without the prompt of a step, which soon moves on."""
+    if not serve.names_engine:
+        return cache_on_one(serve, LENGTHS)
+    return sequence_bytes(serve, engine.replace(page_tokens=1, step_tokens=1), LENGTHS)

@@ -137,8 +137,8 @@ class Scenario(Value):
         where a sequence that ends is replaced at once.
     reserved_tokens : int or array, optional
         Cache that the engine reserves for a sequence, tokens; None takes pages as the sequence grows.
-    page_tokens : int or array
-        Tokens of a page.
+    page_tokens : int or array, optional
+        Tokens of a page; the engine's if not given.
     step_tokens : int or array, optional
         Most prompt tokens of one pass, which whole prompts are packed up to (vLLM's ``max_num_batched_tokens``); the
         engine's if not given.
@@ -161,7 +161,7 @@ class Scenario(Value):
     launch_s: Number = 0.0
     slots_used: Number | None = None
     reserved_tokens: Number | None = None
-    page_tokens: Number = Paging.page_tokens
+    page_tokens: Number | None = None
     step_tokens: Number | None = None
     chunk_tokens: Number | None = None
     handover_bytes_per_s: Number | None = None
@@ -209,7 +209,7 @@ class Scenario(Value):
         """What is resident: weights, what drafts, and the cache as the engine allocates it."""
         paging = Paging(
             page_tokens=self.page_tokens,
-            step_tokens=Paging.step_tokens if self.step_tokens is None else self.step_tokens,
+            step_tokens=self.step_tokens,
             reserved_tokens=self.reserved_tokens,
             shared_tokens=self.found_tokens if self.shared_prefix else 0,
             host_share=self.host_share,

@@ -131,6 +131,10 @@ FIELDS: Mapping[str, Kind] = {
     "graph_bytes": Kind(),
     "graph_layer_bytes": Kind(),
     "graphs_in_fraction": Kind(switch=True),
+    "eager": Kind(switch=True),
+    "groups_layers": Kind(switch=True),
+    "sampler_rows": Kind(words=("sequences", "tokens")),
+    "loads_prediction": Kind(switch=True),
     "step_s": Kind(),
     "layer_s": Kind(),
     "rank_s": Kind(),
@@ -188,6 +192,14 @@ class Engine:
         CUDA graphs: a fixed part, and that of each layer.
     graphs_in_fraction : bool
         Whether graphs come out of the engine's share of memory.
+    sampler_rows : str
+        What has logits at most: the ``sequences`` that may run, or the ``tokens`` of a step (llama.cpp).
+    groups_layers : bool
+        Whether layers with equal caches are padded to groups of one size (vLLM's hybrid cache manager).
+    eager : bool
+        Whether it runs without CUDA graphs (vLLM's ``enforce_eager``).
+    loads_prediction : bool
+        Whether layers of multi-token prediction are loaded; engines that speculate with them do.
     step_s, layer_s : float
         Time that the host adds to every step, and to every layer of it.
     rank_s : float
@@ -242,6 +254,10 @@ class Engine:
     graph_bytes: float | None = None
     graph_layer_bytes: float | None = None
     graphs_in_fraction: bool | None = None
+    sampler_rows: str | None = None
+    groups_layers: bool | None = None
+    eager: bool | None = None
+    loads_prediction: bool | None = None
     step_s: float | None = None
     layer_s: float | None = None
     rank_s: float | None = None

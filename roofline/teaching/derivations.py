@@ -306,7 +306,7 @@ def _memory(memory: Memory) -> Napkin:
     serve = memory.deployment
     count = float(serve.parallel.accelerators)
     device = rounded(float(np.asarray(serve.accelerator.memory_bytes)))
-    share = serve.memory_fraction * count
+    share = serve.engine_fraction * count
     usable_exact = float(np.asarray(serve.accelerator.memory_bytes)) * share
     usable = line(
         f"{share:g} x {humanize('bytes', device)}",

@@ -14,7 +14,7 @@ from ...units import brief_time, humanize
 from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_kinds, model_steps, subject
 from ..output import check_picture, print_json, print_text, save_picture
-from ..target import ModelOrTarget, Target, read_model
+from ..target import Fit, ModelOrTarget, Target, read_model
 from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table
 
 INTERVAL = "in brackets: the 80 % interval of the estimate"
@@ -81,6 +81,21 @@ def explain(
         print_text(block("More", bullets(["--phase NAME derives all of one of these, --operator NAME one operator"])))
 
 
+def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json: opt.Json = False) -> None:
+    """Whether a model fits, and how many tokens and sequences beside it."""
+    loaded = read_model(model)
+    found = [point.memory(loaded) for _, point in target.points()]
+    if as_json:
+        answers = [{"answer": need.fit()} | need.to_dict() for need in found]
+        return print_json(answers if len(answers) > 1 else answers[0])
+    doubt = loaded.size_doubt()
+    for need in found:
+        print_text(need.fit())
+        if full:
+            print_text(block("Memory", facts(need)), block("Notes", bullets(need.assumptions)))
+    return print_text(paragraph(f"Note: {doubt}.")) if doubt else None
+
+
 def plot(model: opt.ModelName, /, target: Target, *, file: Annotated[Path, opt.PICTURE]) -> None:
     """Prefill and decode under the roofline, in a picture."""
     from ...plot import roofline
@@ -113,7 +128,9 @@ def title_of(serve: Deployment, *load: str, time: str = "") -> str:
         f"time: {time.removesuffix('_s')}" if time else "",
     ]
     model, gpu = serve.model, serve.accelerator
-    return paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
+    head = paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
+    doubt = model.size_doubt()
+    return f"{head}\n{paragraph(f'Doubt: {doubt}.')}" if doubt else head
 
 
 def _answer(found: Answers, time: str) -> tuple[str, ...]:
