@@ -64,10 +64,11 @@ _PRINTED = {
     "bytes": "B",
     "tokens": "tokens",
     "watts": "W",
+    "j": "J",
     "hz": "Hz",
     "s": "s",
 }
-_PLAIN = {"tokens", "tokens_per_s", "requests_per_s", "flops_per_byte", "usd_per_hour", "watts"}
+_PLAIN = {"tokens", "tokens_per_s", "requests_per_s", "flops_per_byte", "usd_per_hour"}
 _TAILS = ("_per_sequence", "_per_token", "_of_a_pass")
 
 
@@ -92,6 +93,8 @@ def humanize(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
+    if np.isnan(value):
+        return "–"
     if not -np.inf < value < np.inf:
         return "never" if value > 0 else str(value)
     quantity = quantity_of(name)

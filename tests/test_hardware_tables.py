@@ -318,7 +318,7 @@ def test_the_schema_knows_fields_units_and_formats():
     assert {"memory_bytes", "memory_bytes_per_s", "dense_flops_per_s", "sources"} <= set(schema["required"])
 
 
-OTHER_KINDS = ("engines", "families", "public_products")
+OTHER_KINDS = ("engines", "families", "power", "public_products")
 """Files of efficiency_specs that are not of one accelerator."""
 
 

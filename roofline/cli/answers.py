@@ -152,6 +152,7 @@ def deployment_dict(serve: Deployment) -> dict[str, Any]:
         | ({"exceptions": dict(precision.exceptions)} if precision.exceptions else {}),
         "parallel": plain(dataclasses.asdict(serve.parallel)),
         "engine": None if serve.engine is None else str(serve.engine),
+        "power_limit_watts": plain(serve.power_limit_watts),
     }
 
 

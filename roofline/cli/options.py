@@ -214,6 +214,7 @@ ENGINE_FLAGS = {
     "memory_fraction": Flag("--memory-fraction", "SHARE", quantities, "the engine's, else 0.9"),
     "leave_out": Flag("--leave-out", "PART", parts, None),
 }
+POWER_FLAGS = {"power_limit_watts": Flag("--power-limit", "W", lambda text: quantities(text, "watts"), None)}
 SLO_FLAGS = {
     "ttft_s": Flag("--ttft", "TIME", seconds),
     "tpot_s": Flag("--tpot", "TIME", seconds),
@@ -233,7 +234,7 @@ def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:
 
 def flag_name(field: str) -> str:
     """A field as its option calls it, without dashes."""
-    every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS
+    every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS | POWER_FLAGS
     # ``context`` is also a degree of parallelism, whose option is ``--cp``; the tokens of a decode step have no field.
     return field if field not in every or field == "context" else every[field].name.removeprefix("--")
 
@@ -259,6 +260,7 @@ if TYPE_CHECKING:
     PrecisionChanges: TypeAlias = Given
     ParallelChanges: TypeAlias = Given
     EngineChanges: TypeAlias = Given
+    PowerChanges: TypeAlias = Given
 else:
     WorkloadFields = fields_of(Workload, WORKLOAD_FLAGS, group=WORKLOAD)
     LengthFields = fields_of(Workload, LENGTH_FLAGS, group=WORKLOAD)
@@ -272,6 +274,7 @@ else:
     PrecisionChanges = fields_of(Precision, to_flags(PRECISION_FLAGS), group=CHANGE)
     ParallelChanges = fields_of(Parallel, to_flags(PARALLEL_FLAGS), group=CHANGE)
     EngineChanges = fields_of(Deployment, to_flags(ENGINE_FLAGS), group=CHANGE)
+    PowerChanges = fields_of(Deployment, POWER_FLAGS, group=CHANGE)
 
 ModelName = Annotated[
     str,

@@ -103,9 +103,14 @@ def family_of(vendor: str, architecture: str, memory_type: str, name: str = "") 
     said = {"vendor": vendor, "architecture": architecture, "memory_type": memory_type}
     for family in _families():
         listed = name in family.get("names", (name,))
-        if listed and all(family[key].lower() in said[key].lower() for key in said if key in family):
+        if listed and matches(family, said):
             return family
     return {}
+
+
+def matches(entry: Mapping[str, Any], said: Mapping[str, str]) -> bool:
+    """Whether every word of an entry about vendor, architecture and memory is part of what an accelerator says."""
+    return all(str(entry[key]).lower() in said[key].lower() for key in said if key in entry)
 
 
 @lru_cache(maxsize=1)
@@ -177,7 +182,7 @@ def runs_kernels_of(accelerator: Accelerator, kind: str, engine: str | None) -> 
     }
     for entry in _renamed():
         same = (entry["engine"], entry["kind"]) == (engine, kind)
-        if same and all(entry[key].lower() in said[key].lower() for key in said if key in entry):
+        if same and matches(entry, said):
             return str(entry["profile"])
     return engine
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import same
 from ..efficiency.joining import ROUTING_SKEW
 from ..efficiency.lookup import profiles
-from ..errors import InvalidInput, UnknownName, unknown
+from ..errors import InvalidInput, Number, UnknownName, number, unknown
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.operator import Pass, Segment
@@ -57,6 +58,8 @@ class Deployment(Value):
     leave_out : tuple of str
         What a checkpoint has beside the language model and is not loaded: ``towers`` (encoders of images and sound),
         ``prediction`` (layers of multi-token prediction). All of it is resident unless left out.
+    power_limit_watts : float, array or None
+        Power limit of every accelerator, W, under which estimates get longer; that of the device if None.
 
     Raises
     ------
@@ -76,6 +79,7 @@ class Deployment(Value):
     engine: Engine | str | None = None
     routing_skew: float = ROUTING_SKEW
     leave_out: tuple[str, ...] = ()
+    power_limit_watts: Number | None = None
 
     if TYPE_CHECKING:  # what the generated constructor accepts is wider than what the fields then hold
 
@@ -90,6 +94,7 @@ class Deployment(Value):
             engine: Engine | str | None = None,
             routing_skew: float = ROUTING_SKEW,
             leave_out: str | Iterable[str] = (),
+            power_limit_watts: Number | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -112,8 +117,19 @@ class Deployment(Value):
         object.__setattr__(self, "leave_out", tuple(part for part in BESIDE if part in parts))
         if not 0 <= self.routing_skew < np.inf:
             raise InvalidInput(f"routing_skew must be a number >= 0: {self.routing_skew!r}")
+        if self.power_limit_watts is not None:
+            object.__setattr__(self, "power_limit_watts", self._checked_limit(self.power_limit_watts))
         if self.engine is not None and not isinstance(self.engine, Engine):
             object.__setattr__(self, "engine", self._named(self.engine))
+
+    def _checked_limit(self, watts: Number) -> Number:
+        """A power limit, if it can be one and the accelerator states what it limits."""
+        if self.accelerator.tdp_watts is None:
+            raise InvalidInput(f"{self.accelerator.name} states no TDP: a power limit needs to know what it draws")
+        limit = number("power_limit_watts", watts)
+        if np.any(np.asarray(limit) <= 0):
+            raise InvalidInput(f"power_limit_watts must be above 0: {float(np.min(limit)):g}")
+        return limit
 
     def _named(self, name: str) -> Engine:
         """The engine of that name, or a generic one that runs the kernels of a profile of that name."""
@@ -164,5 +180,7 @@ class Deployment(Value):
     def __repr__(self) -> str:
         layout = "" if self.parallel.single else f", {self.parallel}"
         options = {"attention": "fused", "memory_fraction": None, "engine": None, "leave_out": ()}
-        changed = [f", {name} {getattr(self, name)}" for name, usual in options.items() if getattr(self, name) != usual]
+        options |= {"power_limit_watts": None}
+        shown = [name for name, usual in options.items() if not same(getattr(self, name), usual)]
+        changed = [f", {name} {getattr(self, name)}" for name in shown]
         return f"Deployment({self}{layout}, {self.precision}{''.join(changed)})"

@@ -10,7 +10,7 @@ from ..operators.operator import Operator
 from ..operators.roofline import least_math
 from ..report import Step
 from .bounds import Bound
-from .totals import EAGER_NORM, ScheduledPass, computing, estimates, host_of, network_s, resources_s
+from .totals import EAGER_NORM, ScheduledPass, computing, host_of, network_s, resources_s
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
@@ -108,7 +108,7 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
     each = [(item, item.estimate) for item in one.operators]
     basis = "; ".join(filter(None, dict.fromkeys(found.basis for _, found in each)))
     times = [(item, found.time_s) for item, found in each]
-    kernels = estimates(one)
+    kernels = one.kernels
     yield from _of_a_pass(f"{name}.estimate", one, times, kernels.time_s, basis)
     host, end_s = host_of(one.deployment), one.estimates.time_s
     if one.launch == "graph":

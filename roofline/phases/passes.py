@@ -19,6 +19,7 @@ from .bounds import Bound, fallback_notes, name_limits
 from .chunking import joined, shape_of, split
 from .deployment import Deployment
 from .derivation import explain_pass
+from .energy import PassEnergy, Use, explain_energy, power_notes
 from .pass_sentences import cache_notes, pass_sentence
 from .schedule import Schedule, schedule_pass
 from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
@@ -32,7 +33,7 @@ LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured"}
 
 
 @dataclass(frozen=True, repr=False)
-class Phase(Report):
+class Phase(PassEnergy, Report):
     """One forward pass of a deployment, with its three times.
 
     FLOPs and bytes are those of all accelerators together; `per_accelerator` and ``operators`` describe the most loaded
@@ -71,6 +72,8 @@ class Phase(Report):
         "estimate_high_s",
         "limit",
         "tokens_per_s",
+        "energy_j",
+        "watts",
     )
 
     @property
@@ -115,35 +118,40 @@ class Phase(Report):
         with ThreadPoolExecutor() as pool:
             return read_only(joined(list(pool.map(function, phases)), shape_of(self.segments)))
 
+    @cached_property
+    def use(self) -> Use:
+        """What one pass of one accelerator uses of its parts, in seconds."""
+        return self._by_blocks(_use)
+
     @property
-    def _copies(self) -> Number:
+    def copies(self) -> Number:
         """Accelerators that work on a layer, times the microbatches that they work on."""
         return self.deployment.parallel.ranks * self.schedule.microbatches
 
     @property
     def flops(self) -> Number:
         """FLOPs of the pass, all accelerators together."""
-        return self.sums.flops * self._copies
+        return self.sums.flops * self.copies
 
     @property
     def moved_bytes(self) -> Number:
         """Bytes moved when operators run one after another, activations included, all accelerators together."""
-        return self.sums.moved_bytes * self._copies
+        return self.sums.moved_bytes * self.copies
 
     @property
     def least_bytes(self) -> Number:
         """Bytes that no implementation can avoid: weights, and cache read and written, all accelerators together."""
-        return self.sums.least_bytes * self._copies
+        return self.sums.least_bytes * self.copies
 
     @property
     def weight_bytes(self) -> Number:
         """Weights streamed in the pass (with experts: the expected distinct ones), all accelerators together."""
-        return self._copies * total(i.operator.count * i.operator.work.weight_bytes for i in self.operators)
+        return self.copies * total(i.operator.count * i.operator.work.weight_bytes for i in self.operators)
 
     @property
     def cache_bytes(self) -> Number:
         """KV cache and state read and written in the pass, all accelerators together."""
-        return self._copies * total(i.operator.count * i.operator.work.cache_bytes for i in self.operators)
+        return self.copies * total(i.operator.count * i.operator.work.cache_bytes for i in self.operators)
 
     @property
     def per_accelerator(self) -> dict[str, Number]:
@@ -228,7 +236,7 @@ class Phase(Report):
             notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
         notes.extend(cache_notes(self))
         bases = dict.fromkeys(item.estimate.basis for item in self.operators)
-        return (*notes, *filter(None, bases))
+        return (*notes, *filter(None, bases), *power_notes(self.deployment))
 
     def summary(self, time: str = "estimate_s") -> str:
         """How long the pass takes, in one of the three times, and what limits it, in a sentence."""
@@ -239,8 +247,8 @@ class Phase(Report):
         return super().to_dict() | {"assumptions": list(self.assumptions)}
 
     def explain(self) -> tuple[Step, ...]:
-        """Every operator, then the sums, then the three times."""
-        return explain_pass(self.name, self.scheduled)
+        """Every operator, then the sums, the three times, and the energy."""
+        return (*explain_pass(self.name, self.scheduled), *explain_energy(self))
 
 
 def _sums(phase: Phase) -> Sums:
@@ -249,6 +257,10 @@ def _sums(phase: Phase) -> Sums:
 
 def _estimates(phase: Phase) -> Estimates:
     return phase.scheduled.estimates
+
+
+def _use(phase: Phase) -> Use:
+    return phase.scheduled.use
 
 
 def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:

@@ -18,6 +18,7 @@ from ..operators.roofline import least_compute_s, memory_s, units_of
 from ..values import Value
 from .bounds import Bound, Kernels
 from .deployment import Deployment
+from .energy import Use, under_a_limit, use_of
 from .schedule import Schedule
 
 
@@ -42,7 +43,7 @@ class Estimates(NamedTuple):
     fixed_s: Number
 
 
-Totals = TypeVar("Totals", Sums, Estimates)
+Totals = TypeVar("Totals", Sums, Estimates, Use)
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,16 @@ class ScheduledPass(Value):
 
     @cached_property
     def estimates(self) -> Estimates:
-        """Sums of the operators' estimates, with the host's part."""
-        found, host = estimates(self), host_of(self.deployment)
+        """Sums of the operators' estimates, with the host's part, under the power limit if one is set."""
+        limit = self.deployment.power_limit_watts
+        if limit is None:
+            return self.unlimited
+        return Estimates(*(scalar(value) for value in under_a_limit(self, self.unlimited, limit)))
+
+    @cached_property
+    def unlimited(self) -> Estimates:
+        """The same at the power that the accelerators were timed with."""
+        found, host = self.kernels, host_of(self.deployment)
         if self.launch == "graph":
             found = in_a_graph(found, host)
         elif self.launch == "captured":
@@ -93,6 +102,24 @@ class ScheduledPass(Value):
         elif self.launch == "eager":
             found = one_by_one(found, host)
         return Estimates(*(scalar(value) for value in found))
+
+    @cached_property
+    def use(self) -> Use:
+        """What one pass of one accelerator uses of its parts."""
+        return use_of(self)
+
+    @cached_property
+    def kernels(self) -> Estimates:
+        """Sums of the operators' estimates by themselves, without the host's part."""
+        return estimates(self)
+
+    @property
+    def kernels_s(self) -> Number:
+        """Expected time of a pass in which kernels run: all of it but the host's part."""
+        found, host = self.kernels, host_of(self.deployment)
+        if self.launch == "graph":
+            return found.time_s - (1 - host.launch_share) * found.fixed_s
+        return found.time_s * (host.prefill_factor if self.launch == "eager" else 1.0)
 
     @property
     def floor_s(self) -> Number:
@@ -358,7 +385,7 @@ def _scaled(found: Estimates, time_s: Number, fixed_s: Number) -> Estimates:
 
 
 def is_hardware_sweep(serve: Deployment) -> bool:
-    """Whether rates or degrees of parallelism are arrays."""
+    """Whether rates, degrees of parallelism or the power limit are arrays."""
     gpu = serve.accelerator
-    rates = (gpu.memory_bytes_per_s, *gpu.dense_flops_per_s.values(), *serve.parallel.degrees)
+    rates = (gpu.memory_bytes_per_s, *gpu.dense_flops_per_s.values(), *serve.parallel.degrees, serve.power_limit_watts)
     return any(isinstance(rate, np.ndarray) for rate in rates)

@@ -27,6 +27,9 @@ KINDS = (
 SHARES = ("compute", "memory", "link", "split", "window_leak")
 """Parameters that are a share of something: above 0 and at most 1."""
 
+PowerShare = Annotated[FiniteFloat, Field(ge=0, le=3)]
+"""A share of the TDP; what it would take to use one part in full may be more than the whole board may draw."""
+
 MOST_OFF = 2.0
 """A median relative error beyond says that the parameters describe nothing."""
 
@@ -196,6 +199,77 @@ class PublicProductsSpec(Strict):
         return "public_products"
 
     def build(self) -> PublicProductsSpec:
+        """The file itself: it needs no conversion."""
+        return self
+
+
+class PowerFamilySpec(Strict):
+    """What accelerators of a kind draw, as shares of their TDP."""
+
+    vendor: str
+    """Part of the vendor's name."""
+    architecture: str = ""
+    """Part of the name of the architecture."""
+    memory_type: str = ""
+    """Part of the type of memory."""
+    boards: str
+    """The accelerator that was measured."""
+    idle: PowerShare
+    """With nothing to do."""
+    busy: PowerShare
+    """On top, while kernels run."""
+    memory: PowerShare
+    """On top, at the full memory bandwidth."""
+    compute: PowerShare
+    """On top, at the full dense peak."""
+    low: Annotated[FiniteFloat, Field(gt=0, le=1)]
+    """Measured over predicted power at the 10th percentile."""
+    high: Annotated[FiniteFloat, Field(ge=1)]
+    """Measured over predicted power at the 90th percentile."""
+    rows: Annotated[int, Field(ge=1)]
+    """Steady states that the shares were fitted to."""
+    error: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    """Median relative error on models left out."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where the power was measured."""
+
+
+class OtherPowerSpec(Strict):
+    """Accelerators whose power was not fitted."""
+
+    idle: PowerShare
+    """Share of the TDP with nothing to do."""
+    low: Annotated[FiniteFloat, Field(gt=0, le=1)]
+    """Least share of the TDP that was measured of any."""
+
+
+class PowerCapSpec(Strict):
+    """How the clock follows a power limit."""
+
+    static: Annotated[FiniteFloat, Field(ge=0, lt=1)]
+    """Share of the demand that does not depend on the clock."""
+    exponent: Annotated[FiniteFloat, Field(gt=0)]
+    """Exponent of the clock in the rest."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where limits were measured."""
+
+
+class PowerSpec(Strict):
+    """``efficiency_specs/power.yaml``: what accelerators draw."""
+
+    families: Annotated[tuple[PowerFamilySpec, ...], Field(strict=False, min_length=1)]
+    """The first entry counts whose every word is part of what an accelerator says of itself."""
+    others: OtherPowerSpec
+    """All others."""
+    caps: PowerCapSpec
+    """How the clock follows a power limit."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return "power"
+
+    def build(self) -> PowerSpec:
         """The file itself: it needs no conversion."""
         return self
 

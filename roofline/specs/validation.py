@@ -20,6 +20,7 @@ from .efficiency_schema import (
     EfficiencySpec,
     EnginesSpec,
     FamiliesSpec,
+    PowerSpec,
     PublicProductsSpec,
     efficiency_doubts,
     family_doubts,
@@ -151,6 +152,7 @@ _Kind = type[
     | FamiliesSpec
     | EnginesSpec
     | PublicProductsSpec
+    | PowerSpec
     | EngineSpec
 ]
 _KINDS: tuple[_Kind, ...] = (
@@ -162,6 +164,7 @@ _KINDS: tuple[_Kind, ...] = (
     FamiliesSpec,
     EnginesSpec,
     PublicProductsSpec,
+    PowerSpec,
     EngineSpec,
 )
 

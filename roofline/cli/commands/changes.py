@@ -64,11 +64,15 @@ class Change:
     part: ToPart = ()
     parallel: opt.ParallelChanges = dataclasses.field(default_factory=dict)
     serving: opt.EngineChanges = dataclasses.field(default_factory=dict)
+    power: opt.PowerChanges = dataclasses.field(default_factory=dict)
 
     @property
     def given(self) -> dict[str, Any]:
         """Fields that were given."""
-        return {item.name: found for item in dataclasses.fields(self) if (found := getattr(self, item.name))}
+        found = {item.name: value for item in dataclasses.fields(self) if (value := getattr(self, item.name))}
+        if self.power:  # a field of the deployment, as the engine is
+            found["serving"] = {**self.serving, **found.pop("power")}
+        return found
 
     def of(self, target: Target) -> Target:
         """``target`` after the change."""
@@ -97,7 +101,8 @@ def what_if(
     if techniques:
         return _apply(before, techniques, change, time=time, full=full, as_json=as_json)
     if not change.given:
-        raise InvalidInput("what-if needs a change: --to-weights, --to-hardware, --to-batch ... or --technique")
+        changes = "--to-weights, --to-hardware, --to-batch, --power-limit ... or --technique"
+        raise InvalidInput(f"what-if needs a change: {changes}")
     points = [(varied, point.answers(before.serve.model)) for varied, point in change.of(target).points()]
     if as_json:
         found = [_comparison_dict(before, after) for _, after in points]
@@ -190,7 +195,7 @@ def _flat(asked: dict[str, Any]) -> dict[str, Any]:
     formats = dict(asked["precision"])
     parts = {f"{part} weights": name for part, name in formats.pop("exceptions", {}).items()}
     layout = {f"{name} parallelism": degree for name, degree in asked["parallel"].items()}
-    own: dict[str, Any] = {name: asked[name] for name in ("model", "hardware", "engine")}
+    own: dict[str, Any] = {name: asked[name] for name in ("model", "hardware", "engine", "power_limit_watts")}
     return {**own, **asked["workload"], **formats, **parts, **layout}
 
 

@@ -1,0 +1,183 @@
+"""Power: what an accelerator draws while it works, fitted to measured boards, and how fast it runs under a power limit.
+
+Power is linear in what a device does, so that energy adds up over operators:
+
+    P / TDP = min(limit / TDP, idle + busy * duty + memory * u_memory + compute * u_compute)
+
+with ``duty`` the share of the time in which kernels run, ``u_memory`` the bytes moved over what the bandwidth could
+have moved in that time, and ``u_compute`` the FLOPs over what the dense peak could have done.  ``idle`` is what the
+board draws with nothing to do, ``busy`` what clocks and schedulers take on top while kernels run.  The shares are
+fitted for families of accelerators whose power was measured (``efficiency_specs/power.yaml``, written by
+``benchmarks/energy.py``); for all others the TDP is given as an upper bound, which says so.
+
+Under a power limit the clock of the compute units falls and that of the memory stays.  Dynamic power is about
+proportional to ``f V^2``; near the top of the range voltage follows the clock, so that with a share ``s`` of the demand
+that does not depend on the clock, and an exponent ``g``,
+
+    limit / demand = s + (1 - s) f^g,      f = ((limit / demand - s) / (1 - s))^(1 / g)
+
+and a pass of which a share ``m`` waits for the memory or the network runs at ``1 / (m + (1 - m) / f)`` of its speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..arrays import larger, scalar, smaller
+from ..errors import Number
+from ..files import read_yaml
+from ..hardware import Accelerator
+from ..values import Value
+from .lookup import matches
+from .store import folder
+
+
+@dataclass(frozen=True)
+class PowerModel(Value):
+    """Shares of the TDP that a device draws for what it does.
+
+    Attributes
+    ----------
+    idle : float
+        With nothing to do.
+    busy : float
+        On top of that, while kernels run.
+    memory : float
+        On top, at the full memory bandwidth.
+    compute : float
+        On top, at the full dense peak.
+    low, high : float
+        Measured over predicted power at the 10th and the 90th percentile, of models left out of the fit.
+    basis : str
+        What it rests on, in a sentence.
+    fitted : bool
+        Whether the power of such devices was measured; where not, the TDP is an upper bound.
+    """
+
+    idle: float
+    busy: float
+    memory: float
+    compute: float
+    low: float
+    high: float
+    basis: str
+    fitted: bool = True
+
+    def share(self, duty: Number, memory: Number, compute: Number) -> Number:
+        """The linear form, without a limit.
+
+        Parameters
+        ----------
+        duty : float or array
+            Share of the time in which kernels run.
+        memory : float or array
+            Bytes moved over what the bandwidth could have moved in that time.
+        compute : float or array
+            FLOPs over what the dense peak could have done in that time.
+
+        Returns
+        -------
+        float or array
+            Power over TDP.
+        """
+        return self.idle + self.busy * duty + self.memory * memory + self.compute * compute
+
+
+def power_model(accelerator: Accelerator) -> PowerModel:
+    """The power model of an accelerator: that of its family, or the TDP as an upper bound.
+
+    Parameters
+    ----------
+    accelerator : Accelerator
+        Any accelerator, with a TDP or without.
+
+    Returns
+    -------
+    PowerModel
+        Shares of its TDP.
+    """
+    about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type)
+    return _power_model(accelerator.name, *about)
+
+
+@lru_cache(maxsize=512)
+def _power_model(name: str, vendor: str, architecture: str, memory_type: str) -> PowerModel:
+    said = {"vendor": vendor, "architecture": architecture, "memory_type": memory_type}
+    for family in _filed()["families"]:
+        if matches(family, said):
+            measured = f"{family['rows']:,} steady states of {family['boards']}"
+            basis = f"power: fitted to {measured}, median error {family['error']:.0%} on models left out"
+            idle, busy, memory, compute = (float(family[name]) for name in ("idle", "busy", "memory", "compute"))
+            return PowerModel(idle, busy, memory, compute, float(family["low"]), float(family["high"]), basis)
+    others = _filed()["others"]
+    idle, low = float(others["idle"]), float(others["low"])
+    basis = f"power: TDP as an upper bound; the power of {name} and its kin was not fitted"
+    return PowerModel(idle, 1.0 - idle, 0.0, 0.0, low, 1.0, basis, fitted=False)
+
+
+@lru_cache(maxsize=1)
+def _filed() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = read_yaml(folder() / "power.yaml")
+    return found
+
+
+LEAST_CLOCK = 0.1
+"""Share of its full clock below which no device runs: a limit that would take it lower is not kept to.
+
+The lowest clocks that boards can be locked at are 0.06 to 0.15 of their highest (180 of 3,090 MHz on an RTX 5090)."""
+
+
+def clock_under(limit: Number, demand: Number) -> Number:
+    """The share of its full clock that a device runs at under a power limit.
+
+    Parameters
+    ----------
+    limit : float or array
+        Power limit, W.
+    demand : float or array
+        What it would draw without one, W.
+
+    Returns
+    -------
+    float or array
+        ``((limit / demand - s) / (1 - s))^(1 / g)``, with ``s`` and ``g`` of ``efficiency_specs/power.yaml``; 1 where
+        the limit is above the demand, and no less than `LEAST_CLOCK`.
+
+    Examples
+    --------
+    >>> clock_under(300, 250), round(clock_under(300, 400), 3)
+    (1.0, 0.733)
+    """
+    caps = _filed()["caps"]
+    static, exponent = float(caps["static"]), float(caps["exponent"])
+    share = smaller(scalar(np.divide(limit, demand)), 1.0)
+    above = larger((share - static) / (1 - static), 0.0)
+    return scalar(larger(above ** (1 / exponent), LEAST_CLOCK))
+
+
+def speed_under(clock: Number, memory_share: Number) -> Number:
+    """The speed of a pass at a share of the full clock: ``1 / (m + (1 - m) / f)``.
+
+    Parameters
+    ----------
+    clock : float or array
+        Share of the full clock, as of `clock_under`.
+    memory_share : float or array
+        Share of the pass that waits for the memory or the network, whose clocks stay.
+
+    Returns
+    -------
+    float or array
+        Speed over that without a limit.
+
+    Examples
+    --------
+    >>> speed_under(0.5, 0.0), speed_under(0.5, 1.0)
+    (0.5, 1.0)
+    """
+    return scalar(1.0 / (memory_share + (1.0 - memory_share) / np.asarray(clock)))

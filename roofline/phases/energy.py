@@ -1,0 +1,263 @@
+"""Energy of a pass: what its bytes, FLOPs and running time draw on top of an idle board (`roofline.efficiency.power`).
+
+With ``T`` the expected time of the pass, every accelerator of the deployment spends
+
+    idle_j    = idle * TDP * T
+    busy_j    = busy * TDP * (time in which its kernels run)
+    memory_j  = memory * TDP * (moved bytes / memory bandwidth)
+    compute_j = compute * TDP * (FLOPs / dense peak of their format)
+
+and draws the sum over ``T`` on average, or its power limit if that is less; the energy of the pass is that power times
+its time.  The terms are sums over operators, so those of two passes add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from ..arrays import larger, read_only, scalar, smaller
+from ..efficiency.kinds import kind_of
+from ..efficiency.power import clock_under, power_model, speed_under
+from ..errors import Number
+from ..hardware import Accelerator
+from ..operators.roofline import compute_s
+from ..report import Step
+from ..units import humanize
+from .bounds import Bound
+
+if TYPE_CHECKING:
+    from .deployment import Deployment
+    from .passes import Phase
+    from .totals import Estimates, ScheduledPass
+
+
+class Use(NamedTuple):
+    """Seconds in which one pass of an accelerator uses its parts.
+
+    Attributes
+    ----------
+    time_s : float or array
+        Expected time of the pass without a power limit.
+    kernels_s : float or array
+        In which kernels run.
+    memory_s : float or array
+        That its bytes take at the full memory bandwidth.
+    compute_s : float or array
+        That its FLOPs take at the dense peak of their formats.
+    """
+
+    time_s: Number
+    kernels_s: Number
+    memory_s: Number
+    compute_s: Number
+
+
+class Energy(NamedTuple):
+    """Energy of a pass, all accelerators of the deployment together.
+
+    Attributes
+    ----------
+    idle_j, busy_j, memory_j, compute_j : float or array
+        What boards without a limit would spend, by cause, J.
+    unlimited_s : float or array
+        Time of the pass without a power limit, seconds.
+    demand_watts : float or array
+        Mean power without a limit, W.
+    watts, low_watts, high_watts : float or array
+        Mean power under the limits, with the ends of an 80 % interval, W.
+    """
+
+    idle_j: Number
+    busy_j: Number
+    memory_j: Number
+    compute_j: Number
+    unlimited_s: Number
+    demand_watts: Number
+    watts: Number
+    low_watts: Number
+    high_watts: Number
+
+
+class PassEnergy:
+    """Power and energy of a pass: a part of `roofline.phases.passes.Phase`."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def estimate_s(self) -> Number:
+            """Expected time, as `Phase` has it."""
+
+    @cached_property
+    def energy(self) -> Energy:
+        """Power and energy of the pass, all accelerators together, by cause."""
+        return read_only(energy_of(cast("Phase", self)))
+
+    @property
+    def watts(self) -> Number:
+        """Mean power in the pass, W, all accelerators together: the boards, without their hosts."""
+        return self.energy.watts
+
+    @property
+    def watts_low(self) -> Number:
+        """Lower end of an 80 % interval of `watts`."""
+        return self.energy.low_watts
+
+    @property
+    def watts_high(self) -> Number:
+        """Upper end of an 80 % interval of `watts`."""
+        return self.energy.high_watts
+
+    @property
+    def energy_j(self) -> Number:
+        """Energy of the pass, J, all accelerators together, at its expected time."""
+        return self.watts * self.estimate_s
+
+    @property
+    def energy_low_j(self) -> Number:
+        """Lower end of `energy_j`: of the power, at the expected time."""
+        return self.watts_low * self.estimate_s
+
+    @property
+    def energy_high_j(self) -> Number:
+        """Upper end of `energy_j`: of the power, at the expected time."""
+        return self.watts_high * self.estimate_s
+
+
+def use_of(one: ScheduledPass) -> Use:
+    """What one pass of one accelerator uses."""
+    gpu = one.deployment.accelerator
+    local = [item for item in one.operators if item.operator.message is None]
+    return Use(
+        one.unlimited.time_s,
+        one.kernels_s,
+        sum((item.moved_bytes for item in one.operators), 0.0) / gpu.memory_bytes_per_s,
+        sum((compute_s(item.flops, gpu, item.math) for item in local if np.any(item.flops)), 0.0),
+    )
+
+
+def tdp_watts(accelerator: Accelerator) -> Number:
+    """The TDP of an accelerator; NaN if it states none."""
+    return np.nan if accelerator.tdp_watts is None else accelerator.tdp_watts
+
+
+def limit_watts(serve: Deployment) -> Number:
+    """The most that an accelerator of ``serve`` draws: its TDP, or the power limit that is set if that is less."""
+    tdp, limit = tdp_watts(serve.accelerator), serve.power_limit_watts
+    return tdp if limit is None else smaller(tdp, limit)
+
+
+def energy_of(phase: Phase) -> Energy:
+    """The energy of a pass of the whole deployment, and what it draws."""
+    serve, use, copies = phase.deployment, phase.use, phase.copies
+    model, tdp, count = power_model(serve.accelerator), tdp_watts(serve.accelerator), serve.parallel.accelerators
+    unlimited_s = use.time_s * phase.schedule.rounds
+    idle_j = model.idle * tdp * count * unlimited_s
+    busy_j, memory_j, compute_j = (
+        share * tdp * copies * seconds
+        for share, seconds in (
+            (model.busy, use.kernels_s),
+            (model.memory, use.memory_s),
+            (model.compute, use.compute_s),
+        )
+    )
+    demand = (idle_j + busy_j + memory_j + compute_j) / unlimited_s
+    most, least = limit_watts(serve) * count, model.idle * tdp * count
+    ends = [larger(smaller(demand * factor, most), least) for factor in (1.0, model.low, model.high)]
+    return Energy(*(scalar(value) for value in (idle_j, busy_j, memory_j, compute_j, unlimited_s, demand, *ends)))
+
+
+def demand_watts(one: ScheduledPass) -> Number:
+    """What one accelerator draws in a pass without a power limit, no more than its TDP."""
+    serve, use = one.deployment, one.use
+    share = power_model(serve.accelerator).share(
+        use.kernels_s / use.time_s, use.memory_s / use.time_s, use.compute_s / use.time_s
+    )
+    return smaller(scalar(share), 1.0) * tdp_watts(serve.accelerator)
+
+
+def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estimates:
+    """The estimate of a pass whose accelerators have a power limit, W.
+
+    Kernels that unpack weights into a wider format do so on the compute units: single streams of a 3-bit model on an
+    RTX 3090 slow down as if nothing waited for the memory, those of a 4-bit mixture of experts as if four fifths did.
+    The estimate takes the former for all of them, the lower end of its interval the latter.
+    """
+    least, most = memory_shares(one)
+    clock = clock_under(limit, demand_watts(one))
+    slower, slightly = (1.0 / speed_under(clock, share) - 1.0 for share in (least, most))
+    return found._replace(
+        time_s=found.time_s + slower * one.kernels_s,
+        low_s=found.low_s + slightly * one.kernels_s * found.low_s / found.time_s,
+        high_s=found.high_s + slower * one.kernels_s * found.high_s / found.time_s,
+    )
+
+
+def memory_shares(one: ScheduledPass) -> tuple[Number, Number]:
+    """Share of a pass that waits for the memory or the network: without the kernels that unpack weights, and with."""
+    sums = one.sums
+    whole_s = sums.roofline_s
+    most_s = whole_s - sums.compute_limited_s
+    unpacking = [item for item in one.operators if unpacks(item)]
+    unpacking_s = sum(((item.compute_s <= item.memory_s) * item.roofline_s for item in unpacking), 0.0)
+    return scalar(larger(most_s - unpacking_s, 0.0) / whole_s), scalar(most_s / whole_s)
+
+
+def unpacks(item: Bound) -> bool:
+    """Whether the weights of an operator are stored in a narrower format than it computes in."""
+    if item.operator.kind not in ("matmul", "experts"):
+        return False
+    weights = kind_of(item.operator, item.math).partition(".")[2]
+    return weights.endswith("a16") or weights in ("w4a8", "mx4a8")
+
+
+def power_notes(serve: Deployment) -> tuple[str, ...]:
+    """What the power of a deployment rests on, and the limit that is set, if any."""
+    gpu = serve.accelerator
+    if gpu.tdp_watts is None:
+        return (f"power: {gpu.name} states no TDP",)
+    basis = power_model(gpu).basis
+    if serve.power_limit_watts is None:
+        return (basis,)
+    return (basis, f"power limit: {humanize('watts', serve.power_limit_watts)} an accelerator")
+
+
+def explain_energy(phase: Phase) -> Iterator[Step]:
+    """The derivation of the power and the energy of a pass: idle, running kernels, bytes, FLOPs, and the limit."""
+    serve, use, found, name = phase.deployment, phase.use, phase.energy, phase.name
+    gpu, model = serve.accelerator, power_model(serve.accelerator)
+    if gpu.tdp_watts is None:
+        return
+    tdp = {"tdp_watts": gpu.tdp_watts}
+    count, copies = {"accelerators": serve.parallel.accelerators}, {"copies": phase.copies}
+    inputs = {"idle": model.idle, **tdp, **count, "time_s": found.unlimited_s}
+    yield Step(f"{name}.idle_j", "idle * tdp_watts * accelerators * time_s", inputs, found.idle_j, model.basis)
+    parts = (
+        ("busy", model.busy, "kernels_s", use.kernels_s, found.busy_j),
+        ("memory", model.memory, "memory_s", use.memory_s, found.memory_j),
+        ("compute", model.compute, "compute_s", use.compute_s, found.compute_j),
+    )
+    for part, share, seconds, value, joules in parts:
+        inputs = {part: share, **tdp, **copies, seconds: value}
+        formula = f"{part} * tdp_watts * copies * {seconds}"
+        yield Step(f"{name}.{part}_j", formula, inputs, joules, SPENT_ON[part])
+    inputs = {f"{part}_j": getattr(found, f"{part}_j") for part in ("idle", "busy", "memory", "compute")}
+    formula = "(idle_j + busy_j + memory_j + compute_j) / time_s"
+    demand = {**inputs, "time_s": found.unlimited_s}
+    yield Step(f"{name}.demand_watts", formula, demand, found.demand_watts, "without a power limit")
+    inputs = {"demand_watts": found.demand_watts, **count, "limit_watts": limit_watts(serve)}
+    source = gpu.source_of("tdp_watts") if serve.power_limit_watts is None else "the power limit that is set"
+    yield Step(f"{name}.watts", "min(demand_watts, accelerators * limit_watts)", inputs, found.watts, source)
+    inputs = {"watts": found.watts, "estimate_s": phase.estimate_s}
+    yield Step(f"{name}.energy_j", "watts * estimate_s", inputs, phase.energy_j, "all accelerators")
+
+
+SPENT_ON = {
+    "busy": "while kernels run, on every accelerator",
+    "memory": "moved bytes at the full bandwidth",
+    "compute": "FLOPs at the dense peak",
+}
+"""What each part of the energy is spent on."""
