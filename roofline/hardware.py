@@ -163,10 +163,11 @@ class Accelerator(Value):
         UnknownName
             The chip has no units for it nor for anything wider, or nothing is called so.
         """
+        found = self._units.get(math)
+        if found is not None:
+            return found
         if math not in WIDER:
             raise unknown("math format", math, MATH_FORMATS)
-        if (found := self._units.get(math)) is not None:
-            return found
         raise UnknownName(f"{self.name} has no units for {math} or wider; it has {', '.join(self.dense_flops_per_s)}")
 
     @cached_property
@@ -196,12 +197,15 @@ class Accelerator(Value):
         >>> gpu.dense_flops_per_s["fp16"] / 1e12, round(gpu.fastest_flops_per_s("fp16") / 1e12, 1)
         (165.2, 414.8)
         """
-        peak = self.dense_flops_per_s[math]
-        if math in self.narrow_accumulate_flops_per_s:
-            peak = larger(peak, self.narrow_accumulate_flops_per_s[math])
-        if self.max_clock_hz is None or self.boost_clock_hz is None:
-            return peak
-        return peak * larger(self.max_clock_hz / self.boost_clock_hz, 1.0)
+        return self._fastest[math]
+
+    @cached_property
+    def _fastest(self) -> Mapping[str, Number]:
+        """For each format that the chip has units for the rate that no kernel beats."""
+        known = self.max_clock_hz is not None and self.boost_clock_hz is not None
+        faster = larger(self.max_clock_hz / self.boost_clock_hz, 1.0) if known else 1.0  # type: ignore[operator]
+        narrow = self.narrow_accumulate_flops_per_s
+        return {math: faster * larger(peak, narrow.get(math, peak)) for math, peak in self.dense_flops_per_s.items()}
 
     @property
     def exponentials_per_s(self) -> Number | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import larger, smaller
 from .forms import (
     DROOP,
     MEMORY,
@@ -20,8 +21,6 @@ from .forms import (
     ceil,
     droop,
     full_waves,
-    larger,
-    smaller,
 )
 
 

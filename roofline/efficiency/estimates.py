@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.roofline import least_compute_s
-from .forms import Kernel, Parts, join, larger, smaller
+from .forms import Kernel, Parts, join
 from .kinds import collective_kind, kind_of, variants
 from .lookup import find
 from .store import Calibrated, Found

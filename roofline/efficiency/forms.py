@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import larger, smaller
+
 Parameters = Mapping[str, float]
 
 
@@ -142,16 +144,6 @@ class Form:
     def names(self) -> frozenset[str]:
         """Every parameter, fitted or chosen."""
         return frozenset((*self.priors, *self.choices[0]))
-
-
-def larger(a: Any, b: Any) -> Any:
-    """The larger of two; floats are spared the price of an array."""
-    return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)
-
-
-def smaller(a: Any, b: Any) -> Any:
-    """The smaller of two, likewise."""
-    return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
 
 
 def ceil(x: Any) -> Any:

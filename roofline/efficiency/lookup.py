@@ -48,8 +48,13 @@ def find(accelerator: Accelerator, kind: str, profile: str | None = None, cases:
 
 def profiles(accelerator: Accelerator) -> frozenset[str]:
     """Names of the profiles that there are parameters of, the user's own included."""
+    return _profiles(accelerator.name, specs())
+
+
+@lru_cache(maxsize=1024)
+def _profiles(accelerator: str, folders: str) -> frozenset[str]:
     engines = (entry["engine"] for entry in _engines())
-    return frozenset((*PROFILES, *engines, *load(accelerator.name, specs())))
+    return frozenset((*PROFILES, *engines, *load(accelerator, folders)))
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +67,7 @@ def _find(
 ) -> Found:
     name = about[-1]
     filed = load(name, folders)
-    known = {*PROFILES, *(entry["engine"] for entry in _engines()), *filed}
+    known = _profiles(name, folders)
     if profile is not None and profile not in known:
         raise unknown("engine profile", profile, known)
     entry = _engine_of(profile, about) if profile not in filed else {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..arrays import smaller
 from ..hardware import Accelerator
-from .forms import Kernel, smaller, touched
+from .forms import Kernel, touched
 from .kinds import WIDER
 
 BITS = {"bf16": (16.0, 16.0), "fp8": (8.0, 8.0), "int8": (8.0, 8.0)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,7 @@ class Deployment(Value):
                 raise
         return Engine(GENERIC, kernels=name)
 
-    @property
+    @cached_property
     def server(self) -> Engine:
         """The engine with all its settings on this accelerator; a generic one if none is named."""
         engine = self.engine if isinstance(self.engine, Engine) else Engine(GENERIC)
@@ -158,7 +159,7 @@ class Deployment(Value):
             return self.memory_fraction
         return float(self.server.memory_fraction or USUAL_FRACTION)
 
-    @property
+    @cached_property
     def kernels(self) -> str | None:
         """The profile that estimates are of; None for the middle of all, also where the engine has no profile."""
         profile = self.engine.kernels if isinstance(self.engine, Engine) else None

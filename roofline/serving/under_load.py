@@ -314,7 +314,7 @@ class _Ask:
 
     def _notes(self, times: StepTimes, figures: dict[str, Any], runs: tuple[Simulation, ...]) -> tuple[str, ...]:
         lines = [*(runs[0].assumptions if runs else _closed_notes(times, self.load, self.open_loop))]
-        if not runs and times.engine.admission == "pages" and np.any(figures["limit"] == "memory"):
+        if not runs and times.engine.admission == "grow" and np.any(figures["limit"] == "memory"):
             lines.append(NO_PREEMPTION)
         if not np.all(figures["stable"]):
             capacity = float(np.max(figures["capacity_requests_per_s"]))
