@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from math import log
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -313,10 +314,15 @@ def _spread(each: list[Estimate], end: str) -> Number:
     whole_s = total(item.time_s for item in each)
     groups: dict[str, Number] = {}
     for item in each:
-        part = item.time_s / larger(whole_s, TINY_S)
-        off = np.abs(np.log(larger(getattr(item, end), TINY_S) / larger(item.time_s, TINY_S)))
-        groups[item.basis] = groups.get(item.basis, 0.0) + part * off
-    return np.sqrt(COMMON_MODE**2 + total(value**2 for value in groups.values()))
+        off = abs(_log(larger(getattr(item, end), TINY_S) / larger(item.time_s, TINY_S)))
+        groups[item.basis] = groups.get(item.basis, 0.0) + item.time_s * off
+    squares = total(value**2 for value in groups.values())
+    return (COMMON_MODE**2 + squares / larger(whole_s, TINY_S) ** 2) ** 0.5
+
+
+def _log(value: Number) -> Number:
+    """Natural logarithm, of a float without the price of an array."""
+    return np.log(value) if isinstance(value, np.ndarray) else log(value)
 
 
 TINY_S = 1e-30
