@@ -291,7 +291,9 @@ def run(arguments: Sequence[str]) -> int:
         if not isinstance(error, RooflineError):
             raise
         return _complain(_with_list(str(error)), 2)
-    return code if isinstance(code, int) else 0 if arguments else 2
+    if isinstance(code, int):
+        return code
+    return 0 if arguments else 2
 
 
 LISTED_AS = {

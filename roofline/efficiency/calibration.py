@@ -154,10 +154,11 @@ def typical(found: Fitted, like: Group) -> dict[str, Prior]:
     The spread is at least a third of the form's own.  The fewer they are, the nearer to the form's own priors.
     """
     same = [values for group, values in found if group.kernel == like.kernel]
-    return {
-        name: _shared(prior, np.array([prior.z(values[name]) for values in same]))
-        for name, prior in form_of(like.kind).priors.items()
-    }
+    shared = {}
+    for name, prior in form_of(like.kind).priors.items():
+        z = np.array([prior.z(values[name]) for values in same])
+        shared[name] = _shared(prior, z)
+    return shared
 
 
 def _shared(prior: Prior, z: Array) -> Prior:
@@ -292,11 +293,10 @@ def calibrate(
     described = [(group, calibrated(group, values, off)) for (group, values), off in zip(kept, errors, strict=True)]
     filed = choice.todays(described, accelerators)
     kernels = {key: values for key, (_, values) in filed.items()}
-    profiles = {name: _profiles(kernels, name) for name in dict.fromkeys(name for name, _, _ in kernels)}
-    middle = {
-        (accelerator, "default", kind): _figures(kind, off)
-        for (accelerator, kind), off in middle_errors([group for group, _ in kept], profiles, accelerators).items()
-    }
+    names = dict.fromkeys(name for name, _, _ in kernels)
+    profiles = {name: _profiles(kernels, name) for name in names}
+    off_middle = middle_errors([group for group, _ in kept], profiles, accelerators)
+    middle = {(name, "default", kind): _figures(kind, off) for (name, kind), off in off_middle.items()}
     return Calibration(kernels | middle, tuple(refused))
 
 

@@ -154,10 +154,12 @@ def _gathered(
     key: tuple[str, str, str, str], parts: list[tuple[tuple[int, ...], tuple[str, str], Kernel, Array]]
 ) -> Group:
     runs = [run for _, _, run, _ in parts]
-    inputs = {name: np.concatenate([run.inputs[name] for run in runs]) for name in runs[0].inputs}
-    compute_s, memory_s, cached_s = (
-        np.concatenate([getattr(run, name) for run in runs]) for name in ("compute_s", "memory_s", "cached_s")
-    )
+    inputs = {}
+    for name in runs[0].inputs:
+        inputs[name] = np.concatenate([run.inputs[name] for run in runs])
+    compute_s = np.concatenate([run.compute_s for run in runs])
+    memory_s = np.concatenate([run.memory_s for run in runs])
+    cached_s = np.concatenate([run.cached_s for run in runs])
     measured_s = np.concatenate([measured for _, _, _, measured in parts])
     run = Kernel(compute_s, memory_s, cached_s, runs[0].processors, inputs)
     return Group(*key, max(version for version, _, _, _ in parts), *parts[0][1], run, measured_s)

@@ -91,13 +91,26 @@ def collective_kind(name: str, accelerators: float) -> str:
 @lru_cache(maxsize=256)
 def product_kind(kind: str, weight_bits: float, math: str) -> str:
     """Formats of a product in one word: the math, or weights and activations where they differ (``w4a16``)."""
+    label = math
     if math in ("bf16", "fp16"):
-        label = f"{_narrow(weight_bits)}a16" if weight_bits < 6 else "w8a16" if weight_bits < 12 else "bf16"
+        label = _beside_16_bits(weight_bits)
     elif math == "fp8":
-        label = f"{_narrow(weight_bits)}a8" if weight_bits < 6 else "fp8" if weight_bits <= 8 else "fp8_block"
-    else:
-        label = math
+        label = _beside_8_bits(weight_bits)
     return f"{'gemm' if kind == 'matmul' else 'experts'}.{label}"
+
+
+def _beside_16_bits(weight_bits: float) -> str:
+    """Label of weights that meet activations in 16 bits."""
+    if weight_bits < 6:
+        return f"{_narrow(weight_bits)}a16"
+    return "w8a16" if weight_bits < 12 else "bf16"
+
+
+def _beside_8_bits(weight_bits: float) -> str:
+    """Label of weights that meet activations in fp8; more than 8 bits are weights with scales of blocks."""
+    if weight_bits < 6:
+        return f"{_narrow(weight_bits)}a8"
+    return "fp8" if weight_bits <= 8 else "fp8_block"
 
 
 def _narrow(weight_bits: float) -> str:
@@ -108,5 +121,7 @@ def _narrow(weight_bits: float) -> str:
 @lru_cache(maxsize=64)
 def attention_kind(latent: bool, decoding: bool, kv_bits: float, math: str) -> str:
     """``fp8`` for math in 8 bits, ``kv8`` for a cache of 8 bits under 16-bit math, else ``bf16``."""
-    label = "fp8" if math == "fp8" else "kv8" if kv_bits < 12 else "bf16"
+    label = "fp8"
+    if math != "fp8":
+        label = "kv8" if kv_bits < 12 else "bf16"
     return f"{'mla' if latent else 'attention'}_{'decode' if decoding else 'prefill'}.{label}"

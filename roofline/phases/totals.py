@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import log
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -314,7 +314,7 @@ def _spread(each: list[Estimate], end: str) -> Number:
     whole_s = total(item.time_s for item in each)
     groups: dict[str, Number] = {}
     for item in each:
-        off = abs(_log(larger(getattr(item, end), TINY_S) / larger(item.time_s, TINY_S)))
+        off: Any = abs(_log(larger(getattr(item, end), TINY_S) / larger(item.time_s, TINY_S)))
         groups[item.basis] = groups.get(item.basis, 0.0) + item.time_s * off
     squares = total(value**2 for value in groups.values())
     return (COMMON_MODE**2 + squares / larger(whole_s, TINY_S) ** 2) ** 0.5

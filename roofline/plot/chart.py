@@ -194,9 +194,14 @@ def _label(group: Sequence[Spot], share: float, color: str) -> Label:
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
     text = f"{', '.join(shown)}  {_percent(share)}"
     wrapped = textwrap.fill(text, max(22, len(text) // 2 + 4))
-    return Label(
-        wrapped, group[0].x, group[0].y, color, reach=LEADER if share < 0.01 else 45.0 if share < 0.1 else 100.0
-    )
+    return Label(wrapped, group[0].x, group[0].y, color, reach=_reach(share))
+
+
+def _reach(share: float) -> float:
+    """How far from its point the label of a group with this share of the time may go, in points."""
+    if share < 0.01:
+        return LEADER
+    return 45.0 if share < 0.1 else 100.0
 
 
 def _percent(share: float) -> str:

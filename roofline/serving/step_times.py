@@ -52,11 +52,9 @@ class Table(NamedTuple):
         for axis, place in zip(self.axes, places, strict=True):
             below = np.clip(np.searchsorted(axis, place, side="right") - 1, 0, len(axis) - 2)
             part = (place - axis[below]) / (axis[below + 1] - axis[below])
-            corners = [
-                ((*index, below + step), weight * share)
-                for index, weight in corners
-                for step, share in ((0, 1.0 - part), (1, part))
-            ]
+            low = [((*index, below), weight * (1.0 - part)) for index, weight in corners]
+            high = [((*index, below + 1), weight * part) for index, weight in corners]
+            corners = low + high
         found = np.zeros((*shape, channels))
         for index, weight in corners:
             found += self.values[index] * weight[..., None]

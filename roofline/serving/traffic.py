@@ -83,8 +83,9 @@ class Traffic(Report):
         wrong = next((row for row in rows if len(row) not in (2, 3)), None)
         if wrong is not None:
             raise InvalidInput(f"a bucket is (prompt tokens, output tokens, share): {wrong!r}")
-        columns = [[(*row, 1.0)[at] for row in rows] for at in range(3)]
-        prompts, outputs, shares = columns
+        prompts = [row[0] for row in rows]
+        outputs = [row[1] for row in rows]
+        shares = [row[2] if len(row) == 3 else 1.0 for row in rows]
         return cls(prompts, outputs, shares, source)  # type: ignore[arg-type]
 
     @property

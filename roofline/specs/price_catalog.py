@@ -72,7 +72,6 @@ def _is_of(offer: Any, name: str) -> bool:
 def _price(offer: Any, date: str) -> Price:
     hyperscaler = HYPERSCALERS.get(offer.provider)
     marketplace = MARKETPLACES.get(offer.provider)
-    _, large, cloud, market = MARKETS
     return Price(
         usd_per_hour=offer.price / offer.gpu_count,
         date=date,
@@ -82,5 +81,13 @@ def _price(offer: Any, date: str) -> Price:
         region=offer.location,
         instance=offer.instance_name,
         accelerators=offer.gpu_count,
-        market=large if hyperscaler else market if marketplace else cloud,
+        market=_market(hyperscaler, marketplace),
     )
+
+
+def _market(hyperscaler: str | None, marketplace: str | None) -> str:
+    """The kind of market that a provider is."""
+    _, large, cloud, market = MARKETS
+    if hyperscaler:
+        return large
+    return market if marketplace else cloud

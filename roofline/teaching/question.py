@@ -233,8 +233,9 @@ class Question:
         }
 
     def __str__(self) -> str:
-        asked = f" ({' or '.join(self.options)})" if self.options else f" [{self.unit}]" if self.unit else ""
-        return f"{self.text}{asked}"
+        if self.options:
+            return f"{self.text} ({' or '.join(self.options)})"
+        return f"{self.text} [{self.unit}]" if self.unit else self.text
 
     def explain(self) -> str:
         """The worked solution and the common wrong answers, as text."""
