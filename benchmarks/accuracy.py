@@ -43,7 +43,13 @@ ENGINES = {
 """How an engine's name begins in a table -> its profile; longer names first."""
 
 
-NOT_ONE_PASS = ("layer split", "prefill interference", "values and batch are per GPU", "value and batch are per GPU")
+NOT_ONE_PASS = (
+    "layer split",
+    "prefill interference",
+    "includes queueing",
+    "values and batch are per GPU",
+    "value and batch are per GPU",
+)
 """Words of rows that time something else: accelerators one after another, servers under load, one of many GPUs."""
 
 
@@ -229,7 +235,7 @@ def _lent(batch: Batch, lender: str, widen: float) -> tuple[np.ndarray, np.ndarr
         return off[0], inside[0]
     run = kernel(batch, gpu)
     for holds, cases in cases_of(batch.operator.inputs, kind):
-        found = store.chosen(store.load(lender), lender, kind, None, cases)
+        found = store.chosen(store.profiles_of(lender), lender, kind, None, cases)
         if found is not None:
             parts = predicted(found, None, run, gpu.math_on_chip(batch.operator.work.math), gpu)
             rows = np.broadcast_to(holds, len(batch.latency_s))

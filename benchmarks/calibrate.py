@@ -104,7 +104,7 @@ def _compared(table: str, kind: str, batch: Batch, profile: str) -> Compared:
     measured = batch.latency_s
     named, default = estimated(batch, profile), estimated(batch, None)
     source = batch.words.get("kernel_source", "")
-    filed = store.load(batch.words["accelerator"]).get(profile, {})
+    filed = store.profiles_of(batch.words["accelerator"]).get(profile, {})
     kernels = {values.get("kernel", "") for name, values in filed.items() if name.startswith(kind)}
     return Compared(
         table,
@@ -178,7 +178,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.report_only:
         calibration.write(calibration.calibrate(args.folder, trusted=trusted), args.output, source=SOURCE)
-        store.load.cache_clear()
+        store.profiles_of.cache_clear()
     text = f"# Estimates against kernel timings\n\n{ABOUT}\n{report(args.folder)}\n"
     (HERE / "efficiency.md").write_text(text)
     print(text)

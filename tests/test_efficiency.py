@@ -96,7 +96,7 @@ def test_shapes_left_out_of_a_fit_are_met_nearly_as_well_and_four_of_five_are_in
         kept = group.shapes % 2 == 0
         some, others = group.take(kept), group.take(~kept)
         fitted = calibration.fit_all([some])
-        (unseen,) = calibration.left_out(fitted)
+        (unseen,) = calibration.errors_left_out(fitted)
         found = calibration.calibrated(some, fitted[0][1], unseen)
         ratio = np.exp(-calibration.error(others, fitted[0][1]))
         inside.append((ratio >= found.low) & (ratio <= found.high))
@@ -121,7 +121,7 @@ def test_experts_slower_than_those_of_the_wider_format_are_refused_and_the_siste
     """One kernel of vLLM's FP8 experts on Hopper takes 9-11 times its roofline, the other 3.3 times."""
     for accelerator in ("h100-sxm", "h200-sxm"):
         assert "at equal shapes" in refused_of(accelerator)["vllm", "experts.fp8"]
-        (member,) = lookup.find(rl.get_accelerator(accelerator), "experts.fp8", "vllm").members.values()
+        (member,) = lookup.kernels_for(rl.get_accelerator(accelerator), "experts.fp8", "vllm").members.values()
         assert member.kernel == "vllm_fused_moe"
 
 
@@ -376,7 +376,7 @@ def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_use
     (specs / "efficiency_specs").mkdir(parents=True)
     calibration.write(found, specs / "efficiency_specs", source="made up")
     own_specs(specs)
-    again = lookup.find(GPU, "gemm.bf16", "mine")
+    again = lookup.kernels_for(GPU, "gemm.bf16", "mine")
     assert again.members["mine"].parameters["compute"] == pytest.approx(mine.parameters["compute"], rel=0.01)
     assert "200 timings on h100-sxm (mine)" in again.basis
 
@@ -394,7 +394,7 @@ def test_a_parameter_file_that_is_none_is_refused_in_one_line(tmp_path, own_spec
     (tmp_path / "h100-sxm.yaml").write_text(text)
     own_specs(tmp_path)
     with pytest.raises(rl.RooflineError, match=said):
-        lookup.find(GPU, "gemm.bf16")
+        lookup.kernels_for(GPU, "gemm.bf16")
 
 
 def test_too_few_timings_are_refused(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import roofline as rl
 from roofline.operators.operator import Segment
 from roofline.phases.passes import TIMES, run_pass
-from roofline.serving.clock import Clock, Line
+from roofline.serving.clock import Clock, Polyline
 from roofline.serving.step_times import step_times
 
 CASES = [
@@ -100,6 +100,6 @@ def test_arrays_of_deployments_are_refused():
 
 
 def test_a_line_and_its_inverse():
-    line = Line([0.0, 1.0, 3.0], [1.0, 2.0, 6.0])
+    line = Polyline([0.0, 1.0, 3.0], [1.0, 2.0, 6.0])
     assert [line.at(place) for place in (0.0, 0.5, 2.0, 4.0)] == [1.0, 1.5, 4.0, 8.0]
     assert line.inverse(4.0) == 2.0

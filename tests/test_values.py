@@ -272,7 +272,7 @@ def test_every_dataclass_of_the_package_that_may_hold_arrays_is_a_value():
                 kinds = {str(field.type) for field in dataclasses.fields(item)}
                 if any("Number" in kind or "NDArray" in kind for kind in kinds):
                     plain.add(item.__name__)
-    assert plain <= {"Answers", "Batch", "Calibrated", "Case", "Line"}
+    assert plain <= {"Answers", "Batch", "Calibrated", "Case", "NapkinLine"}
 
 
 @pytest.mark.parametrize("technique", techniques.usual_techniques(), ids=lambda item: type(item).__name__)

@@ -2,8 +2,8 @@
 
 from ..serving.slo import SLO
 from .advice import Advice, advise
-from .options import Option
-from .targets import Line
+from .ranked_techniques import Option
+from .targets import TargetLine
 from .verdict import Flip, PhaseMap, phase_map, verdict_of
 
-__all__ = ["SLO", "Advice", "Flip", "Line", "Option", "PhaseMap", "advise", "phase_map", "verdict_of"]
+__all__ = ["SLO", "Advice", "Flip", "Option", "PhaseMap", "TargetLine", "advise", "phase_map", "verdict_of"]

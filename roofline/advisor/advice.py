@@ -19,8 +19,8 @@ from ..techniques.prompts import with_hit_rate
 from ..techniques.registry import usual_techniques
 from ..techniques.technique import Chosen, as_techniques, scenario_with
 from .findings import Findings, middle
-from .options import rank
-from .targets import Line, checked, searched_batches, seen_by_requests
+from .ranked_techniques import rank
+from .targets import TargetLine, checked, searched_batches, seen_by_requests
 from .verdict import flips
 from .words import reasons_of, text_of
 
@@ -127,7 +127,7 @@ def advise(
         number("usd_per_hour", usd_per_hour)
     used = with_hit_rate(as_techniques(techniques), hit_rate)
     mix = _traffic(traffic)
-    lines: tuple[Line, ...] = ()
+    lines: tuple[TargetLine, ...] = ()
     if slo is not None:
         searched = seen_by_requests(serve, mix, searched_batches(loads), techniques=used, time=time)
         lines = checked(slo, searched, mix, loads)

@@ -16,8 +16,8 @@ from ..serving.metrics import SLO_METRICS
 from ..serving.steady_state import Steady
 from ..serving.traffic import Traffic
 from ..techniques.technique import Technique
-from .options import LEAST_GAIN, Option, mean_of
-from .targets import Line, governed, shape_of
+from .ranked_techniques import LEAST_GAIN, Option, mean_of
+from .targets import TargetLine, governed, loads_and_buckets
 from .verdict import Flip, PhaseMap, phase_map, verdict_of
 
 
@@ -61,7 +61,7 @@ class Findings(Report):
     metric: str
     time: str
     seen: Steady
-    lines: tuple[Line, ...]
+    lines: tuple[TargetLine, ...]
     options: tuple[Option, ...]
     had: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]
@@ -74,7 +74,7 @@ class Findings(Report):
     @property
     def bucket_shares(self) -> npt.NDArray[np.float64]:
         """Share of prefill in the accelerator's time, ``[loads, buckets]``."""
-        return np.broadcast_to(np.asarray(self.seen.prefill_share), shape_of(self.seen))
+        return np.broadcast_to(np.asarray(self.seen.prefill_share), loads_and_buckets(self.seen))
 
     @property
     def load_shares(self) -> npt.NDArray[np.float64]:
@@ -90,7 +90,7 @@ class Findings(Report):
 
     def _times(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Time that a mean request takes of the accelerators, of its prompt and in all, ``[loads, buckets]``."""
-        busy_s = np.broadcast_to(np.asarray(self.seen.busy_s), shape_of(self.seen)) * self.traffic.share
+        busy_s = np.broadcast_to(np.asarray(self.seen.busy_s), loads_and_buckets(self.seen)) * self.traffic.share
         return busy_s * self.bucket_shares, busy_s
 
     @property
@@ -130,7 +130,7 @@ class Findings(Report):
         """Share of prefill in every user metric, mean over the traffic, at each load."""
         parts = governed(self.seen)
         return {
-            name: np.sum(np.broadcast_to(part, shape_of(self.seen)) * self.traffic.share, axis=-1)
+            name: np.sum(np.broadcast_to(part, loads_and_buckets(self.seen)) * self.traffic.share, axis=-1)
             for name, part in parts.items()
         }
 

@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Line:
+class TargetLine:
     """One SLO target compared with the traffic.
 
     Attributes
@@ -54,7 +54,7 @@ def seen_by_requests(
     return steady_state(scenario_with(serve, load, techniques), time=time)
 
 
-def checked(slo: SLO, seen: Steady, traffic: Traffic, batches: tuple[int, ...]) -> tuple[Line, ...]:
+def checked(slo: SLO, seen: Steady, traffic: Traffic, batches: tuple[int, ...]) -> tuple[TargetLine, ...]:
     """Every target compared with the traffic, the one that is missed first before the others.
 
     Parameters
@@ -78,18 +78,18 @@ def searched_batches(batches: tuple[int, ...]) -> Array:
     return np.unique(np.concatenate([np.round(np.geomspace(1, max(batches), 48)), batches]))
 
 
-def _line(name: str, target: float, seen: Steady, traffic: Traffic, reported: Any) -> Line:
+def _line(name: str, target: float, seen: Steady, traffic: Traffic, reported: Any) -> TargetLine:
     """One target over all loads searched, of which ``reported`` are the places of those to report."""
     metric, searched = METRICS[name], np.ravel(np.asarray(seen.case.load.batch))
-    values = np.broadcast_to(metric.value(seen), shape_of(seen))
+    values = np.broadcast_to(metric.value(seen), loads_and_buckets(seen))
     strain = np.max(np.asarray(metric.strain(values, target)), axis=-1)
     missed = strain > 1
     at = int(np.argmax(missed)) if missed.any() else len(searched) - 1
     breaks = float(searched[at]) if missed.any() else float("inf")
-    return Line(name, target, tuple(map(float, strain[reported])), breaks, _phase(name, seen, at, traffic))
+    return TargetLine(name, target, tuple(map(float, strain[reported])), breaks, _phase(name, seen, at, traffic))
 
 
-def shape_of(seen: Steady) -> tuple[int, ...]:
+def loads_and_buckets(seen: Steady) -> tuple[int, ...]:
     """Loads and buckets."""
     load = seen.case.load
     return np.broadcast_shapes(np.shape(load.batch), np.shape(load.prompt_tokens))
@@ -97,7 +97,7 @@ def shape_of(seen: Steady) -> tuple[int, ...]:
 
 def _phase(name: str, seen: Steady, at: int, traffic: Traffic) -> str:
     part = governed(seen)[name]
-    mean = float(np.sum(np.broadcast_to(part, shape_of(seen))[at] * traffic.share))
+    mean = float(np.sum(np.broadcast_to(part, loads_and_buckets(seen))[at] * traffic.share))
     return "prefill" if mean >= 0.5 else "decode"
 
 
@@ -111,7 +111,7 @@ def governed(seen: Steady) -> dict[str, Array]:
     tokens = np.asarray(seen.passes.tokens_after_first)
     stalled = 1 - token_s / np.where(tokens > 0, seen.tpot_s, token_s)
     return {
-        "ttft_s": np.ones(shape_of(seen)),
+        "ttft_s": np.ones(loads_and_buckets(seen)),
         "tpot_s": np.clip(np.where(tokens > 0, stalled, 0.0), 0.0, 1.0),
         "total_s": np.clip(1 - tokens * token_s / np.asarray(seen.total_s), 0.0, 1.0),
         "gap_s": np.clip(1 - seen.step_s / np.asarray(seen.gap_s), 0.0, 1.0),

@@ -11,7 +11,7 @@ from ..tables import text_table
 from ..techniques.technique import HARDWARE
 from ..units import humanize
 from .findings import Findings
-from .options import Option
+from .ranked_techniques import Option
 from .verdict import DECODE_FROM, PREFILL_FROM
 
 SHOWN = 8

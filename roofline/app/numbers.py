@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..capacity.plan_sentences import price_words, usd
+from ..capacity.plan_sentences import dollars, price_words
 from ..cli.answers import Answers
 from ..errors import InvalidInput, RooflineError, UnknownName
 from ..phases.passes import TIMES, Phase, decode
@@ -116,7 +116,7 @@ def _headline(found: Answers, served: Served | str, state: State) -> str:
     parts.append(f"{served.tokens_per_s:,.0f} output tokens/s")
     each = _cost(state, served)["usd_per_million_output_tokens"]
     if each is not None:
-        parts.append(f"{usd(each)} per million of them")
+        parts.append(f"{dollars(each)} per million of them")
     return f"{', '.join(parts)}; decode is {bound_by(found.decode.limit)}."
 
 
@@ -255,7 +255,7 @@ def _cost(state: State, served: Served | str) -> dict[str, Any]:
     if isinstance(served, str) or not served.tokens_per_s > 0:
         return found | {"sentence": f"{words[0].upper()}{words[1:]}."}
     each = float(price.usd_per_million_tokens(served.tokens_per_s, count))
-    sentence = f"{usd(each)} per million output tokens, prompts included; {words}."
+    sentence = f"{dollars(each)} per million output tokens, prompts included; {words}."
     return found | {"usd_per_million_output_tokens": each, "sentence": sentence}
 
 

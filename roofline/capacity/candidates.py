@@ -62,7 +62,7 @@ class Candidates(Value):
         return Candidates(*(getattr(self, item.name)[rows] for item in fields(self)))
 
 
-def joined(parts: list[Candidates]) -> Candidates:
+def all_rows(parts: list[Candidates]) -> Candidates:
     """All rows under each other."""
     columns = {}
     for item in fields(Candidates):
@@ -81,7 +81,7 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, time: str) -> Candid
     gpu = serve.accelerator
     columns = {
         "accelerator": np.array(gpu.name),
-        "precision": np.array(short_name(serve)),
+        "precision": np.array(precision_name(serve)),
         "layout": _layout_names(serve),
         **degrees,
         "gpus": serve.parallel.accelerators,
@@ -106,7 +106,7 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, time: str) -> Candid
     return Candidates(**{name: np.broadcast_to(value, failure.shape).ravel() for name, value in columns.items()})
 
 
-def short_name(serve: Deployment) -> str:
+def precision_name(serve: Deployment) -> str:
     """A precision in a word or two: ``bf16``, ``fp8``, ``int4_g128+bf16``, ``fp8, kv fp8``."""
     precision = serve.precision
     same = precision.weights == precision.activations

@@ -29,7 +29,9 @@ def plan_sentence(found: Plan) -> str:
     parts = [f"{rank} that {asked}: {deployment_words(best)}, batch {best.batch[0]:,.0f}: {times}, {rate}"]
     if priced:
         hourly = float(best.usd_per_hour[0] * best.gpus[0])
-        parts.append(f"{usd(best.usd_per_million_output_tokens[0])} per million output tokens, {price_words(hourly)}")
+        parts.append(
+            f"{dollars(best.usd_per_million_output_tokens[0])} per million output tokens, {price_words(hourly)}"
+        )
     return ", ".join(parts) + f" (by the {found.time.removesuffix('_s')})."
 
 
@@ -53,15 +55,15 @@ def deployment_words(found: Plan) -> str:
 
 def price_words(usd_per_hour: float) -> str:
     """What something costs an hour and a month: ``$5.00 per hour ($3,650 per month)``."""
-    return f"{usd(usd_per_hour)} per hour ({usd(usd_per_hour * HOURS_PER_MONTH)} per month)"
+    return f"{dollars(usd_per_hour)} per hour ({dollars(usd_per_hour * HOURS_PER_MONTH)} per month)"
 
 
-def usd(amount: float) -> str:
+def dollars(amount: float) -> str:
     """An amount of money; cents below a hundred dollars.
 
     Examples
     --------
-    >>> usd(2.5), usd(0.0123), usd(3650)
+    >>> usd(2.5), usd(0.0123), dollars(3650)
     ('$2.50', '$0.0123', '$3,650')
     """
     if amount >= 100:

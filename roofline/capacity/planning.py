@@ -27,7 +27,7 @@ from ..techniques.prompts import with_hit_rate
 from ..techniques.quantization import KVQuantization
 from ..techniques.sharding import TensorParallelism
 from ..techniques.technique import Chosen, Technique, as_techniques, refuse_pairs, scenario_with
-from .candidates import MEMORY, WEIGHTS, Array, evaluate, joined, short_name
+from .candidates import MEMORY, WEIGHTS, Array, all_rows, evaluate, precision_name
 from .layouts import layouts, reach, within_reach
 from .plans import Plan
 
@@ -138,9 +138,9 @@ def plan(
         links = "none of the accelerators has the links for any of the layouts: allow one accelerator"
         raise InvalidInput(next(iter(refused.values()), links))
     parts = [evaluate(case, slo or SLO(), price, time) for _, case, price in progress(asked)]
-    cases = FrozenMapping({(serve.accelerator.name, short_name(case.serve)): serve for serve, case, _ in asked})
+    cases = FrozenMapping({(serve.accelerator.name, precision_name(case.serve)): serve for serve, case, _ in asked})
     notes = (*_notes(cases, spread, prices), *_technique_notes(used, refused))
-    whole = Plan(model, load, slo or SLO(), time, joined(parts), cases, used, notes)
+    whole = Plan(model, load, slo or SLO(), time, all_rows(parts), cases, used, notes)
     return whole.take(_ranking(whole))
 
 

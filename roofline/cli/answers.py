@@ -127,7 +127,7 @@ class Answers:
         """Every answer as plain JSON types."""
         gpu, model = self.serve.accelerator, self.serve.model
         return self.asked() | {
-            "layers": layer_kinds(model),
+            "layers": layer_words(model),
             "parameters": model.parameters.to_dict(),
             "kv_bytes_per_token": plain(model.kv_bytes_per_token),
             "ridge_flops_per_byte": plain(gpu.ridge_flops_per_byte(self.maths[0])),
@@ -189,7 +189,7 @@ def steps_about(found: Mapping[str, tuple[Step, ...]], operator: str | None) -> 
     return {name: steps for name, steps in chosen.items() if steps}
 
 
-def layer_kinds(model: Model) -> list[str]:
+def layer_words(model: Model) -> list[str]:
     """Kinds of layers in order of appearance, each with the number of its layers."""
     kinds: Counter[str] = Counter()
     for layer in model.layers:

@@ -77,7 +77,7 @@ def _time_s(form: Form, parameters: Mapping[str, Any], run: Kernel) -> Array:
     return np.asarray(np.maximum(form.time_s(parameters, run), np.maximum(run.compute_s, run.memory_s)))
 
 
-def fit(
+def fit_group(
     group: Group,
     priors: Mapping[str, Prior] | None = None,
     choices: Sequence[Mapping[str, float]] = (),
@@ -148,7 +148,7 @@ def _least_squares(
 Fitted = list[tuple[Group, dict[str, float]]]
 
 
-def typical(found: Fitted, like: Group) -> dict[str, Prior]:
+def priors_of_kernel(found: Fitted, like: Group) -> dict[str, Prior]:
     """Priors from all accelerators that run the same kernel of the same engine: the median, and a spread.
 
     The spread is at least a third of the form's own.  The fewer they are, the nearer to the form's own priors.
@@ -169,11 +169,11 @@ def _shared(prior: Prior, z: Array) -> Prior:
 
 def fit_all(gathered: list[Group]) -> Fitted:
     """Parameters of all groups: once with the priors of the forms, then with those of the other accelerators."""
-    first = [(group, fit(group)) for group in gathered]
-    return [(group, fit(group, typical(first, group))) for group in gathered]
+    first = [(group, fit_group(group)) for group in gathered]
+    return [(group, fit_group(group, priors_of_kernel(first, group))) for group in gathered]
 
 
-def left_out(fitted: Fitted) -> list[Array]:
+def errors_left_out(fitted: Fitted) -> list[Array]:
     """`error` of every row of every group under parameters fitted to other shapes.
 
     The shapes of a group (the weights of a product, the heads of an attention, the experts of a model) are dealt to
@@ -191,12 +191,12 @@ def left_out(fitted: Fitted) -> list[Array]:
     """
     found = []
     for group, values in fitted:
-        priors = typical(fitted, group)
+        priors = priors_of_kernel(fitted, group)
         best = {name: values[name] for name in form_of(group.kind).choices[0]}
         part = group.shapes % FOLDS
         errors = np.empty(len(group.measured_s))
         for fold in np.unique(part):
-            others = fit(_other_shapes(group, part == fold), priors, [best])
+            others = fit_group(_other_shapes(group, part == fold), priors, [best])
             errors[part == fold] = error(group.take(part == fold), others)
         found.append(errors)
     return found
@@ -208,7 +208,7 @@ def _other_shapes(group: Group, held: Array) -> Group:
 
 
 def calibrated(group: Group, parameters: Mapping[str, float], errors: Array) -> Calibrated:
-    """Parameters with what is known of their errors (`left_out`)."""
+    """Parameters with what is known of their errors (`errors_left_out`)."""
     figures = _figures(group.kind, errors)
     return replace(figures, parameters=parameters, processors=group.run.processors, kernel=group.source)
 
@@ -289,7 +289,7 @@ def calibrate(
     refused = trust.refused([(group, values, error(group, values)) for group, values in fitted], accelerators)
     known_bad = {id(entry.group) for entry in refused}
     kept = [(group, values) for group, values in fitted if id(group) not in known_bad]
-    errors = left_out(kept)
+    errors = errors_left_out(kept)
     described = [(group, calibrated(group, values, off)) for (group, values), off in zip(kept, errors, strict=True)]
     filed = choice.todays(described, accelerators)
     kernels = {key: values for key, (_, values) in filed.items()}

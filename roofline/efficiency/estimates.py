@@ -21,7 +21,7 @@ from ..operators.operator import Operator
 from ..operators.roofline import least_compute_s
 from .forms import Kernel, Parts, join
 from .kinds import collective_kind, kind_of, variants
-from .lookup import find
+from .lookup import kernels_for
 from .store import Calibrated, Found
 from .widening import widened, wider_kind
 
@@ -106,7 +106,7 @@ def _kernel(
     least_s = _least_s(operator, accelerator, compute_s, memory_s)
     result: Estimate | None = None
     for holds, cases in cases_of(operator.inputs, kind):
-        found = find(accelerator, kind, profile, cases)
+        found = kernels_for(accelerator, kind, profile, cases)
         parts = predicted(found, wider(accelerator, found.kind, cases, profile), run, math, accelerator)
         time_s = larger(count * (parts.fixed_s + parts.running_s), larger(compute_s, memory_s))
         fixed_s = smaller(count * parts.fixed_s, time_s - larger(compute_s, memory_s))
@@ -135,7 +135,7 @@ def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str,
 def wider(accelerator: Accelerator, kind: str, cases: tuple[str, ...], profile: str | None) -> Found | None:
     """The kernels of the next wider format, if there are timings of them; a named engine runs its own whatever."""
     wide_kind = wider_kind(kind) if profile in (None, "default") else ""
-    found = find(accelerator, wide_kind, None, cases) if wide_kind else None
+    found = kernels_for(accelerator, wide_kind, None, cases) if wide_kind else None
     return found if found is not None and found.kind == wide_kind else None
 
 
@@ -244,7 +244,7 @@ def _fused(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
     """Work that joins a neighbor's kernel: it computes and moves bytes, but nothing starts."""
-    found = find(accelerator, kind_of(operator, accelerator.math_on_chip(operator.work.math)), profile)
+    found = kernels_for(accelerator, kind_of(operator, accelerator.math_on_chip(operator.work.math)), profile)
     times = []
     for member in found.members.values():
         share = member.parameters
@@ -311,7 +311,7 @@ def _exchange(operator: Operator, accelerator: Accelerator, memory_s: Number, pr
     sizes = np.unique(message.accelerators)
     result = Estimate(0.0 * wire_s, 0.0 * wire_s, 0.0 * wire_s, "")
     for size in sizes[sizes > 1]:
-        found = find(accelerator, collective_kind(message.collective, float(size)), profile)
+        found = kernels_for(accelerator, collective_kind(message.collective, float(size)), profile)
         run = Kernel(0.0, wire_s, 0.0, 1.0, operator.inputs)
         least_s = larger(operator.count * wire_s, memory_s)
         time_s = _sum(_median([_one(member, run) for member in found.members.values()]))

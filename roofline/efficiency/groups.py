@@ -100,7 +100,7 @@ def groups(batches: Iterable[Batch], accelerators: Callable[[str], Accelerator] 
     gathered: dict[tuple[str, str, str, str], list[tuple[tuple[int, ...], tuple[str, str], Kernel, Array]]] = {}
     for batch in batches:
         gpu = accelerators(batch.words["accelerator"])
-        run, version = kernel(batch, gpu), release(batch.words.get("engine_version", ""))
+        run, version = kernel(batch, gpu), release_numbers(batch.words.get("engine_version", ""))
         chip = gpu.math_on_chip(batch.operator.work.math), gpu.architecture
         for kind, rows in kinds(batch, gpu):
             key = gpu.name, profile_of(batch.words), kind, batch.words.get("kernel_source", "")
@@ -117,7 +117,7 @@ def profile_of(words: Mapping[str, str]) -> str:
     return f"{engine}-eager" if "eager" in library else engine
 
 
-def release(version: str) -> tuple[int, ...]:
+def release_numbers(version: str) -> tuple[int, ...]:
     """The first three numbers of a version, so that releases can be ordered: ``1.3.0rc20`` is ``(1, 3, 0)``."""
     digits = "".join(letter if letter.isdigit() else " " for letter in version)
     return tuple(int(part) for part in digits.split()[:3])

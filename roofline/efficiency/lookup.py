@@ -14,10 +14,10 @@ from typing import Any
 from ..errors import unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
-from .store import PROFILES, Calibrated, Found, chosen, folder, form_of, load, specs
+from .store import PROFILES, Calibrated, Found, chosen, folder, form_of, profiles_of, specs
 
 
-def find(accelerator: Accelerator, kind: str, profile: str | None = None, cases: tuple[str, ...] = ()) -> Found:
+def kernels_for(accelerator: Accelerator, kind: str, profile: str | None = None, cases: tuple[str, ...] = ()) -> Found:
     """The kernels of a kind on an accelerator.
 
     Parameters
@@ -54,7 +54,7 @@ def profiles(accelerator: Accelerator) -> frozenset[str]:
 @lru_cache(maxsize=1024)
 def _profiles(accelerator: str, folders: str) -> frozenset[str]:
     engines = (entry["engine"] for entry in _engines())
-    return frozenset((*PROFILES, *engines, *load(accelerator, folders)))
+    return frozenset((*PROFILES, *engines, *profiles_of(accelerator, folders)))
 
 
 @lru_cache(maxsize=4096)
@@ -66,23 +66,23 @@ def _find(
     folders: str,
 ) -> Found:
     name = about[-1]
-    filed = load(name, folders)
+    filed = profiles_of(name, folders)
     known = _profiles(name, folders)
     if profile is not None and profile not in known:
         raise unknown("engine profile", profile, known)
     entry = _engine_of(profile, about) if profile not in filed else {}
     if entry:
         base = _find(about, kind, None, cases, folders) if "like" in entry else None
-        return _of_engine(entry, name, kind, base or typical(name, kind, family_of(*about)))
+        return _of_engine(entry, name, kind, base or typical_kernels(name, kind, family_of(*about)))
     own = chosen(filed, name, kind, profile, cases)
     if own:
         return own
     family = family_of(*about)
     lender = family.get("like", "")
-    shared = chosen(load(lender, folders), lender, kind, profile, cases) if lender else None
+    shared = chosen(profiles_of(lender, folders), lender, kind, profile, cases) if lender else None
     if shared:
         return _borrowed(name, shared, family)
-    return typical(name, kind, family)
+    return typical_kernels(name, kind, family)
 
 
 def _borrowed(name: str, shared: Found, family: Mapping[str, Any]) -> Found:
@@ -192,7 +192,7 @@ def runs_kernels_of(accelerator: Accelerator, kind: str, engine: str | None) -> 
     return engine
 
 
-def typical(name: str, kind: str, family: Mapping[str, Any]) -> Found:
+def typical_kernels(name: str, kind: str, family: Mapping[str, Any]) -> Found:
     """What kernels of any chip have in common, with the shares of peak published for the family."""
     form = form_of(kind)
     parameters = {key: prior.typical for key, prior in form.priors.items()} | dict(form.choices[0])

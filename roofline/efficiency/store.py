@@ -115,7 +115,7 @@ Profiles = Mapping[str, Filed]
 
 
 @lru_cache(maxsize=64)
-def load(name: str, folders: str = "") -> Profiles:
+def profiles_of(name: str, folders: str = "") -> Profiles:
     """Profiles of the accelerator of that name; empty if it has no file.
 
     ``folders`` lists the user's own (``ROOFLINE_SPECS``); a file there comes first.

@@ -60,7 +60,7 @@ def fit_sentence(found: Memory) -> str:
     points = np.size(found.fits)
     if points > 1:
         return f"Fits at {int(np.sum(found.fits)):,} of {points:,} points."
-    where, sizes = place(found), _sizes(found)
+    where, sizes = accelerators_in_words(found), _sizes(found)
     if found.fits:
         return f"Fits on {where}: {sizes}; room for {float(found.max_batch):,.0f} sequences of this length."
     if float(found.max_batch) >= 1:
@@ -85,15 +85,15 @@ it fits with fp8 KV cache and weights (2 sequences of 8,192 tokens).
     model, engine = found.deployment.model.name, found.deployment.engine
     subject = f"{model} with {engine}" if engine is not None else model
     if found.fits:
-        return f"Yes: {subject} fits on {place(found)} with {_room(found)}; {_sizes(found)}."
+        return f"Yes: {subject} fits on {accelerators_in_words(found)} with {_room(found)}; {_sizes(found)}."
     nearest = nearest_change(found)
     if nearest is None:
         instead = f"at least {int(found.accelerators_needed)} are needed"
     else:
         instead = f"it fits {nearest.words} ({_room(nearest.found)})"
     if float(found.max_batch) >= 1:
-        return f"No: {subject} holds only {_room(found)} on {place(found)}; {_sizes(found)}; {instead}."
-    return f"No: {subject} does not fit on {place(found)}: {_sizes(found)}; {instead}."
+        return f"No: {subject} holds only {_room(found)} on {accelerators_in_words(found)}; {_sizes(found)}; {instead}."
+    return f"No: {subject} does not fit on {accelerators_in_words(found)}: {_sizes(found)}; {instead}."
 
 
 def _room(found: Memory) -> str:
@@ -108,7 +108,7 @@ def _sizes(found: Memory) -> str:
     return f"{needed} needed, {available} available"
 
 
-def place(found: Memory) -> str:
+def accelerators_in_words(found: Memory) -> str:
     """The accelerators of a deployment: ``one h100-sxm`` or ``8 h100-sxm``."""
     count = float(np.max(found.deployment.parallel.accelerators))
     return f"{'one' if count == 1 else f'{count:g}'} {found.deployment.accelerator.name}"
@@ -203,7 +203,8 @@ def memory_notes(found: Memory) -> Iterator[str]:
         yield doubt
     yield _share_of_device(found)
     if not np.all(found.fits):
-        yield f"does not fit on {place(found)}; at least {int(np.max(found.accelerators_needed))} are needed"
+        needed = int(np.max(found.accelerators_needed))
+        yield f"does not fit on {accelerators_in_words(found)}; at least {needed} are needed"
     if np.any((np.asarray(found.max_batch) > 0) & (found.load.batch > np.asarray(found.max_batch))):
         running, asked = np.max(found.running_batch), np.max(found.load.batch)
         yield f"only {running:g} of {asked:g} sequences fit at once; the rest queue"

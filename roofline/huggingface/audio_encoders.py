@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .fields import Fields
-from .vision_encoders import layer, linear
+from .vision_encoders import layer, matrix
 
 
 def whisper(fields: Fields) -> int:
@@ -11,7 +11,7 @@ def whisper(fields: Fields) -> int:
     width = fields.optional("d_model") or fields.size("hidden_size")
     inner = fields.optional("encoder_ffn_dim") or fields.size("intermediate_size")
     layers = fields.optional("encoder_layers") or fields.size("num_hidden_layers")
-    convolutions = linear(3 * fields.size("num_mel_bins"), width) + linear(3 * width, width)
+    convolutions = matrix(3 * fields.size("num_mel_bins"), width) + matrix(3 * width, width)
     block = layer(width, inner) - width
     return convolutions + fields.size("max_source_positions") * width + layers * block + 2 * width
 

@@ -51,10 +51,14 @@ def read_checkpoint(path: Path) -> Model:
 
         return read_gguf(path)
     config = path / CONFIG if path.is_dir() else path
-    return build(config, config.parent / QUANTIZATION, config.parent / INDEX, name=_name(config), source=str(config))
+    return model_of_checkpoint(
+        config, config.parent / QUANTIZATION, config.parent / INDEX, name=_name(config), source=str(config)
+    )
 
 
-def build(config: Path, quantization: Path | None, index: Path | None, *, name: str, source: str) -> Model:
+def model_of_checkpoint(
+    config: Path, quantization: Path | None, index: Path | None, *, name: str, source: str
+) -> Model:
     """The model from the three files of a checkpoint, the last two of which may be missing."""
     return from_config(
         read_json(config, max_bytes=CONFIG_MAX_BYTES),
@@ -105,7 +109,7 @@ def read_hub(name: str) -> Model:
         raise SpecError(f"{name} has no config.json on the Hugging Face hub")
     quantization, index = (_fetch(huggingface_hub, name, file, options) for file in (QUANTIZATION, INDEX))
     short = name.partition("/")[2].lower()
-    model = build(config, quantization, index, name=short, source=f"hugging face hub: {name}")
+    model = model_of_checkpoint(config, quantization, index, name=short, source=f"hugging face hub: {name}")
     return model.replace(title=name)
 
 

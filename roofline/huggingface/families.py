@@ -231,7 +231,7 @@ FAMILIES: dict[str, Family] = {
     "mimo_v2_flash": Family(sinks="sliding", output_bias=False, period=6, dense_layers=1, change_layer=changes.mimo_v2),
     "gpt_oss": Family(sinks="all", period=2, router_bias=True, mlp_bias=True, change_layer=changes.gpt_oss),
     "llama4_text": Family(shared_expert=True, period=4),
-    "mllama_text_model": Family(change_model=changes.mllama),
+    "mllama_text_model": Family(change_model=changes.mllama_embedding),
     "nemotron-nas": LLAMA,
     # GLM
     "glm": Family(output_bias=False),

@@ -204,7 +204,7 @@ def openai_gpt(fields: Fields, model: Model) -> Model:
     return model.replace(final_norm=0)
 
 
-def mllama(fields: Fields, model: Model) -> Model:
+def mllama_embedding(fields: Fields, model: Model) -> Model:
     """The embedding has eight rows for image tokens beyond the vocabulary."""
     return model.replace(embedding_rows=(model.embedding_rows or model.vocab) + 8)
 

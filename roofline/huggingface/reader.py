@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidInput, SpecError
-from ..model import Model, Table
+from ..model import LookupTable, Model
 from ..model.blocks import Block, HyperConnections, Projection
 from .checkpoint_modules import stored_modules
 from .extra_modules import beside_the_text
@@ -122,12 +122,12 @@ def _embedding_width(fields: Fields, hidden: int) -> int | None:
     return None if width == hidden else width
 
 
-def _tables(fields: Fields, layers: int) -> tuple[Table, ...]:
+def _tables(fields: Fields, layers: int) -> tuple[LookupTable, ...]:
     width = fields.optional("hidden_size_per_layer_input", least=0)
     if not width:
         return ()
     rows = fields.optional("vocab_size_per_layer_input") or fields.size("vocab_size")
-    return (Table("per_layer_embedding", rows, width * layers),)
+    return (LookupTable("per_layer_embedding", rows, width * layers),)
 
 
 def _around(fields: Fields, layers: int) -> tuple[Block, ...]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from . import audio_encoders, vision_encoders
 from .fields import Fields, MissingField
-from .vision_encoders import linear
+from .vision_encoders import matrix
 
 
 class Wrapper(NamedTuple):
@@ -81,7 +81,7 @@ def _width(at: Wrapper) -> int:
 def _two_layers(at: Wrapper) -> int:
     """Two linear layers, with biases unless configured."""
     bias = at.outer.flag("multimodal_projector_bias", True)
-    return linear(_width(at), at.hidden, bias=bias) + linear(at.hidden, at.hidden, bias=bias)
+    return matrix(_width(at), at.hidden, bias=bias) + matrix(at.hidden, at.hidden, bias=bias)
 
 
 def _two_layers_and_newline(at: Wrapper) -> int:
@@ -93,7 +93,7 @@ def _several_layers(at: Wrapper) -> int:
     """Features of several layers side by side, normalized (ViP-LLaVA)."""
     chosen = at.outer.get("vision_feature_layer")
     wide = _width(at) * (len(chosen) if isinstance(chosen, list) else 1)
-    return 2 * wide + linear(wide, at.hidden) + linear(at.hidden, at.hidden)
+    return 2 * wide + matrix(wide, at.hidden) + matrix(at.hidden, at.hidden)
 
 
 def _gemma3(at: Wrapper) -> int:
@@ -101,7 +101,7 @@ def _gemma3(at: Wrapper) -> int:
 
 
 def _one_layer(at: Wrapper) -> int:
-    return linear(_width(at), at.hidden)
+    return matrix(_width(at), at.hidden)
 
 
 def _one_matrix(at: Wrapper) -> int:
@@ -113,7 +113,7 @@ def _mistral3(at: Wrapper) -> int:
     width, merge = _width(at), at.outer.optional("spatial_merge_size") or 2
     bias = at.outer.flag("multimodal_projector_bias")
     merger = width + width * merge**2 * width
-    return merger + linear(width, at.hidden, bias=bias) + linear(at.hidden, at.hidden, bias=bias)
+    return merger + matrix(width, at.hidden, bias=bias) + matrix(at.hidden, at.hidden, bias=bias)
 
 
 def _idefics3(at: Wrapper) -> int:
@@ -123,7 +123,7 @@ def _idefics3(at: Wrapper) -> int:
 def _aria(at: Wrapper) -> int:
     """Learned queries that attend to the patches, then two matrices."""
     width = _width(at)
-    attention = 3 * width * width + linear(width, 3 * width) + 2 * linear(width, width) + 4 * width
+    attention = 3 * width * width + matrix(width, 3 * width) + 2 * matrix(width, width) + 4 * width
     queries = (at.outer.optional("max_value_projector_patch_to_query_dict") or 256) * width
     return queries + attention + 2 * width + width * at.hidden + at.hidden**2
 
@@ -134,7 +134,7 @@ def _cohere2(at: Wrapper) -> int:
         at.outer.optional("alignment_intermediate_size") or 36864,
         at.outer.optional("downsample_factor") or 2,
     )
-    return linear(_width(at) * factor**2, inner) + linear(inner // 2, at.hidden)
+    return matrix(_width(at) * factor**2, inner) + matrix(inner // 2, at.hidden)
 
 
 def _internvl(at: Wrapper) -> int:
@@ -142,27 +142,27 @@ def _internvl(at: Wrapper) -> int:
     ratio = at.outer.get("downsample_ratio")
     factor = round(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 2
     merged = _width(at) * factor**2
-    return 2 * merged + linear(merged, at.hidden) + linear(at.hidden, at.hidden)
+    return 2 * merged + matrix(merged, at.hidden) + matrix(at.hidden, at.hidden)
 
 
 def _kimi(at: Wrapper) -> int:
     """A patch merger of two linear layers."""
     width = at.encoder.optional("vt_hidden_size") or _width(at)
     merged = 4 * width
-    return 2 * width + linear(merged, merged) + linear(merged, at.hidden)
+    return 2 * width + matrix(merged, merged) + matrix(merged, at.hidden)
 
 
 def _lfm2(at: Wrapper) -> int:
     """Patches merged two by two, normalized unless configured, two linear layers."""
     merged, inner = 4 * _width(at), at.outer.size("projector_hidden_size")
     norm = 2 * merged if at.outer.flag("projector_use_layernorm", True) else 0
-    return norm + linear(merged, inner) + linear(inner, at.hidden)
+    return norm + matrix(merged, inner) + matrix(inner, at.hidden)
 
 
 def _lfm3(at: Wrapper) -> int:
     """As LFM2's, the norm before patches are merged."""
     inner, bias = at.outer.size("projector_hidden_size"), at.outer.flag("projector_bias", True)
-    return 2 * _width(at) + linear(4 * _width(at), inner, bias=bias) + linear(inner, at.hidden, bias=bias)
+    return 2 * _width(at) + matrix(4 * _width(at), inner, bias=bias) + matrix(inner, at.hidden, bias=bias)
 
 
 def _llama4(at: Wrapper) -> int:
@@ -170,20 +170,20 @@ def _llama4(at: Wrapper) -> int:
 
 
 def _mllama(at: Wrapper) -> int:
-    return linear(at.encoder.size("vision_output_dim"), at.hidden)
+    return matrix(at.encoder.size("vision_output_dim"), at.hidden)
 
 
 def _minicpm(at: Wrapper) -> int:
     """Mergers of four patches one after another, the last into the language model."""
     merged = 4 * _width(at)
     times = at.outer.optional("merger_times") or 1
-    between = 2 * merged + linear(merged, merged) + linear(merged, _width(at))
-    return (times - 1) * between + 2 * merged + linear(merged, merged) + linear(merged, at.hidden)
+    between = 2 * merged + matrix(merged, merged) + matrix(merged, _width(at))
+    return (times - 1) * between + 2 * merged + matrix(merged, merged) + matrix(merged, at.hidden)
 
 
 def _minimax(at: Wrapper) -> int:
     """Two linear layers a patch, then two for four patches."""
-    return linear(_width(at), at.hidden) + 2 * linear(at.hidden, at.hidden) + linear(4 * at.hidden, at.hidden)
+    return matrix(_width(at), at.hidden) + 2 * matrix(at.hidden, at.hidden) + matrix(4 * at.hidden, at.hidden)
 
 
 def _ovis2(at: Wrapper) -> int:
@@ -192,7 +192,7 @@ def _ovis2(at: Wrapper) -> int:
 
 
 def _step3(at: Wrapper) -> int:
-    return linear(4 * _width(at), at.hidden, bias=at.outer.flag("projector_bias"))
+    return matrix(4 * _width(at), at.hidden, bias=at.outer.flag("projector_bias"))
 
 
 def _lfm2_vision(fields: Fields) -> int:
@@ -204,7 +204,7 @@ def _kimi_vision(fields: Fields) -> int:
 
 
 def _qwen2_audio(at: Wrapper) -> int:
-    return linear(audio_encoders.width_of(at.encoder), at.hidden)
+    return matrix(audio_encoders.width_of(at.encoder), at.hidden)
 
 
 def _voxtral(at: Wrapper) -> int:
@@ -216,7 +216,7 @@ def _moss(at: Wrapper) -> int:
     """Frames merged, two linear layers, a norm."""
     merged = audio_encoders.width_of(at.encoder) * (at.outer.optional("audio_merge_size") or 4)
     bias = at.outer.flag("projector_bias", True)
-    return linear(merged, at.hidden, bias=bias) + linear(at.hidden, at.hidden, bias=bias) + 2 * at.hidden
+    return matrix(merged, at.hidden, bias=bias) + matrix(at.hidden, at.hidden, bias=bias) + 2 * at.hidden
 
 
 ENCODERS: Mapping[str, Encoder] = {

@@ -13,21 +13,21 @@ from ..errors import SpecError
 from .fields import Fields
 
 
-def linear(d_in: int, d_out: int, *, bias: bool = True) -> int:
+def matrix(d_in: int, d_out: int, *, bias: bool = True) -> int:
     """A matrix, and its bias."""
     return d_in * d_out + (d_out if bias else 0)
 
 
 def layer(width: int, inner: int, *, gated: bool = False, norms: int = 4, bias: bool = True) -> int:
     """Attention of four square matrices, an MLP, and ``norms`` vectors."""
-    mlp = (2 if gated else 1) * linear(width, inner, bias=bias) + linear(inner, width, bias=bias)
-    return 4 * linear(width, width, bias=bias) + mlp + norms * width
+    mlp = (2 if gated else 1) * matrix(width, inner, bias=bias) + matrix(inner, width, bias=bias)
+    return 4 * matrix(width, width, bias=bias) + mlp + norms * width
 
 
 def patches(fields: Fields, width: int, *, frames: int = 1, bias: bool) -> int:
     """The convolution that makes a token of a patch."""
     side = _side(fields, "patch_size")
-    return linear(3 * frames * side * side, width, bias=bias)
+    return matrix(3 * frames * side * side, width, bias=bias)
 
 
 def grid(fields: Fields) -> int:
@@ -74,7 +74,7 @@ def qwen2_vl(fields: Fields) -> int:
     """Qwen2-VL with the merger of its patches."""
     width, layers = fields.size("embed_dim"), fields.size("depth")
     merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
-    merger = 2 * width + linear(merged, merged) + linear(merged, fields.size("hidden_size"))
+    merger = 2 * width + matrix(merged, merged) + matrix(merged, fields.size("hidden_size"))
     frames = fields.optional("temporal_patch_size") or 2
     inner = width * (fields.optional("mlp_ratio") or 4)
     return patches(fields, width, frames=frames, bias=False) + layers * layer(width, inner) + merger
@@ -84,7 +84,7 @@ def qwen2_5_vl(fields: Fields) -> int:
     """Qwen2.5-VL: gated MLPs and RMS norms."""
     width, layers = fields.size("hidden_size"), fields.size("depth")
     merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
-    merger = width + linear(merged, merged) + linear(merged, fields.size("out_hidden_size"))
+    merger = width + matrix(merged, merged) + matrix(merged, fields.size("out_hidden_size"))
     frames = fields.optional("temporal_patch_size") or 2
     block = layer(width, fields.size("intermediate_size"), gated=True, norms=2)
     return patches(fields, width, frames=frames, bias=False) + layers * block + merger
@@ -94,7 +94,7 @@ def exaone4_5(fields: Fields) -> int:
     """EXAONE 4.5: Qwen2.5-VL's encoder with grouped KV heads."""
     width, heads = fields.size("hidden_size"), fields.size("num_heads")
     saved_heads = heads - fields.size("num_key_value_heads")
-    saved = 2 * linear(width, saved_heads * (width // heads))
+    saved = 2 * matrix(width, saved_heads * (width // heads))
     return qwen2_5_vl(fields) - fields.size("depth") * saved
 
 
@@ -102,7 +102,7 @@ def qwen3_vl(fields: Fields) -> int:
     """Qwen3-VL: a learned table of positions and mergers for deeper layers too."""
     width, layers = fields.size("hidden_size"), fields.size("depth")
     merged = width * (fields.optional("spatial_merge_size") or 2) ** 2
-    merger = linear(merged, merged) + linear(merged, fields.size("out_hidden_size"))
+    merger = matrix(merged, merged) + matrix(merged, fields.size("out_hidden_size"))
     deep = len(fields.entries("deepstack_visual_indexes") or ())
     frames = fields.optional("temporal_patch_size") or 2
     table = fields.size("num_position_embeddings") * width
@@ -114,10 +114,10 @@ def qwen3_vl(fields: Fields) -> int:
 def glm4v(fields: Fields) -> int:
     """GLM-4V: MLPs as wide as the output, a strided convolution and a gated MLP behind."""
     width, out, layers = fields.size("hidden_size"), fields.size("out_hidden_size"), fields.size("depth")
-    attention = linear(width, 3 * width, bias=fields.flag("attention_bias")) + width * width
+    attention = matrix(width, 3 * width, bias=fields.flag("attention_bias")) + width * width
     block = attention + 3 * width * out + 2 * width
     inner, merge = fields.size("intermediate_size"), fields.optional("spatial_merge_size") or 2
-    merger = linear(width * merge**2, out) + out * out + 2 * out + 3 * out * inner
+    merger = matrix(width * merge**2, out) + out * out + 2 * out + 3 * out * inner
     frames = fields.optional("temporal_patch_size") or 2
     table = grid(fields) * width
     return patches(fields, width, frames=frames, bias=True) + table + layers * block + 2 * width + merger
@@ -128,7 +128,7 @@ def glm5(fields: Fields) -> int:
     width, out, layers = fields.size("hidden_size"), fields.size("out_hidden_size"), fields.size("depth")
     block = layer(width, fields.size("intermediate_size"), gated=True, norms=2)
     block += 2 * (width // fields.size("num_heads"))
-    joined = linear(width * (fields.optional("spatial_merge_size") or 2) ** 2, out)
+    joined = matrix(width * (fields.optional("spatial_merge_size") or 2) ** 2, out)
     merger = out * out + 2 * out + 3 * out * fields.size("projection_intermediate_size")
     frames = fields.optional("temporal_patch_size") or 2
     return patches(fields, width, frames=frames, bias=True) + layers * block + width + joined + merger
@@ -199,7 +199,7 @@ def hy_v4(fields: Fields) -> int:
     width, inner, layers = _vit(fields)
     merged, out = width * (fields.optional("spatial_merge_size") or 2) ** 2, fields.size("out_hidden_size")
     rows = (fields.size("max_image_size") // fields.size("patch_size")) ** 2 + 1
-    merger = linear(merged, merged) + linear(merged, out) + out + width
+    merger = matrix(merged, merged) + matrix(merged, out) + out + width
     return patches(fields, width, bias=True) + rows * width + layers * layer(width, inner) + merger
 
 
@@ -220,7 +220,7 @@ def minicpm(fields: Fields) -> int:
     """MiniCPM-V: SigLIP with a merger of windows of four patches between two of its layers."""
     width, inner, _ = _vit(fields)
     window = 4 * width
-    merger = 4 * linear(width, width) + 2 * width + 2 * window + linear(window, 4 * inner) + linear(4 * inner, width)
+    merger = 4 * matrix(width, width) + 2 * width + 2 * window + matrix(window, 4 * inner) + matrix(4 * inner, width)
     return siglip(fields) + merger
 
 
@@ -236,7 +236,7 @@ def ovis2(fields: Fields) -> int:
 def step3(fields: Fields) -> int:
     """Step 3.7: a norm before the layers, two learned scales a layer, two strided convolutions behind."""
     width, inner, layers = _vit(fields)
-    behind = linear(9 * width, 2 * width) + linear(18 * width, 4 * width)
+    behind = matrix(9 * width, 2 * width) + matrix(18 * width, 4 * width)
     return (
         patches(fields, width, bias=False)
         + grid(fields) * width
@@ -253,5 +253,5 @@ def granite_docling(fields: Fields) -> int:
     connector = 2 * width + 4 * out + out * out
     for factor in (scale, scale // 2) if fields.flag("use_fine_route", True) else (scale,):
         merged = width * factor**2
-        connector += merged * out + deep * (2 * merged + linear(merged, out) + linear(out, out))
+        connector += merged * out + deep * (2 * merged + matrix(merged, out) + matrix(out, out))
     return siglip(fields) + connector

@@ -7,7 +7,7 @@ estimate.
 from .comparing import headroom, headroom_of_file
 from .counters import DeviceCounters
 from .kernel_headroom import KernelHeadroom
-from .kernels import Kernel, KernelProfile
+from .kernels import KernelProfile, ProfiledKernel
 from .measurement import Measurement
 from .reading import read
 from .shares import Headroom, PhaseHeadroom
@@ -15,7 +15,7 @@ from .shares import Headroom, PhaseHeadroom
 __all__ = [
     "DeviceCounters",
     "Headroom",
-    "Kernel",
+    "ProfiledKernel",
     "KernelHeadroom",
     "KernelProfile",
     "Measurement",

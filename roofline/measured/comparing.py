@@ -19,7 +19,7 @@ from .measurement import BATCH, DECODE, PREFILL, SERVING, Measurement
 from .reading import Result, read
 from .reasons import doubts_about, reasons
 from .shares import Headroom, PhaseHeadroom
-from .work_bounds import decode_step, of_generation, of_phase, of_request, prompt_pass
+from .work_bounds import decode_step, of_generation, of_phase, of_request, prefill_of
 
 
 @overload
@@ -209,7 +209,7 @@ def _prefill(serve: Deployment, run: Measurement) -> PhaseHeadroom | None:
     found = (run.cached_share or 0.0) * run.prompt_tokens
     fresh = max(run.prompt_tokens - found, 1.0)
     cached = found + (run.context_tokens or 0.0 if run.kind == PREFILL else 0.0)
-    bounds = of_phase(prompt_pass(serve, batch, fresh, cached))
+    bounds = of_phase(prefill_of(serve, batch, fresh, cached))
     statistic = "" if run.statistic is None else f"{run.statistic} "
     basis = f"{statistic}TTFT against the prefill of {batch:g} x {fresh:,.0f} tokens on {cached:,.0f} cached"
     if run.kind == SERVING:
@@ -268,7 +268,7 @@ def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadro
     if run.kind == BATCH:
         if run.total_s is None or run.batch is None:
             return None
-        first = prompt_pass(serve, float(run.batch), max(run.prompt_tokens, 1.0), run.context_tokens or 0.0)
+        first = prefill_of(serve, float(run.batch), max(run.prompt_tokens, 1.0), run.context_tokens or 0.0)
         bounds = of_generation(first, decode_step(serve, float(run.batch), context), steps)
         basis = (
             f"{run.statistic} total against {run.batch} x {run.prompt_tokens:,.0f} + {run.output_tokens:,.0f} tokens"
@@ -281,7 +281,7 @@ def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadro
         notes.append("run: how many requests were in flight is not in the file: the rate of requests is not compared")
         return None
     found = (run.cached_share or 0.0) * run.prompt_tokens
-    first = prompt_pass(serve, float(serve.parallel.data), max(run.prompt_tokens - found, 1.0), found)
+    first = prefill_of(serve, float(serve.parallel.data), max(run.prompt_tokens - found, 1.0), found)
     bounds = of_request(first, decode_step(serve, batch, context), steps, batch)
     if run.request_rate:
         notes.append("run: the rate was asked for, so that its share of the floor is the load, not an efficiency")

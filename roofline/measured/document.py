@@ -51,7 +51,7 @@ class Document:
         return self.path.name
 
 
-def load(path: str | Path) -> Document:
+def read_document(path: str | Path) -> Document:
     """Read a result file.
 
     Parameters

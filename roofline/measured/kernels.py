@@ -59,7 +59,7 @@ def kind_of_kernel(name: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ProfiledKernel:
     """One kernel of a profile, all its calls together.
 
     Attributes
@@ -115,7 +115,7 @@ class KernelProfile(Report):
 
     tool: str
     source: str
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[ProfiledKernel, ...]
     stated: FrozenMapping[str, Any] = NOTHING_STATED
     doubts: tuple[str, ...] = ()
 
@@ -152,7 +152,7 @@ class KernelProfile(Report):
         return self.total_s / self.total_s.sum()
 
     @property
-    def unmatched(self) -> tuple[Kernel, ...]:
+    def unmatched(self) -> tuple[ProfiledKernel, ...]:
         """Kernels whose kind no pattern tells."""
         return tuple(kernel for kernel in self.kernels if kernel.kind is None)
 
@@ -175,7 +175,7 @@ OVERLAP = "times of kernels on several streams overlap: their sum is not wall ti
 
 
 def _profile(
-    tool: str, source: str, kernels: Iterable[Kernel], doubts: tuple[str, ...], accelerator: str | None = None
+    tool: str, source: str, kernels: Iterable[ProfiledKernel], doubts: tuple[str, ...], accelerator: str | None = None
 ) -> list[KernelProfile]:
     ordered = tuple(sorted(kernels, key=lambda kernel: -kernel.total_s))
     if not ordered:
@@ -208,7 +208,7 @@ def read_nsys(text: str, source: str) -> list[KernelProfile]:
         name, calls = record.text("Name"), record.count("Instances", "Num Calls", "Count", positive=True)
         total = _timed(record, "Total Time")
         if name and calls and total:
-            kernels.append(Kernel(name, calls, total, _timed(record, "Med", "Median")))
+            kernels.append(ProfiledKernel(name, calls, total, _timed(record, "Med", "Median")))
     return _profile("nsys", source, kernels, (OVERLAP,))
 
 
@@ -247,7 +247,7 @@ def read_ncu(text: str, source: str) -> list[KernelProfile]:
         return []
     head = rows[0]
     launches = _long(head, rows[1:]) if "Metric Name" in head else _wide(head, rows[1:])
-    merged: dict[str, list[Kernel]] = {}
+    merged: dict[str, list[ProfiledKernel]] = {}
     for name, metrics in launches:
         kernel = _launch(name, metrics)
         if kernel is not None:
@@ -282,7 +282,7 @@ def _wide(head: list[str], rows: list[list[str]]) -> list[tuple[str, Metrics]]:
     return launches
 
 
-def _launch(name: str, metrics: Metrics) -> Kernel | None:
+def _launch(name: str, metrics: Metrics) -> ProfiledKernel | None:
     seconds = _metric(metrics, _SCALES, "Duration", "gpu__time_duration.sum")
     if not seconds or not name:
         return None
@@ -292,7 +292,7 @@ def _launch(name: str, metrics: Metrics) -> Kernel | None:
         moved = rate * seconds
     memory = _metric(metrics, {"%": 0.01}, "DRAM Throughput")
     compute = _metric(metrics, {"%": 0.01}, "Compute (SM) Throughput", "SM [%]")
-    return Kernel(name, 1, seconds, seconds, moved, memory, compute)
+    return ProfiledKernel(name, 1, seconds, seconds, moved, memory, compute)
 
 
 def _metric(metrics: Metrics, units: Mapping[str, float], *names: str) -> float | None:
@@ -304,7 +304,7 @@ def _metric(metrics: Metrics, units: Mapping[str, float], *names: str) -> float 
     return None
 
 
-def _merged(launches: list[Kernel]) -> Kernel:
+def _merged(launches: list[ProfiledKernel]) -> ProfiledKernel:
     """The launches of one kernel as one row; counters are averaged over the time."""
     total = sum(kernel.total_s for kernel in launches)
 
@@ -314,7 +314,7 @@ def _merged(launches: list[Kernel]) -> Kernel:
 
     moved = [kernel.moved_bytes for kernel in launches]
     known = [value for value in moved if value is not None]
-    return Kernel(
+    return ProfiledKernel(
         launches[0].name,
         len(launches),
         total,
@@ -341,7 +341,7 @@ def read_trace(record: Record) -> list[KernelProfile]:
             micros = as_number(event.get("dur"))
             if micros is not None and micros > 0:
                 durations.setdefault(str(event.get("name")), []).append(micros * _US)
-    kernels = [Kernel(name, len(each), sum(each), median(each)) for name, each in durations.items()]
+    kernels = [ProfiledKernel(name, len(each), sum(each), median(each)) for name, each in durations.items()]
     return _profile("torch profiler", record.source, kernels, (OVERLAP,), record.text("deviceProperties/0/name"))
 
 
@@ -368,5 +368,5 @@ def read_torch_csv(text: str, source: str) -> list[KernelProfile]:
         match = re.match(r"^(?P<number>[\d.,eE+-]+) ?(?P<unit>us|ms|s|ns)?$", cell.strip())
         micros = as_number(match["number"]) if match else None
         if match and name and calls and micros:
-            kernels.append(Kernel(name, calls, micros * _SCALES[match["unit"] or "us"]))
+            kernels.append(ProfiledKernel(name, calls, micros * _SCALES[match["unit"] or "us"]))
     return _profile("torch profiler", source, kernels, (OVERLAP,))

@@ -22,13 +22,13 @@ from . import (
     local_tools,
     mlperf,
     optimum,
+    plain_tables,
     sglang,
-    tables,
     trtllm,
     vllm,
 )
 from .counters import DeviceCounters
-from .document import Document, load
+from .document import Document, read_document
 from .kernels import KernelProfile
 from .measurement import Measurement
 from .record import Record
@@ -80,14 +80,14 @@ _TEXTS: tuple[tuple[Callable[[str], bool], Callable[[str, str], list[Any]]], ...
     (lambda text: "avg_ts" in text, llama_cpp.read_csv),
     (lambda text: "t/s" in text and "test" in text, llama_cpp.read_markdown),
     (lambda text: "S_TG t/s" in text, llama_cpp.read_batched_markdown),
-    (tables.is_nim, tables.read_nim),
+    (plain_tables.is_nim, plain_tables.read_nim),
     (lambda text: "Timing with prompt_tokens=" in text, local_tools.read_mlx_benchmark),
     (lambda text: "tokens-per-sec" in text, local_tools.read_mlx_generate),
     (lambda text: "tokens/s" in text and ("Length " in text or "Context " in text), local_tools.read_exllama),
     (lambda text: "eval duration:" in text, local_tools.read_ollama_text),
     (lambda text: "percentile latency" in text or "Avg latency:" in text, vllm.read_latency_text),
     (lambda text: "Throughput:" in text, vllm.read_throughput_text),
-    (lambda text: "," in text or ";" in text or "\t" in text, tables.read_plain_csv),
+    (lambda text: "," in text or ";" in text or "\t" in text, plain_tables.read_plain_csv),
 )
 """Other texts: a sign of each, the most particular first, and how it is read; the first that finds a run counts."""
 
@@ -128,7 +128,7 @@ def read(path: str | Path) -> list[Result]:
     >>> found.tool, found.total_median_s, found.batch
     ('vllm bench latency', 0.5, None)
     """
-    document = load(path)
+    document = read_document(path)
     try:
         found = _from_json(document) or _from_text(document) or _from_yaml(document)
     except csv.Error as error:

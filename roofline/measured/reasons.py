@@ -12,7 +12,7 @@ from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..units import humanize
 from .measurement import SERVING, Measurement
-from .work_bounds import WorkBounds, decode_step, of_phase, prompt_pass
+from .work_bounds import WorkBounds, decode_step, of_phase, prefill_of
 
 
 def reasons(serve: Deployment, run: Measurement, name: str, measured_s: float, bounds: WorkBounds) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def _speculation(run: Measurement, ratio: float) -> str:
 
 def _prefix_cache(serve: Deployment, run: Measurement, measured_s: float, ratio: float) -> str:
     """What a prefix cache would have to hold; it can't spare the weights that a pass streams."""
-    least = of_phase(prompt_pass(serve, 1.0, 1.0, max((run.prompt_tokens or 1.0) - 1, 0.0))).floor_s
+    least = of_phase(prefill_of(serve, 1.0, 1.0, max((run.prompt_tokens or 1.0) - 1, 0.0))).floor_s
     if least > measured_s:
         return (
             f"prefix cache: a pass over one token takes {humanize('s', least)} already, so it does not explain the time"
@@ -61,7 +61,7 @@ def _batch(serve: Deployment, run: Measurement, name: str, measured_s: float) ->
     if name == "decode":
         alone = of_phase(decode_step(serve, 1.0, 0.0)).floor_s
     elif name == "prefill" and run.kind != SERVING and (run.batch or 1) > 1:
-        alone = of_phase(prompt_pass(serve, 1.0, max(prompt, 1.0), 0.0)).floor_s
+        alone = of_phase(prefill_of(serve, 1.0, max(prompt, 1.0), 0.0)).floor_s
     else:
         if name != "prefill":
             yield "wrong batch: fewer sequences in flight, or shorter ones, would take less time"

@@ -64,7 +64,7 @@ def decode_step(serve: Deployment, batch: float, context_tokens: float) -> Phase
     return run_pass(serve, "decode", Segment(min(even, batch), 1.0, context_tokens))
 
 
-def prompt_pass(serve: Deployment, batch: float, prompt_tokens: float, cached_tokens: float) -> Phase:
+def prefill_of(serve: Deployment, batch: float, prompt_tokens: float, cached_tokens: float) -> Phase:
     """The prefill of a batch of prompts, which need not be whole numbers."""
     return run_pass(serve, "prefill", Segment(batch, prompt_tokens, cached_tokens))
 

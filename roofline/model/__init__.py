@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from .decoder import Model
 from .layer import MOST_LAYERS, Layer
-from .parameters import Parameters, Table
+from .parameters import LookupTable, Parameters
 
-__all__ = ["MOST_LAYERS", "Layer", "Model", "Parameters", "Table"]
+__all__ = ["MOST_LAYERS", "Layer", "LookupTable", "Model", "Parameters"]

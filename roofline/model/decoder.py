@@ -21,7 +21,7 @@ from .blocks import Block, Cache
 from .counting import active_steps, count_steps, layer_row
 from .layer import NORM_SOURCE, Layer
 from .layout_collectives import around_layers
-from .parameters import Parameters, Table
+from .parameters import LookupTable, Parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ class Model(Report):
         Rows of the embedding table, ``vocab`` if None.
     embedding_width : int, optional
         Width of embedding and lm_head, ``hidden`` if None (then blocks ``around`` project).
-    tables : tuple of Table
+    tables : tuple of LookupTable
         Further tables that are looked up.
     around : tuple of Block
         Blocks that run once, outside the layers.
@@ -96,7 +96,7 @@ class Model(Report):
     embedding_norm: int = 0
     embedding_rows: int | None = None
     embedding_width: int | None = None
-    tables: tuple[Table, ...] = ()
+    tables: tuple[LookupTable, ...] = ()
     around: tuple[Block, ...] = ()
     max_context_tokens: int | None = None
     apart: Mapping[str, int] = field(default_factory=dict)
@@ -132,9 +132,9 @@ class Model(Report):
         return self.embedding_width or self.hidden
 
     @property
-    def embedding(self) -> Table:
+    def embedding(self) -> LookupTable:
         """The input table."""
-        return Table("embedding", self.embedding_rows or self.vocab, self.width)
+        return LookupTable("embedding", self.embedding_rows or self.vocab, self.width)
 
     @property
     def lm_head(self) -> Linear:
@@ -142,9 +142,9 @@ class Model(Report):
         return Linear("lm_head", self.width, self.vocab, "lm_head", self.lm_head_bias, split="columns")
 
     @property
-    def lookups(self) -> tuple[Table, ...]:
+    def lookups(self) -> tuple[LookupTable, ...]:
         """Tables beside the embedding."""
-        positions = (Table("positions", self.position_rows, self.hidden),) if self.position_rows else ()
+        positions = (LookupTable("positions", self.position_rows, self.hidden),) if self.position_rows else ()
         return (*positions, *self.tables)
 
     def _vectors(self) -> tuple[Vector, ...]:

@@ -52,7 +52,7 @@ class Parameters(Report):
 
 
 @dataclass(frozen=True)
-class Table:
+class LookupTable:
     """A table of which a token looks up one row: resident, never multiplied with, never streamed.
 
     Attributes

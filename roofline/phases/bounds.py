@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import Words, larger, read_only, smaller
-from ..efficiency.derivation import explain_estimate
+from ..efficiency.estimate_steps import explain_estimate
 from ..efficiency.estimates import Estimate, estimate
 from ..efficiency.joining import shares
 from ..efficiency.lookup import runs_kernels_of

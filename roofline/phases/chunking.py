@@ -16,7 +16,7 @@ _BLOCK_POINTS = 2**16
 """Points of a sweep that are computed at once: an array of them is half a megabyte."""
 
 
-def fields_of(segment: Segment) -> tuple[Number, ...]:
+def numbers_of(segment: Segment) -> tuple[Number, ...]:
     """The numbers of a segment."""
     numbers = (
         segment.sequences,
@@ -28,7 +28,7 @@ def fields_of(segment: Segment) -> tuple[Number, ...]:
     return numbers if segment.sharing is None else (*numbers, segment.sharing)
 
 
-def shape_of(segments: tuple[Segment, ...]) -> tuple[int, ...]:
+def broadcast_shape(segments: tuple[Segment, ...]) -> tuple[int, ...]:
     """The broadcast shape of everything in ``segments``.
 
     Raises
@@ -38,7 +38,7 @@ def shape_of(segments: tuple[Segment, ...]) -> tuple[int, ...]:
     """
     shapes: list[tuple[int, ...]] = []
     for segment in segments:
-        shapes.extend(value.shape for value in fields_of(segment) if isinstance(value, np.ndarray))
+        shapes.extend(value.shape for value in numbers_of(segment) if isinstance(value, np.ndarray))
     if not shapes:
         return ()
     try:
@@ -49,7 +49,7 @@ def shape_of(segments: tuple[Segment, ...]) -> tuple[int, ...]:
 
 def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
     """``segments`` cut along their first axis into blocks of about `_BLOCK_POINTS` points."""
-    shape = shape_of(segments)
+    shape = broadcast_shape(segments)
     if prod(shape) <= _BLOCK_POINTS:
         return [segments]
     rows = _rows(shape)
@@ -61,14 +61,14 @@ def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
     def block(start: int) -> tuple[Segment, ...]:
         parts = []
         for segment in segments:
-            numbers = [cut(value, start) for value in fields_of(segment)]
+            numbers = [cut(value, start) for value in numbers_of(segment)]
             parts.append(Segment(*numbers))
         return tuple(parts)
 
     return [block(start) for start in range(0, shape[0], rows)]
 
 
-def joined(parts: list[T], shape: tuple[int, ...]) -> T:
+def put_together(parts: list[T], shape: tuple[int, ...]) -> T:
     """The totals of consecutive blocks put together again into arrays of ``shape``."""
     rows = _rows(shape)
     columns = []

@@ -16,11 +16,11 @@ from ..operators.operator import Segment
 from ..report import Report, Step
 from ..units import humanize
 from .bounds import Bound, fallback_notes, name_limits
-from .chunking import joined, shape_of, split
+from .chunking import broadcast_shape, put_together, split
 from .deployment import Deployment
-from .derivation import explain_pass
 from .energy import PassEnergy, Use, explain_energy, power_notes
 from .pass_sentences import cache_notes, pass_sentence
+from .pass_steps import explain_pass
 from .schedule import Schedule, schedule_pass
 from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
 from .workload import Workload
@@ -116,7 +116,7 @@ class Phase(PassEnergy, Report):
 
         phases = [Phase(self.name, self.deployment, segments) for segments in blocks]
         with ThreadPoolExecutor() as pool:
-            return read_only(joined(list(pool.map(function, phases)), shape_of(self.segments)))
+            return read_only(put_together(list(pool.map(function, phases)), broadcast_shape(self.segments)))
 
     @cached_property
     def use(self) -> Use:
@@ -275,7 +275,7 @@ def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:
     """
     if not isinstance(serve, Deployment):
         raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
-    shape_of(segments)
+    broadcast_shape(segments)
     return Phase(name, serve, segments)
 
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from ..errors import InvalidInput
 from ..phases.passes import Phase
 from .style import INK, LIMITS, axes_or_new, head
-from .tracks import captions, shares_of_time, short_name, swept
+from .tracks import captions, operator_name, shares_of_time, swept
 
 
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
@@ -62,7 +62,7 @@ def _pieces(phase: Phase) -> dict[tuple[str, str], float]:
     """``(operator, what limits it)`` -> share of the phase's time."""
     shares: dict[tuple[str, str], float] = {}
     for item, share in zip(phase.operators, shares_of_time(phase), strict=True):
-        key = (short_name(item), str(item.limit))
+        key = (operator_name(item), str(item.limit))
         shares[key] = shares.get(key, 0.0) + share
     return shares
 

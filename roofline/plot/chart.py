@@ -18,7 +18,7 @@ from ..phases.bounds import Bound
 from ..phases.passes import Phase
 from ..specs.library import get_accelerator
 from ..units import humanize
-from .labels import LEADER, Label, place
+from .labels import LEADER, Label, place_labels
 from .roofs import draw_roofs, roofs_of, set_scales
 from .style import QUIET, axes_or_new, head, series_styles
 from .tracks import Array, Result, Spot, captions, coordinates, format_words, share_without_flops, spots, swept
@@ -82,7 +82,7 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result, ax: Axes |
     head(ax, accelerator.title, _subtitle(accelerator, results))
     texts = [*draw_roofs(ax, roofs), *_draw_note(ax, results)]
     labels = [*_draw_results(ax, results), *_draw_operators(ax, results)]
-    place(ax, labels, marks=_marks(ax), texts=texts)
+    place_labels(ax, labels, marks=_marks(ax), texts=texts)
     return ax
 
 

@@ -16,7 +16,7 @@ from ..errors import InvalidInput, unknown
 from ..hardware import Accelerator
 from ..specs.library import get_accelerator
 from ..units import humanize, quantity_of
-from .labels import Label, place
+from .labels import Label, place_labels
 from .style import FAINT, INK, QUIET, axes_or_new, head
 
 TERA = 1e12
@@ -138,7 +138,7 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
     _draw_vendors(ax, x, y, vendors)
     order = np.argsort(-np.abs(np.log(y / np.median(y))))[:_NAMED]
     labels = [Label(str(names[row]), x[row], y[row], _style(vendors[row])[0], size=6, reach=22.0) for row in order]
-    place(ax, labels, marks=np.column_stack([x, y, np.full(len(x), 3.0)]), texts=[])
+    place_labels(ax, labels, marks=np.column_stack([x, y, np.full(len(x), 3.0)]), texts=[])
     return ax
 
 

@@ -39,7 +39,7 @@ class Label:
     reach: float = 100.0
 
 
-def place(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequence[Text]) -> list[Text]:
+def place_labels(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequence[Text]) -> list[Text]:
     """Write ``labels``, the most important first, where they cover neither each other nor what is drawn.
 
     Each goes to the nearest of 240 places around its point that is free at the present size of the axes.  One for

@@ -56,14 +56,14 @@ def spots(result: Result) -> list[Spot]:
     shares = shares_of_time(result)
     points = [coordinates(item)[0, 0] for item in result.operators]
     found = [
-        Spot(short_name(item), float(x), float(y), share)
+        Spot(operator_name(item), float(x), float(y), share)
         for item, (x, y), share in zip(result.operators, points, shares, strict=True)
         if np.isfinite(x)
     ]
     return sorted(found, key=lambda spot: -spot.share)
 
 
-def short_name(operator: Bound) -> str:
+def operator_name(operator: Bound) -> str:
     """Its name without what all projections share."""
     return operator.name.removesuffix("_proj")
 

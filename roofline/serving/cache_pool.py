@@ -13,7 +13,7 @@ from ..footprint.memory_use import Paging, cache_on_one, memory
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..specs.engines import Engine
-from .clock import Line
+from .clock import Polyline
 
 LENGTHS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 24.01, 1 / 2))])
 """Lengths of sequences at which their bytes are tabulated: windows and states bend the line."""
@@ -30,14 +30,14 @@ class CachePool:
     ----------
     pool_bytes : float
         On the most loaded accelerator, what weights leave.
-    bytes_of : Line
+    bytes_of : Polyline
         Of one sequence by its length, on that accelerator.
     page_tokens : float
         Tokens of a page; a sequence leaves half of its last one empty on average.
     """
 
     pool_bytes: float
-    bytes_of: Line
+    bytes_of: Polyline
     page_tokens: float
 
     @cached_property
@@ -99,7 +99,7 @@ def cache_pool(serve: Deployment, engine: Engine) -> CachePool:
     pool = float(need.pool_on_one) / float(serve.parallel.pipeline)
     values = np.asarray(_bytes_by_length(serve, engine), dtype=float)
     grows = np.maximum.accumulate(values + 1e-3 * np.arange(len(values)))
-    return CachePool(pool, Line(LENGTHS.tolist(), grows.tolist()), float(engine.page_tokens or 1))
+    return CachePool(pool, Polyline(LENGTHS.tolist(), grows.tolist()), float(engine.page_tokens or 1))
 
 
 def _bytes_by_length(serve: Deployment, engine: Engine) -> Number:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .step_times import StepTimes, Table
+from .step_times import StepTimes, TimeGrid
 
 Chunk = tuple[int, int]
 """New tokens of a prompt in a step, and the tokens before them."""
 
 
-class Line:
+class Polyline:
     """A polyline: values between neighboring points, beyond the last as between the last two."""
 
     __slots__ = ("places", "values")
@@ -34,7 +34,7 @@ class Line:
 
     def inverse(self, value: float) -> float:
         """The place where a line that climbs reaches ``value``."""
-        return Line(self.values, self.places).at(value)
+        return Polyline(self.values, self.places).at(value)
 
 
 class Sheet:
@@ -42,7 +42,7 @@ class Sheet:
 
     __slots__ = ("columns", "places", "rows")
 
-    def __init__(self, table: Table, channel: int) -> None:
+    def __init__(self, table: TimeGrid, channel: int) -> None:
         self.places: list[float] = table.axes[0].tolist()
         self.columns: list[float] = table.axes[1].tolist()
         self.rows: list[list[float]] = table.values[..., channel].tolist()
@@ -82,9 +82,9 @@ class Clock:
         self.prompt = [Sheet(tables.prompt, channel) for channel in self.channels]
         self.further = [Sheet(tables.further, channel) for channel in self.channels]
         self.floor = times.time == "floor_s"
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, Polyline] = {}
 
-    def line(self, batch: int) -> Line:
+    def line(self, batch: int) -> Polyline:
         """Time of a decode step of ``batch`` sequences along their mean context."""
         found = self._lines.get(batch)
         if found is None:
@@ -99,7 +99,7 @@ class Clock:
         places = contexts.tolist()
         rows = self.times.decode_s(batches[:, None].astype(float), contexts).tolist()
         for batch, row in zip(batches.tolist(), rows, strict=True):
-            self._lines[batch] = Line(places, row)
+            self._lines[batch] = Polyline(places, row)
 
     def prompts_s(self, batch: int, context_tokens: float, chunks: Sequence[Chunk], emitted: int) -> float:
         """Time of a step of ``batch`` decoding sequences and some chunks of prompts.
@@ -127,5 +127,5 @@ class Clock:
         return total
 
 
-def _line(table: Table, channel: int) -> Line:
-    return Line(table.axes[0].tolist(), table.values[:, channel].tolist())
+def _line(table: TimeGrid, channel: int) -> Polyline:
+    return Polyline(table.axes[0].tolist(), table.values[:, channel].tolist())

@@ -41,7 +41,7 @@ class HostTimes(NamedTuple):
         """Those of an engine, all of whose settings are known."""
         return cls(*(float(getattr(engine, name) or 0.0) for name in cls._fields))
 
-    def decode_s(self, kernels_s: Any, shape: Shape) -> Any:
+    def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
         """A decode step whose kernels take ``kernels_s``."""
         layers_s = shape.layers * (self.layer_s + self.rank_s * np.log2(shape.ranks))
         sparse_s = shape.sparse_layers * self.sparse_layer_s
@@ -53,7 +53,7 @@ class HostTimes(NamedTuple):
             + self.step_s
         )
 
-    def prompts_s(self, kernels_s: Any, shape: Shape) -> Any:
+    def prompts_s(self, kernels_s: Any, shape: HostedModel) -> Any:
         """A pass with prompts whose kernels take ``kernels_s``."""
         device_s, host_s = kernels_s * self.prefill_factor, shape.layers * self.eager_layer_s
         return (device_s**EAGER_NORM + host_s**EAGER_NORM) ** (1 / EAGER_NORM) + self.step_s
@@ -63,7 +63,7 @@ NO_HOST = HostTimes()
 """Kernels alone, as the floor and the roofline have it."""
 
 
-class Shape(NamedTuple):
+class HostedModel(NamedTuple):
     """What of a deployment the host's times depend on.
 
     Attributes

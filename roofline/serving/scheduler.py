@@ -27,7 +27,7 @@ from math import ceil, inf
 
 from ..specs.engines import Engine
 from .cache_pool import CachePool
-from .clock import Chunk, Clock, Line
+from .clock import Chunk, Clock, Polyline
 
 
 @dataclass
@@ -314,7 +314,7 @@ class Scheduler:
         self._token(count, first_at, line.at(context + count - 1))
         self._end()
 
-    def _steps_until(self, span: float, most: int, first: float, line: Line, context: float) -> int:
+    def _steps_until(self, span: float, most: int, first: float, line: Polyline, context: float) -> int:
         """Steps until ``span`` has passed, to the end of the one in which it does, and until the next look."""
         if span <= first:
             count = 1

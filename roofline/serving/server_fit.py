@@ -24,7 +24,7 @@ from ..phases.workload import Workload
 from ..specs.engines import Engine
 from . import closed_forms
 from .cache_pool import cache_pool
-from .host import HostTimes, Shape
+from .host import HostedModel, HostTimes
 from .lane import Lane, Lengths
 from .step_times import step_times
 from .traffic import Traffic
@@ -78,7 +78,7 @@ class Runs(NamedTuple):
     decode_kernels_s: Array
     prompt_kernels_s: Array
     passes_of_prompt: Array
-    shape: Shape
+    shape: HostedModel
     chunks: closed_forms.Chunks
     packing: closed_forms.Packing
     host: HostTimes

@@ -34,12 +34,12 @@ from ..phases.schedule import Schedule
 from ..phases.totals import ScheduledPass, resources_s, scheduled_pass
 from ..specs.engines import GENERIC, Engine
 from ..values import Value
-from .host import NO_HOST, HostTimes, Shape
+from .host import NO_HOST, HostedModel, HostTimes
 
 Array = npt.NDArray[np.float64]
 
 
-class Table(NamedTuple):
+class TimeGrid(NamedTuple):
     """Values on a grid of one or two axes; the last axis holds the channels that add up."""
 
     axes: tuple[Array, ...]
@@ -69,11 +69,11 @@ class Tables(NamedTuple):
     ``linear``, ``head`` and ``decode``.
     """
 
-    linear: Table
-    head: Table
-    decode: Table
-    prompt: Table
-    further: Table
+    linear: TimeGrid
+    head: TimeGrid
+    decode: TimeGrid
+    prompt: TimeGrid
+    further: TimeGrid
     launch_s: float
 
 
@@ -113,11 +113,11 @@ class StepTimes(Value):
         return HostTimes.of(self.engine) if self.time == "estimate_s" else NO_HOST
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> HostedModel:
         """What the host's times depend on."""
         parallel = self.serve.parallel
         ranks = float(parallel.tensor) * float(parallel.context)
-        return Shape(self.serve.model.layer_count, sparse_layers(self.serve), ranks, self.tables.launch_s)
+        return HostedModel(self.serve.model.layer_count, sparse_layers(self.serve), ranks, self.tables.launch_s)
 
     def combined(self, channels: Array) -> Array:
         """Channels as one time: the busiest resource of the floor, the sum of everything else."""
@@ -248,11 +248,11 @@ def _tables(serve: Deployment, time: str) -> Tables:
     further = (_channels(several, time, names, new.shape) - prompt) / (SEVERAL - 1.0)
     single = scheduled_pass(serve, ALONE, (Segment(1.0, 1.0, 1000.0),)).operators
     return Tables(
-        linear=Table((TOKENS,), _channels(linear, time, names, TOKENS.shape)),
-        head=Table((TOKENS,), _channels(head, time, names, TOKENS.shape)),
-        decode=Table((BATCHES, CONTEXTS), _channels(decoding, time, names, batch.shape)),
-        prompt=Table((NEW, PASTS), prompt),
-        further=Table((NEW, PASTS), further),
+        linear=TimeGrid((TOKENS,), _channels(linear, time, names, TOKENS.shape)),
+        head=TimeGrid((TOKENS,), _channels(head, time, names, TOKENS.shape)),
+        decode=TimeGrid((BATCHES, CONTEXTS), _channels(decoding, time, names, batch.shape)),
+        prompt=TimeGrid((NEW, PASTS), prompt),
+        further=TimeGrid((NEW, PASTS), further),
         launch_s=sum(launch_s(bound) for bound in single) if time == "estimate_s" else 0.0,
     )
 

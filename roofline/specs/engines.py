@@ -348,10 +348,10 @@ def _facts(name: str, folders: str) -> EngineFacts:
     if name not in paths:
         raise unknown("engine", name, [known for known in paths if known != GENERIC])
     from .engine_schema import EngineSpec
-    from .schema import build
+    from .schema import value_of
 
     path = paths[name]
-    return cast(EngineFacts, build(read_yaml(path), cast(Any, EngineSpec), path))
+    return cast(EngineFacts, value_of(read_yaml(path), cast(Any, EngineSpec), path))
 
 
 @lru_cache(maxsize=8)

@@ -115,9 +115,9 @@ def _files() -> list[Path]:
 def _read(path: Path, changed_ns: int) -> tuple[tuple[Instance, ...], dict[str, tuple[str, ...]]]:
     """The instances of a file and their other names, read once until it changes."""
     from .price_schema import InstanceListSpec
-    from .schema import build
+    from .schema import value_of
 
-    listed = cast(InstanceListSpec, build(read_yaml(path), InstanceListSpec, path))
+    listed = cast(InstanceListSpec, value_of(read_yaml(path), InstanceListSpec, path))
     instances = tuple(
         Instance(name, row.provider, row.accelerator, row.accelerators, row.verified)
         for name, row in listed.instances.items()

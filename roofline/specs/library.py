@@ -21,7 +21,7 @@ from ..model import Model
 from ..values import Value
 from .folders import spec_folders
 from .instances import counted, find_instance
-from .names import find, plain, spoken, stored_precision, without_owner
+from .names import plain_name, specs_called, spoken, stored_precision, without_owner
 
 LONGEST_NAME = 255
 """No file system takes a longer name of a file, and no hub a longer name of a repository."""
@@ -118,9 +118,9 @@ def get_hardware(name: str | Path | Accelerator) -> Hardware:
     if isinstance(name, Accelerator):
         return Hardware(name, 1)
     path, count = _hardware_path(name)
-    from .schema import AcceleratorSpec, build
+    from .schema import AcceleratorSpec, value_of
 
-    return Hardware(cast(Accelerator, build(read_yaml(path), AcceleratorSpec, path)), count)
+    return Hardware(cast(Accelerator, value_of(read_yaml(path), AcceleratorSpec, path)), count)
 
 
 def load_accelerators() -> list[Accelerator]:
@@ -192,7 +192,7 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
     if name in index:
         return _read_model(index[name])
     names = _names("model_specs", index)
-    stems = find(name, names.called, names.loosely)
+    stems = specs_called(name, names.called, names.loosely)
     if not stems:
         return _from_hub(name, names, len(index))
     return _as_named(_read_model(index[_only(stems, name)]), name)
@@ -200,9 +200,9 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
 
 def _read_model(path: Path) -> Model:
     from .model_schema import ModelSpec
-    from .schema import build
+    from .schema import value_of
 
-    return cast(Model, build(read_yaml(path), ModelSpec, path))
+    return cast(Model, value_of(read_yaml(path), ModelSpec, path))
 
 
 def _as_named(model: Model, name: str) -> Model:
@@ -220,7 +220,7 @@ def _from_hub(name: str, names: _Names, known: int) -> Model:
     """The model of a hub id that the library does not know."""
     from ..huggingface import is_hub_id, read_hub
 
-    nearest = _nearest(plain(name), names, known)
+    nearest = _nearest(plain_name(name), names, known)
     if not is_hub_id(name):
         raise UnknownName(f"no model named {name!r}; {nearest}")
     try:
@@ -339,7 +339,7 @@ def _names(kind: str, index: Mapping[str, Path]) -> _Names:
         for key in dict.fromkeys(spoken(each) for each in others):
             called.setdefault(key, []).append(stem)
         if kind == "model_specs":
-            for key in dict.fromkeys(plain(each) for each in (stem, *others)):
+            for key in dict.fromkeys(plain_name(each) for each in (stem, *others)):
                 loosely.setdefault(key, []).append(stem)
     return _Names(called | {spoken(stem): [stem] for stem in index}, loosely)
 

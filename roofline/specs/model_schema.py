@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
 
 from ..errors import InvalidInput
-from ..model import Layer, Model, Table
+from ..model import Layer, LookupTable, Model
 from ..model.blocks import KINDS, Block
 from ..operators.precision import Precision
 from .schema import Source, SpecFile, Strict, faults
@@ -136,7 +136,7 @@ class ModelSpec(SpecFile):
             embedding_norm=norm if self.embedding_norm else 0,
             embedding_rows=self.embedding_rows,
             embedding_width=self.embedding_width,
-            tables=tuple(Table(name, table.rows, table.width) for name, table in self.tables.items()),
+            tables=tuple(LookupTable(name, table.rows, table.width) for name, table in self.tables.items()),
             around=self._around(),
             apart=self.apart,
             precision=Precision(**self.precision.model_dump()) if self.precision else None,

@@ -1,7 +1,7 @@
 """Names as people write them: hub ids, suffixes of variants and formats, vendors, spaces and hyphens.
 
-`spoken` removes what nobody means (case, vendors, separators), `plain` also what does not change the shapes of a model:
-the owner of a repository, the words of a variant (``-Instruct``, ``-it``), release dates (``-2507``) and formats
+`spoken` removes what nobody means (case, vendors, separators), `plain_name` also what does not change the shapes of a
+model: the owner of a repository, the words of a variant (``-Instruct``, ``-it``), release dates (``-2507``) and formats
 (``-FP8``). What a format in a name says of the weights is `stored_precision`.
 """
 
@@ -71,13 +71,15 @@ def spoken(name: str) -> str:
     return _joined(word for word in _words(name) if word not in VENDORS)
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """``name`` without its owner and without words that do not change the shapes of a model.
 
     Examples
     --------
-    >>> plain("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8"), plain("gemma-3-27b-it"), plain("llama3.1:8b-instruct-q4_K_M")
-    ('qwen3-235ba22b', 'gemma3-27b', 'llama3.1-8b')
+    >>> plain_name("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8"), plain_name("gemma-3-27b-it")
+    ('qwen3-235ba22b', 'gemma3-27b')
+    >>> plain_name("llama3.1:8b-instruct-q4_K_M")
+    'llama3.1-8b'
     """
     bare = _GGUF_TYPE.sub("", without_owner(name).lower())
     words = [word for word in _words(bare) if word not in VENDORS and not _says_no_shape(word)]
@@ -112,7 +114,7 @@ def stored_precision(name: str) -> Precision | None:
     return None
 
 
-def find(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
+def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
     """Specs that ``name`` may mean: by a name that they have, else by one that is alike but for what changes no shape.
 
     Parameters
@@ -122,17 +124,17 @@ def find(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[
     called : mapping
         `spoken` form of a name -> the specs that have it.
     loosely : mapping
-        `plain` form of a name -> the specs that have it.
+        `plain_name` form of a name -> the specs that have it.
 
     Returns
     -------
     list of str
         None, one, or several that the caller has to choose from.
     """
-    for key in (spoken(name), spoken(without_owner(name)), plain(name)):
+    for key in (spoken(name), spoken(without_owner(name)), plain_name(name)):
         if key in called:
             return called[key]
-    return loosely.get(plain(name), [])
+    return loosely.get(plain_name(name), [])
 
 
 def _words(name: str) -> list[str]:

@@ -378,9 +378,9 @@ def _lists(folder: Path) -> Iterator[PriceListSpec]:
 def _read(path: Path, changed_ns: int) -> PriceListSpec:
     """The list in a file, read once until it changes."""
     from .price_schema import PriceListSpec
-    from .schema import build
+    from .schema import value_of
 
-    return cast(PriceListSpec, build(read_yaml(path), PriceListSpec, path))
+    return cast(PriceListSpec, value_of(read_yaml(path), PriceListSpec, path))
 
 
 def _prices(listed: PriceListSpec, name: str) -> Iterator[Price]:

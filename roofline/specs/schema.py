@@ -297,7 +297,7 @@ def _fault(item: Mapping[str, Any], where: str) -> str:
 
 
 class Described(Protocol):
-    """What `problems` and `build` need of a kind of spec."""
+    """What `problems` and `value_of` need of a kind of spec."""
 
     @classmethod
     def model_validate(cls, obj: Any) -> Any:
@@ -324,7 +324,7 @@ def problems(data: dict[str, Any], spec: Spec, stem: str) -> list[str]:
     return _checked(data, spec, stem)[1]
 
 
-def build(data: dict[str, Any], spec: Spec, path: Path) -> Any:
+def value_of(data: dict[str, Any], spec: Spec, path: Path) -> Any:
     """Check plain ``data`` of the file at ``path`` against ``spec`` and turn it into a value.
 
     Raises

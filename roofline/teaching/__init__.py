@@ -1,9 +1,9 @@
 """Teaching: derivations that a person can do in the head, and questions with fresh numbers."""
 
+from .asking import ask, cards, list_templates, questions, quiz
 from .derivations import napkin
 from .lines import Napkin
 from .question import Marking, Mistake, Question
-from .quizzes import ask, cards, list_templates, questions, quiz
 
 __all__ = [
     "Marking",

@@ -21,7 +21,7 @@ from ..phases.generation import Generation
 from ..phases.passes import Phase
 from ..phases.totals import total
 from ..units import humanize
-from .lines import SHEET_DIGITS, Line, Napkin, given, line, rounded, said
+from .lines import SHEET_DIGITS, Napkin, NapkinLine, given, line, rounded, said
 
 
 def napkin(result: Phase | Bound | Memory | Generation) -> Napkin:
@@ -72,7 +72,7 @@ def _point(result: Any, value: Any) -> Any:
     return result
 
 
-def _weights(phase: Phase) -> Line:
+def _weights(phase: Phase) -> NapkinLine:
     """Weights that the pass streams, at what its linear layers store a weight in."""
     bits = _nominal_bits(phase)
     bytes_each = rounded(bits / 8)
@@ -141,7 +141,7 @@ def _linear(phase: Phase) -> tuple[float, float]:
     return rounded(flops / (2 * float(phase.tokens))), flops
 
 
-def _slowest(phase: Phase, memory: Line, compute: Line) -> Line:
+def _slowest(phase: Phase, memory: NapkinLine, compute: NapkinLine) -> NapkinLine:
     """The longer time, and on several accelerators that of the network, which no other work hides."""
     words = f"the longer of {humanize('s', memory.value)} and {humanize('s', compute.value)}"
     times = {"one": memory.value, "other": compute.value}
@@ -179,7 +179,7 @@ def _decode(phase: Phase) -> Napkin:
     return Napkin(_title(phase), (weights, cache, memory, compute, _slowest(phase, memory, compute)))
 
 
-def _cache(phase: Phase, sequences: float, context: float) -> Line:
+def _cache(phase: Phase, sequences: float, context: float) -> NapkinLine:
     """Cache that the step reads and writes, from what a token of a sequence takes."""
     tokens = max(context, 1.0)
     each = rounded(float(phase.cache_bytes) / (sequences * tokens))
@@ -188,7 +188,7 @@ def _cache(phase: Phase, sequences: float, context: float) -> Line:
     return line(words, "cache_bytes", "sequences * tokens * bytes", phase.cache_bytes, **inputs)
 
 
-def _token_flops(phase: Phase, tokens: float) -> Line:
+def _token_flops(phase: Phase, tokens: float) -> NapkinLine:
     """Time of the multiply-adds with weights; attention's own are left out."""
     weights, _ = _linear(phase)
     rate, rate_words = _compute_rate(phase)
@@ -234,7 +234,7 @@ def _prefill(phase: Phase) -> Napkin:
     return Napkin(_title(phase), (products, attention, compute, memory, _slowest(phase, memory, compute)))
 
 
-def _attention_flops(phase: Phase, exact: float) -> Line:
+def _attention_flops(phase: Phase, exact: float) -> NapkinLine:
     """Attention by its pairs: each token sees those before it."""
     (segment,) = phase.segments
     sequences, new, past = (float(v) for v in (segment.sequences, segment.new_tokens, segment.past_tokens))
@@ -291,7 +291,7 @@ def _operator(bound: Bound) -> Napkin:
     return Napkin(f"{bound.name} on {gpu.name}", (first, second, compute, memory, last))
 
 
-def _work(bound: Bound, flops: float) -> Line:
+def _work(bound: Bound, flops: float) -> NapkinLine:
     """FLOPs of a product from its shape, or as they are."""
     shape = bound.operator.inputs
     if {"m", "k", "n"} <= shape.keys() and float(bound.operator.count) == 1:

@@ -91,7 +91,7 @@ MIXTURES = ("mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b")
 
 
 @dataclass(frozen=True)
-class Shape:
+class UniformModel:
     """The shape of a model whose layers are all alike, as questions quote it."""
 
     name: str
@@ -128,7 +128,7 @@ def model_named(name: str) -> Model:
 
 
 @lru_cache(maxsize=64)
-def shape_of(name: str) -> Shape:
+def uniform_model(name: str) -> UniformModel:
     """The shape of a model of the library, read once."""
     model = model_named(name)
     (group,) = model.layers
@@ -136,7 +136,7 @@ def shape_of(name: str) -> Shape:
     mlp = next(block for block in group.blocks if isinstance(block, MLP | MoE))
     counts = model.parameters
     mixture = isinstance(mlp, MoE)
-    return Shape(
+    return UniformModel(
         name=name,
         title=model.title or name,
         layers=group.count,
@@ -186,9 +186,9 @@ class Draw:
         """One of the accelerators ``names``."""
         return accelerator_named(self.pick(names))
 
-    def model(self, names: Sequence[str] = DENSE) -> Shape:
+    def model(self, names: Sequence[str] = DENSE) -> UniformModel:
         """One of the models ``names``."""
-        return shape_of(self.pick(names))
+        return uniform_model(self.pick(names))
 
     def ask(
         self,
@@ -282,7 +282,7 @@ def peak(value: Any) -> str:
     return humanize("flops_per_s", float(np.asarray(value)))
 
 
-def size(value: Any) -> str:
+def bytes_words(value: Any) -> str:
     """Bytes as people say it."""
     return humanize("bytes", float(np.asarray(value)))
 

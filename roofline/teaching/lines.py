@@ -22,7 +22,7 @@ SHEET_DIGITS = 3
 
 
 @dataclass(frozen=True)
-class Line(Value):
+class NapkinLine(Value):
     """One line of a napkin.
 
     Attributes
@@ -73,7 +73,7 @@ class Napkin(Report):
     """
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[NapkinLine, ...]
 
     columns = ("name", "words", "value", "exact", "deviation")
 
@@ -149,12 +149,12 @@ def said(value: float) -> str:
     return f"{value:,.0f}" if value >= 1 and value == int(value) else f"{value:g}"
 
 
-def line(words: str, name: str, formula: str, exact: Number, **inputs: float) -> Line:
+def line(words: str, name: str, formula: str, exact: Number, **inputs: float) -> NapkinLine:
     """A line whose formula is one of the few below, over rounded inputs."""
-    return Line(words, name, formula, inputs, rounded(_FORMULAS[formula](inputs)), float(np.asarray(exact)))
+    return NapkinLine(words, name, formula, inputs, rounded(_FORMULAS[formula](inputs)), float(np.asarray(exact)))
 
 
-def given(words: str, name: str, exact: Number) -> Line:
+def given(words: str, name: str, exact: Number) -> NapkinLine:
     """A line that takes a figure as it is, rounded."""
     value = rounded(float(np.asarray(exact)))
     return line(words, name, "one", exact, one=value)

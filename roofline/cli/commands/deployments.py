@@ -12,7 +12,7 @@ from ...phases.pass_sentences import time_words
 from ...phases.passes import TIMES
 from ...units import brief_time, humanize
 from .. import options as opt
-from ..answers import EXPLAINED, Answers, layer_kinds, model_steps, subject
+from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
 from ..output import check_picture, print_json, print_text, save_picture
 from ..target import Fit, ModelOrTarget, Target, read_model
 from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table
@@ -221,7 +221,7 @@ def _model_rows(model: Model) -> list[tuple[str, str]]:
         ("parameters", f"{counts.total:,}"),
         ("active per token", f"{counts.active:,}"),
         ("embedding", f"{counts.embedding:,}"),
-        *(("layers", kind) for kind in layer_kinds(model)),
+        *(("layers", kind) for kind in layer_words(model)),
         ("KV cache", f"{humanize('bytes', model.kv_bytes_per_token)} per token in bf16"),
         ("longest context", humanize("tokens", model.max_context_tokens)),
     ]

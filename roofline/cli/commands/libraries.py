@@ -15,7 +15,7 @@ from ...specs.library import get_accelerator, get_model, list_accelerators, list
 from ...specs.prices import list_prices
 from ...units import to_base
 from .. import options as opt
-from ..answers import layer_kinds
+from ..answers import layer_words
 from ..output import print_json, print_text
 from ..quantities import quantity
 from ..text import block, bullets, size, table
@@ -70,7 +70,7 @@ def _model_row(name: str) -> dict[str, Any]:
         **model.parameters.to_dict(),
         "kv_bytes_per_token": plain(model.kv_bytes_per_token),
         "max_context_tokens": model.max_context_tokens,
-        "layers": layer_kinds(model),
+        "layers": layer_words(model),
     }
 
 

@@ -2,13 +2,13 @@
 
 from . import (
     cost,
-    counting,
     interview,
     kv_cache,
     mixtures,
+    number_formats,
     parallelism,
+    parameter_counts,
     phases,
-    quantization,
     queueing,
     roofline_model,
     serving,
@@ -16,13 +16,13 @@ from . import (
 
 __all__ = [
     "cost",
-    "counting",
     "interview",
     "kv_cache",
     "mixtures",
+    "number_formats",
     "parallelism",
+    "parameter_counts",
     "phases",
-    "quantization",
     "queueing",
     "roofline_model",
     "serving",

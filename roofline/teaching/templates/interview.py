@@ -7,7 +7,19 @@ from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
 from ...techniques.quantization import quantize
 from ..derivations import napkin
-from ..drawing import LARGE, Draw, bandwidth, bf16_peak, bf16_sparse, billions, gpu_words, rate, size, template, time
+from ..drawing import (
+    LARGE,
+    Draw,
+    bandwidth,
+    bf16_peak,
+    bf16_sparse,
+    billions,
+    bytes_words,
+    gpu_words,
+    rate,
+    template,
+    time,
+)
 from ..question import Question
 
 FAMOUS = ("llama-3.1-8b", "llama-3.1-70b", "qwen2.5-72b", "qwen3-32b", "llama-3.1-405b")
@@ -101,7 +113,7 @@ def when_disaggregation_pays(d: Draw) -> Question:
             "step": step_ms / 1e3,
         },
         solution=[
-            f"transfer: {size(tokens * each)} / {rate(gigabytes * 1e9)} = {time(transfer)}",
+            f"transfer: {bytes_words(tokens * each)} / {rate(gigabytes * 1e9)} = {time(transfer)}",
             f"decode D = {output - 1} x {step_ms} ms = {time(decode_s)}",
             "D r T / (1 - r T) = transfer, so r = transfer / (T (D + transfer))",
         ],
@@ -148,8 +160,8 @@ def why_weights_alone_help(d: Draw) -> Question:
             "bytes": each,
         },
         solution=[
-            f"before: {size(2 * (layers + table))} of weights and {size(batch * context * each)} of cache",
-            f"after: {size(layers + 2 * table)} of weights and the same cache",
+            f"before: {bytes_words(2 * (layers + table))} of weights, {bytes_words(batch * context * each)} of cache",
+            f"after: {bytes_words(layers + 2 * table)} of weights and the same cache",
             *(str(line) for line in napkin(after).lines),
         ],
         mistakes={

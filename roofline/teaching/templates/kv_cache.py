@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..drawing import Draw, bandwidth, billions, rate, size, template
+from ..drawing import Draw, bandwidth, billions, bytes_words, rate, template
 from ..question import Question
 
 
@@ -68,7 +68,7 @@ def sequences_that_fit(d: Draw) -> Question:
         },
         solution=[
             f"{fraction:g} x {memory} - {weights} = {fraction * memory - weights:.4g} GB for the cache",
-            f"over {size(each)} a sequence, rounded down",
+            f"over {bytes_words(each)} a sequence, rounded down",
         ],
         mistakes={
             "no reserve": math.floor((memory - weights) * 1e9 / each),
@@ -91,7 +91,7 @@ def cache_as_large_as_the_weights(d: Draw) -> Question:
         answer,
         "tokens",
         given={"weights": shape.active, "weight_bytes": 2, "bytes": each},
-        solution=[f"{size(2 * shape.active)} / {each:,.0f} B"],
+        solution=[f"{bytes_words(2 * shape.active)} / {each:,.0f} B"],
         mistakes={
             "query heads": answer * shape.kv_heads / shape.heads,
             "keys alone": answer * 2,
@@ -129,7 +129,10 @@ def time_to_read_the_cache(d: Draw) -> Question:
         read / bandwidth(gpu) * 1e3,
         "ms",
         given={"batch": batch, "tokens": tokens, "bytes": each, "rate": bandwidth(gpu)},
-        solution=[f"{batch} x {tokens:,} x {each:,.0f} B = {size(read)}", f"over {rate(bandwidth(gpu))}"],
+        solution=[
+            f"{batch} x {tokens:,} x {each:,.0f} B = {bytes_words(read)}",
+            f"over {rate(bandwidth(gpu))}",
+        ],
         mistakes={
             "no batch": read / batch / bandwidth(gpu) * 1e3,
             "query heads": read / bandwidth(gpu) * 1e3 * shape.heads / shape.kv_heads,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ..drawing import MIXTURES, Draw, Shape, as_said, bandwidth, billions, rate, size, template
+from ..drawing import MIXTURES, Draw, UniformModel, as_said, bandwidth, billions, bytes_words, rate, template
 from ..question import Question
 
 
-def _expert(shape: Shape) -> int:
+def _expert(shape: UniformModel) -> int:
     """Parameters of one expert of one layer."""
     return 3 * shape.hidden * shape.intermediate
 
@@ -89,7 +89,7 @@ def bytes_of_experts_in_a_step(d: Draw) -> Question:
         },
         solution=[
             f"{distinct(shape.experts, shape.top_k, batch):.4g} distinct experts a layer",
-            f"x {shape.layers} layers x {size(each)}",
+            f"x {shape.layers} layers x {bytes_words(each)}",
         ],
         mistakes={
             "all experts": shape.layers * shape.experts * each / 1e9,
@@ -112,7 +112,7 @@ def floor_of_a_mixture(d: Draw) -> Question:
         answer,
         "ms",
         given={"total": total, "active": active, "bits": bits, "rate": bandwidth(gpu)},
-        solution=[f"{size(active * bits / 8)} / {rate(bandwidth(gpu))}"],
+        solution=[f"{bytes_words(active * bits / 8)} / {rate(bandwidth(gpu))}"],
         mistakes={"total parameters": total * bits / 8 / bandwidth(gpu) * 1e3, "bits": answer * 8},
         tolerance=0.03,
     )
@@ -171,7 +171,9 @@ def experts_on_each(d: Draw) -> Question:
             "ways": ways,
             "bits": bits,
         },
-        solution=[f"{shape.experts} / {ways} experts x {shape.layers} layers x {size(_expert(shape) * bits / 8)}"],
+        solution=[
+            f"{shape.experts} / {ways} experts x {shape.layers} layers x {bytes_words(_expert(shape) * bits / 8)}"
+        ],
         mistakes={
             "active parameters": answer / 1e9 * shape.top_k / shape.experts,
             "one layer": answer / shape.layers / 1e9,

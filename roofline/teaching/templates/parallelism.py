@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...operators.parallel import share as share_of_pieces
-from ..drawing import LINKED, Draw, as_said, bandwidth, billions, rate, size, template
+from ..drawing import LINKED, Draw, as_said, bandwidth, billions, bytes_words, rate, template
 from ..question import Question
 
 
@@ -21,7 +21,7 @@ def weights_on_each(d: Draw) -> Question:
         answer / 1e9,
         "GB",
         given={"parameters": total, "tensor": tensor, "pipeline": pipeline, "data": data},
-        solution=[f"{size(2 * total)} / ({tensor} x {pipeline}); replicas hold copies"],
+        solution=[f"{bytes_words(2 * total)} / ({tensor} x {pipeline}); replicas hold copies"],
         mistakes={"divides everything": answer / data / 1e9, "one stage": answer * pipeline / 1e9},
         tolerance=0.02,
     )
@@ -116,7 +116,7 @@ def step_on_several(d: Draw) -> Question:
         "ms",
         given={"weights": weights, "rate": bandwidth(gpu), "n": n, "layers": shape.layers, "latency": micros * 1e-6},
         solution=[
-            f"reads: {size(2 * weights)} / ({n} x {rate(bandwidth(gpu))}) = {read * 1e3:.4g} ms",
+            f"reads: {bytes_words(2 * weights)} / ({n} x {rate(bandwidth(gpu))}) = {read * 1e3:.4g} ms",
             f"waits: 2 x {shape.layers} x {micros} us = {waits * 1e3:.4g} ms",
         ],
         mistakes={
@@ -193,7 +193,7 @@ def cache_over_the_network(d: Draw) -> Question:
         seconds * 1e3,
         "ms",
         given={"tokens": tokens, "bytes": each, "bits_per_s": gigabits * 1e9},
-        solution=[f"{size(tokens * each)} over {gigabits / 8:g} GB/s"],
+        solution=[f"{bytes_words(tokens * each)} over {gigabits / 8:g} GB/s"],
         mistakes={"bits": seconds / 8 * 1e3, "both ways": seconds / 2 * 1e3},
         tolerance=0.03,
     )

@@ -14,10 +14,10 @@ from ..drawing import (
     bf16_peak,
     bf16_sparse,
     billions,
+    bytes_words,
     gpu_words,
     peak,
     rate,
-    size,
     template,
     time,
 )
@@ -36,7 +36,10 @@ def floor_of_a_step(d: Draw) -> Question:
         read / bandwidth(gpu) * 1e3,
         "ms",
         given={"weights": weights, "bits": bits, "rate": bandwidth(gpu)},
-        solution=[f"{billions(weights)} x {bits / 8:g} B = {size(read)}", f"{size(read)} / {rate(bandwidth(gpu))}"],
+        solution=[
+            f"{billions(weights)} x {bits / 8:g} B = {bytes_words(read)}",
+            f"{bytes_words(read)} / {rate(bandwidth(gpu))}",
+        ],
         mistakes={"bits": read * 8 / bandwidth(gpu) * 1e3, "16 bits": weights * 2 / bandwidth(gpu) * 1e3},
     )
 
@@ -248,6 +251,9 @@ def speed_of_a_stream(d: Draw) -> Question:
         1 / step,
         "tokens/s",
         given={"weights": weights, "rate": bandwidth(gpu)},
-        solution=[f"a step: {size(weights * 2)} / {rate(bandwidth(gpu))} = {time(step)}", "one token a step"],
+        solution=[
+            f"a step: {bytes_words(weights * 2)} / {rate(bandwidth(gpu))} = {time(step)}",
+            "one token a step",
+        ],
         mistakes={"inverse": step, "bits": 1 / step / 8},
     )

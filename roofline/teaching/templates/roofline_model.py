@@ -5,7 +5,18 @@ from __future__ import annotations
 from ...operators.products import matmul
 from ...phases.bounds import bound
 from ..derivations import napkin
-from ..drawing import Draw, bandwidth, bf16_peak, bf16_sparse, gpu_words, peak, rate, size, template, time
+from ..drawing import (
+    Draw,
+    bandwidth,
+    bf16_peak,
+    bf16_sparse,
+    bytes_words,
+    gpu_words,
+    peak,
+    rate,
+    template,
+    time,
+)
 from ..question import Question
 
 
@@ -162,7 +173,7 @@ def model_bandwidth_utilization(d: Draw) -> Question:
         100 * answer,
         "%",
         given={"rate": bandwidth(gpu), "weights": gigabytes * 1e9, "cache": cache * 1e9, "seconds": seconds},
-        solution=[f"{size(moved)} / ({rate(bandwidth(gpu))} x {time(seconds)})"],
+        solution=[f"{bytes_words(moved)} / ({rate(bandwidth(gpu))} x {time(seconds)})"],
         mistakes={
             "no cache": 100 * gigabytes * 1e9 / (bandwidth(gpu) * seconds),
             "GiB": 100 * answer * 2**30 / 1e9,

@@ -14,7 +14,7 @@ from ..report import Step
 from .estimates import cases_of, estimate, kernel_of, predicted, takes_either_kernel, wider
 from .forms import Kernel
 from .kinds import collective_kind, kind_of
-from .lookup import find
+from .lookup import kernels_for
 from .store import Calibrated, Found
 
 MEDIANS = {
@@ -74,14 +74,14 @@ def _single(operator: Operator, accelerator: Accelerator, profile: str | None) -
         sizes = np.unique(operator.message.accelerators)
         if len(sizes) > 1 or sizes[0] <= 1:
             return None
-        return find(accelerator, collective_kind(operator.message.collective, float(sizes[0])), profile)
+        return kernels_for(accelerator, collective_kind(operator.message.collective, float(sizes[0])), profile)
     if operator.kind == "elementwise" or operator.joins:
         return None
     if operator.kind == "attention" and takes_either_kernel(operator):
         return None
     kind = kind_of(operator, accelerator.math_on_chip(operator.work.math))
     cases = cases_of(operator.inputs, kind)
-    return find(accelerator, kind, profile, cases[0][1]) if len(cases) == 1 else None
+    return kernels_for(accelerator, kind, profile, cases[0][1]) if len(cases) == 1 else None
 
 
 def _run(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Kernel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...operators.products import matmul
-from ..drawing import Draw, as_said, billions, size, template
+from ..drawing import Draw, as_said, billions, bytes_words, template
 from ..question import Question
 
 
@@ -71,7 +71,7 @@ def weights_in_memory(d: Draw) -> Question:
         answer / 1e9,
         "GB",
         given={"parameters": total, "bits": bits},
-        solution=[f"{billions(total)} x {bits} / 8 B = {size(answer)}"],
+        solution=[f"{billions(total)} x {bits} / 8 B = {bytes_words(answer)}"],
         mistakes={"GiB": answer / 2**30, "bits": answer * 8 / 1e9},
         tolerance=0.03,
     )

@@ -12,12 +12,12 @@ from ..drawing import (
     bandwidth,
     bf16_peak,
     billions,
+    bytes_words,
     gpu_words,
     peak,
     rate,
-    shape_of,
-    size,
     template,
+    uniform_model,
 )
 from ..question import Question
 
@@ -162,7 +162,8 @@ def accelerators_for_the_weights(d: Draw) -> Question:
         "accelerators",
         given={"parameters": total, "bits": bits, "memory": memory * 1e9, "fraction": fraction},
         solution=[
-            f"{size(weights)} / ({fraction:g} x {memory} GB) = {weights / (fraction * memory * 1e9):.3g}, rounded up"
+            f"{bytes_words(weights)} / ({fraction:g} x {memory} GB) = {weights / (fraction * memory * 1e9):.3g}",
+            "rounded up",
         ],
         mistakes={
             "no reserve": math.ceil(weights / (memory * 1e9)),
@@ -189,7 +190,7 @@ def cache_that_pays_for_its_expansion(d: Draw) -> Question:
         given={"weights": weights * 1e9, "bytes": each, "slower": slower},
         solution=[
             f"W + c = {1 + slower:g} (W + c / 4)",
-            f"c = {slower:g} W / (1 - {1 + slower:g} / 4) = {size(cache)}",
+            f"c = {slower:g} W / (1 - {1 + slower:g} / 4) = {bytes_words(cache)}",
         ],
         mistakes={"linear": slower * weights * 1e9 / each, "wrong part": slower * weights * 1e9 / 0.75 / each},
         tolerance=0.02,
@@ -199,7 +200,7 @@ def cache_that_pays_for_its_expansion(d: Draw) -> Question:
 @template("quantization", 1)
 def bits_of_a_file(d: Draw) -> Question:
     """Bytes of a file over its parameters."""
-    shape = shape_of(d.pick(("llama-3.1-8b", "llama-3.1-70b", "qwen2.5-7b", "qwen2.5-32b")))
+    shape = uniform_model(d.pick(("llama-3.1-8b", "llama-3.1-70b", "qwen2.5-7b", "qwen2.5-32b")))
     bits = d.pick((3.9, 4.5, 4.89, 5.7, 6.6, 8.5))
     total = as_said(shape.total)
     gigabytes = float(f"{total * bits / 8e9:.4g}")
@@ -232,7 +233,7 @@ def floor_in_a_format(d: Draw) -> Question:
         read / bandwidth(gpu) * 1e3,
         "ms",
         given={"layers": layers, "bits": bits, "vocab": shape.vocab, "hidden": shape.hidden, "rate": bandwidth(gpu)},
-        solution=[f"{size(layers * bits / 8)} + {size(2 * table)} over {rate(bandwidth(gpu))}"],
+        solution=[f"{bytes_words(layers * bits / 8)} + {bytes_words(2 * table)} over {rate(bandwidth(gpu))}"],
         mistakes={
             "everything quantized": (layers + table) * bits / 8 / bandwidth(gpu) * 1e3,
             "16 bits": (layers + table) * 2 / bandwidth(gpu) * 1e3,

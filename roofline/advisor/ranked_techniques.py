@@ -15,7 +15,7 @@ from ..serving.steady_state import Steady, steady_state
 from ..serving.traffic import Traffic
 from ..techniques.technique import HARDWARE, Technique
 from ..values import Value
-from .targets import shape_of
+from .targets import loads_and_buckets
 
 Array = npt.NDArray[np.float64]
 
@@ -105,10 +105,10 @@ def _memory(seen: Steady) -> float:
 def mean_of(metric: str, seen: Steady, traffic: Traffic) -> Array:
     """Mean of a metric over the traffic, at each load; for a throughput, what is served over the time that it takes."""
     found = METRICS[metric]
-    values = np.broadcast_to(found.value(seen), shape_of(seen))
+    values = np.broadcast_to(found.value(seen), loads_and_buckets(seen))
     if found.of != "deployment":
         return _weighted(values, traffic)
-    busy_s = np.broadcast_to(seen.busy_s, shape_of(seen))
+    busy_s = np.broadcast_to(seen.busy_s, loads_and_buckets(seen))
     return np.asarray(_weighted(values * busy_s, traffic) / _weighted(busy_s, traffic))
 
 
