@@ -135,11 +135,11 @@ def test_a_rate_is_a_queue_whose_batch_runs(numbers):
     serve = rl.Deployment("llama-3.1-70b", "h100-sxm", parallel=rl.Parallel(tensor=4))
     users = rl.serve(serve, rl.Workload(4000, 200), requests_per_s=1, requests=1000)
     assert found["queue"]["sentence"] == users.summary()
-    assert found["queue"]["head"] == ["", "mean", "p50", "p95"]
+    assert found["queue"]["head"] == ["time", "mean", "p50", "p95"]
     assert found["batch"] == round(users.running_batch)
     endless = numbers(LLAMA | {"batch": "", "rate": "100"})
     assert "unstable" in endless["headline"]
-    assert endless["queue"]["head"] == ["", "mean"]
+    assert endless["queue"]["head"] == ["time", "mean"]
 
 
 def test_what_does_not_fit_is_an_answer(numbers):

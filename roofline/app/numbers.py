@@ -231,7 +231,7 @@ def _queue(served: Served | str, state: State) -> dict[str, Any]:
         rows.append([words, shown, *(brief_time(served.quantile(name, share)) for share in shares)])
     return {
         "sentence": served.summary(),
-        "head": ["", "mean", *(f"p{100 * share:.0f}" for share in shares)],
+        "head": ["time", "mean", *(f"p{100 * share:.0f}" for share in shares)],
         "rows": rows,
         "utilization": plain(served.utilization),
         "stable": bool(served.stable),

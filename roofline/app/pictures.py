@@ -20,6 +20,9 @@ from .state import Refused, State
 SIZE_INCHES = (5.6, 4.1)
 """Drawn at about the size at which the page shows it, so that its letters can be read."""
 
+MARGINS = {"left": 0.12, "right": 0.97, "bottom": 0.12, "top": 0.88}
+"""Shares of the figure; fixed, since a layout that measures its texts takes as long as the drawing."""
+
 _ONE_AT_A_TIME = threading.Lock()
 """Matplotlib keeps fonts and texts of all figures in common caches, which take one thread at a time."""
 
@@ -79,7 +82,8 @@ def draw(state: State, kind: str, *, wanted: Callable[[], bool] = lambda: True) 
     with _ONE_AT_A_TIME:
         if not wanted():
             return b""
-        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+        figure = Figure(figsize=SIZE_INCHES)
+        figure.subplots_adjust(**MARGINS)
         PICTURES[kind](found, figure)
         drawn = io.BytesIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
