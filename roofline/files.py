@@ -23,7 +23,7 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
     Raises
     ------
     SpecError
-        The path is a folder, missing, unreadable, too large or not text.
+        The path is a directory, missing, unreadable, too large or not text.
     """
     data = read_bytes(path, max_bytes=max_bytes)
     try:
@@ -55,12 +55,12 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES, what: str = "a spec or
     Raises
     ------
     SpecError
-        The path is a folder, a pipe or a device, missing, unreadable or too large.
+        The path is a directory, a pipe or a device, missing, unreadable or too large.
     """
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
-            raise SpecError(f"{path} is a folder; a file is wanted")
+            raise SpecError(f"{path} is a directory; give a file")
         if not stat.S_ISREG(found.st_mode):
             raise SpecError(f"{path} is not a regular file")
         if found.st_size > max_bytes:

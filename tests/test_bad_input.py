@@ -189,7 +189,7 @@ def test_files_that_are_no_specs(tmp_path, get):
     refused(large, "has 104,857,600 bytes; a spec or config has at most")
     folder = tmp_path / "folder.yaml"
     folder.mkdir()
-    refused(folder, "is a folder")
+    refused(folder, "is a directory")
 
 
 def test_an_unreadable_file(tmp_path, monkeypatch):
@@ -223,7 +223,7 @@ def test_a_folder_of_ones_own_is_found(tmp_path, monkeypatch):
 
 def test_specs_folder_that_is_none(tmp_path, monkeypatch):
     monkeypatch.setenv("ROOFLINE_SPECS", str(tmp_path / "nowhere"))
-    with pytest.raises(rl.SpecError, match=r"ROOFLINE_SPECS names .*nowhere.*, which is not a folder"):
+    with pytest.raises(rl.SpecError, match=r"ROOFLINE_SPECS names .*nowhere.*, which is not a directory"):
         rl.list_models()
 
 

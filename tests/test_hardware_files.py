@@ -143,7 +143,7 @@ def test_a_folder_of_ones_own(write, monkeypatch):
 
 def test_a_folder_that_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("ROOFLINE_SPECS", str(tmp_path / "no"))
-    with pytest.raises(rl.SpecError, match=r"ROOFLINE_SPECS names .*no', which is not a folder"):
+    with pytest.raises(rl.SpecError, match=r"ROOFLINE_SPECS names .*no', which is not a directory"):
         rl.list_accelerators()
 
 
@@ -189,7 +189,7 @@ def test_a_file_that_is_no_yaml(write, text):
 def test_a_folder_as_path(tmp_path):
     folder = tmp_path / "acme-x1.yaml"
     folder.mkdir()
-    with pytest.raises(rl.SpecError, match=r"acme-x1.yaml is a folder; a file is wanted"):
+    with pytest.raises(rl.SpecError, match=r"acme-x1.yaml is a directory; give a file"):
         rl.get_accelerator(folder)
     assert rl.check_specs(folder) == [f"{folder} holds no .yaml file"]
 

@@ -502,7 +502,7 @@ def test_only_regular_files(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(rl.SpecError, match="is not a regular file"):
         rl.measured.read(tmp_path / "pipe")
-    with pytest.raises(rl.SpecError, match="is a folder"):
+    with pytest.raises(rl.SpecError, match="is a directory"):
         rl.measured.read(tmp_path)
     with pytest.raises(rl.SpecError, match="can't be read"):
         rl.measured.read(tmp_path / "missing")

@@ -120,7 +120,7 @@ QUERY_TILE = 128
 def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     """Causal attention of many new tokens a sequence (FlashAttention, arXiv:2205.14135: tiles of 128 queries).
 
-    On the diagonal half a tile is computed in vain.  Beside the products each pair of a head costs ``softmax`` of a
+    On the diagonal half a tile is wasted.  Beside the products each pair of a head costs ``softmax`` of a
     product of width 512, whatever the width: exponentials have units of their own, 16 a clock and multiprocessor.
     Tiles run in waves; one starts in ``block_s`` and walks along its keys at ``token_s`` each.  New keys and values are
     written, and converted to the format of the cache, at ``write_s`` a value.

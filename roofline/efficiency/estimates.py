@@ -133,7 +133,7 @@ def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str,
 
 
 def wider(accelerator: Accelerator, kind: str, cases: tuple[str, ...], profile: str | None) -> Found | None:
-    """The kernels of the next wider format, if there are timings of them; a named engine runs its own whatever."""
+    """The kernels of the next wider format, if there are timings of them; a named engine always runs its own."""
     wide_kind = wider_kind(kind) if profile in (None, "default") else ""
     found = kernels_for(accelerator, wide_kind, None, cases) if wide_kind else None
     return found if found is not None and found.kind == wide_kind else None

@@ -260,8 +260,8 @@ GEMM = Form(
 def experts_terms(p: Parameters, run: Kernel) -> Terms:
     """Grouped products of the experts on this GPU, and the sorting of tokens around them.
 
-    The routed rows are spread over the experts that they touch; each pads its rows to a tile, half of it in vain on
-    average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)``
+    The routed rows are spread over the experts that they touch; each pads its rows to a tile, on average half of
+    one (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)``
     of them) and the GPU that decides has ``ways ** (skew * skew_load)`` times the average rows.
 
     Around the products every choice of every token of the group is sorted (``scan_s``), here or not; rows of this GPU

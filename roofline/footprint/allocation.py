@@ -74,7 +74,7 @@ class Drafter(Value):
     share: Number = 0.0
 
     def bytes_beside(self, serve: Deployment) -> Number:
-        """Bytes of what drafts on the fullest accelerator of ``serve``."""
+        """Bytes of what drafts on the most loaded accelerator of ``serve``."""
         if self.deployment is not None:
             return weights_on_one(self.deployment)
         return self.share * weights_on_one(serve) if np.any(self.share) else 0.0

@@ -18,7 +18,7 @@ Row = tuple[str, str, dict[str, Number], str]
 
 
 def memory_parts(found: Memory) -> dict[str, Number]:
-    """The memory of the fullest accelerator from the bottom up, to its full size (see `Memory.parts`)."""
+    """The memory of the most loaded accelerator from the bottom up, to its full size (see `Memory.parts`)."""
     count, device = found.accelerators, found.deployment.accelerator.memory_bytes
     weights = {f"{name} weights": value / count for name, value in found.weights_bytes_by_part.items()}
     cache = {

@@ -44,7 +44,7 @@ STEP_TOKENS = 8192
 class Memory(Report):
     """What a deployment needs of its memory, and what it has, all accelerators together.
 
-    `per_accelerator` is the fullest one's part; whether it fits is decided there.
+    `per_accelerator` is the part of the most loaded one; whether it fits is decided there.
 
     Attributes
     ----------
@@ -105,12 +105,12 @@ class Memory(Report):
 
     @cached_property
     def weights_bytes_on_one(self) -> Number:
-        """Weights on the fullest accelerator."""
+        """Weights on the most loaded accelerator."""
         return sum(self._weights_by_part.values())
 
     @cached_property
     def _weights_by_part(self) -> dict[str, Number]:
-        """Weights on the fullest accelerator by part; towers, layers that draft and a draft model are parts of it."""
+        """Weights on the most loaded accelerator by part, including towers, prediction layers and a draft model."""
         return resident_by_part(self.deployment, draft_bytes=self._draft_bytes)
 
     @cached_property
@@ -119,12 +119,12 @@ class Memory(Report):
 
     @cached_property
     def kv_bytes_on_one(self) -> Number:
-        """Cache and state of one sequence on the fullest accelerator that has a part of it."""
+        """Cache and state of one sequence on the most loaded accelerator that has a part of it."""
         return cache_on_one(self.deployment, self.load.sequence_tokens)
 
     @cached_property
     def paged_on_one(self) -> Number:
-        """Memory of the fullest accelerator that the engine allocates to one sequence.
+        """Memory of the most loaded accelerator that the engine allocates to one sequence.
 
         Whole pages, or the length reserved; without the prefix that is stored once and what lives in host memory.
         """
@@ -133,13 +133,13 @@ class Memory(Report):
 
     @cached_property
     def shared_on_one(self) -> Number:
-        """Memory of the fullest accelerator that the prefix of all sequences takes."""
+        """Memory of the most loaded accelerator that the prefix of all sequences takes."""
         if not np.any(self.paging.shared_tokens):
             return 0.0
         return self._paged(self.deployment, self.paging.shared_tokens)
 
     def allocated_bytes(self, tokens: Number) -> Number:
-        """Memory of the fullest accelerator that the engine allocates to one sequence of ``tokens``."""
+        """Memory of the most loaded accelerator that the engine allocates to one sequence of ``tokens``."""
         own_tokens = np.maximum(tokens - self.paging.shared_tokens, 0.0)
         own = self._paged(self.deployment, own_tokens) * (1.0 - self.paging.host_share)
         if self.drafter.deployment is not None:
@@ -153,7 +153,7 @@ class Memory(Report):
 
     @property
     def sequences_on_one(self) -> Number:
-        """Sequences whose cache the fullest accelerator holds."""
+        """Sequences whose cache the most loaded accelerator holds."""
         return np.ceil(self.load.batch / self.deployment.parallel.data)
 
     @cached_property
@@ -191,7 +191,7 @@ class Memory(Report):
 
     @property
     def pool_on_one(self) -> Number:
-        """What is left for the cache on the fullest accelerator once weights and workspace are there."""
+        """What is left for the cache on the most loaded accelerator once weights and workspace are there."""
         pool = self.usable_bytes_on_one - self.weights_bytes_on_one
         if self.engine_pool is not None:
             return pool
@@ -331,13 +331,13 @@ class Memory(Report):
 
     @property
     def per_accelerator(self) -> dict[str, Number]:
-        """The same on the fullest accelerator."""
+        """The same on the most loaded accelerator."""
         names = ("weights_bytes", "kv_bytes", "paged_kv_bytes", "workspace_bytes", "needed_bytes", "available_bytes")
         return {name: getattr(self, name) / self.accelerators for name in names}
 
     @property
     def parts(self) -> dict[str, Number]:
-        """The memory of the fullest accelerator from the bottom up, to its full size; nothing is free if it is over.
+        """Memory of the most loaded accelerator from the bottom up; nothing is free if it overflows.
 
         ``pages`` is what the architecture does not need of the pages allocated, ``reservation`` the rest of what the
         engine's fraction leaves out.

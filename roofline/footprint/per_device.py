@@ -1,4 +1,4 @@
-"""Resident: what the fullest accelerator of a deployment holds in its memory."""
+"""Resident: what the most loaded accelerator of a deployment holds in its memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ SAMPLING_BYTES = 4
 
 
 def weights_on_one(serve: Deployment) -> Number:
-    """Bytes of weights on the fullest accelerator.
+    """Bytes of weights on the most loaded accelerator.
 
-    Layers divide over the stages of a pipeline, ``ceil(layers / stages)`` to the fullest, of which the first also holds
-    the embedding and the last lm_head; a tied table is on both.  Within a layer every matrix divides as it declares.
+    Layers divide over the stages of a pipeline, ``ceil(layers / stages)`` to the most loaded one.  The first stage also
+    holds the embedding and the last one lm_head; a tied table is on both.  Within a layer every matrix divides as it
+    declares.
     """
     total = sum(weights_by_part(serve).values())
     return total if np.ndim(total) else float(total)
@@ -57,7 +58,7 @@ def _ends(serve: Deployment) -> tuple[Number, Number]:
 
 
 def _weight_bytes(count: int, weight: Weight, serve: Deployment) -> Number:
-    """Bytes of ``count`` weights on the fullest accelerator of a tensor- and expert-parallel group."""
+    """Bytes of ``count`` weights on the most loaded accelerator of a tensor- and expert-parallel group."""
     precision, parallel = serve.precision, serve.parallel
     bits, bias_bits = precision.part(weight.part).weight_bits, precision.part("bias").weight_bits
     if not isinstance(weight, Linear):
@@ -71,7 +72,7 @@ def _weight_bytes(count: int, weight: Weight, serve: Deployment) -> Number:
 
 
 def cache_on_one(serve: Deployment, tokens: Number) -> Number:
-    """Bytes of one sequence's cache on the fullest accelerator that holds a part of it.
+    """Bytes of one sequence's cache on the most loaded accelerator that holds a part of it.
 
     KV heads divide under tensor parallelism, down to one an accelerator; a latent does not divide.
     """
@@ -157,7 +158,7 @@ def checkpoint_factor(serve: Deployment) -> float:
 
 
 def resident_by_part(serve: Deployment, *, draft_bytes: Number = 0.0) -> dict[str, Number]:
-    """Bytes of all weights on the fullest accelerator by part: the model's, and what stands beside them.
+    """Bytes of all weights on the most loaded accelerator by part: the model's, and what stands beside them.
 
     Where something else drafts tokens, the model's own layers of multi-token prediction are not loaded.
     """

@@ -56,7 +56,7 @@ class WorkBounds:
 def decode_step(serve: Deployment, batch: float, context_tokens: float) -> Phase:
     """A decode step at a mean batch and context, which need not be whole numbers.
 
-    Replicas and stages hold whole sequences, the fullest of them rounded up, so a mean batch is rounded down to what
+    Replicas and stages hold whole sequences, rounded up on the most loaded one, so a mean batch is rounded down to what
     they hold evenly; else its floor could lie above that of the batches it is the mean of.
     """
     shares = float(serve.parallel.data * serve.parallel.pipeline)

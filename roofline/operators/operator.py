@@ -149,7 +149,7 @@ class Pass(Value):
     attention : str
         ``fused`` (scores never leave the chip) or ``unfused`` (scores written and read).
     parallel : Parallel
-        Over how many accelerators; operators then are those of the fullest one.
+        Over how many accelerators; operators then are those of the most loaded one.
     """
 
     segments: tuple[Segment, ...]

@@ -131,7 +131,7 @@ ONE = Parallel()
 
 
 def share(pieces: Number, ways: Number) -> Number:
-    """Share of ``pieces`` indivisible pieces that the fullest of ``ways`` accelerators holds: ``ceil(p / w) / p``.
+    """Share of ``pieces`` indivisible pieces that the most loaded of ``ways`` accelerators holds: ``ceil(p / w) / p``.
 
     Pieces that do not divide evenly are padded; past their number each accelerator holds one whole piece, which is the
     replication of KV heads under wide tensor parallelism.

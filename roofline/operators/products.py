@@ -70,9 +70,9 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
 def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
     """``[tokens, d_in] @ [d_in, d_out]`` in the formats of the weight's part, bias read along (see `matmul`).
 
-    Under tensor parallelism it is the part on the fullest accelerator (`Linear.shape_on`).  Engines keep some matrices
-    whole on every one (latents, routers); no one has to, since columns may be computed apart and gathered, so the least
-    is an even share of those.
+    Under tensor parallelism it is the part on the most loaded accelerator (`Linear.shape_on`).  Engines replicate some
+    matrices (latents, routers).  They need not: columns may be computed apart and gathered, so the least is an even
+    share of those.
     """
     precision = run.precision
     formats = precision.part(weight.part)
@@ -134,7 +134,7 @@ def experts(weight: Linear, tokens: Number, run: Pass, *, least_experts: Number 
 
     ``weight.copies`` is the number of experts and ``weight.used`` how many a token goes to.  Under expert parallelism
     each of the ways holds an even share of the experts and sees the tokens of all replicas that share them, so a given
-    expert is hit with the global chance ``top_k / experts``; the fullest one reads at least one expert.
+    expert is hit with the global chance ``top_k / experts``; the most loaded one reads at least one expert.
 
     All tokens may agree, so the least that is read is ``top_k`` experts; ``least_experts`` of all accelerators together
     says that more are touched for certain (tokens dealt out evenly touch ``min(E, T top_k)``).

@@ -44,7 +44,7 @@ class Linear:
     joins: str = ""
 
     def shape_on(self, ways: Number) -> tuple[Number, Number]:
-        """``d_in`` and ``d_out`` of the part on the fullest of ``ways`` accelerators (see `share`)."""
+        """``d_in`` and ``d_out`` of the part on the most loaded of ``ways`` accelerators (see `share`)."""
         if self.split == "columns":
             return self.d_in, self.d_out * share(self.pieces or self.d_out, ways)
         if self.split == "rows":

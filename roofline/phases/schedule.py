@@ -31,7 +31,7 @@ class Schedule(NamedTuple):
 def schedule_pass(name: str, parallel: Parallel, segments: tuple[Segment, ...]) -> Schedule:
     """The schedule of a pass called ``name``.
 
-    Replicas share the sequences, ``ceil(B / data)`` to the fullest.  A pipeline of ``p`` stages decodes in ``p``
+    Replicas share the sequences, the most loaded one ``ceil(B / data)``.  A pipeline of ``p`` stages decodes in ``p``
     microbatches, fewer if there are fewer sequences, one in each stage, and each token passes all stages: a step takes
     one pass of a microbatch.  It prefills its ``b`` sequences one by one and takes ``(b + p - 1) / p`` passes, bubble
     included (GPipe, arXiv:1811.06965, section 2.3); finer chunks would close the bubble, so the least is ``b / p``.

@@ -28,7 +28,7 @@ PARTS = {
 
 
 def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
-    """Memory of the fullest accelerator, one bar a deployment, from weights to what is free.
+    """Memory of the most loaded accelerator, one bar a deployment, from weights to what is free.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A replica has a scheduler of its own, and so has each microbatch of a pipeline; requests go to them in turn.  In a
 closed loop a client sends its next request when the last one has ended, so that ``concurrency`` are in the system at
-any time; in an open loop requests come at a rate, whatever happens.
+any time; in an open loop requests arrive at a given rate, however busy the server is.
 """
 
 from __future__ import annotations

@@ -17,5 +17,5 @@ def spec_folders(kind: str) -> Iterator[Path]:
     for entry in filter(None, os.environ.get("ROOFLINE_SPECS", "").split(os.pathsep)):
         folder = Path(entry)
         if not folder.is_dir():
-            raise SpecError(f"ROOFLINE_SPECS names {entry!r}, which is not a folder")
+            raise SpecError(f"ROOFLINE_SPECS names {entry!r}, which is not a directory")
         yield folder / kind if (folder / kind).is_dir() else folder
