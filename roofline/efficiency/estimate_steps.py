@@ -11,7 +11,7 @@ from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..report import Step
-from .estimates import cases_of, estimate, kernel_of, predicted, takes_either_kernel, wider
+from .estimates import cases_of, estimate, kernel_of, kernels_of, predicted, takes_either_kernel, wider
 from .forms import Kernel
 from .kinds import collective_kind, kind_of
 from .lookup import kernels_for
@@ -79,9 +79,10 @@ def _single(operator: Operator, accelerator: Accelerator, profile: str | None) -
         return None
     if operator.kind == "attention" and takes_either_kernel(operator):
         return None
-    kind = kind_of(operator, accelerator.math_on_chip(operator.work.math))
+    math = accelerator.math_on_chip(operator.work.math)
+    kind = kind_of(operator, math)
     cases = cases_of(operator.inputs, kind)
-    return kernels_for(accelerator, kind, profile, cases[0][1]) if len(cases) == 1 else None
+    return kernels_of(accelerator, kind, profile, cases[0][1], math) if len(cases) == 1 else None
 
 
 def _run(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Kernel:

@@ -20,7 +20,7 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.roofline import least_compute_s
 from .forms import Kernel, Parts, join
-from .kinds import collective_kind, kind_of, variants
+from .kinds import UNPACKED, collective_kind, kind_of, variants
 from .lookup import kernels_for
 from .store import Calibrated, Found
 from .widening import widened, wider_kind
@@ -88,6 +88,7 @@ def estimate(
 def kernel_of(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Kernel:
     """One run of ``operator``, whose runs all together take ``compute_s`` and ``memory_s`` at the peaks."""
     runs = operator.count + (operator.count == 0)
+    compute_s = compute_s / operator.inputs.get("compute_reached", 1.0)
     cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
     processors = accelerator.compute_units or 100.0
     clocked_s = 0.0 * memory_s
@@ -106,7 +107,7 @@ def _kernel(
     least_s = _least_s(operator, accelerator, compute_s, memory_s)
     result: Estimate | None = None
     for holds, cases in cases_of(operator.inputs, kind):
-        found = kernels_for(accelerator, kind, profile, cases)
+        found = kernels_of(accelerator, kind, profile, cases, math)
         parts = predicted(found, wider(accelerator, found.kind, cases, profile), run, math, accelerator)
         time_s = larger(count * (parts.fixed_s + parts.running_s), larger(compute_s, memory_s))
         fixed_s = smaller(count * parts.fixed_s, time_s - larger(compute_s, memory_s))
@@ -114,6 +115,32 @@ def _kernel(
         result = part if result is None else _chosen(holds, part, result)
     assert result is not None
     return result
+
+
+def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: tuple[str, ...], math: str) -> Found:
+    """The kernels of a kind; one that expands weights and that nobody timed reaches less than the 16-bit kernel.
+
+    Its share of the peak is at most ``UNPACKED`` times that of the engine's own 16-bit kernel, whatever the units of
+    ``math`` could do.  Kernels that were timed, on this chip and of this engine, say themselves what they reach.
+    """
+    found = kernels_for(accelerator, kind, profile, cases)
+    head, _, label = kind.partition(".")
+    if head != "gemm" or label not in UNPACKED or _is_timed(found, kind, profile):
+        return found
+    wide = kernels_for(accelerator, "gemm.bf16", profile, cases)
+    slower = accelerator.peak_flops_per_s(accelerator.math_on_chip("bf16")) / accelerator.peak_flops_per_s(math)
+    reached = UNPACKED[label] * slower * _middle([member.parameters["compute"] for member in wide.members.values()])
+    members = {}
+    for engine, member in found.members.items():
+        expands = larger(member.parameters["compute"] / reached, 1.0)
+        members[engine] = replace(member, parameters={**member.parameters, "expands": expands})
+    return replace(found, members=members)
+
+
+def _is_timed(found: Found, kind: str, profile: str | None) -> bool:
+    """Whether what was found are timings of this kind on this chip, and of the engine that was asked for."""
+    own = profile in (None, "default") or profile in found.members
+    return own and found.kind == kind and "typical" not in found.members
 
 
 def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str, ...]]]:

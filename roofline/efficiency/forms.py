@@ -198,6 +198,16 @@ def droop(p: Parameters, compute_s: Any) -> Any:
 DROOP = {"droop": Prior(0.03, 1.5)}
 
 
+FEW_ROWS, MANY_ROWS = 64, 128
+"""Rows up to which a product waits for its weights anyway, and from which on FLOPs decide."""
+
+
+def expanding(most: Any, rows: Any) -> Any:
+    """How much longer a kernel that expands its weights computes: nothing for few rows, ``most`` times for many."""
+    many = smaller(larger((rows - FEW_ROWS) / (MANY_ROWS - FEW_ROWS), 0.0), 1.0)
+    return 1 + (most - 1) * many
+
+
 def full_waves(split: Any, waves: Any) -> Any:
     """Waves of blocks over the multiprocessors, the last one perhaps not full; a share ``split`` evens that out."""
     return split * waves + (1 - split) * ceil(waves)
@@ -223,7 +233,7 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     tiles = ceil(m / tile_m) * ceil(n / tile_n)
     waves = full_waves(p["split"], tiles / run.processors)
     padded = waves * run.processors * tile_m * tile_n / (m * n)
-    compute_s = run.compute_s * padded / p["compute"] * droop(p, run.compute_s)
+    compute_s = run.compute_s * padded / p["compute"] * droop(p, run.compute_s) * expanding(p.get("expands", 1.0), m)
     walk_s = k * p["step_s"] / (1 + k / p["split_k"])
     value_bytes = shape["activation_bits"] / 8
     moved = m * (k + n) * value_bytes + k * n * (shape["weight_bits"] / 8)

@@ -42,6 +42,14 @@ WIDER = {
 }
 """Format -> the next wider one that a server could run instead."""
 
+UNPACKED = {"w4a16": 0.8, "w8a16": 0.8, "mx4a16": 0.8, "w4a8": 0.91}
+"""Format whose weights a kernel expands as it multiplies -> its rate over that of the 16-bit kernel where FLOPs decide.
+
+Products of more than about 128 rows of Marlin, GPTQ and AWQ kernels run at 0.75 to 0.85 of the 16-bit kernel on A100
+and H100, W4A8 on Hopper at 0.91 of it: expanding takes the issue slots that feeding the matrix units needs (Marlin,
+arXiv:2408.11743, section 5; QServe, arXiv:2405.04532, section 4).  Such weights leave no choice: the wider kernel that
+a server could run instead expands them as well."""
+
 
 def kind_of(operator: Operator, math: str | None = None) -> str:
     """Kind of kernel and formats, as parameters are filed: ``gemm.fp8``, ``attention_decode.bf16``.
@@ -96,6 +104,8 @@ def product_kind(kind: str, weight_bits: float, math: str) -> str:
         label = _beside_16_bits(weight_bits)
     elif math == "fp8":
         label = _beside_8_bits(weight_bits)
+    elif math == "int8" and weight_bits < 6:
+        label = "w4a8"
     return f"{'gemm' if kind == 'matmul' else 'experts'}.{label}"
 
 

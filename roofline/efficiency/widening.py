@@ -7,8 +7,8 @@ from typing import Any
 
 from ..arrays import smaller
 from ..hardware import Accelerator
-from .forms import Kernel, touched
-from .kinds import WIDER
+from .forms import Kernel, expanding, touched
+from .kinds import UNPACKED, WIDER
 
 BITS = {"bf16": (16.0, 16.0), "fp8": (8.0, 8.0), "int8": (8.0, 8.0)}
 """Label of a wider format -> bits of its weights and of its activations."""
@@ -42,7 +42,9 @@ def widened(run: Kernel, kind: str, math: str, gpu: Accelerator) -> Kernel:
     wide = wider_kind(kind).partition(".")[2]
     weight_bits, activation_bits = BITS[wide]
     slower = gpu.peak_flops_per_s(math) / gpu.peak_flops_per_s(gpu.math_on_chip(wide))
-    shape = dict(run.inputs)
+    shape, label = dict(run.inputs), kind.partition(".")[2]
+    if label in UNPACKED:
+        slower = slower * expanding(1 / UNPACKED[label], shape["m"])
     if "kv_bits" in shape:
         growth, changes = _of_attention(shape), {"kv_bits": 16.0}
     else:
