@@ -10,7 +10,7 @@ import socket
 import threading
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from command_line import answer, run
@@ -236,6 +236,17 @@ def test_the_commands_say_what_the_page_says(numbers, state, tmp_path, monkeypat
     if "rate" not in state:
         assert users["tokens_per_s"] == found["queue"]["tokens_per_s"]
     assert users["capacity_requests_per_s"] > 0
+
+
+def test_where_nothing_is_served_the_code_leaves_it_out(numbers):
+    found = numbers({"model": "llama-3.1-70b", "hardware": "h100-sxm", "batch": "2"})
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(found["python"], {})
+    memory, _, *passes = found["sentences"]
+    assert printed.getvalue().splitlines() == [memory, *passes]
+    [analyze] = found["cli"].splitlines()
+    assert run(*shlex.split(analyze)[1:]).exit_code == 0
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -482,6 +493,46 @@ def test_the_command_says_where_the_page_is(monkeypatch, capsys):
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
     command.explore(port=0, no_browser=True)
     assert opened == [address]
+
+
+@pytest.mark.parametrize(
+    ("args", "query"),
+    [
+        ((), {}),
+        (("llama-3.1-70b",), {"model": "llama-3.1-70b", "hardware": "h100-sxm"}),
+        (
+            ("gpt-2", "--hardware", "2xl4", "--kv", "fp8", "--batch", "1k", "--prompt", "32k", "--engine", "vLLM"),
+            {"model": "gpt-2", "hardware": "l4", "tp": "2", "kv": "fp8", "batch": "1000", "prompt": "32000"}
+            | {"engine": "vllm"},
+        ),
+        (("--hardware", "l4", "--pp", "2"), {"model": "llama-3.1-8b", "hardware": "l4", "pp": "2"}),
+    ],
+    ids=str,
+)
+def test_the_page_may_start_with_a_deployment(monkeypatch, args, query):
+    monkeypatch.setattr(Explorer, "serve_forever", lambda self: None)
+    done = run("explore", *args, "--no-browser", "--port", "0")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert dict(parse_qsl(urlsplit(done.stdout.split()[0]).query)) == query
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("llama-3.1-71b",), "no model named 'llama-3.1-71b'"),
+        (("gpt-2", "--batch", "0"), "batch must be a whole number >= 1: 0"),
+        (("gpt-2", "--batch", "1,2"), "this command takes one value of each option: batch has several"),
+        (("gpt-2", "--context", "99"), "the page has no control for --part and --context"),
+        (("gpt-2", "--memory-fraction", "0.8"), "no control named 'memory_fraction'"),
+        (("gpt-2", "--hardware", "h1000"), "no accelerator named 'h1000'"),
+    ],
+    ids=str,
+)
+def test_a_start_that_makes_no_sense_is_one_line(args, says):
+    done = run("explore", *args, "--no-browser", "--port", "0")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("port", ["-1", "70000", "http", "1.5"])

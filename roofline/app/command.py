@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import webbrowser
 from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from cyclopts import Parameter
 
 from ..cli import options as opt
 from ..cli.output import print_text
 from ..cli.quantities import quantity
+from ..cli.target import ModelOrTarget
 from ..errors import InvalidInput
+from ..specs.library import get_hardware, list_models
 from .server import PORT, Explorer
+from .state import FIELDS, START, Refused, read_state
 
+Model = Annotated[
+    str | None,
+    Parameter(
+        name="MODEL",
+        help="Name of the model to start with, as `roofline list models` shows it.",
+        show_default=START["model"],
+        completer=opt.completed_by(list_models),
+    ),
+]
 Port = Annotated[
     Any,
     opt.option("--port", "N", "Where to listen on this machine; 0 takes a free port.", parse=quantity, group=opt.OTHER),
@@ -18,12 +33,51 @@ Port = Annotated[
 NoBrowser = Annotated[bool, opt.switch("--no-browser", "Print the address and open no browser.")]
 
 
-def explore(*, port: Port = PORT, no_browser: NoBrowser = False) -> None:
+def explore(
+    model: Model = None,
+    /,
+    target: ModelOrTarget | None = None,
+    *,
+    port: Port = PORT,
+    no_browser: NoBrowser = False,
+) -> None:
     """A page whose controls change a deployment, and whose numbers follow."""
     if not isinstance(port, int) or not 0 <= port < 65536:
         raise InvalidInput(f"a port is a whole number from 0 to 65535: {port!r}")
+    query = start_query(model, target or ModelOrTarget())
     with Explorer(port) as server:
-        print_text(f"{server.url}  (to this machine alone; Ctrl-C ends it)")
+        address = f"{server.url}{query}"
+        print_text(f"{address}  (to this machine alone; Ctrl-C ends it)")
         if not no_browser:
-            webbrowser.open(server.url)
+            webbrowser.open(address)
         server.serve_forever()
+
+
+def start_query(model: str | None, target: ModelOrTarget) -> str:
+    """The query string of the state to start from; nothing where nothing is asked for.
+
+    Raises
+    ------
+    InvalidInput
+        An option that the page has no control for, or a state that it would refuse.
+    """
+    single = target.single()
+    if single.part or single.context is not None:
+        raise InvalidInput("the page has no control for --part and --context")
+    fields: dict[str, Any] = {**single.formats, **single.parallel, **single.serving, **single.load}
+    given = {FIELDS.get(name, name): str(value) for name, value in fields.items()}
+    if single.hardware is not None:
+        found = get_hardware(single.hardware)
+        given["hardware"] = found.accelerator.name
+        if found.count > 1 and not single.parallel:
+            given["tp"] = str(found.count)
+    if model is not None:
+        given["model"] = model
+    if not given:
+        return ""
+    query = urlencode({"model": START["model"], "hardware": START["hardware"]} | given)
+    try:
+        read_state(query)
+    except Refused as error:
+        raise InvalidInput(error.message) from None
+    return f"?{query}"

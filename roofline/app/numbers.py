@@ -59,10 +59,10 @@ def numbers(state: State) -> dict[str, Any]:
     """
     served = _served(state)
     found = Answers(state.serve, _load(state, served))
-    fits = bool(found.memory.fits)
+    able = not isinstance(served, str)
     return {
         "title": _title(found),
-        "fits": fits,
+        "fits": bool(found.memory.fits),
         "headline": _headline(found, served, state),
         "sentences": list(_sentences(found, served)),
         "batch": plain(found.load.batch),
@@ -74,8 +74,8 @@ def numbers(state: State) -> dict[str, Any]:
         "cost": _cost(state, served),
         "napkin": {"decode step": _napkin(found.decode), "prefill": _napkin(found.prefill)},
         "notes": list(found.notes_of("parameters", "memory", "prefill", "decode")),
-        "python": python_code(state, found.load),
-        "cli": command_lines(state, found.load),
+        "python": python_code(state, found.load, served=able),
+        "cli": command_lines(state, found.load, served=able),
     }
 
 

@@ -14,7 +14,7 @@ PARALLEL = {"tp": "tensor", "pp": "pipeline", "ep": "expert", "dp": "data", "cp"
 FORMATS = ("weights", "activations", "kv")
 
 
-def command_lines(state: State, load: Workload) -> str:
+def command_lines(state: State, load: Workload, *, served: bool = True) -> str:
     """The commands of a state: one for the passes, one for the requests.
 
     Parameters
@@ -23,6 +23,8 @@ def command_lines(state: State, load: Workload) -> str:
         What the controls ask for.
     load : Workload
         The load whose batch runs.
+    served : bool
+        Whether requests can be served at all.
 
     Returns
     -------
@@ -34,7 +36,9 @@ def command_lines(state: State, load: Workload) -> str:
     placed = [model, *_options(state, PLACEMENT), *_options(state, LENGTHS)]
     batch = f"{load.batch:g}" if load.batch < 1e15 else repr(load.batch)
     users = _options(state, ("rate",)) or ["--concurrency", batch]
-    lines = [["roofline", "analyze", *placed, "--batch", batch], ["roofline", "serve", *placed, *users]]
+    lines = [["roofline", "analyze", *placed, "--batch", batch]]
+    if served:
+        lines.append(["roofline", "serve", *placed, *users])
     return "\n".join(shlex.join(line) for line in lines)
 
 
@@ -42,7 +46,7 @@ def _options(state: State, names: tuple[str, ...]) -> list[str]:
     return [word for name in names if name in state.given for word in (OPTIONS[name], state.given[name])]
 
 
-def python_code(state: State, load: Workload) -> str:
+def python_code(state: State, load: Workload, *, served: bool = True) -> str:
     """The Python code of a state.
 
     Parameters
@@ -51,6 +55,8 @@ def python_code(state: State, load: Workload) -> str:
         What the controls ask for.
     load : Workload
         The load whose batch runs.
+    served : bool
+        Whether requests can be served at all.
 
     Returns
     -------
@@ -61,6 +67,7 @@ def python_code(state: State, load: Workload) -> str:
     rate = state.requests_per_s
     asked = f"concurrency={load.batch!r}" if rate is None else f"requests_per_s={rate!r}"
     accelerator = json.dumps(state.serve.accelerator.name)
+    results = f"{'users, ' if served else ''}rl.decode(serve, load), rl.prefill(serve, load)"
     lines = [
         *_imports(state),
         "",
@@ -68,9 +75,9 @@ def python_code(state: State, load: Workload) -> str:
         f"serve = rl.Deployment(model, {accelerator}{_layout(state)}{_engine(state)})",
         *_precision_lines(state),
         f"load = rl.Workload({lengths}, batch={load.batch!r})",
-        f"users = rl.serve(serve, load, {asked})",
+        *([f"users = rl.serve(serve, load, {asked})"] if served else []),
         "",
-        "for result in (rl.memory(serve, load), users, rl.decode(serve, load), rl.prefill(serve, load)):",
+        f"for result in (rl.memory(serve, load), {results}):",
         "    print(result.summary())",
     ]
     return "\n".join(lines)

@@ -199,7 +199,7 @@ Anki instead.
 Model, accelerator, formats, layout, engine and load as controls; answer, roofline, time by operator, memory, latency
 over batch, queue and cost follow them. The page runs on this machine alone and loads nothing from elsewhere.
 """,
-        ("", "--port 9000 --no-browser"),
+        ("", "llama-3.1-70b --hardware 4xh100-sxm --kv fp8", "--port 9000 --no-browser"),
     ),
     "check": (
         "spec_files:check",

@@ -15,15 +15,20 @@ function seconds(value) {
   return `${Number((value / scale).toPrecision(3)).toLocaleString("en")} ${unit}`;
 }
 
-// Ticks of a logarithmic axis: 1, 2 and 5 of each decade, or the decades alone if those are too many.
+// Ticks of a logarithmic axis: the roundest numbers of which there are at least three, and no more than there is room for.
 function ticks(low, high, most) {
-  const found = [];
-  for (let decade = Math.floor(Math.log10(low)); decade <= Math.ceil(Math.log10(high)); decade += 1) {
-    for (const step of [1, 2, 5]) found.push(step * 10 ** decade);
+  let found = [];
+  for (const steps of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8]]) {
+    const finer = [];
+    for (let decade = Math.floor(Math.log10(low)); decade <= Math.ceil(Math.log10(high)); decade += 1) {
+      for (const step of steps) finer.push(Number((step * 10 ** decade).toPrecision(3)));
+    }
+    const inside = finer.filter((value) => value >= low * 0.999 && value <= high * 1.001);
+    if (inside.length > most) break;
+    found = inside;
+    if (found.length >= 4) break;
   }
-  const inside = found.filter((value) => value >= low * 0.999 && value <= high * 1.001);
-  if (inside.length <= most) return inside;
-  return inside.filter((value) => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9);
+  return found;
 }
 
 function logScale(low, high, from, to) {
