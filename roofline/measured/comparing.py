@@ -16,6 +16,7 @@ from .counters import DeviceCounters
 from .kernel_headroom import KernelHeadroom, kernel_headroom
 from .kernels import KernelProfile
 from .measurement import BATCH, DECODE, PREFILL, SERVING, Measurement
+from .operating_points import mean_context, prompt_lengths, prompts_together, running
 from .reading import Result, read
 from .reasons import doubts_about, reasons
 from .shares import Headroom, PhaseHeadroom
@@ -205,10 +206,8 @@ def _prefill(serve: Deployment, run: Measurement) -> PhaseHeadroom | None:
     """TTFT against the prefill of a prompt, or of a static batch of them."""
     if run.ttft_s is None or run.prompt_tokens is None or run.kind == DECODE:
         return None
-    batch = float(run.batch or 1) if run.kind != SERVING else 1.0
-    found = (run.cached_share or 0.0) * run.prompt_tokens
-    fresh = max(run.prompt_tokens - found, 1.0)
-    cached = found + (run.context_tokens or 0.0 if run.kind == PREFILL else 0.0)
+    batch = prompts_together(run)
+    fresh, cached = prompt_lengths(run)
     bounds = of_phase(prefill_of(serve, batch, fresh, cached))
     statistic = "" if run.statistic is None else f"{run.statistic} "
     basis = f"{statistic}TTFT against the prefill of {batch:g} x {fresh:,.0f} tokens on {cached:,.0f} cached"
@@ -223,11 +222,11 @@ def _decode(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadr
     if step is None or run.kind == PREFILL:
         return None
     accepted = run.accepted_tokens_per_step or 1.0
-    batch = _running(run, step.seconds)
+    batch = running(run, step.seconds)
     if batch is None:
         batch = 1.0
         notes.append("decode: the batch is not in the file: held against one sequence")
-    context = _mean_context(run)
+    context = mean_context(run)
     if context is None:
         context = 0.0
         notes.append("decode: the lengths are not in the file: held against an empty cache")
@@ -238,33 +237,12 @@ def _decode(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadr
     return PhaseHeadroom("decode", step.seconds * accepted, bounds, basis)
 
 
-def _running(run: Measurement, step_s: float) -> float | None:
-    """Sequences that decode at a time: those of a static batch, or the mean by Little's law."""
-    if run.kind != SERVING:
-        return float(run.batch or 1)
-    if run.requests_per_s and run.output_tokens:
-        return run.requests_per_s * max(run.output_tokens - 1, 0.0) * step_s
-    if run.tokens_per_s:
-        share = 1.0 if run.output_tokens is None else (run.output_tokens - 1) / run.output_tokens
-        return run.tokens_per_s * share * step_s
-    return run.in_flight or run.concurrency
-
-
-def _mean_context(run: Measurement) -> float | None:
-    """Tokens in the cache before the mean step."""
-    if run.kind == DECODE:
-        return (run.context_tokens or 0.0) + max((run.output_tokens or 1.0) - 1, 0.0) / 2
-    if run.prompt_tokens is None:
-        return None
-    return (run.context_tokens or 0.0) + run.prompt_tokens + max((run.output_tokens or 2.0) - 2, 0.0) / 2
-
-
 def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadroom | None:
     """A static batch end to end, or a request's share of a run."""
     if run.prompt_tokens is None or run.output_tokens is None or run.kind not in (SERVING, BATCH):
         return None
     steps = max(run.output_tokens - 1, 0.0)
-    context = _mean_context(run) or 0.0
+    context = mean_context(run) or 0.0
     if run.kind == BATCH:
         if run.total_s is None or run.batch is None:
             return None

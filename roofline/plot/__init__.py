@@ -6,21 +6,29 @@ The only importer of matplotlib.  Results carry the numbers: nothing is modelled
 from .breakdown import time_breakdown
 from .capacity import memory_stack, pareto, tornado
 from .chart import roofline
-from .curves import curves, kv, throughput
+from .curves import curves
+from .frame import new_axes
 from .hardware import by_year, rooflines
 from .heat import heatmap
 from .map import phase_map
+from .speeds import kv, throughput
+from .style import DARK, LIGHT, Style, style_of
 
 __all__ = [
+    "DARK",
+    "LIGHT",
+    "Style",
     "by_year",
     "curves",
     "heatmap",
     "kv",
     "memory_stack",
+    "new_axes",
     "pareto",
     "phase_map",
     "roofline",
     "rooflines",
+    "style_of",
     "throughput",
     "time_breakdown",
     "tornado",

@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from ..errors import InvalidInput
 from ..phases.passes import Phase
-from .style import INK, LIMITS, axes_or_new, head
+from .fits import DOES_NOT_FIT, memory_of
+from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_rows, renderer_of, widen
+from .style import Style, ink_on_fill, style_of
 from .tracks import captions, operator_name, shares_of_time, swept
 
 
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
-    """Shares of `roofline_s` by operator, one bar a phase, the color saying what limits the operator.
+    """Shares of ``roofline_s`` by operator, one bar a phase, the color and hatch saying what limits the operator.
 
     Operators with the same name are one piece.  The order is the same in every bar, the longest over all phases
     first; a piece too narrow for its name has none.
 
     Parameters
     ----------
-    phases : Phase
+    *phases : Phase
         Single passes, drawn from the top.
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
+
+    Returns
+    -------
+    Axes
+        Shares of the time, a row for each phase.
 
     Raises
     ------
     InvalidInput
         No phase, or a sweep (array results).
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve, load = rl.Deployment("llama-3.1-8b", "h100-sxm"), rl.Workload(batch=16)
+    >>> ax = rl.plot.time_breakdown(rl.prefill(serve, load), rl.decode(serve, load))
+    >>> [text.get_text().splitlines()[0] for text in ax.get_yticklabels()]
+    ['prefill, batch 16', 'decode, batch 16']
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
     """
     if not phases:
         raise InvalidInput("time_breakdown needs a phase: none was given")
@@ -39,23 +58,34 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
             raise InvalidInput(
                 f"time_breakdown shows single passes, and {phase.name} is a sweep: draw one of its points"
             )
-    ax = axes_or_new(ax, height=1.0 + 0.6 * len(phases))
-    ax.set(xlim=(0, 1), ylim=(len(phases) - 0.4, -0.6), xlabel="share of the time")
+    ax = axes_or_new(ax, height=1.5 + 0.6 * len(phases))
+    style = style_of(ax)
+    ax.set(xlim=(0, 1), ylim=(len(phases) - 0.4, -0.6))
+    label_axes(ax, "share of the time", "", grid="")
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_yticks(range(len(phases)), [texts[0] for texts in captions(phases)])
-    ax.tick_params(labelsize=7, length=0)
-    ax.xaxis.label.set_fontsize(8)
     ax.spines[:].set_visible(False)
+    name_rows(ax, [_row_name(phase, texts[0]) for phase, texts in zip(phases, captions(phases), strict=True)])
     head(ax, "Where the time goes", " and ".join(dict.fromkeys(p.deployment.model.title for p in phases)))
-    ax.figure.canvas.figure.draw_without_rendering()
     pieces = [_pieces(phase) for phase in phases]
     keys = dict.fromkeys(key for piece in pieces for key in piece)
     order = sorted(keys, key=lambda key: -sum(piece.get(key, 0.0) for piece in pieces))
+    limits = [limit for limit in style.limits if any(limit == found for _, found in keys)]
+    legend_below(ax, [_sample(style, limit) for limit in limits])
+    widen(ax, right=0.25)
+    lay_out(ax)
     for row, piece in enumerate(pieces):
         _draw_bar(ax, row, {key: piece[key] for key in order if key in piece})
-    patches = [Patch(color=LIMITS[limit], label=f"{limit}-bound") for limit in sorted({limit for _, limit in keys})]
-    ax.legend(handles=patches, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=7)
     return ax
+
+
+def _row_name(phase: Phase, caption: str) -> str:
+    """The caption, and whether the pass does not fit in memory."""
+    return caption if np.all(memory_of(phase).fits) else f"{caption}\n{DOES_NOT_FIT}"
+
+
+def _sample(style: Style, limit: str) -> Patch:
+    color, hatch = style.limits[limit]
+    return Patch(facecolor=color, edgecolor=style.paper, hatch=hatch, linewidth=0, label=f"{limit}-bound")
 
 
 def _pieces(phase: Phase) -> dict[tuple[str, str], float]:
@@ -68,10 +98,15 @@ def _pieces(phase: Phase) -> dict[tuple[str, str], float]:
 
 
 def _draw_bar(ax: Axes, row: int, pieces: Mapping[tuple[str, str], float]) -> None:
-    left = 0.0
+    style, renderer, left = style_of(ax), renderer_of(ax), 0.0
     for (name, limit), share in pieces.items():
-        ax.barh(row, share, left=left, height=0.7, color=LIMITS[limit], edgecolor="white", linewidth=0.8, label=name)
-        text = ax.text(left + share / 2, row, f"{name}\n{share:.0%}", ha="center", va="center", fontsize=7, color=INK)
-        if text.get_window_extent().width > share * ax.bbox.width - 2:
+        color, hatch = style.limits[limit]
+        how: dict[str, Any] = {"color": color, "edgecolor": style.paper, "linewidth": 0.8, "hatch": hatch}
+        ax.barh(row, share, left=left, height=0.7, label=name, **how)
+        written: dict[str, Any] = {"fontsize": style.text_size, "color": ink_on_fill(style, color), "parse_math": False}
+        if hatch:
+            written["bbox"] = {"boxstyle": "square,pad=0.1", "facecolor": color, "edgecolor": "none"}
+        text = ax.text(left + share / 2, row, f"{name}\n{share:.0%}", ha="center", va="center", **written)
+        if text.get_window_extent(renderer).width > share * ax.bbox.width - 4:
             text.remove()
         left += share

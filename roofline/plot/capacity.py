@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,37 +12,55 @@ from ..analysis.sensitivities import Sensitivity
 from ..capacity import Plan
 from ..errors import InvalidInput
 from ..footprint.memory_use import Memory
-from .style import FAINT, INK, OTHERS, QUIET, SERIES, axes_or_new, head
-
-PARTS = {
-    "weights": "#0072b2",
-    "KV cache": "#009e73",
-    "state": "#56b4e9",
-    "pages": "#b8e0d2",
-    "workspace": "#e69f00",
-    "non-torch": "#d55e00",
-    "graphs": "#cc79a7",
-    "reservation": "#cccccc",
-}
-"""Colors of what memory holds, from the bottom up."""
+from .fits import DOES_NOT_FIT
+from .frame import (
+    axes_or_new,
+    head,
+    label_axes,
+    legend_below,
+    legend_inside,
+    log_axis,
+    log_limits,
+    name_columns,
+    name_rows,
+    text_inches,
+)
+from .style import style_of
+from .tracks import deployment_facets, tell_apart
 
 
 def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
-    """Memory of the most loaded accelerator, one bar a deployment, from weights to what is free.
+    """Memory of the most loaded accelerator, one bar a deployment, from the weights up; a line for what it has.
 
     Parameters
     ----------
-    needs : Memory
+    *needs : Memory
         Single cases, drawn from the left.
-    names : sequence of str
-        What the bars are called; accelerator and layout if none are given.
+    names : sequence of str, optional
+        What the bars are called; model, accelerator, layout and formats, as far as they differ, if none are given.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
+
+    Returns
+    -------
+    Axes
+        GB, a column for each case.
 
     Raises
     ------
     InvalidInput
         No case, a sweep (array results), or not as many names as cases.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve, load = rl.Deployment("llama-3.1-70b", "h200-sxm"), rl.Workload(batch=8)
+    >>> halved = rl.quantize(serve, weights="fp8")
+    >>> ax = rl.plot.memory_stack(rl.memory(serve, load), rl.memory(halved, load))
+    >>> [text.get_text() for text in ax.get_xticklabels()]
+    ['bf16', 'fp8 weights']
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
     """
     if not needs:
         raise InvalidInput("memory_stack needs a result of memory: none was given")
@@ -51,26 +69,51 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     if names and len(names) != len(needs):
         raise InvalidInput(f"memory_stack needs a name for each of {len(needs)} cases: {len(names)} given")
     ax = axes_or_new(ax)
-    labels = list(names) or [f"{n.deployment.accelerator.name}\n{n.deployment.parallel}" for n in needs]
+    style = style_of(ax)
+    ax.set_xlim(-0.6, len(needs) - 0.4)
+    label_axes(ax, "", "memory of one accelerator, GB", grid="y")
+    shared, telling = tell_apart([_facets(need) for need in needs])
+    tall = name_columns(ax, list(names) or ["\n".join(words) or shared for words in telling])
     bottoms = np.zeros(len(needs))
-    for part, color in PARTS.items():
+    for part, (color, hatch) in style.parts.items():
         heights = np.array([_part(need, part) for need in needs]) / 1e9
         if heights.any():
-            ax.bar(range(len(needs)), heights, bottom=bottoms, width=0.6, color=color, label=part, edgecolor="white")
+            how: dict[str, Any] = {"color": color, "hatch": hatch, "edgecolor": style.paper, "linewidth": 0.6}
+            ax.bar(range(len(needs)), heights, bottom=bottoms, width=0.6, label=part, **how)
             bottoms += heights
-    for place, need in enumerate(needs):
-        device = float(need.deployment.accelerator.memory_bytes) / 1e9
-        ax.hlines(device, place - 0.38, place + 0.38, color=INK, linewidth=1.4)
-        ax.annotate(f"{device:.0f} GB", (place, device), (0, 3), textcoords="offset points", ha="center", fontsize=7)
-    ax.set_xticks(range(len(needs)), labels, fontsize=7)
-    ax.set_ylabel("memory of one accelerator, GB")
-    ax.set_ylim(0, 1.1 * max(*bottoms, *(float(n.deployment.accelerator.memory_bytes) / 1e9 for n in needs)))
-    ax.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1), reverse=True)
-    ax.spines[["top", "right"]].set_visible(False)
-    head(
-        ax, "What fits", f"{needs[0].deployment.model.title or needs[0].deployment.model.name}; the line is the device"
-    )
+    _draw_devices(ax, needs, bottoms)
+    handles, labels = ax.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda place: list(style.parts).index(labels[place]))
+    legend_below(ax, [handles[place] for place in order], ncols=6, gap=tall)
+    head(ax, "What fits", f"{shared}; line: memory of the device")
     return ax
+
+
+def _facets(need: Memory) -> dict[str, str]:
+    """What may tell a bar from the others."""
+    load = need.load
+    held = f"batch {float(load.batch):,.0f}", f"{float(load.sequence_tokens):,.0f} tokens"
+    return deployment_facets(need.deployment) | {"batch": held[0], "tokens": held[1]}
+
+
+def _draw_devices(ax: Axes, needs: Sequence[Memory], tops: np.ndarray[Any, Any]) -> None:
+    """A line at what each device has, its size above everything, and a word where the case does not fit."""
+    style = style_of(ax)
+    devices = [float(need.deployment.accelerator.memory_bytes) / 1e9 for need in needs]
+    ax.set_ylim(0, 1.2 * max(*tops, *devices))
+    column = ax.bbox.width / ax.figure.dpi / np.ptp(ax.get_xlim())
+    narrow = column < text_inches(ax, DOES_NOT_FIT, style.text_size, "bold")[0]
+    between = "\n" if narrow else " "
+    misfit = "does not\nfit in" if narrow else f"{DOES_NOT_FIT}\nin"
+    text: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "parse_math": False, "linespacing": 1.1}
+    for place, (need, device, top) in enumerate(zip(needs, devices, tops, strict=True)):
+        ax.hlines(device, place - 0.38, place + 0.38, color=style.ink, linewidth=1.6)
+        over = (place, max(device, top))
+        words, color = f"{device:.0f} GB", style.ink
+        if not need.fits:
+            words, color = f"{misfit}{between}{words}", style.warning
+        weight = "normal" if need.fits else "bold"
+        ax.annotate(words, over, (0, 3), color=color, fontsize=style.text_size, fontweight=weight, **text)
 
 
 def _part(need: Memory, part: str) -> float:
@@ -83,7 +126,7 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     """Tokens/s of an accelerator over tokens/s of a user: every candidate that fits, and each accelerator's frontier.
 
     Left of the dashed line the time per output token is longer than its target.  A star marks the best of each
-    accelerator that holds all service levels.
+    accelerator that meets the SLO.
 
     Parameters
     ----------
@@ -92,33 +135,54 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
+    Returns
+    -------
+    Axes
+        Tokens/s of a user and of a GPU, both logarithmic.
+
     Raises
     ------
     InvalidInput
         Nothing in the plan fits.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> plan = rl.plan("llama-3.1-8b", ["l4"], rl.Workload(1500, 300), accelerators=(1, 2))
+    >>> ax = rl.plot.pareto(plan)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('tokens/s per user', 'tokens/s per GPU')
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
     """
     if not len(plan.frontier):
         raise InvalidInput(f"pareto needs a candidate that fits: {plan.reason[0]}")
     ax = axes_or_new(ax)
-    styles = cycle((SERIES["decode"], SERIES["prefill"], *OTHERS, (INK, "P"), (QUIET, "X")))
-    for name, (color, marker) in zip(dict.fromkeys(plan.accelerator), styles, strict=False):
+    style = style_of(ax)
+    ax.set(xscale="log", yscale="log")
+    drawn = []
+    for place, name in enumerate(dict.fromkeys(plan.accelerator)):
         mine = plan.take(plan.accelerator == name)
         front, best = mine.frontier, mine.best
+        color, marker = style.line(place)
         if not len(front):
             continue
-        ax.plot(front.tokens_per_s_per_user, front.tokens_per_s_per_gpu, color=color, linewidth=1.6, label=name)
+        marks: dict[str, Any] = {"marker": marker, "markersize": 4, "markevery": [0, -1]}
+        ax.plot(
+            front.tokens_per_s_per_user, front.tokens_per_s_per_gpu, color=color, label=name, linewidth=1.6, **marks
+        )
         held = mine.take(mine.feasible)
-        ax.scatter(held.tokens_per_s_per_user, held.tokens_per_s_per_gpu, s=5, color=color, marker=marker, alpha=0.25)
-        ax.plot(best.tokens_per_s_per_user, best.tokens_per_s_per_gpu, "*", color=color, markersize=13, mec="white")
+        ax.scatter(held.tokens_per_s_per_user, held.tokens_per_s_per_gpu, s=5, color=color, marker=marker, alpha=0.35)
+        ax.plot(best.tokens_per_s_per_user, best.tokens_per_s_per_gpu, "*", color=color, ms=13, mec=style.paper)
+        drawn += [front, held]
+    ax.set_xlim(log_limits(*(each.tokens_per_s_per_user for each in drawn)))
+    ax.set_ylim(log_limits(*(each.tokens_per_s_per_gpu for each in drawn)))
     if plan.slo.tpot_s is not None:
-        ax.axvline(1 / plan.slo.tpot_s, color=QUIET, linestyle="--", linewidth=0.8)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("tokens/s a user")
-    ax.set_ylabel("tokens/s a GPU")
-    ax.grid(color=FAINT, linewidth=0.6)
-    ax.legend(frameon=False, fontsize=7)
-    ax.spines[["top", "right"]].set_visible(False)
+        ax.axvline(1 / plan.slo.tpot_s, color=style.quiet, linestyle="--", linewidth=0.8)
+    label_axes(ax, "tokens/s per user", "tokens/s per GPU")
+    log_axis(ax.xaxis)
+    log_axis(ax.yaxis)
+    legend_inside(ax)
     head(ax, "Speed against throughput", f"{plan.model.title or plan.model.name}; stars meet the SLO at least cost")
     return ax
 
@@ -137,10 +201,25 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
 
+    Returns
+    -------
+    Axes
+        Change as a share of the time, a row for each input.
+
     Raises
     ------
     InvalidInput
         A sweep, or a factor that is not above 1.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> step = rl.decode(rl.Deployment("llama-3.1-8b", "h100-sxm"), rl.Workload())
+    >>> ax = rl.plot.tornado(rl.sensitivity(step))
+    >>> ax.get_yticklabels()[-1].get_text()
+    'bandwidth'
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
     """
     if any(np.ndim(value) for value in found.elasticity.values()):
         raise InvalidInput("tornado shows a single pass: draw one point of the sweep")
@@ -149,15 +228,17 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     names = [name for name in found.elasticity if name != "latency"]
     ratios = {name: [float(found.ratio(name, by)) - 1 for by in (factor, 1 / factor)] for name in names}
     order = sorted(names, key=lambda name: max(map(abs, ratios[name])))
-    ax = axes_or_new(ax, height=1.2 + 0.32 * len(order))
-    for side, (color, word) in enumerate((("#0072b2", "times"), ("#d55e00", "over"))):
-        ax.barh(order, [ratios[name][side] for name in order], height=0.6, color=color, label=f"{word} {factor:g}")
-    ax.axvline(0, color=INK, linewidth=0.8)
-    ax.set_xlabel(f"change of {found.time.removesuffix('_s')} time")
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:+.0%}")
-    ax.legend(frameon=False, fontsize=7, loc="lower right")
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.tick_params(labelsize=7, length=0)
+    ax = axes_or_new(ax, height=1.5 + 0.26 * len(order))
+    style = style_of(ax)
+    label_axes(ax, f"change of {found.time.removesuffix('_s')} time", "", grid="x")
+    sides = ((style.better, "", f"{factor:g} times as large"), (style.worse, "////", f"{factor:g} times as small"))
+    for side, (color, hatch, words) in enumerate(sides):
+        widths = [ratios[name][side] for name in order]
+        ax.barh(range(len(order)), widths, height=0.6, color=color, hatch=hatch, edgecolor=style.paper, label=words)
+    ax.axvline(0, color=style.ink, linewidth=0.8)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:+.0%}" if value else "0")
+    name_rows(ax, [name.replace("_", " ") for name in order])
+    legend_below(ax)
     serve = found.deployment
     model, gpu = serve.model, serve.accelerator
     head(ax, f"What {found.figure} depends on", f"{model.title or model.name} on {gpu.title}, {serve.parallel}")

@@ -10,57 +10,81 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
-from matplotlib.text import Text
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation, Text
 
 from ..errors import InvalidInput
 from ..hardware import Accelerator
+from ..measured import Headroom
 from ..phases.bounds import Bound
 from ..phases.passes import Phase
 from ..specs.library import get_accelerator
 from ..units import humanize
-from .labels import LEADER, Label, place_labels
+from .fits import stamp_misfits
+from .frame import axes_or_new, head, lay_out, legend_inside
+from .labels import LEADER, Label, left_out, place_labels
 from .roofs import draw_roofs, roofs_of, set_scales
-from .style import QUIET, axes_or_new, head, series_styles
-from .tracks import Array, Result, Spot, captions, coordinates, format_words, share_without_flops, spots, swept
+from .runs import draw_runs, run_points
+from .style import Look, style_of
+from .tracks import (
+    Array,
+    Result,
+    Spot,
+    captions,
+    coordinates,
+    format_words,
+    legend_words,
+    looks_of,
+    share_without_flops,
+    spots,
+    swept,
+)
 
 _TOUCH = 11.0
 """Points, 1/72 inch, within which the operators of a phase share a label."""
+
+_CAPTIONED = 4
+"""More results than this have a legend in the place of captions."""
 
 _DENSE = 32
 """A sweep of more points than this shows its first and last alone."""
 
 
-def roofline(accelerator: Accelerator | str | Path, *results: Result, ax: Axes | None = None) -> Axes:
-    """Attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of ``accelerator``.
+def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom, ax: Axes | None = None) -> Axes:
+    """Attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of an accelerator.
 
-    A phase is a ring at its FLOPs over its `roofline_s`, those of one accelerator, on average, if several share the
-    work; the discs are its operators, their area the share of the time.  Operators that lie on one spot share a label.
-    A bare `Bound` is one disc.  A sweep (array results) is a line through its points, the first and the last one
-    labelled, and the only ones marked if there are many; its operators are not drawn.  Operators that move bytes and
-    compute nothing (norm, residual, collectives) have intensity 0, which a logarithmic axis has not: the plot says how
-    much time they take.
+    A phase is a large open marker at its FLOPs over its ``roofline_s``, those of one accelerator, on average, if
+    several share the work; the filled markers of its shape are its operators, their area the share of the time.
+    Operators that lie together share a label. A bare `Bound` is one filled marker. A sweep (array results) is a line
+    through its points, the first and the last one labeled, and the only ones marked if there are many; its operators
+    are not drawn. Operators that move bytes and compute nothing (norm, residual, collectives) have intensity 0, which a
+    logarithmic axis has not: the plot says how much time they take. A measured run (`roofline.headroom`) is a star at
+    the FLOPs of its work over the measured time.
 
-    There is one ceiling for each rate that the results use; without results, one for every rate of the chip.  Labels
-    are placed for the present size of the axes.  Operators are labelled while there are at most two results, of
-    different names; a label for which no place is free is left out.
+    There is one ceiling for each rate that the results use; without results, one for every rate of the chip. Labels are
+    placed for the present size of the axes. Operators are labeled while there are at most two results, of different
+    names; more than four results have a legend. A label for which no place is free is left out, and the plot says how
+    many were. Passes that do not fit in memory are stamped so.
 
     Parameters
     ----------
-    accelerator : Accelerator, str or path
+    accelerator : Accelerator, str or Path
         Whose roofs are drawn, or its name.
-    results : Result
-        Phases and bounds on ``accelerator``.
+    *results : Phase, Bound or Headroom
+        Passes, bounds and measured runs on ``accelerator``.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
     Returns
     -------
-    The axes, in FLOP/byte and TFLOP/s.
+    Axes
+        In FLOP/byte and TFLOP/s.
 
     Raises
     ------
     InvalidInput
-        Not a phase or bound, one that was computed for other rates, or an accelerator whose rates are arrays.
+        Neither a phase, a bound nor a measured run, one that was computed for other rates, or an accelerator whose
+        rates are arrays.
 
     Examples
     --------
@@ -75,33 +99,43 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result, ax: Axes |
     accelerator = get_accelerator(accelerator)
     for result in results:
         _check(accelerator, result)
+    runs = [result for result in results if isinstance(result, Headroom)]
+    computed = [result for result in results if not isinstance(result, Headroom)]
     ax = axes_or_new(ax)
-    roofs = roofs_of(accelerator, results)
-    inside = [*results, *(item for phase in _single_passes(results) for item in phase.operators)]
-    set_scales(ax, roofs, [coordinates(result) for result in inside])
+    roofs = roofs_of(accelerator, computed)
+    inside = [*computed, *(item for phase in _single_passes(computed) for item in phase.operators)]
+    set_scales(ax, roofs, [*map(coordinates, inside), *map(run_points, runs)])
     head(ax, accelerator.title, _subtitle(accelerator, results))
-    texts = [*draw_roofs(ax, roofs), *_draw_note(ax, results)]
-    labels = [*_draw_results(ax, results), *_draw_operators(ax, results)]
-    place_labels(ax, labels, marks=_marks(ax), texts=texts)
+    lay_out(ax)
+    note = _draw_note(ax, computed)
+    stamps = stamp_misfits(ax, [each for each in computed if isinstance(each, Phase)], above=note)
+    looks = looks_of(computed, style_of(ax))
+    labels = [*draw_runs(ax, runs), *_draw_results(ax, computed, looks), *_draw_operators(ax, computed, looks)]
+    texts = [*note, *stamps, *_legend_of_many(ax, computed, looks)]
+    texts += draw_roofs(ax, roofs, texts)
+    written = place_labels(ax, labels, marks=_marks(ax), texts=texts)
+    _finish_note(note, left_out(labels, written))
     return ax
 
 
-def _check(accelerator: Accelerator, result: Result) -> None:
-    if not isinstance(result, Phase | Bound):
-        raise InvalidInput(f"a roofline plot shows phases and bounds: {type(result).__name__} is neither")
-    other = result.deployment.accelerator if isinstance(result, Phase) else result.accelerator
+def _check(accelerator: Accelerator, result: object) -> None:
+    if not isinstance(result, Phase | Bound | Headroom):
+        kind = type(result).__name__
+        raise InvalidInput(f"a roofline plot shows phases, bounds and measured runs: {kind} is none of these")
+    other = result.accelerator if isinstance(result, Bound) else result.deployment.accelerator
     wanted, given = ((item.memory_bytes_per_s, *item.dense_flops_per_s.values()) for item in (accelerator, other))
     if any(np.ndim(rate) for rate in (*wanted, *given)):
         raise InvalidInput(f"a roofline plot shows one accelerator: the rates of {other.name!r} are arrays")
     if wanted != given:
-        raise InvalidInput(f"{result.name} was computed for {other.title!r} at other rates than those of the roof")
+        name = result.measurement.source if isinstance(result, Headroom) else result.name
+        raise InvalidInput(f"{name} was computed for {other.title!r} at other rates than those of the roof")
 
 
-def _subtitle(accelerator: Accelerator, results: Sequence[Result]) -> str:
+def _subtitle(accelerator: Accelerator, results: Sequence[Result | Headroom]) -> str:
     parts = [f"{humanize('bytes_per_s', accelerator.memory_bytes_per_s)}, dense peaks"]
-    deployments = {id(result.deployment): result.deployment for result in results if isinstance(result, Phase)}
+    deployments = list(dict.fromkeys(result.deployment for result in results if not isinstance(result, Bound)))
     if len(deployments) == 1:
-        (serve,) = deployments.values()
+        (serve,) = deployments
         shared = (
             "" if serve.parallel.single else f" on {humanize('accelerators', serve.parallel.accelerators)}, one shown"
         )
@@ -113,37 +147,73 @@ def _single_passes(results: Iterable[Result]) -> list[Phase]:
     return [result for result in results if isinstance(result, Phase) and not swept(result)]
 
 
-def _draw_note(ax: Axes, results: Sequence[Result]) -> list[Text]:
-    """What the marks mean and what has none, in the corner that no point reaches."""
+_HOLDS_A_LINE = "0 labels left out for lack of room"
+"""Keeps the place of the line that says so, which is known only once all labels are placed."""
+
+
+def _draw_note(ax: Axes, results: Sequence[Result]) -> list[Annotation]:
+    """What the markers mean and what has none, in the corner that no point reaches."""
     shares: dict[str, float] = {}
     for phase in _single_passes(results):
         shares[phase.name] = max(share_without_flops(phase), shares.get(phase.name, 0.0))
-    if not shares:
+    lines = []
+    if shares:
+        bare = " and ".join(f"{_percent(share)} of {name}" for name, share in shares.items())
+        lines.append("open: whole pass; filled: operator, area its share of the time")
+        lines.append(f"not drawn: operators without FLOPs, {bare}")
+    if not results:
         return []
-    bare = " and ".join(f"{_percent(share)} of {name}" for name, share in shares.items())
-    note = f"ring: whole pass; disc: operator, area its share of the time\nnot drawn: operators without FLOPs, {bare}"
+    style = style_of(ax)
     at: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right", "va": "bottom"}
-    return [ax.annotate(note, (1, 0), (-2, 4), fontsize=6, color=QUIET, **at)]
+    words = "\n".join([*lines, _HOLDS_A_LINE])
+    size = style.note_size
+    return [ax.annotate(words, (1, 0), (-2, 4), fontsize=size, color=style.quiet, linespacing=1.25, **at)]
 
 
-def _draw_results(ax: Axes, results: Sequence[Result]) -> list[Label]:
-    """A ring for each pass, a disc for each bound, a line for each sweep; their labels."""
-    styles, labels = series_styles(result.name for result in results), []
-    for result, texts in zip(results, captions(results), strict=True):
-        color, marker = styles[result.name]
+def _finish_note(note: Sequence[Annotation], missing: str) -> None:
+    """Say how many labels were left out, or nothing about it if none was."""
+    for text in note:
+        *lines, _ = text.get_text().split("\n")
+        text.set_text("\n".join([*lines, *filter(None, [missing])]))
+
+
+def _draw_results(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) -> list[Label]:
+    """An open marker for each pass, a filled one for each bound, a line for each sweep; their labels."""
+    labels: list[Label] = []
+    size = style_of(ax).text_size + 0.5
+    for result, texts, (color, marker) in zip(results, captions(results), looks, strict=True):
         points = coordinates(result)
         for row in points:
             if swept(result):
                 marked = None if len(row) <= _DENSE else [0, -1]
-                style: dict[str, Any] = {"marker": marker, "markersize": 3, "markevery": marked, "linewidth": 1.2}
-                ax.plot(row[:, 0], row[:, 1], color=color, label=result.name, zorder=4, **style)
+                how: dict[str, Any] = {"marker": marker, "markersize": 3, "markevery": marked, "linewidth": 1.2}
+                ax.plot(row[:, 0], row[:, 1], color=color, label=result.name, zorder=4, **how)
             else:
                 area, face = (170, "none") if isinstance(result, Phase) else (40, color)
-                style = {"marker": marker, "facecolors": face, "edgecolors": color, "linewidths": 1.6}
-                ax.scatter(row[:, 0], row[:, 1], s=area, label=result.name, zorder=4, **style)
+                how = {"marker": marker, "facecolors": face, "edgecolors": color, "linewidths": 1.6}
+                ax.scatter(row[:, 0], row[:, 1], s=area, label=result.name, zorder=4, **how)
+        if len(results) > _CAPTIONED:
+            continue
         words = np.reshape(texts, points.shape[:2])
-        labels += [_result_label(*end, color) for row in zip(words, points, strict=True) for end in _ends(*row)]
+        for row_words, row in zip(words, points, strict=True):
+            labels += [_result_label(*end, color, size) for end in _ends(row_words, row)]
     return labels
+
+
+def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) -> list[Text]:
+    """A legend above the roof where there are too many results for captions; its texts."""
+    if len(results) <= _CAPTIONED:
+        return []
+    shared, words = legend_words(results)
+    marks = [
+        Line2D([], [], color=color, marker=marker, linestyle="-" if swept(result) else "", markerfacecolor="none")
+        for result, (color, marker) in zip(results, looks, strict=True)
+    ]
+    for mark, text in zip(marks, words, strict=True):
+        mark.set_label(text)
+    found = legend_inside(ax, marks, loc="upper left", title=shared or None, alignment="left")
+    found.get_title().set(fontsize=style_of(ax).text_size, color=style_of(ax).quiet, parse_math=False)
+    return [found.get_title(), *found.get_texts()]
 
 
 def _ends(texts: Sequence[str], row: Array) -> list[tuple[str, Array]]:
@@ -152,21 +222,22 @@ def _ends(texts: Sequence[str], row: Array) -> list[tuple[str, Array]]:
     return [(text, point) for text, point in ends if np.isfinite(point).all()]
 
 
-def _result_label(text: str, point: Array, color: str) -> Label:
-    return Label(text, float(point[0]), float(point[1]), color, size=7.5, weight="bold")
+def _result_label(text: str, point: Array, color: str, size: float) -> Label:
+    return Label(text, float(point[0]), float(point[1]), color, size=size, weight="bold")
 
 
-def _draw_operators(ax: Axes, results: Sequence[Result]) -> list[Label]:
-    """A disc for each operator of a single pass; labels for those that lie together, the longest first."""
+def _draw_operators(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) -> list[Label]:
+    """A marker for each operator of a single pass; labels for those that lie together, the longest first."""
     passes = _single_passes(results)
-    styles, groups = series_styles(result.name for result in results), []
-    for phase in passes:
-        color, marker = styles[phase.name]
+    groups = []
+    for phase, (color, marker) in zip(results, looks, strict=True):
+        if not isinstance(phase, Phase) or swept(phase):
+            continue
         found = spots(phase)
-        style: dict[str, Any] = {"color": color, "marker": marker, "alpha": 0.55, "linewidths": 0}
+        how: dict[str, Any] = {"color": color, "marker": marker, "alpha": 0.55, "linewidths": 0}
         area = [14 + 110 * spot.share for spot in found]
         x, y = [spot.x for spot in found], [spot.y for spot in found]
-        ax.scatter(x, y, s=area, label=f"{phase.name} operators", zorder=3, **style)
+        ax.scatter(x, y, s=area, label=f"{phase.name} operators", zorder=3, **how)
         groups += [(sum(spot.share for spot in group), group, color) for group in _together(ax, found)]
     if len(results) > 2 or len({phase.name for phase in passes}) < len(passes):
         return []

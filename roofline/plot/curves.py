@@ -1,64 +1,105 @@
-"""Curves over one input of a sweep: the three times of a pass, throughput against speed, cache over context."""
+"""Curves over one input of a sweep: time or throughput of a pass, what users see of a server under load."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
+from matplotlib.patches import Patch
 
-from ..errors import InvalidInput
-from ..model.decoder import Model
+from ..errors import InvalidInput, unknown
+from ..measured import Measurement
+from ..measured.operating_points import operating_point
 from ..phases.passes import TIMES, Phase
-from ..specs.library import get_model
-from ..units import humanize
-from .style import FAINT, INK, OTHERS, QUIET, SERIES, axes_or_new, few_numbers, head, plain_numbers
+from ..serving.under_load import Served
+from ..units import quantity_of
+from .fits import DOES_NOT_FIT, memory_of
+from .frame import axes_or_new, head, label_axes, legend_inside, log_axis, log_limits
+from .style import Style, style_of
 
 Array = npt.NDArray[np.float64]
+Given = Mapping[float, float] | Sequence[Measurement]
+"""Measured values by the swept input, or runs of a benchmark."""
 
 INPUTS = {
-    "batch": ("sequences", "batch, sequences"),
-    "new_tokens": ("new_tokens", "new tokens of a sequence"),
-    "context_tokens": ("past_tokens", "context, tokens in the cache"),
+    "sequences": "batch, sequences",
+    "new_tokens": "new tokens of a sequence",
+    "past_tokens": "context, tokens in the cache",
 }
-"""What a sweep may run over: the field of a segment that holds it, and the label of its axis."""
+"""What a sweep of a pass may run over, a field of its segment, and the label of its axis."""
 
-TIME_STYLES = {
-    "floor_s": ("floor", QUIET, ":"),
-    "roofline_s": ("roofline", "#0072b2", "--"),
-    "estimate_s": ("estimate, with its interval", "#d55e00", "-"),
+LOADS = {"asked_concurrency": "requests in the system", "asked_requests_per_s": "requests/s"}
+"""What a sweep of a server may run over."""
+
+DASHES = {"floor_s": ":", "roofline_s": "--", "estimate_s": "-"}
+
+WORDS = {
+    "ttft_s": "time to first token",
+    "tpot_s": "time per output token",
+    "total_s": "end-to-end latency",
+    "gap_s": "longest gap between tokens",
+    "queue_s": "time in the queue",
+    "tokens_per_s": "output tokens/s",
+    "requests_per_s": "requests finished/s",
+    "running_batch": "requests that run",
+    "utilization": "utilization",
+    "prefill_share": "share of the time for prompts",
 }
-"""Name, color and dashes of each of the three times."""
+"""Figures of a server that a curve may show."""
 
-LINES = (SERIES["decode"], SERIES["prefill"], *OTHERS, (INK, "P"), (QUIET, "X"))
-"""Color and marker of each line, in order."""
+ALIKE = 1.1
+"""A measured point is of the drawn sweep if its other inputs are within this factor of the sweep's."""
 
 
-def curves(phase: Phase, *, measured: Mapping[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """Floor, roofline and estimate of a pass over the one input that the sweep varies, with measured points on top.
+class Curve(NamedTuple):
+    """A line: its name, its values, and the ends of its interval if it has one."""
+
+    time: str
+    values: Array
+    low: Array | None = None
+    high: Array | None = None
+
+
+def curves(
+    *found: Phase | Served, column: str | None = None, measured: Given | None = None, ax: Axes | None = None
+) -> Axes:
+    """A figure over the one input that a sweep varies, in each of its times, with measured points on top.
+
+    Of a pass the curves are its floor, roofline and estimate over batch, context or new tokens.  Of a server
+    (`roofline.serve`) they are what users see over the requests in the system or the rate at which they arrive, a line
+    for each result.  Points that do not fit in memory, and rates that the server cannot keep up with, lie in a hatched
+    area.
 
     Parameters
     ----------
-    phase : Phase
-        A sweep over one input: batch, context or new tokens.
-    measured : mapping of float to float, optional
-        Measured seconds by value of the swept input, for instance by batch.
+    *found : Phase or Served
+        One pass that is a sweep over one input, or one or several results of `roofline.serve` for the same loads,
+        such as one for each of the three times.
+    column : str, optional
+        For a pass, ``time`` (if None) or ``tokens_per_s``. For a server, a column such as ``tpot_s`` (if None),
+        ``ttft_s``, ``total_s``, ``queue_s`` or ``tokens_per_s``.
+    measured : mapping of float to float, or sequence of Measurement, optional
+        Measured values in base units by the swept input, such as seconds by batch; or runs that
+        `roofline.measured.read` returns, which are drawn at their own batch, lengths or load. A run whose other inputs
+        are not those of the sweep is an open marker.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
     Returns
     -------
     Axes
-        The swept input on a logarithmic axis, milliseconds on another.
+        Both logarithmic; times in milliseconds.
 
     Raises
     ------
     InvalidInput
-        A single pass, or a sweep over several inputs.
+        Nothing to draw, a single point, or a sweep over several inputs.
+    UnknownName
+        ``column`` is none of them.
 
     Examples
     --------
@@ -68,159 +109,201 @@ def curves(phase: Phase, *, measured: Mapping[float, float] | None = None, ax: A
     >>> ax = rl.plot.curves(step, measured={1: 6.9e-3, 64: 9.8e-3})
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('batch, sequences', 'time of a pass, ms')
+    >>> users = rl.serve(serve, rl.Workload(1500, 300), concurrency=[1, 8, 64])
+    >>> rl.plot.curves(users, column="ttft_s").get_ylabel()
+    'time to first token, ms'
     >>> import matplotlib.pyplot as plt
-    >>> plt.close(ax.figure)
+    >>> plt.close("all")
     """
-    label, inputs = _swept_input(phase)
+    if not found:
+        raise InvalidInput("curves needs a pass or the result of rl.serve: none was given")
+    first, *others = found
+    if isinstance(first, Phase):
+        if others:
+            raise InvalidInput(f"curves shows one pass in its three times; {len(found)} were given")
+        return _curves_of_pass(first, column or "time", measured, ax)
+    servers = [each for each in found if isinstance(each, Served)]
+    if len(servers) < len(found):
+        raise InvalidInput("curves shows either one pass or results of rl.serve, not both")
+    return _curves_of_servers(servers, column or "tpot_s", measured, ax)
+
+
+def _curves_of_pass(phase: Phase, column: str, measured: Given | None, ax: Axes | None) -> Axes:
+    """The three times of a pass, or its throughput at each of them."""
+    if column not in ("time", "tokens_per_s"):
+        raise unknown("column of a pass", column, ("time", "tokens_per_s"))
+    field, inputs = swept_input(phase)
+    tokens = np.asarray(phase.tokens, float) if column == "tokens_per_s" else None
+    ends = (_figure(phase.estimate_low_s, tokens), _figure(phase.estimate_high_s, tokens))
+    lines = [Curve(time, _figure(getattr(phase, time), tokens)) for time in TIMES]
+    lines[-1] = Curve("estimate_s", lines[-1].values, *ends)
+    points = _points_of_pass(phase, field, tokens is not None, measured)
     ax = axes_or_new(ax)
-    for time in TIMES:
-        name, color, dashes = TIME_STYLES[time]
-        ax.plot(inputs, 1e3 * np.asarray(getattr(phase, time)), dashes, color=color, linewidth=1.6, label=name)
-    low, high = (1e3 * np.asarray(bound) for bound in (phase.estimate_low_s, phase.estimate_high_s))
-    ax.fill_between(inputs, low, high, color=TIME_STYLES["estimate_s"][1], alpha=0.15, linewidth=0)
-    if measured:
-        ax.plot(list(measured), [1e3 * time for time in measured.values()], "o", color=INK, ms=4, label="measured")
-    _finish(ax, label, "time of a pass, ms")
+    ylabel = "time of a pass, ms" if tokens is None else "tokens/s of all accelerators"
+    fits = np.broadcast_to(np.asarray(memory_of(phase).fits), inputs.shape)
+    _draw(ax, inputs, lines, points, labels=(INPUTS[field], ylabel), off=(~fits, DOES_NOT_FIT))
     serve = phase.deployment
     model = serve.model.title or serve.model.name
-    head(ax, f"Time of {phase.name}", f"{model} on {serve.accelerator.title}, {serve.parallel}")
+    subject = "Time" if tokens is None else "Throughput"
+    head(ax, f"{subject} of {phase.name}", f"{model} on {serve.accelerator.title}, {serve.parallel}")
     return ax
 
 
-def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_s", ax: Axes | None = None) -> Axes:
-    """Tokens/s of each GPU against tokens/s of each user as the batch grows, a line for each deployment.
+def _figure(seconds: Any, tokens: Array | None) -> Array:
+    """Milliseconds, or tokens per second."""
+    return 1e3 * np.asarray(seconds, float) if tokens is None else tokens / np.asarray(seconds, float)
 
-    Larger batches share the weights' traffic among more users, so a line runs from the lower right (one user, fast)
-    to the upper left.  The gray line is the frontier: what no drawn point beats in both.
 
-    Parameters
-    ----------
-    phases : Phase
-        Decode steps, each a sweep over the batch.
-    names : sequence of str, optional
-        One for each phase; accelerator, layout and formats if none are given.
-    time : {"floor_s", "roofline_s", "estimate_s"}
-        The time that the speeds rest on, which the subtitle names.
-    ax : Axes, optional
-        Where to draw; a new 6 x 4 inch figure if None.
+def _points_of_pass(phase: Phase, field: str, rate: bool, measured: Given | None) -> list[tuple[float, float, bool]]:
+    """Place, value and whether its other inputs are the sweep's, of every measured point."""
+    if measured is None:
+        return []
+    if isinstance(measured, Mapping):
+        return [(float(place), value if rate else 1e3 * value, True) for place, value in measured.items()]
+    (segment,) = phase.segments
+    points = []
+    for run in measured:
+        at = operating_point(run, phase.name) if isinstance(run, Measurement) else None
+        if at is None:
+            continue
+        others = [name for name in INPUTS if name != field]
+        alike = all(_alike(getattr(at, name), getattr(segment, name)) for name in others)
+        value = at.sequences * at.new_tokens / at.seconds if rate else 1e3 * at.seconds
+        points.append((getattr(at, field), value, alike))
+    return points
+
+
+def _alike(one: float, other: Any) -> bool:
+    low, high = sorted((max(one, 1.0), max(float(np.mean(other)), 1.0)))
+    return high <= ALIKE * low
+
+
+def _curves_of_servers(found: Sequence[Served], column: str, measured: Given | None, ax: Axes | None) -> Axes:
+    """A figure of each result over the loads that were asked for."""
+    if column not in WORDS:
+        raise unknown("column of a server", column, WORDS)
+    field, loads = swept_load(found[0])
+    if any(not np.array_equal(loads, swept_load(each)[1]) for each in found[1:]):
+        raise InvalidInput("curves needs results for the same loads")
+    scale = 1e3 if quantity_of(column) == "s" else 1.0
+    lines = []
+    for each in found:
+        band = each.time == "estimate_s" and not each.simulations
+        ends = [scale * np.asarray(getattr(end, column), float) for end in (each.low, each.high)] if band else []
+        lines.append(Curve(each.time, scale * np.asarray(getattr(each, column), float), *ends))
+    stable = np.all([np.broadcast_to(np.asarray(each.stable), loads.shape) for each in found], axis=0)
+    points = _points_of_server(field, column, scale, measured)
+    ax = axes_or_new(ax)
+    ylabel = f"{WORDS[column]}, ms" if scale > 1 else WORDS[column]
+    _draw(ax, loads, lines, points, labels=(LOADS[field], ylabel), off=(~stable, "above capacity"))
+    serve = found[0].deployment
+    where = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+    head(ax, f"{WORDS[column][0].upper()}{WORDS[column][1:]}", f"{where}, {found[0].method}")
+    return ax
+
+
+def _points_of_server(field: str, column: str, scale: float, measured: Given | None) -> list[tuple[float, float, bool]]:
+    """Place and value of every measured point."""
+    if measured is None:
+        return []
+    if isinstance(measured, Mapping):
+        return [(float(place), scale * value, True) for place, value in measured.items()]
+    load = "concurrency" if field == "asked_concurrency" else "request_rate"
+    pairs = [(getattr(run, load, None), getattr(run, column, None)) for run in measured]
+    return [(float(place), scale * float(value), True) for place, value in pairs if place and value is not None]
+
+
+def swept_input(phase: Phase) -> tuple[str, Array]:
+    """Field and values of the one input that a pass runs over.
 
     Raises
     ------
     InvalidInput
-        No phase, one that is not a decode step swept over the batch, not as many names as phases, another time.
+        It runs over none or several, or over hardware.
     """
-    if not phases:
-        raise InvalidInput("throughput needs a decode step swept over the batch: none was given")
-    if names and len(names) != len(phases):
-        raise InvalidInput(f"throughput needs a name for each of {len(phases)} phases: {len(names)} given")
-    if time not in TIMES:
-        raise InvalidInput(f"time must be one of {', '.join(TIMES)}: {time!r}")
-    points = [_speeds(phase, time) for phase in phases]
-    ax = axes_or_new(ax)
-    front = _frontier(np.concatenate(points))
-    ax.plot(front[:, 0], front[:, 1], color="#bbbbbb", linewidth=5, alpha=0.6, label="frontier", zorder=1)
-    labels = list(names) or [_deployment_words(phase) for phase in phases]
-    for line, name, (color, marker) in zip(points, labels, cycle(LINES), strict=False):
-        ax.plot(line[:, 0], line[:, 1], color=color, linewidth=1.4, label=name, marker=marker, ms=4, markevery=[0, -1])
-    _finish(ax, "tokens/s per user", "tokens/s per GPU")
-    models = dict.fromkeys(phase.deployment.model.title or phase.deployment.model.name for phase in phases)
-    head(ax, "Throughput against speed", f"{' and '.join(models)}, decode, {time.removesuffix('_s')}")
-    return ax
-
-
-def kv(
-    *models: Model | str | Path,
-    context_tokens: Iterable[float] | None = None,
-    batch: int = 1,
-    cache_format: str = "bf16",
-    ax: Axes | None = None,
-) -> Axes:
-    """KV cache and state of ``batch`` sequences over the length of their context, a line for each model.
-
-    Parameters
-    ----------
-    models : Model or str or Path
-        Models or their names.
-    context_tokens : iterable of float, optional
-        Lengths in tokens; 128 to 1,048,576 in powers of two if None.
-    batch : int
-        Sequences that share the memory.
-    cache_format : str
-        Number format of keys and values.
-    ax : Axes, optional
-        Where to draw; a new 6 x 4 inch figure if None.
-
-    Raises
-    ------
-    InvalidInput
-        No model, a name that is not in the library, or a length below 1.
-    """
-    if not models:
-        raise InvalidInput("kv needs a model: none was given")
-    lengths = 2.0 ** np.arange(7, 21) if context_tokens is None else np.asarray(list(context_tokens), float)
-    if not len(lengths) or (lengths < 1).any():
-        raise InvalidInput(f"context_tokens must be lengths of at least 1 token: {lengths.tolist()}")
-    ax = axes_or_new(ax)
-    for given, (color, marker) in zip(models, cycle(LINES), strict=False):
-        model = get_model(given)
-        sizes = batch * np.broadcast_to(model.cache_bytes(lengths, cache_format), lengths.shape) / 1e9
-        name = f"{model.title or model.name}, {humanize('cache_bytes', sizes[-1] * 1e9)}"
-        ax.plot(lengths, sizes, color=color, marker=marker, markersize=3, linewidth=1.4, label=name)
-    _finish(ax, "context, tokens", "cache and state, GB")
-    sequences = "one sequence" if batch == 1 else f"{batch:,} sequences"
-    head(ax, "Cache over context", f"{sequences}, {cache_format}; sizes named at {lengths[-1]:,.0f} tokens")
-    return ax
-
-
-def _swept_input(phase: Phase) -> tuple[str, Array]:
-    """Label and values of the one input that ``phase`` runs over."""
     (segment, *others) = phase.segments
-    fields = {label: getattr(segment, field) for field, label in INPUTS.values()}
-    varied = {label: values for label, values in fields.items() if np.size(values) > 1}
+    varied = {field: values for field in INPUTS if np.size(values := getattr(segment, field)) > 1}
     if others or len(varied) != 1:
-        found = " and ".join(varied) or "none"
+        found = " and ".join(INPUTS[field] for field in varied) or "none"
         raise InvalidInput(f"a curve runs over one input of a single group of sequences; this phase varies {found}")
-    ((label, values),) = varied.items()
+    ((field, values),) = varied.items()
     if np.ndim(phase.roofline_s) != 1:
         raise InvalidInput(f"a curve needs a sweep of one dimension: this one has {np.ndim(phase.roofline_s)}")
-    return label, np.asarray(values, float).ravel()
+    return field, np.asarray(values, float).ravel()
 
 
-def _speeds(phase: Phase, time: str) -> Array:
-    """``[n, 2]``: tokens/s per user and per accelerator, by batch."""
-    label, batch = _swept_input(phase)
-    if phase.name != "decode" or label != INPUTS["batch"][1]:
-        raise InvalidInput(f"throughput shows decode steps swept over the batch: this is {phase.name} over {label}")
-    seconds = np.asarray(getattr(phase, time))
-    return np.column_stack([1 / seconds, batch / seconds / phase.deployment.parallel.accelerators])
+def swept_load(found: Served) -> tuple[str, Array]:
+    """Column and values of the loads that were asked for.
+
+    Raises
+    ------
+    InvalidInput
+        There is but one load.
+    """
+    for field in LOADS:
+        values = getattr(found, field)
+        if values is not None and np.ndim(values) == 1 and np.size(values) > 1:
+            return field, np.asarray(values, float)
+    raise InvalidInput("a curve needs several loads in one dimension, as in rl.serve(..., concurrency=[1, 8, 64])")
 
 
-def _frontier(points: Array) -> Array:
-    """The points that no other beats in both columns, from the slowest user to the fastest."""
-    order = points[np.argsort(-points[:, 0], kind="stable")]
-    best = np.maximum.accumulate(order[:, 1])
-    return order[order[:, 1] >= best][::-1]
+def time_look(style: Style, time: str) -> tuple[str, str]:
+    """Color and dashes of one of the three times."""
+    colors = {"floor_s": style.quiet, "roofline_s": style.line(0)[0], "estimate_s": style.line(1)[0]}
+    return colors[time], DASHES[time]
 
 
-def _deployment_words(phase: Phase) -> str:
-    serve = phase.deployment
-    layout = "" if serve.parallel.single else f", {serve.parallel}"
-    return f"{serve.accelerator.title}{layout}, {serve.precision.weights}"
+def _draw(
+    ax: Axes,
+    inputs: Array,
+    lines: Sequence[Curve],
+    points: Sequence[tuple[float, float, bool]],
+    *,
+    labels: tuple[str, str],
+    off: tuple[npt.NDArray[np.bool_], str],
+) -> None:
+    """Lines with their intervals, measured points, the area of what cannot be, and a legend."""
+    style = style_of(ax)
+    handles: list[Artist] = []
+    for place, line in enumerate(lines):
+        color, dashes = time_look(style, line.time)
+        name = line.time.removesuffix("_s")
+        shown = np.where(np.isfinite(line.values), line.values, np.nan)
+        label = name if line.low is None else f"{name}, with its interval"
+        handles += ax.plot(inputs, shown, dashes, color=color, linewidth=1.6, label=label, zorder=3 + place / 10)
+        if line.low is not None and line.high is not None:
+            low, high = (np.where(np.isfinite(end), end, np.nan) for end in (line.low, line.high))
+            ax.fill_between(inputs, low, high, color=color, alpha=0.18, linewidth=0)
+    for alike, name, face in ((True, "measured", style.ink), (False, "measured, other lengths or batch", style.paper)):
+        own = [(x, y) for x, y, is_alike in points if is_alike is alike]
+        if own:
+            how: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": style.ink, "linestyle": ""}
+            handles += ax.plot(*zip(*own, strict=True), marker="o", ms=4.5, label=name, zorder=5, **how)
+    every = [value for line in lines for value in (line.values, line.low, line.high) if value is not None]
+    x, y = [point[0] for point in points], [point[1] for point in points]
+    ax.set(xscale="log", yscale="log", xlim=log_limits(inputs, x, room=0.02), ylim=log_limits(*every, y))
+    label_axes(ax, *labels)
+    log_axis(ax.xaxis)
+    log_axis(ax.yaxis)
+    handles += _shade(ax, inputs, *off)
+    legend_inside(ax, handles)
 
 
-def _finish(ax: Axes, xlabel: str, ylabel: str) -> None:
-    """Logarithmic axes with plain numbers, a faint grid, a legend."""
-    ax.set(xscale="log", yscale="log")
-    ax.set_xlabel(xlabel, fontsize=8)
-    ax.set_ylabel(ylabel, fontsize=8)
-    ax.tick_params(labelsize=7, which="both")
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(plain_numbers)
-        few_decades = np.ptp(np.log10(axis.get_view_interval())) < 1.5
-        if few_decades:
-            axis.set_minor_formatter(few_numbers)
-        else:
-            axis.set_minor_formatter(NullFormatter())
-    ax.grid(color=FAINT, linewidth=0.6)
-    ax.legend(frameon=False, fontsize=7)
-    ax.spines[["top", "right"]].set_visible(False)
+def _shade(ax: Axes, inputs: Array, off: npt.NDArray[np.bool_], words: str) -> list[Patch]:
+    """Hatch what lies beyond the last point that can be; its sample for the legend."""
+    if not off.any():
+        return []
+    style, (left, right) = style_of(ax), ax.get_xlim()
+    order = np.argsort(inputs)
+    places, misses = inputs[order], off[order]
+    start = int(np.argmax(misses))
+    edge = left if start == 0 else float(np.sqrt(places[start - 1] * places[start]))
+    how: dict[str, Any] = {
+        "facecolor": "none",
+        "edgecolor": style.warning,
+        "hatch": "///",
+        "linewidth": 0,
+        "alpha": 0.35,
+    }
+    ax.axvspan(edge, right, zorder=1, **how)
+    return [Patch(label=words, **how | {"linewidth": 0.8, "alpha": 0.6})]

@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MultipleLocator, NullFormatter
+from matplotlib.text import Text
+from matplotlib.ticker import MultipleLocator
 
 from ..analysis.ridges import RidgeTable
 from ..errors import InvalidInput, unknown
 from ..hardware import Accelerator
 from ..specs.library import get_accelerator
 from ..units import humanize, quantity_of
+from .frame import axes_or_new, head, label_axes, lay_out, legend_inside, log_axis, text_inches, widen
 from .labels import Label, place_labels
-from .style import FAINT, INK, QUIET, axes_or_new, head
+from .style import Look, Style, style_of
 
 TERA = 1e12
 
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
-_MARKERS = "osD^vPX*"
-"""Okabe and Ito's colors in the order in which they differ most, and a marker for each."""
+_MOST = 8
+"""Rooflines that can be told apart."""
 
 _NAMED = 60
 """At most so many points of a plot get a name."""
@@ -39,7 +40,7 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
 
     Parameters
     ----------
-    accelerators : Accelerator, str or path
+    *accelerators : Accelerator, str or Path
         One to eight of them, or their names, with single figures.
     math : str
         The format that is computed in.
@@ -48,7 +49,8 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
 
     Returns
     -------
-    The axes, in FLOP/byte and TFLOP/s.
+    Axes
+        In FLOP/byte and TFLOP/s.
 
     Raises
     ------
@@ -66,21 +68,23 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
     4
     >>> plt.close(ax.figure)
     """
-    if not 1 <= len(accelerators) <= len(_COLORS):
-        raise InvalidInput(f"rooflines shows 1 to {len(_COLORS)} accelerators, not {len(accelerators)}")
+    if not 1 <= len(accelerators) <= _MOST:
+        raise InvalidInput(f"rooflines shows 1 to {_MOST} accelerators, not {len(accelerators)}")
     chips = [get_accelerator(accelerator) for accelerator in accelerators]
     ridges = np.array([_corner(chip, math) for chip in chips])
     ax = axes_or_new(ax)
-    left, right = 1.0, float(ridges[:, 0].max()) * 12
+    style = style_of(ax)
+    left, right = min(1.0, float(ridges[:, 0].min()) / 8), float(ridges[:, 0].max()) * 12
     slopes = ridges[:, 1] / ridges[:, 0]
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(slopes.min() * left / 1.5, ridges[:, 1].max() * 2.5))
-    ax.set_xlabel("arithmetic intensity, FLOP/byte", fontsize=8)
-    ax.set_ylabel("attainable, TFLOP/s", fontsize=8)
-    _quiet_frame(ax)
-    head(ax, f"Rooflines in {math}", "dense peak and memory bandwidth by data sheet; dot: ridge point, FLOP/byte")
-    for chip, (x, y), color in zip(chips, ridges, _COLORS, strict=False):
+    label_axes(ax, "arithmetic intensity, FLOP/byte", "attainable, TFLOP/s")
+    log_axis(ax.xaxis)
+    log_axis(ax.yaxis)
+    head(ax, f"Rooflines in {math}", "dense peak and memory bandwidth by data sheet; marker: ridge point, FLOP/byte")
+    for place_of, (chip, (x, y)) in enumerate(zip(chips, ridges, strict=True)):
+        color, marker = style.line(place_of)
         ax.plot([left, x, right], [left * y / x, y, y], color=color, linewidth=1.6, label=chip.name, zorder=3)
-        ax.plot(x, y, "o", color=color, markersize=4.5, label=f"ridge {chip.name}", zorder=4)
+        ax.plot(x, y, marker, color=color, markersize=5, label=f"ridge {chip.name}", zorder=4)
     _name_at_the_end(ax, [_words(chip, math, x) for chip, (x, _) in zip(chips, ridges, strict=True)], ridges[:, 1])
     return ax
 
@@ -89,7 +93,7 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
     """A column of a ridge table over the year of each accelerator, colored by vendor.
 
     Within a year the points stand side by side in the order of their vendors.  As many points are named as have
-    room for a name, the extremes first.
+    room for a name, the extremes first; the subtitle says how many are not.
 
     Parameters
     ----------
@@ -99,6 +103,11 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
         ``memory_bytes``, ``memory_bytes_per_s`` or the ridge point of a format.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
+
+    Returns
+    -------
+    Axes
+        The column over the years.
 
     Raises
     ------
@@ -131,15 +140,30 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
         xlim=(x.min() - 0.6, x.max() + 0.6),
         ylim=(y.min() / 1.6, 1.6 * y.max() * (y.max() / y.min()) ** 0.16),
     )
+    style = style_of(ax)
     ax.xaxis.set_major_locator(MultipleLocator(1))
-    ax.set_ylabel(_quantity(column), fontsize=8)
-    _quiet_frame(ax, column)
-    head(ax, f"{_title(column)} by year", f"{len(x)} accelerators, data-sheet figures, side by side within a year")
+    label_axes(ax, "", _quantity(column))
+    log_axis(ax.yaxis, (lambda value: humanize(column, value)) if column.startswith("memory") else None)
+    widen(ax, left=0.9)
     _draw_vendors(ax, x, y, vendors)
     order = np.argsort(-np.abs(np.log(y / np.median(y))))[:_NAMED]
-    labels = [Label(str(names[row]), x[row], y[row], _style(vendors[row])[0], size=6, reach=22.0) for row in order]
-    place_labels(ax, labels, marks=np.column_stack([x, y, np.full(len(x), 3.0)]), texts=[])
+    colors = [_look(style, vendors[row])[0] for row in order]
+    labels = [
+        Label(str(names[row]), x[row], y[row], color, size=style.note_size, reach=22.0)
+        for row, color in zip(order, colors, strict=True)
+    ]
+    lay_out(ax)
+    written = place_labels(ax, labels, marks=np.column_stack([x, y, np.full(len(x), 3.0)]), texts=_legend_texts(ax))
+    unnamed = len(x) - len(written)
+    named = f"; no room for the names of {unnamed}" if unnamed else ""
+    head(ax, f"{_title(column)} by year", f"{len(x)} accelerators by data sheet, side by side within a year{named}")
     return ax
+
+
+def _legend_texts(ax: Axes) -> list[Text]:
+    """What names must not cover."""
+    found = ax.get_legend()
+    return [] if found is None else found.get_texts()
 
 
 def _corner(chip: Accelerator, math: str) -> tuple[float, float]:
@@ -157,20 +181,25 @@ def _words(chip: Accelerator, math: str, ridge: float) -> str:
 
 def _name_at_the_end(ax: Axes, words: Sequence[str], heights: npt.NDArray[np.float64]) -> None:
     """A label right of the axes for each line, at its height or as near as the others let it."""
-    ax.figure.canvas.figure.draw_without_rendering()
+    style = style_of(ax)
+    size = style.text_size + 0.5
+    widen(ax, right=0.3 + max(text_inches(ax, each, size, "bold")[0] for each in words))
+    lay_out(ax)
     bottom, top = np.log(ax.get_ylim())
-    line = 10.0 * ax.figure.dpi / 72 / ax.bbox.height * (top - bottom)
+    line = 1.35 * size * ax.figure.dpi / 72 / ax.bbox.height * (top - bottom)
     order = np.argsort(heights)
     ends = np.exp(_spread(np.log(heights[order]), line))
     for row, end in zip(order, ends, strict=True):
+        color, _ = style.line(row)
         at: dict[str, Any] = {
             "xycoords": ax.get_yaxis_transform(),
             "textcoords": ax.get_yaxis_transform(),
             "va": "center",
+            "parse_math": False,
         }
-        link = {"arrowstyle": "-", "color": _COLORS[row], "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
-        style: dict[str, Any] = {"color": _COLORS[row], "fontsize": 7.5, "fontweight": "bold", "annotation_clip": False}
-        ax.annotate(words[row], (1.0, heights[row]), (1.03, end), arrowprops=link, **at, **style)
+        link = {"arrowstyle": "-", "color": color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
+        how: dict[str, Any] = {"color": color, "fontsize": size, "fontweight": "bold", "annotation_clip": False}
+        ax.annotate(words[row], (1.0, heights[row]), (1.03, end), arrowprops=link, **at, **how)
 
 
 def _spread(places: npt.NDArray[np.float64], gap: float) -> npt.NDArray[np.float64]:
@@ -195,9 +224,9 @@ def _grouped(vendors: npt.NDArray[Any]) -> list[str]:
     return [vendor if vendor in _VENDORS else "other" for vendor in vendors]
 
 
-def _style(vendor: str) -> tuple[str, str]:
-    at = _VENDORS.index(vendor) if vendor in _VENDORS else len(_VENDORS)
-    return _COLORS[at], _MARKERS[at]
+def _look(style: Style, vendor: str) -> Look:
+    """Color and marker of a vendor."""
+    return style.line(_VENDORS.index(vendor) if vendor in _VENDORS else len(_VENDORS))
 
 
 def _aside(years: npt.NDArray[np.float64], vendors: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -213,12 +242,13 @@ def _aside(years: npt.NDArray[np.float64], vendors: Sequence[str]) -> npt.NDArra
 
 def _draw_vendors(ax: Axes, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], vendors: Sequence[str]) -> None:
     present = [vendor for vendor in (*_VENDORS, "other") if vendor in vendors]
+    style = style_of(ax)
     for vendor in present:
         rows = [row for row, other in enumerate(vendors) if other == vendor]
-        color, marker = _style(vendor)
+        color, marker = _look(style, vendor)
         ax.scatter(x[rows], y[rows], s=22, color=color, marker=marker, linewidths=0, label=vendor, zorder=3)
     if len(present) > 1:
-        ax.legend(fontsize=6.5, frameon=False, ncols=4, loc="upper left", handletextpad=0.1, columnspacing=0.9)
+        legend_inside(ax, ncols=4, loc="upper left", handletextpad=0.1, columnspacing=0.9)
 
 
 def _title(column: str) -> str:
@@ -228,22 +258,3 @@ def _title(column: str) -> str:
 
 def _quantity(column: str) -> str:
     return f"{_title(column)[0].lower()}{_title(column)[1:]}" + ("" if column.startswith("memory") else ", FLOP/byte")
-
-
-def _quiet_frame(ax: Axes, column: str = "") -> None:
-    """Plain numbers on the axes, a faint grid, no box."""
-    ax.tick_params(labelsize=7, colors=INK)
-    printed = (
-        (lambda value, _: humanize(column, value))
-        if column.startswith("memory")
-        else (lambda value, _: f"{value:,.12g}")
-    )
-    ax.yaxis.set_major_formatter(FuncFormatter(printed))
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    if ax.get_xscale() == "log":
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
-        ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.grid(color=FAINT, linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(QUIET)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..errors import InvalidInput
 from ..footprint.memory_use import memory
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, decode
 from ..phases.workload import Workload
-from .style import INK, axes_or_new, few_numbers, head, plain_numbers
+from .fits import DOES_NOT_FIT
+from .frame import axes_or_new, head, label_axes, legend_below, log_axis, plain_number, widen
+from .style import style_of
 
 BATCHES = tuple(2.0**power for power in range(11))
 CONTEXTS = tuple(2.0**power for power in range(7, 18))
@@ -30,7 +34,7 @@ def heatmap(
     time: str = "estimate_s",
     ax: Axes | None = None,
 ) -> Axes:
-    """Time of a decode step over batch and context; what does not fit stays white.
+    """Time of a decode step over batch and context; what does not fit stays blank.
 
     Parameters
     ----------
@@ -46,6 +50,11 @@ def heatmap(
         Which of the three times is drawn; the title names it.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
+
+    Returns
+    -------
+    Axes
+        Sequences over tokens, both logarithmic; the color bar in milliseconds.
 
     Raises
     ------
@@ -77,30 +86,42 @@ def heatmap(
     if not fits.any():
         raise InvalidInput(f"heatmap needs a batch and a context that fit: none does on {serve.accelerator.name}")
     ax = axes_or_new(ax)
+    style = style_of(ax)
+    ax.set(xscale="log", yscale="log")
     shown = np.where(fits, 1e3 * seconds, np.nan)
     drawn = ax.pcolormesh(sequences, lengths, shown, norm=LogNorm(), cmap="viridis", shading="nearest")
-    ax.set(xscale="log", yscale="log")
-    lines = [Line2D([], [], color="white", marker="s", markeredgecolor=INK, linestyle="", label="does not fit")]
+    blank: dict[str, Any] = {"color": style.paper, "marker": "s", "markeredgecolor": style.quiet, "linestyle": ""}
+    lines = [Line2D([], [], label=DOES_NOT_FIT, **blank)]
     if tpot_s is not None:
         inside = seconds.min() < tpot_s < seconds.max()
         if inside:
-            ax.contour(sequences, lengths, seconds, levels=[tpot_s], colors="#d55e00", linewidths=1.8)
+            # A dark line in a light one is seen on every color of the map.
+            ax.contour(sequences, lengths, seconds, levels=[tpot_s], colors="#ffffff", linewidths=3.2)
+            ax.contour(sequences, lengths, seconds, levels=[tpot_s], colors=TARGET, linewidths=1.8)
         words = f"{1e3 * tpot_s:g} ms per output token" + ("" if inside else ": outside the picture")
-        lines.append(Line2D([], [], color="#d55e00", label=words))
+        lines.append(Line2D([], [], color=TARGET, label=words))
     _label(ax, lines, drawn)
     model = serve.model.title or serve.model.name
     head(ax, f"Decode step, {time.removesuffix('_s')}", f"{model} on {serve.accelerator.title}, {serve.parallel}")
     return ax
 
 
+TARGET = "#d55e00"
+"""The line of the target, over the map's colors on any background."""
+
+
 def _label(ax: Axes, lines: Sequence[Line2D], drawn: QuadMesh) -> None:
-    for axis, words in ((ax.xaxis, "batch, sequences"), (ax.yaxis, "context, tokens")):
-        axis.set_label_text(words, fontsize=8)
-        axis.set_major_formatter(plain_numbers)
-    ax.tick_params(labelsize=7, which="both")
-    bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02)
-    bar.set_label("ms", fontsize=8)
-    bar.ax.yaxis.set_major_formatter(plain_numbers)
-    bar.ax.yaxis.set_minor_formatter(few_numbers)
-    bar.ax.tick_params(labelsize=7)
-    ax.legend(handles=lines, loc="upper right", bbox_to_anchor=(1, -0.12), ncols=2, frameon=False, fontsize=7)
+    style = style_of(ax)
+    label_axes(ax, "batch, sequences", "context, tokens", grid="")
+    log_axis(ax.xaxis)
+    log_axis(ax.yaxis)
+    bar = ax.figure.colorbar(drawn, cax=ax.inset_axes((1.03, 0, 0.035, 1)))
+    widen(ax, right=0.85)
+    bar.set_label("ms", fontsize=style.label_size, color=style.ink)
+    few = drawn.norm.vmax < 40 * drawn.norm.vmin  # type: ignore[operator]
+    bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.tick_params(labelsize=style.text_size, color=style.quiet, labelcolor=style.ink, length=2.5)
+    bar.outline.set_visible(False)
+    legend_below(ax, lines, ncols=2)

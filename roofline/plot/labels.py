@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.text import Text
+
+from .frame import renderer_of
 
 Array = npt.NDArray[np.float64]
 
@@ -43,46 +46,69 @@ def place_labels(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequ
     """Write ``labels``, the most important first, where they cover neither each other nor what is drawn.
 
     Each goes to the nearest of 240 places around its point that is free at the present size of the axes.  One for
-    which none is free is left out.
+    which none is free is left out: the caller says how many were (`left_out`).  Only texts are measured; nothing is
+    drawn.
 
     Parameters
     ----------
+    ax : Axes
+        Their limits and their place on the figure are final.
+    labels : sequence of Label
+        What to write.
     marks : array
         ``[n, 3]`` what must stay visible, markers and samples of lines: data coordinates and a radius in points.
     texts : sequence of Text
         What is written already.
+
+    Returns
+    -------
+    list of Text
+        Those that found a place.
     """
-    ax.figure.canvas.figure.draw_without_rendering()
-    scale = ax.figure.dpi / 72
+    renderer, scale = renderer_of(ax), ax.figure.dpi / 72
     drawn = _around(np.asarray(ax.transData.transform(marks[:, :2])), marks[:, 2:] * scale)
-    words = np.array([_box(text) for text in texts]).reshape(-1, 4)
+    words = np.array([_box(text, renderer) for text in texts]).reshape(-1, 4)
     inside = np.array(ax.bbox.extents)
     written: list[Text] = []
     for label in labels:
-        text = ax.annotate(
-            label.text,
-            (label.x, label.y),
-            xytext=(0, 0),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            color=label.color,
-            fontsize=label.size,
-            fontweight=label.weight,
-            linespacing=1.05,
-            zorder=6,
-        )
-        anchor = ax.transData.transform((label.x, label.y))
+        text = _written(ax, label)
+        anchor = np.asarray(ax.transData.transform((label.x, label.y)))
         reach = _DISTANCES[label.reach >= _DISTANCES]
-        offset = _free_offset(anchor, _box(text), drawn, words, inside=inside, reach=reach, scale=scale)
+        box = _box(text, renderer)
+        offset = _free_offset(anchor, box, drawn, words, inside=inside, reach=reach, scale=scale)
         if offset is None:
             text.remove()
             continue
         text.set_position(tuple(offset / scale))
-        words = np.vstack([words, _box(text)])
-        drawn = np.vstack([drawn, _lead(ax, label, _box(text), anchor, scale)])
+        box = box + np.tile(offset, 2)
+        words = np.vstack([words, box])
+        drawn = np.vstack([drawn, _lead(ax, label, box, anchor, scale)])
         written.append(text)
     return written
+
+
+def left_out(labels: Sequence[Label], written: Sequence[Text]) -> str:
+    """How many labels found no place, in words; nothing if all did."""
+    count = len(labels) - len(written)
+    return f"{count} label{'s' if count > 1 else ''} left out for lack of room" if count else ""
+
+
+def _written(ax: Axes, label: Label) -> Text:
+    """The label on its point."""
+    return ax.annotate(
+        label.text,
+        (label.x, label.y),
+        xytext=(0, 0),
+        textcoords="offset points",
+        ha="center",
+        va="center",
+        color=label.color,
+        fontsize=label.size,
+        fontweight=label.weight,
+        linespacing=1.05,
+        parse_math=False,
+        zorder=6,
+    )
 
 
 def _free_offset(
@@ -93,17 +119,22 @@ def _free_offset(
     directions = np.column_stack([np.cos(_ANGLES), np.sin(_ANGLES)])
     offsets = (directions * (reach[:, None, None] * scale + half)).reshape(-1, 2)
     boxes = np.hstack([anchor + offsets - half, anchor + offsets + half])
-    covers = _overlap(boxes + np.array([-4, -1, 4, 1]) * scale, np.vstack([drawn, words])).any(axis=1)
-    within = np.all(boxes[:, :2] > inside[:2] + 2 * scale, axis=1) & np.all(
-        boxes[:, 2:] < inside[2:] - 2 * scale, axis=1
-    )
+    within = np.all(boxes[:, :2] > inside[:2] + 2 * scale, axis=1)
+    within &= np.all(boxes[:, 2:] < inside[2:] - 2 * scale, axis=1)
+    padded = boxes + np.array([-4, -1, 4, 1]) * scale
+    free = within & ~_overlap(padded, np.vstack([drawn, words])).any(axis=1)
     elsewhere = drawn[~_overlap(_around(anchor[None], 4 * scale), drawn)[0]]
-    costs = {}
-    for index in np.flatnonzero(within & ~covers):
+    best, least = None, np.inf
+    for index in np.flatnonzero(free):  # the nearest first
+        distance = reach[index // len(_ANGLES)]
+        if distance >= least:
+            break
         leader = _around(_leader(boxes[index], anchor), 0.5 * scale)
         if not _overlap(leader, words).any():
-            costs[index] = reach[index // len(_ANGLES)] + _CROSSING * _overlap(leader, elsewhere).any()
-    return np.asarray(offsets[min(costs, key=lambda index: costs[index])]) if costs else None
+            cost = distance + _CROSSING * _overlap(leader, elsewhere).any()
+            if cost < least:
+                best, least = offsets[index], cost
+    return best
 
 
 def _lead(ax: Axes, label: Label, box: Array, anchor: Array, scale: float) -> Array:
@@ -128,9 +159,11 @@ def _around(points: Array, margin: float | Array) -> Array:
 
 def _overlap(boxes: Array, others: Array) -> Array:
     """``[n, m]``: whether box ``n`` and box ``m`` have a point in common; boxes are ``x0, y0, x1, y1``."""
-    one, two = boxes[:, None], others[None]
-    return np.asarray(np.all((one[..., :2] < two[..., 2:]) & (two[..., :2] < one[..., 2:]), axis=-1))
+    left, bottom, right, top = (side[:, None] for side in boxes.T)
+    found = (left < others[:, 2]) & (others[:, 0] < right)
+    found &= (bottom < others[:, 3]) & (others[:, 1] < top)
+    return np.asarray(found)
 
 
-def _box(text: Text) -> Array:
-    return np.asarray(text.get_window_extent().extents)
+def _box(text: Text, renderer: Any) -> Array:
+    return np.asarray(text.get_window_extent(renderer).extents)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
 from ..advisor.verdict import DECODE_FROM, PREFILL_FROM, PhaseMap
-from .style import INK, QUIET, SERIES, axes_or_new, head
-
-REGIONS = {
-    "decode": (SERIES["decode"][0], "decode first"),
-    "both": ("#666666", "profile both"),
-    "prefill": (SERIES["prefill"][0], "prefill first"),
-}
-"""Color and words of each verdict, from the smallest share of prefill to the largest."""
+from .frame import axes_or_new, head, label_axes, legend_inside, log_axis
+from .style import Style, style_of
 
 TEXT_SIZE = (6.0, 1.5)
 """Half the width and height of such words, in places of the map's grid."""
@@ -28,27 +24,43 @@ def phase_map(found: PhaseMap, *, ax: Axes | None = None) -> Axes:
     found : PhaseMap
         Of an advice (``advice.phase_map``) or of `roofline.advisor.phase_map`.
     ax : Axes, optional
-        Where to draw; a new figure of 6 x 4 inches if None.
+        Where to draw; a new 6 x 4 inch figure if None.
+
+    Returns
+    -------
+    Axes
+        Tokens of prompts and outputs, both logarithmic.
     """
     ax = axes_or_new(ax)
+    style = style_of(ax)
     x, y, share = found.prompt_tokens, found.output_tokens, np.asarray(found.prefill_share).T
-    edges = [0.0, 1 - DECODE_FROM, PREFILL_FROM, 1.0]
-    ax.contourf(x, y, share, levels=edges, colors=[color for color, _ in REGIONS.values()], alpha=0.22)
-    lines = ax.contour(x, y, share, levels=[0.1, *edges[1:3], 0.9], colors=QUIET, linewidths=0.7)
+    edges, colors = [0.0, 1 - DECODE_FROM, PREFILL_FROM, 1.0], regions(style)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-    ax.set_xlabel("prompt tokens", fontsize=8)
-    ax.set_ylabel("output tokens", fontsize=8)
-    ax.clabel(lines, fmt=lambda level: f"{level:.0%}", fontsize=6)
-    for verdict, (color, words) in REGIONS.items():
+    ax.contourf(x, y, share, levels=edges, colors=[color for color, _ in colors.values()], alpha=0.22)
+    lines = ax.contour(x, y, share, levels=[0.1, *edges[1:3], 0.9], colors=style.quiet, linewidths=0.7)
+    label_axes(ax, "prompt tokens", "output tokens", grid="")
+    log_axis(ax.xaxis)
+    log_axis(ax.yaxis)
+    ax.clabel(lines, fmt=lambda level: f"{level:.0%}", fontsize=style.text_size)
+    for verdict, (color, words) in colors.items():
         _name_region(ax, found, verdict, words, color)
     if found.traffic is not None:
         sizes = 20 + 180 * found.traffic.share / found.traffic.share.max()
         dots = (found.traffic.prompt_tokens, found.traffic.output_tokens)
-        ax.scatter(*dots, s=sizes, color=INK, edgecolor="white", linewidth=0.8, zorder=3, label="traffic")
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize=7)
+        how: dict[str, Any] = {"color": style.ink, "edgecolor": style.paper, "linewidth": 0.8}
+        ax.scatter(*dots, s=sizes, zorder=3, label="traffic", **how)
+        legend_inside(ax, loc="lower right", bbox_to_anchor=(1, 1))
     head(ax, "Prefill or decode first?", f"{found.name}, batch {found.batch:,}; lines: share of prefill in the time")
-    ax.tick_params(labelsize=7)
     return ax
+
+
+def regions(style: Style) -> dict[str, tuple[str, str]]:
+    """Color and words of each verdict, from the smallest share of prefill to the largest."""
+    return {
+        "decode": (style.phases["decode"][0], "decode first"),
+        "both": (style.quiet, "profile both"),
+        "prefill": (style.phases["prefill"][0], "prefill first"),
+    }
 
 
 def _name_region(ax: Axes, found: PhaseMap, verdict: str, words: str, color: str) -> None:
@@ -62,7 +74,7 @@ def _name_region(ax: Axes, found: PhaseMap, verdict: str, words: str, color: str
     if room.max() >= 1:
         prompt, output = places[np.argmax(room)]
         at = (found.prompt_tokens[prompt], found.output_tokens[output])
-        ax.text(*at, words, ha="center", va="center", fontsize=9, fontweight="bold", color=color)
+        ax.text(*at, words, ha="center", va="center", fontsize=style_of(ax).label_size, fontweight="bold", color=color)
 
 
 def _dots(found: PhaseMap) -> npt.NDArray[np.int_]:

@@ -9,22 +9,16 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.transforms import Bbox
 
 from ..hardware import Accelerator
 from ..units import humanize
-from .style import FAINT, INK
+from .frame import label_axes, log_axis, renderer_of
+from .style import style_of
 from .tracks import TERA, Array, Result
 
-_LINE: dict[str, Any] = {"color": INK, "linewidth": 1.4, "zorder": 2}
-_TEXT: dict[str, Any] = {
-    "textcoords": "offset points",
-    "ha": "right",
-    "va": "bottom",
-    "fontsize": 7,
-    "color": INK,
-    "zorder": 5,
-}
+_WAYS = (("right", "bottom", -5, 0), ("left", "bottom", 3, 3), ("left", "top", 3, -5), ("right", "bottom", -5, 9))
+"""How a label may lie at its point: alignment and offset in points, the best first."""
 
 
 @dataclass(frozen=True)
@@ -65,32 +59,55 @@ def set_scales(ax: Axes, roofs: Sequence[Roof], points: Sequence[Array]) -> None
     """Logarithmic axes wide enough for every ridge, for 1 FLOP/byte and for every point."""
     x, y = np.concatenate([np.empty((0, 2)), *(part.reshape(-1, 2) for part in points)]).T
     x, y = x[np.isfinite(x)], y[np.isfinite(y)]
-    left = min([1.0, roofs[0].ridge, *x]) / 2.5
+    left = min([1.0, roofs[0].ridge / 8, *x]) / 2.5
     right = max([roofs[-1].ridge, *x]) * 4
     bottom = min([left * roofs[0].slope, *y]) / 1.5
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, roofs[-1].height * 5))
-    ax.set_xlabel("arithmetic intensity, FLOP/byte", fontsize=8)
-    ax.set_ylabel("attained, TFLOP/s", fontsize=8)
-    ax.tick_params(labelsize=7)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
-        axis.set_minor_formatter(NullFormatter())
-    ax.grid(color=FAINT, linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    label_axes(ax, "arithmetic intensity, FLOP/byte", "attained, TFLOP/s")
+    log_axis(ax.xaxis)
+    log_axis(ax.yaxis)
 
 
-def draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
-    """The memory roof up to the last ridge, a ceiling from each ridge on, a dot on each ridge, and their labels."""
+def draw_roofs(ax: Axes, roofs: Sequence[Roof], taken: Sequence[Text]) -> list[Text]:
+    """The memory roof up to the last ridge, a ceiling from each ridge on, a dot on each ridge, and their labels.
+
+    The labels cover none of the texts that are ``taken``, as far as that is possible.
+    """
     left, right = ax.get_xlim()
     slope, last = roofs[0].slope, roofs[-1].ridge
-    ax.plot([left, last], [left * slope, last * slope], label="memory", **_LINE)
+    ink = style_of(ax).ink
+    line: dict[str, Any] = {"color": ink, "linewidth": 1.4, "zorder": 2}
+    ax.plot([left, last], [left * slope, last * slope], label="memory", **line)
+    texts: list[Text] = []
+    for roof in reversed(roofs):
+        ax.plot([roof.ridge, right], [roof.height, roof.height], label=roof.formats, **line)
+        ax.plot(roof.ridge, roof.height, "o", color=ink, markersize=3.5, label=f"ridge {roof.formats}", zorder=2)
+        words = f"{roof.formats}  {_digits(roof.height)} TFLOP/s, ridge {humanize('ridge', roof.ridge)}"
+        texts.append(_beside(ax, words, (roof.ridge, roof.height), [*taken, *texts]))
     middle = float(np.sqrt(left * roofs[0].ridge))
     bandwidth = f"memory  {humanize('bytes_per_s', slope * TERA)}"
-    texts: list[Text] = [ax.annotate(bandwidth, (middle, middle * slope), (-5, 2), **_TEXT)]
-    for roof in roofs:
-        ax.plot([roof.ridge, right], [roof.height, roof.height], label=roof.formats, **_LINE)
-        ax.plot(roof.ridge, roof.height, "o", color=INK, markersize=3.5, label=f"ridge {roof.formats}", zorder=2)
-        words = f"{roof.formats}  {roof.height:,.4g} TFLOP/s, ridge {roof.ridge:,.3g}"
-        texts.append(ax.annotate(words, (roof.ridge, roof.height), (-5, 0), **_TEXT))
-    return texts
+    return [*texts, _beside(ax, bandwidth, (middle, middle * slope), [*taken, *texts])]
+
+
+def _digits(value: float) -> str:
+    """Four digits without a power of ten."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _beside(ax: Axes, words: str, point: tuple[float, float], texts: Sequence[Text]) -> Text:
+    """A label at a point of the roof, where it stays inside the axes and covers none of ``texts``, if it can."""
+    style, renderer = style_of(ax), renderer_of(ax)
+    taken = [text.get_window_extent(renderer) for text in texts]
+    how: dict[str, Any] = {"fontsize": style.text_size, "color": style.ink, "zorder": 5, "parse_math": False}
+    text = ax.annotate(words, point, (0, 0), textcoords="offset points", **how)
+    for ha, va, x, y in (*_WAYS, _WAYS[0]):
+        text.set(ha=ha, va=va, position=(x, y))
+        if _is_free(ax.bbox, text.get_window_extent(renderer), taken):
+            break
+    return text
+
+
+def _is_free(inside: Bbox, box: Bbox, taken: Sequence[Bbox]) -> bool:
+    """Whether a box lies inside the axes and on none of the taken ones."""
+    fits: bool = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+    return fits and not any(box.overlaps(other) for other in taken)

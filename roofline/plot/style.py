@@ -1,48 +1,193 @@
-"""Colors and axes that the plots share.  Colors are Okabe and Ito's, distinct in every common color blindness."""
+"""How the plots look: one value for light backgrounds, one for dark ones; nothing is set for matplotlib as a whole.
+
+Hues are Okabe and Ito's (Color Universal Design, 2008), which stay apart in every common color blindness, darkened or
+lightened until text in them can be read on the background (WCAG 2.2: a contrast of at least 4.5).  No plot tells things
+apart by color alone: lines have markers, areas have hatches or words, so that a gray print says the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb, to_rgba
 
-INK = "#222222"
-QUIET = "#666666"
-FAINT = "#e4e4e4"
+from ..arrays import FrozenMapping
+from ..values import Value
 
-SERIES = {"prefill": ("#d55e00", "s"), "decode": ("#0072b2", "o")}
-"""Color and marker of a phase by its name."""
-
-OTHERS = (("#009e73", "^"), ("#cc79a7", "D"), ("#e69f00", "v"))
-"""Colors and markers of anything else, in order of appearance."""
-
-LIMITS = {"memory": "#56b4e9", "compute": "#e69f00", "network": "#cc79a7"}
-"""Color of what an operator is limited by."""
+Look = tuple[str, str]
+"""Color, and a marker or a hatch."""
 
 
-def series_styles(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Color and marker of each name."""
-    others = dict.fromkeys(name for name in names if name not in SERIES)
-    return SERIES | {name: OTHERS[place % len(OTHERS)] for place, name in enumerate(others)}
+@dataclass(frozen=True)
+class Style(Value):
+    """Colors, markers and sizes of text that all plots share.
+
+    Attributes
+    ----------
+    paper : str
+        The background.
+    ink, quiet, faint : str
+        Text and axes; less important text; grids.
+    warning : str
+        What does not fit or misses a target.
+    lines : tuple of (str, str)
+        Color and marker of each line, in order.
+    phases : mapping
+        Color and marker of ``prefill`` and ``decode``.
+    limits : mapping
+        Color and hatch of what limits an operator.
+    parts : mapping
+        Color and hatch of what memory holds, from the bottom up.
+    better, worse, neutral : str
+        Bars of gains, of losses, and of totals.
+    title_size, label_size, text_size, note_size : float
+        Of the title; axis labels; ticks, legends and labels; notes. In points.
+    """
+
+    paper: str
+    ink: str
+    quiet: str
+    faint: str
+    warning: str
+    lines: tuple[Look, ...]
+    phases: Mapping[str, Look]
+    limits: Mapping[str, Look]
+    parts: Mapping[str, Look]
+    better: str
+    worse: str
+    neutral: str
+    title_size: float = 10.0
+    label_size: float = 8.0
+    text_size: float = 7.0
+    note_size: float = 6.0
+
+    def looks_of(self, names: Iterable[str]) -> dict[str, Look]:
+        """Color and marker of each name: the phases' own, the rest in order of appearance."""
+        others = dict.fromkeys(name for name in names if name not in self.phases)
+        rest = [look for look in self.lines if look not in self.phases.values()]
+        return {**self.phases, **{name: rest[place % len(rest)] for place, name in enumerate(others)}}
+
+    def line(self, place: int) -> Look:
+        """Color and marker of the line at a place, from 0; after the last one they begin again."""
+        return self.lines[place % len(self.lines)]
 
 
-def axes_or_new(ax: Axes | None, height: float = 4.0) -> Axes:
-    """``ax``, or the axes of a new figure 6 inches wide."""
-    return plt.subplots(figsize=(6.0, height), layout="constrained")[1] if ax is None else ax
+LIGHT = Style(
+    paper="#ffffff",
+    ink="#222222",
+    quiet="#5f5f5f",
+    faint="#e4e4e4",
+    warning="#b3261e",
+    lines=(
+        ("#0069a8", "o"),
+        ("#b84d00", "s"),
+        ("#007a58", "^"),
+        ("#9c4a78", "D"),
+        ("#8a6100", "v"),
+        ("#222222", "P"),
+        ("#5f5f5f", "X"),
+        ("#4b57c4", "<"),
+    ),
+    phases=FrozenMapping({"decode": ("#0069a8", "o"), "prefill": ("#b84d00", "s")}),
+    limits=FrozenMapping(
+        {"memory": ("#8ecbf0", ""), "compute": ("#f0b43c", "////"), "network": ("#dfa6c4", "\\\\\\\\")}
+    ),
+    parts=FrozenMapping(
+        {
+            "weights": ("#4a9fd0", ""),
+            "KV cache": ("#57bf9d", "////"),
+            "state": ("#b7dcf5", "...."),
+            "pages": ("#cdebe0", "\\\\\\\\"),
+            "workspace": ("#f0b43c", "xxxx"),
+            "non-torch": ("#e39a6b", "||||"),
+            "graphs": ("#dfa6c4", "----"),
+            "reservation": ("#d6d6d6", ""),
+        }
+    ),
+    better="#0069a8",
+    worse="#b84d00",
+    neutral="#8a8a8a",
+)
+"""On white."""
+
+DARK = Style(
+    paper="#14161a",
+    ink="#ececec",
+    quiet="#a9adb3",
+    faint="#34373d",
+    warning="#ff8a80",
+    lines=(
+        ("#6cc0f2", "o"),
+        ("#ff9a57", "s"),
+        ("#3fcf9f", "^"),
+        ("#e79cc6", "D"),
+        ("#f2c14e", "v"),
+        ("#ececec", "P"),
+        ("#a9adb3", "X"),
+        ("#a6adff", "<"),
+    ),
+    phases=FrozenMapping({"decode": ("#6cc0f2", "o"), "prefill": ("#ff9a57", "s")}),
+    limits=FrozenMapping(
+        {"memory": ("#1f5f87", ""), "compute": ("#805300", "////"), "network": ("#7a3d60", "\\\\\\\\")}
+    ),
+    parts=FrozenMapping(
+        {
+            "weights": ("#1f6c9e", ""),
+            "KV cache": ("#14785a", "////"),
+            "state": ("#4c7590", "...."),
+            "pages": ("#3f6b5d", "\\\\\\\\"),
+            "workspace": ("#8a5f0a", "xxxx"),
+            "non-torch": ("#9a5426", "||||"),
+            "graphs": ("#7a3d60", "----"),
+            "reservation": ("#4a4d53", ""),
+        }
+    ),
+    better="#6cc0f2",
+    worse="#ff9a57",
+    neutral="#8b9097",
+)
+"""On a dark page or slide."""
+
+MIDDLE = 0.18
+"""Relative luminance of a background that contrasts as much with black as with white: sqrt(1.05 * 0.05) - 0.05."""
 
 
-def head(ax: Axes, title: str, subtitle: str) -> None:
-    """Title and a quieter line under it, flush left."""
-    ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK, pad=17)
-    ax.annotate(subtitle, (0, 1), (0, 5), "axes fraction", "offset points", fontsize=7, color=QUIET)
+def luminance(color: str) -> float:
+    """Relative luminance of a color, from 0 for black to 1 for white (WCAG 2.2).
+
+    Examples
+    --------
+    >>> luminance("white"), round(luminance("#777777"), 3)
+    (1.0, 0.184)
+    """
+    channels = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in to_rgb(color)]
+    red, green, blue = channels
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def plain_numbers(value: float, _: float | None = None) -> str:
-    """A tick's number without powers of ten: ``1,000``, ``0.01``."""
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colors, from 1 to 21 (WCAG 2.2)."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
-def few_numbers(value: float, place: float | None = None) -> str:
-    """The number of a tick between powers of ten if it begins with 2 or 5, else nothing."""
-    return plain_numbers(value, place) if f"{value:e}"[0] in "25" else ""
+def ink_on_fill(style: Style, color: str) -> str:
+    """The style's text or background color, whichever is easier to read on ``color``."""
+    return max((style.ink, style.paper), key=lambda ink: contrast(ink, color))
+
+
+def style_of(ax: Axes) -> Style:
+    """The style for what is behind ``ax``: `LIGHT` or `DARK`, with that background as its paper."""
+    paper = background(ax)
+    return replace(LIGHT if luminance(paper) > MIDDLE else DARK, paper=paper)
+
+
+def background(ax: Axes) -> str:
+    """The color behind ``ax``: its own, the figure's where it has none, white where that has none either."""
+    red, green, blue, alpha = to_rgba(ax.get_facecolor())
+    behind = to_rgba(ax.figure.get_facecolor())
+    page = behind[:3] if behind[3] > 0.5 else (1.0, 1.0, 1.0)
+    mixed = [alpha * own + (1 - alpha) * below for own, below in zip((red, green, blue), page, strict=True)]
+    return to_hex((mixed[0], mixed[1], mixed[2]))

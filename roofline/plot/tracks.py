@@ -12,8 +12,10 @@ import numpy.typing as npt
 from ..errors import Number
 from ..operators.precision import Precision
 from ..phases.bounds import Bound
+from ..phases.deployment import Deployment
 from ..phases.passes import Phase
 from ..units import humanize
+from .style import Look, Style
 
 Array = npt.NDArray[np.float64]
 Result = Phase | Bound
@@ -93,6 +95,47 @@ def captions(results: Sequence[Result]) -> list[list[str]]:
     return words
 
 
+def legend_words(results: Sequence[Result]) -> tuple[str, list[str]]:
+    """What all results have in common, and for each the rest and its time; of a sweep, those of its ends."""
+    every = list(dict.fromkeys(name for result in results for name in _facets(result)))
+    facets = [{"name": result.name} | dict.fromkeys(every, "") | _ends_of_facets(result) for result in results]
+    shared, words = tell_apart(facets)
+    times = [" to ".join(dict.fromkeys(np.ravel(_measures(result))[[0, -1]])) for result in results]
+    return shared, [", ".join([*own, time]) for own, time in zip(words, times, strict=True)]
+
+
+def _ends_of_facets(result: Result) -> dict[str, str]:
+    """Each facet of a result in words, of a sweep its first and its last."""
+    return {name: " to ".join(dict.fromkeys(np.ravel(words)[[0, -1]])) for name, words in _facets(result).items()}
+
+
+def looks_of(results: Sequence[Result], style: Style) -> list[Look]:
+    """Color and marker of each result: the phase's own where names tell them apart, else a color for each deployment.
+
+    Phases of one deployment and batch share a color, and their shapes say which phase they are.
+    """
+    names = [result.name for result in results]
+    if len(set(names)) == len(names):
+        known = style.looks_of(names)
+        return [known[name] for name in names]
+    keys = [_identity(result, place) for place, result in enumerate(results)]
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    several = len({name for name in names if name in style.phases}) > 1
+    looks = []
+    for name, key in zip(names, keys, strict=True):
+        color, marker = style.line(places[key])
+        looks.append((color, style.phases[name][1] if several and name in style.phases else marker))
+    return looks
+
+
+def _identity(result: Result, place: int) -> tuple[object, ...]:
+    """What results that belong together share: everything that captions name but the phase and its lengths."""
+    facets = _facets(result)
+    if not facets:
+        return (place,)
+    return tuple(facets[name].tobytes() for name in ("model", "precision", "accelerators", "batch"))
+
+
 def _captions(result: Result, facets: Mapping[str, npt.NDArray[np.str_]]) -> list[str]:
     columns = [np.array(result.name), *facets.values(), _measures(result)]
     rows = zip(*(column.ravel() for column in np.broadcast_arrays(*columns)), strict=True)
@@ -118,17 +161,57 @@ def _facets(result: Result) -> dict[str, npt.NDArray[np.str_]]:
     return {
         "model": np.array(serve.model.name),
         "precision": np.array(format_words(serve.precision)),
-        "accelerators": _written("{:,.0f} accelerators".format, serve.parallel.accelerators),
+        "accelerators": _written(lambda count: _counted(count, "accelerator"), serve.parallel.accelerators),
         "batch": _written("batch {:,.0f}".format, sum(segment.sequences for segment in segments)),
-        "tokens": _written("{:,.0f} new tokens".format, segments[0].new_tokens),
+        "tokens": _written(lambda count: _counted(count, "new token"), segments[0].new_tokens),
         "context": _written("{:,.0f} in cache".format, segments[0].past_tokens),
     }
+
+
+def _counted(count: float, noun: str) -> str:
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
 
 
 def format_words(precision: Precision) -> str:
     """The one format of everything, or what is in which."""
     names = {precision.weights, precision.activations, precision.kv}
     return names.pop() if len(names) == 1 else str(precision)
+
+
+def short_formats(precision: Precision) -> str:
+    """The formats in as few words as tell them apart: ``bf16``, ``fp8 weights``, ``fp8, bf16 KV``."""
+    first = precision.activations if precision.weights == precision.activations else f"{precision.weights} weights"
+    return first if precision.kv == precision.activations else f"{first}, {precision.kv} KV"
+
+
+def deployment_facets(serve: Deployment) -> dict[str, str]:
+    """What may tell one deployment from others, in words."""
+    return {
+        "model": serve.model.title or serve.model.name,
+        "accelerator": serve.accelerator.name,
+        "layout": str(serve.parallel),
+        "formats": short_formats(serve.precision),
+        "engine": "" if serve.engine is None else str(serve.engine),
+    }
+
+
+def tell_apart(facets: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]]]:
+    """What all have in common, as a phrase, and for each the words that the others do not all share.
+
+    Cases that nothing tells apart are numbered.
+
+    Examples
+    --------
+    >>> tell_apart([{"model": "A", "batch": "batch 1"}, {"model": "A", "batch": "batch 8"}])
+    ('A', [['batch 1'], ['batch 8']])
+    """
+    names = list(facets[0])
+    same = [name for name in names if len({own[name] for own in facets}) == 1]
+    shared = ", ".join(facets[0][name] for name in same if facets[0][name])
+    words = [[own[name] for name in names if name not in same and own[name]] for own in facets]
+    if len(same) == len(names) and len(facets) > 1:
+        words = [[str(place)] for place in range(1, len(facets) + 1)]
+    return shared, words
 
 
 def _written(write: Callable[[float], str], values: Number) -> npt.NDArray[np.str_]:

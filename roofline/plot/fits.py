@@ -1,0 +1,52 @@
+"""Whether what a plot shows fits in memory, and the stamp that says that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+
+from ..footprint.memory_use import Memory, memory
+from ..phases.passes import Phase
+from ..phases.workload import Workload
+from ..units import humanize
+from .frame import stamp, text_inches
+from .style import style_of
+
+DOES_NOT_FIT = "does not fit"
+
+
+def memory_of(phase: Phase) -> Memory:
+    """What memory holds at the end of a pass: the weights, and the cache of its sequences, at their mean length."""
+    sequences = np.ceil(sum(segment.sequences for segment in phase.segments))
+    new, past = (
+        np.ceil(sum(segment.sequences * getattr(segment, name) for segment in phase.segments) / sequences)
+        for name in ("new_tokens", "past_tokens")
+    )
+    # The last token of the pass is the first of the output.
+    load = Workload(np.maximum(new, 1), 1, sequences, np.maximum(past - 1, 0))
+    return memory(phase.deployment, load)
+
+
+def stamp_misfits(ax: Axes, phases: Sequence[Phase], *, above: Sequence[Text] = ()) -> list[Text]:
+    """A stamp if a pass of ``phases``, or a point of a sweep, does not fit: in the lower right, above what is there."""
+    needs = [memory_of(phase) for phase in phases]
+    misfits = [(phase, need) for phase, need in zip(phases, needs, strict=True) if not np.all(need.fits)]
+    if not misfits:
+        return []
+    lift = sum((text_inches(ax, text.get_text(), style_of(ax).note_size)[1] for text in above), 0.0)
+    return [stamp(ax, DOES_NOT_FIT, below=_reason(misfits, len(phases)), at=(1.0, 0.0), lift=lift)]
+
+
+def _reason(misfits: Sequence[tuple[Phase, Memory]], of: int) -> str:
+    """Needed and available memory of the pass that needs most, and which it is if others fit."""
+    phase, need = max(misfits, key=lambda each: float(np.max(each[1].needed_bytes)))
+    needed, available = (
+        humanize("bytes", float(np.max(getattr(need, f"{name}_bytes")))) for name in ("needed", "available")
+    )
+    sizes = f"{needed} needed, {available} available"
+    if np.size(need.fits) > 1:
+        return f"{phase.name}: {int(np.sum(~np.asarray(need.fits)))} of {np.size(need.fits)} points; up to {sizes}"
+    return f"{phase.name}: {sizes}" if len(misfits) < of else sizes

@@ -1,0 +1,278 @@
+"""Axes and what stands around a plot: title, axis labels, ticks, grid, legend, and the stamp on what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
+
+from .style import LIGHT, Style, style_of
+
+WIDTH, HEIGHT = 6.0, 4.0
+"""Inches of a new figure."""
+
+MARGINS = {"left": 0.68, "right": 0.18, "bottom": 0.52, "top": 0.58}
+"""Inches around new axes, for the text of `head` and `label_axes`.  A layout engine would lay out every plot twice."""
+
+_OWN = "axes with margins of their own"
+"""Label of axes on new figures, which is not drawn."""
+
+LEGEND_ROW = 0.17
+"""Inches of a row of a legend."""
+
+SLANT = 35.0
+"""Degrees by which names of columns are turned where they have too little room."""
+
+FEW_DECADES = 1.6
+"""A logarithmic axis over fewer has ticks at 2 and 5 as well."""
+
+
+def axes_or_new(ax: Axes | None, height: float = HEIGHT, **margins: float) -> Axes:
+    """``ax``, or the axes of a new figure of `matplotlib.pyplot`, with margins other than the usual ones in inches."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return _axes_on(plt.figure(figsize=(WIDTH, height)), margins)
+
+
+def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float = HEIGHT) -> Axes:
+    """Axes on a figure of their own that no window and no notebook shows, for programs and pages.
+
+    Parameters
+    ----------
+    style : Style
+        `LIGHT` or `DARK`; its paper is the background, from which every plot takes its colors.
+    width, height : float
+        Inches.
+
+    Returns
+    -------
+    Axes
+        What the plot functions take as ``ax``; ``axes.figure.savefig`` writes the picture.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> ax = rl.plot.roofline("h100-sxm", ax=rl.plot.new_axes(style=rl.plot.DARK))
+    >>> ax.get_title(loc="left")
+    'NVIDIA H100 SXM5 80GB'
+    """
+    figure = Figure(figsize=(width, height), facecolor=style.paper)
+    FigureCanvasAgg(figure)
+    ax = _axes_on(figure, {})
+    ax.set_facecolor(style.paper)
+    return ax
+
+
+def _axes_on(figure: Figure, margins: dict[str, float]) -> Axes:
+    ax = figure.add_subplot()
+    set_margins(ax, **margins)
+    return ax
+
+
+def is_own(ax: Axes) -> bool:
+    """Whether ``ax`` are alone on a new figure of this room's, whose margins may be set."""
+    return ax.get_label() == _OWN
+
+
+def set_margins(ax: Axes, **inches: float) -> None:
+    """Inches around ``ax`` on its figure; those that are not given are the usual ones."""
+    width, height = _page(ax)
+    given = MARGINS | inches
+    left, bottom = given["left"] / width, given["bottom"] / height
+    ax.set_label(_OWN)
+    ax.set_position((left, bottom, 1 - left - given["right"] / width, 1 - bottom - given["top"] / height))
+
+
+def _page(ax: Axes) -> tuple[float, float]:
+    """Width and height of the figure, in inches."""
+    figure: Any = ax.figure
+    width, height = figure.get_size_inches()
+    return float(width), float(height)
+
+
+def widen(ax: Axes, **inches: float) -> None:
+    """At least so many inches around axes of this room's own figures; other axes stay where they are."""
+    if is_own(ax):
+        (left, bottom), (right, top) = ax.get_position().get_points()
+        width, height = _page(ax)
+        present = {"left": left * width, "bottom": bottom * height}
+        present |= {"right": (1 - right) * width, "top": (1 - top) * height}
+        set_margins(ax, **{side: max(have, inches.get(side, 0.0)) for side, have in present.items()})
+
+
+def lay_out(ax: Axes) -> None:
+    """Let the layout engine of the figure, if it has one, place the axes, so that what fits on them can be measured."""
+    figure = ax.figure.figure
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
+def head(ax: Axes, title: str, subtitle: str) -> None:
+    """Title and a quieter line under it, flush left."""
+    style = style_of(ax)
+    ax.set_title(
+        title,
+        loc="left",
+        fontsize=style.title_size,
+        fontweight="bold",
+        color=style.ink,
+        pad=17,
+        y=1.0,
+        parse_math=False,
+    )
+    ax.annotate(
+        subtitle,
+        (0, 1),
+        (0, 5),
+        "axes fraction",
+        "offset points",
+        fontsize=style.text_size,
+        color=style.quiet,
+        parse_math=False,
+    )
+
+
+def label_axes(ax: Axes, xlabel: str, ylabel: str, *, grid: str = "both") -> None:
+    """Axis labels, ticks, spines and a faint grid (``both``, ``x``, ``y`` or none at all, ``""``)."""
+    style = style_of(ax)
+    ax.set_xlabel(xlabel, fontsize=style.label_size, color=style.ink, parse_math=False)
+    ax.set_ylabel(ylabel, fontsize=style.label_size, color=style.ink, parse_math=False)
+    ax.tick_params(which="both", labelsize=style.text_size, color=style.quiet, labelcolor=style.ink, length=2.5)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(style.quiet)
+    if grid:
+        ax.grid(axis=grid, color=style.faint, linewidth=0.6)  # type: ignore[arg-type]
+    ax.set_axisbelow(True)
+
+
+def name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Names of horizontal bars, row 0 first, without ticks or a spine; the margin of a new figure holds them."""
+    style = style_of(ax)
+    ax.set_yticks(range(len(names)), names, parse_math=False)
+    ax.tick_params(axis="y", length=0, labelsize=style.text_size, labelcolor=style.ink)
+    ax.spines["left"].set_visible(False)
+    widen(ax, left=0.15 + max(text_inches(ax, name, style.text_size)[0] for name in names))
+
+
+def name_columns(ax: Axes, names: Sequence[str]) -> float:
+    """Names of upright bars, slanted where they would touch each other; the inches below the axes that they take.
+
+    Limits must have been set.
+    """
+    style = style_of(ax)
+    lay_out(ax)
+    sizes = [text_inches(ax, name, style.text_size) for name in names]
+    column = ax.bbox.width / ax.figure.dpi / np.ptp(ax.get_xlim())
+    widest, tallest = (max(side) for side in zip(*sizes, strict=True))
+    slanted = widest > 0.94 * column
+    how: dict[str, Any] = {"rotation": SLANT, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
+    ax.set_xticks(range(len(names)), names, parse_math=False, **how)
+    ax.tick_params(axis="x", length=0, labelsize=style.text_size, labelcolor=style.ink)
+    below = widest * np.sin(np.radians(SLANT)) + tallest if slanted else tallest
+    beside = sizes[0][0] * np.cos(np.radians(SLANT)) - column * (0.0 - ax.get_xlim()[0]) if slanted else 0.0
+    widen(ax, bottom=0.2 + below, left=0.1 + beside)
+    return 0.1 + float(below)
+
+
+def text_inches(ax: Axes, words: str, size: float, weight: str = "normal") -> tuple[float, float]:
+    """Width and height of a text, in inches."""
+    text = Text(0, 0, words, fontsize=size, fontweight=weight, parse_math=False)
+    text.set_figure(ax.figure)
+    box = text.get_window_extent(renderer_of(ax), dpi=72)
+    return box.width / 72, box.height / 72
+
+
+def renderer_of(ax: Axes) -> Any:
+    """What measures text on the figure."""
+    figure: Any = ax.figure.figure
+    canvas: Any = figure.canvas
+    if not hasattr(canvas, "get_renderer"):
+        canvas = FigureCanvasAgg(Figure(dpi=figure.dpi))
+    return canvas.get_renderer()
+
+
+def log_axis(axis: Axis, written: Callable[[float], str] | None = None) -> None:
+    """Ticks of a logarithmic axis with plain numbers: at powers of ten, over few decades at 2 and 5 as well.
+
+    Limits must have been set: they say how many decades there are.
+    """
+    words = written or plain_number
+    decades = np.ptp(np.log10(axis.get_view_interval()))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < FEW_DECADES else (1.0,), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def log_limits(*values: Any, room: float = 0.05) -> tuple[float, float]:
+    """Limits of a logarithmic axis around all positive finite ``values``, with a share of their span on either side."""
+    flat = np.concatenate([np.ravel(np.asarray(value, float)) for value in values])
+    logs = np.log(flat[np.isfinite(flat) & (flat > 0)])
+    span = max(np.ptp(logs), 0.5) * room
+    return float(np.exp(logs.min() - span)), float(np.exp(logs.max() + span))
+
+
+def plain_number(value: float) -> str:
+    """A number of a tick without powers of ten: ``1,000``, ``0.01``."""
+    return f"{value:,.0f}" if value >= 1 and value == round(value) else f"{value:,.4g}" if value >= 1 else f"{value:g}"
+
+
+def legend_inside(ax: Axes, handles: Sequence[Artist] | None = None, **more: Any) -> Legend:
+    """A legend without a frame where it covers least."""
+    return _legend(ax, handles, {"loc": "best"} | more)
+
+
+def legend_below(ax: Axes, handles: Sequence[Artist] | None = None, *, ncols: int = 4, gap: float = 0.44) -> Legend:
+    """A legend under the axis label, ``gap`` inches below the axes."""
+    below = ax.transAxes + ScaledTranslation(0, -gap, ax.figure.dpi_scale_trans)
+    found = _legend(ax, handles, {"loc": "upper left", "ncols": ncols, "borderaxespad": 0.0, "borderpad": 0.0})
+    found.set_bbox_to_anchor((0, 0, 1, 0), transform=below)
+    rows = -(-len(found.get_texts()) // ncols)
+    widen(ax, bottom=gap + 0.1 + LEGEND_ROW * rows)
+    return found
+
+
+def _legend(ax: Axes, handles: Sequence[Artist] | None, how: dict[str, Any]) -> Legend:
+    style = style_of(ax)
+    given: dict[str, Any] = how if handles is None else {"handles": handles} | how
+    found: Legend = ax.legend(frameon=False, fontsize=style.text_size, labelcolor=style.ink, **given)
+    for text in found.get_texts():
+        text.set_parse_math(False)
+    return found
+
+
+def stamp(ax: Axes, words: str, *, below: str = "", at: tuple[float, float] = (0.0, 1.0), lift: float = 0.0) -> Text:
+    """A stamp in a corner of the axes, such as "does not fit", and a line below it that says why.
+
+    ``lift`` is how many inches above the corner it stands.
+    """
+    style = style_of(ax)
+    (x, y), inset = at, 8
+    how: dict[str, Any] = {
+        "xytext": (inset if x < 0.5 else -inset, -inset if y > 0.5 else inset + 72 * lift),
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+        "ha": "left" if x < 0.5 else "right",
+        "va": "top" if y > 0.5 else "bottom",
+        "color": style.warning,
+        "fontsize": style.label_size,
+        "fontweight": "bold",
+        "linespacing": 1.3,
+        "parse_math": False,
+        "zorder": 7,
+        "bbox": {"boxstyle": "round,pad=0.35", "facecolor": style.paper, "edgecolor": style.warning, "linewidth": 1.2},
+    }
+    return ax.annotate("\n".join(filter(None, (words.upper(), below))), at, **how)
