@@ -236,6 +236,32 @@ def _derived(name: str) -> Format | None:
     return None
 
 
+def scale_tile(name: str) -> tuple[int, int]:
+    """Inputs and outputs of a matrix whose values share a scale, as far as engines can't cut through them.
+
+    Parameters
+    ----------
+    name : str
+        A format.
+
+    Returns
+    -------
+    tuple of int
+        Values along the inputs and along the outputs; 1 where parts of any size can be cut. MXFP4 weights are padded
+        by the kernels, and GGUF types and mixtures are not divided this way.
+
+    Examples
+    --------
+    >>> scale_tile("int4_g128"), scale_tile("fp8_block"), scale_tile("fp8")
+    ((128, 1), (128, 128), (1, 1))
+    """
+    if found := _TILES.fullmatch(name):
+        return int(found[1]), int(found[2])
+    if found := re.fullmatch(r"(?:int|affine)[1-8]_g(\d{1,5})(?:_sym)?", name):
+        return int(found[1]), 1
+    return {"fp8_block": (128, 128), "nvfp4": (16, 1), "mxfp8": (32, 1), "mxfp6": (32, 1)}.get(name, (1, 1))
+
+
 def mixture(values_by_format: Mapping[str, int]) -> str:
     """Return the name of what is stored in several formats.
 

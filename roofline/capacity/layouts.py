@@ -7,12 +7,15 @@ from math import isqrt
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import InvalidInput, number
 from ..hardware import Accelerator
 from ..model import Model
+from ..model.layout_rules import refusal
 from ..operators.links import NODE
 from ..operators.parallel import Parallel
+from ..operators.precision import Precision
 from ..operators.weights import Linear
 from ..specs.library import get_model
 
@@ -89,7 +92,28 @@ def reach(accelerator: Accelerator) -> float:
 
 def within_reach(parallel: Parallel, accelerator: Accelerator) -> Parallel | None:
     """The rows of a `Parallel` of layouts that an accelerator can join; None if there are none."""
-    joined = np.ravel(np.asarray(parallel.accelerators) <= reach(accelerator))
-    if not joined.any():
+    return _rows(parallel, np.ravel(np.asarray(parallel.accelerators) <= reach(accelerator)))
+
+
+def _rows(parallel: Parallel, kept: npt.NDArray[np.bool_]) -> Parallel | None:
+    if not kept.any():
         return None
-    return Parallel(*(np.asarray(degree)[joined] for degree in parallel.degrees[:4]))
+    return Parallel(*(np.asarray(degree)[kept] for degree in parallel.degrees[:4]))
+
+
+def startable(parallel: Parallel, model: Model, precision: Precision) -> tuple[Parallel | None, tuple[str, ...]]:
+    """The rows of a `Parallel` of layouts that engines start, None if there are none, and why they refuse the others.
+
+    Parameters
+    ----------
+    parallel : Parallel
+        Layouts in columns, as `layouts` gives them.
+    model : Model
+        The model that is spread.
+    precision : Precision
+        Formats of its weights.
+    """
+    columns = zip(*(np.ravel(degree) for degree in parallel.degrees[:4]), strict=True)
+    reasons = [refusal(model, precision, Parallel(*row)) for row in columns]
+    kept = _rows(parallel, np.array([not reason for reason in reasons]))
+    return kept, tuple(dict.fromkeys(reason for reason in reasons if reason))

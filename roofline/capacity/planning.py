@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import FrozenMapping
-from ..errors import InvalidInput, Number, number, unknown
+from ..errors import InvalidInput, Number, UnknownName, number, unknown
 from ..formats import get_format
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.parallel import Parallel
-from ..operators.precision import AS_PUBLISHED, Precision
+from ..operators.precision import AS_PUBLISHED, PARTS, Precision
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
@@ -28,7 +28,7 @@ from ..techniques.quantization import KVQuantization
 from ..techniques.sharding import TensorParallelism
 from ..techniques.technique import Chosen, Technique, as_techniques, refuse_pairs, scenario_with
 from .candidates import MEMORY, WEIGHTS, Array, all_rows, evaluate, precision_name
-from .layouts import layouts, reach, within_reach
+from .layouts import layouts, reach, startable, within_reach
 from .plans import Plan
 
 BATCHES: npt.NDArray[np.float64] = np.unique(np.round(np.geomspace(1, 1024, 56)))
@@ -124,22 +124,30 @@ def plan(
     tried = replace(load, batch=np.unique(np.atleast_1d(np.asarray(number("batches", batches, least=1, whole=True)))))
     asked: list[Case] = []
     refused: dict[str, str] = {}
+    no_start: dict[str, None] = {}
     for chip in chips:
-        parallel = within_reach(spread, chip)
+        joined_layouts = within_reach(spread, chip)
         for precision in precisions or (AS_PUBLISHED,):
-            if parallel is None:
+            if joined_layouts is None:
                 continue
-            serve = _with_kv(Deployment(model, chip, _precision(precision), parallel, engine=engine), kv)
+            serve = _with_kv(Deployment(model, chip, _precision(precision), engine=engine), kv)
+            parallel, unstarted = startable(joined_layouts, model, serve.precision)
+            no_start.update(dict.fromkeys(unstarted))
+            if parallel is None:
+                refused[chip.name] = unstarted[0]
+                continue
+            serve = serve.replace(parallel=parallel)
             if reason := _refusal(serve, tried, used):
                 refused[chip.name] = reason
             else:
                 asked.append((serve, scenario_with(serve, tried, used), usd[chip.name]))
     if not asked:
         links = "none of the accelerators has the links for any of the layouts: allow one accelerator"
-        raise InvalidInput(next(iter(refused.values()), links))
+        raise InvalidInput(next((f"{name}: {reason}" for name, reason in refused.items()), links))
     parts = [evaluate(case, slo or SLO(), price, time) for _, case, price in progress(asked)]
     cases = FrozenMapping({(serve.accelerator.name, precision_name(case.serve)): serve for serve, case, _ in asked})
-    notes = (*_notes(cases, spread, prices), *_technique_notes(used, refused))
+    rules = (f"layouts that no engine starts are left out: {'; '.join(no_start)}",) if no_start else ()
+    notes = (*_notes(cases, spread, prices), *rules, *_technique_notes(used, refused))
     whole = Plan(model, load, slo or SLO(), time, all_rows(parts), cases, used, notes)
     return whole.take(_ranking(whole))
 
@@ -166,10 +174,24 @@ def _with_kv(serve: Deployment, kv: str | None) -> Deployment:
 
 
 def _refusal(serve: Deployment, load: Workload, techniques: tuple[Technique, ...]) -> str:
-    """Why a deployment cannot have one of the techniques; empty if it can have all."""
+    """Why a deployment cannot be computed or cannot have one of the techniques; empty if it can have all."""
+    if reason := _missing_units(serve):
+        return reason
     case = Scenario(serve, load)
     reasons = ((item.name, item.refusal(case)) for item in techniques)
     return next((f"{name}: {reason}" for name, reason in reasons if reason), "")
+
+
+def _missing_units(serve: Deployment) -> str:
+    """That the accelerator has no units for a format that the deployment is computed in; empty if it has all."""
+    precision = serve.precision
+    maths = dict.fromkeys([*(precision.part(part).math for part in PARTS), precision.attention])
+    for math in maths:
+        try:
+            serve.accelerator.math_on_chip(math)
+        except UnknownName as error:
+            return str(error)
+    return ""
 
 
 def _technique_notes(used: tuple[Technique, ...], refused: Mapping[str, str]) -> tuple[str, ...]:

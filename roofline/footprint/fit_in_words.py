@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..formats import get_format
+from ..model.layout_rules import refusal
 from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
+from ..phases.layout_notes import notes_of_layout
 from ..phases.workload import Workload
 from ..units import humanize
 from .memory_use import Memory, memory
@@ -191,8 +193,9 @@ def _wider(found: Memory) -> Iterator[Change]:
     if serve.parallel.accelerators != serve.parallel.tensor:
         return
     for degree in WIDER_LAYOUTS:
-        if degree > serve.parallel.tensor:
-            yield from _tried(found, f"on {degree}", serve.replace(parallel=Parallel(tensor=degree)))
+        parallel = Parallel(tensor=degree)
+        if degree > serve.parallel.tensor and not refusal(serve.model, serve.precision, parallel):
+            yield from _tried(found, f"on {degree}", serve.replace(parallel=parallel))
 
 
 def memory_notes(found: Memory) -> Iterator[str]:
@@ -202,6 +205,7 @@ def memory_notes(found: Memory) -> Iterator[str]:
     if doubt and checkpoint_factor(serve) != 1:
         yield doubt
     yield _share_of_device(found)
+    yield from notes_of_layout(serve)
     if not np.all(found.fits):
         needed = int(np.max(found.accelerators_needed))
         yield f"does not fit on {accelerators_in_words(found)}; at least {needed} are needed"

@@ -19,6 +19,7 @@ from .bounds import Bound, fallback_notes, name_limits
 from .chunking import broadcast_shape, put_together, split
 from .deployment import Deployment
 from .energy import PassEnergy, Use, explain_energy, power_notes
+from .layout_notes import notes_of_layout
 from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
 from .schedule import Schedule, schedule_pass
@@ -232,6 +233,7 @@ class Phase(PassEnergy, Report):
             notes.append(
                 f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
             )
+        notes.extend(notes_of_layout(self.deployment))
         if any(item.operator.kind == "experts" for item in self.operators):
             notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
         notes.extend(cache_notes(self))

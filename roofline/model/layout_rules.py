@@ -1,0 +1,139 @@
+"""Layouts that engines start, and the rule that refuses the others.
+
+Engines divide whole things: a head, an expert, a row of a quantization group is on one accelerator or on another.  The
+rules are those of vLLM, SGLang and TensorRT-LLM where they agree:
+
+===================  ==============================================================================================
+query heads          a multiple of the tensor-parallel degree ("total number of attention heads must be divisible by
+                     tensor parallel size")
+KV heads             a multiple of it, or it a multiple of them: then each is on several accelerators
+experts              a multiple of the expert-parallel degree
+MLP                  its inner width is a multiple of the degree, an expert's of that which divides experts
+vocabulary           padded to a multiple of 64, then a multiple of the degree (vLLM's ``VocabParallelEmbedding``)
+quantization groups  the part of a matrix on one accelerator holds whole groups of values that share a scale ("the
+                     input size is not aligned with the quantized weight shape ... too large tensor parallel size");
+                     MXFP4 weights are padded instead
+===================  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import ceil
+
+import numpy as np
+
+from ..formats import scale_tile
+from ..operators.parallel import Parallel
+from ..operators.precision import Precision
+from ..operators.weights import Linear
+from .decoder import Model
+
+VOCABULARY_STEP = 64
+"""Engines pad the vocabulary to a multiple of it."""
+
+MOST_LAYOUTS = 64
+"""Layouts of an array that are looked at, the first ones."""
+
+KV_PROJECTIONS = ("k_proj", "v_proj")
+"""Projections whose heads are replicated where there are fewer of them than accelerators."""
+
+
+def refusal(model: Model, precision: Precision, parallel: Parallel) -> str:
+    """Why no engine starts ``model`` in this layout; empty if one does.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    precision : Precision
+        The formats that its weights are stored in.
+    parallel : Parallel
+        A single layout.
+
+    Returns
+    -------
+    str
+        The rule that is broken, with its numbers.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> refusal(rl.get_model("qwen2.5-7b"), rl.Precision(), rl.Parallel(tensor=8))
+    '28 query heads do not divide over TP 8'
+    """
+    tensor, expert = int(np.max(parallel.tensor)), int(np.max(parallel.expert))
+    if tensor == 1 and expert == 1:
+        return ""
+    return next(_broken(model, precision, tensor, expert, max(tensor // expert, 1)), "")
+
+
+def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iterator[str]:
+    """A note for each of the layouts that engines refuse, without saying one twice.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    precision : Precision
+        The formats that its weights are stored in.
+    parallel : Parallel
+        One layout, or arrays of them.
+    """
+    if parallel.single:
+        return
+    degrees = np.stack([np.ravel(each) for each in np.broadcast_arrays(parallel.tensor, parallel.expert)], axis=1)
+    said = set()
+    for tensor, expert in np.unique(degrees, axis=0)[:MOST_LAYOUTS]:
+        reason = next(_broken(model, precision, int(tensor), int(expert), max(int(tensor) // int(expert), 1)), "")
+        if reason and reason not in said:
+            said.add(reason)
+            yield f"no engine starts this layout: {reason}"
+
+
+def _broken(model: Model, precision: Precision, tensor: int, expert: int, expert_tensor: int) -> Iterator[str]:
+    """The rules that a layout breaks."""
+    padded = ceil(model.vocab / VOCABULARY_STEP) * VOCABULARY_STEP
+    for weight in _divided(model):
+        routed = weight.part == "experts"
+        yield from _of_matrix(weight, precision, expert_tensor if routed else tensor)
+        if routed and weight.copies % expert:
+            yield f"{weight.copies:,} experts do not divide over EP {expert}"
+    if padded % tensor:
+        yield f"a vocabulary of {model.vocab:,}, padded to {padded:,}, does not divide over TP {tensor}"
+
+
+@lru_cache(maxsize=64)
+def _divided(model: Model) -> tuple[Linear, ...]:
+    """Every kind of matrix that layouts divide, attention first."""
+    found = [weight for _, weight in model.counted_weights() if isinstance(weight, Linear) and weight.split != "whole"]
+    return tuple(sorted(dict.fromkeys(found), key=lambda weight: weight.part != "attention"))
+
+
+def _of_matrix(weight: Linear, precision: Precision, ways: int) -> Iterator[str]:
+    """Rules about one matrix divided ``ways`` ways."""
+    if ways == 1:
+        return
+    side = weight.d_in if weight.split == "rows" else weight.d_out
+    pieces = weight.pieces or side
+    if pieces % ways:
+        if weight.name not in KV_PROJECTIONS:
+            yield f"{_pieces_of(weight, pieces)} do not divide over TP {ways}"
+        elif ways % pieces:
+            yield f"{pieces:,} KV heads and TP {ways}: neither is a multiple of the other"
+    rows, columns = scale_tile(precision.weight_format(weight.part))
+    group = rows if weight.split == "rows" else columns
+    part = side // pieces * max(pieces // ways, 1)
+    if group > 1 and side % group == 0 and part % group:
+        yield (
+            f"{weight.name} of {side:,} over TP {ways} is {part:,} each, which is no multiple of the"
+            f" {group} values that share a scale in {precision.weight_format(weight.part)}"
+        )
+
+
+def _pieces_of(weight: Linear, pieces: int) -> str:
+    """What is divided, in words."""
+    if weight.pieces is None:
+        return f"{pieces:,} {weight.split} of {weight.name}"
+    return f"{pieces:,} {'query heads' if weight.part == 'attention' else 'heads'}"
