@@ -24,7 +24,7 @@ def test_python_examples_run(code, capsys):
 
 def test_the_two_commands_come_first():
     first, second = blocks("bash")[:2]
-    assert first.rstrip().endswith("roofline analyze llama-3.1-70b --hardware h100-sxm")
+    assert first.rstrip().endswith("roofline analyze llama-3.1-70b --hardware 2xh100-sxm")
     assert second.rstrip().endswith("pytest")
     assert "sudo" not in first + second
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -48,6 +49,7 @@ def explore(
     with Explorer(port) as server:
         address = f"{server.url}{query}"
         print_text(f"{address}  (to this machine alone; Ctrl-C ends it)")
+        sys.stdout.flush()  # where it is a pipe, the address would wait there as long as the server runs
         if not no_browser:
             webbrowser.open(address)
         server.serve_forever()
