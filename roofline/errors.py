@@ -48,7 +48,7 @@ def _some(names: list[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def number(what: str, value: object, *, least: float = 0.0, whole: bool = False) -> Number:
+def number(what: str, value: object, *, least: float = 0.0, whole: bool = False, empty: bool = False) -> Number:
     """Return ``value`` as a finite float or float64 array that is at least ``least``.
 
     Parameters
@@ -61,17 +61,21 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False)
         Smallest value allowed.
     whole : bool
         Whether only whole numbers make sense (tokens, sequences, heads).
+    empty : bool
+        Whether an array may hold nothing, as the inputs of a sweep may.
 
     Raises
     ------
     InvalidInput
-        Not a real number, empty, NaN, infinite, below ``least``, or not whole.
+        Not a real number, an empty array, NaN, infinite, below ``least``, or not whole.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         if least <= value < float("inf") and (not whole or value == int(value)):
             return value
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
-    array = _real_array(what, value, least, whole)
+    array = _real_array(value)
+    if array is None or not (array.size or empty):
+        raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
     wrong = ~(np.isfinite(array) & (array >= least))
     if whole:
         wrong |= array != np.floor(array)
@@ -80,14 +84,14 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False)
     return array if array.ndim else float(array)
 
 
-def _real_array(what: str, value: object, least: float, whole: bool) -> npt.NDArray[np.float64]:
+def _real_array(value: object) -> npt.NDArray[np.float64] | None:
+    """The array that NumPy reads ``value`` as; None if it holds no real numbers."""
     try:
         array = np.asarray(value)
-        real = array.dtype.kind in "iuf" and array.size > 0
     except (ValueError, TypeError):
-        real = False
-    if not real:
-        raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
+        return None
+    if array.dtype.kind not in "iuf":
+        return None
     copied = array.astype(np.float64)
     copied.flags.writeable = False  # it becomes a field of a frozen value, or a result that is kept
     return copied

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from .arrays import read_only
+from .dimensions import UNNAMED, Dimensions
 from .tables import Line, html_table, text_table
 from .units import humanize
 from .values import Value
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,33 @@ class Step(Value):
         }
 
 
+def _seal(value: Any) -> None:
+    """Make an array read-only, and those that a mapping or a named tuple holds."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    elif isinstance(value, dict):
+        read_only(value.values())
+    elif hasattr(value, "_fields"):
+        read_only(value)
+
+
+def _sealed(getter: Callable[..., Any]) -> Callable[..., Any]:
+    """A getter that returns read-only arrays."""
+
+    @wraps(getter)
+    def get(*arguments: Any) -> Any:
+        value = getter(*arguments)
+        _seal(value)
+        return value
+
+    return get
+
+
 class Report(Value):
     """Mixin of every result: five views of the attributes that ``columns`` names, in that order.
 
     A result is printed as text and as HTML (``repr``, notebooks), and is had as plain JSON types (`to_dict`), as a
-    `pandas.DataFrame` (`to_frame`) and as a derivation (`explain`).
+    `pandas.DataFrame` (`to_frame`), as an `xarray.Dataset` (`to_xarray`) and as a derivation (`explain`).
 
     Attributes
     ----------
@@ -77,10 +103,28 @@ class Report(Value):
         Names of the figures; each carries its unit.
     assumptions : tuple of str
         What the figures rest on, one sentence each.
+    dimensions : Dimensions
+        Names of the axes of a sweep.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
     assumptions: tuple[str, ...] = ()
+    dimensions: Dimensions = UNNAMED
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            _seal(value)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make the arrays that properties return read-only: nobody changes a result by accident."""
+        super().__init_subclass__(**options)
+        for name, member in [*vars(cls).items()]:
+            if isinstance(member, property) and member.fget is not None:
+                setattr(cls, name, property(_sealed(member.fget), doc=member.__doc__))
+            elif isinstance(member, cached_property):
+                member.func = _sealed(member.func)
+            elif name == "__getattr__":
+                setattr(cls, name, _sealed(member))
 
     @property
     def heading(self) -> str:
@@ -103,25 +147,52 @@ class Report(Value):
         """
         return {name: plain(getattr(self, name)) for name in self.columns}
 
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What was asked, by name: numbers or arrays, and what runs where in words."""
+        return {}
+
     def to_frame(self) -> pd.DataFrame:
-        """Return the columns as a table, one row a point of the broadcast shape; needs ``roofline[frame]``.
+        """Return inputs and columns as a table, one row a point of the broadcast shape; needs ``roofline[frame]``.
 
         Returns
         -------
         pandas.DataFrame
-            A column of the frame for each of ``columns``; a result without arrays has one row.
+            A column for each of ``inputs`` and of ``columns``; a result without arrays has one row.  Coordinates of
+            `xarray.DataArray` inputs are columns as well, and the index is that of `pandas.Series` inputs.
 
         Examples
         --------
         >>> import roofline as rl
         >>> step = rl.decode(rl.Deployment("gpt-2", "l4"), rl.Workload(batch=[1, 2, 4]))
-        >>> step.to_frame().shape == (3, len(step.columns))
-        True
+        >>> step.to_frame().set_index("batch")["limit"].to_dict()
+        {1.0: 'memory', 2.0: 'memory', 4.0: 'memory'}
         """
-        import pandas as pd
+        from .frames import frame_of
 
-        arrays = np.broadcast_arrays(*(np.asarray(getattr(self, name)) for name in self.columns))
-        return pd.DataFrame({name: array.ravel() for name, array in zip(self.columns, arrays, strict=True)})
+        return frame_of(self)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return inputs and columns as a dataset with named dimensions; needs ``roofline[sweep]``.
+
+        Returns
+        -------
+        xarray.Dataset
+            A variable for each of ``columns``, with its unit as ``units``, and ``inputs`` as coordinates.  Dimensions
+            are those of the inputs; an axis without a name is called by the input that varies along it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import roofline as rl
+        >>> load = rl.Workload(batch=np.array([1, 8])[:, None], prompt_tokens=[1000, 2000, 4000])
+        >>> found = rl.prefill(rl.Deployment("gpt-2", "l4"), load).to_xarray()
+        >>> dict(found.sizes), found.floor_s.sel(batch=8).units
+        ({'batch': 2, 'prompt_tokens': 3}, 's')
+        """
+        from .frames import dataset_of
+
+        return dataset_of(self)
 
     def summary(self) -> str:
         """The answer in a sentence or two; empty where the columns say it all."""

@@ -78,12 +78,29 @@ def quantity_of(name: str) -> str | None:
     return next((suffix for suffix in _PRINTED if name == suffix or name.endswith("_" + suffix)), None)
 
 
+NO_POINTS = "A sweep without points."
+"""The sentence of a result whose inputs are empty arrays."""
+
+
+def symbol_of(name: str) -> str:
+    """The unit that the name of a column carries, as it is written: ``s``, ``B/s``; empty for a count or a word.
+
+    Examples
+    --------
+    >>> symbol_of("floor_s"), symbol_of("memory_bytes_per_s"), symbol_of("batch")
+    ('s', 'B/s', '')
+    """
+    return _PRINTED.get(quantity_of(name) or "", "")
+
+
 def humanize(name: str, value: Any) -> str:
     """``value`` of the column ``name`` as people say it: ``41.7 ms``, ``139 GB``, ``989 TFLOP/s``.
 
-    An array prints as its first and last element.
+    An array prints as its first and last element, an empty one as a dash.
     """
     if isinstance(value, np.ndarray) and value.ndim:
+        if not value.size:
+            return "–"
         return f"{humanize(name, value.flat[0])} … {humanize(name, value.flat[-1])}"
     if isinstance(value, np.generic | np.ndarray):
         value = value.item()
@@ -133,6 +150,8 @@ def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
     ('51.2 ms', '51.2 ms [44.6-58.1]')
     """
     if np.ndim(value):
+        if not np.size(value):
+            return "–"
         least, most = brief_time(np.min(value)), brief_time(np.max(value))
         return least if least == most else f"{least} to {most}"
     if not value:
@@ -150,6 +169,8 @@ def brief_speed(ratio: Any) -> str:
     >>> brief_speed(0.5), brief_speed(1.25), brief_speed(1.0)
     ('2x faster', '1.25x slower', 'unchanged')
     """
+    if not np.size(ratio):
+        return "–"
     return " to ".join(dict.fromkeys(_speed(float(end)) for end in (np.max(ratio), np.min(ratio))))
 
 

@@ -78,6 +78,8 @@ def brief(value: Any, *always: str) -> str:
     """
     shown = []
     for item in fields(value):
+        if not item.repr:
+            continue
         found = getattr(value, item.name)
         default = item.default_factory() if item.default_factory is not MISSING else item.default
         if item.name in always or not same(found, default):

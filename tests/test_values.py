@@ -307,8 +307,8 @@ def test_a_copy_carries_fields_and_computes_the_rest_again():
 
 
 def test_two_nans_are_the_same_content():
-    nan = dataclasses.replace(rl.generate(serve(), LOAD), tpot_s=float("nan"))
-    again = dataclasses.replace(nan, tpot_s=np.float64("nan"))
+    nan = dataclasses.replace(rl.crossovers(serve(), LOAD), kv_tokens=float("nan"))
+    again = dataclasses.replace(nan, kv_tokens=np.float64("nan"))
     assert nan == again
     assert hash(nan) == hash(again)
     assert same(np.array([1.0, np.nan]), np.array([1.0, np.nan]))

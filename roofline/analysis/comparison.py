@@ -16,6 +16,7 @@ from ..units import bound_by, brief_speed, brief_time, humanize
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,11 +111,44 @@ class Comparison(Report):
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a column of the results: before, after, ratio (scalars only; sweeps compare `ratio` instead)."""
+        """Before, after and ratio: a row a column of single results, or for sweeps a row a point.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``before``, ``after`` and ``ratio`` for single results; for sweeps the inputs of the first, and
+            each column with these endings.
+        """
         import pandas as pd
 
-        rows = [(getattr(self.before, name), getattr(self.after, name), self.ratio[name]) for name in self.columns]
-        return pd.DataFrame(rows, index=list(self.columns), columns=["before", "after", "ratio"])
+        if not any(np.ndim(value) for value in self.ratio.values()):
+            rows = [(getattr(self.before, name), getattr(self.after, name), self.ratio[name]) for name in self.columns]
+            return pd.DataFrame(rows, index=list(self.columns), columns=["before", "after", "ratio"])
+        one, other = self.before.to_frame(), self.after.to_frame()
+        found = one.drop(columns=list(self.before.columns))
+        for name in self.columns:
+            found[f"{name}_before"], found[f"{name}_after"] = one[name], other[name]
+            found[f"{name}_ratio"] = np.broadcast_to(self.ratio[name], np.shape(self._points)).ravel()
+        return found
+
+    @property
+    def _points(self) -> Any:
+        """Something that has the shape of the sweep."""
+        return np.broadcast_arrays(*self.ratio.values())[0]
+
+    def to_xarray(self) -> xr.Dataset:
+        """Both results along a dimension ``side``.
+
+        Returns
+        -------
+        xarray.Dataset
+            The datasets of ``before`` and ``after``.
+        """
+        import xarray as xr
+
+        sides = xr.DataArray(["before", "after"], dims="side", name="side")
+        both = [self.before.to_xarray(), self.after.to_xarray()]
+        return xr.concat(both, sides, coords="different", compat="equals", combine_attrs="drop_conflicts")
 
     def rows(self) -> tuple[tuple[str, str, str, str], ...]:
         """Name, before, after and ratio of every column, as people read them."""
@@ -172,5 +206,7 @@ def _ratio(before: Any, after: Any) -> Number:
 
 
 def _times(ratio: Any) -> str:
+    if not np.size(ratio):
+        return "–"
     first, last = ("from 0" if np.isinf(end) else f"{end:.3g}x" for end in np.ravel(ratio)[[0, -1]])
     return first if np.ndim(ratio) == 0 else f"{first} … {last}"

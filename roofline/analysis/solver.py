@@ -104,7 +104,7 @@ def _linear_math(serve: Deployment) -> str:
 def _with_load(name: str) -> Setter:
     """Sets a field of the workload."""
 
-    def set_field(serve: Deployment, load: Workload, value: float) -> Setting:
+    def set_field(serve: Deployment, load: Workload, value: Any) -> Setting:
         return serve, replace(load, **{name: value})
 
     return set_field

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import read_only
 from ..phases.deployment import Deployment
 from ..serving.metrics import METRICS
 from ..serving.scenario import Scenario
@@ -56,6 +57,9 @@ class Candidates(Value):
     available_bytes: Array
     watts: Array
     usd_per_hour: Array
+
+    def __post_init__(self) -> None:
+        read_only(getattr(self, item.name) for item in fields(self))
 
     def take(self, rows: Array) -> Candidates:
         """These rows, in this order."""

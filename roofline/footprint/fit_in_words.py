@@ -13,7 +13,7 @@ from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
 from ..phases.layout_notes import notes_of_layout
 from ..phases.workload import Workload
-from ..units import humanize
+from ..units import NO_POINTS, humanize
 from .memory_use import Memory, memory
 from .per_device import checkpoint_factor
 
@@ -60,6 +60,8 @@ class Change:
 def fit_sentence(found: Memory) -> str:
     """Whether it fits, what is needed and available, and if it does not, what would."""
     points = np.size(found.fits)
+    if not points:
+        return NO_POINTS
     if points > 1:
         return f"Fits at {int(np.sum(found.fits)):,} of {points:,} points."
     where, sizes = accelerators_in_words(found), _sizes(found)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Truth, scalar
+from ..dimensions import Dimensions
 from ..errors import Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
@@ -88,6 +89,16 @@ class Memory(Report):
     def heading(self) -> str:
         """What runs where, and how many sequences."""
         return f"Memory: {self.deployment}, batch {humanize('batch', self.load.batch)}"
+
+    @property
+    def dimensions(self) -> Dimensions:  # type: ignore[override]
+        """Names of the axes of a sweep."""
+        return self.load.dimensions
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What runs where, and the sequences, by name."""
+        return self.deployment.inputs | self.load.counts
 
     @cached_property
     def engine_pool(self) -> EnginePool | None:

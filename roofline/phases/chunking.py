@@ -1,4 +1,4 @@
-"""Large sweeps cut into blocks, so that the arrays of one block stay small and the cores share them."""
+"""Sequences of sweeps: their names and shape, and blocks of them that stay small and that the cores share."""
 
 from __future__ import annotations
 
@@ -26,6 +26,26 @@ def numbers_of(segment: Segment) -> tuple[Number, ...]:
         segment.shared_tokens,
     )
     return numbers if segment.sharing is None else (*numbers, segment.sharing)
+
+
+def sequences_by_name(segments: tuple[Segment, ...]) -> dict[str, Number]:
+    """Number and lengths of the sequences of a pass by the names of a workload's fields.
+
+    Examples
+    --------
+    >>> sequences_by_name((Segment(8, 1.0, 2048),))
+    {'batch': 8, 'context_tokens': 2048}
+    """
+    found: dict[str, Number] = {}
+    for segment in segments:
+        names = {"batch": segment.sequences}
+        if isinstance(segment.new_tokens, float) and segment.new_tokens == 1.0:
+            names |= {"context_tokens": segment.past_tokens}
+        else:
+            names |= {"prompt_tokens": segment.new_tokens, "cached_tokens": segment.past_tokens}
+        number_of = 1 + sum(name.startswith("batch") for name in found)
+        found |= {name if number_of == 1 else f"{name}_{number_of}": value for name, value in names.items()}
+    return found
 
 
 def broadcast_shape(segments: tuple[Segment, ...]) -> tuple[int, ...]:

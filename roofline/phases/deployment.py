@@ -165,6 +165,19 @@ class Deployment(Value):
         profile = self.engine.kernels if isinstance(self.engine, Engine) else None
         return profile if profile in profiles(self.accelerator) else None
 
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What runs where, by name: in words, and as numbers where degrees or figures of the hardware are arrays."""
+        gpu, parallel = self.accelerator, self.parallel
+        formats = {name: getattr(self.precision, name) for name in ("weights", "activations", "kv")}
+        words = {"model": self.model.name, "accelerator": gpu.name} | formats
+        degrees = dict(zip(("tensor", "pipeline", "expert", "data", "context_parallel"), parallel.degrees, strict=True))
+        rates = {f"dense_flops_per_s_{math}": peak for math, peak in gpu.dense_flops_per_s.items()}
+        rates |= {"memory_bytes_per_s": gpu.memory_bytes_per_s, "memory_bytes": gpu.memory_bytes}
+        swept = {name: value for name, value in (degrees | rates).items() if np.ndim(value)}
+        layout = {} if any(map(np.ndim, parallel.degrees)) else {"layout": str(parallel)}
+        return words | layout | swept
+
     def run(self, *segments: Segment) -> Pass:
         """One forward pass of these segments the way this deployment runs it."""
         return Pass(segments, self.precision, self.attention, self.parallel)

@@ -1,17 +1,20 @@
-"""Generations: a batch that starts together, from its first prompt token to its last output token."""
+"""Generation: a batch from its prompts to its last tokens."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ..arrays import read_only, scalar
+from ..dimensions import Dimensions
 from ..errors import Number, unknown
-from ..report import Report
+from ..report import Report, Step
 from .deployment import Deployment
 from .pass_sentences import generation_sentence
-from .passes import TIMES, decode_pass, prefill
+from .passes import TIMES, Phase, prefill, run_pass, steps_of
 from .workload import Workload
 
 
@@ -21,31 +24,128 @@ class Generation(Report):
 
     Attributes
     ----------
-    ttft_s, total_s : float or array
-        Time to first token (the prefill), and end to end.
-    tpot_s : float or array
-        Time per output token after the first: (total - TTFT) / (output - 1); 0 for one token.
-    prefill_share : float or array
-        Share of the prefill in the total.
-    tokens_per_s : float or array
-        Generated tokens of the batch a second.
+    deployment : Deployment
+        What runs where.
+    load : Workload
+        The batch.
     time : str
         Which of the three times the figures are.
+    prefill : Phase
+        The pass over the prompts.
+    steps : Phase
+        The decode steps: one for each block of them, at its mean context, along the last axis.
+
+    Columns
+    -------
+    ttft_s
+        Time to first token: the prefill.
+    tpot_s
+        Time per output token after the first: (total - TTFT) / (output - 1); 0 for one token.
+    total_s
+        End to end.
+    prefill_share
+        Share of the prefill in the total.
+    tokens_per_s
+        Generated tokens of the batch per second.
     """
 
-    ttft_s: Number
-    tpot_s: Number
-    total_s: Number
-    prefill_share: Number
-    tokens_per_s: Number
+    deployment: Deployment
+    load: Workload
     time: str
-    assumptions: tuple[str, ...] = ()
+    prefill: Phase = field(compare=False)
+    steps: Phase = field(compare=False)
 
     columns = ("ttft_s", "tpot_s", "total_s", "prefill_share", "tokens_per_s", "time")
+
+    @property
+    def dimensions(self) -> Dimensions:  # type: ignore[override]
+        """Names of the axes of a sweep."""
+        return self.load.dimensions
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What runs where, and the batch, by name."""
+        return self.deployment.inputs | self.load.counts
+
+    @cached_property
+    def _figures(self) -> dict[str, Number]:
+        """The columns that are numbers, read-only."""
+        ttft_s, load = getattr(self.prefill, self.time), self.load
+        steps = np.asarray(load.output_tokens, dtype=float) - 1
+        decode_s = steps * self.step_s
+        total_s = ttft_s + decode_s
+        figures = {
+            "ttft_s": ttft_s,
+            "tpot_s": scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
+            "total_s": scalar(total_s),
+            "prefill_share": scalar(ttft_s / total_s),
+            "tokens_per_s": scalar(load.batch * load.output_tokens / total_s),
+        }
+        read_only(figures.values())
+        return figures
+
+    @cached_property
+    def step_s(self) -> Number:
+        """Mean time of a decode step."""
+        return scalar(np.mean(getattr(self.steps, self.time), axis=-1))
+
+    @property
+    def ttft_s(self) -> Number:
+        """Time to first token."""
+        return self._figures["ttft_s"]
+
+    @property
+    def tpot_s(self) -> Number:
+        """Time per output token after the first; 0 for one token."""
+        return self._figures["tpot_s"]
+
+    @property
+    def total_s(self) -> Number:
+        """Time from the first prompt token to the last output token."""
+        return self._figures["total_s"]
+
+    @property
+    def prefill_share(self) -> Number:
+        """Share of the prefill in the total."""
+        return self._figures["prefill_share"]
+
+    @property
+    def tokens_per_s(self) -> Number:
+        """Generated tokens of the batch per second."""
+        return self._figures["tokens_per_s"]
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the figures rest on."""
+        return self.prefill.assumptions
 
     def summary(self) -> str:
         """The times of the batch in a sentence."""
         return generation_sentence(self)
+
+    def explain(self) -> tuple[Step, ...]:
+        """The prefill, the decode steps, and how the times of the batch follow from them."""
+        blocks = np.asarray(getattr(self.steps, self.time))
+        load, counted = self.load, {"output_tokens": self.load.output_tokens}
+        of_blocks = {"sum_of_blocks_s": scalar(blocks.sum(axis=-1)), "blocks": blocks.shape[-1]}
+        whole = {"ttft_s": self.ttft_s, "step_s": self.step_s} | counted
+        ends = {"total_s": self.total_s, "ttft_s": self.ttft_s}
+        first = {f"prefill_{self.time}": getattr(self.prefill, self.time)}
+        produced = {"batch": load.batch, "total_s": self.total_s} | counted
+        defined = "by definition"
+        where = "decode steps in blocks of one length, each at its mean context"
+        return (
+            *self.prefill.explain(),
+            *self.steps.explain(),
+            Step("ttft_s", f"prefill_{self.time}", first, self.ttft_s, "the prefill emits the first token"),
+            Step("step_s", "sum_of_blocks_s / blocks", of_blocks, self.step_s, where),
+            Step("total_s", "ttft_s + (output_tokens - 1) * step_s", whole, self.total_s, "prefill, then the steps"),
+            Step(
+                "tpot_s", "(total_s - ttft_s) / max(output_tokens - 1, 1)", ends | counted, self.tpot_s, "by definition"
+            ),
+            Step("prefill_share", "ttft_s / total_s", ends, self.prefill_share, defined),
+            Step("tokens_per_s", "batch * output_tokens / total_s", produced, self.tokens_per_s, defined),
+        )
 
 
 _STEPS = 256
@@ -64,14 +164,14 @@ def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> 
     serve : Deployment
         What runs where.
     load : Workload
-        The batch; all its sequences start together.
-    time : {'roofline_s', 'floor_s', 'estimate_s'}
-        Which of the three times of a pass is added up.
+        The batch; its fields may be arrays.
+    time : str
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
 
     Returns
     -------
     Generation
-        Times and throughput of the batch, in the broadcast shape of the arguments.
+        Times and throughput of the batch.
 
     Raises
     ------
@@ -81,19 +181,14 @@ def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> 
     if time not in TIMES:
         raise unknown("time", time, TIMES)
     first = prefill(serve, load)
-    ttft_s = getattr(first, time)
     steps = np.asarray(load.output_tokens, dtype=float) - 1
-    blocks = int(np.clip(np.max(steps), 1, _STEPS))
+    blocks = int(np.clip(np.max(steps, initial=1.0), 1, _STEPS))
     middles = (np.arange(blocks) + 0.5) / blocks
     context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
-    step = decode_pass(serve, load, np.asarray(load.batch)[..., None], context)
-    decode_s = steps * np.mean(getattr(step, time), axis=-1)
-    total_s = ttft_s + decode_s
-    figures = (
-        ttft_s,
-        scalar(np.where(steps > 0, decode_s / np.maximum(steps, 1), 0.0)),
-        scalar(total_s),
-        scalar(ttft_s / total_s),
-        scalar(load.batch * load.output_tokens / total_s),
-    )
-    return Generation(*read_only(figures), time=time, assumptions=first.assumptions)
+    segment = steps_of(_spread(load.batch), context, _spread(load.cached_tokens))
+    return Generation(serve, load, time, first, run_pass(serve, "decode", segment))
+
+
+def _spread(value: Number) -> Number:
+    """An array with an axis for the blocks of steps."""
+    return value[..., None] if isinstance(value, np.ndarray) else value

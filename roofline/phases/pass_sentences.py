@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..units import bound_by, brief_time, humanize
+from ..units import NO_POINTS, bound_by, brief_time, humanize
 
 if TYPE_CHECKING:
     from .generation import Generation
@@ -24,6 +24,8 @@ def pass_sentence(phase: Phase, time: str) -> str:
     >>> print(step.summary("roofline_s"))
     A decode step takes 41.7 ms at the roofline and is memory-bound.
     """
+    if not np.size(phase.floor_s):
+        return NO_POINTS
     subject = {"prefill": "Prefill", "decode": "A decode step"}.get(phase.name, f"A {phase.name} step")
     return f"{subject} takes {time_words(phase, time)} and is {bound_by(phase.limit)}."
 
@@ -46,6 +48,8 @@ def generation_sentence(found: Generation) -> str:
     >>> print(rl.generate(serve, rl.Workload(), time="roofline_s").summary())
     First token after 291 ms, then one every 41.7 ms (23 tokens/s); 10.9 s in all, by the roofline.
     """
+    if not np.size(found.total_s):
+        return NO_POINTS
     rate = " to ".join(dict.fromkeys(f"{end(found.tokens_per_s):,.0f}" for end in (np.min, np.max)))
     first, each, whole = (brief_time(time) for time in (found.ttft_s, found.tpot_s, found.total_s))
     basis = found.time.removesuffix("_s")

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Words, read_only
+from ..dimensions import UNNAMED, Dimensions
 from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
 from ..report import Report, Step
 from ..units import humanize
 from .bounds import Bound, fallback_notes, name_limits
-from .chunking import broadcast_shape, put_together, split
+from .chunking import broadcast_shape, put_together, sequences_by_name, split
 from .deployment import Deployment
 from .energy import PassEnergy, Use, explain_energy, power_notes
 from .layout_notes import notes_of_layout
@@ -24,7 +25,7 @@ from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
 from .schedule import Schedule, schedule_pass
 from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
-from .workload import Workload
+from .workload import Workload, together
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
 
@@ -56,11 +57,14 @@ class Phase(PassEnergy, Report):
         What runs where.
     segments : tuple of Segment
         The sequences in the pass, of the whole deployment.
+    dimensions : Dimensions
+        Names of the axes of a sweep.
     """
 
     name: str
     deployment: Deployment
     segments: tuple[Segment, ...]
+    dimensions: Dimensions = UNNAMED
 
     columns = (
         "flops",
@@ -82,6 +86,11 @@ class Phase(PassEnergy, Report):
         """Its name, what runs where, and how many sequences are in it, by group."""
         batch = " + ".join(humanize("batch", segment.sequences) for segment in self.segments)
         return f"Phase: {self.name} of {self.deployment}, batch {batch}"
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What runs where, and the lengths and the number of the sequences, by name."""
+        return self.deployment.inputs | sequences_by_name(self.segments)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -228,7 +237,7 @@ class Phase(PassEnergy, Report):
         """What the numbers rest on: fallbacks, contexts beyond the model's, routing, the estimate's basis."""
         notes = [*fallback_notes(list(self.operators))]
         limit = self.deployment.model.max_context_tokens
-        longest = max(float(np.max(s.past_tokens + s.new_tokens)) for s in self.segments)
+        longest = max(float(np.max(s.past_tokens + s.new_tokens, initial=0.0)) for s in self.segments)
         if limit is not None and longest > limit:
             notes.append(
                 f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
@@ -265,7 +274,7 @@ def _use(phase: Phase) -> Use:
     return phase.scheduled.use
 
 
-def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:
+def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimensions = UNNAMED) -> Phase:
     """One forward pass of any mix of segments, as a `Phase` called ``name``.
 
     The linear layers see the tokens of all segments together and stream their weights once.
@@ -278,7 +287,7 @@ def run_pass(serve: Deployment, name: str, *segments: Segment) -> Phase:
     if not isinstance(serve, Deployment):
         raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
     broadcast_shape(segments)
-    return Phase(name, serve, segments)
+    return Phase(name, serve, segments, dimensions)
 
 
 def prefill(serve: Deployment, load: Workload) -> Phase:
@@ -306,7 +315,7 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     >>> f"{phase.flops:.4e} {phase.floor_s:.3f} {phase.limit}"
     '2.7905e+14 0.261 compute'
     """
-    return run_pass(serve, "prefill", _prompts(load))
+    return run_pass(serve, "prefill", _prompts(load), dimensions=load.dimensions)
 
 
 def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None = None) -> Phase:
@@ -339,8 +348,10 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
     >>> f"{step.floor_s * 1e3:.2f} ms {step.limit}"
     '41.69 ms memory'
     """
-    context = load.context_tokens if context_tokens is None else context_tokens
-    return decode_pass(serve, load, load.batch, number("context_tokens", context, whole=True))
+    (load,), others, dimensions = together([load], context_tokens=context_tokens)
+    asked = others["context_tokens"]
+    context = load.context_tokens if asked is None else number("context_tokens", asked, whole=True, empty=True)
+    return run_pass(serve, "decode", steps_of(load.batch, context, load.cached_tokens), dimensions=dimensions)
 
 
 def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
@@ -383,9 +394,11 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
     >>> bool(both.roofline_s < rl.decode(serve, running).roofline_s + rl.prefill(serve, chunk).roofline_s)
     True
     """
-    prompts = [_prompts(load) for load in _workloads("prefill", prefill)]
-    steps = [_steps(load, load.batch, load.context_tokens) for load in _workloads("decode", decode)]
-    return run_pass(serve, "mixed", *prompts, *steps)
+    prompts, steps = _workloads("prefill", prefill), _workloads("decode", decode)
+    loads, _, dimensions = together([*prompts, *steps])
+    segments = [_prompts(load) for load in loads[: len(prompts)]]
+    segments += [steps_of(load.batch, load.context_tokens, load.cached_tokens) for load in loads[len(prompts) :]]
+    return run_pass(serve, "mixed", *segments, dimensions=dimensions)
 
 
 def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workload, ...]:
@@ -403,16 +416,8 @@ def _prompts(load: Workload) -> Segment:
     return Segment(load.batch, load.prompt_tokens, cached, shared_tokens=cached)
 
 
-def _steps(load: Workload, batch: Number, context_tokens: Number) -> Segment:
+def steps_of(batch: Number, context_tokens: Number, shared: Number = 0.0) -> Segment:
     """Sequences that decode; what is cached of their prompts may be a prefix that they share."""
-    shared = load.cached_tokens
     if np.any(np.asarray(shared) > 0):
-        if np.ndim(shared) and np.ndim(context_tokens) > np.ndim(shared):
-            shared = np.asarray(shared)[..., None]
         shared = np.minimum(shared, context_tokens)
     return Segment(batch, 1.0, context_tokens, shared_tokens=shared)
-
-
-def decode_pass(serve: Deployment, load: Workload, batch: Number, context_tokens: Number) -> Phase:
-    """A decode step at any batch and context, means over several steps included."""
-    return run_pass(serve, "decode", _steps(load, batch, context_tokens))

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
 
+from ..dimensions import UNNAMED, Dimensions, is_named, laid_out
 from ..errors import InvalidInput, Number, number
 from ..values import Value, brief
+
+COUNTS = ("prompt_tokens", "output_tokens", "batch", "cached_tokens")
+"""Fields of a workload that may be arrays."""
 
 
 @dataclass(frozen=True, repr=False)
 class Workload(Value):
     """Requests that run together; any field may be an array, all broadcast against each other.
+
+    A `xarray.DataArray` or `pandas.Series` keeps its dimensions, coordinates and index: fields of one dimension share
+    an axis, others are crossed, and the frames and datasets of results carry the names.  An empty array gives empty
+    results.
 
     Attributes
     ----------
@@ -23,6 +34,9 @@ class Workload(Value):
     cached_tokens : int or array
         Tokens of each prompt that are in the KV cache already, before those that have to be computed.
 
+    dimensions : Dimensions
+        Names of the axes of the arrays; read from the fields.
+
     Raises
     ------
     InvalidInput
@@ -33,15 +47,31 @@ class Workload(Value):
     output_tokens: Number = 256
     batch: Number = 1
     cached_tokens: Number = 0
+    dimensions: Dimensions = field(default=UNNAMED, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("prompt_tokens", "output_tokens", "batch"):
-            object.__setattr__(self, name, number(name, getattr(self, name), least=1, whole=True))
-        object.__setattr__(self, "cached_tokens", number("cached_tokens", self.cached_tokens, whole=True))
+        if any(is_named(getattr(self, name)) for name in COUNTS):
+            self._set(*laid_out({name: self.dimensions.named(name, value) for name, value in self.counts.items()}))
+        elif self.dimensions.names and not self.dimensions.hold(self.counts.values()):
+            object.__setattr__(self, "dimensions", UNNAMED)
+        for name in COUNTS:
+            least = 0 if name == "cached_tokens" else 1
+            value = number(name, getattr(self, name), least=least, whole=True, empty=True)
+            object.__setattr__(self, name, value)
         try:
             _ = self.prompt_tokens + self.output_tokens + self.batch + self.cached_tokens
         except ValueError as error:
             raise InvalidInput(f"the fields of a workload must broadcast: {error}") from None
+
+    def _set(self, fields: Mapping[str, Any], dimensions: Dimensions) -> None:
+        for name in COUNTS:
+            object.__setattr__(self, name, fields[name])
+        object.__setattr__(self, "dimensions", dimensions)
+
+    @property
+    def counts(self) -> dict[str, Number]:
+        """The numbers of the workload by name."""
+        return {name: getattr(self, name) for name in COUNTS}
 
     @property
     def context_tokens(self) -> Number:
@@ -55,3 +85,36 @@ class Workload(Value):
 
     def __repr__(self) -> str:
         return brief(self, "prompt_tokens", "output_tokens", "batch")
+
+
+def together(loads: Sequence[Workload], **others: Any) -> tuple[list[Workload], dict[str, Any], Dimensions]:
+    """Workloads and further numbers laid out over the same dimensions.
+
+    Parameters
+    ----------
+    loads : sequence of Workload
+        Workloads that are used together.
+    **others : int or array
+        Numbers that go with them; None is left as it is.
+
+    Returns
+    -------
+    tuple of (list of Workload, dict, Dimensions)
+        All of it laid out alike, and the names of the axes; as given where nothing has names.
+    """
+    if not any(load.dimensions.names for load in loads) and not any(map(is_named, others.values())):
+        return [*loads], others, UNNAMED
+    values: dict[str, Any] = {}
+    for at, load in enumerate(loads):
+        values |= {_name(at, name): load.dimensions.named(name, value) for name, value in load.counts.items()}
+    values |= {name: value for name, value in others.items() if value is not None}
+    found, dimensions = laid_out(values)
+    made = [copy(load) for load in loads]
+    for at, load in enumerate(made):
+        load._set({name: found[_name(at, name)] for name in COUNTS}, dimensions)
+    return made, {name: found.get(name) for name in others}, dimensions
+
+
+def _name(at: int, name: str) -> str:
+    """What the field of one of several workloads is called in messages."""
+    return name if at == 0 else f"{name} of workload {at + 1}"

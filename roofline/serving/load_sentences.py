@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..units import brief_time
+from ..units import NO_POINTS, brief_time
 
 if TYPE_CHECKING:
     from .outcome import Simulation
@@ -32,6 +32,8 @@ def served_sentence(found: Served) -> str:
     >>> said.startswith("With 8 requests in the system: TTFT "), said.endswith("decode steps take most of the time.")
     (True, True)
     """
+    if not np.size(found.tokens_per_s):
+        return NO_POINTS
     if np.ndim(found.tokens_per_s):
         return _several(found)
     where = _asked(found.asked_concurrency, found.asked_requests_per_s)

@@ -68,7 +68,7 @@ class PassTime(Value):
     def _launches_s(self) -> Number:
         if not np.any(self.launch_s):
             return 0.0
-        return self.launch_s * sum(float(np.max(count)) * launches(phase) for count, phase in self.runs)
+        return self.launch_s * sum(float(np.max(count, initial=0.0)) * launches(phase) for count, phase in self.runs)
 
     def resources_s(self, *, weights: bool = True) -> dict[str, Number]:
         """Least busy time of each resource of an accelerator, all runs together.

@@ -96,7 +96,7 @@ class Passes(Value):
         """Numbers of prompts at which a packed pass is computed."""
         largest = np.minimum(np.maximum(self.packing.seen, self.packing.per_pass), self.packing.most)
         counts = [1.0]
-        while counts[-1] < np.max(largest):
+        while counts[-1] < np.max(largest, initial=1.0):
             counts.append(counts[-1] + 1.0 if counts[-1] < WHOLE_UP_TO else np.ceil(counts[-1] * 1.25))
         return np.array(counts)
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import scalar
+from ..dimensions import Dimensions
 from ..errors import Number, unknown
 from ..footprint.memory_use import Memory
 from ..phases.passes import TIMES
@@ -67,6 +68,16 @@ class Steady(Report):
         "capacity_tokens_per_s",
         "time",
     )
+
+    @property
+    def dimensions(self) -> Dimensions:  # type: ignore[override]
+        """Names of the axes of a sweep."""
+        return self.case.load.dimensions
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What runs where, and the requests, by name."""
+        return self.case.serve.inputs | self.case.load.counts
 
     @property
     def load(self) -> Workload:

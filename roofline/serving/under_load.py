@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import FrozenMapping, bisect, scalar
+from ..dimensions import UNNAMED, Dimensions
 from ..errors import InvalidInput, Number, number, unknown
 from ..phases.deployment import Deployment
-from ..phases.workload import Workload
+from ..phases.workload import Workload, together
 from ..report import Report, Step
 from .arrivals import demand
 from .cache_pool import CachePool, cache_pool
@@ -71,6 +72,7 @@ class Served(Report):
     simulations: tuple[Simulation, ...] = ()
     origin: tuple[_Ask, StepTimes] | None = field(default=None, repr=False, compare=False)
     assumptions: tuple[str, ...] = ()
+    dimensions: Dimensions = UNNAMED
 
     columns = (
         "asked_concurrency",
@@ -91,6 +93,12 @@ class Served(Report):
         "method",
         "time",
     )
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What runs where, and the lengths of the requests, by name."""
+        lengths = self.load.counts if isinstance(self.load, Workload) else {}
+        return self.deployment.inputs | {name: value for name, value in lengths.items() if name != "batch"}
 
     def __getattr__(self, name: str) -> Any:
         figures = self.__dict__.get("figures", {})
@@ -215,6 +223,10 @@ def serve(
         raise unknown("method", method, METHODS)
     simulated = (method or METHODS[requests_per_s is not None]) == "simulation"
     load = without_times(load)
+    loads, given, dimensions = together(
+        [load] if isinstance(load, Workload) else [], concurrency=concurrency, requests_per_s=requests_per_s
+    )
+    load, concurrency, requests_per_s = loads[0] if loads else load, given["concurrency"], given["requests_per_s"]
     times = step_times(deployment, time=time)
     pool = cache_pool(deployment, times.engine)
     lengths = Lengths.of(load, hit_rate)
@@ -222,10 +234,10 @@ def serve(
     asked: dict[str, Any] = {"asked_concurrency": concurrency, "asked_requests_per_s": requests_per_s}
     how = {"burstiness": burstiness, "requests": requests, "seed": seed, "hit_rate": hit_rate}
     if concurrency is not None:
-        asked["asked_concurrency"] = number("concurrency", concurrency, least=1, whole=True)
+        asked["asked_concurrency"] = number("concurrency", concurrency, least=1, whole=True, empty=True)
     else:
-        asked["asked_requests_per_s"] = number("requests_per_s", requests_per_s, least=1e-9)
-    ask = _Ask(deployment, load, lengths, pool, asked, how, simulated)
+        asked["asked_requests_per_s"] = number("requests_per_s", requests_per_s, least=1e-9, empty=True)
+    ask = _Ask(deployment, load, lengths, pool, asked, how, simulated, dimensions)
     return ask.answer(times)
 
 
@@ -240,6 +252,7 @@ class _Ask:
     asked: dict[str, Any]
     how: dict[str, Any]
     simulated: bool
+    dimensions: Dimensions = UNNAMED
 
     @property
     def open_loop(self) -> bool:
@@ -258,6 +271,7 @@ class _Ask:
             runs,
             (self, times),
             self._notes(times, figures, runs),
+            self.dimensions,
         )
 
     def _lane(self, times: StepTimes, clients: Number) -> Lane:
@@ -380,7 +394,7 @@ def _longest(load: Workload | Traffic) -> float:
     """Tokens of the longest request."""
     if isinstance(load, Traffic):
         return float(np.max(load.prompt_tokens + load.output_tokens))
-    return float(np.max(load.sequence_tokens))
+    return float(np.max(load.sequence_tokens, initial=0.0))
 
 
 def _plain(value: Any) -> Any:

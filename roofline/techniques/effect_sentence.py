@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..units import brief_speed, brief_time, humanize
+from ..units import NO_POINTS, brief_speed, brief_time, humanize
 
 if TYPE_CHECKING:
-    from .technique import Effect
+    from .effect import Effect
 
 
 def effect_sentence(found: Effect) -> str:
@@ -24,6 +24,8 @@ def effect_sentence(found: Effect) -> str:
     Weight quantization: per token 41.7 ms -> 21.3 ms (1.96x faster), prefill 291 ms (unchanged), throughput 1.91x;
     68.45 GB freed.
     """
+    if not np.size(found.throughput_gain):
+        return NO_POINTS
     changes = []
     for name, phase in (("per token", "decode"), ("prefill", "prefill")):
         before, after = (getattr(found, f"{phase}_{side}_s") for side in ("before", "after"))

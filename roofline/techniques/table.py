@@ -14,8 +14,9 @@ from ..phases.workload import Workload
 from ..report import Report, plain
 from ..serving.scenario import Scenario
 from ..tables import Line
+from .effect import Effect
 from .registry import usual_techniques
-from .technique import Effect, Technique, apply
+from .technique import Technique, apply
 
 NOTICEABLE = 1.02
 """A phase counts as helped from this speedup on: rounding of tiles and tokens moves times by a percent or two."""

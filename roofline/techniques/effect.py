@@ -1,0 +1,256 @@
+"""Effect: what techniques do to the requests of a deployment, before and after, by phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import scalar
+from ..dimensions import Dimensions
+from ..errors import Number
+from ..report import Report, Step
+from ..serving.steady_state import Steady
+from .effect_sentence import effect_sentence
+
+if TYPE_CHECKING:
+    from .technique import Technique
+
+
+@dataclass(frozen=True, repr=False)
+class Effect(Report):
+    """What one or several techniques do to the requests of a deployment in steady state.
+
+    Speedups and gains compare with the deployment as given.  Columns that start with ``baseline_`` compare with the
+    same deployment without the technique: a model with multi-head attention for GQA, an engine without a KV cache for
+    the KV cache.  Values above 1 are better.
+
+    Attributes
+    ----------
+    techniques : tuple of Technique
+        What was applied.
+    before, after : Steady
+        The deployment as given, and with the techniques.
+    baseline : Steady
+        The deployment without the techniques.
+
+    Columns
+    -------
+    prefill_speedup, decode_speedup
+        Of the phases: a prompt by itself, and a token of a decode step.
+    ttft_speedup, tpot_speedup, total_speedup
+        Of what a request sees, waiting and stalls included.
+    throughput_gain, capacity_gain
+        Of the deployment, with as many requests as given, and with as many as fit.
+    """
+
+    techniques: tuple[Technique, ...]
+    before: Steady
+    after: Steady
+    baseline: Steady
+
+    columns = (
+        "technique",
+        "prefill_before_s",
+        "prefill_after_s",
+        "prefill_speedup",
+        "decode_before_s",
+        "decode_after_s",
+        "decode_speedup",
+        "ttft_speedup",
+        "tpot_speedup",
+        "total_speedup",
+        "gap_before_s",
+        "gap_after_s",
+        "throughput_gain",
+        "weights_saved_bytes",
+        "kv_saved_bytes_per_sequence",
+        "max_batch_before",
+        "max_batch_after",
+        "capacity_gain",
+        "compared_with",
+        "baseline_prefill_speedup",
+        "baseline_decode_speedup",
+        "baseline_total_speedup",
+        "baseline_throughput_gain",
+    )
+
+    @property
+    def dimensions(self) -> Dimensions:  # type: ignore[override]
+        """Names of the axes of a sweep."""
+        return self.before.dimensions
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What ran where before, and the requests, by name."""
+        return self.before.inputs
+
+    @property
+    def technique(self) -> str:
+        """Names of what was applied."""
+        return " + ".join(item.name for item in self.techniques) or "nothing"
+
+    @property
+    def prefill_before_s(self) -> Number:
+        """A prompt by itself until its first token, as given."""
+        return self.before.prompt_s
+
+    @property
+    def prefill_after_s(self) -> Number:
+        """A prompt by itself until its first token, with the techniques."""
+        return self.after.prompt_s
+
+    @property
+    def prefill_speedup(self) -> Number:
+        """A prompt by itself, before / after."""
+        return ratio(self.before.prompt_s, self.after.prompt_s)
+
+    @property
+    def decode_before_s(self) -> Number:
+        """A token of a decode step, as given."""
+        return self.before.decode_s
+
+    @property
+    def decode_after_s(self) -> Number:
+        """A token of a decode step, with the techniques."""
+        return self.after.decode_s
+
+    @property
+    def decode_speedup(self) -> Number:
+        """A token of a decode step, before / after."""
+        return ratio(self.before.decode_s, self.after.decode_s)
+
+    @property
+    def ttft_speedup(self) -> Number:
+        """Time to first token of a request, before / after."""
+        return ratio(self.before.ttft_s, self.after.ttft_s)
+
+    @property
+    def tpot_speedup(self) -> Number:
+        """Time per output token of a request, before / after."""
+        return ratio(self.before.tpot_s, self.after.tpot_s)
+
+    @property
+    def total_speedup(self) -> Number:
+        """End-to-end latency of a request, before / after."""
+        return ratio(self.before.total_s, self.after.total_s)
+
+    @property
+    def gap_before_s(self) -> Number:
+        """Longest gap between two tokens, as given."""
+        return self.before.gap_s
+
+    @property
+    def gap_after_s(self) -> Number:
+        """Longest gap between two tokens, with the techniques."""
+        return self.after.gap_s
+
+    @property
+    def throughput_gain(self) -> Number:
+        """Throughput with as many requests in the system, after / before."""
+        return ratio(self.after.tokens_per_s, self.before.tokens_per_s)
+
+    @property
+    def weights_saved_bytes(self) -> Number:
+        """Memory freed by smaller weights; negative if they grew."""
+        return scalar(np.subtract(self.before.weights_bytes, self.after.weights_bytes))
+
+    @property
+    def kv_saved_bytes_per_sequence(self) -> Number:
+        """Memory of a sequence's cache freed; negative if it grew."""
+        return scalar(np.subtract(self.before.kv_bytes_per_sequence, self.after.kv_bytes_per_sequence))
+
+    @property
+    def max_batch_before(self) -> Number:
+        """Sequences that fit, as given."""
+        return self.before.max_batch
+
+    @property
+    def max_batch_after(self) -> Number:
+        """Sequences that fit with the techniques."""
+        return self.after.max_batch
+
+    @cached_property
+    def capacity_gain(self) -> Number:
+        """Throughput with as many requests as fit, after / before; NaN where none fitted before."""
+        return ratio(self.after.capacity_tokens_per_s, self.before.capacity_tokens_per_s)
+
+    @property
+    def batch_gain(self) -> Number:
+        """Sequences in the same free memory, whole or not, after / before."""
+        return cache_gain(self.before, self.after)
+
+    @property
+    def compared_with(self) -> str:
+        """What the columns that start with ``baseline_`` compare with."""
+        return " and ".join(item.baseline for item in self.techniques if item.baseline) or "as given"
+
+    @property
+    def baseline_prefill_speedup(self) -> Number:
+        """A prompt by itself, baseline / after."""
+        return ratio(self.baseline.prompt_s, self.after.prompt_s)
+
+    @property
+    def baseline_decode_speedup(self) -> Number:
+        """A token of a decode step, baseline / after."""
+        return ratio(self.baseline.decode_s, self.after.decode_s)
+
+    @property
+    def baseline_total_speedup(self) -> Number:
+        """End-to-end latency of a request, baseline / after."""
+        return ratio(self.baseline.total_s, self.after.total_s)
+
+    @property
+    def baseline_throughput_gain(self) -> Number:
+        """Throughput with as many requests in the system, after / baseline."""
+        return ratio(self.after.tokens_per_s, self.baseline.tokens_per_s)
+
+    @property
+    def baseline_batch_gain(self) -> Number:
+        """Sequences in the same free memory, whole or not, after / baseline."""
+        return cache_gain(self.baseline, self.after)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the figures rest on."""
+        notes = [f"baseline: {item.baseline}" for item in self.techniques if item.baseline]
+        return tuple(dict.fromkeys((*notes, *self.before.assumptions, *self.after.assumptions)))
+
+    def summary(self) -> str:
+        """What the techniques do to a token, a prompt, throughput and memory, in a sentence."""
+        return effect_sentence(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Columns, what stands before, after and in the baseline, and the notes."""
+        sides = {name: getattr(self, name).to_dict() for name in ("before", "after", "baseline")}
+        return super().to_dict() | sides | {"assumptions": list(self.assumptions)}
+
+    def explain(self) -> tuple[Step, ...]:
+        """The techniques' own derivations, what a request sees with them, and how the speedups follow."""
+        own = tuple(step for item in self.techniques for step in item.steps(self.before.case))
+        return (*own, *self.after.explain(), *self._speedup_steps())
+
+    def _speedup_steps(self) -> tuple[Step, ...]:
+        steps = []
+        for phase in ("prefill", "decode"):
+            before, after = (f"{phase}_{side}_s" for side in ("before", "after"))
+            known = {before: getattr(self, before), after: getattr(self, after)}
+            if np.all(np.asarray(known[after]) > 0):
+                value = getattr(self, f"{phase}_speedup")
+                steps.append(Step(f"{phase}_speedup", f"{before} / {after}", known, value, self.before.time))
+        return tuple(steps)
+
+
+def ratio(above: Number, below: Number) -> Number:
+    """``above / below``; 1 where both are 0, NaN where only ``below`` is: nothing to compare with."""
+    above, below = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(below == 0, np.nan, np.divide(above, below))
+    return scalar(np.where((above == 0) & (below == 0), 1.0, found))
+
+
+def cache_gain(before: Steady, after: Steady) -> Number:
+    """Cache of a sequence, before / after: how many times as many sequences fit in the same free memory."""
+    return scalar(np.divide(before.kv_bytes_per_sequence, np.maximum(after.kv_bytes_per_sequence, 1.0)))
