@@ -75,6 +75,7 @@ _HOME = {
     "plan": "capacity",
     "fleet": "capacity",
     "solve": "analysis.solver",
+    "sweep": "analysis.sweeps",
     "sensitivity": "analysis.sensitivities",
     "calibrate": "efficiency.calibration",
     "Comparison": "analysis.comparison",

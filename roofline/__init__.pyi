@@ -16,6 +16,7 @@ from .analysis.sensitivities import Sensitivity as Sensitivity
 from .analysis.sensitivities import sensitivity as sensitivity
 from .analysis.solver import Solution as Solution
 from .analysis.solver import solve as solve
+from .analysis.sweeps import sweep as sweep
 from .capacity import Fleet as Fleet
 from .capacity import Plan as Plan
 from .capacity import fleet as fleet

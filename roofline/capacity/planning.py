@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, UnknownName, number, unknown
-from ..formats import get_format
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.parallel import Parallel
-from ..operators.precision import AS_PUBLISHED, PARTS, Precision
+from ..operators.precision import AS_PUBLISHED, PARTS, Precision, precision_of
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
@@ -130,7 +129,7 @@ def plan(
         for precision in precisions or (AS_PUBLISHED,):
             if joined_layouts is None:
                 continue
-            serve = _with_kv(Deployment(model, chip, _precision(precision), engine=engine), kv)
+            serve = _with_kv(Deployment(model, chip, precision_of(precision), engine=engine), kv)
             parallel, unstarted = startable(joined_layouts, model, serve.precision)
             no_start.update(dict.fromkeys(unstarted))
             if parallel is None:
@@ -231,14 +230,6 @@ def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerat
         usd = price.usd_per_hour if isinstance(price, Price) else price
         given[known] = float(np.max(number("a price", usd)))
     return given
-
-
-def _precision(wanted: Precision | str) -> Precision:
-    """A precision, or the one that the name of a weight format stands for: activations alike if they can be."""
-    if isinstance(wanted, Precision):
-        return wanted
-    computed = get_format(wanted).math is not None
-    return Precision(weights=wanted, activations=wanted if computed else "bf16")
 
 
 def _notes(

@@ -134,3 +134,19 @@ class Precision(Value):
 
 AS_PUBLISHED = Precision()
 """Stands for the formats that the checkpoint comes in; bf16 where it states none.  Told by identity."""
+
+
+def precision_of(wanted: Precision | str) -> Precision:
+    """Return a precision, or the one that the name of a weight format stands for.
+
+    Examples
+    --------
+    Activations are in the same format if it can be computed with:
+
+    >>> precision_of("fp8").activations, precision_of("int4_g128").activations
+    ('fp8', 'bf16')
+    """
+    if isinstance(wanted, Precision):
+        return wanted
+    computed = get_format(wanted).math is not None
+    return Precision(weights=wanted, activations=wanted if computed else "bf16")

@@ -15,13 +15,13 @@ from ...capacity import plan as make_plan
 from ...capacity.launch import LAUNCHERS, launch_command
 from ...errors import InvalidInput
 from ...phases.workload import Workload
+from ...progress import patient
 from ...report import Rows
 from ...specs.library import get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
 from ...units import humanize
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
-from ..progress import patient
 from ..quantities import quantities, quantity
 from ..target import read_model, read_slo
 from ..technique_options import Chosen

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...phases.workload import Workload
+from ...progress import reporter
 from ...report import plain
 from ...serving.outcome import Simulation
 from ...serving.simulation import simulate as run_simulation
@@ -22,7 +23,6 @@ from ...units import brief_time, humanize
 from .. import options as opt
 from ..answers import deployment_dict
 from ..output import print_json, print_text
-from ..progress import reporter
 from ..quantities import quantities, quantity
 from ..target import Placement, read_model, read_slo
 from ..text import block, bullets, paragraph, table, value
