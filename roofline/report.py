@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .arrays import read_only
 from .dimensions import UNNAMED, Dimensions
 from .tables import Line, html_table, text_table
 from .units import humanize
-from .values import Value
+from .values import Sealed, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,29 +67,7 @@ class Step(Value):
         }
 
 
-def _seal(value: Any) -> None:
-    """Make an array read-only, and those that a mapping or a named tuple holds."""
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-    elif isinstance(value, dict):
-        read_only(value.values())
-    elif hasattr(value, "_fields"):
-        read_only(value)
-
-
-def _sealed(getter: Callable[..., Any]) -> Callable[..., Any]:
-    """A getter that returns read-only arrays."""
-
-    @wraps(getter)
-    def get(*arguments: Any) -> Any:
-        value = getter(*arguments)
-        _seal(value)
-        return value
-
-    return get
-
-
-class Report(Value):
+class Report(Sealed, Value):
     """Mixin of every result: five views of the attributes that ``columns`` names, in that order.
 
     A result is printed as text and as HTML (``repr``, notebooks), and is had as plain JSON types (`to_dict`), as a
@@ -103,28 +79,15 @@ class Report(Value):
         Names of the figures; each carries its unit.
     assumptions : tuple of str
         What the figures rest on, one sentence each.
-    dimensions : Dimensions
-        Names of the axes of a sweep.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
     assumptions: tuple[str, ...] = ()
-    dimensions: Dimensions = UNNAMED
 
-    def __post_init__(self) -> None:
-        for value in vars(self).values():
-            _seal(value)
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Make the arrays that properties return read-only: nobody changes a result by accident."""
-        super().__init_subclass__(**options)
-        for name, member in [*vars(cls).items()]:
-            if isinstance(member, property) and member.fget is not None:
-                setattr(cls, name, property(_sealed(member.fget), doc=member.__doc__))
-            elif isinstance(member, cached_property):
-                member.func = _sealed(member.func)
-            elif name == "__getattr__":
-                setattr(cls, name, _sealed(member))
+    @property
+    def dimensions(self) -> Dimensions:
+        """Names of the axes of a sweep; none where no input had names."""
+        return UNNAMED
 
     @property
     def heading(self) -> str:

@@ -1,8 +1,13 @@
-"""The base of every public value: compared and hashed by content, copied and pickled without what it has cached."""
+"""The base of every public value: compared and hashed by content, copied and pickled without what it has cached.
+
+`Sealed` keeps the arrays that results hand out read-only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, fields
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -58,6 +63,48 @@ class Value:
         for name, value in state.items():
             object.__setattr__(self, name, value)
         read_only(state.values())  # pickles do not carry that flag
+
+
+def _seal(value: Any) -> None:
+    """Make an array read-only, and those that a mapping or a named tuple holds."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    elif isinstance(value, dict):
+        read_only(value.values())
+    elif hasattr(value, "_fields"):
+        read_only(value)
+
+
+def _sealed(getter: Callable[..., Any]) -> Callable[..., Any]:
+    """A getter that returns read-only arrays."""
+
+    @wraps(getter)
+    def get(*arguments: Any) -> Any:
+        value = getter(*arguments)
+        _seal(value)
+        return value
+
+    return get
+
+
+class Sealed:
+    """Mixin of results: the arrays that fields and properties hold are read-only, so that nobody changes a result."""
+
+    def __post_init__(self) -> None:
+        """Make the arrays among the fields read-only."""
+        for value in vars(self).values():
+            _seal(value)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make the arrays that properties return read-only."""
+        super().__init_subclass__(**options)
+        for name, member in [*vars(cls).items()]:
+            if isinstance(member, property) and member.fget is not None:
+                setattr(cls, name, property(_sealed(member.fget), doc=member.__doc__))
+            elif isinstance(member, cached_property):
+                member.func = _sealed(member.func)
+            elif name == "__getattr__":
+                setattr(cls, name, _sealed(member))
 
 
 def brief(value: Any, *always: str) -> str:

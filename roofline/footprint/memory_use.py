@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Truth, scalar
-from ..dimensions import Dimensions
 from ..errors import Number, number
 from ..phases.deployment import Deployment
-from ..phases.workload import Workload
+from ..phases.workload import OfWorkload, Workload
 from ..report import Report, Step
 from ..units import humanize
 from .allocation import NO_DRAFTER, Drafter, Paging
@@ -42,7 +41,7 @@ STEP_TOKENS = 8192
 
 
 @dataclass(frozen=True, repr=False)
-class Memory(Report):
+class Memory(OfWorkload, Report):
     """What a deployment needs of its memory, and what it has, all accelerators together.
 
     `per_accelerator` is the part of the most loaded one; whether it fits is decided there.
@@ -89,16 +88,6 @@ class Memory(Report):
     def heading(self) -> str:
         """What runs where, and how many sequences."""
         return f"Memory: {self.deployment}, batch {humanize('batch', self.load.batch)}"
-
-    @property
-    def dimensions(self) -> Dimensions:  # type: ignore[override]
-        """Names of the axes of a sweep."""
-        return self.load.dimensions
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """What runs where, and the sequences, by name."""
-        return self.deployment.inputs | self.load.counts
 
     @cached_property
     def engine_pool(self) -> EnginePool | None:

@@ -27,6 +27,7 @@ from ..hardware import Accelerator
 from ..operators.roofline import compute_s
 from ..report import Step
 from ..units import humanize
+from ..values import Sealed
 from .bounds import Bound
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Energy(NamedTuple):
     high_watts: Number
 
 
-class PassEnergy:
+class PassEnergy(Sealed):
     """Power and energy of a pass: a part of `roofline.phases.passes.Phase`."""
 
     if TYPE_CHECKING:

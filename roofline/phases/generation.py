@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ..arrays import read_only, scalar
-from ..dimensions import Dimensions
 from ..errors import Number, unknown
 from ..report import Report, Step
 from .deployment import Deployment
 from .pass_sentences import generation_sentence
 from .passes import TIMES, Phase, prefill, run_pass, steps_of
-from .workload import Workload
+from .workload import OfWorkload, Workload
 
 
 @dataclass(frozen=True, repr=False)
-class Generation(Report):
+class Generation(OfWorkload, Report):
     """A batch from its prompts to its last tokens.
 
     Attributes
@@ -56,16 +54,6 @@ class Generation(Report):
     steps: Phase = field(compare=False)
 
     columns = ("ttft_s", "tpot_s", "total_s", "prefill_share", "tokens_per_s", "time")
-
-    @property
-    def dimensions(self) -> Dimensions:  # type: ignore[override]
-        """Names of the axes of a sweep."""
-        return self.load.dimensions
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """What runs where, and the batch, by name."""
-        return self.deployment.inputs | self.load.counts
 
     @cached_property
     def _figures(self) -> dict[str, Number]:

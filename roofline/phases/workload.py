@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dimensions import UNNAMED, Dimensions, is_named, laid_out
 from ..errors import InvalidInput, Number, number
@@ -85,6 +85,25 @@ class Workload(Value):
 
     def __repr__(self) -> str:
         return brief(self, "prompt_tokens", "output_tokens", "batch")
+
+
+class OfWorkload:
+    """Mixin of results of a deployment and a workload: what was asked, and how the axes of a sweep are called."""
+
+    if TYPE_CHECKING:
+        deployment: Any
+        load: Workload
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """Names of the axes of a sweep."""
+        return self.load.dimensions
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What runs where, and the requests, by name."""
+        found: dict[str, Any] = self.deployment.inputs | self.load.counts
+        return found
 
 
 def together(loads: Sequence[Workload], **others: Any) -> tuple[list[Workload], dict[str, Any], Dimensions]:

@@ -70,7 +70,7 @@ class Steady(Report):
     )
 
     @property
-    def dimensions(self) -> Dimensions:  # type: ignore[override]
+    def dimensions(self) -> Dimensions:
         """Names of the axes of a sweep."""
         return self.case.load.dimensions
 

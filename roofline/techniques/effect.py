@@ -78,7 +78,7 @@ class Effect(Report):
     )
 
     @property
-    def dimensions(self) -> Dimensions:  # type: ignore[override]
+    def dimensions(self) -> Dimensions:
         """Names of the axes of a sweep."""
         return self.before.dimensions
 
