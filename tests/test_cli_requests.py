@@ -7,7 +7,7 @@ import pytest
 from command_line import answer, run, text
 
 import roofline as rl
-from roofline.cli import progress
+from roofline import progress
 
 SMALL = ("llama-3.1-8b", "--hardware", "h100-sxm", "--engine", "vllm")
 LENGTHS = ("--prompt", "1500", "--output", "300")
