@@ -132,7 +132,7 @@ def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: 
     reached = UNPACKED[label] * slower * _middle([member.parameters["compute"] for member in wide.members.values()])
     members = {}
     for engine, member in found.members.items():
-        expands = larger(member.parameters["compute"] / reached, 1.0)
+        expands: Any = larger(member.parameters["compute"] / reached, 1.0)
         members[engine] = replace(member, parameters={**member.parameters, "expands": expands})
     return replace(found, members=members)
 
