@@ -10,6 +10,8 @@ from .analysis.comparison import Comparison as Comparison
 from .analysis.comparison import compare as compare
 from .analysis.crossover_points import Crossovers as Crossovers
 from .analysis.crossover_points import crossovers as crossovers
+from .analysis.memory_hierarchy import MemoryHierarchy as MemoryHierarchy
+from .analysis.memory_hierarchy import memory_hierarchy as memory_hierarchy
 from .analysis.ridges import RidgeTable as RidgeTable
 from .analysis.ridges import ridge_table as ridge_table
 from .analysis.sensitivities import Sensitivity as Sensitivity
@@ -41,6 +43,7 @@ from .operators.operator import Segment as Segment
 from .operators.parallel import Parallel as Parallel
 from .operators.precision import Precision as Precision
 from .operators.products import matmul as matmul
+from .operators.tiling import Tiling as Tiling
 from .operators.work import Work as Work
 from .phases.bounds import Bound as Bound
 from .phases.bounds import bound as bound

@@ -4,25 +4,25 @@ A block format stores a scale (and sometimes a zero point) for every block of va
 
     bits per value = bits of the value + (bits of scale + bits of zero point) / block length
 
-==========  =====================================================  ==============================================
-format      bits per value                                         source
-==========  =====================================================  ==============================================
-fp8_block   8 + 32 / (128 * 128) = 8.002                           DeepSeek-V3 report, section 3.3.2: fp32 per tile
-mxfp8       8 + 8 / 32 = 8.25                                      OCP Microscaling Formats v1.0, table 1
-mxfp6       6 + 8 / 32 = 6.25                                      same
-mxfp4       4 + 8 / 32 = 4.25                                      same
-nvfp4       4 + 8 / 16 = 4.5                                       NVIDIA: e4m3 scale for 16 values
-int4_g128   4 + (16 + 4) / 128 = 4.156                             GPTQ, AWQ: fp16 scale, 4-bit zero point
-int4_g32    4 + (16 + 4) / 32 = 4.625                              same with groups of 32
-..._sym     4 + 16 / 128 = 4.125, 4 + 16 / 32 = 4.5                compressed-tensors: a scale and no zero point
-nf4         4 + 8 / 64 + 32 / (64 * 256) = 4.127                   QLoRA, section 3: double quantization
-nf4_single  4 + 32 / 64 = 4.5                                      bitsandbytes without double quantization
-int3_g64 .. bits + (16 + bits) / group, ..._sym bits + 16 / group  GPTQ, AWQ; compressed-tensors without a zero point
-affine4_g64 bits + (16 + 16) / group                               MLX, HQQ, torchao: scale and offset of 16 bits each
-exl3_3.5    bits, with 16 bits a row and column                    ExLlamaV3: trellis-coded tiles
-q4_0 ...    (bytes of the block) * 8 / values of the block         ggml block layouts
-q4_k_m ...  measured size of Llama-3.1-8B / its weights            llama.cpp, tools/quantize/README.md
-==========  =====================================================  ==============================================
+============  =====================================================  ==============================================
+format        bits per value                                         source
+============  =====================================================  ==============================================
+fp8_block     8 + 32 / (128 * 128) = 8.002                           DeepSeek-V3 report, section 3.3.2: fp32 per tile
+mxfp8         8 + 8 / 32 = 8.25                                      OCP Microscaling Formats v1.0, table 1
+mxfp6         6 + 8 / 32 = 6.25                                      same
+mxfp4         4 + 8 / 32 = 4.25                                      same
+nvfp4         4 + 8 / 16 = 4.5                                       NVIDIA: e4m3 scale for 16 values
+int4_g128     4 + (16 + 4) / 128 = 4.156                             GPTQ, AWQ: fp16 scale, 4-bit zero point
+int4_g32      4 + (16 + 4) / 32 = 4.625                              same with groups of 32
+..._sym       4 + 16 / 128 = 4.125, 4 + 16 / 32 = 4.5                compressed-tensors: a scale and no zero point
+nf4           4 + 8 / 64 + 32 / (64 * 256) = 4.127                   QLoRA, section 3: double quantization
+nf4_single    4 + 32 / 64 = 4.5                                      bitsandbytes without double quantization
+int3_g64 ..   bits + (16 + bits) / group, ..._sym bits + 16 / group  GPTQ, AWQ; compressed-tensors without a zero point
+affine4_g64   bits + (16 + 16) / group                               MLX, HQQ, torchao: scale and offset of 16 bits each
+exl3_3.5      bits, with 16 bits a row and column                    ExLlamaV3: trellis-coded tiles
+q4_0 ...      (bytes of the block) * 8 / values of the block         ggml block layouts
+q4_k_m ...    measured size of Llama-3.1-8B / its weights            llama.cpp, tools/quantize/README.md
+============  =====================================================  ==============================================
 """
 
 from __future__ import annotations

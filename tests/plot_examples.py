@@ -52,6 +52,8 @@ EXAMPLES = {
         column="ttft_s",
     ),
     "heatmap": lambda: drawing(rl.plot.heatmap, LLAMA8, tpot_s=0.02),
+    "hierarchy": lambda: drawing(rl.plot.hierarchy, rl.memory_hierarchy(4096, 4096, 4096, "a100-sxm-80gb")),
+    "hierarchy, one token": lambda: drawing(rl.plot.hierarchy, rl.memory_hierarchy(1, 4096, 4096, "a100-sxm-80gb")),
     "kv": lambda: drawing(rl.plot.kv, *RANKING[:4]),
     "memory_stack": lambda: drawing(rl.plot.memory_stack, *[rl.memory(sharded(tp), LOAD) for tp in (1, 2, 4)]),
     "memory_stack, eight": lambda: drawing(

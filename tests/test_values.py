@@ -115,6 +115,11 @@ VALUES = {
     ),
     "Crossovers": (lambda: rl.crossovers(serve()), lambda: rl.crossovers(serve(), LOAD)),
     "RidgeTable": (lambda: rl.ridge_table(vendor="Google"), lambda: rl.ridge_table(vendor="Intel")),
+    "Tiling": (rl.Tiling, lambda: rl.Tiling(64, 64, 32, 32)),
+    "MemoryHierarchy": (
+        lambda: rl.memory_hierarchy(1, 64, 64, "a100-sxm-80gb"),
+        lambda: rl.memory_hierarchy(2, 64, 64, "a100-sxm-80gb"),
+    ),
     "Solution": (
         lambda: rl.solve(serve(), find="memory_bytes_per_s", target=0.004, time="floor_s"),
         lambda: rl.solve(serve(), find="memory_bytes_per_s", target=0.005, time="floor_s"),

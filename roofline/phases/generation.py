@@ -141,7 +141,9 @@ _STEPS = 256
 
 
 def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> Generation:
-    """The prefill, which emits the first token, then ``output - 1`` decode steps at contexts ``P .. P + O - 2``.
+    """The prefill, which emits the first token, then ``output - 1`` decode steps.
+
+    With a prompt of ``P`` tokens and ``O`` tokens of output, the contexts of the steps are ``P`` to ``P + O - 2``.
 
     The steps are gathered in at most 256 equal blocks and each block costs its length times the step at its mean
     context.  That is exact for up to 256 steps, and wherever the step time is linear in the context, which it is but

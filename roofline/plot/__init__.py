@@ -10,6 +10,7 @@ from .curves import curves
 from .frame import new_axes
 from .hardware import by_year, rooflines
 from .heat import heatmap
+from .levels import hierarchy
 from .map import phase_map
 from .speeds import kv, throughput
 from .style import DARK, LIGHT, Style, style_of
@@ -21,6 +22,7 @@ __all__ = [
     "by_year",
     "curves",
     "heatmap",
+    "hierarchy",
     "kv",
     "memory_stack",
     "new_axes",

@@ -91,7 +91,7 @@ class Drafts(Value):
 
 
 def expected_tokens(acceptance: Number, drafts: Number) -> Number:
-    """Expected tokens a verification yields: ``1 + a + ... + a^k = (1 - a^(k+1)) / (1 - a)``, and ``k + 1`` at 1.
+    """Expected tokens that a verification of ``k`` drafts yields: ``(1 - a^(k+1)) / (1 - a)``, and ``k + 1`` at 1.
 
     A step keeps the accepted drafts before the first refusal and one token of the target model; acceptances are taken
     as independent (Leviathan, Kalman and Matias, arXiv:2211.17192, equation 1).

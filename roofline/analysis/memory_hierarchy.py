@@ -1,0 +1,216 @@
+"""The memory hierarchy: one roofline for each level that operands pass through.
+
+The roofline of a level is ``min(peak, intensity of the level * bandwidth of the level)``; the lowest of all is what a
+kernel can reach (Yang, Kurth and Williams, *Hierarchical roofline analysis for GPUs*, Concurrency and Computation:
+Practice and Experience 32(20), 2020).  A kernel with large tiles has a high intensity at every level on the chip, so
+that only the memory counts; with small tiles a level on the chip may be what limits it.
+
+Left out: latency of a level, bank conflicts, and operands that newer matrix units take straight from shared memory
+(Hopper's ``wgmma``), which then do not pass through registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput
+from ..hardware import Accelerator
+from ..operators.products import matmul
+from ..operators.tiling import Tiling, level_bytes
+from ..report import Rows
+from ..specs.library import get_accelerator
+from ..values import Value
+
+SHARED_BYTES_PER_CLOCK = 128.0
+"""32 banks of 4 bytes a clock in every NVIDIA multiprocessor since 2014 (CUDA C++ Programming Guide, shared memory)."""
+
+OPERAND_BYTES = 12.0
+"""Three 32-bit operands: what registers deliver, at least, for each multiply-add of the fp32 units."""
+
+
+@dataclass(frozen=True)
+class MemoryLevel(Value):
+    """What a product reads through one level of the hierarchy.
+
+    Attributes
+    ----------
+    name : str
+        ``memory``, ``l2``, ``shared`` or ``registers``.
+    moved_bytes : float
+        Bytes that cross it.
+    bytes_per_s : float
+        Its bandwidth.
+    """
+
+    name: str
+    moved_bytes: float
+    bytes_per_s: float
+
+    @property
+    def time_s(self) -> float:
+        """Time that the level takes by itself."""
+        return self.moved_bytes / self.bytes_per_s
+
+
+@dataclass(frozen=True, repr=False)
+class MemoryHierarchy(Rows):
+    """A product at every level of the memory hierarchy, the memory first; one row a level.
+
+    Attributes
+    ----------
+    accelerator : Accelerator
+        What it runs on.
+    flops, peak_flops_per_s : float
+        The work, and the rate of the units that do it.
+    levels : tuple of MemoryLevel
+        The levels, from the memory inwards.
+    """
+
+    accelerator: Accelerator
+    flops: float
+    peak_flops_per_s: float
+    levels: tuple[MemoryLevel, ...]
+
+    columns = ("level", "moved_bytes", "bytes_per_s", "intensity_flops_per_byte", "ridge_flops_per_byte", "time_s")
+    printed = {  # noqa: RUF012
+        "level": "level",
+        "moved_bytes": "moved",
+        "bytes_per_s": "bandwidth",
+        "intensity_flops_per_byte": "intensity",
+        "ridge_flops_per_byte": "ridge",
+        "time_s": "time",
+    }
+
+    @property
+    def level(self) -> npt.NDArray[Any]:
+        """Names of the levels."""
+        return np.array([each.name for each in self.levels])
+
+    @property
+    def moved_bytes(self) -> npt.NDArray[Any]:
+        """Bytes that cross each level."""
+        return np.array([each.moved_bytes for each in self.levels])
+
+    @property
+    def bytes_per_s(self) -> npt.NDArray[Any]:
+        """Bandwidth of each level."""
+        return np.array([each.bytes_per_s for each in self.levels])
+
+    @property
+    def time_s(self) -> npt.NDArray[Any]:
+        """Time that each level takes by itself."""
+        return np.array([each.time_s for each in self.levels])
+
+    @property
+    def intensity_flops_per_byte(self) -> npt.NDArray[Any]:
+        """FLOPs for each byte that crosses a level."""
+        return self.flops / self.moved_bytes
+
+    @property
+    def ridge_flops_per_byte(self) -> npt.NDArray[Any]:
+        """Intensity from which on a level feeds the units at their peak."""
+        return self.peak_flops_per_s / self.bytes_per_s
+
+    @property
+    def compute_s(self) -> float:
+        """Time of the FLOPs at the peak."""
+        return self.flops / self.peak_flops_per_s
+
+    @property
+    def roofline_s(self) -> float:
+        """The longest of all: everything else overlaps with it."""
+        return max(self.compute_s, float(self.time_s.max()))
+
+    @property
+    def limit(self) -> str:
+        """What takes the longest: ``compute`` or a level."""
+        slowest = max(self.levels, key=lambda each: each.time_s)
+        return "compute" if self.compute_s >= slowest.time_s else slowest.name
+
+    @property
+    def attained_flops_per_s(self) -> float:
+        """FLOPs over the roofline time."""
+        return self.flops / self.roofline_s
+
+
+def memory_hierarchy(
+    m: int,
+    k: int,
+    n: int,
+    accelerator: Accelerator | str,
+    *,
+    weights: str = "bf16",
+    activations: str = "bf16",
+    tiling: Tiling | None = None,
+) -> MemoryHierarchy:
+    """Hold ``[m, k] @ [k, n]`` against memory, L2 cache, shared memory and registers of a GPU.
+
+    Memory moves each operand and the result once.  The levels inside move what the tiles ask for
+    (`roofline.operators.tiling`).  The bandwidth of shared memory is 128 bytes a clock and multiprocessor; registers
+    deliver at least three operands for each multiply-add of the fp32 units.
+
+    Parameters
+    ----------
+    m, k, n : int
+        Shape of the product; the ``[k, n]`` are weights.
+    accelerator : Accelerator or str
+        A GPU of NVIDIA whose spec states the bandwidth of the L2 cache.
+    weights, activations : str
+        Formats of the operands.
+    tiling : Tiling, optional
+        Tiles of the kernel; those of a large kernel if None.
+
+    Returns
+    -------
+    MemoryHierarchy
+        One row a level, what limits, and the rate that is reached at most.
+
+    Raises
+    ------
+    InvalidInput
+        The spec does not say how fast the levels are.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> found = rl.memory_hierarchy(4096, 4096, 4096, "a100-sxm-80gb")
+    >>> found.limit, found.ridge_flops_per_byte.round().tolist()
+    ('compute', [153.0, 43.0, 16.0, 3.0])
+    >>> rl.memory_hierarchy(1, 4096, 4096, "a100-sxm-80gb").limit
+    'memory'
+    """
+    chip = get_accelerator(accelerator)
+    tiles = tiling or Tiling()
+    work = matmul(m, k, n, weights=weights, activations=activations)
+    inside = level_bytes(m, k, n, tiling=tiles, weights=weights, activations=activations)
+    moved = {"memory": work.weight_bytes + work.activation_bytes, **inside}
+    rates = level_rates(chip)
+    levels = tuple(MemoryLevel(name, float(moved[name]), float(rates[name])) for name in moved)
+    return MemoryHierarchy(chip, float(work.flops), float(chip.peak_flops_per_s(work.math)), levels)
+
+
+def level_rates(chip: Accelerator) -> dict[str, float]:
+    """Bandwidth of each level of a GPU's memory hierarchy, in bytes per second.
+
+    Raises
+    ------
+    InvalidInput
+        A figure that the spec does not state, or a vendor whose multiprocessors are not known.
+    """
+    if chip.vendor != "NVIDIA":
+        raise InvalidInput(f"{chip.name}: the levels of NVIDIA's multiprocessors are known, not those of {chip.vendor}")
+    l2, units, clock = chip.l2_bytes_per_s, chip.compute_units, chip.boost_clock_hz
+    if l2 is None or units is None or clock is None:
+        raise InvalidInput(
+            f"{chip.name}: its spec must state l2_bytes_per_s, compute_units and boost_clock_hz, as a100-sxm-80gb does"
+        )
+    return {
+        "memory": float(chip.memory_bytes_per_s),
+        "l2": float(l2),
+        "shared": SHARED_BYTES_PER_CLOCK * float(units) * float(clock),
+        "registers": OPERAND_BYTES * float(chip.peak_flops_per_s("fp32")) / 2,
+    }

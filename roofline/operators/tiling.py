@@ -1,0 +1,105 @@
+"""Tiles of a matrix product: how many bytes cross each level of the memory hierarchy.
+
+A kernel computes the output in blocks that a multiprocessor holds, a block in tiles that a warp holds, and a tile by
+instructions of fixed shape (NVIDIA, CUTLASS: *Efficient GEMM in CUDA*).  Every level keeps a tile of the output while
+the operands stream past along ``k``, so a value of the left operand is read once for each tile beside it:
+
+    bytes(level) = k m ceil(n / tile_n) bits_a / 8 + k n ceil(m / tile_m) bits_w / 8
+
+an intensity of ``2 tile_m tile_n / (tile_m + tile_n)`` FLOPs a value for whole tiles.  Larger tiles mean fewer bytes.
+No tiling of a level that holds ``M`` values is better than of the order ``sqrt(M)`` (Hong and Kung, *I/O complexity:
+the red-blue pebble game*, STOC 1981).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InvalidInput, Number, number
+from ..formats import get_format
+from ..values import Value
+
+ACCUMULATOR_BYTES = 4.0
+"""A sum is kept in 32 bits."""
+
+
+@dataclass(frozen=True)
+class Tiling(Value):
+    """Tiles of a product, from the outside in; those of CUTLASS's largest 16-bit kernels on an A100 by default.
+
+    Attributes
+    ----------
+    block_m, block_n : int
+        Tile of the output that a thread block computes; its operands pass through shared memory.
+    warp_m, warp_n : int
+        Tile of a block that a warp computes; its operands pass through registers.
+    instruction_m, instruction_n, instruction_k : int
+        Shape of one instruction of the matrix units (PTX ``mma.m16n8k16``).
+
+    Raises
+    ------
+    InvalidInput
+        A size that is no whole number >= 1, or tiles that do not divide the ones around them.
+    """
+
+    block_m: int = 128
+    block_n: int = 256
+    warp_m: int = 64
+    warp_n: int = 64
+    instruction_m: int = 16
+    instruction_n: int = 8
+    instruction_k: int = 16
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, int(number(name, getattr(self, name), least=1, whole=True)))
+        for side in "mn":
+            block, warp, instruction = (getattr(self, f"{part}_{side}") for part in ("block", "warp", "instruction"))
+            if block % warp or warp % instruction:
+                raise InvalidInput(
+                    f"tiles must divide the ones around them: {instruction}, {warp}, {block} along {side}"
+                )
+
+
+def level_bytes(
+    m: Number, k: Number, n: Number, *, tiling: Tiling, weights: str = "bf16", activations: str = "bf16"
+) -> Mapping[str, Number]:
+    """Bytes that ``[m, k] @ [k, n]`` reads through the L2 cache, shared memory and registers, the innermost last.
+
+    Registers hold the operands of each instruction and its sums, which are read again for every step along ``k``.
+
+    Parameters
+    ----------
+    m, k, n : int or array
+        Shape of the product.
+    tiling : Tiling
+        Its tiles.
+    weights, activations : str
+        Formats of the ``[k, n]`` and of the ``[m, k]`` operand.
+
+    Returns
+    -------
+    dict
+        ``l2``, ``shared``, ``registers`` to bytes.
+
+    Examples
+    --------
+    One tile of 128 x 256, 64 deep, in 16 bits: ``64 * (128 + 256) * 2`` bytes from L2.
+
+    >>> level_bytes(128, 64, 256, tiling=Tiling())["l2"]
+    49152.0
+    """
+    a, w = (get_format(name).bits / 8 for name in (activations, weights))
+
+    def operands(tile_m: int, tile_n: int) -> Number:
+        return k * (m * np.ceil(n / tile_n) * a + n * np.ceil(m / tile_m) * w)
+
+    sums = m * n * np.ceil(k / tiling.instruction_k) * ACCUMULATOR_BYTES
+    return {
+        "l2": operands(tiling.block_m, tiling.block_n),
+        "shared": operands(tiling.warp_m, tiling.warp_n),
+        "registers": operands(tiling.instruction_m, tiling.instruction_n) + sums,
+    }

@@ -1,0 +1,65 @@
+"""The hierarchical roofline: a slanted roof for each level of the memory hierarchy, and the product at each of them."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+
+from ..analysis.memory_hierarchy import MemoryHierarchy
+from ..units import humanize
+from .frame import axes_or_new, head, label_axes, legend_inside, log_axis
+from .style import style_of
+
+TERA = 1e12
+
+
+def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
+    """Attained FLOP/s over intensity, with the roof of each level and the product's intensity there.
+
+    All points are at one height, the rate that the product reaches at most; the level whose point touches its slanted
+    roof is what limits it.
+
+    Parameters
+    ----------
+    found : MemoryHierarchy
+        A product at every level.
+    ax : Axes, optional
+        Where to draw; a new 6 x 4 inch figure if None.
+
+    Returns
+    -------
+    Axes
+        FLOPs a byte and TFLOP/s, both logarithmic.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> ax = rl.plot.hierarchy(rl.memory_hierarchy(1, 4096, 4096, "a100-sxm-80gb"))
+    >>> [text.get_text() for text in ax.get_legend().get_texts()][0]
+    'memory, 2.039 TB/s'
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
+    """
+    ax = axes_or_new(ax)
+    style = style_of(ax)
+    peak, height = found.peak_flops_per_s / TERA, found.attained_flops_per_s / TERA
+    intensities, ridges = found.intensity_flops_per_byte, found.ridge_flops_per_byte
+    left, right = min(*intensities, *ridges) / 3, max(*intensities, *ridges) * 4
+    ax.plot([min(ridges), right], [peak, peak], color=style.ink, linewidth=1.4, label="_peak")
+    for place, (level, intensity, ridge) in enumerate(zip(found.levels, intensities, ridges, strict=True)):
+        color, marker = style.line(place)
+        words = f"{level.name}, {humanize('bytes_per_s', level.bytes_per_s)}"
+        roof = [left * level.bytes_per_s / TERA, peak]
+        ax.plot(
+            [left, ridge], roof, color=color, linewidth=1.4, marker=marker, markevery=[1], markersize=4, label=words
+        )
+        ax.plot(intensity, height, color=color, marker=marker, markersize=8, zorder=3, label=f"_{level.name}")
+    bottom = min(left * found.bytes_per_s.min() / TERA, height) / 2
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, 4 * peak))
+    label_axes(ax, "FLOPs a byte that crosses the level", "attained, TFLOP/s")
+    log_axis(ax.xaxis)
+    log_axis(ax.yaxis)
+    legend_inside(ax, loc="lower right")
+    reached = humanize("flops_per_s", found.attained_flops_per_s)
+    of = humanize("flops_per_s", found.peak_flops_per_s)
+    head(ax, found.accelerator.title or found.accelerator.name, f"at most {reached} of {of}, limited by {found.limit}")
+    return ax
