@@ -42,6 +42,7 @@ _HOME = {
     "ridge_table": "analysis.ridges",
     "check_specs": "specs.validation",
     "Price": "specs.prices",
+    "Power": "specs.electricity",
     "get_price": "specs.prices",
     "list_prices": "specs.prices",
     "Purchase": "specs.prices",

@@ -69,6 +69,7 @@ from .serving.traffic import Traffic as Traffic
 from .serving.traffic import read_traffic as read_traffic
 from .serving.under_load import Served as Served
 from .serving.under_load import serve as serve
+from .specs.electricity import Power as Power
 from .specs.engines import Engine as Engine
 from .specs.engines import list_engines as list_engines
 from .specs.instances import list_instances as list_instances

@@ -263,7 +263,7 @@ class Rows(Report):
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return "–"
         if "usd" in name:
-            return f"{value:,.2f}"
+            return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.3g}"
         return f"{value:.0%}" if name in ("headroom", "utilization") else humanize(name, value)
 
     def _head(self) -> Line:

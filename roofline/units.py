@@ -74,6 +74,8 @@ _TAILS = ("_per_sequence", "_per_token", "_of_a_pass")
 
 def quantity_of(name: str) -> str | None:
     """The unit suffix of a column's name (before words like ``_per_sequence``), or None for a count or a word."""
+    if "_per_million_" in name:
+        return None
     name = next((name.removesuffix(tail) for tail in _TAILS if name.endswith(tail)), name)
     return next((suffix for suffix in _PRINTED if name == suffix or name.endswith("_" + suffix)), None)
 

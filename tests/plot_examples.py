@@ -25,6 +25,13 @@ def plan():
 
 
 @cache
+def priced_fleet():
+    prices = {"h100-sxm": 2.5, "l4": 0.8}
+    found = rl.plan("llama-3.1-8b", list(prices), LOAD, slo=rl.SLO(tpot_s=0.05), accelerators=(1, 2), prices=prices)
+    return rl.fleet(found, requests_per_s=20, utilization=0.6)
+
+
+@cache
 def steps(**formats):
     return rl.decode(rl.quantize(LLAMA8, **formats), rl.Workload(batch=BATCHES), context_tokens=2048)
 
@@ -44,6 +51,7 @@ def drawing(function, *results, **how):
 
 EXAMPLES = {
     "by_year": lambda: drawing(rl.plot.by_year, rl.ridge_table(vendor="AMD")),
+    "cost": lambda: drawing(rl.plot.cost, priced_fleet(), api=0.3),
     "curves": lambda: drawing(rl.plot.curves, steps(), measured={1: 6.9e-3, 64: 9.8e-3}),
     "curves, tokens/s": lambda: drawing(rl.plot.curves, steps(), column="tokens_per_s"),
     "curves, served": lambda: drawing(

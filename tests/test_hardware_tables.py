@@ -199,12 +199,22 @@ def test_purchase_prices():
 
 
 def test_an_owned_accelerator_costs_its_depreciation_and_its_power():
-    """30,000 USD over 4 years at 80 %: 1.0702 an hour of use; 1 kW at 0.12 a kWh and a PUE of 1.25: 0.15."""
-    price = rl.Price.owned(
-        30_000, years=4, utilization=0.8, watts=1000, usd_per_kwh=0.12, power_usage_effectiveness=1.25
-    )
+    """30,000 USD over 4 years at 80 %: 1.0702 an hour of use; 1 kW at 0.12 a kWh and a PUE of 1.25: 0.15.
+
+    A quarter of an hour idle belongs to each hour of use: 200 W there add 0.0075.
+    """
+    power = rl.Power(usd_per_kwh=0.12, pue=1.25, host_w=100)
+    price = rl.Price.owned(30_000, 4, 0.8, power, watts=900)
     assert price.usd_per_hour == pytest.approx(30_000 / 28_032 + 0.15)
     assert price.term == "owned"
+    assert "electricity at 0.12 USD/kWh but for idle hours" in price.source
+    idle = rl.Price.owned(30_000, 4, 0.8, rl.Power(usd_per_kwh=0.12, pue=1.25, host_w=100, idle_w=100), watts=900)
+    assert idle.usd_per_hour == pytest.approx(30_000 / 28_032 + 0.15 + 0.0075)
+    bare = rl.Price.owned(30_000, years=4, utilization=0.8)
+    assert bare.usd_per_hour == pytest.approx(30_000 / 28_032)
+    assert "without electricity" in bare.source
+    limited = rl.Price.owned(30_000, 4, 1.0, rl.Power(usd_per_kwh=0.1, limit_w=500))
+    assert limited.usd_per_hour == pytest.approx(30_000 / 35_040 + 0.05)
 
 
 @pytest.mark.parametrize(
@@ -213,8 +223,8 @@ def test_an_owned_accelerator_costs_its_depreciation_and_its_power():
         ({"years": 0}, "years must be > 0: 0"),
         ({"years": 4, "utilization": 0}, "utilization must be above 0 and at most 1: 0"),
         ({"years": 4, "utilization": 80}, "utilization must be above 0 and at most 1: 80"),
-        ({"years": 4, "watts": -1}, "watts must be a finite number >= 0: -1"),
-        ({"years": 4, "power_usage_effectiveness": 0.9}, "power_usage_effectiveness must be a finite number >= 1: 0.9"),
+        ({"years": 4, "watts": -1, "power": rl.Power(usd_per_kwh=0.1)}, "watts must be a finite number >= 0: -1"),
+        ({"years": 4, "power": rl.Power(usd_per_kwh=0.1)}, "a price with electricity needs watts, or limit_w"),
     ],
 )
 def test_an_owned_accelerator_of_nonsense(wrong, said):

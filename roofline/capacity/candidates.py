@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy.typing as npt
 from ..arrays import read_only
 from ..phases.deployment import Deployment
 from ..serving.metrics import METRICS
+from ..serving.pass_times import prompt_pass
+from ..serving.request_energy import RequestEnergy, request_energy
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
@@ -56,6 +58,9 @@ class Candidates(Value):
     weights_bytes: Array
     available_bytes: Array
     watts: Array
+    prompt_energy_share: Array
+    idle_watts: Array
+    cached_share: Array
     usd_per_hour: Array
 
     def __post_init__(self) -> None:
@@ -74,13 +79,15 @@ def all_rows(parts: list[Candidates]) -> Candidates:
     return Candidates(**columns)
 
 
-def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, time: str) -> Candidates:
+def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: str) -> Candidates:
     """All ``[L, B]`` candidates of a scenario: layouts ``[L, 1]`` of its deployment, batches ``[B]`` of its load."""
     serve = case.serve
     steady, need = steady_state(case, time=time), case.memory
     floor = steady.at("floor_s")
     failure, headroom = _judge(steady, slo, need.max_batch)
     failure_at_floor, _ = _judge(floor, slo, need.max_batch)
+    # Power is of the time that passes are expected to take: there is none at the floor, where nothing divides either.
+    drawn = RequestEnergy(np.nan, np.nan) if time == "floor_s" else request_energy(steady)
     degrees = dict(zip(("tensor", "pipeline", "expert", "data"), serve.parallel.degrees, strict=False))
     gpu = serve.accelerator
     columns = {
@@ -94,7 +101,7 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, time: str) -> Candid
         "ttft_s": steady.ttft_s,
         "tpot_s": steady.tpot_s,
         "gap_s": steady.gap_s,
-        "prefill_share": steady.prefill_share,
+        "prefill_share": np.nan if time == "floor_s" else steady.prefill_share,
         "busy_s": steady.busy_s,
         "busy_at_floor_s": floor.busy_s,
         "headroom": headroom,
@@ -104,10 +111,25 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, time: str) -> Candid
         "limit": steady.limit,
         "weights_bytes": need.weights_bytes_on_one,
         "available_bytes": need.available_bytes / serve.parallel.accelerators,
-        "watts": np.nan if gpu.tdp_watts is None else gpu.tdp_watts,
+        "watts": drawn.watts,
+        "prompt_energy_share": drawn.prompt_share,
+        "idle_watts": idle,
+        "cached_share": cached_share(steady),
         "usd_per_hour": usd_per_hour,
     }
     return Candidates(**{name: np.broadcast_to(value, failure.shape).ravel() for name, value in columns.items()})
+
+
+def cached_share(steady: Steady) -> Any:
+    """Share of the prompts' part of the time that tokens found in the cache take: what attention to them adds.
+
+    The passes of the same prompts with and without them, one prompt at a time.
+    """
+    load = steady.load
+    if not np.any(np.asarray(load.cached_tokens) > 0):
+        return np.nan
+    alone = prompt_pass(steady.case, replace(load, batch=steady.case.serve.parallel.data, cached_tokens=0))
+    return 1.0 - alone.seconds(steady.time) / steady.passes.prompt.seconds(steady.time)
 
 
 def precision_name(serve: Deployment) -> str:

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InvalidInput, number
+from ..errors import InvalidInput, Number, number
 from ..report import Rows
+from ..specs.electricity import JOULES_OF_A_KWH, WATTS_OF_A_KILOWATT
 from .candidates import Array
-from .plan_sentences import fleet_sentence
+from .plan_sentences import HOURS_PER_MONTH, fleet_sentence
 from .plans import Plan
 
 
 @dataclass(frozen=True, repr=False)
 class Fleet(Rows):
-    """For every accelerator of a plan, its cheapest fleet that serves a rate of requests; the cheapest one first.
+    """For every accelerator of a plan, its cheapest fleet that serves a rate of requests, the cheapest one first.
+
+    Where the plan ranks by energy, the one that takes the least power, and the least first.
 
     Attributes
     ----------
@@ -34,8 +37,19 @@ class Fleet(Rows):
     -------
     replicas, gpus
         Deployments, and accelerators of all of them.
-    usd_per_hour
-        Price of all accelerators; not known without a price.
+    usd_per_hour, usd_per_month
+        Price of all accelerators, and for a month of 730 hours; not known without a price.
+    usd_per_million_tokens
+        All that the fleet costs over the tokens that it generates, prompts and idle time included.
+    usd_per_million_input_tokens, usd_per_million_cached_tokens, usd_per_million_output_tokens
+        The same divided as in `Plan`, at the load of the fleet.
+    watts
+        Mean power of the fleet with what the plan's ``power`` adds: that of its deployments at their batch for the
+        share of the time in which they are loaded, and idle for the rest.
+    joules_per_request, gco2_per_request
+        That power over the requests that it serves.
+    electricity_usd_per_month
+        Of that power, where the plan's ``power`` states what a kWh costs; no part of the price.
     replicas_at_floor, gpus_at_floor, usd_per_hour_at_floor
         The least that any software could do with.
     """
@@ -54,7 +68,15 @@ class Fleet(Rows):
         "replicas",
         "gpus",
         "usd_per_hour",
+        "usd_per_month",
+        "usd_per_million_tokens",
+        "usd_per_million_input_tokens",
+        "usd_per_million_cached_tokens",
         "usd_per_million_output_tokens",
+        "watts",
+        "joules_per_request",
+        "gco2_per_request",
+        "electricity_usd_per_month",
         "ttft_s",
         "tpot_s",
         "replicas_at_floor",
@@ -101,10 +123,122 @@ class Fleet(Rows):
         return np.asarray(self.gpus * self.plan.usd_per_hour)
 
     @property
+    def usd_per_month(self) -> Array:
+        """Price of all of them for a month."""
+        return self.usd_per_hour * HOURS_PER_MONTH
+
+    @property
+    def usd_per_million_tokens(self) -> Array:
+        """All that the fleet costs over the tokens that it generates, prompts and idle time included."""
+        return self.usd_per_million_tokens_at(self.load)
+
+    @property
+    def load(self) -> Array:
+        """Share of its throughput that the fleet is loaded with; at most the target, as deployments come whole."""
+        return np.asarray(self.requests_per_s / self.capacity_requests_per_s)
+
+    @property
+    def capacity_requests_per_s(self) -> Array:
+        """Requests that the fleet could finish per second if it were fully loaded."""
+        return np.asarray(self.replicas / self.plan.busy_s)
+
+    def usd_per_million_tokens_at(self, utilization: Number) -> Array:
+        """`usd_per_million_tokens` at another share of the fleet's throughput: its cost stays, its tokens do not.
+
+        Parameters
+        ----------
+        utilization : float or array
+            Share of its throughput; broadcasts against the fleets.
+
+        Returns
+        -------
+        array
+            USD.
+        """
+        tokens_per_s = utilization * self.capacity_requests_per_s * self.plan.load.output_tokens
+        return np.asarray(1e6 * self.usd_per_hour / 3600 / tokens_per_s)
+
+    @property
+    def usd_per_million_input_tokens(self) -> Array:
+        """The plan's price at the load of the fleet."""
+        return np.asarray(self.plan.usd_per_million_input_tokens / self.load)
+
+    @property
+    def usd_per_million_cached_tokens(self) -> Array:
+        """The plan's price at the load of the fleet."""
+        return np.asarray(self.plan.usd_per_million_cached_tokens / self.load)
+
+    @property
     def usd_per_million_output_tokens(self) -> Array:
-        """All that the fleet costs over the tokens that it generates, input included."""
-        tokens_per_hour = 3600 * self.requests_per_s * self.plan.load.output_tokens
-        return 1e6 * self.usd_per_hour / tokens_per_hour
+        """The plan's price at the load of the fleet."""
+        return np.asarray(self.plan.usd_per_million_output_tokens / self.load)
+
+    @property
+    def watts(self) -> Array:
+        """Mean power of the fleet, W: deployments at their batch while they are loaded, idle for the rest."""
+        idle = self.plan.gpus * self.plan.power.at_the_meter(self.plan.idle_watts)
+        loaded = self.load * self.plan.watts
+        waiting = np.where(self.load < 1 - ROUNDING, (1 - self.load) * idle, 0.0)
+        return np.asarray(self.replicas * (loaded + waiting))
+
+    @property
+    def joules_per_request(self) -> Array:
+        """Energy of the fleet over the requests that it serves."""
+        return np.asarray(self.watts / self.requests_per_s)
+
+    @property
+    def gco2_per_request(self) -> Array:
+        """Grams of CO2 that the electricity of a request causes; NaN if the power does not say what a kWh does."""
+        each = self.plan.power.gco2_per_kwh
+        return np.asarray(self.joules_per_request / JOULES_OF_A_KWH * (np.nan if each is None else each))
+
+    @property
+    def electricity_usd_per_month(self) -> Array:
+        """Price of its electricity; NaN if the power does not say what a kWh costs."""
+        each = self.plan.power.usd_per_kwh
+        kwh = self.watts * HOURS_PER_MONTH / WATTS_OF_A_KILOWATT
+        return np.asarray(kwh * (np.nan if each is None else each))
+
+    def break_even(self, api_in: float, api_cached: float | None = None, api_out: float = 0.0) -> Array:
+        """Requests per second at which the fleet costs what an API asks for the same requests.
+
+        The fleet costs the same at any load, the API by the token: with ``b`` the bill of a request,
+        ``requests_per_s = usd_per_hour / 3600 / b``.
+
+        Parameters
+        ----------
+        api_in, api_out : float
+            USD per million input and output tokens.
+        api_cached : float, optional
+            USD per million input tokens that are found in the cache; that of other input tokens if not given.
+
+        Returns
+        -------
+        array
+            One rate for each fleet; infinite where it is more than the fleet can serve, NaN without a price.
+
+        Raises
+        ------
+        InvalidInput
+            A price that is not a finite number >= 0, or a request that costs nothing.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> found = rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(1500, 300), prices={"h100-sxm": 2.5})
+        >>> need = rl.fleet(found, requests_per_s=10)
+        >>> round(need.break_even(api_in=0.2, api_out=0.2)[0] * 1800 * 0.2e-6 * 3600 / need.gpus[0], 3)
+        2.5
+        """
+        cached = api_in if api_cached is None else api_cached
+        for name, usd in (("api_in", api_in), ("api_cached", cached), ("api_out", api_out)):
+            number(name, usd)
+        request, found = self.plan.load, self.plan.computed.cached_tokens
+        bill = (request.context_tokens - found) * api_in + found * cached + request.output_tokens * api_out
+        if not bill > 0:
+            raise InvalidInput(f"a request must cost something at the API: {api_in!r} in and {api_out!r} out are free")
+        rate = self.usd_per_hour / 3600 / (bill * 1e-6)
+        return np.where(rate > self.capacity_requests_per_s * (1 + ROUNDING), np.inf, rate)
 
     @property
     def replicas_at_floor(self) -> Array:
@@ -136,7 +270,8 @@ def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fle
 
     A deployment that is kept at its batch finishes ``1 / busy`` requests a second, so it takes
     ``ceil(rate * busy / utilization)`` of them.  Among all candidates that meet the SLO the one with the lowest price
-    is taken, or the fewest accelerators where no price is given.  Techniques, formats and engine are the plan's.
+    is taken, or the fewest accelerators where no price is given, or the least energy of a request if the plan ranks by
+    energy.  Techniques, formats, engine and power are the plan's.
 
     Parameters
     ----------
@@ -170,18 +305,21 @@ def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fle
         raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
     if not plan.feasible.any():
         raise InvalidInput(f"no candidate meets the SLO; the closest: {plan.reason[0]}")
-    chosen = _cheapest(plan, plan.feasible, plan.busy_s, rate / utilization)
+    chosen = _cheapest(plan, plan.feasible, plan.busy_s, rate / utilization, energy=plan.rank == "energy")
     ideal = _cheapest(plan, plan.feasible_at_floor | plan.feasible, plan.busy_at_floor_s, rate)
     rows, floors = _paired(plan, chosen, ideal)
     found = Fleet(plan.take(rows), plan.take(floors), rate, utilization, plan.assumptions)
-    order = np.lexsort((found.gpus, np.where(np.isfinite(found.usd_per_hour), found.usd_per_hour, np.inf)))
+    by = found.watts if plan.rank == "energy" else found.usd_per_hour
+    order = np.lexsort((found.gpus, np.where(np.isfinite(by), by, np.inf)))
     return Fleet(plan.take(rows[order]), plan.take(floors[order]), rate, utilization, plan.assumptions)
 
 
-def _cheapest(plan: Plan, allowed: Array, busy_s: Array, rate: float) -> Array:
-    """Places of the row with the fewest accelerators for every accelerator and precision, first by name."""
+def _cheapest(plan: Plan, allowed: Array, busy_s: Array, rate: float, *, energy: bool = False) -> Array:
+    """Places of the row with the fewest accelerators, or the least energy, for every accelerator and precision."""
     places = np.flatnonzero(allowed)
     gpus = (_replicas(busy_s, rate) * plan.gpus)[places]
+    if energy:
+        gpus = np.nan_to_num(plan.joules_per_request[places], nan=np.inf)
     order = places[np.lexsort((-np.nan_to_num(plan.headroom[places]), plan.gpus[places], gpus))]
     _, first = np.unique(_keys(plan)[order], return_index=True)
     return np.asarray(order[first])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..units import brief_time
+from ..units import brief_time, humanize
 
 if TYPE_CHECKING:
     from .fleets import Fleet
@@ -24,14 +24,18 @@ def plan_sentence(found: Plan) -> str:
         return f"No candidate {asked}; the closest ({deployment_words(found)}) is rejected: {found.reason[0]}."
     priced = np.isfinite(best.usd_per_hour[0])
     rank = "Cheapest" if priced else "Fewest accelerator-seconds per request"
+    if found.rank == "energy":
+        rank = "Least energy per request"
     times = f"TTFT {brief_time(best.ttft_s[0])}, TPOT {brief_time(best.tpot_s[0])}"
     rate = f"{best.tokens_per_s_per_gpu[0]:,.0f} tokens/s per accelerator"
     parts = [f"{rank} that {asked}: {deployment_words(best)}, batch {best.batch[0]:,.0f}: {times}, {rate}"]
     if priced:
         hourly = float(best.usd_per_hour[0] * best.gpus[0])
-        parts.append(
-            f"{dollars(best.usd_per_million_output_tokens[0])} per million output tokens, {price_words(hourly)}"
-        )
+        tokens = best.usd_per_million_output_tokens[0]
+        each = f"{dollars(tokens)} per million output tokens, " if np.isfinite(tokens) else ""
+        parts.append(f"{each}{price_words(hourly)}")
+    if found.rank == "energy" and np.isfinite(best.joules_per_request[0]):
+        parts.append(f"{humanize('j', best.joules_per_request[0])} per request")
     return ", ".join(parts) + f" (by the {found.time.removesuffix('_s')})."
 
 
@@ -44,7 +48,9 @@ def fleet_sentence(found: Fleet) -> str:
     least = f"; perfect software would need {floor:,.0f}" if np.isfinite(floor) else ""
     deployments = f"{replicas:,.0f} deployment{'s' if replicas > 1 else ''}"
     rate = f"{found.requests_per_s:g} requests/s"
-    return f"{rate} need {gpus:,.0f} x {what} in {deployments}{cost}{least}."
+    watts = float(found.watts[0])
+    power = f", {humanize('watts', watts)}" if np.isfinite(watts) else ""
+    return f"{rate} need {gpus:,.0f} x {what} in {deployments}{cost}{power}{least}."
 
 
 def deployment_words(found: Plan) -> str:

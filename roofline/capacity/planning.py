@@ -10,16 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import FrozenMapping
+from ..efficiency.power import power_model
 from ..errors import InvalidInput, Number, UnknownName, number, unknown
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.parallel import Parallel
 from ..operators.precision import AS_PUBLISHED, PARTS, Precision, precision_of
 from ..phases.deployment import Deployment
+from ..phases.energy import power_notes
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
+from ..specs.electricity import BOARDS_ALONE, Power, idle_watts
 from ..specs.library import get_accelerator, get_model
 from ..specs.prices import Price
 from ..techniques.prompts import with_hit_rate
@@ -33,6 +36,9 @@ from .plans import Plan
 BATCHES: npt.NDArray[np.float64] = np.unique(np.round(np.geomspace(1, 1024, 56)))
 """Requests in the system of one deployment, in steps of about an eighth."""
 
+
+RANKINGS = ("cost", "energy")
+"""What candidates that meet the SLO can be ranked by."""
 
 Case = tuple[Deployment, Scenario, float]
 """A deployment whose layouts are an array, the scenario that it serves, and the price of one of its accelerators."""
@@ -52,6 +58,8 @@ def plan(
     accelerators: Iterable[int] = (1, 2, 4, 8),
     batches: Number = BATCHES,
     prices: Mapping[str, float | Price] | None = None,
+    power: Power | None = None,
+    rank: str = "cost",
     time: str = "estimate_s",
     progress: Callable[[list[Case]], Iterable[Case]] = iter,
 ) -> Plan:
@@ -87,6 +95,11 @@ def plan(
         Requests in the system of one deployment.
     prices : mapping of str to float or Price, optional
         Name of an accelerator -> USD an hour of one; see `roofline.get_price`.
+    power : Power, optional
+        Power limit of the accelerators, their host, losses, and what a kWh costs and causes; what is left out is not
+        counted, and the notes say so.
+    rank : str
+        What those that meet the SLO are ranked by: ``cost`` or ``energy``, both of a request.
     time : str
         Which time the targets are for: ``floor_s``, ``roofline_s`` or ``estimate_s``.
     progress : callable
@@ -103,8 +116,8 @@ def plan(
         No hardware, lengths that are arrays, a price that is not a finite number >= 0, techniques that do not combine
         or that no accelerator can have.
     UnknownName
-        A name of a model, an accelerator, a format, a technique or a time that does not exist, or a price of what is
-        not planned.
+        A name of a model, an accelerator, a format, a technique, a ranking or a time that does not exist, or a price of
+        what is not planned.
 
     Examples
     --------
@@ -117,6 +130,9 @@ def plan(
     listed = [hardware] if isinstance(hardware, Accelerator | str | Path) else hardware
     chips = [get_accelerator(chip) for chip in listed]
     _check(chips, load, time)
+    power = power or BOARDS_ALONE
+    if rank not in RANKINGS:
+        raise unknown("ranking", rank, RANKINGS)
     used = _techniques(techniques, hit_rate, kv)
     usd = _usd_per_hour(prices or {}, chips)
     spread = layouts(model, accelerators)
@@ -129,7 +145,8 @@ def plan(
         for precision in precisions or (AS_PUBLISHED,):
             if joined_layouts is None:
                 continue
-            serve = _with_kv(Deployment(model, chip, precision_of(precision), engine=engine), kv)
+            serve = Deployment(model, chip, precision_of(precision), engine=engine, power_limit_watts=power.limit_w)
+            serve = _with_kv(serve, kv)
             parallel, unstarted = startable(joined_layouts, model, serve.precision)
             no_start.update(dict.fromkeys(unstarted))
             if parallel is None:
@@ -143,11 +160,15 @@ def plan(
     if not asked:
         links = "none of the accelerators has the links for any of the layouts: allow one accelerator"
         raise InvalidInput(next((f"{name}: {reason}" for name, reason in refused.items()), links))
-    parts = [evaluate(case, slo or SLO(), price, time) for _, case, price in progress(asked)]
+    parts = [
+        evaluate(case, slo or SLO(), price, idle_watts(power, serve.accelerator, idle_share(serve)), time)
+        for serve, case, price in progress(asked)
+    ]
     cases = FrozenMapping({(serve.accelerator.name, precision_name(case.serve)): serve for serve, case, _ in asked})
-    rules = (f"layouts that no engine starts are left out: {'; '.join(no_start)}",) if no_start else ()
-    notes = (*_notes(cases, spread, prices), *rules, *_technique_notes(used, refused))
-    whole = Plan(model, load, slo or SLO(), time, all_rows(parts), cases, used, notes)
+    rules = [f"layouts that no engine starts are left out: {'; '.join(no_start)}"] if no_start else []
+    notes = [*_notes(cases, spread, prices), *rules, *_technique_notes(used, refused)]
+    notes += _power_notes(cases, power, time)
+    whole = Plan(model, load, slo or SLO(), time, all_rows(parts), cases, used, power, rank, tuple(notes))
     return whole.take(_ranking(whole))
 
 
@@ -204,7 +225,8 @@ def _ranking(whole: Plan) -> Array:
     table = whole.table
     headroom = np.nan_to_num(table.headroom)
     worse = np.select([whole.feasible, table.failure == MEMORY, table.failure == WEIGHTS], [0, 2, 3], 1)
-    unpriced = ~np.isfinite(table.usd_per_hour) & np.isfinite(table.usd_per_hour).any()
+    known = table.watts if whole.rank == "energy" else table.usd_per_hour
+    unpriced = ~np.isfinite(known) & np.isfinite(known).any()
     cost = np.where(whole.feasible, whole.cost, -headroom)
     return np.lexsort((-headroom, table.gpus, cost, unpriced & whole.feasible, worse))
 
@@ -230,6 +252,31 @@ def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerat
         usd = price.usd_per_hour if isinstance(price, Price) else price
         given[known] = float(np.max(number("a price", usd)))
     return given
+
+
+def idle_share(serve: Deployment) -> float:
+    """Share of its TDP that an idle accelerator draws; NaN where nothing was measured of its family."""
+    model = power_model(serve.accelerator)
+    return model.idle if model.fitted else np.nan
+
+
+def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time: str) -> tuple[str, ...]:
+    """What the power is of and rests on."""
+    if time == "floor_s":
+        return ("at the floor nothing divides the time between prompts and steps, and no power is known",)
+    serves = {serve.accelerator.name: serve for serve in cases.values()}
+    bases = dict.fromkeys(note for serve in serves.values() for note in power_notes(serve))
+    scope = f"power and energy of {power.scope}"
+    if power.idle_w is not None:
+        return (*bases, scope)
+    return (*bases, scope, *(_idle_words(serve) for serve in serves.values()))
+
+
+def _idle_words(serve: Deployment) -> str:
+    """What an idle accelerator is taken to draw."""
+    name, watts = serve.accelerator.name, idle_watts(BOARDS_ALONE, serve.accelerator, idle_share(serve))
+    known = f"{watts:.0f} W, as measured of its family" if np.isfinite(watts) else "not known; give idle_w"
+    return f"idle {name}: {known}"
 
 
 def _notes(

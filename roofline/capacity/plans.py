@@ -18,6 +18,7 @@ from ..serving.metrics import METRICS
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
+from ..specs.electricity import BOARDS_ALONE, JOULES_OF_A_KWH, Power
 from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
 from .candidates import MEMORY, WEIGHTS, Array, Candidates
@@ -26,10 +27,10 @@ from .plan_sentences import plan_sentence
 
 @dataclass(frozen=True, repr=False)
 class Plan(Rows):
-    """Candidates, the best first: those that meet the SLO by cost, then the others with the reason.
+    """Candidates, the best first: those that meet the SLO by cost or energy, then the others with the reason.
 
     Cost is that of a request: in USD where a price is given, else in seconds of an accelerator.  Candidates without a
-    price come behind those with one.
+    price, or without a known power, come behind those with one.
 
     Attributes
     ----------
@@ -43,6 +44,10 @@ class Plan(Rows):
         Accelerator and precision -> the deployment, its layouts an array.
     techniques : tuple of Technique
         What every candidate uses.
+    power : Power
+        Host, losses and electricity, as far as they are known.
+    rank : str
+        What those that meet the SLO are ranked by: ``cost`` or ``energy``.
     assumptions : tuple of str
         What the figures rest on.
 
@@ -54,10 +59,20 @@ class Plan(Rows):
         Of a request in steady state (`roofline.serving.steady_state`).
     tokens_per_s_per_user, tokens_per_s_per_gpu
         1 / TPOT; output tokens of all requests over the accelerators.
-    usd_per_million_input_tokens, usd_per_million_output_tokens
-        Cost of the prompts' part of the time and of the steps', each over its tokens.
-    tokens_per_joule
-        Output tokens, every accelerator at its board power.
+    usd_per_request
+        Price of the time that a request takes on all accelerators of the deployment.
+    usd_per_million_input_tokens, usd_per_million_cached_tokens, usd_per_million_output_tokens
+        The same divided by what takes the time: prompt tokens that are computed (the first output token comes with
+        them), what attention to tokens found in the cache adds, and decode steps, over the tokens after the first.  At
+        the floor everything overlaps, so that there is nothing to divide.
+    watts
+        Mean power of one deployment while it is kept at its batch, with what ``power`` adds to its accelerators.
+    joules_per_million_input_tokens, joules_per_output_token
+        Energy of a request divided in the same way; tokens found in the cache count with the prompt.
+    joules_per_request, tokens_per_joule
+        All of it; output tokens over all energy, prompts included.
+    gco2_per_request, electricity_usd_per_request
+        Of that energy, where ``power`` states what a kWh causes and costs; the latter is no part of the price.
     headroom
         Share of the tightest target that is left.
     limit
@@ -75,6 +90,8 @@ class Plan(Rows):
     table: Candidates
     cases: Mapping[tuple[str, str], Deployment]
     techniques: tuple[Technique, ...] = ()
+    power: Power = BOARDS_ALONE
+    rank: str = "cost"
     assumptions: tuple[str, ...] = ()
 
     columns = (
@@ -89,9 +106,16 @@ class Plan(Rows):
         "tokens_per_s_per_gpu",
         "requests_per_s",
         "usd_per_million_input_tokens",
+        "usd_per_million_cached_tokens",
         "usd_per_million_output_tokens",
         "usd_per_request",
+        "watts",
+        "joules_per_million_input_tokens",
+        "joules_per_output_token",
+        "joules_per_request",
         "tokens_per_joule",
+        "gco2_per_request",
+        "electricity_usd_per_request",
         "headroom",
         "limit",
         "bound_by",
@@ -150,26 +174,83 @@ class Plan(Rows):
         """Cost of a request: its time on all accelerators of the deployment."""
         return self._usd_per_s * self.table.busy_s
 
+    @cached_property
+    def computed(self) -> Workload:
+        """A request as it is computed: prompts less what the techniques find in the cache or compress."""
+        return scenario_with(self.deployment(), self.workload(), self.techniques).running
+
+    @property
+    def _cached_share(self) -> Array:
+        """Share of the prompts' part of the time that tokens found in the cache take."""
+        return np.nan_to_num(self.table.cached_share)
+
     @property
     def usd_per_million_input_tokens(self) -> Array:
-        """Cost of the prompts' part of the time, a token of them."""
-        prompts_usd = self.table.prefill_share * self.usd_per_request
-        return np.asarray(1e6 * prompts_usd / self.load.prompt_tokens)
+        """Price of a million prompt tokens that are computed."""
+        prompts_usd = self.table.prefill_share * (1 - self._cached_share) * self.usd_per_request
+        return np.asarray(1e6 * prompts_usd / self.computed.prompt_tokens)
+
+    @property
+    def usd_per_million_cached_tokens(self) -> Array:
+        """Price of a million prompt tokens that are found in the cache; NaN if none are."""
+        found_usd = self.table.prefill_share * self.table.cached_share * self.usd_per_request
+        return np.asarray(1e6 * found_usd / np.maximum(self.computed.cached_tokens, 1.0))
 
     @property
     def usd_per_million_output_tokens(self) -> Array:
-        """Cost of the steps' part of the time, a token generated."""
+        """Price of a million tokens that decode steps generate, which all but the first of a request are."""
         steps_usd = (1 - self.table.prefill_share) * self.usd_per_request
-        return np.asarray(1e6 * steps_usd / self.load.output_tokens)
+        return np.asarray(1e6 * steps_usd / self._tokens_after_first)
+
+    @property
+    def _tokens_after_first(self) -> float:
+        """Tokens of a request that decode steps generate; NaN if there are none."""
+        tokens = float(self.load.output_tokens) - 1.0
+        return tokens if tokens > 0 else np.nan
 
     @property
     def _usd_per_s(self) -> Array:
         return self.table.usd_per_hour * self.table.gpus / 3600
 
     @property
+    def watts(self) -> Array:
+        """Mean power of one deployment while it is kept at its batch, with what ``power`` adds."""
+        return np.asarray(self.table.gpus * self.power.at_the_meter(self.table.watts / self.table.gpus))
+
+    @property
+    def joules_per_request(self) -> Array:
+        """Energy of a request: the power of the deployment for the time that it takes of it."""
+        return np.asarray(self.watts * self.table.busy_s)
+
+    @property
+    def joules_per_million_input_tokens(self) -> Array:
+        """Energy of a million tokens of prompts, those found in the cache included."""
+        tokens = self.computed.context_tokens
+        return np.asarray(1e6 * self.table.prompt_energy_share * self.joules_per_request / tokens)
+
+    @property
+    def joules_per_output_token(self) -> Array:
+        """Energy of a token that a decode step generates, which all but the first of a request are."""
+        steps_j = (1 - self.table.prompt_energy_share) * self.joules_per_request
+        return np.asarray(steps_j / self._tokens_after_first)
+
+    @property
     def tokens_per_joule(self) -> Array:
-        """Generated tokens a joule, every accelerator at its board power."""
-        return self.tokens_per_s_per_gpu / self.table.watts
+        """Output tokens over all energy, that of prompts included."""
+        return np.asarray(self.load.output_tokens / self.joules_per_request)
+
+    @property
+    def gco2_per_request(self) -> Array:
+        """Grams of CO2 that the electricity of a request causes; NaN if ``power`` does not say what a kWh does."""
+        return self._of_kwh(self.power.gco2_per_kwh)
+
+    @property
+    def electricity_usd_per_request(self) -> Array:
+        """Price of the electricity of a request; NaN if ``power`` does not say what a kWh costs."""
+        return self._of_kwh(self.power.usd_per_kwh)
+
+    def _of_kwh(self, each: float | None) -> Array:
+        return np.asarray(self.joules_per_request / JOULES_OF_A_KWH * (np.nan if each is None else each))
 
     @property
     def bound_by(self) -> Array:
@@ -205,7 +286,9 @@ class Plan(Rows):
 
     @property
     def cost(self) -> Array:
-        """What candidates are ranked by: USD a request, or seconds of an accelerator where no price is given."""
+        """What candidates are ranked by: joules a request, or USD, or accelerator-seconds where there is no price."""
+        if self.rank == "energy":
+            return self.joules_per_request
         priced = np.isfinite(self.table.usd_per_hour)
         return np.where(priced, self.usd_per_request, self.table.gpus * self.table.busy_s)
 

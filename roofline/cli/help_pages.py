@@ -9,7 +9,17 @@ from cyclopts import Group
 
 from .terminal import columns
 
-HEADINGS = ("Arguments", "Workload", "Formats and layout", "SLO targets", "Change", "Techniques", "Options", "Output")
+HEADINGS = (
+    "Arguments",
+    "Workload",
+    "Formats and layout",
+    "SLO targets",
+    "Change",
+    "Techniques",
+    "Power",
+    "Options",
+    "Output",
+)
 """Groups of options, in the order in which help shows them."""
 
 GROUPS = {name: Group(name, sort_key=at) for at, name in enumerate(HEADINGS)}

@@ -24,6 +24,7 @@ from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.slo import SLO
+from ..specs.electricity import Power
 from ..specs.engines import list_engines
 from ..specs.library import list_accelerators, list_models
 from .help_pages import GROUPS
@@ -139,6 +140,11 @@ def seconds(text: str) -> Any:
     return quantities(text, "s")
 
 
+def watts(text: str) -> Any:
+    """A power in watts."""
+    return quantity(text, "watts")
+
+
 def usd(text: str) -> Any:
     """A price in USD."""
     return quantity(text, "usd_per_hour")
@@ -185,7 +191,7 @@ def switch(name: str, text: str) -> Parameter:
 
 
 WORKLOAD, LAYOUT, TARGETS, CHANGE = "Workload", "Formats and layout", "SLO targets", "Change"
-TECHNIQUES, OTHER, OUTPUT = "Techniques", "Options", "Output"
+TECHNIQUES, POWER, OTHER, OUTPUT = "Techniques", "Power", "Options", "Output"
 
 LENGTH_FLAGS = {
     "prompt_tokens": Flag("--prompt", "N", lambda text: quantities(text, "tokens")),
@@ -215,6 +221,15 @@ ENGINE_FLAGS = {
     "leave_out": Flag("--leave-out", "PART", parts, None),
 }
 POWER_FLAGS = {"power_limit_watts": Flag("--power-limit", "W", lambda text: quantities(text, "watts"), None)}
+METER_FLAGS = {
+    "limit_w": Flag("--power-limit", "W", watts),
+    "idle_w": Flag("--idle-watts", "W", watts),
+    "host_w": Flag("--host-watts", "W", watts),
+    "wall": Flag("--wall", "FACTOR", quantity),
+    "pue": Flag("--pue", "FACTOR", quantity),
+    "usd_per_kwh": Flag("--usd-per-kwh", "USD", usd),
+    "gco2_per_kwh": Flag("--gco2-per-kwh", "G", quantity),
+}
 SLO_FLAGS = {
     "ttft_s": Flag("--ttft", "TIME", seconds),
     "tpot_s": Flag("--tpot", "TIME", seconds),
@@ -261,6 +276,7 @@ if TYPE_CHECKING:
     ParallelChanges: TypeAlias = Given
     EngineChanges: TypeAlias = Given
     PowerChanges: TypeAlias = Given
+    MeterFields: TypeAlias = Given
 else:
     WorkloadFields = fields_of(Workload, WORKLOAD_FLAGS, group=WORKLOAD)
     LengthFields = fields_of(Workload, LENGTH_FLAGS, group=WORKLOAD)
@@ -275,6 +291,7 @@ else:
     ParallelChanges = fields_of(Parallel, to_flags(PARALLEL_FLAGS), group=CHANGE)
     EngineChanges = fields_of(Deployment, to_flags(ENGINE_FLAGS), group=CHANGE)
     PowerChanges = fields_of(Deployment, POWER_FLAGS, group=CHANGE)
+    MeterFields = fields_of(Power, METER_FLAGS, group=POWER)
 
 ModelName = Annotated[
     str,

@@ -6,6 +6,7 @@ The only importer of matplotlib.  Results carry the numbers: nothing is modelled
 from .breakdown import time_breakdown
 from .capacity import memory_stack, pareto, tornado
 from .chart import roofline
+from .cost import cost
 from .curves import curves
 from .frame import new_axes
 from .hardware import by_year, rooflines
@@ -20,6 +21,7 @@ __all__ = [
     "LIGHT",
     "Style",
     "by_year",
+    "cost",
     "curves",
     "heatmap",
     "hierarchy",

@@ -65,6 +65,18 @@ class PassTime(Value):
         return runs_s * (1.0 + self.overhead) + self._launches_s + self.host_s
 
     @property
+    def spent_j(self) -> Number:
+        """Energy of the pass beyond that of idle boards, J, all accelerators of the deployment together.
+
+        Extra time runs kernels; what crosses the host link is left out.
+        """
+        spent: Number = 0.0
+        for count, phase in self.runs:
+            energy = phase.energy
+            spent = spent + count * (energy.busy_j * (1.0 + self.overhead) + energy.memory_j + energy.compute_j)
+        return spent
+
+    @property
     def _launches_s(self) -> Number:
         if not np.any(self.launch_s):
             return 0.0

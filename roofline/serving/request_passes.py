@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -116,15 +116,28 @@ class Passes(Value):
 
     def packed_s(self, prompts: Number, time: str) -> Number:
         """A pass with so many prompts of each lane, within the budget; of a fraction, the mean of whole numbers."""
+        return self._of_packed(prompts, lambda each: each.seconds(time))
+
+    @property
+    def prompt_j(self) -> Number:
+        """Energy of a prompt beyond that of idle boards, J: its part of the pass that it is packed into."""
+        if len(self._packed_counts) == 1:
+            return self.prompt.spent_j / self.case.serve.parallel.data
+        prompts = np.clip(self.packing.per_pass, 1.0, self.packing.most)
+        return self._of_packed(prompts, lambda each: each.spent_j) / (prompts * self.lanes)
+
+    def _of_packed(self, prompts: Number, of: Callable[[PassTime], Number]) -> Number:
+        """A figure of a pass with so many prompts of each lane."""
         counts = self._packed_counts
         if len(counts) == 1:
-            return self.prompt.seconds(time)
+            return of(self.prompt)
         wanted = np.minimum(prompts, self.packing.most)
-        shape = np.broadcast_shapes(np.shape(wanted), np.shape(self._packed.seconds(time))[1:])
-        times = np.broadcast_to(self._packed.seconds(time), (len(counts), *shape))
+        figures = of(self._packed)
+        shape = np.broadcast_shapes(np.shape(wanted), np.shape(figures)[1:])
+        rows = np.broadcast_to(figures, (len(counts), *shape))
         wanted = np.broadcast_to(wanted, shape)
         below = np.clip(np.searchsorted(counts, wanted, side="right") - 1, 0, len(counts) - 2)
-        low, high = (np.take_along_axis(times, places[None], axis=0)[0] for places in (below, below + 1))
+        low, high = (np.take_along_axis(rows, places[None], axis=0)[0] for places in (below, below + 1))
         part = (wanted - counts[below]) / (counts[below + 1] - counts[below])
         return scalar(low + part * (high - low))
 
@@ -173,6 +186,11 @@ class Passes(Value):
     def mixed_s(self, time: str) -> Number:
         """A pass with a chunk, averaged over the chunks of a prompt, whose times are linear in the tokens before."""
         return sum(weight * each.seconds(time) for weight, each in self._mixed)
+
+    @property
+    def mixed_j(self) -> Number:
+        """Energy of a pass with a chunk beyond that of idle boards, averaged as `mixed_s`."""
+        return sum(weight * each.spent_j for weight, each in self._mixed)
 
     def last_mixed_s(self, time: str) -> Number:
         """The longest pass with a chunk, the last of a prompt."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import InvalidInput, Number, UnknownName, number, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
+from .electricity import WATTS_OF_A_KILOWATT, Power
 from .folders import spec_folders
 from .library import get_accelerator
 
@@ -33,7 +34,6 @@ LARGEST = ("AWS", "Azure", "Google Cloud", "Oracle Cloud")
 accelerators stay within one provider's list where they can."""
 
 HOURS_OF_A_YEAR = 8760
-WATTS_OF_A_KILOWATT = 1000
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,17 @@ class Price:
     def owned(
         cls,
         usd: float,
-        *,
         years: float,
         utilization: float = 1.0,
-        watts: float = 0.0,
-        usd_per_kwh: float = 0.0,
-        power_usage_effectiveness: float = 1.0,
+        power: Power | None = None,
+        *,
+        watts: float | None = None,
     ) -> Price:
         """What an hour of use of an accelerator costs that was bought.
 
-        Straight-line depreciation over the hours in which it is used, plus the power that it takes then:
-        ``usd / (years * 8760 * utilization) + watts / 1000 * power_usage_effectiveness * usd_per_kwh``.
+        Straight-line depreciation over the hours in which it is used, and the electricity of those hours and of the
+        idle ones between them; with ``u`` the utilization and kW at the meter (`Power.at_the_meter`), ``usd / (years *
+        8760 * u) + usd_per_kwh * (kW + (1 - u) / u * idle kW)``.
 
         Parameters
         ----------
@@ -129,39 +129,53 @@ class Price:
             Years until it is written off.
         utilization : float
             Share of the hours in which it is used, above 0 and at most 1.
-        watts : float
-            Power that it takes while it is used, its share of the host included.
-        usd_per_kwh : float
-            Price of electricity.
-        power_usage_effectiveness : float
-            Power of the whole data center over the power of its machines, at least 1.
+        power : Power, optional
+            Host, losses, idle power and price of electricity; without ``usd_per_kwh`` electricity is not counted.
+        watts : float, optional
+            What the accelerator draws while it is used, as `Phase.watts` or `Plan.watts` tell; its power limit if not
+            given.
 
         Returns
         -------
         Price
+            Its ``source`` says what is counted.
 
         Raises
         ------
         InvalidInput
-            A value that makes no sense.
+            A value that makes no sense, or a price of electricity without a power.
 
         Examples
         --------
-        >>> print(Price.owned(30_000, years=4, utilization=0.8, watts=1000, usd_per_kwh=0.12))
-        1.19 USD/h (own accelerator, no date; 30,000 USD over 4 years at 80% utilization)
+        >>> from roofline.specs.electricity import Power
+        >>> print(Price.owned(30_000, 4, 0.8, Power(usd_per_kwh=0.12, idle_w=100, pue=1.25), watts=800))
+        1.19 USD/h (own accelerator, no date; 30,000 USD over 4 years at 80% utilization, electricity at 0.12 USD/kWh)
         """
         number("usd", usd)
-        number("usd_per_kwh", usd_per_kwh)
-        number("watts", watts)
-        number("power_usage_effectiveness", power_usage_effectiveness, least=1)
         if not number("years", years) > 0:
             raise InvalidInput(f"years must be > 0: {years!r}")
         if not 0 < number("utilization", utilization) <= 1:
             raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
-        hours = years * HOURS_OF_A_YEAR * utilization
-        power = watts / WATTS_OF_A_KILOWATT * power_usage_effectiveness * usd_per_kwh
         source = f"{usd:,.0f} USD over {years:g} years at {utilization:.0%} utilization"
-        return cls(usd / hours + power, source=source, provider="own accelerator", term="owned")
+        hourly = usd / (years * HOURS_OF_A_YEAR * utilization)
+        if power is None or power.usd_per_kwh is None:
+            return cls(hourly, source=f"{source}, without electricity", provider="own accelerator", term="owned")
+        hourly += power.usd_per_kwh * _kilowatts(power, watts, utilization)
+        source += f", electricity at {power.usd_per_kwh:g} USD/kWh"
+        if power.idle_w is None and utilization < 1:
+            source += " but for idle hours"
+        return cls(hourly, source=source, provider="own accelerator", term="owned")
+
+
+def _kilowatts(power: Power, watts: float | None, utilization: float) -> float:
+    """Mean power at the meter in an hour of use, with the idle time that belongs to it, kW."""
+    drawn = power.limit_w if watts is None else watts
+    if drawn is None:
+        raise InvalidInput("a price with electricity needs watts, or limit_w of the power")
+    number("watts", drawn)
+    idle = 0.0 if power.idle_w is None else float(power.at_the_meter(power.idle_w))
+    mean = float(power.at_the_meter(drawn)) + (1 - utilization) / utilization * idle
+    return mean / WATTS_OF_A_KILOWATT
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
 from ...capacity import Fleet, Plan
@@ -16,7 +17,8 @@ from ...capacity.launch import LAUNCHERS, launch_command
 from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...progress import patient
-from ...report import Rows
+from ...report import Rows, plain
+from ...specs.electricity import Power
 from ...specs.library import get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
 from ...units import humanize
@@ -33,12 +35,32 @@ YIELDS = (
     "precision",
     "tokens_per_s_per_gpu",
     "usd_per_million_input_tokens",
+    "usd_per_million_cached_tokens",
     "usd_per_million_output_tokens",
-    "tokens_per_joule",
     "limit",
     "bound_by",
 )
+ENERGY = (
+    "accelerator",
+    "precision",
+    "watts",
+    "joules_per_million_input_tokens",
+    "joules_per_output_token",
+    "tokens_per_joule",
+    "gco2_per_request",
+    "electricity_usd_per_request",
+)
 FLEETS = ("accelerator", "precision", "layout", "batch", "replicas", "gpus", "usd_per_hour", "gpus_at_floor")
+COSTS = (
+    "accelerator",
+    "precision",
+    "usd_per_month",
+    "usd_per_million_tokens",
+    "watts",
+    "joules_per_request",
+    "gco2_per_request",
+    "electricity_usd_per_month",
+)
 HEADS = {
     "precision": "formats",
     "gpus": "GPUs",
@@ -46,8 +68,18 @@ HEADS = {
     "tpot_s": "TPOT",
     "tokens_per_s_per_gpu": "tok/s/GPU",
     "usd_per_million_input_tokens": "$/M in",
+    "usd_per_million_cached_tokens": "$/M cached",
     "usd_per_million_output_tokens": "$/M out",
+    "usd_per_million_tokens": "$/M, all in",
+    "usd_per_month": "$/month",
+    "watts": "power",
+    "joules_per_million_input_tokens": "J/M in",
+    "joules_per_output_token": "J/tok out",
+    "joules_per_request": "J/request",
     "tokens_per_joule": "tok/J",
+    "gco2_per_request": "gCO2/request",
+    "electricity_usd_per_request": "electricity $/request",
+    "electricity_usd_per_month": "electricity $/month",
     "bound_by": "bound by",
     "total_s": "end to end",
     "gap_s": "longest gap",
@@ -99,6 +131,16 @@ Prices = Annotated[
         show_default=False,
     ),
 ]
+Rank = Annotated[
+    str,
+    opt.option(
+        "--rank",
+        "WHAT",
+        "What candidates that meet the SLO are ranked by: cost or energy.",
+        parse=opt.words,
+        group=opt.OTHER,
+    ),
+]
 
 
 @Parameter(name="*")
@@ -114,6 +156,8 @@ class Search:
     kernels: opt.KernelFields = dataclasses.field(default_factory=dict)
     gpus: Gpus = None
     prices: Prices = ()
+    power: opt.MeterFields = dataclasses.field(default_factory=dict)
+    rank: Rank = "cost"
     time: opt.Time = opt.DEFAULT_TIME
 
     def plan(self, model: str, chosen: Chosen | None) -> Plan:
@@ -134,6 +178,8 @@ class Search:
             **self.kernels,
             accelerators=gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus],
             prices=dict(_price(entry) for entry in self.prices),
+            power=Power(**self.power),
+            rank=self.rank,
             time=self.time,
             progress=patient,
         )
@@ -188,6 +234,16 @@ Utilization = Annotated[
         group=opt.TARGETS,
     ),
 ]
+Api = Annotated[
+    str,
+    opt.option(
+        "--api",
+        "IN,CACHED,OUT",
+        "Prices of an API, USD per million tokens, to break even with.",
+        group=opt.OTHER,
+        show_default=False,
+    ),
+]
 
 
 def fleet(
@@ -198,16 +254,40 @@ def fleet(
     *,
     rate: Rate,
     utilization: Utilization = 1,
+    api: Api = "",
+    file: Annotated[Path | None, opt.PICTURE] = None,
+    full: opt.Full = False,
     as_csv: opt.Csv = False,
     as_json: opt.Json = False,
 ) -> None:
     """The fleets that serve a rate of requests."""
+    if file is not None:
+        check_picture(file)
+    asked = _api_prices(api)
     found = size_fleet(search.plan(model, chosen), requests_per_s=rate, utilization=utilization)
+    rates = found.break_even(*asked) if asked else None
+    if file is not None:
+        from ...plot import cost
+
+        save_picture(file, lambda ax: cost(found, ax=ax))
     if as_json:
-        return print_json(fleet_dict(found))
+        return print_json(fleet_dict(found, rates))
     if as_csv:
         return print_csv(found.columns, found.rows())
-    return print_text(*_fleet_text(found))
+    return print_text(*_fleet_text(found, rates, full=full))
+
+
+def _api_prices(text: str) -> tuple[float, ...]:
+    """Prices of an API as typed: input, cached and output tokens, USD per million; empty if none are given."""
+    if not text:
+        return ()
+    prices = quantities(text, "usd_per_hour")
+    if not isinstance(prices, tuple) or len(prices) != API_PRICES or any(isinstance(each, str) for each in prices):
+        raise InvalidInput(f"--api takes the prices of input, cached and output tokens, such as 0.3,0.03,1.2: {text!r}")
+    return prices
+
+
+API_PRICES = 3
 
 
 def plan_dict(found: Plan) -> dict[str, Any]:
@@ -223,10 +303,11 @@ def plan_dict(found: Plan) -> dict[str, Any]:
     }
 
 
-def fleet_dict(found: Fleet) -> dict[str, Any]:
-    """What was asked, and a row a fleet, the cheapest first."""
+def fleet_dict(found: Fleet, rates: Any = None) -> dict[str, Any]:
+    """What was asked, and a row a fleet, the first by rank; with the rates at which an API costs as much."""
     asked = {"requests_per_s": found.requests_per_s, "utilization": found.utilization}
-    return _asked(found.plan) | asked | {"fleets": found.rows(), "assumptions": list(found.assumptions)}
+    even = {} if rates is None else {"break_even_requests_per_s": plain(rates)}
+    return _asked(found.plan) | asked | {"fleets": found.rows(), **even, "assumptions": list(found.assumptions)}
 
 
 def _asked(found: Plan) -> dict[str, Any]:
@@ -248,17 +329,32 @@ def _plan_text(found: Plan, *, full: bool) -> list[str]:
     parts = [_title(found), f"\n{paragraph(found.summary())}", _launch(found)]
     if len(met):
         parts.append(
-            block(f"Best of each accelerator and format, the cheapest first ({count})", _table(met, DEPLOYMENTS))
+            block(f"Best of each accelerator and format, {_first(found)} first ({count})", _table(met, DEPLOYMENTS))
         )
         if full:
             parts.append(block("Throughput and cost", _table(met, YIELDS)))
+            parts.append(block("Power and energy", _table(met, _known(met, ENERGY))))
     if len(rejected):
         words = zip(rejected.accelerator, rejected.precision, rejected.reason, strict=True)
         parts.append(block("Rejected (closest candidate of each kind)", table(words)))
     return [*parts, block("Notes", bullets(found.assumptions)), "" if full else MORE]
 
 
-MORE = "\n--full shows throughput and cost of each, --csv every candidate."
+MORE = "\n--full shows throughput, cost and energy of each, --csv every candidate."
+
+
+def _first(found: Plan) -> str:
+    """What comes first in a list."""
+    return "the least energy" if found.rank == "energy" else "the cheapest"
+
+
+def _known(found: Rows, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of which something is known."""
+    return tuple(name for name in columns if not _unknown(getattr(found, name)))
+
+
+def _unknown(column: Any) -> bool:
+    return column.dtype.kind == "f" and bool(np.isnan(column).all())
 
 
 def _launch(found: Plan) -> str:
@@ -272,15 +368,30 @@ def _launch(found: Plan) -> str:
     return block("Launch", "\n".join(lines))
 
 
-def _fleet_text(found: Fleet) -> list[str]:
+def _fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
     """A line a fleet."""
     rate = f"{found.requests_per_s:g} requests/s at {found.utilization:.0%} target utilization"
-    return [
+    head = f"Fleets, {_first(found.plan)} first; the floor is perfect software at full load"
+    parts = [
         f"{_title(found.plan)}\n{paragraph(rate)}",
         f"\n{paragraph(found.summary())}",
-        block("Fleets, the cheapest first; the floor is perfect software at full load", _table(found, FLEETS)),
-        block("Notes", bullets(found.assumptions)),
+        block(head, _table(found, _known(found, FLEETS))),
     ]
+    if full:
+        parts.append(block("Cost and energy", _table(found, _known(found, COSTS))))
+    if rates is not None:
+        words = [_break_even(each) for each in rates]
+        rows = zip(found.accelerator, found.precision, words, strict=True)
+        parts.append(block("As cheap as the API from", table(rows)))
+    more = "" if full else "\n--full shows cost and energy of each, --csv every column."
+    return [*parts, block("Notes", bullets(found.assumptions)), more]
+
+
+def _break_even(rate: float) -> str:
+    """The rate from which a fleet costs no more than an API, in words."""
+    if np.isnan(rate):
+        return "no price is given: use --prices"
+    return humanize("requests_per_s", rate) if np.isfinite(rate) else "more requests than it can serve"
 
 
 def _slo(found: Plan) -> str:

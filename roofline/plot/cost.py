@@ -1,0 +1,79 @@
+"""Plot of what tokens cost over how well a fleet is used."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from ..capacity import Fleet
+from ..errors import InvalidInput, number
+from .frame import axes_or_new, head, label_axes, legend_inside, log_axis, log_limits
+from .style import style_of
+
+LEAST_UTILIZATION = 0.05
+"""Where the axis of utilization begins: cost grows without end towards 0."""
+
+
+def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> Axes:
+    """USD per million output tokens, prompts included, over the share of its throughput that each fleet is used with.
+
+    A fleet costs the same whatever it serves, so that its tokens cost ``1 / utilization`` of what they do at full
+    load; the mark on a line is the load that it was sized for.
+
+    Parameters
+    ----------
+    fleet : Fleet
+        Fleets with prices, one line each.
+    api : float, optional
+        What an API asks for the same, USD per million output tokens with their prompts, as a line across.
+    ax : Axes, optional
+        Where to draw; a new figure 6 inches wide if None.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Raises
+    ------
+    InvalidInput
+        No fleet has a price, or ``api`` is not a finite number >= 0.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> found = rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(1500, 300), prices={"h100-sxm": 2.5})
+    >>> ax = rl.plot.cost(rl.fleet(found, requests_per_s=100))
+    >>> ax.get_xlabel()
+    'utilization'
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
+    """
+    priced = np.flatnonzero(np.isfinite(fleet.usd_per_hour))
+    if not len(priced):
+        raise InvalidInput("cost needs prices: give some to plan, such as prices={'h100-sxm': 2.5}")
+    ax = axes_or_new(ax)
+    style = style_of(ax)
+    shares = np.linspace(LEAST_UTILIZATION, 1.0, 96)
+    costs = fleet.usd_per_million_tokens_at(shares[:, None])
+    for place, row in enumerate(priced):
+        color, marker = style.line(place)
+        label = f"{fleet.gpus[row]:,.0f} x {fleet.accelerator[row]}, {fleet.precision[row]}"
+        ax.plot(shares, costs[:, row], color=color, marker=marker, markevery=[len(shares) - 1], label=label)
+        ax.plot(fleet.load[row], fleet.usd_per_million_tokens[row], marker, color=color, mec=style.paper, ms=9)
+    levels = [costs[:, priced]]
+    if api is not None:
+        asked = float(np.max(number("api", api)))
+        ax.axhline(asked, color=style.ink, linestyle="--", linewidth=0.8, label="API")
+        levels.append(np.array(asked))
+    ax.set_xlim(0, 1)
+    ax.set_yscale("log")
+    ax.set_ylim(log_limits(*levels))
+    label_axes(ax, "utilization", "USD per million output tokens, prompts included")
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    log_axis(ax.yaxis)
+    legend_inside(ax)
+    name = fleet.plan.model.title or fleet.plan.model.name
+    head(ax, "What a token costs", f"{name}; large marks: sized for {fleet.requests_per_s:g} requests/s")
+    return ax
