@@ -78,6 +78,16 @@ def test_a_profile_of_kernels_is_held_against_its_operators(ran):
     assert "61.7 us" in shown
 
 
+def test_a_run_is_drawn_under_the_roofline(tmp_path):
+    picture = tmp_path / "run.svg"
+    shown = text("headroom", RUN, *RAN, "-o", picture)
+    assert shown == text("headroom", RUN, *RAN)
+    assert "<svg" in picture.read_text("utf-8")[:1000]
+    profiled = tmp_path / "kernels.png"
+    text("headroom", KERNELS, *RAN, "--batch", "4", "--steps", "2", "-o", profiled)
+    assert profiled.read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -87,6 +97,7 @@ def test_a_profile_of_kernels_is_held_against_its_operators(ran):
         ((KERNELS, *RAN, "--batch", "8", "--phase", "both"), "no phase named 'both'"),
         ((DATA / "README.md", *RAN), "is not a result of a known tool"),
         ((DATA / "missing.json", *RAN), "missing.json can't be read"),
+        ((RUN, *RAN, "-o", "run.txt"), "a plot's file name must end in"),
         ((DATA / "dcgm/dmon.txt", *RAN), "shares of its peaks already"),
     ],
     ids=str,

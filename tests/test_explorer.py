@@ -385,6 +385,17 @@ def test_another_picture_is_refused(ask):
     reply, body = ask("/plot.svg", LLAMA | {"kind": "pie"})
     assert reply.status == 400
     assert json.loads(body)["error"].startswith("no picture named 'pie'")
+    reply, body = ask("/plot.svg", LLAMA | {"theme": "blue"})
+    assert json.loads(body)["error"].startswith("no theme named 'blue'")
+
+
+def test_a_picture_has_the_background_of_the_page(ask):
+    sheet = ask("/page.css")[1].decode()
+    cards = re.findall(r"--card: (#\w{6})", sheet)
+    assert cards == list(pictures.PAPERS.values())
+    for theme, paper in pictures.PAPERS.items():
+        _, body = ask("/plot.svg", START | {"theme": theme})
+        assert f"fill: {paper}".encode() in body
 
 
 def test_a_picture_that_nobody_waits_for_is_not_drawn(monkeypatch):
@@ -395,7 +406,7 @@ def test_a_picture_that_nobody_waits_for_is_not_drawn(monkeypatch):
 def test_a_closed_connection_is_noticed(server, monkeypatch):
     drawn, asked, leave = [], threading.Event(), threading.Event()
 
-    def slow(state, kind, *, wanted):
+    def slow(state, kind, *, theme, wanted):
         asked.set()
         leave.wait(10)
         drawn.append(wanted())

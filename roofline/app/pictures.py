@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..cli.answers import Answers
@@ -27,25 +28,25 @@ _ONE_AT_A_TIME = threading.Lock()
 """Matplotlib keeps fonts and texts of all figures in common caches, which take one thread at a time."""
 
 
-def _roofline(found: Answers, figure: Figure) -> None:
-    roofline(found.serve.accelerator, found.prefill, found.decode, ax=figure.subplots())
+def _roofline(found: Answers, ax: Axes) -> None:
+    roofline(found.serve.accelerator, found.prefill, found.decode, ax=ax)
 
 
-def _operators(found: Answers, figure: Figure) -> None:
-    time_breakdown(found.prefill, found.decode, ax=figure.subplots())
+def _operators(found: Answers, ax: Axes) -> None:
+    time_breakdown(found.prefill, found.decode, ax=ax)
 
 
-def _memory(found: Answers, figure: Figure) -> None:
-    memory_stack(found.memory, ax=figure.subplots())
+def _memory(found: Answers, ax: Axes) -> None:
+    memory_stack(found.memory, ax=ax)
 
 
-def _curve(found: Answers, figure: Figure) -> None:
+def _curve(found: Answers, ax: Axes) -> None:
     batches = np.unique(np.round(np.geomspace(1, max(64, 2 * found.load.batch), 40)))
     step = decode(found.serve, dataclasses.replace(found.load, batch=batches))
-    curves(step, measured=None, ax=figure.subplots())
+    curves(step, ax=ax)
 
 
-PICTURES: dict[str, Callable[[Answers, Figure], None]] = {
+PICTURES: dict[str, Callable[[Answers, Axes], None]] = {
     "roofline": _roofline,
     "operators": _operators,
     "memory": _memory,
@@ -54,7 +55,11 @@ PICTURES: dict[str, Callable[[Answers, Figure], None]] = {
 """What a picture shows -> how it is drawn."""
 
 
-def draw(state: State, kind: str, *, wanted: Callable[[], bool] = lambda: True) -> bytes:
+PAPERS = {"light": "#ffffff", "dark": "#1b252b"}
+"""Theme of the page -> color of its cards; the plots choose theirs by what is behind them."""
+
+
+def draw(state: State, kind: str, *, theme: str = "light", wanted: Callable[[], bool] = lambda: True) -> bytes:
     """A picture of a state.
 
     Parameters
@@ -63,6 +68,8 @@ def draw(state: State, kind: str, *, wanted: Callable[[], bool] = lambda: True) 
         What the controls ask for.
     kind : str
         One of `PICTURES`.
+    theme : str
+        ``light`` or ``dark``.
     wanted : callable
         Asked when its turn comes whether anybody still waits for the picture.
 
@@ -74,17 +81,19 @@ def draw(state: State, kind: str, *, wanted: Callable[[], bool] = lambda: True) 
     Raises
     ------
     Refused
-        There is no such picture.
+        There is no such picture, or no such theme.
     """
     if kind not in PICTURES:
         raise Refused(str(unknown("picture", kind, PICTURES)))
+    if theme not in PAPERS:
+        raise Refused(str(unknown("theme", theme, PAPERS)))
     found = Answers(state.serve, load_of(state))
     with _ONE_AT_A_TIME:
         if not wanted():
             return b""
-        figure = Figure(figsize=SIZE_INCHES)
+        figure = Figure(figsize=SIZE_INCHES, facecolor=PAPERS[theme])
         figure.subplots_adjust(**MARGINS)
-        PICTURES[kind](found, figure)
+        PICTURES[kind](found, figure.add_subplot(facecolor="none"))
         drawn = io.BytesIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     return drawn.getvalue()

@@ -146,9 +146,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send_picture(self, query: str) -> None:
         fields = parse_qsl(query, keep_blank_values=True)
-        kinds = [value for name, value in fields if name == "kind"]
-        state = read_state(urlencode([pair for pair in fields if pair[0] != "kind"]))
-        drawn = draw(state, kinds[0] if kinds else "roofline", wanted=self._is_wanted)
+        how = {name: value for name, value in fields if name in ("kind", "theme")}
+        state = read_state(urlencode([(name, value) for name, value in fields if name not in how]))
+        kind, theme = how.get("kind", "roofline"), how.get("theme", "light")
+        drawn = draw(state, kind, theme=theme, wanted=self._is_wanted)
         if drawn:
             policy = {"Content-Security-Policy": PICTURE_POLICY}
             self._send(HTTPStatus.OK, drawn, "image/svg+xml; charset=utf-8", policy)

@@ -3,6 +3,7 @@
 
 const PATIENCE_MS = 30; // a slider that moves asks once it rests this long
 const PASTED = "\u0000pasted";
+const DARK = matchMedia("(prefers-color-scheme: dark)");
 const form = document.getElementById("controls");
 const byId = (id) => document.getElementById(id);
 
@@ -238,7 +239,7 @@ function showQueue(queue) {
 
 // The text is there already: the picture follows, and one that is no longer wanted is given up.
 function showPicture(query, found) {
-  const address = `/plot.svg?${query}`;
+  const address = `/plot.svg?${query}${DARK.matches ? "&theme=dark" : ""}`;
   if (picture) picture.src = "";
   const next = new Image();
   picture = next;
@@ -276,6 +277,7 @@ async function start() {
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", () => { arrange(); later(); });
   for (const button of document.querySelectorAll("[data-copies]")) button.addEventListener("click", () => copy(button));
+  DARK.addEventListener("change", () => shown && showPicture(queryOf(), shown));
   new ResizeObserver(showCurve).observe(byId("curve"));
   await ask();
 }

@@ -16,7 +16,7 @@ from ...specs.library import list_models
 from ...units import brief_time
 from .. import options as opt
 from ..answers import deployment_dict
-from ..output import print_json, print_text
+from ..output import check_picture, print_json, print_text, save_picture
 from ..quantities import quantity
 from ..target import Placement, read_model
 from ..text import block, bullets, paragraph, table
@@ -69,19 +69,33 @@ def headroom(
     model: Model,
     phase: PhaseName = "decode",
     steps: Steps = None,
+    picture: Annotated[Path | None, opt.PICTURE] = None,
     full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
     """A measured run against the floor, the roofline and the estimate."""
     deployment = placement.single().deployment(read_model(model))
     lengths = Workload(**load) if load else None
+    if picture is not None:
+        check_picture(picture)
     found = headroom_of_file(file, deployment, load=lengths, phase=phase, steps=steps)
+    if picture is not None:
+        _draw(picture, found)
     if as_json:
         return print_json(deployment_dict(deployment) | {"results": [_as_dict(each) for each in found]})
     parts = [title_of(deployment), ""]
     for each in found:
         parts += _kernels(each) if isinstance(each, KernelHeadroom) else _run(each, full=full)
     return print_text(*parts) if len(found) == 1 or full else print_text(title_of(deployment), *_runs(found))
+
+
+def _draw(picture: Path, found: Sequence[Headroom | KernelHeadroom]) -> None:
+    """The measured runs under the roofline, or the pass that a profile is held against."""
+    from ...plot import roofline
+
+    shown = [each.phase if isinstance(each, KernelHeadroom) else each for each in found]
+    accelerator = (found[0].phase if isinstance(found[0], KernelHeadroom) else found[0]).deployment.accelerator
+    save_picture(picture, lambda ax: roofline(accelerator, *shown, ax=ax))
 
 
 def _as_dict(found: Headroom | KernelHeadroom) -> dict[str, Any]:
