@@ -39,10 +39,22 @@ TRUE = {
 }
 
 
+NOBODY_ON_THE_WAY = {"request_s": 0.0, "request_token_s": 0.0, "first_token_steps": 0.0}
+
+SOUGHT = (
+    *server_fit.parameters()[2:5],
+    Parameter("step_s", "vllm", 5e-4, 1e-3),
+    Parameter("step_s", "sglang", 5e-4, 1e-3),
+    Parameter("layer_s", "", 1e-5, 2e-5),
+    Parameter("rank_s", "", 2e-6, 3e-6),
+    Parameter("launch_share", "", 0.5, 0.2),
+)
+
+
 def runs_of_known_servers():
     """Times per token of the closed form with known times of the host."""
     for serve in servers():
-        true = serve.replace(engine=rl.Engine(serve.engine.name, **TRUE))
+        true = serve.replace(engine=rl.Engine(serve.engine.name, **TRUE, **NOBODY_ON_THE_WAY))
         for load in (rl.Workload(1000, 1000), rl.Workload(8000, 500), rl.Workload(1000, 8000)):
             for clients in (1, 8, 32):
                 found = rl.serve(true, load, concurrency=clients)
@@ -59,7 +71,7 @@ def test_the_prediction_of_a_fit_is_the_closed_form():
 
 def test_a_fit_finds_what_was_put_in():
     table = server_fit.tabulated(list(runs_of_known_servers()))
-    values = server_fit.fit(table, server_fit.parameters(["sglang", "vllm"]))
+    values = server_fit.fit(table, SOUGHT)
     predicted = server_fit.predicted_tpot_s(table, server_fit.host_of(values, table))
     assert np.median(np.abs(predicted / table.tpot_s - 1)) < 0.01
     by_name = {str(parameter): value for parameter, value in values.items()}
@@ -72,7 +84,7 @@ def test_a_fit_ignores_the_odd_run_and_predicts_groups_that_it_did_not_see():
     runs = list(runs_of_known_servers())
     odd = [ServerRun(r.deployment, r.load, r.concurrency, r.tpot_s * 5) for r in runs[:3]]
     table = server_fit.tabulated([*odd, *runs[3:]])
-    out = server_fit.left_out(table, server_fit.parameters(["sglang", "vllm"]))
+    out = server_fit.left_out(table, SOUGHT)
     assert np.median(np.abs(out / table.tpot_s - 1)[3:]) < 0.03
 
 
@@ -82,9 +94,17 @@ def test_constants_of_the_first_token_come_out():
     prefill = rng.uniform(0.05, 1.0, 400)
     ttft = prefill + 0.04 + 3 * step
     ttft[:40] *= 4
-    found = server_fit.fit_first_token(ttft - prefill, step, ttft)
-    assert found.request_s == pytest.approx(0.04, rel=0.05)
-    assert found.steps == pytest.approx(3, rel=0.05)
+    columns = np.stack([np.ones_like(step), step], axis=1)
+    request_s, steps = server_fit.fit_first_token(ttft - prefill, columns, ttft)
+    assert request_s == pytest.approx(0.04, rel=0.05)
+    assert steps == pytest.approx(3, rel=0.05)
+
+
+def test_a_time_of_older_releases_is_of_no_other():
+    old = next(each for each in server_fit.parameters() if each.older)
+    assert str(old) == "step_s of trtllm before 1.1 and vllm before 0.14"
+    releases = [("vllm", "0.12.0"), ("vllm", "0.14.0"), ("vllm", ""), ("trtllm", "1.0.0rc3"), ("sglang", "0.4")]
+    assert [old.is_of(*each) for each in releases] == [True, False, False, True, False]
 
 
 HEAD = "model,accelerator,engine,prompt_tokens,output_tokens,concurrency,tpot_ms,tensor\n"

@@ -187,9 +187,10 @@ def test_replicas_share_the_clients_and_do_not_wait_for_each_other(serve):
 
 
 def test_a_prefix_that_is_cached_is_not_computed(serve):
-    plain = simulate(serve, rl.Workload(8000, 50), concurrency=1, requests=2)
-    hit = simulate(serve, rl.Workload(8000, 50), concurrency=1, requests=2, hit_rate=0.75)
-    cached = simulate(serve, rl.Workload(2000, 50, cached_tokens=6000), concurrency=1, requests=2)
+    once = {"concurrency": 1, "requests": 2, "time": "roofline_s"}
+    plain = simulate(serve, rl.Workload(8000, 50), **once)
+    hit = simulate(serve, rl.Workload(8000, 50), hit_rate=0.75, **once)
+    cached = simulate(serve, rl.Workload(2000, 50, cached_tokens=6000), **once)
     assert hit.ttft_s == pytest.approx(cached.ttft_s, rel=1e-9)
     assert hit.ttft_s < 0.4 * plain.ttft_s
 

@@ -10,7 +10,8 @@ from ..operators.operator import Operator
 from ..operators.roofline import least_math
 from ..report import Step
 from .bounds import Bound
-from .totals import EAGER_NORM, ScheduledPass, computing, host_of, network_s, resources_s
+from .host import EAGER_NORM, HostedModel, HostTimes
+from .totals import ScheduledPass, computing, network_s, resources_s
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
@@ -110,16 +111,17 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
     times = [(item, found.time_s) for item, found in each]
     kernels = one.kernels
     yield from _of_a_pass(f"{name}.estimate", one, times, kernels.time_s, basis)
-    host, end_s = host_of(one.deployment), one.estimates.time_s
+    end_s = one.estimates.time_s
+    host, shape = HostTimes.of(one.deployment.server), HostedModel.of(one.deployment, kernels.fixed_s)
     if one.launch == "graph":
-        inputs = {"kernels_s": kernels.time_s, "launch_share": host.launch_share, "fixed_s": kernels.fixed_s}
-        inputs |= {"host_s": host.step_s}
-        formula = "kernels_s - (1 - launch_share) * fixed_s + host_s"
+        inputs = {"kernels_s": kernels.time_s, "decode_factor": host.decode_factor}
+        inputs |= {"launch_share": host.launch_share, "launch_s": shape.launch_s, "host_s": host.beside_s(shape)}
+        formula = "kernels_s * decode_factor - (1 - launch_share) * launch_s + host_s"
         source = "a captured graph leaves a share of the fixed times of its kernels; the host schedules and samples"
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
     elif one.launch == "eager":
-        inputs = {"kernels_s": kernels.time_s, "prefill_factor": host.prefill_factor, "eager_s": host.eager_s}
-        inputs |= {"norm": EAGER_NORM, "host_s": host.pass_s}
+        inputs = {"kernels_s": kernels.time_s, "prefill_factor": host.prefill_factor}
+        inputs |= {"eager_s": host.eager_s(shape), "norm": EAGER_NORM, "host_s": host.step_s}
         formula = "((kernels_s * prefill_factor) ** norm + eager_s ** norm) ** (1 / norm) + host_s"
         source = "the host launches kernels while the device works on earlier ones, and schedules"
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)

@@ -20,6 +20,7 @@ from ..values import Value
 from .bounds import Bound, Kernels
 from .deployment import Deployment
 from .energy import Use, under_a_limit, use_of
+from .host import HostedModel, HostTimes
 from .schedule import Schedule
 
 
@@ -95,13 +96,13 @@ class ScheduledPass(Value):
     @cached_property
     def unlimited(self) -> Estimates:
         """The same at the power that the accelerators were timed with."""
-        found, host = self.kernels, host_of(self.deployment)
+        found = self.kernels
         if self.launch == "graph":
-            found = in_a_graph(found, host)
+            found = in_a_graph(found, self.deployment)
         elif self.launch == "captured":
-            found = in_a_graph(found, host._replace(step_s=0.0))
+            found = captured(found, self.deployment)
         elif self.launch == "eager":
-            found = one_by_one(found, host)
+            found = one_by_one(found, self.deployment)
         return Estimates(*(scalar(value) for value in found))
 
     @cached_property
@@ -117,9 +118,9 @@ class ScheduledPass(Value):
     @property
     def kernels_s(self) -> Number:
         """Expected time of a pass in which kernels run: all of it but the host's part."""
-        found, host = self.kernels, host_of(self.deployment)
+        found, host = self.kernels, HostTimes.of(self.deployment.server)
         if self.launch == "graph":
-            return found.time_s - (1 - host.launch_share) * found.fixed_s
+            return host.captured_s(found.time_s, HostedModel.of(self.deployment, found.fixed_s))
         return found.time_s * (host.prefill_factor if self.launch == "eager" else 1.0)
 
     @property
@@ -329,58 +330,23 @@ TINY_S = 1e-30
 """Keeps the logarithms of times that are 0 finite."""
 
 
-class Host(NamedTuple):
-    """What the host of an engine adds to the kernels of a pass, as `roofline.serving.host` has it for its steps.
-
-    Attributes
-    ----------
-    launch_share : float or array
-        Share of the fixed times that a graph leaves: 0.4 to 0.5 in whole servers.
-    step_s : float or array
-        Scheduling, sampling and waiting for other ranks in a decode step.
-    pass_s : float or array
-        The same in a pass with prompts.
-    eager_s : float or array
-        Launching the kernels of all layers one by one.
-    prefill_factor : float or array
-        How much longer kernels of prompts take than by themselves.
-    """
-
-    launch_share: Number
-    step_s: Number
-    pass_s: Number
-    eager_s: Number
-    prefill_factor: Number
-
-
-def host_of(serve: Deployment) -> Host:
-    """The host's times of the engine of ``serve`` (engine_specs)."""
-    engine, parallel = serve.server, serve.parallel
-    layer_s = (engine.layer_s or 0.0) + (engine.rank_s or 0.0) * np.log2(parallel.tensor * parallel.context)
-    layers, step_s = serve.model.layer_count, engine.step_s or 0.0
-    return Host(
-        launch_share=1.0 if engine.launch_share is None else engine.launch_share,
-        step_s=step_s + layers * layer_s,
-        pass_s=step_s,
-        eager_s=layers * (engine.eager_layer_s or 0.0),
-        prefill_factor=engine.prefill_factor or 1.0,
-    )
-
-
-def in_a_graph(found: Estimates, host: Host) -> Estimates:
+def in_a_graph(found: Estimates, serve: Deployment) -> Estimates:
     """A step whose kernels are launched as one captured graph, and the host's part of it, as servers decode."""
-    time_s = found.time_s - (1 - host.launch_share) * found.fixed_s + host.step_s
+    host = HostTimes.of(serve.server)
+    time_s = host.decode_s(found.time_s, HostedModel.of(serve, found.fixed_s))
     return _scaled(found, time_s, host.launch_share * found.fixed_s)
 
 
-EAGER_NORM = 4.0
-"""Exponent that joins the device and the host of an eager pass: near the longer one, rounded where they meet."""
+def captured(found: Estimates, serve: Deployment) -> Estimates:
+    """A pass whose kernels are a part of the graph of another pass, which the host's part is counted with."""
+    host = HostTimes.of(serve.server)
+    time_s = host.captured_s(found.time_s, HostedModel.of(serve, found.fixed_s))
+    return _scaled(found, time_s, host.launch_share * found.fixed_s)
 
 
-def one_by_one(found: Estimates, host: Host) -> Estimates:
+def one_by_one(found: Estimates, serve: Deployment) -> Estimates:
     """A pass whose kernels the host launches while the device works on earlier ones: the longer of the two."""
-    device_s = found.time_s * host.prefill_factor
-    time_s = (device_s**EAGER_NORM + host.eager_s**EAGER_NORM) ** (1 / EAGER_NORM) + host.pass_s
+    time_s = HostTimes.of(serve.server).prompts_s(found.time_s, HostedModel.of(serve, found.fixed_s))
     return _scaled(found, time_s, found.fixed_s)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput, number
 from ..phases.workload import Workload
-from .scheduler import Requests
+from .record import Requests
 from .trace import Trace
 from .traffic import Traffic
 

@@ -99,6 +99,22 @@ class Lane(Value):
         return np.maximum(np.minimum(np.minimum(self.clients, self.fits), most), 1.0)
 
     @cached_property
+    def computed_tokens(self) -> Number:
+        """Prompt tokens that a request has computed, those that preemption makes it compute again included.
+
+        Where pages are taken as sequences grow and memory is full, a request that ends releases its ``P + O`` tokens,
+        which prompts that wait fill up again at once. The running sequences grow by ``O`` tokens until the next one
+        ends, so that as much has to be given up again: all of it was computed in vain if the prompts came first, none
+        if the growth did. Growth is even in time and a prompt comes whenever there is room for the whole of it, so
+        half of ``O`` it is, on average. Simulations of 250 to 1,500 prompt and 100 to 2,000 output tokens have a
+        throughput within 8 % of this (tests/test_serving_under_load.py).
+        """
+        engine, lengths = self.times.engine, self.lengths
+        most = np.minimum(self.clients, float(engine.max_sequences or np.inf))
+        preempts = (engine.admission == "grow") & (most > self.fits)
+        return lengths.prompt + np.where(preempts, lengths.output / 2.0, 0.0)
+
+    @cached_property
     def step_s(self) -> Number:
         """A decode step of all that run."""
         return self.times.decode_s(self.running, self.lengths.context)
@@ -112,21 +128,21 @@ class Lane(Value):
         """How prompts ride on the steps of an engine that mixes."""
         room = np.maximum(self._budget - self.running, 1.0)
         if not self.times.engine.chunked:
-            room = np.maximum(room, self.lengths.prompt)  # a prompt that is never cut runs alone
-        return closed_forms.chunks(self.running, self.lengths.steps, self.lengths.prompt, room)
+            room = np.maximum(room, self.computed_tokens)  # a prompt that is never cut runs alone
+        return closed_forms.chunks(self.running, self.lengths.steps, self.computed_tokens, room)
 
     @cached_property
     def chunk_s(self) -> Number:
         """A step with a chunk from the middle of a prompt."""
         made, lengths = self.chunks, self.lengths
-        tokens = lengths.prompt / made.passes
-        past = lengths.cached + (lengths.prompt - tokens) / 2.0
+        tokens = self.computed_tokens / made.passes
+        past = lengths.cached + (self.computed_tokens - tokens) / 2.0
         return self.times.mixed_s(made.riders, lengths.context, tokens, past, made.prompts)
 
     @cached_property
     def packing(self) -> closed_forms.Packing:
         """How many prompts share a pass of their own."""
-        most = np.maximum(np.floor(self._budget / self.lengths.prompt), 1.0)
+        most = np.maximum(np.floor(self._budget / self.computed_tokens), 1.0)
         if self.times.engine.scheduler == "static":
             return closed_forms.Packing(self.running, self.running, most)
         return closed_forms.packing(self.running, self.lengths.steps, most)
@@ -134,9 +150,9 @@ class Lane(Value):
     def pass_s(self, prompts: Number) -> Number:
         """The passes that compute ``prompts`` prompts together: one, or several where a prompt exceeds the budget."""
         lengths = self.lengths
-        passes = np.maximum(np.ceil(lengths.prompt / self._budget), 1.0) if self.times.engine.chunked else 1.0
-        tokens = lengths.prompt / passes
-        past = lengths.cached + (lengths.prompt - tokens) / 2.0
+        passes = np.maximum(np.ceil(self.computed_tokens / self._budget), 1.0) if self.times.engine.chunked else 1.0
+        tokens = self.computed_tokens / passes
+        past = lengths.cached + (self.computed_tokens - tokens) / 2.0
         return passes * self.times.mixed_s(0.0, 1.0, tokens, past, prompts)
 
     @cached_property
@@ -174,11 +190,12 @@ class Lane(Value):
     @property
     def handling_s(self) -> Number:
         """Time of a request outside queue and steps, looks for arrivals included; of the estimate alone."""
-        engine = self.times.engine
+        handling_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
         if self.times.time != "estimate_s":
-            return 0.0
+            return handling_s
+        engine = self.times.engine
         looks = (engine.receive_share or 0.0) * ((engine.receive_interval or 1.0) - 1.0)
-        return (engine.request_s or 0.0) + ((engine.first_token_steps or 0.0) + looks) * self.step_s
+        return handling_s + ((engine.first_token_steps or 0.0) + looks) * self.step_s
 
     @property
     def requests_per_s(self) -> Number:

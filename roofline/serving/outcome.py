@@ -16,7 +16,7 @@ from ..phases.workload import Workload
 from ..report import Report, Step
 from .arrivals import Demand
 from .load_sentences import simulation_sentence
-from .scheduler import Requests, Tally
+from .record import Requests, Tally
 from .slo import SLO
 from .step_times import StepTimes
 from .trace import Trace, without_times
@@ -99,14 +99,14 @@ class Simulation(Report):
         )
         output = np.asarray(record.output, dtype=float)
         several = output > 1
-        handled = self.handling_s
+        late_s, handling = self.late_s, np.asarray(record.handling)
         later = np.where(several, output - 1, 1.0)
         return {
             "sent_s": arrival,
-            "queue_s": admitted - arrival,
-            "ttft_s": first - arrival + handled,
+            "queue_s": admitted - arrival - handling,
+            "ttft_s": first - arrival + late_s,
             "tpot_s": np.where(several, (finish - first) / later, np.nan),
-            "total_s": finish - arrival + handled,
+            "total_s": finish - arrival + late_s,
             "gap_s": np.where(several, np.asarray(record.gap), np.nan),
             "prompt_tokens": np.asarray(record.prompt, dtype=float),
             "cached_tokens": np.asarray(record.cached, dtype=float),
@@ -114,14 +114,13 @@ class Simulation(Report):
         }
 
     @cached_property
-    def handling_s(self) -> float:
-        """Time of a request outside queue and steps: handling, and the steps that the first token takes to appear."""
+    def late_s(self) -> float:
+        """The steps that a first token takes to appear where the scheduler works ahead."""
         if self.time != "estimate_s":
             return 0.0
-        engine = self.times.engine
         steps = sum(tally.steps for tally in self.tallies)
-        plain = sum(tally.busy_s - tally.prompts_s for tally in self.tallies)
-        return (engine.request_s or 0.0) + (engine.first_token_steps or 0.0) * (plain / steps if steps else 0.0)
+        plain_s = sum(tally.busy_s - tally.prompts_s for tally in self.tallies)
+        return float((self.times.engine.first_token_steps or 0.0) * (plain_s / steps if steps else 0.0))
 
     def quantile(self, name: str, share: Number) -> Number:
         """What a ``share`` of the requests stay within.
@@ -204,7 +203,7 @@ class Simulation(Report):
     @cached_property
     def span_s(self) -> float:
         """From the first request to the last token."""
-        return float(max(self.requests.finish) - min(self.requests.arrival) + self.handling_s)
+        return max(self.requests.finish) - min(self.requests.arrival) + self.late_s
 
     @property
     def requests_per_s(self) -> float:

@@ -22,7 +22,9 @@ from .arrivals import Demand, arrival_times, demand, draw_requests
 from .cache_pool import cache_pool
 from .clock import Clock
 from .outcome import Simulation
-from .scheduler import Requests, Scheduler
+from .record import Requests
+from .scheduler import Scheduler
+from .simulation import handle
 from .step_times import StepTimes, step_times
 from .trace import Trace
 from .traffic import Traffic
@@ -171,6 +173,7 @@ def serve_pools(
     rng = np.random.default_rng(seed)
     record = draw_requests(load, how.requests, rng)
     times = (step_times(prefill, time=time), step_times(decode, time=time))
+    handle(record, times[0])
     crossing = _handover(prefill, decode, link_bytes_per_s, times[0], by_layer=by_layer)
     first = _schedulers(times[0], record, prefill_workers, generates=False)
     second = _schedulers(times[1], record, decode_workers, generates=True)

@@ -21,51 +21,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil, inf
 
 from ..specs.engines import Engine
 from .cache_pool import CachePool
 from .clock import Chunk, Clock, Polyline
-
-
-@dataclass
-class Requests:
-    """Requests by number: what they ask, and what became of them.
-
-    ``prompt`` are the tokens to compute, ``cached`` those before them whose cache is there already, ``output`` the
-    tokens to generate.  Times are those of the engine's clock.
-    """
-
-    prompt: list[int]
-    cached: list[int]
-    output: list[int]
-    arrival: list[float]
-    admitted: list[float] = field(init=False)
-    first: list[float] = field(init=False)
-    finish: list[float] = field(init=False)
-    gap: list[float] = field(init=False)
-
-    def __post_init__(self) -> None:
-        count = len(self.prompt)
-        for name in ("admitted", "first", "finish"):
-            setattr(self, name, [-1.0] * count)
-        self.gap = [0.0] * count
-
-
-@dataclass
-class Tally:
-    """What a scheduler has done: times in seconds, and counts."""
-
-    busy_s: float = 0.0
-    prompts_s: float = 0.0
-    slots_s: float = 0.0
-    memory_s: float = 0.0
-    steps: int = 0
-    events: int = 0
-    preempted: int = 0
-    most_waiting: int = 0
+from .record import Requests, Tally
 
 
 class Scheduler:
@@ -132,8 +94,13 @@ class Scheduler:
     # Arrivals -------------------------------------------------------------------------------------------------------
 
     def receive(self, time: float, request: int) -> None:
-        """Hand over a request that arrives at ``time``, not before any that was handed over already."""
-        self.incoming.append((time, request))
+        """Hand over a request that is sent at ``time`` and arrives once it has been handled."""
+        handling = self.requests.handling[request] if self.prefills else 0.0
+        incoming, arrival = self.incoming, (time + handling, request)
+        place = len(incoming)
+        while place and incoming[place - 1][0] > arrival[0]:  # a long prompt may be overtaken by one sent after it
+            place -= 1
+        incoming.insert(place, arrival)
 
     @property
     def idle(self) -> bool:

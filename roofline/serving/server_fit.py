@@ -1,7 +1,7 @@
 """Host times fitted to measured servers.
 
 Kernels are estimated from their own timings; what a whole server adds is in a few parameters of the engine
-(`roofline.serving.host`).  Here they are fitted to mean times per output token of closed-loop runs, through the closed
+(`roofline.phases.host`).  Here they are fitted to mean times per output token of closed-loop runs, through the closed
 form of `roofline.serving.lane`: for a run everything but the host is computed once, so that a prediction costs one
 array expression over all runs.
 
@@ -11,7 +11,7 @@ them where the runs do not say otherwise, and runs that nothing explains pull li
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
+from ..phases.host import HostedModel, HostTimes
 from ..phases.workload import Workload
-from ..specs.engines import Engine
+from ..specs.engines import Engine, release
 from . import closed_forms
 from .cache_pool import cache_pool
-from .host import HostedModel, HostTimes
 from .lane import Lane, Lengths
 from .step_times import step_times
 from .traffic import Traffic
@@ -64,12 +64,10 @@ class ServerRun:
 
 
 class Runs(NamedTuple):
-    """Everything that a prediction of many runs needs but the host's times; arrays with one value a run.
-
-    ``correction`` is what a simulation of the run takes over the closed form.
-    """
+    """Everything that a prediction of many runs needs but the host's times; arrays with one value a run."""
 
     engine: npt.NDArray[np.str_]
+    version: npt.NDArray[np.str_]
     group: npt.NDArray[np.str_]
     tpot_s: Array
     mixes: npt.NDArray[np.bool_]
@@ -82,7 +80,6 @@ class Runs(NamedTuple):
     chunks: closed_forms.Chunks
     packing: closed_forms.Packing
     host: HostTimes
-    correction: Array
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Runs:
         """Some of the runs."""
@@ -106,12 +103,12 @@ def tabulated(runs: Sequence[ServerRun]) -> Runs:
     Runs
     """
     rows = [_row(run) for run in runs]
-    columns = [np.array(column) for column in zip(*(row[:9] for row in rows), strict=True)]
+    columns = [np.array(column) for column in zip(*(row[:10] for row in rows), strict=True)]
     shape, chunks, packing, host = (
         type(rows[0][at])(*(np.array(values, dtype=float) for values in zip(*(row[at] for row in rows), strict=True)))
-        for at in range(9, 13)
+        for at in range(10, 14)
     )
-    return Runs(*columns, shape, chunks, packing, host, np.ones(len(rows)))  # type: ignore[arg-type, call-arg]
+    return Runs(*columns, shape, chunks, packing, host)  # type: ignore[arg-type, call-arg]
 
 
 def _row(run: ServerRun) -> tuple[Any, ...]:
@@ -131,6 +128,7 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
         place = (0.0, 1.0, tokens, lengths.cached + (lengths.prompt - tokens) / 2, together)
     return (
         engine.name,
+        engine.version,
         run.group or f"{run.deployment.model.name} on {run.deployment.accelerator.name}",
         run.tpot_s,
         mixes,
@@ -154,7 +152,7 @@ def predicted_tpot_s(runs: Runs, host: HostTimes) -> Array:
     mixed = closed_forms.chunked(running, steps, step_s, made=runs.chunks, mixed_s=pass_s)
     first = closed_forms.prompts_first(running, steps, step_s, pack=runs.packing, pass_s=pass_s, seen_pass_s=pass_s)
     generating_s = np.where(runs.mixes, mixed.total_s - mixed.ttft_s, first.total_s - first.ttft_s)
-    found: Array = runs.correction * generating_s / np.maximum(steps, 1.0)
+    found: Array = generating_s / np.maximum(steps, 1.0)
     return found
 
 
@@ -172,6 +170,8 @@ class Parameter:
         Where it starts, and how far it may well be from there.
     least : float
         Smallest value that makes sense.
+    older : tuple of (str, str)
+        Where it is of some releases only: engines, and the version that each has to be older than.
     """
 
     name: str
@@ -179,39 +179,72 @@ class Parameter:
     typical: float
     spread: float
     least: float = 0.0
+    older: tuple[tuple[str, str], ...] = ()
+
+    def is_of(self, engine: str, version: str) -> bool:
+        """Whether it is a time of that release; no version is the newest."""
+        if self.older:
+            return any(
+                engine == name and bool(version) and release(version) < release(first) for name, first in self.older
+            )
+        return self.engine in ("", engine)
 
     def __str__(self) -> str:
+        if self.older:
+            return f"{self.name} of {' and '.join(f'{engine} before {version}' for engine, version in self.older)}"
         return f"{self.name} of {self.engine}" if self.engine else self.name
 
 
-def parameters(engines: Sequence[str]) -> tuple[Parameter, ...]:
-    """Those of whole servers: two an engine and five that all share.
+SYNCHRONOUS = (("trtllm", "1.1"), ("vllm", "0.14"))
+"""Releases whose scheduler waits for a step before it prepares the next one.
 
-    Parameters
-    ----------
-    engines : sequence of str
-        Names of the engines in the runs.
+vLLM schedules ahead by default from 0.14.0 on (its release notes; vllm-project/vllm pull request 27614).  Runs of
+TensorRT-LLM 1.0 are slower by the same time per step.
+"""
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """Those of whole servers, the later of two that are of the same run taking precedence.
+
+    Schedulers of the day prepare a step while the one before it runs, so that no time of the host is left for a step
+    as such; what is left is between the graphs of the layers (vLLM cuts its graph at every attention) and between
+    streams.
     """
-    own = [
-        parameter
-        for engine in engines
-        for parameter in (Parameter("step_s", engine, 5e-4, 1e-3), Parameter("layer_s", engine, 1e-5, 2e-5))
-    ]
-    shared = (
-        Parameter("launch_share", "", 0.5, 0.2),
-        Parameter("rank_s", "", 2e-6, 3e-6),
+    return (
+        Parameter("layer_s", "sglang", 1e-5, 2e-5),
+        Parameter("layer_s", "vllm", 1e-5, 2e-5),
         Parameter("sparse_layer_s", "", 2e-5, 5e-5),
         Parameter("eager_layer_s", "", 3e-4, 5e-4),
         Parameter("prefill_factor", "", 1.1, 0.2, least=0.5),
+        Parameter("prefill_factor", "vllm", 1.1, 0.2, least=0.5),
+        Parameter("step_s", "", 5e-4, 1e-3, older=SYNCHRONOUS),
     )
-    return (*own, *shared)
+
+
+def refused() -> tuple[Parameter, ...]:
+    """Parameters that explain runs which are fitted, but not those that are left out; a fit reports them beside."""
+    return (
+        Parameter("step_s", "sglang", 5e-4, 1e-3),
+        Parameter("step_s", "vllm", 5e-4, 1e-3),
+        Parameter("step_s", "trtllm", 5e-4, 1e-3),
+        Parameter("layer_s", "trtllm", 1e-5, 2e-5),
+        Parameter("launch_share", "", 0.5, 0.2),
+        Parameter("rank_s", "", 2e-6, 3e-6),
+        Parameter("decode_factor", "", 1.0, 0.1, least=0.5),
+        Parameter("prefill_factor", "trtllm", 1.1, 0.2, least=0.5),
+        Parameter("eager_layer_s", "vllm", 3e-4, 5e-4),
+        Parameter("eager_layer_s", "sglang", 3e-4, 5e-4),
+    )
 
 
 def host_of(values: Mapping[Parameter, float], runs: Runs) -> HostTimes:
     """The host's times of each run: those of its engine, with ``values`` in the place of some."""
     fields = {name: np.array(own) for name, own in runs.host._asdict().items()}
+    releases = list(zip(runs.engine.tolist(), runs.version.tolist(), strict=True))
     for parameter, value in values.items():
-        fields[parameter.name][(runs.engine == parameter.engine) | (not parameter.engine)] = value
+        its = {each for each in set(releases) if parameter.is_of(*each)}
+        mine = np.array([each in its for each in releases])
+        fields[parameter.name][mine] = value
     return HostTimes(**fields)
 
 
@@ -244,16 +277,41 @@ def fit(runs: Runs, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
     """
     if not len(runs.tpot_s):
         raise InvalidInput("a fit needs at least one measured run")
+
+    def log_errors(values: Mapping[Parameter, float]) -> Array:
+        predicted = predicted_tpot_s(runs, host_of(values, runs))
+        return np.asarray(np.log(np.maximum(predicted, 1e-9) / runs.tpot_s))
+
+    return least(log_errors, fitted)
+
+
+LogErrors = Callable[[Mapping[Parameter, float]], Array]
+"""Values of parameters to the logarithm of predicted over measured of every run."""
+
+
+def least(log_errors: LogErrors, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
+    """Values of ``fitted`` with the least errors, by damped steps of Gauss and Newton.
+
+    Parameters
+    ----------
+    log_errors : callable
+        Logarithm of predicted over measured of every run under given values.
+    fitted : sequence of Parameter
+        What is fitted, with what is plausible by itself.
+
+    Returns
+    -------
+    dict
+        Parameter -> value.
+    """
     start = np.array([parameter.typical for parameter in fitted])
     spread = np.array([parameter.spread for parameter in fitted])
-    least = (np.array([parameter.least for parameter in fitted]) - start) / spread
+    lowest = (np.array([parameter.least for parameter in fitted]) - start) / spread
 
     def misses(z: Array) -> Array:
-        values = dict(zip(fitted, start + spread * z, strict=True))
-        predicted = predicted_tpot_s(runs, host_of(values, runs))
-        return np.asarray(np.log(np.maximum(predicted, 1e-9) / runs.tpot_s) / RUN_SPREAD)
+        return log_errors(dict(zip(fitted, (start + spread * z).tolist(), strict=True))) / RUN_SPREAD
 
-    z, damping = np.maximum(np.zeros(len(fitted)), least), 1.0
+    z, damping = np.maximum(np.zeros(len(fitted)), lowest), 1.0
     best = _loss(misses(z), z)
     for _ in range(STEPS):
         r = misses(z)
@@ -261,7 +319,7 @@ def fit(runs: Runs, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
         weight = np.where(np.abs(r) <= HUBER, 1.0, HUBER / np.maximum(np.abs(r), 1e-9))
         curve = slopes.T @ (weight[:, None] * slopes) + np.eye(len(z))
         downhill = slopes.T @ (weight * r) + z
-        tried = np.maximum(z - np.linalg.solve(curve + damping * np.diag(np.diag(curve)), downhill), least)
+        tried = np.maximum(z - np.linalg.solve(curve + damping * np.diag(np.diag(curve)), downhill), lowest)
         loss = _loss(misses(tried), tried)
         if loss < best:
             done = best - loss < 1e-6 * best
@@ -309,49 +367,36 @@ def left_out(runs: Runs, fitted: Sequence[Parameter]) -> Array:
 
 def with_values(engine: Engine, values: Mapping[Parameter, float]) -> Engine:
     """An engine with fitted times of the host."""
-    changes = {each.name: value for each, value in values.items() if each.engine in ("", engine.name)}
+    changes = {each.name: value for each, value in values.items() if each.is_of(engine.name, engine.version)}
     return engine.replace(**changes)
 
 
-def corrected(runs: Runs, simulated_tpot_s: Array, host: HostTimes) -> Runs:
-    """The runs with what their simulation takes over the closed form under the same times of the host."""
-    return runs._replace(correction=runs.correction * simulated_tpot_s / predicted_tpot_s(runs, host))
-
-
-class FirstToken(NamedTuple):
-    """What a first token takes beside its queue and its passes: seconds, and decode steps."""
-
-    request_s: float
-    steps: float
-
-
-def fit_first_token(missing_s: Array, step_s: Array, ttft_s: Array) -> FirstToken:
-    """Seconds and steps that explain what predictions of the first token lack, by weighted least squares.
+def fit_first_token(missing_s: Array, columns: Array, ttft_s: Array) -> Array:
+    """What explains the part of first tokens that predictions lack, by least absolute relative errors.
 
     Parameters
     ----------
     missing_s : array
-        Measured less predicted time to first token, seconds.
-    step_s : array
-        A decode step of each run, seconds.
+        Measured less predicted time to first token of each run, seconds.
+    columns : array
+        What it may be a sum of, ``[runs, parameters]``: 1 for a time of each request, its tokens, its decode step.
     ttft_s : array
         Measured time to first token, seconds: errors are relative to it.
 
     Returns
     -------
-    FirstToken
-        Neither below 0.
+    array
+        A factor of each column, none below 0.
     """
-    columns = np.stack([np.ones_like(step_s), step_s], axis=1) / ttft_s[:, None]
-    wanted, weight = missing_s / ttft_s, np.ones_like(ttft_s)
-    found = np.zeros(2)
-    for _ in range(STEPS):
-        square = columns.T @ (weight[:, None] * columns) + 1e-12 * np.eye(2)
-        found = np.maximum(np.linalg.solve(square, columns.T @ (weight * wanted)), 0.0)
-        for at in (0, 1):  # where one is at its end, the other by itself
-            if found[at] == 0.0:
-                own = columns[:, 1 - at]
-                found[1 - at] = max(float((weight * own) @ wanted / ((weight * own) @ own)), 0.0)
-        off = np.abs(columns @ found - wanted)
-        weight = 1.0 / np.maximum(off, 0.02)  # absolute errors, but for what is within 2 %
-    return FirstToken(float(found[0]), float(found[1]))
+    relative, wanted = columns / ttft_s[:, None], missing_s / ttft_s
+    found, weight = np.zeros(columns.shape[1]), np.ones_like(ttft_s)
+    for _ in range(ROUNDS):
+        for at, own in enumerate(relative.T):
+            left = wanted - relative @ found + own * found[at]
+            found[at] = max(float((weight * own) @ left) / max(float((weight * own) @ own), 1e-30), 0.0)
+        weight = 1.0 / np.maximum(np.abs(relative @ found - wanted), 0.02)  # squares within 2 %, absolute beyond
+    return found
+
+
+ROUNDS = 500
+"""Rounds of coordinate descent; the columns are few."""

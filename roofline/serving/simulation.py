@@ -19,7 +19,8 @@ from .arrivals import Demand, arrival_times, demand, draw_requests
 from .cache_pool import cache_pool
 from .clock import Clock
 from .outcome import Simulation
-from .scheduler import Requests, Scheduler
+from .record import Requests
+from .scheduler import Scheduler
 from .step_times import StepTimes, step_times
 from .trace import Trace
 from .traffic import Traffic
@@ -108,6 +109,7 @@ def run(
     """A simulation with given times of steps."""
     rng = np.random.default_rng(how.seed)
     requests = draw_requests(load, how.requests, rng, hit_rate=how.hit_rate)
+    handle(requests, times)
     pool = cache_pool(deployment, times.engine)
     longest = max(map(sum, zip(requests.prompt, requests.cached, requests.output, strict=True)))
     pool.require(longest, deployment)
@@ -124,6 +126,12 @@ def run(
     if min(requests.finish) < 0:
         raise InvalidInput("the simulation came to a stop: some requests can never start")
     return Simulation(deployment, load, how, times, requests, tuple(each.tally for each in schedulers))
+
+
+def handle(requests: Requests, times: StepTimes) -> None:
+    """Set how long each request is on the way to its scheduler."""
+    tokens = np.asarray(requests.prompt, dtype=float) + np.asarray(requests.cached, dtype=float)
+    requests.handling = np.asarray(times.handling_s(tokens)).tolist()
 
 
 def _open_loop(schedulers: list[Scheduler], requests: Requests, progress: Progress | None) -> None:

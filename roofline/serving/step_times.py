@@ -12,7 +12,7 @@ sequence     depends on what each sequence has in its cache: attention, scans   
 
 Each is computed on a grid by the library's own operators and interpolated linearly in between, so that a step costs a
 few lookups.  The sum of the three is the pass that `roofline.phases` computes; a test compares them.  To the kernels'
-estimate comes what the host adds (`roofline.serving.host`).  At the floor the table holds the busy time of each
+estimate comes what the host adds (`roofline.phases.host`).  At the floor the table holds the busy time of each
 resource, and a step takes the longest of their sums.
 """
 
@@ -29,12 +29,12 @@ from ..errors import InvalidInput, Number, unknown
 from ..operators.operator import Segment
 from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
+from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
 from ..phases.totals import ScheduledPass, resources_s, scheduled_pass
 from ..specs.engines import GENERIC, Engine
 from ..values import Value
-from .host import NO_HOST, HostedModel, HostTimes
 
 Array = npt.NDArray[np.float64]
 
@@ -115,9 +115,14 @@ class StepTimes(Value):
     @cached_property
     def shape(self) -> HostedModel:
         """What the host's times depend on."""
-        parallel = self.serve.parallel
-        ranks = float(parallel.tensor) * float(parallel.context)
-        return HostedModel(self.serve.model.layer_count, sparse_layers(self.serve), ranks, self.tables.launch_s)
+        return HostedModel.of(self.serve, self.tables.launch_s)
+
+    def handling_s(self, prompt_tokens: Number) -> Number:
+        """Time between sending a request and its scheduler's seeing it; of the estimate alone."""
+        if self.time != "estimate_s":
+            return 0.0 * np.asarray(prompt_tokens, dtype=float)
+        engine = self.engine
+        return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * np.asarray(prompt_tokens, dtype=float)
 
     def combined(self, channels: Array) -> Array:
         """Channels as one time: the busiest resource of the floor, the sum of everything else."""
@@ -202,15 +207,6 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
         if np.ndim(degree):
             raise InvalidInput("steps are simulated for one deployment at a time: a degree of parallelism is an array")
     return StepTimes(serve, time, engine or serve.server, _tables(_without_engine(serve), time))
-
-
-def sparse_layers(serve: Deployment) -> int:
-    """Layers in which an indexer selects the tokens to attend to."""
-    return sum(
-        layer.count
-        for layer in serve.model.layers
-        if any(getattr(block, "indexer", None) is not None for block in layer.blocks)
-    )
 
 
 _TILES = np.concatenate([np.arange(16, 257, 16), np.arange(320, 2049, 64), np.arange(2176, 4097, 128)])

@@ -284,9 +284,9 @@ class _Ask:
         capacity = lanes * full.requests_per_s
         if not self.open_loop:
             clients = np.asarray(self.asked["asked_concurrency"], dtype=float)
-            lane = self._lane(times, clients / lanes)
-            busy_lanes = np.minimum(clients, lanes)
-            return _figures(lane, capacity, busy_lanes * lane.requests_per_s, residual_s=0.0)
+            lane = self._lane(times, self._in_lanes(times, clients) / lanes)
+            seen_s = lane.request.total_s + lane.queue_s + lane.handling_s
+            return _figures(lane, capacity, clients / seen_s, residual_s=0.0)
         rate = np.asarray(self.asked["asked_requests_per_s"], dtype=float)
         stable = rate < capacity
         met = np.minimum(rate, 0.999 * capacity) / lanes
@@ -301,6 +301,21 @@ class _Ask:
         found = _figures(lane, capacity, np.where(stable, rate, capacity), residual_s=residual_s)
         running = np.minimum(lanes * np.asarray(others), found["running_batch"])
         return _unless_stable(found | {"running_batch": np.where(stable, running, found["running_batch"])}, stable)
+
+    def _in_lanes(self, times: StepTimes, clients: Array) -> Any:
+        """Clients whose request is with a scheduler; those of the others are being sent, tokenized or sent back.
+
+        By Little's law ``throughput * handling`` of them are on the way.
+        """
+        found: Any = clients
+        for _ in range(HANDLING_ROUNDS):
+            lane = self._lane(times, found / times.lanes)
+            passes_s, handled_s = lane.request.total_s, lane.handling_s
+            waits = lane.clients > lane.running
+            on_the_way = times.lanes * lane.requests_per_s * handled_s
+            found = np.where(waits, clients - on_the_way, clients * passes_s / (passes_s + handled_s))
+            found = np.maximum(found, np.minimum(clients, 1.0))
+        return found
 
     def _simulated(self, times: StepTimes) -> tuple[dict[str, Any], tuple[Simulation, ...]]:
         """Figures of a simulation for each concurrency or rate."""
@@ -329,21 +344,23 @@ class _Ask:
     def _notes(self, times: StepTimes, figures: dict[str, Any], runs: tuple[Simulation, ...]) -> tuple[str, ...]:
         lines = [*(runs[0].assumptions if runs else _closed_notes(times, self.load, self.open_loop))]
         if not runs and times.engine.admission == "grow" and np.any(figures["limit"] == "memory"):
-            lines.append(NO_PREEMPTION)
+            lines.append(PREEMPTION)
         if not np.all(figures["stable"]):
             capacity = float(np.max(figures["capacity_requests_per_s"]))
             lines.insert(0, f"unstable: capacity {capacity:.2g} requests/s")
         return tuple(lines)
 
 
-NO_PREEMPTION = "requests that are preempted for lack of memory and computed again are not counted: up to 17 % too fast"
-"""Said where memory limits the batch.  Simulations of 20,000 requests with prompts of 500 to 1,500 and outputs of 100
-to 2,000 tokens reached 2 to 17 % less than the closed form there, more with longer outputs."""
+PREEMPTION = "memory is full: requests that are preempted compute half of their output again, on average"
+"""Said where memory limits the batch; see `roofline.serving.lane.Lane.computed_tokens`."""
+
+HANDLING_ROUNDS = 3
+"""Rounds in which the share of the clients that are with a scheduler settles; handling is short beside a request."""
 
 
 def _figures(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number) -> dict[str, Any]:
     """Columns of a lane that finishes ``rate`` requests per second with all others."""
-    request, lengths, lanes = lane.request, lane.lengths, lane.times.lanes
+    request, lengths = lane.request, lane.lengths
     tpot_s = np.where(lengths.steps > 0, (request.total_s - request.ttft_s) / np.maximum(lengths.steps, 1.0), 0.0)
     handled_s = lane.handling_s
     ttft_s = request.ttft_s + lane.queue_s + residual_s + handled_s
@@ -357,9 +374,7 @@ def _figures(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number) 
         "queue_s": np.broadcast_to(lane.queue_s + residual_s, shape),
         "tokens_per_s": lengths.output * rate,
         "requests_per_s": rate,
-        "running_batch": np.broadcast_to(
-            lane.running * np.minimum(lanes, np.maximum(lane.clients * lanes, 1.0)), shape
-        ),
+        "running_batch": np.broadcast_to(rate * request.total_s, shape),  # Little's law, of those that hold a slot
         "prefill_share": np.broadcast_to(1.0 - lane.decode_share, shape),
         "utilization": rate / capacity,
         "capacity_requests_per_s": np.broadcast_to(capacity, shape),

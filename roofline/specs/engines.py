@@ -145,6 +145,7 @@ FIELDS: Mapping[str, Kind] = {
     "prefill_factor": FACTOR,
     "first_token_steps": Kind(),
     "request_s": Kind(),
+    "request_token_s": Kind(),
     "receive_share": SHARE,
 }
 """Field of `Engine` -> what it takes."""
@@ -214,7 +215,9 @@ class Engine:
         Time of a decode step and of a pass with prompts over what their kernels take.
     first_token_steps, request_s : float
         Steps and seconds between the arrival of a request and its first token that belong to neither queue nor pass:
-        tokenization, HTTP, detokenization.
+        a step that is scheduled ahead of the arrival, HTTP, detokenization.
+    request_token_s : float
+        The same for every token of the prompt: tokenization, copies between processes.
     receive_share : float
         Share of the receive interval that a request waits on average.
     basis : str
@@ -268,6 +271,7 @@ class Engine:
     prefill_factor: float | None = None
     first_token_steps: float | None = None
     request_s: float | None = None
+    request_token_s: float | None = None
     receive_share: float | None = None
     basis: str = ""
 

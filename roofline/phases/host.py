@@ -10,6 +10,8 @@ A pass with prompts has no graph of its own: the host launches its kernels while
 that the pass takes the longer of the two, rounded where they meet:
 
     prompts_s = ((kernels * prefill_factor)^4 + (layers * eager_layer_s)^4)^(1/4) + step_s
+
+The phases (`roofline.phases.totals`) and the steps of a server (`roofline.serving.step_times`) both add it from here.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..specs.engines import Engine
+from .deployment import Deployment
 
 EAGER_NORM = 4.0
 """Exponent that joins the device and the host of a pass with prompts: near the longer one, rounded where they meet."""
@@ -41,22 +44,27 @@ class HostTimes(NamedTuple):
         """Those of an engine, all of whose settings are known."""
         return cls(*(float(getattr(engine, name) or 0.0) for name in cls._fields))
 
+    def beside_s(self, shape: HostedModel) -> Any:
+        """What the host adds to a decode step beside its kernels."""
+        layers_s = shape.layers * (self.layer_s + self.rank_s * np.log2(shape.ranks))
+        return layers_s + shape.sparse_layers * self.sparse_layer_s + self.step_s
+
+    def eager_s(self, shape: HostedModel) -> Any:
+        """Launching the kernels of all layers one by one."""
+        return shape.layers * self.eager_layer_s
+
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
         """A decode step whose kernels take ``kernels_s``."""
-        layers_s = shape.layers * (self.layer_s + self.rank_s * np.log2(shape.ranks))
-        sparse_s = shape.sparse_layers * self.sparse_layer_s
-        return (
-            kernels_s * self.decode_factor
-            - (1.0 - self.launch_share) * shape.launch_s
-            + layers_s
-            + sparse_s
-            + self.step_s
-        )
+        return self.captured_s(kernels_s, shape) + self.beside_s(shape)
+
+    def captured_s(self, kernels_s: Any, shape: HostedModel) -> Any:
+        """The kernels of a decode step, launched as one graph."""
+        return kernels_s * self.decode_factor - (1.0 - self.launch_share) * shape.launch_s
 
     def prompts_s(self, kernels_s: Any, shape: HostedModel) -> Any:
         """A pass with prompts whose kernels take ``kernels_s``."""
-        device_s, host_s = kernels_s * self.prefill_factor, shape.layers * self.eager_layer_s
-        return (device_s**EAGER_NORM + host_s**EAGER_NORM) ** (1 / EAGER_NORM) + self.step_s
+        device_s = kernels_s * self.prefill_factor
+        return (device_s**EAGER_NORM + self.eager_s(shape) ** EAGER_NORM) ** (1 / EAGER_NORM) + self.step_s
 
 
 NO_HOST = HostTimes()
@@ -80,3 +88,18 @@ class HostedModel(NamedTuple):
     sparse_layers: Any
     ranks: Any
     launch_s: Any
+
+    @classmethod
+    def of(cls, serve: Deployment, launch_s: Any) -> HostedModel:
+        """That of a deployment whose decode step has kernels with fixed times of ``launch_s`` together."""
+        ranks = serve.parallel.tensor * serve.parallel.context
+        return cls(serve.model.layer_count, sparse_layers(serve), ranks, launch_s)
+
+
+def sparse_layers(serve: Deployment) -> int:
+    """Layers in which an indexer selects the tokens to attend to."""
+    return sum(
+        layer.count
+        for layer in serve.model.layers
+        if any(getattr(block, "indexer", None) is not None for block in layer.blocks)
+    )
