@@ -120,7 +120,8 @@ class ScheduledPass(Value):
         """Expected time of a pass in which kernels run: all of it but the host's part."""
         found, host = self.kernels, HostTimes.of(self.deployment.server)
         if self.launch == "graph":
-            return host.captured_s(found.time_s, HostedModel.of(self.deployment, found.fixed_s))
+            captured_s: Number = host.captured_s(found.time_s, HostedModel.of(self.deployment, found.fixed_s))
+            return captured_s
         return found.time_s * (host.prefill_factor if self.launch == "eager" else 1.0)
 
     @property
