@@ -94,7 +94,7 @@ class Accelerator(Value):
     nic_bytes_per_s : float or array, optional
         To the network, one direction.
     tdp_watts : float or array, optional
-        Board power.
+        Thermal design power, of what ``tdp_scope`` says.
     narrow_accumulate_flops_per_s : mapping of str to float or array
         Peak of formats whose products are faster when they are added up in 16 bits (GeForce); some kernels do that, so
         the floor counts with it.
@@ -112,6 +112,9 @@ class Accelerator(Value):
         Exponentials, which special-function units compute beside the matrix units.
     memory_bus_bits, memory_pin_bytes_per_s : float or array, optional
         Width of the memory bus and rate of a pin; their product is the bandwidth.
+    tdp_scope : str
+        ``board`` (the accelerator alone), ``module`` (a module or package with its CPU) or ``machine`` (all of it, at
+        the wall); empty where it is not stated.
     confidence : str
         How the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``, ``remembered`` or
         ``user``.
@@ -146,6 +149,7 @@ class Accelerator(Value):
     exponentials_per_clock_per_unit: Number | None = None
     memory_bus_bits: Number | None = None
     memory_pin_bytes_per_s: Number | None = None
+    tdp_scope: str = ""
     confidence: str = "user"
 
     def __post_init__(self) -> None:

@@ -127,6 +127,20 @@ def test_what_nobody_fitted_is_the_tdp_and_says_so():
     assert any("243 steady states of H100" in note for note in fitted.assumptions)
 
 
+def test_the_tdp_says_what_it_is_of():
+    """A GH200's 1,000 W are shared with its CPU, a Mac's are at the wall, so that shares of boards do not apply."""
+    scopes = {"h100-sxm": "board", "gh200-96gb": "module", "jetson-thor-t5000": "module", "apple-m2-ultra": "machine"}
+    for name, scope in scopes.items():
+        assert rl.get_accelerator(name).tdp_scope == scope
+    for name in rl.list_accelerators():
+        chip = rl.get_accelerator(name)
+        assert bool(chip.tdp_scope) == (chip.tdp_watts is not None)
+    step = rl.decode(rl.Deployment(LLAMA_8B, "gh200-96gb"), CHAT)
+    assert not power_model(step.deployment.accelerator).fitted
+    assert "power: the TDP of gh200-96gb is that of the module with its CPU" in step.assumptions
+    assert rl.get_accelerator("apple-m2-ultra").tdp_watts == 295
+
+
 def test_boards_that_were_not_fitted_drew_what_the_bounds_say():
     found = energy.unfitted(ROWS)
     assert len(found) > 20

@@ -102,7 +102,8 @@ def power_model(accelerator: Accelerator) -> PowerModel:
         Shares of its TDP.
     """
     about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type)
-    return _power_model(accelerator.name, *about)
+    beyond = accelerator.tdp_scope in ("module", "machine")  # the shares are of boards
+    return _power_model(accelerator.name, *(("", "", "") if beyond else about))
 
 
 @lru_cache(maxsize=512)

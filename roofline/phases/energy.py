@@ -215,15 +215,21 @@ def unpacks(item: Bound) -> bool:
     return weights.endswith("a16") or weights in ("w4a8", "mx4a8")
 
 
+BEYOND_THE_BOARD = {"module": "the module with its CPU", "machine": "the whole machine at the wall"}
+"""Scope of a TDP that holds more than the accelerator -> in words."""
+
+
 def power_notes(serve: Deployment) -> tuple[str, ...]:
     """What the power of a deployment rests on, and the limit that is set, if any."""
     gpu = serve.accelerator
     if gpu.tdp_watts is None:
         return (f"power: {gpu.name} states no TDP",)
-    basis = power_model(gpu).basis
-    if serve.power_limit_watts is None:
-        return (basis,)
-    return (basis, f"power limit: {humanize('watts', serve.power_limit_watts)} an accelerator")
+    notes = [power_model(gpu).basis]
+    if gpu.tdp_scope in BEYOND_THE_BOARD:
+        notes.append(f"power: the TDP of {gpu.name} is that of {BEYOND_THE_BOARD[gpu.tdp_scope]}")
+    if serve.power_limit_watts is not None:
+        notes.append(f"power limit: {humanize('watts', serve.power_limit_watts)} an accelerator")
+    return tuple(notes)
 
 
 def explain_energy(phase: Phase) -> Iterator[Step]:

@@ -76,6 +76,8 @@ def accelerator_doubts(spec: AcceleratorSpec) -> Iterator[str]:
     yield from _links(chip, figures)
     yield from _quotes(figures)
     yield from _unused_sources(spec, figures)
+    if (spec.tdp_watts is None) != (spec.tdp_scope is None):
+        yield "tdp_watts and tdp_scope (board, module or machine) go together"
 
 
 def _names(spec: AcceleratorSpec) -> Iterator[str]:

@@ -172,7 +172,9 @@ class AcceleratorSpec(SpecFile):
     nic_bytes_per_s: Quantity | None = None
     """To the network, one direction."""
     tdp_watts: Quantity | None = None
-    """Power of the board."""
+    """Thermal design power, of what ``tdp_scope`` says."""
+    tdp_scope: Literal["board", "module", "machine"] | None = None
+    """What the power is of: the board of the accelerator, a module or package with its CPU, or the whole machine."""
     narrow_accumulate_flops_per_s: dict[str, Quantity] = {}
     """Dense peak by math format of products that are added up in 16 bits, where that is faster (GeForce)."""
     sparse_flops_per_s: dict[str, Quantity] = {}
@@ -224,6 +226,7 @@ class AcceleratorSpec(SpecFile):
             year=self.year,
             aliases=self.aliases,
             memory_type=self.memory_type,
+            tdp_scope=self.tdp_scope or "",
             confidence=self.confidence,
             scale_up=Link(link.name, link.kind, values["scale_up.bytes_per_s"], link.domain) if link else None,
             notes=self.notes,
