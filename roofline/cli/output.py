@@ -49,7 +49,7 @@ def check_picture(file: Path) -> None:
         raise InvalidInput(f"a plot's file name must end in {endings}: {str(file)!r}")
 
 
-def save_picture(file: Path, draw: Callable[[Any], Any]) -> None:
+def save_picture(file: Path, draw: Callable[[Any], Any], *, dark: bool = False, width: float = 7.0) -> None:
     """Let ``draw`` draw on new axes and write them to ``file``, without any window.
 
     Raises
@@ -57,10 +57,11 @@ def save_picture(file: Path, draw: Callable[[Any], Any]) -> None:
     InvalidInput
         The file cannot be written.
     """
-    from matplotlib.figure import Figure
+    from ..plot import DARK, LIGHT, new_axes
 
-    figure = Figure(figsize=(7.0, 5.0), layout="constrained")
-    draw(figure.subplots())
+    ax = new_axes(style=DARK if dark else LIGHT, width=width)
+    draw(ax)
+    figure: Any = ax.figure
     try:
         figure.savefig(file, dpi=200)
     except OSError as error:

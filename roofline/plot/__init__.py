@@ -5,6 +5,7 @@ The only importer of matplotlib.  Results carry the numbers: nothing is modelled
 
 from .breakdown import time_breakdown
 from .capacity import memory_stack, pareto, tornado
+from .changes import techniques, waterfall
 from .chart import roofline
 from .cost import cost
 from .curves import curves
@@ -13,6 +14,7 @@ from .hardware import by_year, rooflines
 from .heat import heatmap
 from .levels import hierarchy
 from .map import phase_map
+from .server import queue, timeline
 from .speeds import kv, throughput
 from .style import DARK, LIGHT, Style, style_of
 
@@ -30,10 +32,14 @@ __all__ = [
     "new_axes",
     "pareto",
     "phase_map",
+    "queue",
     "roofline",
     "rooflines",
     "style_of",
+    "techniques",
     "throughput",
     "time_breakdown",
+    "timeline",
     "tornado",
+    "waterfall",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ MARGINS = {"left": 0.68, "right": 0.18, "bottom": 0.52, "top": 0.58}
 _OWN = "axes with margins of their own"
 """Label of axes on new figures, which is not drawn."""
 
+_ANY_HEIGHT = "axes with margins and a height of their own"
+"""The same before the plot has set the height of the figure."""
+
 LEGEND_ROW = 0.17
 """Inches of a row of a legend."""
 
@@ -38,23 +42,32 @@ FEW_DECADES = 1.6
 
 
 def axes_or_new(ax: Axes | None, height: float = HEIGHT, **margins: float) -> Axes:
-    """``ax``, or the axes of a new figure of `matplotlib.pyplot`, with margins other than the usual ones in inches."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
+    """``ax``, or the axes of a new figure of `matplotlib.pyplot`, with margins other than the usual ones in inches.
 
-    return _axes_on(plt.figure(figsize=(WIDTH, height)), margins)
+    Axes of `new_axes` without a height of their own get this one.
+    """
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        return _axes_on(plt.figure(figsize=(WIDTH, height)), margins)
+    if ax.get_label() == _ANY_HEIGHT:
+        figure: Any = ax.figure
+        figure.set_size_inches(_page(ax)[0], height)
+        set_margins(ax, **margins)
+    return ax
 
 
-def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float = HEIGHT) -> Axes:
+def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float | None = None) -> Axes:
     """Axes on a figure of their own that no window and no notebook shows, for programs and pages.
 
     Parameters
     ----------
     style : Style
         `LIGHT` or `DARK`; its paper is the background, from which every plot takes its colors.
-    width, height : float
+    width : float
         Inches.
+    height : float, optional
+        Inches; what the plot that is drawn on them takes if None.
 
     Returns
     -------
@@ -68,10 +81,12 @@ def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float = HEIG
     >>> ax.get_title(loc="left")
     'NVIDIA H100 SXM5 80GB'
     """
-    figure = Figure(figsize=(width, height), facecolor=style.paper)
+    figure = Figure(figsize=(width, HEIGHT if height is None else height), facecolor=style.paper)
     FigureCanvasAgg(figure)
     ax = _axes_on(figure, {})
     ax.set_facecolor(style.paper)
+    if height is None:
+        ax.set_label(_ANY_HEIGHT)
     return ax
 
 
@@ -197,10 +212,13 @@ def text_inches(ax: Axes, words: str, size: float, weight: str = "normal") -> tu
 
 def renderer_of(ax: Axes) -> Any:
     """What measures text on the figure."""
-    figure: Any = ax.figure.figure
-    canvas: Any = figure.canvas
-    if not hasattr(canvas, "get_renderer"):
-        canvas = FigureCanvasAgg(Figure(dpi=figure.dpi))
+    return _renderer(float(ax.figure.dpi))
+
+
+@cache
+def _renderer(dpi: float) -> Any:
+    """A small canvas, whatever the figure's own is: letters are as wide on all that have this resolution."""
+    canvas: Any = FigureCanvasAgg(Figure(figsize=(1, 1), dpi=dpi))
     return canvas.get_renderer()
 
 

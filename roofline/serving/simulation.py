@@ -15,8 +15,9 @@ import numpy as np
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
+from ..specs.engines import Engine
 from .arrivals import Demand, arrival_times, demand, draw_requests
-from .cache_pool import cache_pool
+from .cache_pool import CachePool, cache_pool
 from .clock import Clock
 from .outcome import Simulation
 from .record import Requests
@@ -105,15 +106,17 @@ def run(
     how: Demand,
     times: StepTimes,
     progress: Progress | None = None,
+    *,
+    scheduler: Callable[[Clock, Engine, CachePool, Requests], Scheduler] = Scheduler,
 ) -> Simulation:
-    """A simulation with given times of steps."""
+    """A simulation with given times of steps, and schedulers of another kind if one is given."""
     rng = np.random.default_rng(how.seed)
     requests = draw_requests(load, how.requests, rng, hit_rate=how.hit_rate)
     handle(requests, times)
     pool = cache_pool(deployment, times.engine)
     longest = max(map(sum, zip(requests.prompt, requests.cached, requests.output, strict=True)))
     pool.require(longest, deployment)
-    schedulers = [Scheduler(Clock(times), times.engine, pool, requests) for _ in range(times.lanes)]
+    schedulers = [scheduler(Clock(times), times.engine, pool, requests) for _ in range(times.lanes)]
     if how.recorded and isinstance(load, Trace):
         requests.arrival = load.arrival_s.tolist()
         _open_loop(schedulers, requests, progress)

@@ -1,9 +1,8 @@
-"""Commands about one deployment: ``analyze``, ``explain`` and ``plot``."""
+"""Commands about one deployment: ``analyze`` and ``explain``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 from ...model import Model
@@ -13,7 +12,7 @@ from ...phases.passes import TIMES
 from ...units import brief_time, humanize
 from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
-from ..output import check_picture, print_json, print_text, save_picture
+from ..output import print_json, print_text
 from ..target import Fit, ModelOrTarget, Target, read_model
 from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table
 
@@ -94,16 +93,6 @@ def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json
         if full:
             print_text(block("Memory", facts(need)), block("Notes", bullets(need.assumptions)))
     return print_text(paragraph(f"Note: {doubt}.")) if doubt else None
-
-
-def plot(model: opt.ModelName, /, target: Target, *, file: Annotated[Path, opt.PICTURE]) -> None:
-    """Prefill and decode under the roofline, in a picture."""
-    from ...plot import roofline
-
-    check_picture(file)
-    found = target.single().answers(read_model(model))
-    save_picture(file, lambda ax: roofline(found.serve.accelerator, found.prefill, found.decode, ax=ax))
-    print_text(f"wrote {file}")
 
 
 def title(asked: Answers | Model, *, time: str = "") -> str:

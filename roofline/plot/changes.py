@@ -1,0 +1,330 @@
+"""What a change brings: a waterfall from before to after, and techniques side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ..analysis.comparison import Comparison
+from ..errors import InvalidInput, unknown
+from ..footprint.memory_use import Memory
+from ..phases.passes import Phase
+from ..techniques import Effect, TechniqueTable
+from ..techniques.stages import stages
+from ..techniques.table import NOTICEABLE
+from ..units import brief_speed
+from .fits import DOES_NOT_FIT, memory_of
+from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits, name_rows, widen
+from .style import style_of
+from .tracks import deployment_facets, operator_name, swept, tell_apart
+
+SHOWN = 8
+"""Changes of a waterfall that have a bar of their own; the rest share one."""
+
+SMALLEST = 0.001
+"""A change below this share of the larger total is none: it is pooled with the rest."""
+
+PASS_TIMES = ("estimate_s", "roofline_s")
+"""Times that are sums over operators; a floor overlaps them."""
+
+REQUEST_TIMES = ("tpot_s", "ttft_s", "total_s")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A waterfall: two totals, and what leads from one to the other, in order."""
+
+    title: str
+    subtitle: str
+    unit: str
+    before: float
+    after: float
+    parts: Mapping[str, float]
+    misfit: str = ""
+
+
+def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Axes | None = None) -> Axes:
+    """How a total becomes another: a bar for each part that changes, from the total before to the total after.
+
+    Two passes (`roofline.compare`) differ by operator, the largest change first; what scheduling, host and overlap add
+    to the operators is a part of its own.  Two results of `roofline.memory` differ by what memory holds.  Techniques
+    (`roofline.apply`) are added one to the other in the order in which they were given.
+
+    Parameters
+    ----------
+    what_if : Comparison or Effect
+        Of single cases.
+    column : str, optional
+        Of passes ``estimate_s`` (if None) or ``roofline_s``; of techniques ``tpot_s`` (if None), ``ttft_s`` or
+        ``total_s`` of a request.
+    ax : Axes, optional
+        Where to draw; a new figure 6 inches wide if None.
+
+    Returns
+    -------
+    Axes
+        Milliseconds or GB, a row for each total and each part.
+
+    Raises
+    ------
+    InvalidInput
+        A comparison of something else, or a sweep.
+    UnknownName
+        There is no such column.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve, load = rl.Deployment("llama-3.1-70b", "h200-sxm"), rl.Workload(batch=8)
+    >>> faster = rl.quantize(serve, weights="fp8")
+    >>> ax = rl.plot.waterfall(rl.compare(rl.decode(serve, load), rl.decode(faster, load)), column="roofline_s")
+    >>> [text.get_text() for text in ax.get_yticklabels()][:2]
+    ['before', 'gate']
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
+    """
+    change = _change_of(what_if, column)
+    parts = _largest(change)
+    ax = axes_or_new(ax, height=1.5 + 0.26 * (len(parts) + 2))
+    style = style_of(ax)
+    names = ["before", *parts, "after"]
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    label_axes(ax, change.unit, "", grid="x")
+    name_rows(ax, names)
+    reached = change.before
+    edges = [reached]
+    _draw_total(ax, 0, reached, change.unit)
+    for row, delta in enumerate(parts.values(), start=1):
+        color, hatch = (style.better, "") if delta <= 0 else (style.worse, "////")
+        how: dict[str, Any] = {"color": color, "hatch": hatch, "edgecolor": style.paper, "linewidth": 0.6}
+        ax.barh(row, delta, left=reached, height=0.62, **how)
+        ax.vlines(reached, row - 1 + 0.31, row - 0.31, color=style.quiet, linewidth=0.7)
+        _write_beside(ax, row, max(reached, reached + delta), f"{delta:+.3g}")
+        reached += delta
+        edges.append(reached)
+    ax.vlines(change.after, len(parts) + 0.31, len(parts) + 1 - 0.31, color=style.quiet, linewidth=0.7)
+    _draw_total(ax, len(names) - 1, change.after, change.unit)
+    ax.set_xlim(*_limits([*edges, change.after], change))
+    head(ax, change.title, f"{change.subtitle}{change.misfit}")
+    return ax
+
+
+def _limits(edges: Sequence[float], change: Change) -> tuple[float, float]:
+    """From 0 on, with room for the numbers at the ends of bars."""
+    return 0.0, 1.14 * max(edges)
+
+
+def _draw_total(ax: Axes, row: int, value: float, unit: str) -> None:
+    style = style_of(ax)
+    ax.barh(row, value, height=0.62, color=style.neutral, edgecolor=style.paper, linewidth=0.6)
+    _write_beside(ax, row, value, f"{value:.3g} {unit.rpartition(', ')[2]}", weight="bold")
+
+
+def _write_beside(ax: Axes, row: int, x: float, words: str, weight: str = "normal") -> None:
+    style = style_of(ax)
+    how: dict[str, Any] = {"fontsize": style.text_size, "color": style.ink, "fontweight": weight, "va": "center"}
+    ax.annotate(words, (x, row), (3, 0), textcoords="offset points", parse_math=False, **how)
+
+
+def _largest(change: Change) -> dict[str, float]:
+    """The parts that have a bar, the rest in one."""
+    least = SMALLEST * max(change.before, change.after)
+    parts = {name: delta for name, delta in change.parts.items() if abs(delta) > least}
+    if change.unit.endswith("ms") and isinstance(change.parts, _InOrder):
+        return dict(change.parts)
+    order = sorted(parts, key=lambda name: -abs(parts[name]))
+    shown = {name: parts[name] for name in order[:SHOWN]}
+    rest = change.after - change.before - sum(shown.values())
+    return shown | ({"the rest": rest} if abs(rest) > least else {})
+
+
+class _InOrder(dict[str, float]):
+    """Parts whose order matters, all of which are shown."""
+
+
+def _change_of(what_if: Comparison | Effect, column: str | None) -> Change:
+    if isinstance(what_if, Effect):
+        return _of_techniques(what_if, column or REQUEST_TIMES[0])
+    if not isinstance(what_if, Comparison):
+        raise InvalidInput(f"a waterfall shows the result of rl.compare or rl.apply, not {type(what_if).__name__}")
+    before, after = what_if.before, what_if.after
+    if isinstance(before, Phase) and isinstance(after, Phase):
+        return _of_passes(before, after, column or PASS_TIMES[0])
+    if isinstance(before, Memory) and isinstance(after, Memory):
+        return _of_memory(before, after)
+    raise InvalidInput(f"a waterfall shows passes and memory, and {type(before).__name__} is neither")
+
+
+def _of_passes(before: Phase, after: Phase, column: str) -> Change:
+    """Operators of two passes, and what is not theirs."""
+    if column not in PASS_TIMES:
+        raise unknown("time that is a sum over operators", column, PASS_TIMES)
+    if swept(before) or swept(after):
+        raise InvalidInput("a waterfall shows single passes: draw one point of the sweep")
+    sides = [_by_operator(phase, column) for phase in (before, after)]
+    names = dict.fromkeys(name for side in sides for name in side)
+    parts = {name: 1e3 * (sides[1].get(name, 0.0) - sides[0].get(name, 0.0)) for name in names}
+    totals = [1e3 * float(getattr(phase, column)) for phase in (before, after)]
+    parts["host and overlap"] = totals[1] - totals[0] - sum(parts.values())
+    title = f"{before.name.capitalize()}: {brief_speed(totals[1] / totals[0])}"
+    misfits = [word for word, phase in (("before", before), ("after", after)) if not np.all(memory_of(phase).fits)]
+    misfit = f"; {DOES_NOT_FIT} {' and '.join(misfits)}" if misfits else ""
+    words = _from_to(before, after)
+    return Change(title, words, f"{column.removesuffix('_s')}, ms", totals[0], totals[1], parts, misfit)
+
+
+def _from_to(before: Phase, after: Phase) -> str:
+    """What both have in common, and what changes."""
+    facets = [
+        deployment_facets(phase.deployment)
+        | {"batch": f"batch {float(np.sum([segment.sequences for segment in phase.segments])):,.0f}"}
+        for phase in (before, after)
+    ]
+    shared, (first, second) = tell_apart(facets)
+    return f"{shared}: {', '.join(first)} -> {', '.join(second)}"
+
+
+def _by_operator(phase: Phase, column: str) -> dict[str, float]:
+    """Seconds of each operator of a pass, those of one name together."""
+    found: dict[str, float] = {}
+    rounds = float(phase.schedule.rounds)
+    for item in phase.operators:
+        name = operator_name(item)
+        found[name] = found.get(name, 0.0) + rounds * float(getattr(item, column))
+    return found
+
+
+def _of_memory(before: Memory, after: Memory) -> Change:
+    """Parts of the memory of the most loaded accelerator."""
+    if np.ndim(before.needed_bytes) or np.ndim(after.needed_bytes):
+        raise InvalidInput("a waterfall shows single cases: draw one point of the sweep")
+    sides = [
+        {name: float(value) / 1e9 for name, value in side.parts.items() if name != "free"} for side in (before, after)
+    ]
+    names = dict.fromkeys(name for side in sides for name in side)
+    parts = {name: sides[1].get(name, 0.0) - sides[0].get(name, 0.0) for name in names}
+    shared, (first, second) = tell_apart([deployment_facets(side.deployment) for side in (before, after)])
+    words = f"{shared}: {', '.join(first)} -> {', '.join(second)}"
+    misfits = [word for word, side in (("before", before), ("after", after)) if not side.fits]
+    misfit = f"; {DOES_NOT_FIT} {' and '.join(misfits)}" if misfits else ""
+    totals = [sum(side.values(), 0.0) for side in sides]
+    freed = totals[0] - totals[1]
+    title = f"Memory: {abs(freed):.3g} GB {'freed' if freed >= 0 else 'more'}"
+    return Change(title, words, "one accelerator, GB", totals[0], totals[1], parts, misfit)
+
+
+def _of_techniques(effect: Effect, column: str) -> Change:
+    """What each technique adds to those before it."""
+    if column not in REQUEST_TIMES:
+        raise unknown("time of a request", column, REQUEST_TIMES)
+    found = [getattr(stage, column) for stage in stages(effect)]
+    if any(np.ndim(value) for value in found):
+        raise InvalidInput("a waterfall shows single cases: draw one point of the sweep")
+    values = [1e3 * float(value) for value in found]
+    labels = [item.label for item in effect.techniques]
+    parts = _InOrder(zip(labels, np.diff(values).tolist(), strict=True))
+    name = column.removesuffix("_s").replace("total", "end-to-end latency")
+    title = f"{name.upper() if len(name) == 4 else name.capitalize()}: {brief_speed(values[-1] / values[0])}"
+    serve = effect.before.case.serve
+    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+    return Change(title, words, f"{effect.before.time.removesuffix('_s')}, ms", values[0], values[-1], parts)
+
+
+GAINS = {
+    "prefill": "prefill_speedup",
+    "decode": "decode_speedup",
+    "throughput": "throughput_gain",
+}
+"""What is drawn of each technique, and its column; ``baseline_`` before it where the deployment has the technique."""
+
+
+def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
+    """How much each technique speeds up prefill, decode and throughput: 1 is no change, right of it is better.
+
+    Filled markers compare with the deployment as given.  Open ones are of techniques that it has already, such as a KV
+    cache, and compare with the same deployment without them.
+
+    Parameters
+    ----------
+    table : TechniqueTable
+        Of `roofline.technique_table`.
+    ax : Axes, optional
+        Where to draw; a new figure 6 inches wide if None.
+
+    Returns
+    -------
+    Axes
+        Gain on a logarithmic axis, a row for each technique, the largest gain on top.
+
+    Raises
+    ------
+    InvalidInput
+        The deployment can have none of the techniques.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
+    >>> chosen = [rl.techniques.Quantization(weights="fp8"), rl.techniques.PagedAttention()]
+    >>> ax = rl.plot.techniques(rl.technique_table(serve, rl.Workload(), techniques=chosen))
+    >>> ax.get_yticklabels()[0].get_text()
+    'weight quantization (fp8)'
+    >>> import matplotlib.pyplot as plt
+    >>> plt.close(ax.figure)
+    """
+    rows = sorted(table.rows, key=_largest_gain)
+    if not rows:
+        raise InvalidInput("techniques needs a technique that the deployment can have: all were refused")
+    ax = axes_or_new(ax, height=1.55 + 0.2 * len(rows))
+    style = style_of(ax)
+    gains = [_gains(row) for row in rows]
+    ax.set(xscale="log", ylim=(len(rows) - 0.4, -0.6))
+    ax.set_xlim(log_limits(*(list(each.values()) for each in gains), [0.9, 1.3]))
+    label_axes(ax, "times as fast, times the throughput", "", grid="x")
+    log_axis(ax.xaxis, lambda value: f"{value:g}x")
+    name_rows(ax, [row["technique"] for row in rows])
+    ax.axvline(1, color=style.ink, linewidth=0.9, zorder=2)
+    looks = {"prefill": style.phases["prefill"], "decode": style.phases["decode"], "throughput": style.line(2)}
+    for place, (row, each) in enumerate(zip(rows, gains, strict=True)):
+        ends = [1.0, *each.values()]
+        ax.hlines(place, min(ends), max(ends), color=style.faint, linewidth=2.5, zorder=1)
+        for name, value in each.items():
+            color, marker = looks[name]
+            face = style.paper if _had(row) else color
+            ax.plot(value, place, marker, color=color, markerfacecolor=face, ms=5, label=f"_{name}", zorder=3)
+    handles = [
+        Line2D([], [], color=color, marker=mark, linestyle="", label=name) for name, (color, mark) in looks.items()
+    ]
+    if any(map(_had, rows)):
+        has = {"color": style.quiet, "markerfacecolor": style.paper, "marker": "o", "linestyle": ""}
+        handles.append(Line2D([], [], label="open: against doing without it", **has))  # type: ignore[arg-type]
+    legend_below(ax, handles, ncols=3)
+    widen(ax, right=0.25)
+    serve = table.effects[0].before.case.serve
+    refused = f"; {len(table.refused)} not possible here" if table.refused else ""
+    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+    head(ax, "What each technique brings", f"{words}, {table.effects[0].before.time.removesuffix('_s')}{refused}")
+    return ax
+
+
+def _had(row: Mapping[str, Any]) -> bool:
+    """Whether the deployment has the technique already, so that it is compared with what lacks it."""
+    return bool(row["baseline"] != "as given")
+
+
+def _gains(row: Mapping[str, Any]) -> dict[str, float]:
+    """The gains of a row that are numbers."""
+    prefix = "baseline_" if _had(row) else ""
+    found = {name: float(row[prefix + column]) for name, column in GAINS.items()}
+    return {name: value for name, value in found.items() if np.isfinite(value) and value > 0}
+
+
+def _largest_gain(row: Mapping[str, Any]) -> float:
+    """Sorts the largest gain to the top, and losses to the bottom."""
+    gains = _gains(row).values()
+    return -max(gains, default=1.0) if max(gains, default=1.0) > NOTICEABLE else 1.0 - min(gains, default=1.0)

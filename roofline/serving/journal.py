@@ -1,0 +1,156 @@
+"""What a simulated server did in a stretch of time, pass by pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidInput, number
+from ..values import Value
+from .outcome import Simulation
+from .scheduler import Scheduler
+
+Array = npt.NDArray[np.float64]
+
+FIELDS = ("lane", "start_s", "end_s", "steps", "running", "prompt_tokens", "waiting", "emits")
+
+
+@dataclass(frozen=True)
+class Journal(Value):
+    """Passes of a simulated server, in the order of their lanes and of time; arrays of one length.
+
+    Attributes
+    ----------
+    lane : array
+        Which scheduler: a replica, or a microbatch of a pipeline.
+    start_s, end_s : array
+        When the pass begins and ends, seconds from the start of the run.
+    steps : array
+        Decode steps in it: several where nothing happens between them.
+    running : array
+        Sequences that generate.
+    prompt_tokens : array
+        Tokens of prompts that are computed.
+    waiting : array
+        Requests that wait for a slot or for memory.
+    emits : array of bool
+        Whether the running sequences get tokens; else they wait for prompts to be computed.
+    """
+
+    lane: Array
+    start_s: Array
+    end_s: Array
+    steps: Array
+    running: Array
+    prompt_tokens: Array
+    waiting: Array
+    emits: npt.NDArray[np.bool_]
+
+    def of_lane(self, lane: float) -> Journal:
+        """The passes of one scheduler.
+
+        Parameters
+        ----------
+        lane : int
+            Which one, as in ``lane``.
+
+        Returns
+        -------
+        Journal
+            Its passes, in the order of time.
+        """
+        return Journal(**{name: getattr(self, name)[self.lane == lane] for name in FIELDS})
+
+    @property
+    def stalls(self) -> npt.NDArray[np.bool_]:
+        """Passes during which sequences that generate get no token."""
+        return (self.running > 0) & ~self.emits
+
+
+def journal(found: Simulation, *, start_s: float, span_s: float) -> Journal:
+    """Run a simulation again, as its seed allows, and note the passes of a stretch of time.
+
+    Parameters
+    ----------
+    found : Simulation
+        Of `roofline.simulate`.
+    start_s, span_s : float
+        From when on, and for how long, in seconds of the run.
+
+    Returns
+    -------
+    Journal
+        Every pass that reaches into the stretch.
+
+    Raises
+    ------
+    InvalidInput
+        A negative start, or a span that is not above 0.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> serve = rl.Deployment("llama-3.1-8b", "h100-sxm", engine="vllm")
+    >>> run = rl.simulate(serve, rl.Workload(1500, 300), requests_per_s=5.0, requests=100)
+    >>> noted = journal(run, start_s=2.0, span_s=1.0)
+    >>> bool((noted.end_s > 2.0).all() and (noted.start_s < 3.0).all() and noted.prompt_tokens.max() >= 1500)
+    True
+    """
+    from .simulation import run
+
+    number("start_s", start_s)
+    if not span_s > 0:
+        raise InvalidInput(f"span_s must be above 0 seconds: {span_s!r}")
+    rows: list[tuple[Any, ...]] = []
+    recorders: list[_Recorder] = []
+
+    def recorder(*arguments: Any) -> Scheduler:
+        made = _Recorder(*arguments)
+        made.note = _into(rows, len(recorders), start_s, start_s + span_s)
+        recorders.append(made)
+        return made
+
+    run(found.deployment, found.load, found.demand, found.times, scheduler=recorder)
+    columns = np.array(rows, float).reshape(-1, len(FIELDS)).T
+    named: dict[str, Any] = dict(zip(FIELDS, columns, strict=True))
+    return Journal(**named | {"emits": named["emits"].astype(bool)})
+
+
+Note = Callable[[float, float, int, int, int, int, bool], None]
+
+
+def _into(rows: list[tuple[Any, ...]], lane: int, low: float, high: float) -> Note:
+    """Something that notes a pass of a lane if it reaches into a stretch of time."""
+
+    def note(start: float, end: float, *more: Any) -> None:
+        if end > low and start < high:
+            rows.append((lane, start, end, *more))
+
+    return note
+
+
+class _Recorder(Scheduler):
+    """A scheduler that notes what it does."""
+
+    note: Note
+    _tokens = 0
+
+    def _prompts_step(self, chunks: list[tuple[list[int], int]]) -> None:
+        self._tokens = sum(take for _, take in chunks)
+        super()._prompts_step(chunks)
+        self._tokens = 0
+
+    def _room_for(self, chunks: list[tuple[list[int], int]], mixes: bool) -> list[tuple[list[int], int]]:
+        kept = super()._room_for(chunks, mixes)
+        self._tokens = sum(take for _, take in kept)
+        return kept
+
+    def _pass(self, took: float, passes: int) -> None:
+        emits = self.running > 0 and (self.scheduler == "mixed" or not self._tokens)
+        steps = passes if emits else 0
+        self.note(self.now, self.now + took, steps, self.running, self._tokens, len(self.waiting), emits)
+        super()._pass(took, passes)
