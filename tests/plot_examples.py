@@ -14,6 +14,8 @@ from roofline.plot.style import background, contrast
 LLAMA8, LLAMA70 = (rl.Deployment(name, "h100-sxm") for name in ("llama-3.1-8b", "llama-3.1-70b"))
 BATCHES = 2.0 ** np.arange(0, 9)
 LOAD = rl.Workload(1500, 300, batch=16)
+FP8 = rl.quantize(LLAMA8, weights="fp8", activations="fp8", kv="fp8")
+CHOSEN = (rl.techniques.Quantization(weights="fp8"), rl.techniques.Speculation(acceptance=0.7))
 RUN = Measurement("by hand", "notes", kind="batch", batch=16, prompt_tokens=1500, output_tokens=300,
                   ttft_median_s=0.9, tpot_median_s=0.0095)  # fmt: skip
 RANKING = ("llama-3.1-8b", "qwen3-8b", "gemma-2-9b", "phi-4", "mixtral-8x7b", "llama-3.1-70b", "gpt-2", "deepseek-v3")
@@ -42,6 +44,17 @@ def both(serve=LLAMA8, load=LOAD):
 
 def sharded(tensor):
     return LLAMA70.replace(parallel=rl.Parallel(tensor=tensor))
+
+
+@cache
+def techniques():
+    return rl.technique_table(LLAMA8, LOAD)
+
+
+@cache
+def served(data=1, **settings):
+    serve = LLAMA8.replace(engine=rl.Engine("vllm", max_sequences=8, **settings), parallel=rl.Parallel(data=data))
+    return rl.simulate(serve, rl.Workload(1500, 300), requests_per_s=9.0, burstiness=4.0, requests=150, seed=1)
 
 
 def drawing(function, *results, **how):
@@ -78,6 +91,15 @@ EXAMPLES = {
     ),
     "rooflines": lambda: drawing(rl.plot.rooflines, "h100-sxm", "h200-sxm", "mi300x", "l4"),
     "throughput": lambda: drawing(rl.plot.throughput, steps(), steps(weights="fp8", activations="fp8")),
+    "queue": lambda: drawing(rl.plot.queue, served()),
+    "techniques": lambda: drawing(rl.plot.techniques, techniques()),
+    "timeline": lambda: drawing(rl.plot.timeline, served(), start_s=4.0),
+    "timeline, stalls": lambda: drawing(rl.plot.timeline, served(scheduler="prefill_first"), start_s=4.0),
+    "timeline, replicas": lambda: drawing(rl.plot.timeline, served(data=2), start_s=4.0, span_s=0.5),
+    "waterfall": lambda: drawing(rl.plot.waterfall, rl.compare(both()[1], both(FP8)[1])),
+    "waterfall, slower": lambda: drawing(rl.plot.waterfall, rl.compare(both(FP8)[0], both()[0]), column="roofline_s"),
+    "waterfall, memory": lambda: drawing(rl.plot.waterfall, rl.compare(rl.memory(LLAMA8, LOAD), rl.memory(FP8, LOAD))),
+    "waterfall, techniques": lambda: drawing(rl.plot.waterfall, rl.apply(LLAMA8, LOAD, CHOSEN)),
     "time_breakdown": lambda: drawing(rl.plot.time_breakdown, *both(), *both(LLAMA70)),
     "tornado": lambda: drawing(rl.plot.tornado, rl.sensitivity(rl.decode(LLAMA8, LOAD))),
 }
