@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..serving.steady_state import Steady, steady_state
-from .technique import Effect
+from .effect import Effect
 
 
 def stages(effect: Effect) -> tuple[Steady, ...]:

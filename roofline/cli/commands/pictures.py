@@ -18,13 +18,13 @@ from ...errors import InvalidInput, unknown
 from ...measured import Measurement, headroom_of_file, read
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
+from ...progress import reporter
 from ...serving.simulation import simulate
 from ...serving.under_load import serve as serve_requests
 from ...specs.library import list_accelerators
 from ...techniques import apply, technique_table
 from .. import options as opt
 from ..output import check_picture, print_text, save_picture
-from ..progress import reporter
 from ..quantities import quantities, quantity
 from ..target import Placement, Target, read_model
 from ..technique_options import Chosen
