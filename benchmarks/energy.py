@@ -13,7 +13,7 @@ import argparse
 import csv
 import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +72,8 @@ class Steady:
         Mean power over TDP.
     duty, memory, compute : float
         What one accelerator does (see `roofline.efficiency.power`).
+    expected : float
+        The library's time over the measured one.
     """
 
     row: Row
@@ -80,6 +82,7 @@ class Steady:
     duty: float
     memory: float
     compute: float
+    expected: float
 
     @property
     def accelerator(self) -> str:
@@ -122,8 +125,17 @@ def _steady(row: Row) -> Steady:
         seconds = batch / float(row["output_tokens_per_s"])
         used = _sum(step, first, batch / output)
     watts, tdp = float(row["watts_per_gpu"]), float(serve.accelerator.tdp_watts or np.nan)
-    duty = min(1.0, SLOWEST * float(used.time_s) / seconds)
-    return Steady(row, task, watts / tdp, duty, float(used.memory_s) / seconds, float(used.compute_s) / seconds)
+    expected = float(used.time_s) / seconds
+    duty = min(1.0, SLOWEST * expected)
+    return Steady(
+        row, task, watts / tdp, duty, float(used.memory_s) / seconds, float(used.compute_s) / seconds, expected
+    )
+
+
+def at_own_time(state: Steady) -> Steady:
+    """The same in the time that the library expects, in which kernels run throughout: what a user is told."""
+    memory, compute = state.memory / state.expected, state.compute / state.expected
+    return replace(state, duty=1.0, memory=memory, compute=compute, expected=1.0)
 
 
 def _sum(one: Use, other: Use, times: float) -> Use:
@@ -316,11 +328,18 @@ MEASURES = "median | mean | 90th percentile"
 RULE = "| --- | ---: " + "| ---: " * 3 + "|"
 
 
+BY_ACCELERATOR = """## By accelerator
+
+Relative error of power.  In the library's own time, a step takes what its estimate says and not what was measured,
+which is what a user is told; servers of 2023 (A100) were slower, so that their boards waited more.
+"""
+
+
 def _fits(states: Sequence[Steady]) -> Iterator[str]:
-    yield "## By accelerator\n\nRelative error of power.\n"
+    yield BY_ACCELERATOR
     errors = " | ".join(f"{name}: {MEASURES}" for name in ("fitted", "models left out", "tasks left out"))
-    yield f"| accelerator | rows | {errors} | TDP: median |"
-    yield "| --- | ---: " + "| ---: " * 10 + "|"
+    yield f"| accelerator | rows | {errors} | in the library's own time: median | TDP: median |"
+    yield "| --- | ---: " + "| ---: " * 11 + "|"
     for name in FAMILIES:
         mine = of_accelerator(states, name)
         columns = [error(ratios(mine, fit(mine)))]
@@ -329,8 +348,9 @@ def _fits(states: Sequence[Steady]) -> Iterator[str]:
                 left_out(mine, group) if len({each.row["source"] for each in mine}) == 1 or group is model_of else {}
             )
             columns.append(error(np.concatenate(list(apart.values()))) if apart else "– | – | –")
+        own = np.median(np.abs(1 / ratios([at_own_time(each) for each in mine], fit(mine)) - 1))
         tdp = np.median([abs(1 / each.share - 1) for each in mine])
-        yield f"| {name} | {len(mine)} | {' | '.join(columns)} | {tdp:.1%} |"
+        yield f"| {name} | {len(mine)} | {' | '.join(columns)} | {own:.1%} | {tdp:.1%} |"
 
 
 def _task(state: Steady) -> str:

@@ -158,7 +158,7 @@ def models_page() -> str:
 
 # --- Benchmarks and notebooks
 
-BENCHMARKS = ("floors", "published", "efficiency", "accuracy")
+BENCHMARKS = ("floors", "published", "efficiency", "accuracy", "energy")
 
 
 def benchmark_page(name: str) -> str:

@@ -39,7 +39,7 @@ LATENCIES = {
     "queue_s": "in the queue",
 }
 QUANTILES = (0.5, 0.95)
-NO_PRICE = {"usd_per_hour": None, "price": "", "usd_per_million_output_tokens": None}
+NO_PRICE = {"usd_per_hour": None, "price": "", "usd_per_million_tokens": None}
 
 Array = npt.NDArray[np.float64]
 
@@ -114,7 +114,7 @@ def _headline(found: Answers, served: Served | str, state: State) -> str:
         return served.summary()
     parts = [f"TTFT {brief_time(served.ttft_s)}", f"TPOT {brief_time(served.tpot_s)}"]
     parts.append(f"{served.tokens_per_s:,.0f} output tokens/s")
-    each = _cost(state, served)["usd_per_million_output_tokens"]
+    each = _cost(state, served)["usd_per_million_tokens"]
     if each is not None:
         parts.append(f"{dollars(each)} per million of them")
     return f"{', '.join(parts)}; decode is {bound_by(found.decode.limit)}."
@@ -250,13 +250,13 @@ def _cost(state: State, served: Served | str) -> dict[str, Any]:
         return {"sentence": f"No price of {state.serve.accelerator.name} is known; type one."} | NO_PRICE
     count = float(state.serve.parallel.accelerators)
     hourly = price.usd_per_hour * count
-    found: dict[str, Any] = {"usd_per_hour": hourly, "price": str(price), "usd_per_million_output_tokens": None}
+    found: dict[str, Any] = {"usd_per_hour": hourly, "price": str(price), "usd_per_million_tokens": None}
     words = price_words(hourly)
     if isinstance(served, str) or not served.tokens_per_s > 0:
         return found | {"sentence": f"{words[0].upper()}{words[1:]}."}
     each = float(price.usd_per_million_tokens(served.tokens_per_s, count))
     sentence = f"{dollars(each)} per million output tokens, prompts included; {words}."
-    return found | {"usd_per_million_output_tokens": each, "sentence": sentence}
+    return found | {"usd_per_million_tokens": each, "sentence": sentence}
 
 
 def _napkin(phase: Phase) -> list[str]:
