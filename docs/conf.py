@@ -21,7 +21,7 @@ extensions = [
     "short_names",
 ]
 templates_path = ["templates"]
-exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.json", "extensions", "templates"]
+exclude_patterns = ["extensions", "templates", "site"]
 
 # Names in single backticks of a docstring become links where the site has a page for them.
 default_role = "py:obj"

@@ -134,3 +134,22 @@ def test_no_absolute_path_of_a_machine_is_in_the_package():
     home = os.path.expanduser("~")
     for path in [*SRC.rglob("*.py"), *(ROOT / "hardware_specs").rglob("*.*"), *(ROOT / "model_specs").rglob("*.*")]:
         assert home not in path.read_text(encoding="utf-8"), path
+
+
+def listed_in_the_reference():
+    pages = (ROOT / "docs" / "reference").glob("*.rst")
+    return {name for page in pages for name in re.findall(r"^   ([\w.]+)$", page.read_text("utf-8"), re.MULTILINE)}
+
+
+def test_the_reference_lists_every_public_name():
+    """A new name is a line of a page of ``docs/reference``, under the topic where readers look for it."""
+    rooms = {"plot": rl.plot, "techniques": rl.techniques, "layers": rl.layers, "measured": rl.measured}
+    constants = {"techniques.REGISTRY", "layers.KINDS", "plot.DARK", "plot.LIGHT"}
+    inside = {
+        f"{room}.{name}"
+        for room, module in rooms.items()
+        for name in module.__all__
+        if getattr(module, name) is not getattr(rl, name, None)
+    }
+    missing = ({*rl._HOME} | inside) - constants - listed_in_the_reference()
+    assert missing == set()

@@ -6,16 +6,21 @@
     the notebooks, with the outputs that they are committed with
 ``accuracy/``
     the tables that the benchmarks wrote
+``gallery/``
+    a picture of each example, drawn when the site is built
 
 What is written there is ignored by git, but for the first page of each folder.
 """
 
+import ast
 import re
 import shutil
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 from sphinx.application import Sphinx
 
 import roofline as rl
@@ -191,6 +196,32 @@ def summary() -> str:
     return "\n".join(lines) + "\n\n" + table(head, shown) + "\n"
 
 
+# --- Gallery
+
+
+def gallery_section(example: Path) -> str:
+    """Draw an example, and return its title, text, picture and code; the example leaves its axes in ``ax``."""
+    source = example.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    title, _, text = (ast.get_docstring(tree) or "").partition("\n")
+    scope: dict[str, object] = {}
+    exec(compile(tree, str(example), "exec"), scope)
+    picture = example.with_suffix(".png")
+    scope["ax"].figure.savefig(picture, dpi=130, metadata={"Software": None})
+    plt.close("all")
+    code = source.split('"""', 2)[2].strip()
+    shown = f"![{title.rstrip('.')}]({picture.name})"
+    return f"## {title.rstrip('.')}\n\n{text.strip()}\n\n{shown}\n\n```python\n{code}\n```\n"
+
+
+def gallery_page() -> str:
+    """All examples of the gallery."""
+    mpl.use("Agg")
+    sections = [gallery_section(example) for example in sorted((DOCS / "gallery").glob("*.py"))]
+    intro = "Each picture is drawn by the code below it. Plots take results and return matplotlib axes.\n"
+    return "\n".join(["# Gallery\n", intro, *sections])
+
+
 def write_pages(app: Sphinx) -> None:
     """Write all pages before the sources are looked for."""
     for name, text in accelerator_pages():
@@ -199,6 +230,7 @@ def write_pages(app: Sphinx) -> None:
     write(DOCS / "accuracy" / "summary.txt", summary())
     for name in BENCHMARKS:
         write(DOCS / "accuracy" / f"{name}.md", benchmark_page(name))
+    write(DOCS / "gallery" / "index.md", gallery_page())
     (DOCS / "course").mkdir(exist_ok=True)
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         shutil.copy2(notebook, DOCS / "course" / notebook.name)

@@ -1,0 +1,8 @@
+"""The cache over the context.
+
+Kinds of attention keep different amounts for each token.
+"""
+
+import roofline as rl
+
+ax = rl.plot.kv("llama-3.1-70b", "deepseek-v3", "qwen3-next-80b-a3b", "gemma-3-27b")
