@@ -1,11 +1,11 @@
 """Whole servers under load against what the simulation of them says.
 
-    python benchmarks/serving.py [FILE] [-o PAGE] [--plot PICTURE] [--every N] [--fit]
+    python benchmarks/serving.py [FILE] [-o PAGE] [--plot PICTURE] [--every N] [--fit N]
 
 FILE is ``serving_runs.csv``, the tests' own by default.  Every aggregated run is simulated step by step with the launch
-options of its benchmark: two minutes.  ``--fit`` fits the times of the host first (`roofline.serving.server_fit`; half
-an hour, or less with ``--every``), in the sample and with each pair of a model and an accelerator left out, and prints
-the values for ``engine_specs``, from which the fit starts.
+options of its benchmark: two minutes.  ``--fit N`` fits the times of the host to one run of N first
+(`roofline.serving.server_fit`; a quarter of an hour for N = 1), in the sample and with each pair of a model and an
+accelerator left out, and prints the values for ``engine_specs``, from which the fit starts.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 import roofline as rl
 from roofline.serving import server_fit
 from roofline.serving.arrivals import ROUNDS, Demand
+from roofline.serving.cache_pool import cache_pool
 from roofline.serving.outcome import interval
 from roofline.serving.server_fit import Parameter, ServerRun
 from roofline.serving.simulation import run as simulate_with
@@ -156,13 +157,20 @@ def deployment(
     model: str, accelerator: str, formats: rl.Precision, engine: rl.Engine, degrees: tuple[int, int, int]
 ) -> rl.Deployment:
     tensor, data, expert = degrees
-    return rl.Deployment(
+    found = rl.Deployment(
         rl.get_model(model),
         rl.get_accelerator(accelerator),
         precision=formats,
         parallel=rl.Parallel(tensor=tensor, data=data, expert=expert),
         engine=engine,
     )
+    if cache_pool(found, found.server).pool_bytes > 0:
+        return found
+    return found.replace(engine=engine.replace(memory_fraction=RAISED_FRACTION))
+
+
+RAISED_FRACTION = 0.97
+"""Share of memory of servers that ran although the default leaves none beside the weights; the runs do not state it."""
 
 
 @cache
@@ -342,16 +350,21 @@ class Fit:
         Values of `FIRST_TOKEN`.
     tpot_errors, ttft_errors : array
         Relative errors of runs left out.
+    public : array
+        Whether a run is one of InferenceX.
     """
 
     values: Mapping[Parameter, float]
     first_token: np.ndarray
     tpot_errors: np.ndarray
     ttft_errors: np.ndarray
+    public: np.ndarray
 
 
-def fitted(table: Linear, groups: np.ndarray, sought: Sequence[Parameter]) -> Fit:
+def fitted(table: Linear, every: Sequence[Measured], sought: Sequence[Parameter]) -> Fit:
     """The host's times from all runs, and the errors of each group by a fit without it."""
+    groups = np.array([each.run.group for each in every])
+    public = np.array([each.word("source_kind") == "inferencex" for each in every])
     values = server_fit.least(table.tpot_errors, sought)
     tpot, ttft = np.empty(len(groups)), np.empty(len(groups))
     for group in np.unique(groups):
@@ -360,7 +373,7 @@ def fitted(table: Linear, groups: np.ndarray, sought: Sequence[Parameter]) -> Fi
         theirs = server_fit.least(others.tpot_errors, sought)
         tpot[mine] = np.expm1(own.tpot_errors(theirs))
         ttft[mine] = own.ttft_errors(theirs, others.first_token(theirs))
-    return Fit(values, table.first_token(values), tpot, ttft)
+    return Fit(values, table.first_token(values), tpot, ttft, public)
 
 
 def of_today(parameter: Parameter) -> float:
@@ -438,9 +451,9 @@ def left_out_line(name: str, tpot: np.ndarray, ttft: np.ndarray) -> str:
     return line(name, tpot.tolist(), ttft.tolist())
 
 
-def of_fit(found: Fit, public: np.ndarray) -> list[str]:
+def of_fit(found: Fit) -> list[str]:
     """Errors left out, and fitted values."""
-    tpot, ttft = found.tpot_errors, found.ttft_errors
+    tpot, ttft, public = found.tpot_errors, found.ttft_errors, found.public
     first = [f"| {name} | {value:.3g} |" for name, value in zip(FIRST_TOKEN, found.first_token, strict=True)]
     return [
         left_out_line("all, model and accelerator left out", tpot, ttft),
@@ -467,8 +480,9 @@ def page(every: Sequence[Mapping[str, str]], results: Sequence[Result], found: F
         "# Whole servers under load",
         "",
         "Mean times of public closed-loop runs against a simulation of every scheduler step; `python "
-        "benchmarks/serving.py` writes this page. Kernels are estimated from their own timings; a server adds the "
-        "times of the host that `engine_specs` states. Errors are relative; bias is the median of the signed error.",
+        "benchmarks/serving.py --fit 6` writes this page. Kernels are estimated from their own timings; a server adds "
+        "the times of the host that `engine_specs` states. Errors are relative; bias is the median of the signed "
+        "error.",
         "",
         f"{len(results):,} undoubted runs of {len({r.measured.run.group for r in results})} pairs of a model and an "
         "accelerator, all answered. One factor for each model, accelerator, engine and format would leave "
@@ -483,7 +497,7 @@ def page(every: Sequence[Mapping[str, str]], results: Sequence[Result], found: F
         line("InferenceX", [r.tpot_miss for r in public], [r.ttft_miss for r in public]),
     ]
     if found is not None:
-        parts += of_fit(found, mine)
+        parts += of_fit(found)
     for title, key in (
         ("engine", lambda r: r.measured.word("engine")),
         ("accelerator", lambda r: r.measured.word("accelerator")),
@@ -530,15 +544,15 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=HERE / "serving.md")
     parser.add_argument("--plot", type=Path, default=HERE / "serving.png")
     parser.add_argument("--every", type=int, default=1, help="one run of so many, for a quick look")
-    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--fit", type=int, default=0, metavar="N", help="fit the host's times to one run of N")
     options = parser.parse_args()
     every = rows(options.file)
     kept = [measured(row) for row in every if undoubted(row)][:: options.every]
     found = None
     if options.fit:
-        sought = server_fit.parameters()
-        table_of_runs = linear(kept, {each: of_today(each) for each in sought})
-        found = fitted(table_of_runs, np.array([each.run.group for each in kept]), sought)
+        sought, some = server_fit.parameters(), kept[:: options.fit]
+        table_of_runs = linear(some, {each: of_today(each) for each in sought})
+        found = fitted(table_of_runs, some, sought)
         print()
         print(printed(found.values), *found.first_token)
     results = [simulated(each) for each in kept]

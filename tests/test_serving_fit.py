@@ -181,11 +181,15 @@ def test_every_measured_run_has_an_answer(benchmark):
 
 
 def test_measured_servers_are_met(benchmark):
-    """A sample of undoubted runs: nothing below its floor, and half of them within a sixth."""
+    """A sample of undoubted runs: nothing below its floor, and the goals of accuracy are met."""
     rows = [row for row in benchmark.rows() if benchmark.undoubted(row)][::23]
     results = [benchmark.simulated(benchmark.measured(row)) for row in rows]
     misses = np.abs([result.tpot_miss for result in results])
-    assert np.median(misses) < 1 / 6
+    assert misses.mean() <= 0.1
+    assert np.median(misses) <= 0.075
+    public = [result for result in results if result.measured.word("source_kind") == "inferencex"]
+    assert np.median(np.abs([result.ttft_miss for result in public])) <= 0.2  # the others' vary by half from run to run
+    assert 0.7 < benchmark.covered(results) < 0.95  # of 80 % intervals; a sample of 82 is off by 5 % at random
     for result in results[::8]:
         run = result.measured.run
         floor = rl.decode(run.deployment, rl.Workload(batch=1), context_tokens=500).floor_s
