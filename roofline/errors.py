@@ -19,6 +19,9 @@ import numpy.typing as npt
 
 Number = float | int | npt.NDArray[Any]
 
+MOST = 1e30
+"""Counts beyond it (tokens, sequences, heads) are slips, and their products leave what a float can hold."""
+
 
 class RooflineError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -70,6 +73,8 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
         Not a real number, an empty array, NaN, infinite, below ``least``, or not whole.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
+        if whole and MOST < value < float("inf"):
+            raise InvalidInput(f"{what} must be at most {MOST:g}: {value:g}" if value < 1e300 else _beyond(what))
         if least <= value < float("inf") and (not whole or value == int(value)):
             return value
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
@@ -79,6 +84,8 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     wrong = ~(np.isfinite(array) & (array >= least))
     if whole:
         wrong |= array != np.floor(array)
+        if not wrong.any() and np.any(array > MOST):
+            raise InvalidInput(f"{what} must be at most {MOST:g}: {np.max(array):g}")
     if wrong.any():
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {array[wrong].flat[0]:g}")
     return array if array.ndim else float(array)
@@ -95,6 +102,10 @@ def _real_array(value: object) -> npt.NDArray[np.float64] | None:
     copied = array.astype(np.float64)
     copied.flags.writeable = False  # it becomes a field of a frozen value, or a result that is kept
     return copied
+
+
+def _beyond(what: str) -> str:
+    return f"{what} must be at most {MOST:g}"
 
 
 def _wanted(least: float, whole: bool) -> str:

@@ -86,6 +86,8 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
         data = json.loads(read_text(path, max_bytes=max_bytes))
     except json.JSONDecodeError as error:
         raise SpecError(f"{path} is not JSON: {error}") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise SpecError(f"{path} holds a number that can't be read: {_first_sentence(error)}") from None
     except RecursionError:
         raise SpecError(f"{path} is nested too deeply") from None
     if not isinstance(data, dict):
@@ -135,6 +137,8 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         data = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         raise SpecError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, OverflowError) as error:  # a number of thousands of digits, a 99th of a month
+        raise SpecError(f"{path} holds a value that can't be read: {_first_sentence(error)}") from None
     except RecursionError:
         raise SpecError(f"{path} is nested too deeply") from None
     finally:
@@ -142,6 +146,11 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SpecError(f"{path} must hold a mapping, not {type(data).__name__}")
     return data
+
+
+def _first_sentence(error: Exception) -> str:
+    """What an error says, without its advice."""
+    return " ".join(str(error).split()).partition(";")[0]
 
 
 def _refuse_tricks(root: yaml.Node | None, path: Path) -> None:
@@ -166,9 +175,11 @@ def _children(node: yaml.Node, path: Path) -> list[yaml.Node]:
         return []
     if not (node.value and isinstance(node.value[0], tuple)):
         return list(node.value)
-    keys = [key.value for key, _ in node.value]
-    twice = next((key for key in keys if keys.count(key) > 1), None)
-    if twice is not None:
-        where = f"line {node.start_mark.line + 1}"
-        raise SpecError(f"{path} is not valid YAML: key {twice!r} is given twice ({where})")
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if isinstance(key.value, str):
+            if key.value in seen:
+                where = f"line {node.start_mark.line + 1}"
+                raise SpecError(f"{path} is not valid YAML: key {key.value!r} is given twice ({where})")
+            seen.add(key.value)
     return [each for pair in node.value for each in pair]

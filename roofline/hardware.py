@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import FrozenMapping, larger
-from .errors import Number, UnknownName, number, unknown
+from .errors import InvalidInput, Number, UnknownName, number, unknown
 from .formats import MATH_FORMATS, WIDER
 from .units import humanize
 from .values import Value
@@ -51,6 +51,9 @@ class Provenance:
         return ", ".join(words)
 
 
+LINK_KINDS = ("switch_reduce", "switch", "mesh", "ring", "torus", "bridge")
+
+
 @dataclass(frozen=True)
 class Link(Value):
     """A connection between accelerators.
@@ -71,6 +74,12 @@ class Link(Value):
     kind: str
     bytes_per_s: float
     domain: int
+
+    def __post_init__(self) -> None:
+        if self.kind not in LINK_KINDS:
+            raise unknown("kind of link", self.kind, LINK_KINDS)
+        object.__setattr__(self, "bytes_per_s", number("bytes_per_s", self.bytes_per_s, least=1.0))
+        number("domain", self.domain, least=1, whole=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,8 +165,13 @@ class Accelerator(Value):
         for name in FIGURES_BY_FORMAT:
             object.__setattr__(self, name, _by_format(name, getattr(self, name)))
         object.__setattr__(self, "provenance", FrozenMapping(self.provenance))
-        for name in ("memory_bytes", "memory_bytes_per_s"):
-            number(name, getattr(self, name), least=1.0)
+        for name in ("memory_bytes", "memory_bytes_per_s", *OPTIONAL_FIGURES):
+            value = getattr(self, name)
+            if value is not None or name not in OPTIONAL_FIGURES:
+                least = 0.0 if name in OPTIONAL_FIGURES else 1.0
+                object.__setattr__(self, name, _figure(name, value, least=least))
+        if self.scale_up is not None and not isinstance(self.scale_up, Link):
+            raise InvalidInput(f"scale_up must be a Link: {self.scale_up!r}")
 
     def math_on_chip(self, math: str) -> str:
         """The format whose units this chip uses for ``math``: itself, or the next wider one that it has.
@@ -287,6 +301,21 @@ class Accelerator(Value):
         return {"narrow_accumulate_flops_per_s": narrow} if peaks and narrow else {}
 
 
+OPTIONAL_FIGURES = (
+    "l2_bytes",
+    "l2_bytes_per_s",
+    "host_bytes_per_s",
+    "nic_bytes_per_s",
+    "tdp_watts",
+    "compute_units",
+    "boost_clock_hz",
+    "max_clock_hz",
+    "exponentials_per_clock_per_unit",
+    "memory_bus_bits",
+    "memory_pin_bytes_per_s",
+)
+"""Single figures that a chip may leave out."""
+
 FIGURES_BY_FORMAT = (
     "dense_flops_per_s",
     "narrow_accumulate_flops_per_s",
@@ -302,9 +331,17 @@ def _unit_of(path: str) -> str:
     return part if field_name == "scale_up" else field_name
 
 
+def _figure(name: str, value: object, *, least: float = 0.0) -> Number:
+    """A figure above 0 as a float, or a read-only array of floats: whole numbers of NumPy overflow silently."""
+    checked = number(name, value, least=least)
+    if np.any(np.asarray(checked) <= 0):
+        raise InvalidInput(f"{name} must be a finite number > 0: {float(np.min(checked)):g}")
+    return checked if np.ndim(checked) else float(checked)
+
+
 def _by_format(field_name: str, values: Mapping[str, Number]) -> Mapping[str, Number]:
     """A read-only copy of figures by math format, each one checked."""
     for name in values:
         if name not in MATH_FORMATS:
             raise unknown("math format", name, MATH_FORMATS)
-    return FrozenMapping({name: number(f"{field_name}.{name}", value) for name, value in values.items()})
+    return FrozenMapping({name: _figure(f"{field_name}.{name}", value) for name, value in values.items()})

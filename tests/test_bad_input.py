@@ -1,5 +1,6 @@
 """Bad input gets one line that says what, the value, and what would do."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -229,3 +230,115 @@ def test_specs_folder_that_is_none(tmp_path, monkeypatch):
 def test_a_name_must_be_a_word_or_a_path(name):
     with pytest.raises(rl.InvalidInput, match="must be a name or a path"):
         rl.get_accelerator(name)
+
+
+# Files that take long or cannot be read, and figures of hardware that make no sense
+
+
+def test_tens_of_thousands_of_keys_are_read_at_once(tmp_path):
+    """A search for doubles in a list of all keys took 26 s for 90,000; the file itself is refused for its fields."""
+    path = tmp_path / "many.yaml"
+    path.write_text("\n".join(f"k{at}: 1" for at in range(30_000)))
+    with pytest.raises(rl.SpecError):
+        rl.get_accelerator(path)
+    path.write_text("name: x\nyear: 1\nname: y\n")
+    with pytest.raises(rl.SpecError, match="key 'name' is given twice"):
+        rl.get_accelerator(path)
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "2001-99-99", "1" + "0" * 4400])
+def test_yaml_values_that_cannot_be_read_are_one_line(tmp_path, value):
+    path = tmp_path / "odd.yaml"
+    path.write_text(f"name: x\nyear: {value}\n")
+    with pytest.raises(rl.SpecError, match="holds a value that can't be read") as caught:
+        rl.get_accelerator(path)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 300 + len(str(path))
+
+
+def test_json_numbers_of_thousands_of_digits_are_one_line(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "hidden_size": ' + "9" * 5000 + "}")
+    with pytest.raises(rl.SpecError, match="holds a number that can't be read"):
+        rl.get_model(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"), [("h100-sxm,vllm", "row 2 has 2 values for 7 columns"), ("", "holds no timings")]
+)
+def test_short_rows_and_byte_order_marks_of_timings(tmp_path, row, words):
+    from roofline.efficiency.timings import read_timings
+
+    path = tmp_path / "timings.csv"
+    header = "accelerator,engine,dtype,m,n,k,latency_s"
+    path.write_bytes(b"\xef\xbb\xbf" + f"{header}\n{row}\n".encode())
+    with pytest.raises(rl.SpecError, match=words):
+        read_timings(path)
+
+
+FIGURES = ["l2_bytes", "host_bytes_per_s", "nic_bytes_per_s", "tdp_watts", "compute_units", "max_clock_hz"]
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("wrong", [-1, 0, float("nan"), float("inf"), "x", [], True])
+def test_figures_of_an_accelerator_that_make_no_sense(figure, wrong):
+    with pytest.raises(rl.InvalidInput, match=figure):
+        rl.get_accelerator("h100-sxm").replace(**{figure: wrong})
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.0, float("nan")])
+def test_links_and_peaks_that_make_no_sense(wrong):
+    """A link of -1 B/s made the network free."""
+    link = rl.get_accelerator("h100-sxm").scale_up
+    with pytest.raises(rl.InvalidInput, match="bytes_per_s must be a finite number"):
+        dataclasses.replace(link, bytes_per_s=wrong)
+    with pytest.raises(rl.InvalidInput, match=r"dense_flops_per_s.bf16 must be a finite number"):
+        rl.get_accelerator("h100-sxm").replace(dense_flops_per_s={"bf16": wrong})
+
+
+def test_links_of_no_kind_and_no_domain():
+    link = rl.get_accelerator("h100-sxm").scale_up
+    with pytest.raises(rl.UnknownName, match="no kind of link named 'rope'"):
+        dataclasses.replace(link, kind="rope")
+    with pytest.raises(rl.InvalidInput, match="domain must be a whole number >= 1: 0"):
+        dataclasses.replace(link, domain=0)
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
+def test_memory_in_32_bit_integers_and_in_arrays(engine):
+    small = rl.get_accelerator("h100-sxm").replace(memory_bytes=np.array([2**31 - 1, 2**30], dtype=np.int32))
+    need = rl.memory(rl.Deployment("smollm2-135m", small, engine=engine), rl.Workload())
+    assert np.all(np.asarray(need.reserved_bytes) > 0)
+    assert np.shape(need.fits) == (2,)
+    assert "points" in need.summary()
+    assert "GB" in repr(small)
+
+
+def test_counts_beyond_all_measure_are_one_line():
+    with pytest.raises(rl.InvalidInput, match="batch must be at most 1e"):
+        rl.Workload(batch=1e150)
+    with pytest.raises(rl.InvalidInput, match="batch must be at most 1e"):
+        rl.Workload(batch=10**400)
+    with pytest.raises(rl.InvalidInput, match="batch must be at most 1e"):
+        rl.Workload(batch=np.array([1.0, 1e40]))
+
+
+def test_a_product_without_rows_has_an_estimate():
+    found = rl.bound(rl.matmul(0, 8, 8), "h100-sxm")
+    assert found.flops == 0
+    assert 0 < found.estimate_s < 1e-4
+    assert found.explain()
+
+
+def test_shapes_that_do_not_broadcast_cannot_be_compared(serve):
+    two, three = (rl.decode(serve, rl.Workload(batch=np.arange(1, last))) for last in (3, 4))
+    with pytest.raises(rl.InvalidInput, match="which do not broadcast"):
+        rl.compare(two, three)
+
+
+@pytest.mark.parametrize("activations", ["fp32", "tf32"])
+def test_wide_activations_leave_the_tables_of_a_quantized_checkpoint_alone(activations):
+    """AWQ and GPTQ checkpoints keep embedding and lm_head in 16 bits, whatever they are computed in."""
+    model = rl.get_model("llama-3.1-8b")
+    narrow, wide = (rl.Precision(weights="int4_g128", activations=name) for name in ("bf16", activations))
+    assert model.weight_bytes(wide) == model.weight_bytes(narrow)

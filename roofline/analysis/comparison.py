@@ -191,7 +191,14 @@ def compare(before: Report, after: Report) -> Comparison:
     if before.columns != after.columns:
         kinds = f"{type(before).__name__} and {type(after).__name__}"
         raise InvalidInput(f"only results of one kind can be compared, not {kinds}")
-    return Comparison(before, after)
+    found = Comparison(before, after)
+    for name in found.columns:
+        shapes = [np.shape(getattr(side, name)) for side in (before, after)]
+        try:
+            np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise InvalidInput(f"{name} has the shapes {shapes[0]} and {shapes[1]}, which do not broadcast") from None
+    return found
 
 
 def _is_number(value: Any) -> bool:

@@ -229,10 +229,11 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     shape = run.inputs
     m, n, k = shape["m"], shape["n"], shape["k"]
     least = p["tile_least"]
-    tile_m, tile_n = smaller(p["tile_m"], ceil(m / least) * least), p["tile_n"]
+    rows = larger(m, 1.0)  # a product without rows has one empty tile
+    tile_m, tile_n = smaller(p["tile_m"], ceil(rows / least) * least), p["tile_n"]
     tiles = ceil(m / tile_m) * ceil(n / tile_n)
     waves = full_waves(p["split"], tiles / run.processors)
-    padded = waves * run.processors * tile_m * tile_n / (m * n)
+    padded = waves * run.processors * tile_m * tile_n / (rows * n)
     compute_s = run.compute_s * padded / p["compute"] * droop(p, run.compute_s) * expanding(p.get("expands", 1.0), m)
     walk_s = k * p["step_s"] / (1 + k / p["split_k"])
     value_bytes = shape["activation_bits"] / 8

@@ -89,7 +89,7 @@ class Precision(Value):
             return self.weights
         if weights.whole_model and part in ("embedding", "lm_head"):
             return self.weights
-        return self.wide
+        return self.activations if get_format(self.activations).bits == 16 else "bf16"
 
     @property
     def wide(self) -> str:

@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from ..errors import InvalidInput, SpecError, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
@@ -43,8 +45,8 @@ class Rule(NamedTuple):
 
     def fits(self, accelerator: Accelerator) -> bool:
         """Whether it is a default on that device."""
-        large = accelerator.memory_bytes >= self.from_memory_bytes
-        return bool(large) and not any(word in accelerator.name for word in self.not_on)
+        large = float(np.min(accelerator.memory_bytes)) >= self.from_memory_bytes
+        return large and not any(word in accelerator.name for word in self.not_on)
 
     @property
     def by_device(self) -> bool:

@@ -276,9 +276,14 @@ def wrong_with(path: str, quantity_name: str, quantity: Quantity, sources: Any) 
         yield f"{path}: source {quantity.source!r} is not among {', '.join(sources)}"
 
 
+MOST_FAULTS = 50
+
+
 def faults(error: ValidationError, where: str = "") -> list[str]:
-    """Every fault that pydantic found, one line each: what, the value, what would do."""
-    return [_fault(item, where) for item in error.errors(include_url=False, include_context=False)]
+    """The faults that pydantic found, one line each, as far as people read on: what, the value, what would do."""
+    found = error.errors(include_url=False, include_context=False)
+    lines = [_fault(item, where) for item in found[:MOST_FAULTS]]
+    return [*lines, f"and {len(found) - MOST_FAULTS:,} more"] if len(found) > MOST_FAULTS else lines
 
 
 def _fault(item: Mapping[str, Any], where: str) -> str:
