@@ -290,3 +290,29 @@ def test_what_vllm_samples_for_decides_on_a_small_card():
     found = rl.memory(serve, rl.Workload(4095, 1))
     assert not found.fits
     assert found.fit().endswith("with at most 256 sequences at once (" + found.fit().rpartition("(")[2])
+
+
+def test_index_keys_take_132_bytes_whatever_the_cache():
+    """DeepSeek-V3.2: 128 values in FP8 and an FP32 scale for each token and layer."""
+    for kv, latent_bytes in (("bf16", 2 * 576), ("fp8", 576)):
+        serve = rl.Deployment("deepseek-v3.2", "h200", precision=rl.Precision(kv=kv), engine="vllm")
+        assert sequence_bytes(serve, serve.server, 1600) == 61 * 1600 * (latent_bytes + 132)
+
+
+def test_recurrent_state_is_in_the_engines_format():
+    """Qwen3.5-35B on TP8: 32 heads of 128 x 128 in fp32 are 262,144 bytes a layer and rank (vllm-ascend issue 7393)."""
+    cache = next(cache for _, cache in rl.get_model("qwen3.5-35b-a3b").counted_caches() if cache.state_values)
+    assert cache.state_values / 8 * 4 == 262_144
+    halves, wholes = cache.engine_state_bytes(16), cache.engine_state_bytes(32)
+    assert wholes - halves == 8 * 262_144 / 2
+    # queries, keys and values of 2 x 16 + 32 heads of 128, of which a convolution of 4 taps keeps 3 columns
+    assert wholes - 8 * 262_144 == 3 * 2 * (2 * 16 + 32) * 128
+
+
+def test_state_of_kimi_k3():
+    """inference-sim issue 1635: 69 KDA layers of 96 heads, 434.11 MB of state in fp32 and 15.26 MB of convolutions."""
+    from roofline.model.blocks import KimiDeltaAttention
+
+    cache = KimiDeltaAttention(hidden=7168, heads=96, dim=128).caches()[0]
+    assert 69 * 4 * cache.state_values == pytest.approx(434.11e6, rel=1e-4)
+    assert 69 * (cache.engine_state_bytes(32) - 4 * cache.state_values) == pytest.approx(15.26e6, rel=1e-3)

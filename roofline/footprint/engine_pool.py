@@ -45,6 +45,9 @@ HIDDEN_BYTES = 0.46 * GIB
 """What an NVIDIA driver reports less to the framework than to nvidia-smi: 79.19 of 79.65 GiB on an H100, 23.58 of 24 on
 a 3090, 22.07 of 22.49 on an L4 (tests/data/engine_memory.csv)."""
 
+STATE_BITS = 32
+"""Bits of recurrent state where the engine does not say."""
+
 PAGE_STEP = 16
 """Pages of models with recurrent layers are whole multiples of so many tokens."""
 
@@ -289,7 +292,7 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     hybrid : bool
         Whether layers with a window keep their window only.
     """
-    kinds = list(_kinds(serve))
+    kinds = list(_kinds(serve, engine))
     if not kinds:
         return 0.0 * np.asarray(tokens)[()]
     parallel = serve.parallel
@@ -329,20 +332,23 @@ def _group_size(counts: list[float]) -> float:
     return largest if largest <= GROUP_SLACK * smallest else smallest
 
 
-def _kinds(serve: Deployment) -> Iterator[_Kind]:
+def _kinds(serve: Deployment, engine: Engine) -> Iterator[_Kind]:
     """Kinds of caches with the number of their layers; bytes of a layer on the most loaded accelerator."""
-    bits, parallel = get_format(serve.precision.kv).bits, serve.parallel
+    kv_bits, parallel = get_format(serve.precision.kv).bits, serve.parallel
+    index_bits, state_bits = float(engine.index_bits or kv_bits), float(engine.state_bits or STATE_BITS)
     found: dict[tuple[float, float, int | None, int], float] = {}
     for layer in serve.model.layers:
         caches = tuple(layer.caches())
         if caches:
-            values = sum(cache.values_per_token / cache.stride for cache in caches)
-            state = sum(cache.state_bytes for cache in caches)
-            key = (values, state, _window(caches), max(cache.pieces for cache in caches))
+            token_bits = sum(
+                cache.values_per_token / cache.stride * (index_bits if cache.index else kv_bits) for cache in caches
+            )
+            state = sum(cache.engine_state_bytes(state_bits) for cache in caches)
+            key = (token_bits, state, _window(caches), max(cache.pieces for cache in caches))
             found[key] = found.get(key, 0.0) + layer.count
-    for (values, state, window, pieces), count in found.items():
+    for (token_bits, state, window, pieces), count in found.items():
         part = share(pieces, parallel.tensor)
-        yield _Kind(count, values * bits / 8 * part, state * part, window)
+        yield _Kind(count, token_bits / 8 * part, state * part, window)
 
 
 def _window(caches: tuple[Cache, ...]) -> int | None:

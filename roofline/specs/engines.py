@@ -134,6 +134,8 @@ FIELDS: Mapping[str, Kind] = {
     "graph_layer_bytes": Kind(),
     "graphs_in_fraction": Kind(switch=True),
     "eager": Kind(switch=True),
+    "state_bits": Kind(least=1),
+    "index_bits": Kind(least=1),
     "groups_layers": Kind(switch=True),
     "sampler_rows": Kind(words=("sequences", "tokens")),
     "loads_prediction": Kind(switch=True),
@@ -199,6 +201,10 @@ class Engine:
         What has logits at most: the ``sequences`` that may run, or the ``tokens`` of a step (llama.cpp).
     groups_layers : bool
         Whether layers with equal caches are padded to groups of one size (vLLM's hybrid cache manager).
+    state_bits : float
+        Bits of a value of recurrent state (vLLM's ``mamba_ssm_cache_dtype``).
+    index_bits : float
+        Bits of a value of an index key of DeepSeek sparse attention, scales included; those of the KV cache if None.
     eager : bool
         Whether it runs without CUDA graphs (vLLM's ``enforce_eager``).
     loads_prediction : bool
@@ -261,6 +267,8 @@ class Engine:
     graphs_in_fraction: bool | None = None
     sampler_rows: str | None = None
     groups_layers: bool | None = None
+    state_bits: float | None = None
+    index_bits: float | None = None
     eager: bool | None = None
     loads_prediction: bool | None = None
     step_s: float | None = None

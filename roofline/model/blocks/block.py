@@ -32,6 +32,12 @@ class Cache:
         Bytes of each token that waits for its entry to be full.
     pieces : int
         Heads that tensor parallelism may divide it by (1: whole on every accelerator).
+    state_values : float
+        Values of the recurrent state, which ``state_bytes`` holds in 32 bits.
+    column_bytes : float
+        Bytes of one column of a convolution's inputs; ``state_bytes`` holds as many columns as the kernel has taps.
+    index : bool
+        Whether it holds keys of an indexer, which engines keep in a format of their own.
     """
 
     values_per_token: float = 0.0
@@ -40,6 +46,16 @@ class Cache:
     stride: int = 1
     pending_bytes: float = 0.0
     pieces: int = 1
+    state_values: float = 0.0
+    column_bytes: float = 0.0
+    index: bool = False
+
+    def engine_state_bytes(self, state_bits: float) -> float:
+        """Constant state as engines hold it: in a format of their choice, and ``taps - 1`` columns of a convolution.
+
+        The newest input of a convolution arrives with the token, so one column less has to be kept.
+        """
+        return self.state_bytes - self.column_bytes + self.state_values * (state_bits / 8 - 4)
 
     def bytes(self, tokens: Number, kv_bits: float) -> Number:
         """Bytes for a sequence of ``tokens``.

@@ -96,7 +96,7 @@ class Indexer:
         if self.shared:
             return ()
         values = 2 * self.dim + 1 if self.scheme == "pooled" else self.dim
-        return (Cache(values_per_token=values),)
+        return (Cache(values_per_token=values, index=self.scheme == "dsa"),)
 
     def operators(self, run: Pass, hidden: int, query_width: int) -> Iterator[Operator]:
         """Projections, then the scores of each segment: every visible pair, every key read."""

@@ -92,7 +92,9 @@ class GatedDeltaNet(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """The state in 32 bits, and the last inputs of the convolution in 16."""
-        return (Cache(state_bytes=4.0 * self.state_values + 2.0 * self.channels * self.conv, pieces=self.value_heads),)
+        values, column_bytes = self.state_values, 2.0 * self.channels
+        state_bytes, heads = 4.0 * values + column_bytes * self.conv, self.value_heads
+        return (Cache(state_bytes=state_bytes, pieces=heads, state_values=values, column_bytes=column_bytes),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, recurrence, projection out."""
@@ -183,8 +185,10 @@ class KimiDeltaAttention(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """The state in 32 bits, and the last inputs of the convolution in 16."""
-        state_bytes = 4.0 * self.heads * self.dim**2 + 2.0 * 3 * self.width * self.conv
-        return (Cache(state_bytes=state_bytes, pieces=self.heads),)
+        values, column_bytes = self.heads * self.dim**2, 2.0 * 3 * self.width
+        state_bytes = 4.0 * values + column_bytes * self.conv
+        cache = Cache(state_bytes=state_bytes, pieces=self.heads, state_values=values, column_bytes=column_bytes)
+        return (cache,)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, recurrence, projection out."""
@@ -247,7 +251,8 @@ class LightningAttention(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """The state in 32 bits."""
-        return (Cache(state_bytes=4.0 * self.heads * self.dim**2, pieces=self.heads),)
+        values = self.heads * self.dim**2
+        return (Cache(state_bytes=4.0 * values, pieces=self.heads, state_values=values),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, recurrence, projection out."""

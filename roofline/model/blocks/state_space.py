@@ -75,8 +75,10 @@ class Mamba(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """State in 32 bits and convolution inputs in 16."""
-        state_bytes = 4.0 * self.inner * self.state + 2.0 * self.inner * self.conv
-        return (Cache(state_bytes=state_bytes, pieces=self.inner),)
+        values, column_bytes = self.inner * self.state, 2.0 * self.inner
+        state_bytes = 4.0 * values + column_bytes * self.conv
+        cache = Cache(state_bytes=state_bytes, pieces=self.inner, state_values=values, column_bytes=column_bytes)
+        return (cache,)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, selective scan, projection out."""
@@ -168,8 +170,10 @@ class Mamba2(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """State in 32 bits and convolution inputs in 16."""
-        state_bytes = 4.0 * self.inner * self.state + 2.0 * self.channels * self.conv
-        return (Cache(state_bytes=state_bytes, pieces=self.heads),)
+        values, column_bytes = self.inner * self.state, 2.0 * self.channels
+        state_bytes = 4.0 * values + column_bytes * self.conv
+        cache = Cache(state_bytes=state_bytes, pieces=self.heads, state_values=values, column_bytes=column_bytes)
+        return (cache,)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projection in, scan, projection out."""
@@ -233,7 +237,8 @@ class ShortConvolution(Block):
 
     def caches(self) -> tuple[Cache, ...]:
         """Inputs of the convolution in 16 bits."""
-        return (Cache(state_bytes=2.0 * self.hidden * self.conv, pieces=self.hidden),)
+        column_bytes = 2.0 * self.hidden
+        return (Cache(state_bytes=column_bytes * self.conv, pieces=self.hidden, column_bytes=column_bytes),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projection in, convolution, projection out."""

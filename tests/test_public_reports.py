@@ -1,0 +1,115 @@
+"""Public reports with established values: what people measured, confirmed or computed, against the library."""
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.model.layout_rules import refusal
+
+GIB = 2.0**30
+
+
+def covers(found, measured_s):
+    """Whether no measurement is below the floor, and the interval of the estimate holds it."""
+    low, high = found.estimate_low_s, found.estimate_high_s
+    return bool(np.all(found.floor_s <= measured_s) and np.all(low <= measured_s) and np.all(measured_s <= high))
+
+
+def test_deepseek_v32_in_mlx_4_bit():
+    """exo model cards: affine, group 64, embedding and lm_head alike."""
+    precision = rl.Precision(weights="affine4_g64", exceptions={"embedding": "affine4_g64", "lm_head": "affine4_g64"})
+    assert rl.get_model("deepseek-v3.2").weight_bytes(precision) == pytest.approx(378_086_226_621, rel=1e-5)
+
+
+def test_a_checkpoint_with_tower_and_prediction_layers():
+    """vLLM recipes: the shapes of Qwen3.6-27B in bf16."""
+    assert rl.get_model("qwen3.6-27b").stored_bytes(rl.Precision()) == pytest.approx(55_563_006_776, rel=1e-5)
+
+
+def test_checkpoints_of_qwen38_2400b():
+    """vLLM recipes, prediction layers included; the FP8 checkpoint keeps a few more matrices in 16 bits."""
+    model = rl.get_model("qwen3.8-2.4t-a95b")
+    assert model.stored_bytes(rl.Precision()) == pytest.approx(4_892_388_705_238, rel=1e-5)
+    assert model.stored_bytes(rl.Precision(weights="fp8_block")) == pytest.approx(2_496.15e9, rel=0.02)
+
+
+def test_layouts_that_vllm_refused():
+    """AdaptThink issue 1, vllm issue 11797: 28 heads on TP 8; 52435: 256 experts on EP 3, 64 heads on TP 3."""
+    seven, large = rl.get_model("qwen2.5-7b"), rl.get_model("qwen3.5-397b-a17b")
+    assert "28 query heads" in refusal(seven, rl.Precision(), rl.Parallel(tensor=8))
+    assert "do not divide over EP 3" in refusal(rl.get_model("deepseek-v3"), rl.Precision(), rl.Parallel(1, 1, 3, 3))
+    assert refusal(large, rl.Precision(), rl.Parallel(tensor=3))
+
+
+def test_steps_of_qwen38_2400b_on_eight_gb300():
+    """vLLM recipes, NVFP4 on TP 8: 9.9, 23.9, 37.2 and 54.7 ms at 1, 32, 64 and 128 requests; 7.5 ms tuned."""
+    precision = rl.Precision(weights="nvfp4", activations="nvfp4")
+    eight = rl.Parallel(tensor=8)
+    serve = rl.Deployment("qwen3.8-2.4t-a95b", "gb300-nvl72", precision=precision, parallel=eight, engine="vllm")
+    found = rl.decode(serve, rl.Workload(batch=np.array([1, 32, 64, 128])), context_tokens=2000)
+    assert np.all(found.floor_s <= np.array([7.5e-3, 23.9e-3, 37.2e-3, 54.7e-3]))
+    assert np.all(np.diff(found.estimate_s) > 0)
+
+
+def test_the_ceiling_of_a_70b_in_nvfp4_on_gb10():
+    """dgx-spark-playbooks issues 79 and 91: 40.61 GB a token, 6.72 tokens/s at best; measured 238 to 250 ms."""
+    serve = rl.Deployment("llama-3.1-70b", "gb10-dgx-spark", precision=rl.Precision(weights="nvfp4"))
+    found = rl.decode(serve, rl.Workload(), context_tokens=100)
+    assert found.moved_bytes == pytest.approx(40.61e9, rel=0.005)
+    assert 1 / found.floor_s == pytest.approx(6.72, rel=0.005)
+    assert found.floor_s < 0.238
+
+
+def test_gpt_oss_120b_all_in_mxfp4_on_gb10():
+    """spark-arena issue 17: attention and lm_head in MXFP4 too, 16.8 ms a token."""
+    precision = rl.Precision(weights="mxfp4", exceptions={"lm_head": "mxfp4"})
+    serve = rl.Deployment("gpt-oss-120b", "gb10-dgx-spark", precision=precision)
+    assert covers(rl.decode(serve, rl.Workload(), context_tokens=100), 16.8e-3)
+
+
+def test_gpt_oss_120b_on_strix_halo_is_above_its_floor():
+    """lhl strix-halo issue 33: 21.09, 22.66 and 23.61 ms at depths of 0, 4,096 and 8,192; 2,048 tokens in 2,052 ms."""
+    serve = rl.Deployment("gpt-oss-120b", "strix-halo", engine="llamacpp")
+    for depth, measured_s in ((1, 21.09e-3), (4096, 22.66e-3), (8192, 23.61e-3)):
+        found = rl.decode(serve, rl.Workload(), context_tokens=depth)
+        assert 0.85 * measured_s < found.floor_s < measured_s
+    assert rl.prefill(serve, rl.Workload(2048)).floor_s < 2.052
+
+
+def test_the_latent_of_deepseek_r1_in_8_bits():
+    """ik_llama issue 259: 32,768 tokens in q8_0."""
+    assert rl.get_model("deepseek-r1").cache_bytes(32_768, "q8_0") / 2**20 == pytest.approx(1166.62, abs=0.01)
+
+
+def test_qwen3_8b_on_an_a100():
+    """vllm issue 42058: prefill of eight prompts, and the pool with either cache."""
+    serve = rl.Deployment("qwen3-8b", "a100-sxm-80gb", engine="vllm")
+    found = rl.prefill(serve, rl.Workload(np.array([1000, 4000, 8000, 16_000]), batch=8))
+    assert covers(found, np.array([0.541, 2.28, 5.00, 11.8]))
+    for kv, tokens in (("bf16", 389_872), ("fp8", 779_760)):
+        need = rl.memory(serve.replace(precision=rl.Precision(kv=kv)), rl.Workload(1000, 24))
+        assert need.cache_tokens == pytest.approx(tokens, rel=0.02)
+
+
+def test_qwen36_27b_in_fp8_on_four_3090():
+    """club-3090 issue 1028, over PCIe: 16.2 ms a token, 6.7 s for 10,000 tokens."""
+    precision = rl.Precision(weights="fp8")
+    four = rl.Parallel(tensor=4)
+    serve = rl.Deployment("qwen3.6-27b", "rtx-3090", precision=precision, parallel=four, engine="vllm")
+    assert covers(rl.decode(serve, rl.Workload(), context_tokens=1000), 16.2e-3)
+    assert rl.prefill(serve, rl.Workload(10_000)).floor_s < 6.7
+
+
+def test_activations_are_inside_the_fraction_of_vllm():
+    """club-3090 issue 1087: the peak of activations lies inside ``gpu_memory_utilization``."""
+    need = rl.memory(rl.Deployment("qwen3-8b", "rtx-3090", engine="vllm"), rl.Workload())
+    pool = need.engine_pool
+    inside = pool.resident_bytes + pool.activation_bytes + pool.non_torch_bytes + pool.pool_bytes
+    assert inside <= pool.usable_bytes == 0.9 * pool.device_bytes
+    assert pool.activation_bytes > 0
+
+
+def test_deepseek_v4_pro_on_four_mi355x():
+    """InferenceX issue 2540: attention DP 4 and EP 4, 224.83 GiB a GPU with a draft layer, not counted here."""
+    serve = rl.Deployment("deepseek-v4-pro", "mi355x", parallel=rl.Parallel(data=4, expert=4))
+    assert rl.memory(serve, rl.Workload()).weights_bytes_on_one / GIB == pytest.approx(224.83, rel=0.04)
