@@ -79,6 +79,28 @@ def read_only(values: T) -> T:
     return values
 
 
+def plain(value: Any) -> Any:
+    """Return ``value`` as JSON has it: arrays become lists, infinities become None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"batch": np.array([1.0, np.inf])})
+    {'batch': [1, None]}
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        if not np.isfinite(value):
+            return None
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return value
+
+
 def bisect(condition: Callable[[Any], Any], low: Number, high: Number, *, whole: bool = False) -> tuple[Number, Number]:
     """Return the two neighbors between which ``condition`` changes.
 

@@ -4,67 +4,22 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from .arrays import plain
 from .dimensions import UNNAMED, Dimensions
+from .steps import Step, branch_of
 from .tables import Line, html_table, text_table
 from .units import humanize
 from .values import Sealed, Value
 
+__all__ = ["Report", "Rows", "Step", "plain"]
+
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-
-@dataclass(frozen=True)
-class Step(Value):
-    """One line of a derivation: ``name = formula = value``, with the numbers put in.
-
-    Attributes
-    ----------
-    name : str
-        What is computed; the end of the name carries the unit.
-    formula : str
-        A Python expression over the names of ``inputs`` (and ``min``, ``max``, which broadcast), so that anyone can
-        evaluate it; a test evaluates every one.
-    inputs : mapping of str to number or array
-        The numbers that are put in.
-    value : number or array
-        What comes out.
-    source : str
-        Where the formula, or the figure, is from.
-    """
-
-    name: str
-    formula: str
-    inputs: Mapping[str, Any]
-    value: Any
-    source: str
-
-    def __str__(self) -> str:
-        used = ", ".join(f"{name}={_short(value)}" for name, value in self.inputs.items())
-        numbers = f"   [{used}]" if used else ""
-        value = humanize(self.name.rpartition(".")[2], self.value)
-        return f"{self.name} = {self.formula} = {value}{numbers}   ({self.source})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the step as plain JSON types.
-
-        Returns
-        -------
-        dict
-            Its fields by name.
-        """
-        return {
-            "name": self.name,
-            "formula": self.formula,
-            "inputs": {name: plain(value) for name, value in self.inputs.items()},
-            "value": plain(self.value),
-            "source": self.source,
-        }
 
 
 class Report(Sealed, Value):
@@ -161,13 +116,23 @@ class Report(Sealed, Value):
         """The answer in a sentence or two; empty where the columns say it all."""
         return ""
 
-    def explain(self) -> tuple[Step, ...]:
+    def explain(self, name: str | None = None) -> tuple[Step, ...]:
         """Return the derivation: what every figure was computed from, first things first.
+
+        Parameters
+        ----------
+        name : str, optional
+            A figure, such as ``floor_s`` or ``q_proj.memory_s``: only the steps that lead to it.
 
         Returns
         -------
         tuple of Step
             One a number, each printable and with the source of its formula; empty if there is nothing to derive.
+
+        Raises
+        ------
+        UnknownName
+            No step is called ``name``.
 
         Examples
         --------
@@ -175,6 +140,11 @@ class Report(Sealed, Value):
         >>> print(rl.bound(rl.matmul(1, 8192, 8192), "h100-sxm", name="q").explain()[0])
         q.flops = count * flops_once = 134.2 MFLOP   [count=1, flops_once=1.34218e+08]   (all layers)
         """
+        steps = self._derivation()
+        return steps if name is None else branch_of(steps, name)
+
+    def _derivation(self) -> tuple[Step, ...]:
+        """All steps, first things first."""
         return ()
 
     def __dir__(self) -> list[str]:
@@ -276,35 +246,3 @@ class Rows(Report):
         hidden = 0 if self.shown is None else len(self) - self.shown
         more = [f"... and {hidden:,} more rows"] if hidden > 0 else []
         return [*more, *super()._notes()]
-
-
-def plain(value: Any) -> Any:
-    """Return ``value`` as JSON has it: arrays become lists, infinities become None.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> plain({"batch": np.array([1.0, np.inf])})
-    {'batch': [1, None]}
-    """
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        if not np.isfinite(value):
-            return None
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value
-    return value
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray) and value.ndim:
-        return f"{_short(value.flat[0])}…{_short(value.flat[-1])}"
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e7:
-        return str(int(value))
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)

@@ -164,7 +164,7 @@ class Findings(Report):
             notes.append(f"only {fits:,.0f} of the longest sequences fit at once, not a batch of {max(self.batches)}")
         return (*notes, *self.traffic.assumptions, *self.seen.assumptions)
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The share of prefill at each load, and over all."""
         prompts, busy = self._times()
         steps = [

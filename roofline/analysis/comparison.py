@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import Truth
 from ..errors import InvalidInput, Number
-from ..report import Report, plain
+from ..report import Report, Step, plain
 from ..tables import Line
 from ..units import bound_by, brief_speed, brief_time, humanize
 
@@ -100,6 +100,18 @@ class Comparison(Report):
         more = humanize("bytes", np.abs(freed)) + (" freed" if np.all(freed >= 0) else " more")
         fits = ["fits" if np.all(side.fits) else "does not fit" for side in sides]
         return f"Memory {' -> '.join(sizes)} needed ({more}); {' -> '.join(dict.fromkeys(fits))}."
+
+    def _derivation(self) -> tuple[Step, ...]:
+        """Both sides, and the ratio of every column that is not 0 before."""
+        steps = [step.under("before") for step in self.before.explain()]
+        steps += [step.under("after") for step in self.after.explain()]
+        for name, ratio in self.ratio.items():
+            before, after = getattr(self.before, name), getattr(self.after, name)
+            if np.all(np.asarray(before) != 0) and np.all(np.isfinite(ratio)):
+                inputs = {f"before_{name}": before, f"after_{name}": after}
+                formula = f"after_{name} / before_{name}"
+                steps.append(Step(f"{name}_ratio", formula, inputs, ratio, "after over before"))
+        return tuple(steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Both results, the ratios, and where the limit changes."""

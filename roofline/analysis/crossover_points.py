@@ -41,7 +41,7 @@ class Crossovers(Report):
 
     columns = ("ridge_batch", "expert_ridge_batch", "batch", "kv_context_tokens", "kv_tokens")
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """How the figures come about."""
         return self.steps
 

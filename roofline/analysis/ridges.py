@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..errors import number, unknown
 from ..formats import MATH_FORMATS
 from ..hardware import Accelerator
-from ..report import Rows, plain
+from ..report import Rows, Step, plain
 from ..specs.library import load_accelerators
 
 FORMATS = ("bf16", "fp16", "fp8", "fp4", "int8", "int4")
@@ -63,6 +63,19 @@ class RidgeTable(Rows):
             math = name.removesuffix(_RIDGE)
             return np.array([_ridge(chip, math) for chip in self.accelerators], dtype=np.float64)
         return np.array([getattr(chip, name) for chip in self.accelerators])
+
+    def _derivation(self) -> tuple[Step, ...]:
+        """Every ridge point of every accelerator."""
+        steps = []
+        for chip in self.accelerators:
+            for math in FORMATS:
+                if math in chip.dense_flops_per_s:
+                    rates = {"dense_flops_per_s": chip.dense_flops_per_s[math]}
+                    rates |= {"memory_bytes_per_s": chip.memory_bytes_per_s}
+                    name, source = f"{chip.name}.{math}{_RIDGE}", chip.source_of(f"dense_flops_per_s.{math}")
+                    formula = "dense_flops_per_s / memory_bytes_per_s"
+                    steps.append(Step(name, formula, rates, _ridge(chip, math), source))
+        return tuple(steps)
 
     def cell(self, name: str, value: Any) -> str:
         """Ridge points in whole FLOP a byte, years without a separator."""

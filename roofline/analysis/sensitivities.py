@@ -16,7 +16,7 @@ and prompts, steps and stalls follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,7 +32,7 @@ from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
 from ..phases.totals import ScheduledPass, scheduled_pass
-from ..report import Report
+from ..report import Report, Step
 from ..serving.metrics import METRICS, metric_named
 from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
@@ -270,6 +270,32 @@ class Sensitivity(Report):
         by = float(np.max(number("factor", factor, least=1e-12)))
         return _varied_figure(self.phase, name, by, self.time, self.metric) / self.value
 
+    def _derivation(self) -> tuple[Step, ...]:
+        """The figure itself, and each elasticity as a change of its logarithm over that of the input."""
+        subject = self.phase.explain()
+        return (
+            *subject,
+            *(self._elasticity_step(name) for name in self.elasticity if name != "latency"),
+            *self._rest(),
+        )
+
+    def _elasticity_step(self, name: str) -> Step:
+        width, elasticity = _width(name), self.elasticity[name]
+        inputs = {"change_of_log_figure": elasticity * width, "change_of_log_input": width}
+        source = "doubled, since it comes in whole numbers" if name in WHOLE else f"{STEP:g} to either side"
+        return Step(f"{name}.elasticity", "change_of_log_figure / change_of_log_input", inputs, elasticity, source)
+
+    def _rest(self) -> Iterator[Step]:
+        """What the rates leave to latency."""
+        if "latency" not in self.elasticity:
+            return
+        rates = {name: value for name, value in self.elasticity.items() if _is_rate(name)}
+        total = " + ".join(rates)
+        more_is_better = bool(self.metric) and METRICS[self.metric].more_is_better
+        formula = f"max(1 - ({total}), 0)" if more_is_better else f"min(-1 - ({total}), 0)"
+        source = "all rates and latency together make the figure"
+        yield Step("latency.elasticity", formula, rates, self.elasticity["latency"], source)
+
     def summary(self) -> str:
         """What the time depends on most, in a sentence."""
         first, *others = self.ranked
@@ -365,13 +391,27 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
 
 def _latency(elasticity: Mapping[str, Number], *, faster: bool) -> Number:
     """What the rates leave of the -1 (of a throughput: 1) that they and latency add up to."""
-    rates = [value for name, value in elasticity.items() if name in ("bandwidth", "links") or name.startswith("peak_")]
+    rates = [value for name, value in elasticity.items() if _is_rate(name)]
     if faster:
         return np.maximum(1.0 - sum(rates), 0.0)
     return np.minimum(-1.0 - sum(rates), 0.0)
 
 
+def _is_rate(name: str) -> bool:
+    return name in ("bandwidth", "links") or name.startswith("peak_")
+
+
+def _width(name: str) -> float:
+    """Change of the logarithm of an input between the two values that are compared."""
+    more, less = _ends(name)
+    return more - less
+
+
+def _ends(name: str) -> tuple[float, float]:
+    return (float(np.log(2)), 0.0) if name in WHOLE else (STEP, -STEP)
+
+
 def _elasticity(subject: Phase | Steady, name: str, time: str, metric: str) -> Number:
-    ends = (np.log(2), 0.0) if name in WHOLE else (STEP, -STEP)
+    ends = _ends(name)
     more, less = (_varied_figure(subject, name, float(np.exp(end)), time, metric) for end in ends)
-    return np.log(more / less) / (ends[0] - ends[1])
+    return np.log(more / less) / _width(name)

@@ -7,7 +7,7 @@ is; elsewhere the answer is bracketed on a grid and bisected.  No answer is an a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Solution(Report):
         What stands in the way, or what the value is the limit of.
     steps : tuple of Step
         The derivation of a closed form.
+    found : Steady, optional
+        What requests see at ``value``, where it was searched.
     """
 
     find: str
@@ -66,6 +68,7 @@ class Solution(Report):
     method: str
     reason: str
     steps: tuple[Step, ...] = ()
+    found: Steady | None = field(default=None, repr=False, compare=False)
 
     columns = ("find", "value", "metric", "target", "reached", "possible", "method", "reason")
 
@@ -73,9 +76,13 @@ class Solution(Report):
         """The answer in a sentence."""
         return solution_sentence(self)
 
-    def explain(self) -> tuple[Step, ...]:
-        """How a closed form comes about."""
-        return self.steps
+    def _derivation(self) -> tuple[Step, ...]:
+        """The closed form; of a search, how the metric comes about at the value found, and how near to the target."""
+        if self.found is None:
+            return self.steps
+        inputs = {"reached": self.reached, "target": self.target}
+        share, source = self.reached / self.target, f"{self.method}: {self.reason}"
+        return (*self.found.explain(), Step("reached_over_target", "reached / target", inputs, share, source))
 
 
 def _rates(serve: Deployment, load: Workload, value: float, name: str) -> Setting:
@@ -171,9 +178,13 @@ def _first_step(load: Workload) -> Workload:
     return replace(load, output_tokens=2)
 
 
+def _at_value(metric: Metric, serve: Deployment, load: Workload, time: str) -> Steady:
+    """What requests see, of which ``metric`` is a figure."""
+    return _seen(serve, _first_step(load) if metric.of == "step" else load, time)
+
+
 def _value(metric: Metric, serve: Deployment, load: Workload, time: str) -> float:
-    asked = _first_step(load) if metric.of == "step" else load
-    return float(metric.value(_seen(serve, asked, time)))
+    return float(metric.value(_at_value(metric, serve, load, time)))
 
 
 def solve(
@@ -319,7 +330,9 @@ def _bisected(serve: Deployment, load: Workload, sought: Sought, asked: _Asked, 
     value, side = (float(below), "largest") if fine[at] else (float(above), "smallest")
     bound = "at least" if asked.metric.more_is_better else "at most"
     why = f"the {side} {asked.find} for which {asked.metric.name} is {bound} the target"
-    return Solution(asked.find, value, asked.metric.name, asked.target, figure(value), True, "bisection", why)
+    reached, found = figure(value), _at_value(asked.metric, *sought.set(serve, load, value), time)
+    answer = (asked.find, value, asked.metric.name, asked.target, reached, True, "bisection", why)
+    return Solution(*answer, found=found)
 
 
 def _never(asked: _Asked, ends: tuple[float, float], fine: bool) -> Solution:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InvalidInput, Number, number
-from ..report import Rows
+from ..report import Rows, Step
 from ..specs.electricity import JOULES_OF_A_KWH, WATTS_OF_A_KILOWATT
 from .candidates import Array
 from .plan_sentences import HOURS_PER_MONTH, fleet_sentence
+from .plan_steps import fleet_steps
 from .plans import Plan
 
 
@@ -106,6 +107,10 @@ class Fleet(Rows):
     def summary(self) -> str:
         """The cheapest fleet, in a sentence."""
         return fleet_sentence(self)
+
+    def _derivation(self) -> tuple[Step, ...]:
+        """The derivation of the plan, then how many deployments the rate takes, and what they cost."""
+        return (*self.plan.explain(), *fleet_steps(self, ROUNDING))
 
     @property
     def replicas(self) -> Array:

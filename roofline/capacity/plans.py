@@ -13,7 +13,7 @@ from ..model import Model
 from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
-from ..report import Rows
+from ..report import Rows, Step
 from ..serving.metrics import METRICS
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
@@ -23,6 +23,7 @@ from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
 from .candidates import MEMORY, WEIGHTS, Array, Candidates
 from .plan_sentences import plan_sentence
+from .plan_steps import plan_steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -323,6 +324,11 @@ class Plan(Rows):
     def summary(self) -> str:
         """The cheapest deployment that meets the SLO, in a sentence, or why none does."""
         return plan_sentence(self)
+
+    def _derivation(self) -> tuple[Step, ...]:
+        """What requests see of the first row, then the columns of all rows."""
+        first = self.steady_state().explain() if len(self) else ()
+        return (*first, *plan_steps(self))
 
     def deployment(self, row: int = 0) -> Deployment:
         """The deployment of a row, ready for `prefill`, `decode` and `memory`."""

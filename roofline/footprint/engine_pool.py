@@ -210,7 +210,7 @@ class EnginePool(Report):
         graphs = self.graph_bytes if self.engine.graphs_in_fraction else 0.0
         return self.usable_bytes - weights - workspace - graphs
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """Activations and pool of one accelerator, each as a formula."""
         sizes: dict[str, Number] = {
             "device_bytes": self.device_bytes,

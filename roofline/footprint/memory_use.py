@@ -411,7 +411,7 @@ class Memory(OfWorkload, Report):
         """Columns, and the notes."""
         return super().to_dict() | {"assumptions": list(self.assumptions)}
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """How the figures come about."""
         from .memory_steps import memory_steps
 

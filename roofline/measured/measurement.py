@@ -259,6 +259,6 @@ class Measurement(Report):
         more = {name: plain(getattr(self, name)) for name in ("stated", "percentiles", "repaired", "doubts")}
         return super().to_dict() | {"statistic": self.statistic} | more
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """How figures that the file does not print follow from those that it does."""
         return self.steps

@@ -159,7 +159,7 @@ class PhaseHeadroom(Report):
             f"{self.measured_s / self.floor_s:.2f}x to win, most of it in {_GAPS[self.largest_gap]}"
         )
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """Shares and utilizations from the measured time and the bounds."""
         bounds, measured = self.bounds, self.measured_s
         source = self.basis
@@ -253,7 +253,7 @@ class Headroom(Report):
             "assumptions": list(self.assumptions),
         }
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The derivations of the run's own figures, then those of each row."""
         return (*self.measurement.explain(), *(step for item in self.phases for step in item.explain()))
 

@@ -350,7 +350,7 @@ class Model(Report):
         rows = "".join(f"<li>{html.escape(line.strip())}</li>" for line in lines[1:])
         return f"<p><b>{html.escape(lines[0])}</b></p><ul>{rows}</ul>"
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The count: every weight of every group, the groups, the tables, what is active, the total."""
         steps: list[Step] = []
         parts: dict[str, float] = {}

@@ -254,7 +254,7 @@ class Bound(Report):
         """What the numbers rest on."""
         return (*fallback_notes([self]), self.estimate.basis)
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """FLOPs, bytes, times and limit of this operator, with the numbers put in."""
         operator, gpu = self.operator, self.accelerator
         prefix = operator.name

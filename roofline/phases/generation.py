@@ -111,7 +111,7 @@ class Generation(OfWorkload, Report):
         """The times of the batch in a sentence."""
         return generation_sentence(self)
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The prefill, the decode steps, and how the times of the batch follow from them."""
         blocks = np.asarray(getattr(self.steps, self.time))
         load, counted = self.load, {"output_tokens": self.load.output_tokens}

@@ -19,7 +19,19 @@ def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
     operators = [step for item in one.operators for step in item.explain()]
     sums = [_sum_of(name, one, one, column) for column in ("flops", "moved_bytes")]
     sums.append(_sum_of(name, one, one.least, "least_bytes"))
-    return (*operators, *sums, *_floor(name, one), *_roofline(name, one), *_estimate(name, one))
+    compulsory = [_least_bytes(item) for item in one.least.operators]
+    return (*operators, *compulsory, *sums, *_floor(name, one), *_roofline(name, one), *_estimate(name, one))
+
+
+def _least_bytes(item: Bound) -> Step:
+    """Bytes of an operator that no implementation can avoid."""
+    operator, least = item.operator, item.operator.least
+    parts = {"weight_bytes": least.weight_bytes, "activation_bytes": least.activation_bytes}
+    inputs = {"count": operator.count} | {f"least_{name}": value for name, value in parts.items()}
+    inputs["least_cache_bytes"] = least.cache_bytes
+    formula = "count * (least_weight_bytes + least_activation_bytes + least_cache_bytes)"
+    source = "intermediate results stay on the chip; experts and entries that all tokens may share are read once"
+    return Step(f"{item.name}.least_bytes", formula, inputs, item.times.least_bytes, source)
 
 
 def _sum_of(name: str, one: ScheduledPass, of: ScheduledPass, column: str) -> Step:

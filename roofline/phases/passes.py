@@ -257,7 +257,7 @@ class Phase(PassEnergy, Report):
         """Columns, and the notes."""
         return super().to_dict() | {"assumptions": list(self.assumptions)}
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """Every operator, then the sums, the three times, and the energy."""
         return (*explain_pass(self.name, self.scheduled), *explain_energy(self))
 

@@ -275,7 +275,7 @@ class Simulation(Report):
 
         return pd.DataFrame(self._columns)
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """How the means follow from the requests and from each other."""
         count, tokens = len(self.requests.prompt), float(self._columns["output_tokens"].sum())
         span = {"span_s": self.span_s}

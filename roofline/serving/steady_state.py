@@ -269,8 +269,9 @@ class Steady(Report):
         """The same in another of the three times; no pass is computed again."""
         return Steady(self.case, time, self.passes)
 
-    def explain(self) -> tuple[Step, ...]:
-        """How what a request sees follows from the passes."""
+    def _derivation(self) -> tuple[Step, ...]:
+        """The prompt and the decode step, and how what a request sees follows from them."""
+        phases = (*self.passes.prompt.phase.explain(), *self.passes.step.phase.explain())
         tokens = self.passes.tokens_after_first
         times = {"total_s": self.total_s, "ttft_s": self.ttft_s, "tokens": tokens}
         throughput = {"output": self.load.output_tokens, "requests_per_s": self.requests_per_s}
@@ -282,7 +283,7 @@ class Steady(Report):
             known = {"batch": self.load.batch, "total_s": self.total_s}
             steps.append(Step("requests_per_s", "batch / total_s", known, self.requests_per_s, "Little's law"))
         tokens_step = Step("tokens_per_s", "output * requests_per_s", throughput, self.tokens_per_s, "all requests")
-        return (*steps, tokens_step)
+        return (*phases, *steps, tokens_step)
 
     def _total_steps(self) -> tuple[Step, ...]:
         """The time in the system, as the closed form has it."""

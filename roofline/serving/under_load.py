@@ -143,7 +143,7 @@ class Served(Report):
         """Latency, throughput and what limits them, in a sentence."""
         return served_sentence(self)
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """How the figures follow from each other; of a simulation, from its requests."""
         if len(self.simulations) == 1:
             return self.simulations[0].explain()

@@ -102,7 +102,7 @@ class Napkin(Report):
         """How far each line is off, as an array."""
         return np.array([line.deviation for line in self.lines])
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """Each line as a step over its rounded numbers."""
         return tuple(
             Step(

@@ -227,19 +227,28 @@ class Effect(Report):
         sides = {name: getattr(self, name).to_dict() for name in ("before", "after", "baseline")}
         return super().to_dict() | sides | {"assumptions": list(self.assumptions)}
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The techniques' own derivations, what a request sees with them, and how the speedups follow."""
         own = tuple(step for item in self.techniques for step in item.steps(self.before.case))
         return (*own, *self.after.explain(), *self._speedup_steps())
 
     def _speedup_steps(self) -> tuple[Step, ...]:
+        """Every speedup and gain over the deployment as given, where there is something to compare."""
+        times = {f"{name}_speedup": f"{name}_s" for name in ("ttft", "tpot", "total")}
+        pairs = {
+            "prefill_speedup": ("prefill_before_s", self.prefill_before_s, "prefill_after_s", self.prefill_after_s),
+            "decode_speedup": ("decode_before_s", self.decode_before_s, "decode_after_s", self.decode_after_s),
+        }
+        for name, column in times.items():
+            sides = (getattr(self.before, column), getattr(self.after, column))
+            pairs[name] = (f"before_{column}", sides[0], f"after_{column}", sides[1])
+        rates = (self.after.tokens_per_s, self.before.tokens_per_s)
+        pairs["throughput_gain"] = ("after_tokens_per_s", rates[0], "before_tokens_per_s", rates[1])
         steps = []
-        for phase in ("prefill", "decode"):
-            before, after = (f"{phase}_{side}_s" for side in ("before", "after"))
-            known = {before: getattr(self, before), after: getattr(self, after)}
-            if np.all(np.asarray(known[after]) > 0):
-                value = getattr(self, f"{phase}_speedup")
-                steps.append(Step(f"{phase}_speedup", f"{before} / {after}", known, value, self.before.time))
+        for name, (above, value, below, other) in pairs.items():
+            if np.all(np.asarray(other) > 0):
+                inputs = {above: value, below: other}
+                steps.append(Step(name, f"{above} / {below}", inputs, getattr(self, name), self.before.time))
         return tuple(steps)
 
 

@@ -133,7 +133,7 @@ class TensorLimits(Report):
         pairs = {"prefill": self.prefill_efficiency, "decode": self.step_efficiency}
         return {name: float(np.min(self.tensor[left < 0.5], initial=np.inf)) for name, left in pairs.items()}
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """How efficiency follows from time."""
         last = {"one_s": self.step_s[0], "many_s": self.step_s[-1], "times": self.tensor[-1] / self.tensor[0]}
         return (Step("step_efficiency", "one_s / many_s / times", last, self.step_efficiency[-1], self.time),)

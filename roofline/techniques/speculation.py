@@ -263,7 +263,7 @@ class SpeculationLimits(Report):
         "searched_batch",
     )
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """How the figures come about."""
         return self.steps
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
-from ..report import Report, plain
+from ..report import Report, Step, plain
 from ..serving.scenario import Scenario
 from ..tables import Line
 from .effect import Effect
@@ -82,6 +82,10 @@ class TechniqueTable(Report):
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the figures rest on."""
         return tuple(dict.fromkeys(note for effect in self.effects for note in effect.before.assumptions))
+
+    def _derivation(self) -> tuple[Step, ...]:
+        """The derivation of every effect, under the short name of its technique."""
+        return tuple(step.under(effect.techniques[0].slug) for effect in self.effects for step in effect.explain())
 
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows as people read them."""

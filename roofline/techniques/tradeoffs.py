@@ -53,7 +53,7 @@ class ModeSwitch(Report):
         steps, length = (np.max(np.asarray(each)) for each in (self.break_even_steps, self.prefill_steps))
         return f"The gain is gone after {steps:,.3g} output tokens; a prefill takes as long as {length:,.3g} of them."
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The seconds gained once over the seconds lost each step."""
         known = {name: getattr(self, name) for name in ("prefill_gain", "prefill_s", "decode_cost", "step_s")}
         formula = "prefill_gain * prefill_s / (decode_cost * step_s)"
@@ -131,7 +131,7 @@ class Visible(Report):
         shown = f"{float(np.max(self.buffer)):g} token{'s' if np.max(self.buffer) > 1 else ''}"
         return f"The first {shown} become visible after {first}, then {shown} every {each}."
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The first burst and the rhythm."""
         shown = np.minimum(self.buffer, self.output_tokens)
         first = {"ttft_s": self.ttft_s, "tokens": shown, "tpot_s": self.tpot_s}
@@ -180,7 +180,7 @@ class SwapIn(Report):
 
     columns = ("context_tokens", "kv_bytes", "swap_s", "recompute_s", "pays_from_tokens")
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The crossing."""
         known = {"kv_bytes": self.kv_bytes, "host_bytes_per_s": self.host_bytes_per_s}
         return (Step("swap_s", "kv_bytes / host_bytes_per_s", known, self.swap_s, "one direction of the host link"),)
@@ -278,7 +278,7 @@ class Handover(Report):
         prefills = int(np.clip(round(float(accelerators * share_)), 1, accelerators - 1))
         return prefills, accelerators - prefills
 
-    def explain(self) -> tuple[Step, ...]:
+    def _derivation(self) -> tuple[Step, ...]:
         """The transfer, the pools, the rate."""
         known = {"kv_bytes": self.kv_bytes, "link_bytes_per_s": self.link_bytes_per_s}
         pools = {"prefill_s": self.prefill_s, "decode_s": self.decode_s, "batch": self.batch}
