@@ -106,8 +106,10 @@ def test_lists_give_one_row_for_each_value(serve):
     assert [(one["workload"]["batch"], one["workload"]["context_tokens"]) for one in found] == points
     for one, (batch, context) in zip(found, points, strict=True):
         assert one["decode"] == rl.decode(serve, rl.Workload(batch=batch), context_tokens=context).to_dict()
-    rows = [line.split()[:3] for line in text("analyze", *LLAMA, *lists).splitlines() if " no " in line]
-    assert rows == [[str(batch), f"{context:,}", "no"] for batch, context in points]
+    shown = text("analyze", *LLAMA, *lists)
+    rows = [line.split()[:2] for line in shown.splitlines() if line.startswith("  ")][1:]
+    assert rows == [[str(batch), f"{context:,}"] for batch, context in points]
+    assert "0 of 4 points fit." in shown
 
 
 def test_several_accelerators_give_one_row_each():
@@ -720,3 +722,32 @@ def test_fit_leaves_out_what_it_is_told_to():
     )
     assert whole["weights_bytes"] - bare["weights_bytes"] == pytest.approx(1.77e9, abs=1e7)
     assert len(answer("fit", "llama-3.1-8b", "--hardware", "l4,h100-sxm", "--length", "4k,8k")) == 4
+
+
+def test_another_layout_of_counted_hardware_is_over_another_number_of_accelerators():
+    found = answer("what-if", "llama-3.1-70b", "--hardware", "2xh100-sxm", "--to-tp", "4")
+    assert (found["before"]["parallel"]["tensor"], found["after"]["parallel"]["tensor"]) == (2, 4)
+    table = text("what-if", "llama-3.1-70b", "--hardware", "2xh100-sxm", "--to-tp", "2,4,8")
+    assert [line.split()[0] for line in table.splitlines() if line.startswith("  ")][1:] == ["before", "2", "4", "8"]
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        ("--batch", "1,8,64"),
+        ("--context", "1k,32k,128k"),
+        ("--hardware", "h100-sxm,l40s,mi300x", "--batch", "1,8"),
+        ("--hardware", "h100-sxm,l40s", "--batch", "1,8", "--prompt", "1k,128k"),
+    ],
+    ids=" ".join,
+)
+def test_lists_give_a_table_of_80_columns(lists):
+    """One line a point, below the heads: nothing is stacked, and nothing wraps."""
+    hardware = () if "--hardware" in lists else ("--hardware", "h100-sxm")
+    shown = text("analyze", "llama-3.1-8b", *hardware, *lists).splitlines()
+    points = 1
+    for values in lists[1::2]:
+        points *= len(values.split(","))
+    rows = [line for line in shown if line.startswith("  ")]
+    assert len(rows) == 1 + points
+    assert max(map(len, shown)) <= 80

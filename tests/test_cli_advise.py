@@ -136,3 +136,29 @@ def test_advise_takes_what_is_in_use_already(small):
     mix = rl.Traffic.of([(rl.Workload.prompt_tokens, rl.Workload.output_tokens)])
     expected = rl.advise(small, mix, techniques=t.Speculation(), hit_rate=0.5, time="estimate_s")
     assert found["options"] == expected.to_dict()["options"]
+
+
+def test_advise_starts_from_the_smallest_layout_that_fits():
+    """141 GB of weights take two H100; the headline says so, and every figure is of two."""
+    shown = " ".join(text("advise", "llama-3.1-70b", "--hardware", "h100-sxm").split())
+    assert "Does not fit on one h100-sxm; this starts from TP 2, the smallest layout that fits." in shown
+    one = rl.Deployment("llama-3.1-70b", "h100-sxm")
+    two = one.replace(parallel=rl.Parallel(tensor=2))
+    traffic = rl.Traffic.of([(1000, 100)])
+    found, asked = rl.advise(one, traffic, batches=(1, 4)), rl.advise(two, traffic, batches=(1, 4))
+    assert found.serve == two
+    assert found.prefill_share == asked.prefill_share
+    assert (asked.start, found.assumptions[1:]) == ("", asked.assumptions)
+    answer_of_one = answer("advise", "llama-3.1-70b", "--hardware", "h100-sxm", "--loads", "1,4")
+    assert answer_of_one["parallel"]["tensor"] == 2
+
+
+def test_a_layout_that_is_given_stays(small):
+    wide = small.replace(model=rl.get_model("llama-3.1-70b"), parallel=rl.Parallel(pipeline=2))
+    assert rl.advise(wide, [(1000, 100)], batches=(1,)).serve == wide
+
+
+def test_parameters_that_are_taken_for_granted_stand_in_the_table():
+    shown = text("advise", *SMALL, "--prompt", "4000", "--output", "50", "--metric", "ttft")
+    assert "prefix caching, hit rate 50%" in shown
+    assert "prompt compression, 4x" in shown

@@ -261,7 +261,7 @@ def test_a_near_miss_offers_what_is_near(typed, offer):
 
 @pytest.mark.parametrize("typed", ["", "nvidia", "zzz"])
 def test_a_far_miss_does_not_list_a_hundred_names(typed):
-    with pytest.raises(rl.UnknownName, match="roofline list` shows all") as error:
+    with pytest.raises(rl.UnknownName, match="roofline list hardware` shows all") as error:
         rl.get_accelerator(typed)
     assert len(str(error.value)) < 120
 

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..capacity.layouts import reach
 from ..errors import InvalidInput, number, unknown
+from ..footprint.fit_in_words import WIDER_LAYOUTS
+from ..footprint.memory_use import memory
+from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
@@ -17,7 +21,7 @@ from ..serving.slo import SLO
 from ..serving.traffic import Traffic
 from ..techniques.prompts import with_hit_rate
 from ..techniques.registry import usual_techniques
-from ..techniques.technique import Chosen, as_techniques, scenario_with
+from ..techniques.technique import Chosen, Technique, as_techniques, scenario_with
 from .findings import Findings, middle
 from .ranked_techniques import rank
 from .targets import TargetLine, checked, searched_batches, seen_by_requests
@@ -75,6 +79,9 @@ def advise(
     time: prefill first from 60 % on, decode first from 70 % on, else both are profiled.  The SLO adds which target is
     missed first: it names the metric, and techniques are ranked by their gain on it.
 
+    If the model does not fit on the one accelerator of ``serve``, the advice is for the smallest layout in which it
+    does, and says so.
+
     Parameters
     ----------
     serve : Deployment
@@ -127,6 +134,7 @@ def advise(
         number("usd_per_hour", usd_per_hour)
     used = with_hit_rate(as_techniques(techniques), hit_rate)
     mix = _traffic(traffic)
+    serve, start = _that_fits(serve, mix, used)
     lines: tuple[TargetLine, ...] = ()
     if slo is not None:
         searched = seen_by_requests(serve, mix, searched_batches(loads), techniques=used, time=time)
@@ -138,7 +146,24 @@ def advise(
     mean = Workload(round(mix.mean_prompt_tokens), round(mix.mean_output_tokens), middle(loads))
     turns = flips(scenario_with(serve, mean, used), time)
     found = (ranking.options, ranking.had, ranking.refused)
-    return Advice(serve, mix, loads, chosen, time, seen, lines, *found, turns, usd_per_hour, used)
+    return Advice(serve, mix, loads, chosen, time, seen, lines, *found, turns, usd_per_hour, used, start)
+
+
+def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> tuple[Deployment, str]:
+    """The deployment, or over the fewest accelerators that hold one request if one does not, and what to say then."""
+    longest = Workload(int(np.max(mix.prompt_tokens)), int(np.max(mix.output_tokens)))
+
+    def holds(spread: Deployment) -> bool:
+        return float(np.max(memory(scenario_with(spread, longest, used).serve, longest).max_batch)) >= 1
+
+    if not serve.parallel.single or holds(serve):
+        return serve, ""
+    for degree in WIDER_LAYOUTS:
+        spread = serve.replace(parallel=Parallel(tensor=degree))
+        if degree <= reach(serve.accelerator) and holds(spread):
+            gpu = serve.accelerator.name
+            return spread, f"Does not fit on one {gpu}; this starts from TP {degree}, the smallest layout that fits."
+    return serve, f"Does not fit on {serve.accelerator.name}, however many; all figures are as if it did."
 
 
 def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traffic:

@@ -53,6 +53,8 @@ class Findings(Report):
         Price of one accelerator.
     techniques : tuple of Technique
         What is in use.
+    start : str
+        Why the deployment is another one than asked for; empty if it is that.
     """
 
     serve: Deployment
@@ -68,6 +70,7 @@ class Findings(Report):
     flips: tuple[Flip, ...]
     usd_per_hour: float | None = None
     techniques: tuple[Technique, ...] = ()
+    start: str = ""
 
     columns = ("verdict", "prefill_share", "first", "metric", "gain", "breaks_first")
 
@@ -157,7 +160,10 @@ class Findings(Report):
         """What the figures rest on."""
         fits = float(np.min(np.asarray(self.seen.max_batch)))
         loads = ", ".join(map(str, self.batches))
-        notes = [f"{self.time}; batches of {loads} stand for low to high load, and nothing queues"]
+        notes = [
+            *filter(None, [self.start.rstrip(".")]),
+            f"{self.time}; batches of {loads} stand for low to high load, and nothing queues",
+        ]
         if self.techniques:
             notes.append(f"in use: {', '.join(item.label for item in self.techniques)}")
         if fits < max(self.batches):

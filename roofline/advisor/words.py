@@ -63,7 +63,7 @@ def summary_of(found: Findings) -> str:
     share = found.prefill_share
     part = f"prefill takes {share:.0%} of the time, decode {1 - share:.0%}"
     lead = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both phases"}[found.verdict]
-    sentences = [f"{lead}: {part}.", *_missed(found)]
+    sentences = [*filter(None, [found.start]), f"{lead}: {part}.", *_missed(found)]
     name = METRICS[found.metric].words
     if found.first == "nothing":
         sentences.append(f"No technique considered gains on the {name}.")
@@ -74,8 +74,9 @@ def summary_of(found: Findings) -> str:
 
 def title_of(found: Findings) -> str:
     """What runs where."""
-    model, gpu = found.serve.model, found.serve.accelerator
-    return f"{model.title or model.name} on {gpu.title or gpu.name}"
+    model, gpu, parallel = found.serve.model, found.serve.accelerator, found.serve.parallel
+    layout = "" if parallel.single else f", {parallel}"
+    return f"{model.title or model.name} on {gpu.title or gpu.name}{layout}"
 
 
 def headline_of(found: Findings) -> str:
@@ -151,8 +152,19 @@ def _gain_rows(found: Findings) -> Rows:
     rows = [["", "gain", "prefill", "decode", "memory freed"]]
     for option in _shown(found):
         gains = (option.gain, option.prefill_gain, option.decode_gain)
-        rows.append([option.name, *(f"{gain:.2f}x" for gain in gains), humanize("bytes", option.memory_freed_bytes)])
+        rows.append(
+            [
+                _with_assumption(option),
+                *(f"{gain:.2f}x" for gain in gains),
+                humanize("bytes", option.memory_freed_bytes),
+            ]
+        )
     return rows
+
+
+def _with_assumption(option: Option) -> str:
+    """A technique, and what it takes for granted."""
+    return ", ".join(filter(None, (option.name, option.technique.assumption)))
 
 
 def _price_rows(found: Findings) -> Rows:

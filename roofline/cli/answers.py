@@ -120,7 +120,7 @@ class Answers:
     def asked(self) -> dict[str, Any]:
         """What was asked, defaults included."""
         context = self.load.context_tokens if self.context_tokens is None else self.context_tokens
-        workload = plain(dataclasses.asdict(self.load) | {"context_tokens": context})
+        workload = plain(self.load.counts | {"context_tokens": context})
         return deployment_dict(self.serve) | {"workload": workload}
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def elementwise(
     precision = run.precision
     formats = precision.part("norm")
     weight_bytes = parameters * (formats.weight_bits / 8)
-    moved = tokens * values * (precision.wide_bits / 8)
+    moved = tokens * (values * (precision.wide_bits / 8))
     return Operator(
         name,
         "elementwise",
@@ -59,7 +59,7 @@ def lookup(name: str, tokens: Number, width: float, run: Pass) -> Operator:
     return Operator(
         name,
         "lookup",
-        Work(0.0, tokens * row_bytes, tokens * width * (precision.wide_bits / 8), 0.0, formats.math),
+        Work(0.0, tokens * row_bytes, tokens * (width * (precision.wide_bits / 8)), 0.0, formats.math),
         Work(0.0, np.minimum(tokens, 1.0) * row_bytes, 0.0, 0.0, formats.math),
         inputs={
             "tokens": tokens,

@@ -79,14 +79,17 @@ def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
     k, n = (weight.d_in, weight.d_out) if run.parallel.single else weight.shape_on(run.parallel.tensor)
     bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
     weight_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
-    flops = 2.0 * tokens * k * n
-    activation_bytes = tokens * (k + n) * (formats.activation_bits / 8)
-    ways = run.parallel.tensor if weight.split == "whole" else 1
+    # The sizes of the matrix come first: of a sweep over tokens, each figure is then one product of arrays.
+    flops = tokens * (2.0 * k * n)
+    activation_bytes = tokens * ((k + n) * (formats.activation_bits / 8))
+    least_flops, least_weight_bytes = flops, weight_bytes
+    if weight.split == "whole":
+        least_flops, least_weight_bytes = flops / run.parallel.tensor, weight_bytes / run.parallel.tensor
     return Operator(
         weight.name,
         "matmul",
         Work(flops, weight_bytes, activation_bytes, 0.0, formats.math),
-        Work(flops / ways, weight_bytes / ways, 0.0, 0.0, formats.math),
+        Work(least_flops, least_weight_bytes, 0.0, 0.0, formats.math),
         inputs={
             "m": tokens,
             "k": k,

@@ -12,8 +12,8 @@ from ..operators.operator import Segment
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
-_BLOCK_POINTS = 2**16
-"""Points of a sweep that are computed at once: an array of them is half a megabyte."""
+_BLOCK_POINTS = 2**15
+"""Points of a sweep that are computed at once: an array of them is a quarter of a megabyte, and stays in the cache."""
 
 
 def numbers_of(segment: Segment) -> tuple[Number, ...]:

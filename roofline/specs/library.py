@@ -220,7 +220,7 @@ def _from_hub(name: str, names: _Names, known: int) -> Model:
     """The model of a hub id that the library does not know."""
     from ..huggingface import is_hub_id, read_hub
 
-    nearest = _nearest(plain_name(name), names, known)
+    nearest = _nearest(plain_name(name), names, f"`roofline list models` shows all {known}")
     if not is_hub_id(name):
         raise UnknownName(f"no model named {name!r}; {nearest}")
     try:
@@ -273,7 +273,8 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
         bare = names.called.get(spoken(several[0]), [])
         if bare:
             return index[_only(bare, several[0])], several[1]
-    raise UnknownName(f"no accelerator named {name!r:.100}; {_nearest(spoken(name), names, len(index))}")
+    nearest = _nearest(spoken(name), names, f"`roofline list hardware` shows all {len(index)}")
+    raise UnknownName(f"no accelerator named {name!r:.100}; {nearest}")
 
 
 def _no_name(what: str, name: object) -> InvalidInput:
@@ -359,11 +360,11 @@ def _other_names(path: Path) -> Iterator[str]:
         yield without_owner(hub_id)
 
 
-def _nearest(wanted: str, names: _Names, known: int) -> str:
-    """What the nearest names are, those that begin the same way first."""
+def _nearest(wanted: str, names: _Names, otherwise: str) -> str:
+    """What the nearest names are, those that begin the same way first; ``otherwise`` if none is near."""
     begin = [key for key in names.called if wanted and key.startswith(wanted)]
     near = begin + difflib.get_close_matches(wanted[:LONGEST_NAME], names.called, n=4, cutoff=0.6)
     offers = list(dict.fromkeys(stem for key in near for stem in names.called[key]))[:6]
     if offers:
         return f"did you mean {' or '.join(map(repr, offers))}?"
-    return f"`roofline list` shows all {known}"
+    return otherwise

@@ -22,6 +22,16 @@ HARDWARE = "more accelerators"
 """What it takes to adopt a technique."""
 
 
+ASSUMED = {
+    "acceptance": "acceptance {:.0%}",
+    "hit_rate": "hit rate {:.0%}",
+    "times": "{:g}x",
+    "host": "{:.0%} offloaded",
+    "skipped": "{:.0%} skipped",
+}
+"""Parameter of a technique that traffic or model decide -> how tables put it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Technique(Value):
     """A way to serve a model faster.
@@ -82,6 +92,19 @@ class Technique(Value):
         formats = [getattr(self, name, None) for name in ("weights", "activations", "kv")]
         given = [text for text in formats if isinstance(text, str)]
         return f"{self.name} ({' + '.join(given)})" if given else self.name
+
+    @property
+    def assumption(self) -> str:
+        """What it takes for granted about the traffic or the model, which only a measurement tells; empty if nothing.
+
+        Examples
+        --------
+        >>> from roofline.techniques import PrefixCaching
+        >>> PrefixCaching(hit_rate=0.3).assumption
+        'hit rate 30%'
+        """
+        found = [words.format(value) for name, words in ASSUMED.items() if (value := getattr(self, name, None))]
+        return ", ".join(found)
 
     def had(self, case: Scenario) -> bool:
         """Whether the deployment has it already."""

@@ -12,6 +12,7 @@ from ...analysis.comparison import Comparison, compare
 from ...errors import InvalidInput
 from ...phases.passes import TIMES
 from ...serving.metrics import METRICS, SLO_METRICS
+from ...specs.library import get_hardware
 from ...techniques import Effect, apply
 from ...units import brief_time, humanize
 from .. import options as opt
@@ -80,7 +81,16 @@ class Change:
             name: {**getattr(target, name), **found} if isinstance(found, dict) else found
             for name, found in self.given.items()
         }
+        if self.parallel and self.hardware is None:
+            merged["hardware"] = _bare(target.hardware)  # another layout is over another number of accelerators
         return dataclasses.replace(target, **merged)
+
+
+def _bare(hardware: Any) -> Any:
+    """Names of accelerators without the number of them."""
+    if isinstance(hardware, tuple):
+        return tuple(map(_bare, hardware))
+    return get_hardware(hardware).accelerator.name if get_hardware(hardware).count > 1 else hardware
 
 
 def what_if(

@@ -9,7 +9,7 @@ from ...model import Model
 from ...phases.deployment import Deployment
 from ...phases.pass_sentences import time_words
 from ...phases.passes import TIMES
-from ...units import brief_time, humanize
+from ...units import bound_by, brief_time, humanize
 from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
 from ..output import print_json, print_text
@@ -158,33 +158,58 @@ def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[s
     """One row for each point of the lists."""
     first = points[0][1]
     names = [opt.flag_name(name) for name in points[0][0]]
-    head = (*names, "fits", "prefill", "per token", "tokens/s", "limit of decode", "memory needed")
-    rows = []
-    for varied, found in points:
-        rows.append(
-            (
-                *(opt.shown(value) for value in varied.values()),
-                humanize("fits", found.memory.fits),
-                brief_time(getattr(found.prefill, time)),
-                time_words(found.decode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.decode, time)),
-                f"{found.decode.tokens_per_s_by(time):,.0f}",
-                str(found.decode.limit),
-                humanize("bytes", found.memory.needed_bytes),
-            )
-        )
-    fitting = sum(bool(found.memory.fits) for _, found in points)
-    best = max(points, key=lambda each: (bool(each[1].memory.fits), float(each[1].decode.tokens_per_s_by(time))))
-    where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in best[0].items())
-    rate = f"{float(best[1].decode.tokens_per_s_by(time)):,.0f} tokens/s"
-    lead = f"{fitting} of {len(points)} points fit. Most tokens/s in decode{' among them' if fitting else ''}"
-    model = first.serve.model
-    shared = f"{model.title or model.name} by {' and '.join(names)}; time: {time.removesuffix('_s')}"
-    numbers = set(range(len(names) + 1, len(names) + 4)) | {len(head) - 1}
+    columns: dict[str, list[str]] = {
+        name: [opt.shown(varied[field]) for varied, _ in points]
+        for name, field in zip(names, points[0][0], strict=True)
+    }
+    answers = [found for _, found in points]
+    columns |= {
+        "fits": [humanize("fits", found.memory.fits) for found in answers],
+        "prefill": [brief_time(getattr(found.prefill, time)) for found in answers],
+        "per token": [_time_of_step(found, time) for found in answers],
+        "tokens/s": [f"{found.decode.tokens_per_s_by(time):,.0f}" for found in answers],
+        "limit": [str(found.decode.limit) for found in answers],
+        "memory": [humanize("bytes", found.memory.needed_bytes) for found in answers],
+    }
+    for name in ("fits", "limit"):  # what is the same everywhere is said above the table
+        if len(set(columns[name])) == 1:
+            del columns[name]
+    if len(names) > MOST_VARIED:
+        del columns["memory"]
+    shared = f"{first.serve.model.title or first.serve.model.name} by {_listed(names)}; time: {time.removesuffix('_s')}"
+    numbers = {at for at, name in enumerate(columns) if name in ("prefill", "per token", "tokens/s", "memory")}
+    rows = zip(*columns.values(), strict=True)
     return [
         paragraph(shared),
-        f"\n{paragraph(f'{lead}: {rate}, at {where}.')}\n",
-        table(rows, head=head, right=numbers),
+        f"\n{paragraph(_lead(points, time))}\n",
+        table(rows, head=tuple(columns), right=numbers),
     ]
+
+
+MOST_VARIED = 2
+"""Options with several values that leave room for every column on a terminal of 80."""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _time_of_step(found: Answers, time: str) -> str:
+    return time_words(found.decode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.decode, time))
+
+
+def _lead(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:
+    """How many points fit, where the throughput is highest, and what limits decode if it is the same everywhere."""
+    fitting = sum(bool(found.memory.fits) for _, found in points)
+    varied, best = max(
+        points, key=lambda each: (bool(each[1].memory.fits), float(each[1].decode.tokens_per_s_by(time)))
+    )
+    where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in varied.items())
+    rate = f"{float(best.decode.tokens_per_s_by(time)):,.0f} tokens/s"
+    limits = {str(found.decode.limit) for _, found in points}
+    bound = f" Decode is {bound_by(limits.pop())} at every point." if len(limits) == 1 else ""
+    among = " among them" if fitting else ""
+    return f"{fitting} of {len(points)} points fit. Most tokens/s in decode{among}: {rate}, at {where}.{bound}"
 
 
 def _figures(found: Answers) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def advise(
 
         save_picture(file, lambda ax: phase_map(found.phase_map, ax=ax))
     if as_json:
-        return print_json(Answers(serve, asked).asked() | found.to_dict())
+        return print_json(Answers(found.serve, asked).asked() | found.to_dict())
     return print_text(*_text(found, full=full))
 
 
