@@ -30,13 +30,13 @@ def plan_steps(plan: Plan) -> tuple[Step, ...]:
         ),
         Step(
             "plan.tokens_per_joule",
-            "tokens_per_s_per_gpu / watts",
-            {"tokens_per_s_per_gpu": plan.tokens_per_s_per_gpu, "watts": table.watts},
+            "output_tokens / joules_per_request",
+            {"output_tokens": load.output_tokens, "joules_per_request": plan.joules_per_request},
             plan.tokens_per_joule,
-            "every accelerator at its board power",
+            "energy of all boards while a request is served",
         ),
     ]
-    if not np.all(np.isfinite(table.usd_per_hour)):
+    if not np.all(np.isfinite(table.usd_per_hour)) or load.output_tokens == 1:
         return tuple(steps)
     paid = {"usd_per_hour": table.usd_per_hour, "gpus": table.gpus, "busy_s": table.busy_s}
     share = {"usd_per_request": plan.usd_per_request, "prefill_share": table.prefill_share}
@@ -51,17 +51,17 @@ def plan_steps(plan: Plan) -> tuple[Step, ...]:
         ),
         Step(
             "plan.usd_per_million_input_tokens",
-            "1e6 * prefill_share * usd_per_request / prompt_tokens",
-            share | {"prompt_tokens": load.prompt_tokens},
+            "1e6 * prefill_share * (1 - cached_share) * usd_per_request / prompt_tokens",
+            share | {"cached_share": np.nan_to_num(table.cached_share), "prompt_tokens": plan.computed.prompt_tokens},
             plan.usd_per_million_input_tokens,
             "the prompts' part of the time, over their tokens",
         ),
         Step(
             "plan.usd_per_million_output_tokens",
-            "1e6 * (1 - prefill_share) * usd_per_request / output_tokens",
+            "1e6 * (1 - prefill_share) * usd_per_request / (output_tokens - 1)",
             share | {"output_tokens": load.output_tokens},
             plan.usd_per_million_output_tokens,
-            "the steps' part of the time, over the tokens generated",
+            "the steps' part of the time, over the tokens that they generate",
         ),
     )
 

@@ -47,7 +47,13 @@ def explain_estimate(
     found = _single(operator, accelerator, profile)
     if found is None:
         inputs = {"kernels_s": result.time_s, "compute_s": compute_s, "memory_s": memory_s}
-        yield Step(f"{prefix}_s", "max(kernels_s, compute_s, memory_s)", inputs, result.time_s, result.basis)
+        yield Step(
+            f"{prefix}_s",
+            "max(kernels_s, compute_s, memory_s)",
+            inputs,
+            result.time_s,
+            result.basis or "no kernel runs",
+        )
         return
     run = _run(operator, accelerator, compute_s, memory_s)
     times: dict[str, Any] = {}
