@@ -85,7 +85,7 @@ _HOME = {
     "Comparison": "analysis.comparison",
     "Crossovers": "analysis.crossover_points",
     "RidgeTable": "analysis.ridges",
-    "Solution": "analysis.solver",
+    "Solution": "analysis.solutions",
     "Sensitivity": "analysis.sensitivities",
     "Effect": "techniques",
     "TechniqueTable": "techniques",

@@ -16,7 +16,7 @@ from .analysis.ridges import RidgeTable as RidgeTable
 from .analysis.ridges import ridge_table as ridge_table
 from .analysis.sensitivities import Sensitivity as Sensitivity
 from .analysis.sensitivities import sensitivity as sensitivity
-from .analysis.solver import Solution as Solution
+from .analysis.solutions import Solution as Solution
 from .analysis.solver import solve as solve
 from .analysis.sweeps import sweep as sweep
 from .capacity import Fleet as Fleet

@@ -10,7 +10,7 @@ from ..serving.metrics import METRICS
 from ..units import humanize
 
 if TYPE_CHECKING:
-    from .solver import Solution
+    from .solutions import Solution
 
 GOALS = {"fits": "it to fit", "ridge": "the projections to reach the ridge point"}
 """What is asked for where there is no target."""

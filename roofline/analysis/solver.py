@@ -7,7 +7,7 @@ is; elsewhere the answer is bracketed on a grid and bisected.  No answer is an a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,70 +19,18 @@ from ..formats import get_format
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
-from ..report import Report, Step
+from ..report import Step
 from ..serving.metrics import METRICS, Metric
 from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
 from .crossover_points import crossovers
-from .solution_sentence import solution_sentence
+from .solutions import Solution
 
 Setting = tuple[Deployment, Workload]
 Setter = Callable[[Deployment, Workload, float], Setting]
 
 POINTS = 65
 """Points of the grid on which the bracket is looked for; the figure is taken to cross the level once between two."""
-
-
-@dataclass(frozen=True, repr=False)
-class Solution(Report):
-    """An answer to an inverse question.
-
-    Attributes
-    ----------
-    find : str
-        What was looked for.
-    value : float
-        What it has to be; NaN if no value meets the target, infinite if all do.
-    metric, target : str, float
-        The figure and its target.
-    reached : float
-        The figure at ``value``, computed anew.
-    possible : bool
-        Whether there is an answer.
-    method : str
-        ``closed form`` or ``bisection``.
-    reason : str
-        What stands in the way, or what the value is the limit of.
-    steps : tuple of Step
-        The derivation of a closed form.
-    found : Steady, optional
-        What requests see at ``value``, where it was searched.
-    """
-
-    find: str
-    value: float
-    metric: str
-    target: float
-    reached: float
-    possible: bool
-    method: str
-    reason: str
-    steps: tuple[Step, ...] = ()
-    found: Steady | None = field(default=None, repr=False, compare=False)
-
-    columns = ("find", "value", "metric", "target", "reached", "possible", "method", "reason")
-
-    def summary(self) -> str:
-        """The answer in a sentence."""
-        return solution_sentence(self)
-
-    def _derivation(self) -> tuple[Step, ...]:
-        """The closed form; of a search, how the metric comes about at the value found, and how near to the target."""
-        if self.found is None:
-            return self.steps
-        inputs = {"reached": self.reached, "target": self.target}
-        share, source = self.reached / self.target, f"{self.method}: {self.reason}"
-        return (*self.found.explain(), Step("reached_over_target", "reached / target", inputs, share, source))
 
 
 def _rates(serve: Deployment, load: Workload, value: float, name: str) -> Setting:

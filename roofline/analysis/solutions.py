@@ -1,0 +1,61 @@
+"""Solutions: answers to inverse questions (`roofline.analysis.solver`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..report import Report, Step
+from ..serving.steady_state import Steady
+from .solution_sentence import solution_sentence
+
+
+@dataclass(frozen=True, repr=False)
+class Solution(Report):
+    """An answer to an inverse question.
+
+    Attributes
+    ----------
+    find : str
+        What was looked for.
+    value : float
+        What it has to be; NaN if no value meets the target, infinite if all do.
+    metric, target : str, float
+        The figure and its target.
+    reached : float
+        The figure at ``value``, computed anew.
+    possible : bool
+        Whether there is an answer.
+    method : str
+        ``closed form`` or ``bisection``.
+    reason : str
+        What stands in the way, or what the value is the limit of.
+    steps : tuple of Step
+        The derivation of a closed form.
+    found : Steady, optional
+        What requests see at ``value``, where it was searched.
+    """
+
+    find: str
+    value: float
+    metric: str
+    target: float
+    reached: float
+    possible: bool
+    method: str
+    reason: str
+    steps: tuple[Step, ...] = ()
+    found: Steady | None = field(default=None, repr=False, compare=False)
+
+    columns = ("find", "value", "metric", "target", "reached", "possible", "method", "reason")
+
+    def summary(self) -> str:
+        """The answer in a sentence."""
+        return solution_sentence(self)
+
+    def _derivation(self) -> tuple[Step, ...]:
+        """The closed form; of a search, how the metric comes about at the value found, and how near to the target."""
+        if self.found is None:
+            return self.steps
+        inputs = {"reached": self.reached, "target": self.target}
+        share, source = self.reached / self.target, f"{self.method}: {self.reason}"
+        return (*self.found.explain(), Step("reached_over_target", "reached / target", inputs, share, source))
