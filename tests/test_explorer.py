@@ -101,7 +101,7 @@ def test_the_numbers_are_the_librarys(numbers):
     # 4 accelerators for an hour over what they generate in it
     hourly = 4 * rl.get_price("h100-sxm").usd_per_hour
     assert found["cost"]["usd_per_hour"] == pytest.approx(hourly)
-    each = found["cost"]["usd_per_million_output_tokens"]
+    each = found["cost"]["usd_per_million_tokens"]
     assert each == pytest.approx(hourly / (users.tokens_per_s * 3600 / 1e6))
     assert rl.get_price("h100-sxm").usd_per_million_tokens(users.tokens_per_s, 4) == pytest.approx(each)
 
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_an_answer(numbers):
     assert found["fits"] is False
     assert found["headline"].startswith("Does not fit on one h100-sxm: 141.8 GB needed")
     assert "the weights leave no memory for a cache" in found["queue"]["sentence"]
-    assert found["cost"]["usd_per_million_output_tokens"] is None
+    assert found["cost"]["usd_per_million_tokens"] is None
 
 
 def without_price(name):

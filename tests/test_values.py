@@ -80,6 +80,7 @@ VALUES = {
     "Workload": (rl.Workload, lambda: rl.Workload(batch=2)),
     "SLO": (rl.SLO, lambda: rl.SLO(ttft_s=0.2)),
     "Price": (lambda: rl.Price(2.5), lambda: rl.Price(2.5, date="2026-01-01")),
+    "Power": (lambda: rl.Power(pue=1.2), lambda: rl.Power(pue=1.3)),
     "Paging": (rl.Paging, lambda: rl.Paging(page_tokens=32)),
     "Attention": (attention, lambda: attention(window=16)),
     "Layer": (lambda: rl.Layer(2, (attention(),)), lambda: rl.Layer(2, (attention(window=16),))),
