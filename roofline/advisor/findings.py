@@ -15,6 +15,7 @@ from ..report import Report, Step, plain
 from ..serving.metrics import SLO_METRICS
 from ..serving.steady_state import Steady
 from ..serving.traffic import Traffic
+from ..specs.prices import usd_per_million_tokens
 from ..techniques.technique import Technique
 from .ranked_techniques import LEAST_GAIN, Option, mean_of
 from .targets import TargetLine, governed, loads_and_buckets
@@ -152,8 +153,8 @@ class Findings(Report):
         """Cost of a million generated tokens at each load; None without a price."""
         if self.usd_per_hour is None:
             return None
-        usd_per_s = self.usd_per_hour * np.asarray(self.serve.parallel.accelerators, dtype=float) / 3600
-        return np.asarray(1e6 * usd_per_s / self.mean("tokens_per_s"))
+        usd_per_hour = self.usd_per_hour * np.asarray(self.serve.parallel.accelerators, dtype=float)
+        return np.asarray(usd_per_million_tokens(usd_per_hour, self.mean("tokens_per_s")))
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -16,7 +16,7 @@ from ..phases.passes import TIMES, Phase, decode
 from ..phases.workload import Workload
 from ..report import plain
 from ..serving.under_load import Served, serve
-from ..specs.prices import Price, get_price
+from ..specs.prices import Price, get_price, usd_per_million_tokens
 from ..teaching import napkin
 from ..units import bound_by, brief_time, humanize
 from .snippets import command_lines, python_code
@@ -254,7 +254,7 @@ def _cost(state: State, served: Served | str) -> dict[str, Any]:
     words = price_words(hourly)
     if isinstance(served, str) or not served.tokens_per_s > 0:
         return found | {"sentence": f"{words[0].upper()}{words[1:]}."}
-    each = float(price.usd_per_million_tokens(served.tokens_per_s, count))
+    each = float(usd_per_million_tokens(hourly, served.tokens_per_s))
     sentence = f"{dollars(each)} per million output tokens, prompts included; {words}."
     return found | {"usd_per_million_tokens": each, "sentence": sentence}
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import InvalidInput, Number, number
 from ..report import Rows, Step
 from ..specs.electricity import JOULES_OF_A_KWH, WATTS_OF_A_KILOWATT
+from ..specs.prices import usd_per_million_tokens
 from .candidates import Array
 from .plan_sentences import HOURS_PER_MONTH, fleet_sentence
 from .plan_steps import fleet_steps
@@ -161,7 +162,7 @@ class Fleet(Rows):
             USD.
         """
         tokens_per_s = utilization * self.capacity_requests_per_s * self.plan.load.output_tokens
-        return np.asarray(1e6 * self.usd_per_hour / 3600 / tokens_per_s)
+        return np.asarray(usd_per_million_tokens(self.usd_per_hour, tokens_per_s))
 
     @property
     def usd_per_million_input_tokens(self) -> Array:
@@ -232,7 +233,7 @@ class Fleet(Rows):
         >>> import roofline as rl
         >>> found = rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(1500, 300), prices={"h100-sxm": 2.5})
         >>> need = rl.fleet(found, requests_per_s=10)
-        >>> round(need.break_even(api_in=0.2, api_out=0.2)[0] * 1800 * 0.2e-6 * 3600 / need.gpus[0], 3)
+        >>> round(float(need.break_even(api_in=0.2, api_out=0.2)[0] * 1800 * 0.2e-6 * 3600 / need.gpus[0]), 3)
         2.5
         """
         cached = api_in if api_cached is None else api_cached

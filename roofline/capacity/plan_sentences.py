@@ -69,7 +69,7 @@ def dollars(amount: float) -> str:
 
     Examples
     --------
-    >>> usd(2.5), usd(0.0123), dollars(3650)
+    >>> dollars(2.5), dollars(0.0123), dollars(3650)
     ('$2.50', '$0.0123', '$3,650')
     """
     if amount >= 100:

@@ -34,6 +34,7 @@ LARGEST = ("AWS", "Azure", "Google Cloud", "Oracle Cloud")
 accelerators stay within one provider's list where they can."""
 
 HOURS_OF_A_YEAR = 8760
+SECONDS_OF_AN_HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -82,28 +83,6 @@ class Price:
         what = [self.provider, self.instance, self.region, self.term.replace("_", " ") if self.market != "own" else ""]
         words = " ".join(word for word in what if word)
         return f"{self.usd_per_hour:.2f} USD/h ({words}, {self.date}; {self.source})"
-
-    def usd_per_million_tokens(self, tokens_per_s: Number, accelerators: Number = 1) -> Number:
-        """What a million tokens cost of a deployment that yields them at a rate, all of its cost on these tokens.
-
-        Parameters
-        ----------
-        tokens_per_s : float or array
-            Tokens per second of the whole deployment.
-        accelerators : int or array
-            Accelerators of the deployment.
-
-        Returns
-        -------
-        float or array
-            USD.
-
-        Examples
-        --------
-        >>> round(Price(2.0).usd_per_million_tokens(1000, accelerators=4), 4)
-        2.2222
-        """
-        return accelerators * self.usd_per_hour / 3600 / tokens_per_s * 1e6
 
     @classmethod
     def owned(
@@ -204,6 +183,29 @@ class Purchase:
 
     def __str__(self) -> str:
         return f"{self.usd:,.0f} USD ({self.kind}, {self.date}; {self.source})"
+
+
+def usd_per_million_tokens(usd_per_hour: Number, tokens_per_s: Number) -> Number:
+    """What a million tokens cost, all of the cost of their deployment on these tokens.
+
+    Parameters
+    ----------
+    usd_per_hour : float or array
+        Price of the whole deployment.
+    tokens_per_s : float or array
+        Tokens per second of the whole deployment.
+
+    Returns
+    -------
+    float or array
+        USD.
+
+    Examples
+    --------
+    >>> round(usd_per_million_tokens(4 * 2.0, 1000), 4)
+    2.2222
+    """
+    return usd_per_hour / SECONDS_OF_AN_HOUR / tokens_per_s * 1e6
 
 
 def list_prices(
