@@ -84,7 +84,7 @@ class Report(Sealed, Value):
         >>> import roofline as rl
         >>> step = rl.decode(rl.Deployment("gpt-2", "l4"), rl.Workload(batch=[1, 2, 4]))
         >>> step.to_frame().set_index("batch")["limit"].to_dict()
-        {1.0: 'memory', 2.0: 'memory', 4.0: 'memory'}
+        {1: 'memory', 2: 'memory', 4: 'memory'}
         """
         from .frames import frame_of
 

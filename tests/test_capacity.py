@@ -270,3 +270,11 @@ def test_all_reduces_of_a_step_take_what_is_measured():
     assert sum(item.estimate_s for item in reduces) == pytest.approx(0.8e-3, rel=0.35)
     assert sum(item.network_s for item in reduces) == pytest.approx(160 * 16_384 / 450e9)
     assert step.estimate_s > step.roofline_s + 0.5e-3
+
+
+def test_integers_with_scales_of_groups_are_weights_alone():
+    """GPTQ and AWQ kernels expand 4-bit groups to 16 bits, even on an A100, which has units for 4-bit integers."""
+    found = rl.plan("llama-3.1-8b", "a100-sxm-80gb", rl.Workload(500, 50), precisions=["int4_g128"], accelerators=[1])
+    assert {serve.precision.activations for serve in found.cases.values()} == {"bf16"}
+    [serve] = found.cases.values()
+    assert {item.math for item in rl.prefill(serve, rl.Workload(500)).operators if item.flops} == {"bf16"}

@@ -190,7 +190,7 @@ def sweep(
     {'accelerator': 2, 'precision': 2, 'batch': 3}
     >>> faster = found.floor_s.sel(precision="bf16") / found.floor_s.sel(precision="fp8")
     >>> round(float(faster.sel(accelerator="l40s", batch=1)), 2)
-    1.86
+    1.84
     """
     if time not in TIMES:
         raise unknown("time", time, TIMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -141,12 +142,15 @@ def precision_of(wanted: Precision | str) -> Precision:
 
     Examples
     --------
-    Activations are in the same format if it can be computed with:
+    Activations are in the same format if it can be computed with; integers with a scale for each group (GPTQ, AWQ) are
+    expanded to 16 bits before the multiply:
 
     >>> precision_of("fp8").activations, precision_of("int4_g128").activations
     ('fp8', 'bf16')
     """
     if isinstance(wanted, Precision):
         return wanted
-    computed = get_format(wanted).math is not None
+    stored = get_format(wanted)
+    grouped_integers = re.match(r"int\d_g\d", stored.name) is not None
+    computed = stored.math is not None and not grouped_integers
     return Precision(weights=wanted, activations=wanted if computed else "bf16")

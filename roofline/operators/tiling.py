@@ -89,7 +89,7 @@ def level_bytes(
     --------
     One tile of 128 x 256, 64 deep, in 16 bits: ``64 * (128 + 256) * 2`` bytes from L2.
 
-    >>> level_bytes(128, 64, 256, tiling=Tiling())["l2"]
+    >>> float(level_bytes(128, 64, 256, tiling=Tiling())["l2"])
     49152.0
     """
     a, w = (get_format(name).bits / 8 for name in (activations, weights))
