@@ -751,3 +751,21 @@ def test_lists_give_a_table_of_80_columns(lists):
     rows = [line for line in shown if line.startswith("  ")]
     assert len(rows) == 1 + points
     assert max(map(len, shown)) <= 80
+
+
+def test_settings_of_the_engine_are_typed_by_name():
+    asked = ("fit", "llama-3.1-8b", "--hardware", "h100-sxm", "--engine", "vllm")
+    usual = answer(*asked, "--engine-setting", "version=0.20.0")
+    changed = answer(*asked, "--engine-setting", "version=0.20.0,eager=true", "--engine-setting", "max_sequences=64")
+    engine = rl.Engine("vllm", version="0.20.0", eager=True, max_sequences=64)
+    need = rl.memory(rl.Deployment("llama-3.1-8b", "h100-sxm", engine=engine), rl.Workload(8191, 1))
+    assert changed["pool_bytes"] == need.pool_bytes > usual["pool_bytes"]
+    for wrong, words in (
+        (("--engine-setting", "eager"), "--engine-setting takes NAME=VALUE"),
+        (("--engine-setting", "eagre=true"), "did you mean 'eager'"),
+        (("--engine-setting", "eager=7"), "eager must be true or false: 7"),
+    ):
+        done = run(*asked, *wrong)
+        assert done.exit_code == 2
+        assert words in done.stderr
+    assert "--engine-setting needs --engine" in run(*asked[:4], "--engine-setting", "eager=true").stderr

@@ -11,13 +11,15 @@ from typing import Annotated, Any, Self
 
 from cyclopts import Parameter
 
-from ..errors import InvalidInput, number
+from ..errors import InvalidInput, number, unknown
 from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..operators.parallel import ONE, Parallel
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..serving.slo import SLO
+from ..specs.engines import FIELDS as SETTINGS
+from ..specs.engines import Engine
 from ..specs.library import get_hardware, get_model, list_models
 from . import options as opt
 from .answers import Answers
@@ -48,6 +50,9 @@ def read_parts(entries: Iterable[str]) -> dict[str, str]:
     return found
 
 
+REPEATED = ("part", "engine_setting")
+"""Options that may be repeated, whose values are one thing and no list of points."""
+
 Context = Annotated[
     Any,
     opt.option(
@@ -72,6 +77,49 @@ Part = Annotated[
 ]
 
 
+EngineSetting = Annotated[
+    tuple[str, ...],
+    opt.option(
+        "--engine-setting",
+        "NAME=VALUE",
+        "Setting of the engine, as in max_sequences=256, eager=true or version=0.12.0; may be repeated.",
+        parse=opt.words,
+        group=opt.LAYOUT,
+        show_default=False,
+    ),
+]
+
+
+def read_settings(entries: Iterable[str]) -> dict[str, Any]:
+    """Settings of an engine by name, of entries such as ``eager=true``.
+
+    Raises
+    ------
+    InvalidInput
+        A setting without a value.
+    """
+    found: dict[str, Any] = {}
+    for entry in entries:
+        name, given, text = (part.strip() for part in entry.partition("="))
+        if not given or not text:
+            raise InvalidInput(f"--engine-setting takes NAME=VALUE, such as eager=true: {entry!r}")
+        field = name.replace("-", "_")
+        if field not in ("version", *SETTINGS):
+            raise unknown("setting of an engine", name, ("version", *SETTINGS))
+        found[field] = text if field == "version" or SETTINGS[field].words else _setting(text)
+    return found
+
+
+def _setting(text: str) -> Any:
+    """A switch or a number; anything else as it is, for the engine to refuse."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return quantities(text)
+    except InvalidInput:
+        return text
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Placement:
@@ -82,10 +130,11 @@ class Placement:
     part: Part = ()
     parallel: opt.ParallelFields = field(default_factory=dict)
     serving: opt.EngineFields = field(default_factory=dict)
+    engine_setting: EngineSetting = ()
 
     def points(self) -> Iterator[tuple[dict[str, Any], Self]]:
         """Every combination of what is listed: name -> value of what varies, and the same with single values."""
-        varied = {key: values for key, values in self._typed() if isinstance(values, tuple) and key != ("part", "")}
+        varied = {key: values for key, values in self._typed() if isinstance(values, tuple) and key[0] not in REPEATED}
         for combination in itertools.product(*varied.values()):
             chosen = dict(zip(varied, combination, strict=True))
             yield {name or group: value for (group, name), value in chosen.items()}, self._single(chosen)
@@ -134,7 +183,12 @@ class Placement:
         """
         found = get_hardware(self.hardware)
         parallel = layout_of(self.parallel, found.count)
-        serve = Deployment(model, found.accelerator, parallel=parallel, **self.serving)
+        serving = dict(self.serving)
+        if self.engine_setting:
+            if not serving.get("engine"):
+                raise InvalidInput("--engine-setting needs --engine")
+            serving["engine"] = Engine(serving["engine"], **read_settings(self.engine_setting))
+        serve = Deployment(model, found.accelerator, parallel=parallel, **serving)
         changes = dict(self.formats)
         if self.part:
             changes["exceptions"] = {**serve.precision.exceptions, **read_parts(self.part)}
