@@ -77,6 +77,7 @@ EXAMPLES = {
     "hierarchy, one token": lambda: drawing(rl.plot.hierarchy, rl.memory_hierarchy(1, 4096, 4096, "a100-sxm-80gb")),
     "kv": lambda: drawing(rl.plot.kv, *RANKING[:4]),
     "memory_stack": lambda: drawing(rl.plot.memory_stack, *[rl.memory(sharded(tp), LOAD) for tp in (1, 2, 4)]),
+    "memory_stack, one": lambda: drawing(rl.plot.memory_stack, rl.memory(LLAMA8, LOAD)),
     "memory_stack, eight": lambda: drawing(
         rl.plot.memory_stack, *[rl.memory(rl.Deployment(name, "h100-sxm"), LOAD) for name in RANKING]
     ),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from command_line import run, text
 
-from roofline.cli.app import PLOTS
+from roofline.cli.plot_kinds import PLOTS
 
 
 def refused(*args):
@@ -35,6 +35,8 @@ ARGUMENTS = {
     "timeline": RUN,
     "queue": RUN,
     "pareto": ("llama-3.1-8b", "--hardware", "l4", "--gpus", "1"),
+    "cost": (*H100, "--gpus", "1", "--prices", "h100-sxm=$2.5", "--rate", "20", "--api", "$0.5"),
+    "hierarchy": ("4096", "4k", "4096", "--hardware", "a100-sxm-80gb"),
     "phase-map": H100,
     "by-year": ("--vendor", "AMD"),
 }
@@ -91,6 +93,7 @@ def test_other_forms_of_curves_and_waterfalls(tmp_path):
         (("waterfall", *H100, "--to-weights", "fp8", "--phase", "all"), "no answer named 'all'"),
         (("rooflines",), "rooflines shows 1 to 8 accelerators, not 0"),
         (("kv",), "kv needs a model"),
+        (("cost", *H100, "--rate", "20"), "cost needs prices"),
         (("tornado", *H100, "--width", "0.5"), "--width takes 2 to 30 inches: 0.5"),
         (("heatmap", "llama-3.1-70b", "--hardware", "l4"), "heatmap needs a batch and a context that fit"),
     ],

@@ -96,6 +96,17 @@ def test_contrast_is_that_of_the_standard():
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_on_a_small_figure_the_axes_still_have_room(name):
+    ax = example(name)(ax=rl.plot.new_axes(width=5.6, height=4.1))
+    ax.figure.draw_without_rendering()
+    width, height = ax.bbox.size / ax.figure.dpi
+    assert width > 2.2
+    assert height > 1.5
+    title = ax._left_title.get_window_extent()
+    assert title.y1 <= ax.figure.bbox.y1
+
+
 def test_eight_models_can_be_told_apart():
     ax = drawn("roofline, eight")
     named = [text.get_text().partition(",")[0] for text in ax.get_legend().get_texts()]

@@ -1,6 +1,6 @@
 """A model under the roofline.
 
-Prefill and decode as rings, their operators as discs; the area is the share of the time.
+Prefill and decode as open markers, their operators as filled ones; the area is the share of the time.
 """
 
 import roofline as rl

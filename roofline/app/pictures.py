@@ -9,20 +9,16 @@ from collections.abc import Callable
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ..cli.answers import Answers
 from ..errors import unknown
 from ..phases.passes import decode
-from ..plot import curves, memory_stack, roofline, time_breakdown
+from ..plot import LIGHT, curves, memory_stack, new_axes, roofline, time_breakdown
 from .numbers import load_of
 from .state import Refused, State
 
 SIZE_INCHES = (5.6, 4.1)
 """Drawn at about the size at which the page shows it, so that its letters can be read."""
-
-MARGINS = {"left": 0.12, "right": 0.97, "bottom": 0.12, "top": 0.88}
-"""Shares of the figure; fixed, since a layout that measures its texts takes as long as the drawing."""
 
 _ONE_AT_A_TIME = threading.Lock()
 """Matplotlib keeps fonts and texts of all figures in common caches, which take one thread at a time."""
@@ -91,9 +87,9 @@ def draw(state: State, kind: str, *, theme: str = "light", wanted: Callable[[], 
     with _ONE_AT_A_TIME:
         if not wanted():
             return b""
-        figure = Figure(figsize=SIZE_INCHES, facecolor=PAPERS[theme])
-        figure.subplots_adjust(**MARGINS)
-        PICTURES[kind](found, figure.add_subplot(facecolor="none"))
-        drawn = io.BytesIO()
+        width, height = SIZE_INCHES
+        ax = new_axes(style=dataclasses.replace(LIGHT, paper=PAPERS[theme]), width=width, height=height)
+        PICTURES[kind](found, ax)
+        figure, drawn = ax.figure.figure, io.BytesIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     return drawn.getvalue()

@@ -21,6 +21,7 @@ from cyclopts.exceptions import (
 
 from .. import __version__
 from .help_pages import GROUPS, PlainHelp
+from .plot_kinds import OF_SERVERS, PLOT_HELP, PLOTS, with_kind
 
 COMMANDS = {
     "analyze": (
@@ -214,75 +215,6 @@ them in every estimate.
 """Command -> where it is (in ``commands/``, or in a room above), what it does in one line, what else there is to say,
 and examples of its arguments."""
 
-PLOTS = {
-    "roofline": (
-        "Draw prefill and decode under the roofs of an accelerator.",
-        (
-            "llama-3.1-70b --hardware 2xh100-sxm -o roofline.png",
-            "llama-3.1-8b --hardware h100-sxm --batch 16 --measured bench.json -o roofline.svg",
-        ),
-    ),
-    "rooflines": ("Draw the roofs of several accelerators.", ("h100-sxm mi300x b200-sxm -o rooflines.png",)),
-    "time-breakdown": (
-        "Draw where the time of prefill and decode goes.",
-        ("llama-3.1-8b --hardware h100-sxm --batch 1,64 -o time.png",),
-    ),
-    "memory-stack": (
-        "Draw what memory holds, a bar for each value of a list.",
-        ("llama-3.1-70b --hardware h100-sxm --tp 1,2,4 -o memory.png",),
-    ),
-    "curves": (
-        "Draw time or throughput over batch, context, prompt or load.",
-        (
-            "llama-3.1-8b --hardware h100-sxm --batch 1,8,64,256 -o curves.png",
-            "llama-3.1-8b --hardware h100-sxm --phase prefill --prompt 500,1k,4k,16k -o prefill.png",
-            "llama-3.1-8b --hardware h100-sxm --rate 1,2,4,8,16 --column ttft -o ttft.png",
-        ),
-    ),
-    "throughput": (
-        "Draw throughput per GPU against speed per user, a line for each deployment.",
-        ("llama-3.1-8b --hardware h100-sxm,l40s --weights bf16,fp8 -o throughput.png",),
-    ),
-    "kv": ("Draw the KV cache of models over the context.", ("llama-3.1-8b deepseek-v3 gemma-2-9b -o kv.png",)),
-    "heatmap": (
-        "Draw the time of a decode step over batch and context.",
-        ("llama-3.1-8b --hardware h100-sxm --tpot 20ms -o heatmap.png",),
-    ),
-    "waterfall": (
-        "Draw how a change leads from one time to another, part by part.",
-        (
-            "llama-3.1-70b --hardware h200-sxm --to-weights fp8 -o fp8.png",
-            "llama-3.1-70b --hardware h200-sxm --technique quantization,speculative -o both.png",
-        ),
-    ),
-    "techniques": (
-        "Draw what every technique does to a deployment.",
-        ("llama-3.1-70b --hardware 4xh100-sxm --batch 32 -o techniques.png",),
-    ),
-    "tornado": (
-        "Draw what the time of a pass depends on.",
-        ("llama-3.1-70b --hardware 2xh100-sxm --phase decode -o tornado.png",),
-    ),
-    "timeline": (
-        "Draw a simulated second of a server: decode steps, prompts, stalls.",
-        ("llama-3.1-8b --hardware h100-sxm --engine vllm --rate 12 --requests 400 -o second.png",),
-    ),
-    "queue": (
-        "Draw the requests that wait and run over the time of a simulation.",
-        ("llama-3.1-8b --hardware h100-sxm --rate 20 --burstiness 4 --requests 1000 -o queue.png",),
-    ),
-    "pareto": (
-        "Draw throughput against speed of every candidate of a plan.",
-        ("llama-3.1-8b --hardware h100-sxm,l4 --tpot 30ms -o pareto.png",),
-    ),
-    "phase-map": (
-        "Draw which phase takes the time, over the lengths of prompts and outputs.",
-        ("llama-3.1-8b --hardware h100-sxm --batch 16 -o map.png",),
-    ),
-    "by-year": ("Draw a figure of all accelerators over their years.", ("--vendor NVIDIA -o years.png",)),
-}
-"""What ``roofline plot`` draws, each by a function of that name in ``commands/pictures.py``, and examples."""
-
 LISTS = {
     "models": "List models: parameters, KV cache per token, longest context.",
     "hardware": "List accelerators: memory, bandwidth, peaks, ridge points.",
@@ -292,14 +224,6 @@ LISTS = {
     "prices": "List known prices per accelerator-hour, the lowest first.",
 }
 """What ``roofline list`` lists, each by a function of that name in ``commands/libraries.py``."""
-
-
-PLOT_HELP = (
-    "Draw a picture: roofline, curves, memory, queue and more.",
-    "The picture is a PNG, SVG or PDF, by the ending of the file. Without a kind, it is the roofline.",
-    ("roofline llama-3.1-70b --hardware 2xh100-sxm -o roofline.png", "curves --help"),
-)
-"""What ``roofline plot`` does, what else there is to say, and examples."""
 
 
 def build() -> App:
@@ -325,7 +249,8 @@ def build() -> App:
     program.command(listing)
     plotting = App(name="plot", help=_help("plot", *PLOT_HELP), version_flags=[])
     for name, (summary, examples) in PLOTS.items():
-        place = f"{__package__}.commands.pictures:{name.replace('-', '_')}"
+        module = "server_pictures" if name in OF_SERVERS else "pictures"
+        place = f"{__package__}.commands.{module}:{name.replace('-', '_')}"
         plotting.command(place, name=name, help=_help(f"plot {name}", summary, "", examples), version_flags=[])
     program.command(plotting)
     program.register_install_completion_command(help="Install completion for the shell in use.")
@@ -370,23 +295,6 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(code, int):
         return code
     return 0 if arguments else 2
-
-
-def with_kind(arguments: Sequence[str]) -> list[str]:
-    """The arguments; ``plot MODEL`` without a kind of picture draws the roofline.
-
-    Examples
-    --------
-    >>> with_kind(["plot", "gpt-2", "--hardware", "l4"])
-    ['plot', 'roofline', 'gpt-2', '--hardware', 'l4']
-    >>> with_kind(["plot", "rofline", "gpt-2"])
-    ['plot', 'rofline', 'gpt-2']
-    """
-    command, *rest = list(arguments) or [""]
-    if command != "plot" or not rest or rest[0] in PLOTS or rest[0].startswith("-"):
-        return list(arguments)
-    named_twice = len(rest) > 1 and not rest[1].startswith("-")
-    return list(arguments) if named_twice else [command, "roofline", *rest]
 
 
 LISTED_AS = {

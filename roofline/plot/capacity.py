@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from ..analysis.sensitivities import Sensitivity
 from ..capacity import Plan
@@ -73,7 +74,8 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     ax.set_xlim(-0.6, len(needs) - 0.4)
     label_axes(ax, "", "memory of one accelerator, GB", grid="y")
     shared, telling = tell_apart([_facets(need) for need in needs])
-    tall = name_columns(ax, list(names) or ["\n".join(words) or shared for words in telling])
+    single = [f"{need.deployment.accelerator.name}\n{need.deployment.parallel}" for need in needs[:1]]
+    tall = name_columns(ax, list(names) or (single if len(needs) == 1 else ["\n".join(words) for words in telling]))
     bottoms = np.zeros(len(needs))
     for part, (color, hatch) in style.parts.items():
         heights = np.array([_part(need, part) for need in needs]) / 1e9
@@ -84,8 +86,9 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     _draw_devices(ax, needs, bottoms)
     handles, labels = ax.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda place: list(style.parts).index(labels[place]))
-    legend_below(ax, [handles[place] for place in order], ncols=6, gap=tall)
-    head(ax, "What fits", f"{shared}; line: memory of the device")
+    device = Line2D([], [], color=style.ink, linewidth=1.6, label="device")
+    legend_below(ax, [*(handles[place] for place in order), device], ncols=6, gap=tall)
+    head(ax, "What fits", shared)
     return ax
 
 

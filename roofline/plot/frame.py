@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -36,6 +37,9 @@ LEGEND_ROW = 0.17
 
 SLANT = 35.0
 """Degrees by which names of columns are turned where they have too little room."""
+
+LONGEST_NAME = 24
+"""Letters of a line of a column's name; more go onto further lines."""
 
 FEW_DECADES = 1.6
 """A logarithmic axis over fewer has ticks at 2 and 5 as well."""
@@ -136,18 +140,16 @@ def lay_out(ax: Axes) -> None:
 
 
 def head(ax: Axes, title: str, subtitle: str) -> None:
-    """Title and a quieter line under it, flush left."""
+    """Title and a quieter line under it, flush left; two or three lines where one is too long for the figure."""
     style = style_of(ax)
-    ax.set_title(
-        title,
-        loc="left",
-        fontsize=style.title_size,
-        fontweight="bold",
-        color=style.ink,
-        pad=17,
-        y=1.0,
-        parse_math=False,
-    )
+    room = _page(ax)[0] * (1 - ax.get_position().x0) - 0.05
+    wide, tall = text_inches(ax, subtitle, style.text_size)
+    if wide > room:
+        subtitle = textwrap.fill(subtitle, max(int(0.97 * len(subtitle) * room / wide), 20), break_long_words=False)
+    more = subtitle.count("\n") * 1.4 * 72 * tall
+    widen(ax, top=MARGINS["top"] + more / 72)
+    how: dict[str, Any] = {"color": style.ink, "fontsize": style.title_size, "fontweight": "bold", "parse_math": False}
+    ax.set_title(title, loc="left", pad=17 + more, y=1.0, **how)
     ax.annotate(
         subtitle,
         (0, 1),
@@ -189,6 +191,7 @@ def name_columns(ax: Axes, names: Sequence[str]) -> float:
     """
     style = style_of(ax)
     lay_out(ax)
+    names = ["\n".join(textwrap.fill(line, LONGEST_NAME) for line in name.split("\n")) for name in names]
     sizes = [text_inches(ax, name, style.text_size) for name in names]
     column = ax.bbox.width / ax.figure.dpi / np.ptp(ax.get_xlim())
     widest, tallest = (max(side) for side in zip(*sizes, strict=True))

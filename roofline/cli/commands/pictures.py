@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,67 +10,32 @@ from cyclopts import Parameter
 
 from ...advisor import phase_map as map_of
 from ...analysis.comparison import compare
+from ...analysis.memory_hierarchy import memory_hierarchy
 from ...analysis.ridges import ridge_table
 from ...analysis.sensitivities import sensitivity as sensitivity_of
+from ...capacity import fleet as size_fleet
 from ...errors import InvalidInput, unknown
 from ...measured import Measurement, headroom_of_file, read
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
-from ...progress import reporter
-from ...serving.simulation import simulate
 from ...serving.under_load import serve as serve_requests
 from ...specs.library import list_accelerators
 from ...techniques import apply, technique_table
 from .. import options as opt
-from ..output import check_picture, print_text, save_picture
+from ..picture_options import MeasuredFiles, Picture
 from ..quantities import quantities, quantity
-from ..target import Placement, Target, read_model
+from ..target import Target, read_model
 from ..technique_options import Chosen
-from .capacity_plans import Search
+from .capacity_plans import Rate as FleetRate
+from .capacity_plans import Search, Utilization
 from .changes import Change
 from .questions import PassName
-from .requests import Burstiness, Concurrency, HitRate, Rate, Requests, Seed
+from .requests import Concurrency, Rate
 
 BATCHES = 2.0 ** np.arange(9)
 """Batches of a curve where none are given."""
 
 CONTEXTS = 2.0 ** np.arange(7, 18)
-
-
-@Parameter(name="*")
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Picture:
-    """Where a picture goes and how it looks, as typed."""
-
-    file: Annotated[Path, opt.PICTURE]
-    dark: Annotated[bool, opt.switch("--dark", "Draw for a dark page or slide.")] = False
-    width: Annotated[
-        Any, opt.option("--width", "INCHES", "Width of the picture.", parse=quantity, group=opt.OUTPUT)
-    ] = 6.0
-
-    def draw(self, function: Callable[..., Any], *results: Any, **how: Any) -> None:
-        """Draw with a function of `roofline.plot` and say where the picture is."""
-        save_picture(self.file, lambda ax: function(*results, ax=ax, **how), dark=self.dark, width=self.width)
-        print_text(f"wrote {self.file}")
-
-    def check(self) -> None:
-        """Refuse a file that cannot be drawn, before anything is computed."""
-        check_picture(self.file)
-        if not 2 <= self.width <= 30:
-            raise InvalidInput(f"--width takes 2 to 30 inches: {self.width:g}")
-
-
-MeasuredFiles = Annotated[
-    tuple[Path, ...],
-    opt.option(
-        "--measured",
-        "FILE",
-        "Result file of a benchmark, whose runs are drawn; may be repeated.",
-        parse=Path,
-        group=opt.OTHER,
-        show_default=False,
-    ),
-]
 
 
 def roofline(model: opt.ModelName, /, target: Target, picture: Picture, *, measured: MeasuredFiles = ()) -> None:
@@ -322,72 +285,6 @@ def tornado(
     picture.draw(draw, sensitivity_of(asked.pass_named(phase), time=time))
 
 
-Start = Annotated[
-    Any,
-    opt.option(
-        "--start", "TIME", "When the picture starts.", parse=opt.seconds, group=opt.OTHER, show_default="mid-run"
-    ),
-]
-Span = Annotated[Any, opt.option("--span", "TIME", "How long it is.", parse=opt.seconds, group=opt.OTHER)]
-
-
-@Parameter(name="*")
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Run:
-    """A simulated server, as typed."""
-
-    load: opt.LengthFields = dataclasses.field(default_factory=dict)
-    concurrency: Concurrency = None
-    rate: Rate = None
-    burstiness: Burstiness = 1
-    hit_rate: HitRate = 0
-    requests: Requests = None
-    seed: Seed = 0
-    time: opt.Time = opt.DEFAULT_TIME
-
-    def simulate(self, model: str, placement: Placement) -> Any:
-        """The simulation."""
-        if self.concurrency is None and self.rate is None:
-            raise InvalidInput("a simulated server needs --rate or --concurrency, as in --rate 5")
-        return simulate(
-            placement.single().deployment(read_model(model)),
-            Workload(**self.load),
-            concurrency=self.concurrency,
-            requests_per_s=self.rate,
-            burstiness=self.burstiness,
-            hit_rate=self.hit_rate,
-            requests=self.requests,
-            seed=self.seed,
-            time=self.time,
-            progress=reporter(),
-        )
-
-
-def timeline(
-    model: opt.ModelName,
-    /,
-    placement: Placement,
-    picture: Picture,
-    run: Run | None = None,
-    *,
-    start: Start = None,
-    span: Span = 1.0,
-) -> None:
-    """A simulated second of a server, pass by pass."""
-    from ...plot import timeline as draw
-
-    picture.check()
-    picture.draw(draw, (run or Run()).simulate(model, placement), start_s=start, span_s=span)
-
-
-def queue(model: opt.ModelName, /, placement: Placement, picture: Picture, run: Run | None = None) -> None:
-    """Requests that wait and run over the time of a simulation."""
-    from ...plot import queue as draw
-
-    picture.check()
-    picture.draw(draw, (run or Run()).simulate(model, placement))
-
-
 def pareto(model: opt.ModelName, /, search: Search, picture: Picture, chosen: Chosen | None = None) -> None:
     """Throughput against speed of every candidate of a plan."""
     from ...plot import pareto as draw
@@ -403,6 +300,51 @@ def phase_map(model: opt.ModelName, /, target: Target, picture: Picture, *, time
     picture.check()
     asked = target.single().answers(read_model(model))
     picture.draw(draw, map_of(asked.serve, batch=int(asked.load.batch), time=time))
+
+
+Api = Annotated[
+    Any,
+    opt.option(
+        "--api",
+        "USD",
+        "What an API asks per million output tokens with their prompts, a line.",
+        parse=opt.usd,
+        group=opt.OTHER,
+        show_default=False,
+    ),
+]
+
+
+def cost(
+    model: opt.ModelName,
+    /,
+    search: Search,
+    picture: Picture,
+    chosen: Chosen | None = None,
+    *,
+    rate: FleetRate,
+    utilization: Utilization = 1,
+    api: Api = None,
+) -> None:
+    """What tokens cost over the utilization of a fleet."""
+    from ...plot import cost as draw
+
+    picture.check()
+    found = search.plan(model, chosen)
+    picture.draw(draw, size_fleet(found, requests_per_s=rate, utilization=utilization), api=api)
+
+
+Rows = Annotated[Any, Parameter(name="M", help="Rows of the product: tokens.", converter=opt.parsed_by(quantity))]
+Inner = Annotated[Any, Parameter(name="K", help="Inner dimension.", converter=opt.parsed_by(quantity))]
+Columns = Annotated[Any, Parameter(name="N", help="Columns.", converter=opt.parsed_by(quantity))]
+
+
+def hierarchy(rows: Rows, inner: Inner, columns: Columns, /, *, hardware: opt.Hardware, picture: Picture) -> None:
+    """A matrix product at every level of the memory hierarchy."""
+    from ...plot import hierarchy as draw
+
+    picture.check()
+    picture.draw(draw, memory_hierarchy(rows, inner, columns, hardware))
 
 
 YearColumn = Annotated[

@@ -1,0 +1,83 @@
+"""The commands that draw a simulated server: ``roofline plot timeline`` and ``roofline plot queue``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ...errors import InvalidInput
+from ...phases.workload import Workload
+from ...progress import reporter
+from ...serving.outcome import Simulation
+from ...serving.simulation import simulate
+from .. import options as opt
+from ..picture_options import Picture
+from ..target import Placement, read_model
+from .requests import Burstiness, Concurrency, HitRate, Rate, Requests, Seed
+
+Start = Annotated[
+    Any,
+    opt.option(
+        "--start", "TIME", "When the picture starts.", parse=opt.seconds, group=opt.OTHER, show_default="mid-run"
+    ),
+]
+Span = Annotated[Any, opt.option("--span", "TIME", "How long it is.", parse=opt.seconds, group=opt.OTHER)]
+
+
+@Parameter(name="*")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """A simulated server, as typed."""
+
+    load: opt.LengthFields = dataclasses.field(default_factory=dict)
+    concurrency: Concurrency = None
+    rate: Rate = None
+    burstiness: Burstiness = 1
+    hit_rate: HitRate = 0
+    requests: Requests = None
+    seed: Seed = 0
+    time: opt.Time = opt.DEFAULT_TIME
+
+    def simulate(self, model: str, placement: Placement) -> Simulation:
+        """The simulation."""
+        if self.concurrency is None and self.rate is None:
+            raise InvalidInput("a simulated server needs --rate or --concurrency, as in --rate 5")
+        return simulate(
+            placement.single().deployment(read_model(model)),
+            Workload(**self.load),
+            concurrency=self.concurrency,
+            requests_per_s=self.rate,
+            burstiness=self.burstiness,
+            hit_rate=self.hit_rate,
+            requests=self.requests,
+            seed=self.seed,
+            time=self.time,
+            progress=reporter(),
+        )
+
+
+def timeline(
+    model: opt.ModelName,
+    /,
+    placement: Placement,
+    picture: Picture,
+    run: Run | None = None,
+    *,
+    start: Start = None,
+    span: Span = 1.0,
+) -> None:
+    """A simulated second of a server, pass by pass."""
+    from ...plot import timeline as draw
+
+    picture.check()
+    picture.draw(draw, (run or Run()).simulate(model, placement), start_s=start, span_s=span)
+
+
+def queue(model: opt.ModelName, /, placement: Placement, picture: Picture, run: Run | None = None) -> None:
+    """Requests that wait and run over the time of a simulation."""
+    from ...plot import queue as draw
+
+    picture.check()
+    picture.draw(draw, (run or Run()).simulate(model, placement))
