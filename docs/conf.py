@@ -3,6 +3,10 @@
 import sys
 from pathlib import Path
 
+from numpydoc import xref
+
+import roofline as rl
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
 
@@ -37,6 +41,10 @@ autodoc_preserve_defaults = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_attributes_as_param_list = True
+numpydoc_xref_param_type = True
+xref.DEFAULT_LINKS.clear()  # pages of Python and NumPy, which are on other hosts
+numpydoc_xref_ignore = "all"  # words of a type that are no class of ours stay words
+numpydoc_xref_aliases = {name: f"roofline.{name}" for name in rl._HOME if name[0].isupper()}
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

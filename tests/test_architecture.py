@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -153,3 +154,10 @@ def test_the_reference_lists_every_public_name():
     }
     missing = ({*rl._HOME} | inside) - constants - listed_in_the_reference()
     assert missing == set()
+
+
+def test_methodology_shows_modules_that_exist():
+    pages = (ROOT / "docs" / "methodology").glob("*.md")
+    shown = [name for page in pages for name in re.findall(r"automodule:: (\S+)", page.read_text("utf-8"))]
+    assert len(shown) > 20
+    assert [name for name in shown if importlib.util.find_spec(name) is None] == []
