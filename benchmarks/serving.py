@@ -480,7 +480,7 @@ def page(every: Sequence[Mapping[str, str]], results: Sequence[Result], found: F
         "# Whole servers under load",
         "",
         "Mean times of public closed-loop runs against a simulation of every scheduler step; `python "
-        "benchmarks/serving.py --fit 6` writes this page. Kernels are estimated from their own timings; a server adds "
+        "benchmarks/serving.py --fit 8` writes this page. Kernels are estimated from their own timings; a server adds "
         "the times of the host that `engine_specs` states. Errors are relative; bias is the median of the signed "
         "error.",
         "",

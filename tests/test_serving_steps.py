@@ -86,7 +86,9 @@ def test_what_the_host_adds_is_in_the_estimate_alone():
 
 
 def test_a_pass_with_prompts_takes_at_least_its_device_and_its_host():
-    serve = deployment(*CASES[0]).replace(engine=rl.Engine("vllm", eager_layer_s=1e-3, prefill_factor=1.0, step_s=0.0))
+    serve = deployment(*CASES[0]).replace(
+        engine=rl.Engine("vllm", eager_layer_s=1e-3, prefill_factor=1.0, step_s=0.0, graph_tokens=0)
+    )
     times = step_times(serve)
     assert times.mixed_s(0, 1, 16, 0) > 32 * 1e-3
     device = step_times(serve.replace(engine=rl.Engine("vllm", eager_layer_s=0.0, prefill_factor=1.0, step_s=0.0)))
@@ -103,3 +105,16 @@ def test_a_line_and_its_inverse():
     line = Polyline([0.0, 1.0, 3.0], [1.0, 2.0, 6.0])
     assert [line.at(place) for place in (0.0, 0.5, 2.0, 4.0)] == [1.0, 1.5, 4.0, 8.0]
     assert line.inverse(4.0) == 2.0
+
+
+def test_short_prompts_run_in_captured_graphs_where_an_engine_has_them():
+    """vLLM captures graphs of up to 512 tokens from its V1 on; else the host launches kernel after kernel."""
+    model, gpu = rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm")
+
+    def prefill_s(tokens, version=""):
+        serve = rl.Deployment(model, gpu, engine=rl.Engine("vllm", version=version))
+        return rl.prefill(serve, rl.Workload(tokens)).estimate_s
+
+    launches_s = model.layer_count * rl.Engine("vllm").eager_layer_s
+    assert prefill_s(512) < launches_s < prefill_s(513)
+    assert prefill_s(512, "0.6.3") > launches_s

@@ -6,8 +6,9 @@ itself; what the scheduler, the sampler and waiting for other ranks add does not
     decode_s = kernels * decode_factor - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks))
              + sparse_layers * sparse_layer_s + step_s
 
-A pass with prompts has no graph of its own: the host launches its kernels while the device works on earlier ones, so
-that the pass takes the longer of the two, rounded where they meet:
+A pass with prompts has no graph of its own, but for one of few tokens where an engine captures graphs of its sizes too
+(``graph_tokens``): the host launches its kernels while the device works on earlier ones, so that the pass takes the
+longer of the two, rounded where they meet:
 
     prompts_s = ((kernels * prefill_factor)^4 + (layers * eager_layer_s)^4)^(1/4) + step_s
 
@@ -38,6 +39,7 @@ class HostTimes(NamedTuple):
     eager_layer_s: Any = 0.0
     decode_factor: Any = 1.0
     prefill_factor: Any = 1.0
+    graph_tokens: Any = 0.0
 
     @classmethod
     def of(cls, engine: Engine) -> HostTimes:
@@ -49,9 +51,9 @@ class HostTimes(NamedTuple):
         layers_s = shape.layers * (self.layer_s + self.rank_s * np.log2(shape.ranks))
         return layers_s + shape.sparse_layers * self.sparse_layer_s + self.step_s
 
-    def eager_s(self, shape: HostedModel) -> Any:
-        """Launching the kernels of all layers one by one."""
-        return shape.layers * self.eager_layer_s
+    def eager_s(self, shape: HostedModel, tokens: Any) -> Any:
+        """Launching the kernels of all layers one by one, in a pass of ``tokens`` that no graph was captured for."""
+        return shape.layers * self.eager_layer_s * (np.asarray(tokens) > self.graph_tokens)
 
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
         """A decode step whose kernels take ``kernels_s``."""
@@ -61,10 +63,10 @@ class HostTimes(NamedTuple):
         """The kernels of a decode step, launched as one graph."""
         return kernels_s * self.decode_factor - (1.0 - self.launch_share) * shape.launch_s
 
-    def prompts_s(self, kernels_s: Any, shape: HostedModel) -> Any:
-        """A pass with prompts whose kernels take ``kernels_s``."""
-        device_s = kernels_s * self.prefill_factor
-        return (device_s**EAGER_NORM + self.eager_s(shape) ** EAGER_NORM) ** (1 / EAGER_NORM) + self.step_s
+    def prompts_s(self, kernels_s: Any, shape: HostedModel, tokens: Any) -> Any:
+        """A pass of ``tokens``, with prompts among them, whose kernels take ``kernels_s``."""
+        device_s, host_s = kernels_s * self.prefill_factor, self.eager_s(shape, tokens)
+        return (device_s**EAGER_NORM + host_s**EAGER_NORM) ** (1 / EAGER_NORM) + self.step_s
 
 
 NO_HOST = HostTimes()

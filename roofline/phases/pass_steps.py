@@ -133,7 +133,7 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
     elif one.launch == "eager":
         inputs = {"kernels_s": kernels.time_s, "prefill_factor": host.prefill_factor}
-        inputs |= {"eager_s": host.eager_s(shape), "norm": EAGER_NORM, "host_s": host.step_s}
+        inputs |= {"eager_s": host.eager_s(shape, one.tokens), "norm": EAGER_NORM, "host_s": host.step_s}
         formula = "((kernels_s * prefill_factor) ** norm + eager_s ** norm) ** (1 / norm) + host_s"
         source = "the host launches kernels while the device works on earlier ones, and schedules"
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)

@@ -102,7 +102,7 @@ class ScheduledPass(Value):
         elif self.launch == "captured":
             found = captured(found, self.deployment)
         elif self.launch == "eager":
-            found = one_by_one(found, self.deployment)
+            found = one_by_one(found, self.deployment, self.tokens)
         return Estimates(*(scalar(value) for value in found))
 
     @cached_property
@@ -114,6 +114,11 @@ class ScheduledPass(Value):
     def kernels(self) -> Estimates:
         """Sums of the operators' estimates by themselves, without the host's part."""
         return estimates(self)
+
+    @property
+    def tokens(self) -> Number:
+        """Tokens of one microbatch."""
+        return total(each.sequences * each.new_tokens for each in self.schedule.segments)
 
     @property
     def kernels_s(self) -> Number:
@@ -345,9 +350,9 @@ def captured(found: Estimates, serve: Deployment) -> Estimates:
     return _scaled(found, time_s, host.launch_share * found.fixed_s)
 
 
-def one_by_one(found: Estimates, serve: Deployment) -> Estimates:
+def one_by_one(found: Estimates, serve: Deployment, tokens: Number) -> Estimates:
     """A pass whose kernels the host launches while the device works on earlier ones: the longer of the two."""
-    time_s = HostTimes.of(serve.server).prompts_s(found.time_s, HostedModel.of(serve, found.fixed_s))
+    time_s = HostTimes.of(serve.server).prompts_s(found.time_s, HostedModel.of(serve, found.fixed_s), tokens)
     return _scaled(found, time_s, found.fixed_s)
 
 

@@ -116,7 +116,7 @@ class Clock:
         ]
         kernels_s = max(found) if self.floor else sum(found)
         times = self.times
-        return float(times.scale * times.host.prompts_s(kernels_s, times.shape))
+        return float(times.scale * times.host.prompts_s(kernels_s, times.shape, tokens))
 
     def _attention_s(self, channel: int, chunks: Sequence[Chunk]) -> float:
         """Attention of the chunks: the first by itself, of the others what they add."""

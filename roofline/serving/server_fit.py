@@ -76,6 +76,7 @@ class Runs(NamedTuple):
     decode_kernels_s: Array
     prompt_kernels_s: Array
     passes_of_prompt: Array
+    tokens_of_pass: Array
     shape: HostedModel
     chunks: closed_forms.Chunks
     packing: closed_forms.Packing
@@ -103,10 +104,10 @@ def tabulated(runs: Sequence[ServerRun]) -> Runs:
     Runs
     """
     rows = [_row(run) for run in runs]
-    columns = [np.array(column) for column in zip(*(row[:10] for row in rows), strict=True)]
+    columns = [np.array(column) for column in zip(*(row[:11] for row in rows), strict=True)]
     shape, chunks, packing, host = (
         type(rows[0][at])(*(np.array(values, dtype=float) for values in zip(*(row[at] for row in rows), strict=True)))
-        for at in range(10, 14)
+        for at in range(11, 15)
     )
     return Runs(*columns, shape, chunks, packing, host)  # type: ignore[arg-type, call-arg]
 
@@ -137,6 +138,7 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
         float(times.decode_kernels_s(lane.running, lengths.context)),
         float(times.prompt_kernels_s(*place)),
         passes,
+        float(place[0] + place[4] * place[2]),
         times.shape,
         chunks,
         packing,
@@ -147,7 +149,7 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
 def predicted_tpot_s(runs: Runs, host: HostTimes) -> Array:
     """Times per output token of runs under given times of the host, one value or one a run."""
     step_s = host.decode_s(runs.decode_kernels_s, runs.shape)
-    pass_s = runs.passes_of_prompt * host.prompts_s(runs.prompt_kernels_s, runs.shape)
+    pass_s = runs.passes_of_prompt * host.prompts_s(runs.prompt_kernels_s, runs.shape, runs.tokens_of_pass)
     running, steps = runs.running, runs.steps
     mixed = closed_forms.chunked(running, steps, step_s, made=runs.chunks, mixed_s=pass_s)
     first = closed_forms.prompts_first(running, steps, step_s, pack=runs.packing, pass_s=pass_s, seen_pass_s=pass_s)

@@ -164,7 +164,8 @@ class StepTimes(Value):
         Without decoding sequences, ``batch`` 0, it is a pass over the prompts alone.
         """
         kernels_s = self.prompt_kernels_s(batch, context_tokens, new_tokens, past_tokens, prompts)
-        found: Array = self.scale * self.host.prompts_s(kernels_s, self.shape)
+        tokens = batch + prompts * new_tokens
+        found: Array = self.scale * self.host.prompts_s(kernels_s, self.shape, tokens)
         return found
 
 
