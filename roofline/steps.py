@@ -67,6 +67,17 @@ class Step(Value):
         return Step(f"{prefix}.{self.name}", self.formula, self.inputs, self.value, self.source)
 
 
+def identifier(name: str) -> str:
+    """The name of an operator as a formula can have it: kernels of several operators join their names by ``+``.
+
+    Examples
+    --------
+    >>> identifier("q_proj+k_proj")
+    'q_proj_and_k_proj'
+    """
+    return re.sub(r"\W", "_", name.replace("+", "_and_"))
+
+
 def branch_of(steps: Sequence[Step], name: str) -> tuple[Step, ...]:
     """Return the steps that lead to ``name``, first things first.
 
@@ -129,7 +140,7 @@ def _fit(step: str, name: str, of: str, *, telling: bool) -> int:
     subject, _, computed = of.rpartition(".")
     if step in (f"{subject}.{name}", name):
         return 4
-    if re.fullmatch(rf"{re.escape(about.rpartition('.')[2])}(_\d+)?", name):
+    if re.fullmatch(rf"{identifier(about.rpartition('.')[2])}(_\d+)?", name):
         return 3 if quantity_of(quantity) == quantity_of(computed) else 0  # a part of a sum over operators
     words, wanted = set(re.split(r"[._]", step)), set(name.split("_"))
     if about == subject and (wanted <= words or set(quantity.split("_")) <= wanted):

@@ -1,6 +1,7 @@
 """One model of requests in steady state: laws, simulations of every step, and that all answers rest on it."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -350,13 +351,18 @@ def test_metrics_have_one_table():
         metric_named("ttft")
 
 
+def joined_by(function):
+    """``max`` or ``min`` of any number of values that broadcast."""
+    return lambda *values: reduce(function, values)
+
+
 def test_derivations_give_their_values():
     serve = rl.Deployment(LLAMA_8B, H100)
     ways = ({}, {"chunk_tokens": 512}, {"slots_used": 0.4}, {"handover_bytes_per_s": 5e10})
     for time in TIMES:
         for fields in ways:
             for step in seen(serve, time=time, **fields).explain():
-                scope = {"__builtins__": {}, "max": np.maximum, "min": np.minimum}
+                scope = {"__builtins__": {}, "max": joined_by(np.maximum), "min": joined_by(np.minimum)}
                 assert eval(step.formula, scope, dict(step.inputs)) == pytest.approx(step.value), step.name
 
 

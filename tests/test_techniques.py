@@ -1,6 +1,7 @@
 """Techniques against numbers from papers, data sheets and arithmetic by hand."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -494,11 +495,17 @@ def test_table_is_for_one_workload(small):
         rl.technique_table(small, rl.Workload(batch=np.arange(1, 4)))
 
 
+def joined_by(function):
+    """``max`` or ``min`` of any number of values that broadcast."""
+    return lambda *values: reduce(function, values)
+
+
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=LABELS)
 def test_every_step_of_a_derivation_gives_its_value(small, technique):
     effect = rl.apply(small, rl.Workload(batch=4), technique)
     for step in effect.explain():
-        found = eval(step.formula, {"__builtins__": {}, "max": np.maximum, "min": np.minimum}, dict(step.inputs))
+        scope = {"__builtins__": {}, "max": joined_by(np.maximum), "min": joined_by(np.minimum)}
+        found = eval(step.formula, scope, dict(step.inputs))
         assert found == pytest.approx(step.value), step.name
 
 

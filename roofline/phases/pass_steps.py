@@ -9,6 +9,7 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.roofline import least_math
 from ..report import Step
+from ..steps import identifier
 from .bounds import Bound
 from .host import EAGER_NORM, HostedModel, HostTimes
 from .totals import ScheduledPass, computing, network_s, resources_s
@@ -40,10 +41,11 @@ def _sum_of(name: str, one: ScheduledPass, of: ScheduledPass, column: str) -> St
 
 
 def _by_name(items: list[tuple[Bound, Number]]) -> dict[str, Number]:
-    """Values by the operator's name; a name that comes again gets a number."""
+    """Values by the operator's name, as a formula can have it; a name that comes again gets a number."""
     parts: dict[str, Number] = {}
     for item, value in items:
-        parts[item.name if item.name not in parts else f"{item.name}_{len(parts)}"] = value
+        name = identifier(item.name)
+        parts[name if name not in parts else f"{name}_{len(parts)}"] = value
     return parts
 
 
