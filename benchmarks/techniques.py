@@ -371,9 +371,116 @@ def skip_softmax(row: Row) -> Pair:
     return with_technique(row, t.SparseAttentionMask(skipped=skipped))
 
 
-def fused_or_captured(row: Row) -> Pair:
-    """CUDA graphs: the nearest technique."""
-    return with_technique(row, t.KernelFusion())
+def graphs(row: Row) -> Pair:
+    """Captured steps against eager ones."""
+    return over_baseline(row, t.CudaGraphs())
+
+
+def asynchronous(row: Row) -> Pair:
+    """The host beside the device instead of after it."""
+    return over_baseline(row, t.AsyncScheduling())
+
+
+def wide(row: Row, *, prompts: bool) -> Scenario:
+    """The layout of a large deployment: attention replicated, experts over all; a pass over prompts, or steps."""
+    count = int(float(row["count"]))
+    ways = 32 if prompts else 72
+    serve = serve_of(row, tensor=1).replace(parallel=rl.Parallel(data=min(ways, count), expert=min(ways, count)))
+    each = numbers(row["batch_or_concurrency"]) or [256.0]
+    load = rl.Workload(int((numbers(row["prompt"]) or [4096])[0]), 100, int(each[0]) * min(ways, count))
+    return Scenario(serve, load)
+
+
+def of_phase(case_before: Scenario, case_after: Scenario, *, prompts: bool) -> Pair:
+    """Two scenarios, of which the passes over prompts or the steps are compared."""
+
+    def prompt(seen: Steady) -> Any:
+        return 1 / np.asarray(seen.passes.packed_s(PROMPTS_OF_A_PASS, seen.time))
+
+    return Pair(case_before, case_after, prompt if prompts else lambda seen: 1 / seen.step_s)
+
+
+PROMPTS_OF_A_PASS = 4.0
+"""Prompts that share a pass on a wide layout, where the row does not say."""
+
+
+def two_batches(row: Row) -> Pair:
+    """Halves of a batch that overlap."""
+    if not row["model"] or row["model"] not in MODELS:
+        raise Unmapped("model not printed")
+    if "MTP" in row["params"]:
+        raise Unmapped("acceptance length not printed")
+    prompts = "prefill" in row["params"]
+    case = wide(row, prompts=prompts)
+    return of_phase(case, t.TwoBatchOverlap().after(case), prompts=prompts)
+
+
+def balancing(row: Row) -> Pair:
+    """Experts placed by their load."""
+    prompts = "prefill" in row["params"]
+    case, technique = wide(row, prompts=prompts), t.ExpertBalancing()
+    if "perfect" in row["params"]:
+        perfect = t.ExpertBalancing(load=technique.balanced_load, balanced_load=1.0)
+        return of_phase(perfect.without(case), perfect.after(case), prompts=prompts)
+    return of_phase(technique.without(case), technique.after(case), prompts=prompts)
+
+
+def prefix_kernel(row: Row) -> Pair:
+    """Attention of one layer with a shared prefix, read once or by every sequence."""
+    if row["metric"] != "kernel_ratio":
+        return with_technique(row, t.SharedPrefixAttention(prefix_tokens=load_of(row).prompt_tokens))
+    prefix = int(float(row["prompt"]))
+    serve = rl.Deployment("llama-3.1-8b", HARDWARE[row["hardware"]])
+    case = Scenario(serve, rl.Workload(prefix + 16, 2, int(float(row["batch_or_concurrency"]))))
+    return Pair(case, t.SharedPrefixAttention(prefix_tokens=prefix).after(case), attention_rate)
+
+
+def attention_rate(seen: Steady) -> Any:
+    """Attention of a step and what it consists of, by itself."""
+    names = ("attention", "prefix_attention", "merge")
+    found = [item.estimate_s for item in seen.passes.step.phase.operators if item.operator.name in names]
+    return 1 / sum(found)
+
+
+def adapters(row: Row) -> Pair:
+    """Adapters beside every linear layer."""
+    return with_technique(row, t.MultiLoRA())
+
+
+def narrow_messages(row: Row) -> Pair:
+    """Messages of 8 bits."""
+    ways = int(float(row["count"] or 1))
+    if not row["hardware"]:
+        raise Unmapped("hardware not printed")
+    return with_technique(row, t.QuantizedCollectives(), tensor=ways)
+
+
+def context_parallel(row: Row) -> Pair:
+    """The cache of a sequence over the ranks that would hold copies."""
+    lengths = numbers(row["prompt"])
+    if not lengths:
+        raise Unmapped("lengths not printed")
+    return with_technique(row, t.DecodeContextParallelism())
+
+
+def prefix_cache(row: Row) -> Pair:
+    """A prefix that is found."""
+    found = number_after("hit", row["params"])
+    if found is None or not row["model"]:
+        raise Unmapped("hit rate or model not printed")
+    return with_technique(row, t.PrefixCaching(hit_rate=found, shared=False))
+
+
+def tiers(row: Row) -> Pair:
+    """A tier of memory, from one hit rate to another."""
+    rates = re.search(r"hit(?: rate)? (0\.\d+) to (0\.\d+)", row["params"])
+    if rates is None:
+        raise Unmapped("hit rates not printed")
+    if not row["hardware"] or not row["model"]:
+        raise Unmapped("model or hardware not printed")
+    case = case_of(row, serve_of(row))
+    before, after = (float(rate) for rate in rates.groups())
+    return pair(row, case.replace(hit_rate=before), t.KVTiers(hit_rate=after).after(case))
 
 
 RULES: Mapping[str, Callable[[Row], Pair]] = {
@@ -396,7 +503,17 @@ RULES: Mapping[str, Callable[[Row], Pair]] = {
     "expert-parallel": expert_parallel,
     "dp-attention": attention_data_parallel,
     "skip-softmax": skip_softmax,
-    "cuda-graph": fused_or_captured,
+    "cuda-graph": graphs,
+    "async-scheduling": asynchronous,
+    "two-batch-overlap": two_batches,
+    "eplb": balancing,
+    "shared-prefix-attention": prefix_kernel,
+    "multi-lora": adapters,
+    "quantized-collective": narrow_messages,
+    "decode-context-parallel": context_parallel,
+    "prefix-caching": prefix_cache,
+    "kv-tier-host": tiers,
+    "kv-tier-shared-store": tiers,
 }
 """Technique of a row -> how it becomes two scenarios."""
 
@@ -410,6 +527,16 @@ REASONS = {
     "gemm-backend": "one kernel against another",
     "shared-expert-overlap": "overlap of single kernels",
     "latent-heads": "two different models",
+    "expert-offload": "neither the host's memory nor the accelerator is printed",
+    "kv-eviction": "length and budget not printed",
+    "kv-2bit": "a batch limit of a framework without pages",
+    "chunked-prefill": "against an engine of another year, lengths or SLO not printed",
+    "continuous-batching": "lengths not printed",
+    "flash-attention": "one kernel against another",
+    "expert-parallel-wide": "two deployments of different sizes",
+    "weights-nvfp4-moe": "formats of parts on a deployment whose layout is not printed",
+    "speculation-draft-model": "acceptance not printed",
+    "speculation-mtp-relaxed": "acceptance not printed",
     "disaggregation": "goodput under an SLO that is not printed",
     "encoder-disaggregation": "goodput under an SLO that is not printed",
     "kv-sub4bit": "a kernel that expands the cache slowly; its cost is not printed",

@@ -205,6 +205,30 @@ def get_format(name: object) -> Format:
     raise unknown("number format", name, FORMATS)
 
 
+CACHED = {"int4": "affine4_g128"}
+"""Format of a KV cache -> what is stored.
+
+A cache of 4-bit integers keeps a scale and an offset of 16 bits for each head of 128 values of each token (LMDeploy's
+``quant_policy=4``; KIVI, arXiv:2402.02750, section 3; QServe, arXiv:2405.04532, section 5)."""
+
+
+def cache_format(name: object) -> Format:
+    """What a KV cache of that format stores, its scales included.
+
+    Raises
+    ------
+    UnknownName
+        Nothing has that name.
+
+    Examples
+    --------
+    >>> cache_format("int4").bits, cache_format("fp8").bits
+    (4.25, 8)
+    """
+    found = get_format(name)
+    return get_format(CACHED.get(found.name, found.name))
+
+
 _INTEGER = re.compile(r"int([1-8])_g(\d{1,5})(_sym)?")
 _AFFINE = re.compile(r"affine([1-8])_g(\d{1,5})")
 _TILES = re.compile(r"fp8_block(\d{1,5})x(\d{1,5})")

@@ -1,5 +1,7 @@
 """`roofline advise` and `roofline what-if --technique` say what the library says."""
 
+import json
+
 import pytest
 from command_line import answer, run, text
 
@@ -84,8 +86,17 @@ def test_what_if_shows_both_sides_and_why():
 
 @pytest.mark.parametrize("name", sorted(t.REGISTRY))
 def test_every_technique_can_be_named(name):
-    found = answer("what-if", *SMALL, "--technique", name)
-    assert found["technique"] == t.REGISTRY[name].name
+    for asked in (SMALL, SPREAD, SEEING):
+        done = run("what-if", *asked, "--technique", name, "--json")
+        if done.exit_code == 0:
+            assert json.loads(done.stdout)["technique"] == t.REGISTRY[name].name
+            return
+        assert t.REGISTRY[name].name in done.stderr  # refused in one line, with the reason
+    pytest.fail(f"no deployment can have {name}")
+
+
+SPREAD = ("deepseek-v2-lite", "--hardware", "h100-sxm", "--tp", "4", "--ep", "4")
+SEEING = ("qwen2.5-vl-3b", "--hardware", "h100-sxm")
 
 
 @pytest.mark.parametrize(

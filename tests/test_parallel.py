@@ -145,7 +145,20 @@ def test_pipeline_decodes_no_faster_and_prefills_with_a_bubble():
     assert rl.decode(staged, rl.Workload(), **at).floor_s >= rl.decode(one, rl.Workload(), **at).floor_s
     load = rl.Workload(batch=8, prompt_tokens=2000)
     single = rl.prefill(one, rl.Workload(prompt_tokens=2000)).roofline_s
-    assert rl.prefill(staged, load).roofline_s == pytest.approx(single * (8 + 3) / 4, rel=0.01)
+    assert rl.prefill(staged, load).roofline_s == pytest.approx(2 * single * (4 + 3) / 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("batch", "prompt", "stages", "passes"),
+    [(1, 2000, 4, 1), (8, 2000, 4, 4), (3, 500, 2, 2), (16, 8192, 4, 16), (1, 32_768, 2, 4), (2, 16_384, 8, 4)],
+)
+def test_a_pipeline_prefills_in_enough_passes_to_fill_its_stages(batch, prompt, stages, passes):
+    """``max(min(stages, batch), ceil(batch * prompt / 8192))``, each through all stages, one stage apart."""
+    load = rl.Workload(prompt_tokens=prompt, batch=batch)
+    found = rl.prefill(spread(pipeline=stages), load)
+    assert found.schedule.microbatches == passes
+    assert found.schedule.rounds == (passes + stages - 1) / stages
+    assert found.flops == pytest.approx(rl.prefill(rl.Deployment(LLAMA, H100), load).flops, rel=0.01)
 
 
 @pytest.mark.parametrize(("batch", "passes"), [(1, 1), (3, 3), (4, 4), (5, 6), (8, 8)])

@@ -448,11 +448,42 @@ def test_what_is_no_technique_is_refused(small):
 def test_table_has_a_row_for_every_technique(llama_70b):
     serve = rl.Deployment(llama_70b, rl.get_accelerator("h200-sxm"))
     table = rl.technique_table(serve, rl.Workload(batch=8))
-    assert [row["technique"] for row in table.rows] == [item.label for item in TECHNIQUES]
-    assert table.refused == ()
-    assert list(table.to_frame()["why"]) == [item.why for item in TECHNIQUES]
+    rows, refused = [row["technique"] for row in table.rows], dict(table.refused)
+    assert [label for label in LABELS if label not in refused] == rows
+    assert set(refused) == set(NEEDS_MORE)
+    shown = [item for item in TECHNIQUES if item.label not in refused]
+    assert list(table.to_frame()["why"]) == [item.why for item in shown]
     assert "speculative decoding" in repr(table)
-    assert table._repr_html_().count("<tr>") == 1 + len(TECHNIQUES)
+    assert table._repr_html_().count("<tr>") == 1 + len(rows)
+
+
+NEEDS_MORE = {
+    "encoder disaggregation": "no encoder",
+    "expert parallelism": "no routed experts",
+    "expert load balancing": "no routed experts",
+    "attention data parallelism": "nothing to replicate",
+    "two-batch overlap": "exchanges nothing",
+    "quantized collectives": "exchanges nothing",
+    "attention-FFN disaggregation": "no routed experts",
+    "decode context parallelism": "no rank holds a copy",
+    "weights on the host": "no routed experts",
+}
+"""Techniques that a dense model on one accelerator cannot have, and why."""
+
+
+def test_what_one_accelerator_cannot_have_is_refused_with_the_reason(llama_70b):
+    serve = rl.Deployment(llama_70b, rl.get_accelerator("h200-sxm"))
+    refused = dict(rl.technique_table(serve, rl.Workload(batch=8)).refused)
+    assert all(NEEDS_MORE[label] in reason for label, reason in refused.items())
+
+
+def able(technique):
+    """A deployment that can have the technique."""
+    mixture = rl.Deployment("deepseek-v2-lite", "h100-sxm", parallel=rl.Parallel(tensor=4))
+    spread = mixture.replace(parallel=rl.Parallel(tensor=4, expert=4))
+    names = ("llama-3.1-8b", "qwen2.5-vl-3b", "qwen3-30b-a3b")
+    serves = (*(rl.Deployment(name, "h100-sxm") for name in names), mixture, spread)
+    return next(serve for serve in serves if not technique.refusal(Scenario(serve, rl.Workload(batch=4))))
 
 
 SEED_TABLE = {
@@ -501,8 +532,8 @@ def joined_by(function):
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=LABELS)
-def test_every_step_of_a_derivation_gives_its_value(small, technique):
-    effect = rl.apply(small, rl.Workload(batch=4), technique)
+def test_every_step_of_a_derivation_gives_its_value(technique):
+    effect = rl.apply(able(technique), rl.Workload(batch=4), technique)
     for step in effect.explain():
         scope = {"__builtins__": {}, "max": joined_by(np.maximum), "min": joined_by(np.minimum)}
         found = eval(step.formula, scope, dict(step.inputs))
@@ -562,6 +593,7 @@ def test_a_technique_registers_itself_in_its_own_file(small, monkeypatch):
 def test_every_parameter_has_help_and_every_technique_one_slug():
     assert all(item.help for item in t.parameters())
     assert len({kind.name for kind in t.REGISTRY.values()}) == len(t.REGISTRY)
+    assert set(t.MEASURED) <= set(t.REGISTRY)
     assert all(getattr(t, kind.__name__) is kind and kind.slug == slug for slug, kind in t.REGISTRY.items())
     with pytest.raises(rl.InvalidInput, match="technique slug 'mla' is taken by MultiHeadLatentAttention"):
         type("Another", (t.Technique,), {"slug": "mla"})

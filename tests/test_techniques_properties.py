@@ -40,6 +40,9 @@ NEUTRAL = (
     t.SlidingWindow(tokens=10**6),
     t.ActivationSparsity(skipped=0.0),
     t.SparseAttentionMask(skipped=0.0),
+    t.ScoreEviction(kept_tokens=10**7),
+    t.KVTiers(hit_rate=0.0),
+    t.WeightOffload(weights_host=0.0, experts_alone=False),
 )
 INDEPENDENT = (
     t.Quantization(weights="fp8", activations="fp8"),
@@ -58,6 +61,8 @@ INDEPENDENT = (
     t.SparseAttentionMask(skipped=0.4),
     t.TensorParallelism(tensor=2),
     t.ChunkedPrefill(chunk_tokens=256),
+    t.CudaGraphs(),
+    t.AsyncScheduling(),
 )
 FIGURES = ("prompt_s", "step_s", "ttft_s", "tpot_s", "total_s", "tokens_per_s", "gap_s", "weights_bytes", "max_batch")
 

@@ -118,18 +118,19 @@ def _kernel(
 
 
 def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: tuple[str, ...], math: str) -> Found:
-    """The kernels of a kind; one that expands weights and that nobody timed reaches less than the 16-bit kernel.
+    """The kernels of a kind; one that expands weights and that nobody timed reaches less than a wider one.
 
-    Its share of the peak is at most ``UNPACKED`` times that of the engine's own 16-bit kernel, whatever the units of
+    Its share of the peak is at most ``UNPACKED`` times that of the engine's own wider kernel, whatever the units of
     ``math`` could do.  Kernels that were timed, on this chip and of this engine, say themselves what they reach.
     """
     found = kernels_for(accelerator, kind, profile, cases)
     head, _, label = kind.partition(".")
     if head != "gemm" or label not in UNPACKED or _is_timed(found, kind, profile):
         return found
-    wide = kernels_for(accelerator, "gemm.bf16", profile, cases)
-    slower = accelerator.peak_flops_per_s(accelerator.math_on_chip("bf16")) / accelerator.peak_flops_per_s(math)
-    reached = UNPACKED[label] * slower * _middle([member.parameters["compute"] for member in wide.members.values()])
+    wider_label, share = UNPACKED[label]
+    wide = kernels_for(accelerator, f"gemm.{wider_label}", profile, cases)
+    slower = accelerator.peak_flops_per_s(accelerator.math_on_chip(wider_label)) / accelerator.peak_flops_per_s(math)
+    reached = share * slower * _middle([member.parameters["compute"] for member in wide.members.values()])
     members = {}
     for engine, member in found.members.items():
         expands: Any = larger(member.parameters["compute"] / reached, 1.0)

@@ -14,6 +14,7 @@ NEAREST = {
     "fp8_block": "fp8",
     "mx4a8": "w4a8",
     "w4a8": "fp8",
+    "w4int8": "int8",
     "int8": "fp8",
     "fp4": "fp8",
     "int4": "int8",
@@ -31,6 +32,7 @@ WIDER = {
     "fp4": "fp8",
     "mx4a8": "fp8",
     "w4a8": "fp8",
+    "w4int8": "int8",
     "fp8_block": "bf16",
     "fp8": "bf16",
     "int8": "bf16",
@@ -42,8 +44,14 @@ WIDER = {
 }
 """Format -> the next wider one that a server could run instead."""
 
-UNPACKED = {"w4a16": 0.8, "w8a16": 0.8, "mx4a16": 0.8, "w4a8": 0.91}
-"""Format whose weights a kernel expands as it multiplies -> its rate over that of the 16-bit kernel where FLOPs decide.
+UNPACKED = {
+    "w4a16": ("bf16", 0.8),
+    "w8a16": ("bf16", 0.8),
+    "mx4a16": ("bf16", 0.8),
+    "w4a8": ("bf16", 0.91),
+    "w4int8": ("int8", 0.8),
+}
+"""Format whose weights a kernel expands as it multiplies -> a wider one, and its rate over that where FLOPs decide.
 
 Products of more than about 128 rows of Marlin, GPTQ and AWQ kernels run at 0.75 to 0.85 of the 16-bit kernel on A100
 and H100, W4A8 on Hopper at 0.91 of it: expanding takes the issue slots that feeding the matrix units needs (Marlin,
@@ -105,7 +113,7 @@ def product_kind(kind: str, weight_bits: float, math: str) -> str:
     elif math == "fp8":
         label = _beside_8_bits(weight_bits)
     elif math == "int8" and weight_bits < 6:
-        label = "w4a8"
+        label = "w4int8"
     return f"{'gemm' if kind == 'matmul' else 'experts'}.{label}"
 
 

@@ -167,6 +167,8 @@ def _math_of(kind: str) -> str:
     label = kind.partition(".")[2]
     if label.endswith("a16"):
         return "bf16"
+    if label == "w4int8":
+        return "int8"
     return "fp8" if label in ("fp8_block", "w4a8", "mx4a8") else label
 
 

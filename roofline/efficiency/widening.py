@@ -44,7 +44,7 @@ def widened(run: Kernel, kind: str, math: str, gpu: Accelerator) -> Kernel:
     slower = gpu.peak_flops_per_s(math) / gpu.peak_flops_per_s(gpu.math_on_chip(wide))
     shape, label = dict(run.inputs), kind.partition(".")[2]
     if label in UNPACKED:
-        slower = slower * expanding(1 / UNPACKED[label], shape["m"])
+        slower = slower * expanding(1 / UNPACKED[label][1], shape["m"])
     if "kv_bits" in shape:
         growth, changes = _of_attention(shape), {"kv_bits": 16.0}
     else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import InvalidInput, Number, number
+from ..operators.precision import QUANTIZED_PARTS
 from ..phases.deployment import Deployment
 from ..specs.engines import Engine
 from ..values import Value
@@ -32,6 +34,10 @@ class Paging(Value):
         Tokens of a prefix that all sequences have in common and that is stored once.
     host_share : float or array
         Share of each sequence's cache that lives in host memory instead of the accelerator's.
+    weights_host_share : float or array
+        Share of the weights of the layers that lives there.
+    experts_alone : bool
+        Whether that is a share of the routed experts' weights, the others staying on the accelerator.
     """
 
     page_tokens: Number | None = None
@@ -40,6 +46,8 @@ class Paging(Value):
     reserved_tokens: Number | None = None
     shared_tokens: Number = 0
     host_share: Number = 0.0
+    weights_host_share: Number = 0.0
+    experts_alone: bool = True
 
     def __post_init__(self) -> None:
         for name in ("page_tokens", "step_tokens"):
@@ -56,6 +64,12 @@ class Paging(Value):
         given = {"page_tokens": self.page_tokens, "step_tokens": self.step_tokens}
         settings = {name: float(np.max(value)) for name, value in given.items() if value is not None}
         return engine.replace(**settings) if settings else engine
+
+    def left_on_device(self, weights_by_part: Mapping[str, Number]) -> dict[str, Number]:
+        """Weights by part without those that live in host memory."""
+        moved = ("experts",) if self.experts_alone else QUANTIZED_PARTS
+        left = 1.0 - self.weights_host_share
+        return {name: size * left if name in moved else size for name, size in weights_by_part.items()}
 
 
 @dataclass(frozen=True)

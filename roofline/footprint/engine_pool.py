@@ -31,7 +31,7 @@ import numpy as np
 
 from ..arrays import scalar
 from ..errors import Number, number
-from ..formats import get_format
+from ..formats import cache_format
 from ..model.blocks import Cache, MoE
 from ..operators.parallel import share
 from ..phases.deployment import USUAL_FRACTION, Deployment
@@ -334,7 +334,7 @@ def _group_size(counts: list[float]) -> float:
 
 def _kinds(serve: Deployment, engine: Engine) -> Iterator[_Kind]:
     """Kinds of caches with the number of their layers; bytes of a layer on the most loaded accelerator."""
-    kv_bits, parallel = get_format(serve.precision.kv).bits, serve.parallel
+    kv_bits, parallel = cache_format(serve.precision.kv).bits, serve.parallel
     index_bits, state_bits = float(engine.index_bits or kv_bits), float(engine.state_bits or STATE_BITS)
     found: dict[tuple[float, float, int | None, int], float] = {}
     for layer in serve.model.layers:

@@ -111,7 +111,8 @@ class Memory(OfWorkload, Report):
     @cached_property
     def _weights_by_part(self) -> dict[str, Number]:
         """Weights on the most loaded accelerator by part, including towers, prediction layers and a draft model."""
-        return resident_by_part(self.deployment, draft_bytes=self._draft_bytes)
+        parts = resident_by_part(self.deployment, draft_bytes=self._draft_bytes)
+        return self.paging.left_on_device(parts)
 
     @cached_property
     def _draft_bytes(self) -> Number:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import scalar
 from ..errors import Number
-from ..formats import get_format
+from ..formats import cache_format
 from ..model.blocks import Block, Cache
 from ..model.rewriting import Rewritten
 from ..operators.parallel import share
@@ -76,22 +76,21 @@ def cache_on_one(serve: Deployment, tokens: Number) -> Number:
 
     KV heads divide under tensor parallelism, down to one an accelerator; a latent does not divide.
     """
-    bits = get_format(serve.precision.kv).bits
+    bits = cache_format(serve.precision.kv).bits
     return _on_one(serve, lambda cache: cache.bytes(tokens, bits))
 
 
 def paged_cache_on_one(serve: Deployment, tokens: Number, *, page_tokens: Number, hybrid: bool) -> Number:
     """The same as an engine allocates it, in whole pages (`Cache.engine_bytes`)."""
-    bits = get_format(serve.precision.kv).bits
+    bits = cache_format(serve.precision.kv).bits
     return _on_one(serve, lambda cache: cache.engine_bytes(tokens, bits, page_tokens=page_tokens, hybrid=hybrid))
 
 
 def _on_one(serve: Deployment, bytes_of: Callable[[Cache], Number]) -> Number:
     parallel = serve.parallel
-    whole = sum(
-        count * bytes_of(cache) * share(cache.pieces, parallel.tensor) for count, cache in serve.model.counted_caches()
-    )
-    return whole * share(serve.model.layer_count, parallel.pipeline) / parallel.context
+    holders = parallel.tensor / parallel.decode_context
+    whole = sum(count * bytes_of(cache) * share(cache.pieces, holders) for count, cache in serve.model.counted_caches())
+    return whole * share(serve.model.layer_count, parallel.pipeline) / (parallel.context * parallel.decode_context)
 
 
 def workspace_of_token(serve: Deployment) -> Number:

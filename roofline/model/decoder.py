@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import operators
 from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number
-from ..formats import get_format
+from ..formats import cache_format
 from ..operators.operator import Operator, Pass
 from ..operators.precision import AS_PUBLISHED, Precision
 from ..operators.weights import Linear, Vector, Weight
@@ -226,7 +226,7 @@ class Model(Report):
         >>> rl.get_model("llama-3.1-70b").cache_bytes(1)
         327680.0
         """
-        return self._cache_bytes(number("tokens", tokens, whole=True), get_format(kv).bits)
+        return self._cache_bytes(number("tokens", tokens, whole=True), cache_format(kv).bits)
 
     def _cache_bytes(self, tokens: Number, kv_bits: float) -> Number:
         return sum(count * cache.bytes(tokens, kv_bits) for count, cache in self.counted_caches())
@@ -257,7 +257,7 @@ class Model(Report):
         """
         tokens = number("tokens", tokens, whole=True)
         number("page_tokens", page_tokens, least=1, whole=True)
-        bits = get_format(kv).bits
+        bits = cache_format(kv).bits
         return sum(
             count * cache.engine_bytes(tokens, bits, page_tokens=page_tokens, hybrid=hybrid)
             for count, cache in self.counted_caches()

@@ -17,8 +17,11 @@ from ..errors import Number
 from ..operators.collectives import collective
 from ..operators.links import Message
 from ..operators.operator import Operator, Pass
+from ..operators.parallel import share
+from ..operators.softmax_attention import decodes
 from ..operators.weights import Linear
-from .blocks import Block
+from .blocks import Attention, Block
+from .blocks.latent_attention import MLA
 
 
 def behind_blocks(blocks: tuple[Block, ...], run: Pass) -> Iterator[Operator]:
@@ -40,6 +43,8 @@ def behind_blocks(blocks: tuple[Block, ...], run: Pass) -> Iterator[Operator]:
             reduced = True
         if block.caches() and np.any(np.asarray(parallel.context) > 1):
             after.append(_over_context(block, run))
+        if block.caches() and np.any(np.asarray(parallel.decode_context) > 1):
+            after.extend(_over_decode_context(block, run))
     if not (reduced or reduced_apart):
         return
     stream_bytes = run.tokens * blocks[0].hidden * (run.precision.wide_bits / 8)
@@ -74,6 +79,25 @@ def _over_context(block: Block, run: Pass) -> Operator:
     tokens = sum(segment.tokens for segment in run.segments)
     kv_bytes = tokens * values * (run.precision.kv_bits / 8)
     return collective("kv_gather", Message("all_gather", kv_bytes, run.parallel.context, 0.0), run)
+
+
+def _over_decode_context(block: Block, run: Pass) -> Iterator[Operator]:
+    """Decode context parallelism: queries of all heads go to every part of the cache, and partial results back.
+
+    A rank computes the heads of its whole group on its part of the tokens, so queries are gathered before attention and
+    results, weighted by their softmax sums, reduced and scattered behind it (Helix, arXiv:2507.07120, section 2).
+    """
+    if not isinstance(block, Attention | MLA):
+        return
+    ways = run.parallel.decode_context
+    decoding = sum(np.where(decodes(each), each.tokens, 0.0)[()] for each in run.segments)
+    if isinstance(block, MLA):
+        heads, key_dim, value_dim = block.heads, block.latent, block.kv_rank
+    else:
+        heads, key_dim, value_dim = block.query_heads, block.head_dim, block.value_width
+    values = decoding * heads * share(heads, run.parallel.tensor / ways) * (run.precision.wide_bits / 8)
+    for name, kind, width in (("gather_queries", "all_gather", key_dim), ("merge_parts", "reduce_scatter", value_dim)):
+        yield collective(name, Message(kind, values * width, ways, 0.0), run)
 
 
 def around_layers(hidden: int, vocab: int, run: Pass) -> Iterator[Operator]:

@@ -77,7 +77,12 @@ def scaled(operator: Operator, *, flops: Number = 1.0, weights: Number = 1.0, ac
 
 def is_linear(operator: Operator) -> bool:
     """Whether the operator multiplies with the weights of a quantizable linear layer."""
-    return operator.kind in ("matmul", "experts") and operator.name not in ("lm_head", "router")
+    apart = operator.name in ("lm_head", "router") or operator.name.endswith(ADAPTERS)
+    return operator.kind in ("matmul", "experts") and not apart
+
+
+ADAPTERS = ("_lora_a", "_lora_b")
+"""Ends of the names of products with low-rank adapters, which stay as they are whatever is done to the weights."""
 
 
 def merged(products: list[Operator]) -> Operator:

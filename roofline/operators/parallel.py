@@ -7,11 +7,13 @@ pipeline   layers divide into stages that follow each other; a step passes all o
 expert     routed experts divide over ``expert`` accelerators, which may span several data-parallel replicas
 data       replicas of attention and dense layers, each with its own sequences
 context    the tokens of a sequence divide: new ones in prefill, cached ones in decode
+decode_    the cached tokens divide within a group that tensor parallelism would give whole copies of the cache: no
+context    further accelerators; queries are gathered and results scattered in every layer of a decode step
 =========  ========================================================================================================
 
 Shoeybi et al., Megatron-LM (arXiv:1909.08053) for tensor; Huang et al., GPipe (arXiv:1811.06965) for pipeline;
 DeepSeek-V3 (arXiv:2412.19437, section 3.4) for expert beside data; Liu et al., Ring Attention (arXiv:2310.01889) for
-context.
+context; vLLM's and SGLang's decode context parallelism (Helix, arXiv:2507.07120) for decode_context.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class Parallel(Value):
         Replicas of attention and dense layers, each with its own sequences (data parallelism, DP).
     context : int or array
         Accelerators that the tokens of a sequence are divided over (context parallelism, CP).
+    decode_context : int or array
+        Accelerators of a tensor-parallel group that the cached tokens of a sequence are divided over (DCP).
     overlap : float or array
         Share of the communication time that is hidden behind other work, 0 to 1.
 
@@ -64,6 +68,7 @@ class Parallel(Value):
     expert: Number = 1
     data: Number = 1
     context: Number = 1
+    decode_context: Number = 1
     overlap: Number = 0.0
 
     def __post_init__(self) -> None:
@@ -73,6 +78,8 @@ class Parallel(Value):
         if np.any(np.asarray(overlap) > 1):
             raise InvalidInput(f"overlap must be at most 1: {self.overlap!r}")
         self._check_experts()
+        if np.any(np.asarray(self.tensor) % np.asarray(self.decode_context)):
+            raise InvalidInput(f"decode_context must divide tensor: {self.decode_context} of {self.tensor}")
 
     def _check_experts(self) -> None:
         tensor, expert, data = (np.asarray(value) for value in (self.tensor, self.expert, self.data))
@@ -121,6 +128,7 @@ class Parallel(Value):
 
     def __str__(self) -> str:
         names = {"tensor": "TP", "pipeline": "PP", "expert": "EP", "data": "DP", "context": "CP"}
+        names |= {"decode_context": "DCP"}
         degrees = {short: getattr(self, name) for name, short in names.items()}
         used = [f"{short} {humanize('degree', ways)}" for short, ways in degrees.items() if np.any(ways != 1)]
         return ", ".join(used) or "one accelerator"

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 
 from ..arrays import FrozenMapping
 from ..errors import InvalidInput, unknown
-from ..formats import get_format, math_format
+from ..formats import cache_format, get_format, math_format
 from ..values import Value, brief
 
 QUANTIZED_PARTS = ("attention", "mlp", "experts", "shared_experts", "mixer", "indexer")
@@ -99,8 +99,8 @@ class Precision(Value):
 
     @cached_property
     def kv_bits(self) -> float:
-        """Bits of one cached value."""
-        return get_format(self.kv).bits
+        """Bits of one cached value, with its part of the scales."""
+        return cache_format(self.kv).bits
 
     @property
     def activation_bits(self) -> float:

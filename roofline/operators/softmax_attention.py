@@ -128,6 +128,8 @@ def attend(
     sequences, new = segment.sequences, segment.new_tokens
     if not run.parallel.single:
         tensor, context = run.parallel.tensor, run.parallel.context
+        split = np.where(decodes(segment), run.parallel.decode_context, 1)[()]
+        tensor, context = tensor / split, context * split
         kv_share = share(kv_heads, tensor)
         query_heads = query_heads * share(query_heads, tensor)
         kv_heads, kv_values = kv_heads * kv_share, kv_values * kv_share

@@ -29,8 +29,8 @@ from .workload import Workload, together
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
 
-CAPTURED_DRAFT = "captured draft"
-LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured"}
+DRAFT, CAPTURED_DRAFT = "draft", "captured draft"
+LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured", DRAFT: "within"}
 """Name of a pass -> how its kernels are launched (`ScheduledPass`); one by one if it is none of these."""
 
 
@@ -95,7 +95,8 @@ class Phase(PassEnergy, Report):
     @cached_property
     def schedule(self) -> Schedule:
         """How the pass runs on a pipeline and over replicas."""
-        return schedule_pass(self.name, self.deployment.parallel, self.segments)
+        budget = self.deployment.server.step_tokens or np.inf
+        return schedule_pass(self.name, self.deployment.parallel, self.segments, budget)
 
     @cached_property
     def scheduled(self) -> ScheduledPass:

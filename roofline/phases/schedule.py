@@ -28,26 +28,36 @@ class Schedule(NamedTuple):
     once: Number
 
 
-def schedule_pass(name: str, parallel: Parallel, segments: tuple[Segment, ...]) -> Schedule:
+def schedule_pass(
+    name: str, parallel: Parallel, segments: tuple[Segment, ...], chunk_tokens: Number = np.inf
+) -> Schedule:
     """The schedule of a pass called ``name``.
 
     Replicas share the sequences, the most loaded one ``ceil(B / data)``.  A pipeline of ``p`` stages decodes in ``p``
     microbatches, fewer if there are fewer sequences, one in each stage, and each token passes all stages: a step takes
-    one pass of a microbatch.  It prefills its ``b`` sequences one by one and takes ``(b + p - 1) / p`` passes, bubble
-    included (GPipe, arXiv:1811.06965, section 2.3); finer chunks would close the bubble, so the least is ``b / p``.
+    one pass of a microbatch.
+
+    It prefills in ``m = max(min(p, b), ceil(b S / chunk))`` passes: enough to fill the stages, and none beyond the
+    engine's budget of tokens, for which several sequences share a pass or one is cut into chunks.  They take
+    ``(m + p - 1) / p`` passes through all layers, bubble included (GPipe, arXiv:1811.06965, section 2.3).
+
+    Parameters
+    ----------
+    name : str
+        ``prefill`` for prompts that start together; any other is a step.
+    parallel : Parallel
+        How the model is spread.
+    segments : tuple of Segment
+        The sequences of the whole deployment.
+    chunk_tokens : float
+        Most tokens of a pass over prompts.
     """
     if parallel.single:
         return Schedule(segments, 1.0, 1.0, 1.0, 1.0)
     stages = np.asarray(parallel.pipeline, dtype=float)
     shares = tuple(np.ceil(each.sequences / parallel.data) for each in segments)
     if name == "prefill":
-        (share,) = shares
-        staged = stages > 1
-        sequences = np.where(staged, 1.0, share)[()]
-        cut = tuple(replace(each, sequences=sequences, sharing=share) for each in segments)
-        passes = np.where(staged, share, 1.0)[()]
-        rounds = np.where(staged, (share + stages - 1) / stages, 1.0)[()]
-        return Schedule(cut, passes, rounds, (passes / stages)[()], (1.0 / stages)[()])
+        return _prompts(parallel, segments[0], shares[0], chunk_tokens)
     parts = tuple(np.ceil(share / stages) for share in shares)
     cut = tuple(
         replace(each, sequences=part[()], sharing=share)
@@ -57,3 +67,27 @@ def schedule_pass(name: str, parallel: Parallel, segments: tuple[Segment, ...]) 
         np.maximum, (np.ceil(share / np.maximum(part, 1.0)) for share, part in zip(shares, parts, strict=True))
     )
     return Schedule(cut, microbatches, 1.0, 1.0, 1.0)
+
+
+def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: Number) -> Schedule:
+    """Prompts that start together; a chunk from the middle of a prompt has as many pairs as its chunks on average.
+
+    ``c`` chunks of ``S / c`` tokens behind ``P + i S / c`` earlier ones have the ``S P + S (S + 1) / 2`` pairs of the
+    whole prompt, which is ``c`` times the pairs of one behind ``P + (S - S / c) / 2``.
+    """
+    stages = np.asarray(parallel.pipeline, dtype=float)
+    staged = stages > 1
+    new = segment.new_tokens
+    wanted = np.maximum(np.minimum(stages, share), np.ceil(share * new / chunk_tokens))
+    groups = np.where(staged, np.ceil(share / np.ceil(share / wanted)), 1.0)
+    chunks = np.where(staged, np.ceil(wanted / share), 1.0)
+    sequences, passes = share / groups, groups * chunks
+    cut = replace(
+        segment,
+        sequences=sequences[()],
+        new_tokens=(new / chunks)[()],
+        past_tokens=(segment.past_tokens + (new - new / chunks) / 2)[()],
+        sharing=share,
+    )
+    rounds = np.where(staged, (passes + stages - 1) / stages, 1.0)
+    return Schedule((cut,), passes[()], rounds[()], (passes / stages)[()], (1.0 / stages)[()])

@@ -65,7 +65,7 @@ class ScheduledPass(Value):
         Bounds of the operators of all ways; empty if there is only one.
     launch : str
         How its kernels are launched: ``graph``, as one captured graph, as servers run decode steps;
-        ``captured``, as a part of the graph of another pass; ``eager``, one by
+        ``captured``, as a part of the graph of another pass; ``within``, one by one inside a step; ``eager``, one by
         one; empty where only kernels count.
     """
 
@@ -103,6 +103,8 @@ class ScheduledPass(Value):
             found = captured(found, self.deployment)
         elif self.launch == "eager":
             found = one_by_one(found, self.deployment, self.tokens)
+        elif self.launch == "within":
+            found = within_a_step(found, self)
         return Estimates(*(scalar(value) for value in found))
 
     @cached_property
@@ -165,7 +167,7 @@ def scheduled_pass(
         The sequences, if other than the schedule's.
     change : callable, optional
         Makes another operator of each.
-    launch : {"", "graph", "captured", "eager"}
+    launch : {"", "graph", "captured", "eager", "within"}
         How its kernels are launched.
     """
     found = serve.model.operators(serve.run(*(schedule.segments if segments is None else segments)))
@@ -354,6 +356,22 @@ def one_by_one(found: Estimates, serve: Deployment, tokens: Number) -> Estimates
     """A pass whose kernels the host launches while the device works on earlier ones: the longer of the two."""
     time_s = HostTimes.of(serve.server).prompts_s(found.time_s, HostedModel.of(serve, found.fixed_s), tokens)
     return _scaled(found, time_s, found.fixed_s)
+
+
+LAYER_OPERATORS = 12
+"""Operators of a layer of attention and a gated MLP, which the host's time of an eager layer launches."""
+
+
+def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
+    """A short eager pass inside a step, as of a draft head, which adds nothing to what the scheduler takes.
+
+    Such a pass is one layer and what surrounds it, so the host's time goes by the operators that it launches rather
+    than by layers: ``eager_layer_s * operators / 12``.
+    """
+    host = HostTimes.of(one.deployment.server)._replace(step_s=0.0)
+    operators = total(item.operator.count for item in one.operators)
+    shape = HostedModel.of(one.deployment, found.fixed_s)._replace(layers=operators / LAYER_OPERATORS)
+    return _scaled(found, host.prompts_s(found.time_s, shape, np.inf), found.fixed_s)  # never captured
 
 
 def _scaled(found: Estimates, time_s: Number, fixed_s: Number) -> Estimates:

@@ -7,19 +7,25 @@ host memory crossing the host link.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidInput, Number
-from ..operators.operator import Segment
+from ..model.rewriting import is_linear
+from ..operators.operator import Operator, Segment
 from ..phases.deployment import Deployment
-from ..phases.passes import CAPTURED_DRAFT, Phase, prefill, run_pass
+from ..phases.host import HostTimes
+from ..phases.passes import CAPTURED_DRAFT, DRAFT, Phase, prefill, run_pass
 from ..phases.workload import Workload
 from ..values import Value
 from .scenario import Scenario
+
+BALANCED = 0.0
+"""Stands for the split of two pools in which neither waits: each part then takes what both took in turns."""
 
 Run = tuple[Number, Phase]
 """How often a pass runs, and the pass; drafts that cost a share of a decode step run that share of it."""
@@ -39,12 +45,43 @@ class PassTime(Value):
         Fixed time of every kernel launched, seconds; the floor knows none.
     host_s : float or array
         Time in which cache crosses the host link, seconds; the floor overlaps it.
+    eager_s : float or array
+        Host time of launching each kernel one by one, seconds, which the device works beside.
+    serial_s : float or array
+        Time of the host for this pass, seconds, which the device waits for unless it is ``asynchronous``.
+    asynchronous : bool
+        Whether the host prepares the next pass while the device works on this one.
+    halves : bool
+        Whether the runs are halves of a batch, of which one exchanges messages while the other computes.
+    pool_share : float, optional
+        Share of the accelerators that attention has to itself, `BALANCED` for the one that keeps both pools busy; None
+        for all taking turns.
+    fetch_s : float or array
+        Time in which what is found of a prompt comes from another tier of memory, seconds.
+    fetch_overlap : float or array
+        Share of the pass that may hide it.
     """
 
     runs: tuple[Run, ...]
     overhead: Number = 0.0
     launch_s: Number = 0.0
     host_s: Number = 0.0
+    eager_s: Number = 0.0
+    serial_s: Number = 0.0
+    asynchronous: bool = False
+    halves: bool = False
+    pool_share: float | None = None
+    fetch_s: Number = 0.0
+    fetch_overlap: Number = 1.0
+
+    def replace(self, **changes: Any) -> PassTime:
+        """A copy with other fields."""
+        return replace(self, **changes)
+
+    def of_part(self, share: Number) -> PassTime:
+        """A pass over a share of the prompts, which bears that share of what a prompt costs beside the pass."""
+        part = np.minimum(share, 1.0)
+        return self.replace(serial_s=part * self.serial_s, fetch_s=part * self.fetch_s)
 
     @property
     def phase(self) -> Phase:
@@ -61,8 +98,16 @@ class PassTime(Value):
         """
         if time == "floor_s":
             return reduce(np.maximum, self.resources_s().values())
-        runs_s = sum((count * getattr(phase, time) for count, phase in self.runs), 0.0)
-        return runs_s * (1.0 + self.overhead) + self._launches_s + self.host_s
+        runs_s = sum((count * self._run_s(phase, time) for count, phase in self.runs), 0.0)
+        device_s = runs_s * (1.0 + self.overhead) + self._kernels_s(self.launch_s) + self.host_s
+        device_s = np.maximum(device_s, self._kernels_s(self.eager_s))
+        if np.any(self.fetch_s):
+            hidden_s = self.fetch_overlap * device_s
+            device_s = np.maximum(self.fetch_s, hidden_s) + device_s - hidden_s
+        if not self.asynchronous:
+            return device_s + self.serial_s
+        engine_s = HostTimes.of(self.phase.deployment.server).step_s if time == "estimate_s" else 0.0
+        return np.maximum(device_s - engine_s, engine_s + self.serial_s)
 
     @property
     def spent_j(self) -> Number:
@@ -76,11 +121,26 @@ class PassTime(Value):
             spent = spent + count * (energy.busy_j * (1.0 + self.overhead) + energy.memory_j + energy.compute_j)
         return spent
 
-    @property
-    def _launches_s(self) -> Number:
-        if not np.any(self.launch_s):
+    def _run_s(self, phase: Phase, time: str) -> Number:
+        """Time of one run; of two halves of a batch the longer of what they compute and what they exchange."""
+        whole_s = getattr(phase, time)
+        if not self.halves and self.pool_share is None:
+            return whole_s  # type: ignore[no-any-return]
+        hidden = 1.0 - phase.deployment.parallel.overlap
+        exchanged_s = hidden * _part_s(phase, time, lambda item: item.message is not None)
+        if self.pool_share is None:
+            return np.maximum(whole_s - exchanged_s, exchanged_s)  # type: ignore[no-any-return]
+        experts_s = _part_s(phase, time, is_feed_forward)
+        attention_s = whole_s - exchanged_s - experts_s
+        if self.pool_share == BALANCED:
+            return attention_s + experts_s + exchanged_s  # type: ignore[no-any-return]
+        return np.maximum(attention_s / self.pool_share, experts_s / (1.0 - self.pool_share)) + exchanged_s  # type: ignore[no-any-return]
+
+    def _kernels_s(self, each_s: Number) -> Number:
+        """Time of all kernels at so much each."""
+        if not np.any(each_s):
             return 0.0
-        return self.launch_s * sum(float(np.max(count, initial=0.0)) * launches(phase) for count, phase in self.runs)
+        return each_s * sum(float(np.max(count, initial=0.0)) * launches(phase) for count, phase in self.runs)
 
     def resources_s(self, *, weights: bool = True) -> dict[str, Number]:
         """Least busy time of each resource of an accelerator, all runs together.
@@ -95,8 +155,8 @@ class PassTime(Value):
             for name, seconds in phase.resources_s.items():
                 spared_s = _weights_s(phase) if name == "memory" and not weights else 0.0
                 busy[name] = busy.get(name, 0.0) + count * (seconds - spared_s)
-        if np.any(self.host_s):
-            busy["host link"] = self.host_s
+        if np.any(self.host_s) or np.any(self.fetch_s):
+            busy["host link"] = self.host_s + self.fetch_s
         return busy
 
 
@@ -106,10 +166,37 @@ def _weights_s(phase: Phase) -> Number:
     return weights * phase.schedule.once / phase.deployment.accelerator.memory_bytes_per_s
 
 
+def _part_s(phase: Phase, time: str, chosen: Callable[[Operator], bool]) -> Number:
+    """Time of the operators of a pass that are chosen, one after another."""
+    found = [getattr(item, time) for item in phase.operators if chosen(item.operator)]
+    return sum(found, 0.0) * phase.schedule.rounds
+
+
+FEED_FORWARD = ("gate_proj", "up_proj", "down_proj", "shared_gate_proj", "shared_up_proj", "shared_down_proj")
+
+
+def is_feed_forward(operator: Operator) -> bool:
+    """Whether an operator belongs to experts or an MLP."""
+    return operator.kind == "experts" or (operator.kind == "matmul" and operator.name in FEED_FORWARD)
+
+
 def prompt_pass(case: Scenario, load: Workload) -> PassTime:
     """The pass over the prompts of ``load``, and that of a draft model, which needs a cache of them too."""
-    phase = prefill(case.serve, load)
-    return PassTime(_drafted((1.0, phase), case), case.prefill_overhead, case.launch_s)
+    return _of_prompts(case, prefill(case.serve, load), load, load.batch / case.serve.parallel.data)
+
+
+def _of_prompts(case: Scenario, phase: Phase, load: Workload, prompts: Number) -> PassTime:
+    """A pass over prompts, ``prompts`` of them on each replica, with what the scenario adds to it."""
+    return PassTime(
+        _drafted((1.0, phase), case),
+        case.prefill_overhead,
+        case.launch_s,
+        _weights_from_host_s(case, phase),
+        serial_s=case.prompt_host_s + case.encode_s * prompts,
+        halves=case.two_batches,
+        fetch_s=_fetch_s(case, load, prompts),
+        fetch_overlap=case.fetch_overlap,
+    )
 
 
 def packed_prompts(case: Scenario, load: Workload, prompts: Number) -> PassTime:
@@ -119,8 +206,7 @@ def packed_prompts(case: Scenario, load: Workload, prompts: Number) -> PassTime:
     """
     lanes = case.serve.parallel.data * case.serve.parallel.pipeline
     segment = Segment(prompts * lanes, load.prompt_tokens, load.cached_tokens)
-    phase = run_pass(case.serve, "prompts", segment)
-    return PassTime(_drafted((1.0, phase), case), case.prefill_overhead, case.launch_s)
+    return _of_prompts(case, run_pass(case.serve, "prompts", segment), load, prompts)
 
 
 def _drafted(run: Run, case: Scenario) -> tuple[Run, ...]:
@@ -131,18 +217,61 @@ def _drafted(run: Run, case: Scenario) -> tuple[Run, ...]:
     if drafting is None:
         share = case.drafts.share * np.minimum(case.drafts.tokens, 1)
         return (run, (share, run[1]))
-    return (run, (1.0, run_pass(drafting, "draft", *run[1].segments)))
+    return (run, (1.0, run_pass(drafting, DRAFT, *run[1].segments)))
 
 
 def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime:
     """A decode step of sequences with ``context_tokens`` in the cache: a verification and its drafts, if any."""
+    context_tokens = _kept(case, context_tokens)
     host_s = _host_s(case, batch, context_tokens)
     if not case.cache:
         again = run_pass(case.serve, "recompute", Segment(batch, context_tokens + 1.0, 0.0))
         return PassTime(((1.0, again),), case.decode_overhead, case.launch_s, host_s)
-    step = run_pass(case.serve, "decode", _riders(case, batch, context_tokens))
-    runs = ((1.0, step), *_drafting(case, batch, context_tokens))
-    return PassTime(runs, case.decode_overhead, case.launch_s, host_s)
+    split, batch_of_run = (2.0, np.maximum(batch / 2.0, 1.0)) if case.two_batches else (1.0, batch)
+    step = run_pass(case.serve, "decode", _riders(case, batch_of_run, context_tokens))
+    drafting = ((split * count, phase) for count, phase in _drafting(case, batch_of_run, context_tokens))
+    return PassTime(
+        ((split, step), *drafting),
+        case.decode_overhead,
+        case.launch_s,
+        host_s + split * _weights_from_host_s(case, step),
+        eager_s=case.eager_s,
+        serial_s=case.sequence_s * batch / case.serve.parallel.data,
+        asynchronous=case.asynchronous,
+        halves=case.two_batches,
+        pool_share=case.pool_share,
+    )
+
+
+def _kept(case: Scenario, context_tokens: Number) -> Number:
+    """Tokens of a sequence that are left in the cache."""
+    return context_tokens if case.kept_tokens is None else np.minimum(context_tokens, case.kept_tokens)
+
+
+def _fetch_s(case: Scenario, load: Workload, prompts: Number) -> Number:
+    """Time in which what was found of ``prompts`` prompts of a replica comes from another tier."""
+    if case.fetch_bytes_per_s is None:
+        return 0.0
+    found = case.model.cache_bytes(case.found_tokens, case.serve.precision.kv)
+    rate = np.asarray(case.fetch_bytes_per_s, dtype=float) * links(case.serve)
+    return prompts * found / rate
+
+
+def _weights_from_host_s(case: Scenario, phase: Phase) -> Number:
+    """Time in which the part of the weights that lives in host memory is worked on in a pass."""
+    if not np.any(case.weights_host_share):
+        return 0.0
+    touched = sum(
+        (
+            item.operator.count * item.operator.work.weight_bytes
+            for item in phase.operators
+            if is_linear(item.operator) and (item.operator.kind == "experts" or not case.experts_alone)
+        ),
+        0.0,
+    )
+    rate = case.weights_host_bytes_per_s
+    assert rate is not None
+    return case.weights_host_share * touched / rate
 
 
 def _riders(case: Scenario, batch: Number, context_tokens: Number) -> Segment:
@@ -161,7 +290,7 @@ def _drafting(case: Scenario, batch: Number, context_tokens: Number) -> tuple[Ru
     if drafting is None:
         one = run_pass(case.serve, "decode", Segment(batch, 1.0, context_tokens))
         return ((drafts.draft_passes * drafts.share, one),)
-    name = CAPTURED_DRAFT if drafts.captured else "draft"
+    name = CAPTURED_DRAFT if drafts.captured else DRAFT
     each = run_pass(drafting, name, _generating(batch, drafts.drafted_by_pass, context_tokens))
     if not drafts.extends:
         return ((drafts.draft_passes, each),)
@@ -193,14 +322,21 @@ def mixed_pass(
     overhead = np.maximum(case.prefill_overhead, case.decode_overhead)
     if not np.any(riders):
         chunk = run_pass(case.serve, "chunk", part)
-        return PassTime(_drafted((1.0, chunk), case), overhead, case.launch_s)
-    context = load.context_tokens + (np.asarray(load.output_tokens, dtype=float) - 1.0) / 2.0
+        alone = _of_prompts(case, chunk, load, prompts)
+        return alone.replace(overhead=overhead).of_part(chunk_tokens / load.prompt_tokens)
+    context = _kept(case, load.context_tokens + (np.asarray(load.output_tokens, dtype=float) - 1.0) / 2.0)
     both = run_pass(case.serve, "mixed", part, _riders(case, riders * lanes, context))
     runs: tuple[Run, ...] = ((1.0, both),)
     if case.drafts is not None:
         chunk = run_pass(case.serve, "chunk", part)
         runs = (*runs, *_drafted((1.0, chunk), case)[1:], *_drafting(case, riders * lanes, context))
-    return PassTime(runs, overhead, case.launch_s, _host_s(case, riders * lanes, context))
+    chunks = _of_prompts(case, both, load, prompts).of_part(chunk_tokens / load.prompt_tokens)
+    made = chunks.replace(runs=runs, overhead=overhead)
+    return made.replace(
+        host_s=made.host_s + _host_s(case, riders * lanes, context),
+        serial_s=made.serial_s + case.sequence_s * riders * case.serve.parallel.pipeline,
+        asynchronous=case.asynchronous,
+    )
 
 
 def handover_s(case: Scenario, load: Workload) -> Number:

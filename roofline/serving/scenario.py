@@ -132,6 +132,36 @@ class Scenario(Value):
         Extra time as a share of a prefill and of a step (dequantization, padding).
     launch_s : float or array
         Fixed time of every kernel launched, seconds, on top of what the chosen time counts.
+    prompt_host_s : float or array
+        Time that the host adds to every pass over prompts, seconds, on top of what the engine's own takes.
+    eager_s : float or array
+        Host time of each kernel of a decode step that no graph has captured, seconds; 0 for captured steps.
+    sequence_s : float or array
+        Host time for each sequence of a decode step, seconds: scheduling, sampling, detokenization.
+    asynchronous : bool
+        Whether the host prepares the next step while the device works on this one.
+    two_batches : bool
+        Whether a step runs as two halves of its batch, of which one exchanges messages while the other computes.
+    fetch_bytes_per_s : float or array, optional
+        Rate at which what is found of a prompt comes from another tier of memory, one accelerator, bytes/s; None where
+        it is on the device.
+    fetch_overlap : float or array
+        Share of computing the rest of a prompt that may hide the fetch.
+    kept_tokens : int or array, optional
+        Tokens of a sequence that stay in the cache once its prompt is computed; None for all.
+    weights_host_share : float or array
+        Share of the weights that lives in host memory and is worked on at ``weights_host_bytes_per_s`` in each pass.
+    weights_host_bytes_per_s : float or array, optional
+        That rate: of the link where weights are streamed, of the host's memory where its processor computes.
+    experts_alone : bool
+        Whether ``weights_host_share`` is one of the routed experts.
+    pool_share : float, optional
+        Share of the accelerators that attention has to itself, experts and MLPs having the others; None for all
+        accelerators taking turns.
+    encode_s : float or array
+        Time that encoders of images and sound take of every prompt on the same accelerators, seconds.
+    encoded_elsewhere_s : float or array
+        Time of a prompt's encoders on accelerators of their own, and of the transfer, seconds; only latency.
     slots_used : float or array, optional
         Share of the slots of a static batch that hold a sequence that still generates; None for continuous batching,
         where a sequence that ends is replaced at once.
@@ -159,6 +189,20 @@ class Scenario(Value):
     prefill_overhead: Number = 0.0
     decode_overhead: Number = 0.0
     launch_s: Number = 0.0
+    prompt_host_s: Number = 0.0
+    eager_s: Number = 0.0
+    sequence_s: Number = 0.0
+    asynchronous: bool = False
+    two_batches: bool = False
+    fetch_bytes_per_s: Number | None = None
+    fetch_overlap: Number = 1.0
+    kept_tokens: Number | None = None
+    weights_host_share: Number = 0.0
+    weights_host_bytes_per_s: Number | None = None
+    experts_alone: bool = True
+    pool_share: float | None = None
+    encode_s: Number = 0.0
+    encoded_elsewhere_s: Number = 0.0
     slots_used: Number | None = None
     reserved_tokens: Number | None = None
     page_tokens: Number | None = None
@@ -213,8 +257,20 @@ class Scenario(Value):
             reserved_tokens=self.reserved_tokens,
             shared_tokens=self.found_tokens if self.shared_prefix else 0,
             host_share=self.host_share,
+            weights_host_share=self.weights_host_share,
+            experts_alone=self.experts_alone,
         )
-        return memory(self.serve, self.running, paging=paging, drafter=self._drafter)
+        return memory(self.serve, self._held, paging=paging, drafter=self._drafter)
+
+    @property
+    def _held(self) -> Workload:
+        """The sequences whose cache memory holds at their full length, less what is evicted."""
+        load = self.running
+        if self.kept_tokens is None:
+            return load
+        kept = np.maximum(np.minimum(load.context_tokens, self.kept_tokens), 1.0)
+        cached = np.minimum(load.cached_tokens, kept - 1.0)
+        return Workload(kept - cached, load.output_tokens, load.batch, cached)
 
     @property
     def _drafter(self) -> Drafter:

@@ -159,12 +159,12 @@ class Steady(Report):
     @property
     def ttft_s(self) -> Number:
         """Time to first token of a request, seconds: its prompt, and those that are computed before or with it."""
-        return scalar(self._times.ttft_s)
+        return scalar(self._times.ttft_s + self.case.encoded_elsewhere_s)
 
     @property
     def total_s(self) -> Number:
         """Time of a request in the system, seconds, from its arrival to its last token."""
-        return scalar(self._times.total_s)
+        return scalar(self._times.total_s + self.case.encoded_elsewhere_s)
 
     @property
     def tpot_s(self) -> Number:
@@ -276,6 +276,9 @@ class Steady(Report):
         times = {"total_s": self.total_s, "ttft_s": self.ttft_s, "tokens": tokens}
         throughput = {"output": self.load.output_tokens, "requests_per_s": self.requests_per_s}
         steps = [*self._total_steps()]
+        if np.any(self.case.encoded_elsewhere_s):
+            parts = {"served_s": steps[-1].value, "encoded_s": self.case.encoded_elsewhere_s}
+            steps.append(Step("total_s", "served_s + encoded_s", parts, self.total_s, "encoders before the prompt"))
         if not self._floor:
             source = "tokens after the first"
             steps.append(Step("tpot_s", "(total_s - ttft_s) / max(tokens, 1)", times, self.tpot_s, source))
@@ -287,7 +290,8 @@ class Steady(Report):
 
     def _total_steps(self) -> tuple[Step, ...]:
         """The time in the system, as the closed form has it."""
-        passes = self.passes
+        passes, value = self.passes, scalar(self._times.total_s)
+        name = "served_s" if np.any(self.case.encoded_elsewhere_s) else "total_s"
         known: dict[str, Any] = {"lane_batch": passes.lane_batch, "steps": passes.steps, "step_s": self.step_s}
         if self.case.chunk_tokens is not None:
             made = passes.chunks
@@ -295,20 +299,20 @@ class Steady(Report):
             formula = (
                 "lane_batch / prompts * chunks * mixed_s + max(steps - (lane_batch / prompts - 1) * chunks, 0) * step_s"
             )
-            return (Step("total_s", formula, known, self.total_s, "passes with a chunk, and steps without one"),)
+            return (Step(name, formula, known, value, "passes with a chunk, and steps without one"),)
         if self.case.handover_bytes_per_s is not None:
             known |= {"prompt_s": self.prompt_s, "handover_s": passes.handover_s}
             formula = "prompt_s + handover_s + steps * step_s"
-            return (Step("total_s", formula, known, self.total_s, "a prompt, its hand-over, steps undisturbed"),)
+            return (Step(name, formula, known, value, "a prompt, its hand-over, steps undisturbed"),)
         if self._floor:
             known = {"prompt_s": self.prompt_s, "steps": self._steps_run, "step_s": self.step_s}
             known |= {"batch": self.load.batch, "busy_s": self._least_busy_s}
             formula = "max(prompt_s + steps * step_s, batch * busy_s)"
-            return (Step("total_s", formula, known, self.total_s, "a request alone, or the busiest resource"),)
+            return (Step(name, formula, known, value, "a request alone, or the busiest resource"),)
         packed = np.minimum(passes.packing.per_pass, passes.packing.most)
         known |= {"pass_s": passes.packed_s(packed, self.time), "prompts_of_a_pass": packed, "steps": self._steps_run}
         formula = "lane_batch * pass_s / prompts_of_a_pass + steps * step_s"
-        return (Step("total_s", formula, known, self.total_s, "all prompts of the lane, and the request's own steps"),)
+        return (Step(name, formula, known, value, "all prompts of the lane, and the request's own steps"),)
 
 
 def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:

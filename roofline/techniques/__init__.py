@@ -5,13 +5,18 @@ A `Technique` turns one `Scenario` (what runs where, for which requests, served 
 which it is called in Python, on the command line and in the table (`REGISTRY`).
 
     attention and KV cache      KVCache, GroupedQueryAttention, MultiQueryAttention, MultiHeadLatentAttention,
-                                FlashAttention, SlidingWindow, AttentionSinks, HostOffload
+                                FlashAttention, SlidingWindow, AttentionSinks, ScoreEviction, SharedPrefixAttention
+    tiers of memory             HostOffload, KVTiers, WeightOffload
     number formats              Quantization, KVQuantization
     scheduling                  ContinuousBatching, PromptBatching, PagedAttention, ChunkedPrefill, Disaggregation,
-                                TensorParallelism
+                                EncoderDisaggregation, CudaGraphs, AsyncScheduling
+    layouts                     TensorParallelism, ExpertParallelism, ExpertBalancing, AttentionDataParallelism,
+                                DecodeContextParallelism, TwoBatchOverlap, QuantizedCollectives,
+                                AttentionFFNDisaggregation
     weights and kernels         KernelFusion, StructuredSparsity, ActivationSparsity, SparseAttentionMask,
-                                MixtureOfExperts
-    prompts and drafts          PrefixCaching, PromptCompression, Speculation, MultiTokenPrediction
+                                IndexedSparseAttention, MixtureOfExperts, MultiLoRA
+    prompts and drafts          PrefixCaching, PromptCompression, Speculation, MultiTokenPrediction, TreeDrafting,
+                                NgramDrafting, ParallelDrafting
 
 Where a gain ends is answered by functions of their own: `speculation_limits`, `tensor_limits`, `handover`,
 `mode_switch`, `swap_or_recompute`; and `visible` says what a reader of a stream sees.
@@ -24,6 +29,7 @@ from ..serving.scenario import Scenario, expected_tokens
 from ..serving.steady_state import Steady
 from .batching import padding, static_slots_used
 from .effect import Effect
+from .measured_gains import MEASURED, MeasuredGains
 from .quantization import quantize
 from .registry import REGISTRY, TechniqueParameter, load_all, named, parameters, usual_techniques
 from .sharding import TensorLimits, tensor_limits
@@ -35,10 +41,15 @@ from .tradeoffs import Handover, ModeSwitch, SwapIn, Visible, handover, mode_swi
 if TYPE_CHECKING:
     from .attention import *  # noqa: F403
     from .batching import *  # noqa: F403
+    from .encoders import *  # noqa: F403
+    from .expert_layouts import *  # noqa: F403
+    from .host import *  # noqa: F403
     from .prompts import *  # noqa: F403
     from .quantization import *  # noqa: F403
     from .sharding import *  # noqa: F403
+    from .shared_prefix import *  # noqa: F403
     from .speculation import *  # noqa: F403
+    from .tiers import *  # noqa: F403
     from .weights import *  # noqa: F403
 
 load_all(__name__, __path__)  # noqa: F405
@@ -50,6 +61,8 @@ __all__ = [  # noqa: PLE0604
     "Comparison",
     "Effect",
     "Handover",
+    "MEASURED",
+    "MeasuredGains",
     "ModeSwitch",
     "REGISTRY",
     "Scenario",

@@ -301,6 +301,46 @@ class AttentionSinks(SlidingWindow):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScoreEviction(Technique):
+    """Tokens that attention hardly looks at leave the cache once the prompt is computed (H2O, SnapKV, RocketKV).
+
+    The prompt is computed as before, with a vote of its last queries on which tokens stay; decode then reads and keeps
+    the budget alone (arXiv:2306.14048, arXiv:2404.14469, arXiv:2502.14051).
+
+    Attributes
+    ----------
+    kept_tokens : int or array
+        Tokens of a sequence that stay.
+    """
+
+    slug: ClassVar[str] = "kv-eviction"
+    name: ClassVar[str] = "score-based eviction"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "tokens that nothing attends to are neither read nor kept"
+    costs: ClassVar[str] = "what was evicted is forgotten; a vote on what stays"
+    effort: ClassVar[str] = KERNEL
+
+    kept_tokens: Number = 1024
+
+    def __post_init__(self) -> None:
+        number("kept_tokens", self.kept_tokens, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What stays."""
+        return ("which tokens stay in the cache",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be a cache of tokens to evict from."""
+        has = any(cache.values_per_token for _, cache in case.model.counted_caches())
+        return "" if has else f"{case.model.name} has no cache of tokens to evict from"
+
+    def after(self, case: Scenario) -> Scenario:
+        """The budget."""
+        return case.replace(kept_tokens=self.kept_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostOffload(Technique):
     """A share of the cache lives in host memory and crosses the host link in every step: room for time.
 

@@ -78,8 +78,15 @@ class Quantization(Technique):
 
     @classmethod
     def usual(cls) -> tuple[Technique, ...]:
-        """Weights in 8 bits, weights and activations in 8 bits, weights in 4 bits."""
-        return cls(weights="fp8"), cls(weights="fp8", activations="fp8"), cls(weights="int4_g128")
+        """Weights in 8 bits, weights and activations in 8 bits of either kind, weights in 4 bits."""
+        both = cls(weights="fp8", activations="fp8"), cls(weights="int8", activations="int8")
+        return cls(weights="fp8"), *both, cls(weights="int4_g128")
+
+    def refusal(self, case: Scenario) -> str:
+        """Integers are no substitute for floats on a chip that has no units for them."""
+        gpu, fed = case.serve.accelerator, self.activations
+        missing = fed == "int8" and gpu.math_on_chip("int8") != "int8"
+        return f"{gpu.name} has no int8 units" if missing else ""
 
     def had(self, case: Scenario) -> bool:
         """Whether the deployment has these formats."""

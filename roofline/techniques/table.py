@@ -15,6 +15,7 @@ from ..report import Report, Step, plain
 from ..serving.scenario import Scenario
 from ..tables import Line
 from .effect import Effect
+from .measured_gains import MEASURED
 from .registry import usual_techniques
 from .technique import Technique, apply
 
@@ -41,6 +42,10 @@ class TechniqueTable(Report):
         Over the deployment as given; 1 for what it has already.
     baseline, baseline_prefill_speedup, ...
         What the technique is compared with where the deployment has it already, and the same gains over that.
+    measured, sources
+        Range of the gains that were measured, on any deployment, with their number, and who measured them.
+    assumes
+        Parameters that the prediction rests on.
     """
 
     effects: tuple[Effect, ...]
@@ -60,7 +65,10 @@ class TechniqueTable(Report):
         "baseline_decode_speedup",
         "baseline_throughput_gain",
         "baseline_batch_gain",
+        "measured",
+        "assumes",
         "why",
+        "sources",
     )
 
     @property
@@ -108,6 +116,7 @@ def _cell(value: Any) -> str:
 def row_of(effect: Effect) -> dict[str, Any]:
     """What the table says of one effect."""
     technique = effect.techniques[0]
+    found = MEASURED.get(technique.slug)
     return {
         "technique": technique.label,
         "slug": technique.slug,
@@ -122,7 +131,10 @@ def row_of(effect: Effect) -> dict[str, Any]:
         "baseline_decode_speedup": effect.baseline_decode_speedup,
         "baseline_throughput_gain": effect.baseline_throughput_gain,
         "baseline_batch_gain": effect.baseline_batch_gain,
+        "measured": found.words if found else "",
+        "assumes": technique.assumes,
         "why": technique.why,
+        "sources": "; ".join(found.sources) if found else "",
     }
 
 

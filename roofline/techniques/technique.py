@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from ..serving.scenario import Scenario
 from ..serving.steady_state import steady_state
 from ..values import Value
 from .effect import Effect
+from .effect_sentence import assumption_words
 from .registry import register, technique_named
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
@@ -105,6 +106,11 @@ class Technique(Value):
         """
         found = [words.format(value) for name, words in ASSUMED.items() if (value := getattr(self, name, None))]
         return ", ".join(found)
+
+    @property
+    def assumes(self) -> str:
+        """Its parameters in words, those that are not given left out: ``acceptance 0.7, drafts 4``."""
+        return assumption_words({item.name: getattr(self, item.name) for item in fields(self)})
 
     def had(self, case: Scenario) -> bool:
         """Whether the deployment has it already."""

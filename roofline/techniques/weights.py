@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
 
 from ..errors import InvalidInput, Number, number
-from ..model.blocks import MLP, Block, MoE
+from ..model.blocks import MLP, Attention, Block, MoE
 from ..model.rewriting import Rewrite, is_linear, merged, rewritten, scaled
 from ..operators.operator import Operator, Pass
+from ..operators.work import Work
 from ..phases.passes import decode, prefill
 from ..report import Step
 from ..serving.pass_times import launches
 from ..serving.scenario import Scenario, share
-from .attention import blocks_of, with_blocks
+from .attention import attentions, blocks_of, with_blocks
 from .technique import KERNEL, MODEL, Technique
 
 TOGETHER = (frozenset({"q_proj", "k_proj", "v_proj"}), frozenset({"gate_proj", "up_proj"}))
@@ -92,12 +93,15 @@ class KernelFusion(Technique):
 class HalfOfFour(Rewrite):
     """Of every four weights two are zero: half the multiply-adds, and a 2-bit position for each that is kept."""
 
+    reached: float = 1.0
+
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Linear layers with half the FLOPs and the bytes of what is kept."""
-        return tuple(
-            scaled(item, flops=0.5, weights=self.weight_share(item.inputs["weight_bits"])) if is_linear(item) else item
-            for item in found
-        )
+        """Linear layers with half the FLOPs and the bytes of what is kept, at the rate that kernels reach."""
+        return tuple(self._sparse(item) if is_linear(item) else item for item in found)
+
+    def _sparse(self, item: Operator) -> Operator:
+        halved = scaled(item, flops=0.5, weights=self.weight_share(item.inputs["weight_bits"]))
+        return replace(halved, inputs={**item.inputs, "compute_reached": self.reached})
 
     def weight_share(self, bits: float) -> float:
         """``(2 bits + 2 * 2) / (4 bits)``: two values of four and their positions."""
@@ -109,7 +113,14 @@ class StructuredSparsity(Technique):
     """2:4 sparsity (arXiv:2104.08378): two of every four weights are zero, and the chip skips them.
 
     Half the multiply-adds at the dense rate is what a data sheet prints as the sparse peak; two kept values and their
-    2-bit positions are ``(2 b + 4) / (4 b)`` of the bytes.
+    2-bit positions are ``(2 b + 4) / (4 b)`` of the bytes.  Kernels make up to ``compute_gain`` of the twofold rate:
+    large products of cuSPARSELt and CUTLASS run at 1.3 times their dense twins, so that the gain falls with the batch,
+    from the 1.7 of the bytes to that.
+
+    Attributes
+    ----------
+    compute_gain : float
+        How many times as fast as a dense kernel a sparse one computes where FLOPs decide.
     """
 
     slug: ClassVar[str] = "sparsity"
@@ -118,6 +129,11 @@ class StructuredSparsity(Technique):
     why: ClassVar[str] = "half the multiply-adds, and little more than half the weight bytes"
     costs: ClassVar[str] = "accuracy; a model pruned and trained on"
     effort: ClassVar[str] = MODEL
+
+    compute_gain: float = 1.3
+
+    def __post_init__(self) -> None:
+        number("compute_gain", self.compute_gain, least=1.0)
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -132,7 +148,7 @@ class StructuredSparsity(Technique):
 
     def after(self, case: Scenario) -> Scenario:
         """Half of every four."""
-        return case.with_model(rewritten(case.model, HalfOfFour()))
+        return case.with_model(rewritten(case.model, HalfOfFour(self.compute_gain / 2)))
 
 
 @dataclass(frozen=True)
@@ -193,20 +209,51 @@ class ActivationSparsity(Technique):
 
 @dataclass(frozen=True)
 class Masked(Rewrite):
-    """Attention computes a share of its pairs; the cache is read all the same."""
+    """Softmax and values of a share of the pairs; every score is computed, and the cache is read all the same."""
 
     kept: float
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Attention with that share of its FLOPs."""
-        return tuple(scaled(item, flops=self.kept) if item.kind == "attention" else item for item in found)
+        """Attention with all of its scores and that share of the rest."""
+        return tuple(self._masked(item) if item.kind == "attention" else item for item in found)
+
+    def _masked(self, item: Operator) -> Operator:
+        scores, values = item.inputs["key_dim"], item.inputs["value_dim"]
+        fewer = scaled(item, flops=(scores + self.kept * values) / (scores + values))
+        return replace(fewer, work=replace(fewer.work, exponentials=item.work.exponentials * self.kept))
+
+
+@dataclass(frozen=True)
+class Indexed(Rewrite):
+    """Attention over a share of the pairs that an index of each head names, which is found before."""
+
+    kept: float
+
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        """Attention of prompts with that share of its FLOPs, and the search for the pairs."""
+        return tuple(part for item in found for part in self._parts(item))
+
+    def _parts(self, item: Operator) -> tuple[Operator, ...]:
+        if item.kind != "attention" or np.all(item.inputs["decodes"]):
+            return (item,)
+        shape = item.inputs
+        keys = shape["past_tokens"] + shape["new_tokens"]
+        scores = shape["sequences"] * shape["query_heads"] * INDEX_QUERIES * keys
+        value_bytes = shape["activation_bits"] / 8
+        moved = scores * value_bytes * INDEX_PASSES
+        work = Work(2.0 * scores * shape["key_dim"], 0.0, moved, 0.0, item.work.math, scores)
+        search = Operator("sparse_index", "work", work, Work(math=item.work.math), count=item.count)
+        return (search, scaled(item, flops=self.kept))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparseAttentionMask(Technique):
-    """Tiles of the attention square that do not matter are skipped (MInference, arXiv:2407.02490).
+    """Tiles of the attention square that do not matter are skipped once their scores are known (skip-softmax).
 
-    FLOPs are saved where there are many, in prefill; the cache is read all the same.
+    A tile whose largest score is far below the running maximum of its rows adds nothing: its exponentials and its
+    product with the values are left out.  The scores themselves are what tells, so all of them are computed: of the
+    ``2 (d_k + d_v)`` FLOPs a pair the ``2 d_k`` stay (TensorRT-LLM technical blog 16).  FLOPs are saved where there are
+    many, in prefill; the cache is read all the same.
 
     Attributes
     ----------
@@ -234,6 +281,66 @@ class SparseAttentionMask(Technique):
     def after(self, case: Scenario) -> Scenario:
         """The rest of the pairs."""
         return case.with_model(rewritten(case.model, Masked(1 - self.skipped)))
+
+
+INDEX_QUERIES, INDEX_PASSES = 64, 6
+"""Last queries of a prompt whose scores tell which keys matter, and how often these scores cross the memory: written,
+softmax in and out, summed along columns and along diagonals, the best chosen (arXiv:2407.02490, appendix C)."""
+
+INDEX_LAUNCHES = 20
+"""Kernels of the search for each head of a layer, which the published implementation takes one after another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedSparseAttention(Technique):
+    """Pairs that matter are found before attention, and nothing of the others is computed (MInference, 2407.02490).
+
+    An index of vertical and slash lines is estimated from the scores of the last 64 queries of each head.  The search
+    takes about twenty kernels a head and layer, one head after another, whatever the length: at short prompts it takes
+    longer than the attention that it saves.
+
+    Attributes
+    ----------
+    skipped : float
+        Share that is left out: of the pairs of query and key.
+    launch_s : float or array
+        Host time of launching a kernel, seconds.
+    """
+
+    slug: ClassVar[str] = "indexed-sparse-attention"
+    name: ClassVar[str] = "sparse attention with an index"
+    helps: ClassVar[str] = "prefill"
+    why: ClassVar[str] = "pairs that an index leaves out are not computed"
+    costs: ClassVar[str] = "the index: twenty kernels a head; accuracy"
+    effort: ClassVar[str] = KERNEL
+
+    skipped: float = 0.9
+    launch_s: Number = 7.5e-6
+
+    def __post_init__(self) -> None:
+        share("skipped", self.skipped)
+        number("launch_s", self.launch_s)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Which pairs are computed."""
+        return ("which pairs attention computes",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be attention."""
+        return "" if attentions(case.model) else f"{case.model.name} has no softmax attention with heads of its own"
+
+    def after(self, case: Scenario) -> Scenario:
+        """The rest of the pairs, and the search for them in every prompt."""
+        heads = sum(
+            layer.count * block.query_heads
+            for layer in case.model.layers
+            for block in layer.blocks
+            if isinstance(block, Attention)
+        )
+        searching_s = heads / case.serve.parallel.tensor * INDEX_LAUNCHES * self.launch_s
+        model = rewritten(case.model, Indexed(1 - self.skipped))
+        return case.with_model(model).replace(prompt_host_s=case.prompt_host_s + searching_s)
 
 
 @dataclass(frozen=True, kw_only=True)

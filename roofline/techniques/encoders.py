@@ -1,0 +1,101 @@
+"""Encoders of images and sound: on the accelerators of the language model, or on their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..arrays import scalar
+from ..errors import Number, number
+from ..model.decoder import PREDICTION
+from ..report import Step
+from ..serving.scenario import Scenario
+from .technique import HARDWARE, Technique
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDisaggregation(Technique):
+    """Images are encoded on accelerators of their own (vLLM blog of December 2025; arXiv:2501.05460).
+
+    An encoder of ``N`` parameters takes ``2 N`` FLOPs for each of its patches, during which no decode step runs where
+    it shares the accelerators.  Apart, a prompt waits for it as long, and for the embeddings to cross a link, but steps
+    of other requests go on.
+
+    Attributes
+    ----------
+    patches : int or array
+        Patches of the images or frames of a request that go through the encoder.
+    encoder_share : float or array
+        Share of the peak that the encoder reaches: large products of 16 bits reach 0.5 to 0.6.
+    link_bytes_per_s : float or array, optional
+        One direction of the link from the encoders, bytes/s; the accelerator's network if not given.
+    """
+
+    slug: ClassVar[str] = "encoder-disaggregation"
+    name: ClassVar[str] = "encoder disaggregation"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "no decode step waits for an image to be encoded"
+    costs: ClassVar[str] = "accelerators for the encoders; embeddings cross a link"
+    effort: ClassVar[str] = HARDWARE
+
+    patches: Number = 4096
+    encoder_share: Number = 0.5
+    link_bytes_per_s: Number | None = None
+
+    def __post_init__(self) -> None:
+        number("patches", self.patches, whole=True)
+        number("encoder_share", self.encoder_share, least=0.01)
+        if self.link_bytes_per_s is not None:
+            number("link_bytes_per_s", self.link_bytes_per_s, least=1.0)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Where encoders run."""
+        return ("where encoders run",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be an encoder, and a link."""
+        if not self._parameters(case):
+            return f"{case.model.name} has no encoder of images or sound"
+        name = case.serve.accelerator.name
+        return "" if self._rate(case) is not None else f"{name} states no nic_bytes_per_s: give link_bytes_per_s"
+
+    def _parameters(self, case: Scenario) -> int:
+        return sum(size for name, size in case.model.apart.items() if name != PREDICTION)
+
+    def _rate(self, case: Scenario) -> Number | None:
+        return case.serve.accelerator.nic_bytes_per_s if self.link_bytes_per_s is None else self.link_bytes_per_s
+
+    def _encode_s(self, case: Scenario) -> Number:
+        """FLOPs at the share of the peak that is reached, or one read of the encoder's weights."""
+        gpu, parameters = case.serve.accelerator, self._parameters(case)
+        peak = gpu.peak_flops_per_s(gpu.math_on_chip("bf16"))
+        computing_s = 2.0 * parameters * np.asarray(self.patches, dtype=float) / (peak * self.encoder_share)
+        return scalar(np.maximum(computing_s, 2.0 * parameters / gpu.memory_bytes_per_s))
+
+    def _transfer_s(self, case: Scenario) -> Number:
+        embeddings = np.asarray(self.patches, dtype=float) * case.model.hidden * 2.0
+        return scalar(embeddings / np.asarray(self._rate(case), dtype=float))
+
+    def given(self, case: Scenario) -> Scenario:
+        """Every prompt with its images, encoded where the model runs."""
+        return case.replace(encode_s=self._encode_s(case))
+
+    def after(self, case: Scenario) -> Scenario:
+        """Encoded elsewhere."""
+        return case.replace(encode_s=0.0, encoded_elsewhere_s=self._encode_s(case) + self._transfer_s(case))
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Time of the encoder."""
+        gpu = case.serve.accelerator
+        known = {
+            "parameters": self._parameters(case),
+            "patches": np.asarray(self.patches, dtype=float),
+            "peak": gpu.peak_flops_per_s(gpu.math_on_chip("bf16")),
+            "reached": self.encoder_share,
+            "bandwidth": gpu.memory_bytes_per_s,
+        }
+        formula = "max(2 * parameters * patches / (peak * reached), 2 * parameters / bandwidth)"
+        return (Step("encode_s", formula, known, self._encode_s(case), "2 FLOPs a parameter and patch"),)

@@ -1,0 +1,442 @@
+"""Layouts of large mixtures: experts, attention and messages over many accelerators."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..errors import InvalidInput, Number, number
+from ..formats import get_format
+from ..model.blocks import MoE
+from ..model.rewriting import Rewrite, rewritten, scaled
+from ..operators.operator import Operator, Pass
+from ..operators.work import Work
+from ..serving.pass_times import BALANCED, is_feed_forward
+from ..serving.scenario import Scenario
+from .attention import blocks_of
+from .technique import FLAG, HARDWARE, KERNEL, Technique
+
+
+def has_experts(case: Scenario) -> bool:
+    """Whether the model has routed experts."""
+    return any(isinstance(block, MoE) for block in blocks_of(case.model))
+
+
+def spread(case: Scenario, **degrees: Number) -> Scenario:
+    """The same with other degrees of parallelism."""
+    parallel = dataclasses.replace(case.serve.parallel, **degrees)
+    return case.replace(serve=case.serve.replace(parallel=parallel))
+
+
+@dataclass(frozen=True)
+class Unbalanced(Rewrite):
+    """The most loaded accelerator gets ``load`` times the mean tokens: its experts and messages take so much longer."""
+
+    load: float
+
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        """Experts and exchanges of tokens at the load of the fullest accelerator; the floor may be balanced."""
+        return tuple(self._loaded(item) for item in found)
+
+    def _loaded(self, item: Operator) -> Operator:
+        if item.kind == "experts":
+            more = scaled(item, flops=self.load, activations=self.load)
+            rows = {name: item.inputs[name] * self.load for name in ("routed_rows",) if name in item.inputs}
+            return dataclasses.replace(more, least=item.least, inputs={**item.inputs, **rows})
+        if item.name in ("dispatch", "combine") and item.message is not None:
+            message = dataclasses.replace(item.message, message_bytes=item.message.message_bytes * self.load)
+            return dataclasses.replace(scaled(item, activations=self.load), least=item.least, message=message)
+        return item
+
+
+def loaded(case: Scenario, load: float) -> Scenario:
+    """The same with a stated load of the fullest accelerator, in the place of what a skewed routing makes of it."""
+    even = case.replace(serve=case.serve.replace(routing_skew=0.0))
+    return even.with_model(rewritten(even.model, Unbalanced(load)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertParallelism(Technique):
+    """Experts are whole on the accelerators instead of cut (DeepSeek-V3, arXiv:2412.19437, section 3.4).
+
+    Each accelerator reads its own experts only, and computes fewer, larger products; tokens travel to their experts and
+    back.  The most loaded accelerator sets the pace: it gets ``load`` times the mean tokens.
+
+    Attributes
+    ----------
+    expert : int, optional
+        Accelerators that the experts are spread over; all that share a layer if not given.
+    load : float, optional
+        Tokens of the most loaded accelerator over the mean; what the deployment's ``routing_skew`` makes of it if not
+        given.
+    """
+
+    slug: ClassVar[str] = "expert-parallelism"
+    name: ClassVar[str] = "expert parallelism"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "each accelerator reads its own experts only, and multiplies more rows with each"
+    costs: ClassVar[str] = "two all-to-alls a layer where experts span replicas; the most loaded one sets the pace"
+    effort: ClassVar[str] = FLAG
+
+    expert: int | None = None
+    load: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.load is not None:
+            number("load", self.load, least=1.0)
+        if self.expert is not None:
+            number("expert", self.expert, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How experts are spread."""
+        return ("how experts are spread",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There have to be experts, and accelerators to spread them over."""
+        if not has_experts(case):
+            return f"{case.model.name} has no routed experts"
+        ranks = np.max(case.serve.parallel.tensor * case.serve.parallel.data)
+        wanted = self.expert or 2
+        return "" if ranks >= wanted else f"experts over {wanted} accelerators need a layout of as many: {ranks:g}"
+
+    def had(self, case: Scenario) -> bool:
+        """Whether experts are spread already."""
+        spread_over = np.asarray(case.serve.parallel.expert)
+        return has_experts(case) and bool(np.all((spread_over > 1) & (spread_over >= self._ways(case))))
+
+    def _ways(self, case: Scenario) -> Number:
+        return self.expert or case.serve.parallel.tensor * case.serve.parallel.data
+
+    def after(self, case: Scenario) -> Scenario:
+        """Experts whole, the most loaded accelerator's share of the tokens."""
+        placed = spread(case, expert=self._ways(case))
+        return placed if self.load is None else loaded(placed, self.load)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertBalancing(Technique):
+    """Experts that are chosen most are kept twice and placed by their load (EPLB, github.com/deepseek-ai/EPLB).
+
+    Without, the most loaded accelerator of a wide layout gets about 2.5 times the mean tokens, with balancing 1.2 (a
+    perfect balance is 1.18 times faster in prefill, lmsys.org blog of 2025-05-05).  Its experts and its messages wait
+    for no one, and all others wait for it.
+
+    Attributes
+    ----------
+    load : float
+        Tokens of the most loaded accelerator over the mean, without balancing.
+    balanced_load : float
+        The same with it.
+    """
+
+    slug: ClassVar[str] = "eplb"
+    name: ClassVar[str] = "expert load balancing"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "the most loaded accelerator, for which all wait, has fewer tokens"
+    costs: ClassVar[str] = "memory for experts kept twice; weights moved when the traffic changes"
+    effort: ClassVar[str] = FLAG
+    baseline: ClassVar[str] = "experts placed in order"
+
+    load: float = 2.5
+    balanced_load: float = 1.2
+
+    def __post_init__(self) -> None:
+        for name in ("load", "balanced_load"):
+            number(name, getattr(self, name), least=1.0)
+        if self.balanced_load > self.load:
+            raise InvalidInput(f"balanced_load must be at most load: {self.balanced_load:g} > {self.load:g}")
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Where experts are placed."""
+        return ("where experts are placed",)
+
+    def refusal(self, case: Scenario) -> str:
+        """Experts have to be spread."""
+        if not has_experts(case):
+            return f"{case.model.name} has no routed experts"
+        return "" if np.any(np.asarray(case.serve.parallel.expert) > 1) else "experts are not spread: expert is 1"
+
+    def without(self, case: Scenario) -> Scenario:
+        """The load as it comes."""
+        return loaded(case, self.load)
+
+    def had(self, case: Scenario) -> bool:
+        """Estimates without a stated load are those of balanced experts."""
+        return not self.refusal(case)
+
+    def after(self, case: Scenario) -> Scenario:
+        """Experts by their load."""
+        return loaded(case, self.balanced_load)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionDataParallelism(Technique):
+    """Attention is replicated, each replica with sequences of its own, and experts are spread over all of them.
+
+    The latent of MLA, and KV heads past their number, are whole on every rank of tensor parallelism; replicas hold the
+    caches of different sequences instead, so that many times as many fit.  A sequence has the attention of a single
+    accelerator, and the layout needs an all-to-all where experts span it.
+
+    Attributes
+    ----------
+    replicas : int, optional
+        Replicas of attention; as many as accelerators share a layer if not given.
+    """
+
+    slug: ClassVar[str] = "attention-dp"
+    name: ClassVar[str] = "attention data parallelism"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "no cache is kept twice: a larger batch, and no all-reduce behind attention"
+    costs: ClassVar[str] = "attention weights on every accelerator; slower for a single sequence; replicas to balance"
+    effort: ClassVar[str] = FLAG
+
+    replicas: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.replicas is not None:
+            number("replicas", self.replicas, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How many share a layer."""
+        return ("how many accelerators share a layer",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There have to be several accelerators that a layer is divided over."""
+        tensor = np.max(case.serve.parallel.tensor)
+        wanted = self.replicas or tensor
+        if tensor < 2:
+            return "tensor is 1: there is nothing to replicate"
+        return f"replicas must divide the {tensor:g} accelerators of a layer: {wanted:g}" if tensor % wanted else ""
+
+    def had(self, case: Scenario) -> bool:
+        """Whether there are replicas already."""
+        return bool(np.all(np.asarray(case.serve.parallel.data) >= (self.replicas or 2)))
+
+    def after(self, case: Scenario) -> Scenario:
+        """Replicas in the place of ranks."""
+        parallel = case.serve.parallel
+        replicas = self.replicas or parallel.tensor
+        experts = parallel.tensor * parallel.data if has_experts(case) else parallel.expert
+        return spread(case, tensor=parallel.tensor / replicas, data=parallel.data * replicas, expert=experts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoBatchOverlap(Technique):
+    """A pass runs as two halves of its batch, of which one exchanges messages while the other computes.
+
+    A pass takes twice the longer of computing and exchanging a half, instead of both for the whole:
+
+        2 max(compute(B / 2), exchange(B / 2))   against   compute(B) + exchange(B)
+
+    Each half reads the weights by itself, so that small batches, bound by them, lose.
+    """
+
+    slug: ClassVar[str] = "two-batch-overlap"
+    name: ClassVar[str] = "two-batch overlap"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "messages of one half cross while the other computes"
+    costs: ClassVar[str] = "weights read twice a pass; slower at small batches"
+    effort: ClassVar[str] = FLAG
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """When messages cross."""
+        return ("when messages cross",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There have to be messages."""
+        return "one accelerator exchanges nothing" if case.serve.parallel.single else ""
+
+    def after(self, case: Scenario) -> Scenario:
+        """Halves."""
+        return case.replace(two_batches=True)
+
+
+@dataclass(frozen=True)
+class NarrowMessages(Rewrite):
+    """Messages are quantized before they cross and expanded behind."""
+
+    bits: float
+
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        """Messages of so many bits, and the kernels around them."""
+        return tuple(part for item in found for part in self._parts(item, run))
+
+    def _parts(self, item: Operator, run: Pass) -> tuple[Operator, ...]:
+        message = item.message
+        if message is None or item.name == "handover":
+            return (item,)
+        kept = np.minimum(self.bits / run.precision.wide_bits, 1.0)
+        narrow = dataclasses.replace(
+            message, message_bytes=message.message_bytes * kept, least_bytes=message.least_bytes * kept
+        )
+        moved = item.work.activation_bytes * (1 + kept)  # read wide and written narrow, and back
+        work = Work(0.0, 0.0, moved, 0.0, item.work.math)
+        around = Operator(f"{item.name}_quantize", "elementwise", work, Work(math=item.work.math), count=item.count)
+        return (dataclasses.replace(scaled(item, activations=kept), message=narrow), around)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedCollectives(Technique):
+    """All-reduces and all-to-alls carry 8 bits instead of 16 (Flash Communication, arXiv:2412.04964).
+
+    Half the bytes cross the links; each message is read wide, written narrow, and expanded behind.  Prompts gain, whose
+    messages are large; those of a decode step are latency.
+
+    Attributes
+    ----------
+    wire : str
+        Format on the wire.
+    """
+
+    slug: ClassVar[str] = "quantized-collectives"
+    name: ClassVar[str] = "quantized collectives"
+    helps: ClassVar[str] = "prefill"
+    why: ClassVar[str] = "fewer bytes cross the links"
+    costs: ClassVar[str] = "accuracy; kernels around every message"
+    effort: ClassVar[str] = KERNEL
+
+    wire: str = "fp8"
+
+    def __post_init__(self) -> None:
+        get_format(self.wire)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """The format on the wire."""
+        return ("the format of messages",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There have to be messages."""
+        return "one accelerator exchanges nothing" if case.serve.parallel.single else ""
+
+    def after(self, case: Scenario) -> Scenario:
+        """Narrow messages."""
+        return case.with_model(rewritten(case.model, NarrowMessages(get_format(self.wire).bits)))
+
+
+@dataclass(frozen=True)
+class Pooled(Rewrite):
+    """Weights of experts and MLPs are read once for every microbatch of a step."""
+
+    microbatches: float
+
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        """Experts and MLPs whose weights are read for every microbatch; the floor reads them once."""
+        return tuple(self._read_again(item) if is_feed_forward(item) else item for item in found)
+
+    def _read_again(self, item: Operator) -> Operator:
+        return dataclasses.replace(scaled(item, weights=self.microbatches), least=item.least)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionFFNDisaggregation(Technique):
+    """Attention and experts on pools of their own (MegaScale-Infer, arXiv:2504.02263; Step-3, arXiv:2507.19427).
+
+    Microbatches go to and fro between the pools, so that both are busy.  Of ``n`` accelerators ``a n`` hold attention
+    and the others experts, so that a step takes
+
+        max(attention / a, experts / (1 - a)) + exchange,
+
+    the parts being what they take on all accelerators, with the experts' weights read for every microbatch.  On
+    accelerators of one kind that is no shorter than taking turns, and equal in the balanced split where weights are not
+    what takes the time.  What is gained in memory, and from pools of different kinds, is not in these figures.
+
+    Attributes
+    ----------
+    microbatches : int
+        Microbatches in flight; two keep both pools busy, a third hides the messages.
+    attention_share : float
+        Share of the accelerators that hold attention; the one that keeps both pools busy if not given.
+    """
+
+    slug: ClassVar[str] = "attention-ffn-disaggregation"
+    name: ClassVar[str] = "attention-FFN disaggregation"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "attention and experts work at the same time, each on accelerators of its own"
+    costs: ClassVar[str] = "two messages a layer between pools; experts read for every microbatch; pools to balance"
+    effort: ClassVar[str] = HARDWARE
+
+    microbatches: int = 2
+    attention_share: float | None = None
+
+    def __post_init__(self) -> None:
+        number("microbatches", self.microbatches, least=1, whole=True)
+        if self.attention_share is not None and not 0 < self.attention_share < 1:
+            raise InvalidInput(f"attention_share must lie between 0 and 1: {self.attention_share!r}")
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Where attention and experts run."""
+        return ("where experts are placed", "when messages cross")
+
+    def refusal(self, case: Scenario) -> str:
+        """There have to be experts, and at least two accelerators."""
+        if not has_experts(case):
+            return f"{case.model.name} has no routed experts"
+        return "" if np.all(case.serve.parallel.accelerators >= 2) else "two pools take at least two accelerators"
+
+    def after(self, case: Scenario) -> Scenario:
+        """Microbatches that overlap, and experts that are read for each of them."""
+        model = rewritten(case.model, Pooled(float(self.microbatches)))
+        return case.with_model(model).replace(pool_share=self.attention_share or BALANCED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeContextParallelism(Technique):
+    """The cached tokens of a sequence are divided over ranks that tensor parallelism gives whole copies of the cache.
+
+    KV heads past their number, and the latent of MLA, are whole on every rank.  Divided by tokens instead, ``d`` ranks
+    hold and read ``1 / d`` each: ``d`` times as many sequences fit, for two further messages a layer, queries gathered
+    before attention and partial results merged behind it (Helix, arXiv:2507.07120; ``--decode-context-parallel-size``).
+    Short contexts pay the messages and gain little.
+
+    Attributes
+    ----------
+    ways : int, optional
+        Ranks that share a sequence's cache; all that would hold copies of it if not given.
+    """
+
+    slug: ClassVar[str] = "dcp"
+    name: ClassVar[str] = "decode context parallelism"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "no copies of the cache: each rank reads and keeps its part of the tokens"
+    costs: ClassVar[str] = "two messages a layer in every decode step"
+    effort: ClassVar[str] = FLAG
+
+    ways: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.ways is not None:
+            number("ways", self.ways, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How the cache is divided."""
+        return ("how the cache is divided",)
+
+    def _ways(self, case: Scenario) -> int:
+        """Ranks that hold the same part of the cache."""
+        pieces = max((cache.pieces for _, cache in case.model.counted_caches()), default=1)
+        return self.ways or max(int(np.max(case.serve.parallel.tensor)) // pieces, 1)
+
+    def refusal(self, case: Scenario) -> str:
+        """Ranks have to hold copies of the cache."""
+        tensor, ways = int(np.max(case.serve.parallel.tensor)), self._ways(case)
+        if ways < 2:
+            return f"tensor is {tensor}: no rank holds a copy of another one's cache"
+        return f"ways must divide the {tensor} ranks of a layer: {ways}" if tensor % ways else ""
+
+    def had(self, case: Scenario) -> bool:
+        """Whether it is divided already."""
+        return bool(np.all(np.asarray(case.serve.parallel.decode_context) >= max(self._ways(case), 2)))
+
+    def after(self, case: Scenario) -> Scenario:
+        """The cache by tokens."""
+        return spread(case, decode_context=self._ways(case))

@@ -1,0 +1,173 @@
+"""Attention over a prefix that all sequences of a batch share, and adapters that they do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..errors import Number, number
+from ..model.rewriting import Rewrite, is_linear, rewritten
+from ..operators.operator import Operator, Pass
+from ..operators.work import Work
+from ..serving.scenario import Scenario
+from ..values import Value
+from .attention import attentions
+from .technique import KERNEL, MODEL, Technique
+
+
+@dataclass(frozen=True)
+class Cascade(Value, Rewrite):
+    """Attention of a step in two: over the prefix for all sequences at once, and over the rest of each."""
+
+    prefix_tokens: Number
+
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        """Three operators in the place of each attention of a step: prefix, rest, and the merge of both."""
+        return tuple(part for item in found for part in self._parts(item))
+
+    def _parts(self, item: Operator) -> tuple[Operator, ...]:
+        if item.kind != "attention" or not np.all(item.inputs["decodes"]):
+            return (item,)
+        shape = item.inputs
+        prefix = np.minimum(self.prefix_tokens, shape["past_read"])
+        part = prefix / (shape["past_read"] + (shape["new_tokens"] + 1) / 2)
+        entry_bytes = shape["kv_values"] * shape["kv_bits"] / 8
+        shared = prefix * entry_bytes
+        once = _part_of(item, flops=part, cache_bytes=shared)
+        rest = _part_of(item, flops=1 - part, cache_bytes=item.work.cache_bytes - shape["sequences"] * shared)
+        rows = shape["sequences"] * shape["new_tokens"]
+        stacked = {"sequences": 1.0, "new_tokens": rows, "past_tokens": prefix, "past_read": prefix}
+        stacked |= {"new_read": 0.0, "new_written": 0.0, "pairs": rows * prefix}
+        left = {name: shape[name] - prefix for name in ("past_tokens", "past_read")}
+        left["pairs"] = shape["pairs"] - shape["new_tokens"] * prefix
+        outputs = rows * shape["query_heads"] * shape["value_dim"] * shape["activation_bits"] / 8
+        merge = Operator("merge", "work", Work(0.0, 0.0, 3 * outputs, 0.0, item.work.math), Work(math=item.work.math))
+        return (
+            replace(once, name="prefix_attention", inputs={**shape, **stacked}),
+            replace(rest, inputs={**shape, **left}),
+            merge.times(item.count),
+        )
+
+
+def _part_of(item: Operator, *, flops: Any, cache_bytes: Any) -> Operator:
+    """A part of an attention operator: of its FLOPs, and so many bytes of the cache."""
+    work = replace(item.work, flops=item.work.flops * flops, cache_bytes=cache_bytes)
+    work = replace(work, exponentials=item.work.exponentials * flops)
+    least_bytes = np.minimum(item.least.cache_bytes * flops, cache_bytes)
+    least = replace(item.least, flops=item.least.flops * flops, cache_bytes=least_bytes)
+    return replace(item, work=work, least=least, formulas={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedPrefixAttention(Technique):
+    """The cache of a prefix that all sequences share is read once for all of them (Hydragen, arXiv:2402.05099).
+
+    Queries of the whole batch are rows of one product with the keys of the prefix; what each sequence has of its own is
+    read as before, and the two results are merged by their softmax sums (cascade attention of FlashInfer and SGLang,
+    ``--enable-cascade-attention`` of vLLM).  Short prefixes lose: two kernels and a merge take the place of one.
+
+    Attributes
+    ----------
+    prefix_tokens : int or array
+        Tokens at the start of the context that all sequences share.
+    """
+
+    slug: ClassVar[str] = "shared-prefix-attention"
+    name: ClassVar[str] = "shared-prefix attention"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "the shared part of the cache is read once a step, not once a sequence"
+    costs: ClassVar[str] = "two kernels and a merge in the place of one; nothing without a shared prefix"
+    effort: ClassVar[str] = KERNEL
+
+    prefix_tokens: Number = 1024
+
+    def __post_init__(self) -> None:
+        number("prefix_tokens", self.prefix_tokens, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How a prefix is read."""
+        return ("how a shared prefix is read",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be attention, and the prefix has to be a part of the prompt."""
+        if not attentions(case.model):
+            return f"{case.model.name} has no softmax attention with heads of its own"
+        context, prefix = np.min(case.load.context_tokens), np.max(self.prefix_tokens)
+        return f"prefix_tokens is beyond the context of {context:,.0f}: {prefix:,.0f}" if prefix > context else ""
+
+    def after(self, case: Scenario) -> Scenario:
+        """The prefix apart."""
+        return case.with_model(rewritten(case.model, Cascade(self.prefix_tokens)))
+
+
+@dataclass(frozen=True)
+class Adapted(Rewrite):
+    """Every linear layer has a low-rank detour for each adapter: ``x A B`` beside ``x W``."""
+
+    rank: int
+    adapters: int
+
+    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
+        """Two products more for each linear layer."""
+        sequences = sum(segment.sequences for segment in run.segments)
+        distinct = self.adapters * (1 - (1 - 1 / self.adapters) ** np.maximum(sequences, 1.0))
+        return tuple(part for item in found for part in (item, *self._detour(item, distinct)))
+
+    def _detour(self, item: Operator, distinct: Any) -> tuple[Operator, ...]:
+        if not is_linear(item) or item.kind != "matmul":
+            return ()
+        shape, rank = item.inputs, float(self.rank)
+        return (
+            self._product(item, "lora_a", distinct, k=shape["k"], n=rank),
+            self._product(item, "lora_b", distinct, k=rank, n=shape["n"]),
+        )
+
+    def _product(self, item: Operator, name: str, distinct: Any, *, k: Any, n: Any) -> Operator:
+        rows = item.inputs["m"]
+        work = Work(2.0 * rows * k * n, distinct * k * n * 2.0, rows * (k + n) * 2.0, 0.0, "bf16")
+        least = Work(work.flops, k * n * 2.0, 0.0, 0.0, "bf16")
+        inputs = {"m": rows, "k": k, "n": n, "weight_bits": 16.0, "activation_bits": 16.0, "bias_bytes": 0.0}
+        joins = f"{item.joins}_{name}" if item.joins else ""
+        return Operator(f"{item.name}_{name}", "matmul", work, least, item.count, inputs, joins=joins)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiLoRA(Technique):
+    """Sequences of one batch use different low-rank adapters (Punica, arXiv:2310.18547; S-LoRA, arXiv:2311.03285).
+
+    Every linear layer gets a detour of two thin products, ``[m, k] [k, r]`` and ``[m, r] [r, n]``, with the matrices of
+    every adapter in the batch.  Their bytes and FLOPs are few; what they cost is two more kernels for each product.
+
+    Attributes
+    ----------
+    rank : int
+        Rank of the adapters.
+    adapters : int
+        Adapters that requests choose among, equally often.
+    """
+
+    slug: ClassVar[str] = "multi-lora"
+    name: ClassVar[str] = "multi-LoRA serving"
+    helps: ClassVar[str] = "both"
+    why: ClassVar[str] = "one copy of the weights serves many fine-tuned models"
+    costs: ClassVar[str] = "two more kernels for each product; the adapters' weights"
+    effort: ClassVar[str] = MODEL
+
+    rank: int = 16
+    adapters: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "adapters"):
+            number(name, getattr(self, name), least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Which adapters are served."""
+        return ("which adapters are served",)
+
+    def after(self, case: Scenario) -> Scenario:
+        """Detours."""
+        return case.with_model(rewritten(case.model, Adapted(self.rank, self.adapters)))

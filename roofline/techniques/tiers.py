@@ -1,0 +1,168 @@
+"""Tiers of memory: caches and weights that do not live on the accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..arrays import scalar
+from ..errors import InvalidInput, Number, number
+from ..model.blocks import MoE
+from ..report import Step
+from ..serving.scenario import Scenario, share
+from .attention import blocks_of
+from .technique import FLAG, Technique
+
+
+@dataclass(frozen=True, kw_only=True)
+class KVTiers(Technique):
+    """Caches of earlier requests stay in host memory, on disks or in a shared store, and come back when they are hit.
+
+    LMCache, HiCache and Mooncake keep what the device evicts.  What is found crosses a link, beside the computing of
+    the rest as far as layers can be fetched ahead:
+
+        TTFT = max(hit bytes / link, overlap * rest) + (1 - overlap) * rest
+
+    A tier of ``C`` bytes holds ``C / (working set)`` of what comes again, so the hit rate is that share of the reuse.
+
+    Attributes
+    ----------
+    hit_rate : float or array
+        Share of the prompt tokens that came before, whether the tier still holds them or not.
+    tier_bytes : float or array, optional
+        Capacity of the tier, bytes; everything that came before if not given.
+    working_set_tokens : float or array, optional
+        Tokens that may come again, of all users together.
+    tier_bytes_per_s : float or array, optional
+        Rate at which an accelerator fetches, bytes/s; its host link if not given.
+    fetch_overlap : float or array
+        Share of computing the rest of a prompt that may hide the fetch: 1 where layers are fetched ahead.
+    """
+
+    slug: ClassVar[str] = "kv-tiers"
+    name: ClassVar[str] = "KV-cache tiers"
+    helps: ClassVar[str] = "prefill"
+    why: ClassVar[str] = "what any request computed before is fetched instead of computed again"
+    costs: ClassVar[str] = (
+        "host memory or a store; a link in the way of the first token; nothing where nothing comes again"
+    )
+    effort: ClassVar[str] = FLAG
+
+    hit_rate: Number = 0.6
+    tier_bytes: Number | None = None
+    working_set_tokens: Number | None = None
+    tier_bytes_per_s: Number | None = None
+    fetch_overlap: Number = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("hit_rate", "fetch_overlap"):
+            share(name, getattr(self, name))
+        for name in ("tier_bytes", "working_set_tokens", "tier_bytes_per_s"):
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), least=1.0)
+        if (self.tier_bytes is None) != (self.working_set_tokens is None):
+            raise InvalidInput("tier_bytes and working_set_tokens go together: give both or neither")
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What of a prompt is found."""
+        return ("what of a prompt is found",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There has to be a link."""
+        gpu = case.serve.accelerator
+        return "" if self._rate(case) is not None else f"{gpu.name} states no host_bytes_per_s: give tier_bytes_per_s"
+
+    def _rate(self, case: Scenario) -> Number | None:
+        return case.serve.accelerator.host_bytes_per_s if self.tier_bytes_per_s is None else self.tier_bytes_per_s
+
+    def found_share(self, case: Scenario) -> Number:
+        """Share of the prompt tokens that the tier holds."""
+        if self.tier_bytes is None or self.working_set_tokens is None:
+            return self.hit_rate
+        token_bytes = case.model.cache_bytes(1, case.serve.precision.kv)
+        held = np.minimum(self.tier_bytes / (np.asarray(self.working_set_tokens, dtype=float) * token_bytes), 1.0)
+        return scalar(self.hit_rate * held)
+
+    def after(self, case: Scenario) -> Scenario:
+        """What is found comes over the link."""
+        return case.replace(
+            hit_rate=self.found_share(case),
+            shared_prefix=False,
+            fetch_bytes_per_s=self._rate(case),
+            fetch_overlap=self.fetch_overlap,
+        )
+
+    def steps(self, case: Scenario) -> tuple[Step, ...]:
+        """Time in which what is found crosses the link."""
+        after = self.after(case)
+        found = case.model.cache_bytes(after.found_tokens, case.serve.precision.kv)
+        rate = np.asarray(self._rate(case), dtype=float)
+        known = {"found_bytes": found, "tier_bytes_per_s": rate}
+        value = scalar(found / rate)
+        return (
+            Step("fetch_s", "found_bytes / tier_bytes_per_s", known, value, "one direction of one accelerator's link"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightOffload(Technique):
+    """A share of the weights lives in host memory: a model that does not fit runs, at the rate of what holds it.
+
+    The weights either cross the host link in each pass, or the host's processor multiplies them where they are
+    (llama.cpp's ``--override-tensor``, KTransformers), at the bandwidth of its memory.  Routed experts are the usual
+    choice: most of the bytes, of which a token needs few.
+
+    Attributes
+    ----------
+    weights_host : float or array
+        Share of the weights in host memory.
+    experts_alone : bool
+        Whether that is a share of the routed experts, the rest staying on the accelerator.
+    weights_host_bytes_per_s : float or array, optional
+        Rate at which the host's share is worked on, bytes/s: of its memory where it computes, of the link where
+        weights are streamed, which is meant if not given.
+    """
+
+    slug: ClassVar[str] = "weight-offload"
+    name: ClassVar[str] = "weights on the host"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "host memory holds what the device's can't: a larger model, or room for more cache"
+    costs: ClassVar[str] = "the host's memory or link in every pass"
+    effort: ClassVar[str] = FLAG
+
+    weights_host: Number = 0.5
+    experts_alone: bool = True
+    weights_host_bytes_per_s: Number | None = None
+
+    def __post_init__(self) -> None:
+        share("weights_host", self.weights_host)
+        if self.weights_host_bytes_per_s is not None:
+            number("weights_host_bytes_per_s", self.weights_host_bytes_per_s, least=1.0)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Where weights live."""
+        return ("where the weights live",)
+
+    def refusal(self, case: Scenario) -> str:
+        """There have to be experts, if they alone are meant, and a rate."""
+        if self.experts_alone and not any(isinstance(block, MoE) for block in blocks_of(case.model)):
+            return f"{case.model.name} has no routed experts: give experts_alone=False"
+        gpu = case.serve.accelerator
+        known = self._rate(case) is not None
+        return "" if known else f"{gpu.name} states no host_bytes_per_s: give weights_host_bytes_per_s"
+
+    def _rate(self, case: Scenario) -> Number | None:
+        given = self.weights_host_bytes_per_s
+        return case.serve.accelerator.host_bytes_per_s if given is None else given
+
+    def after(self, case: Scenario) -> Scenario:
+        """That share in host memory."""
+        return case.replace(
+            weights_host_share=self.weights_host,
+            experts_alone=self.experts_alone,
+            weights_host_bytes_per_s=self._rate(case),
+        )
