@@ -89,6 +89,15 @@ def bullets(lines: Iterable[str]) -> str:
     return "\n".join(paragraph(line, indent="  - ", hang="    ") for line in lines)
 
 
+BASIS = (" timings on ", "power: fitted to ")
+"""Words of notes that say what estimates and power rest on: too much for a first answer."""
+
+
+def without_basis(notes: Iterable[str]) -> list[str]:
+    """The notes of a short answer: those that do not just say what fitted figures rest on."""
+    return [note for note in notes if not any(words in note for words in BASIS)]
+
+
 def table(rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), right: int | Collection[int] = 0) -> str:
     """Indented columns, those of numbers right-aligned.
 

@@ -21,7 +21,7 @@ from ..output import print_json, print_text
 from ..quantities import quantities
 from ..target import Target, read_model
 from ..technique_options import Chosen, with_formats
-from ..text import block, bullets, derivations, label, paragraph, table, value
+from ..text import block, bullets, derivations, label, paragraph, table, value, without_basis
 from .deployments import title
 
 COMPARED = ("prefill", "decode", "memory")
@@ -160,7 +160,8 @@ def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> li
         rows = [(label(column), *cells) for column, *cells in comparison.rows() if columns is None or column in columns]
         parts.append(block(name.capitalize(), table(rows, right=3, head=("", "before", "after", "after / before"))))
     shown = ("parameters", "memory", "prefill", "decode") if full else ("parameters", "prefill", "decode")
-    notes = [note for note in notes_of_both(before, after, shown) if full or " timings on " not in note]
+    every = notes_of_both(before, after, shown)
+    notes = list(every) if full else without_basis(every)
     return [*parts, block("Notes", bullets(notes))]
 
 
@@ -222,5 +223,5 @@ def _effect(effect: Effect, *, full: bool) -> list[str]:
         block("Why", bullets(f"{item.label}: {item.why}" for item in effect.techniques)),
         block("What they take", table(takes)),
         derivations({"": effect.explain()}) if full else "",
-        block("Notes", bullets(note for note in effect.assumptions if full or " timings on " not in note)),
+        block("Notes", bullets(effect.assumptions if full else without_basis(effect.assumptions))),
     ]

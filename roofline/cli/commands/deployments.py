@@ -14,7 +14,7 @@ from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
 from ..output import print_json, print_text
 from ..target import Fit, ModelOrTarget, Target, read_model
-from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table
+from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table, without_basis
 
 INTERVAL = "in brackets: the 80 % interval of the estimate"
 
@@ -146,7 +146,7 @@ def _more(found: Answers) -> tuple[str, ...]:
         f"KV cache {humanize('bytes', memory.kv_bytes_per_sequence)} per sequence",
         f"largest batch {memory.max_batch:,}",
     )
-    notes = [note for note in found.notes_of("parameters", "prefill", "decode") if " timings on " not in note]
+    notes = without_basis(found.notes_of("parameters", "prefill", "decode"))
     return (
         "\n" + paragraph(f"Memory: {', '.join(parts)}."),
         block("Notes", bullets([*notes, INTERVAL])),

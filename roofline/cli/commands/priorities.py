@@ -16,7 +16,7 @@ from ..output import check_picture, print_json, print_text, save_picture
 from ..quantities import quantities
 from ..target import Placement, read_model, read_slo
 from ..technique_options import Chosen
-from ..text import block, bullets, paragraph, table
+from ..text import block, bullets, paragraph, table, without_basis
 
 TrafficFile = Annotated[
     Path | None,
@@ -114,7 +114,7 @@ def _text(found: Advice, *, full: bool) -> list[str]:
         right = 0 if head[1:2] == ["effort"] else len(head) - 1
         parts.append(block(heading, table(rows, head=head, right=right)))
     parts.append(block(FLIPS, bullets(flips_of(found))))
-    notes = [note for note in notes_of(found) if full or " timings on " not in note]
+    notes = list(notes_of(found)) if full else without_basis(notes_of(found))
     return [*parts, block("Notes", bullets(notes)), "" if full else MORE]
 
 
