@@ -175,8 +175,8 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
     found : Found
         The kernels.
     wide : Found or None
-        Those of the next wider format: a narrower one is never slower than it at equal shapes, unless the kernels of
-        two engines are, as a server would run the wider one.
+        Those of the next wider format: at equal shapes a narrower one is at most as much slower as the kernels of two
+        engines are, since a server would run the wider one otherwise.
     run : Kernel
         One run in the format of ``found``.
     math : str
@@ -195,13 +195,19 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
         return parts
     wide_run = widened(run, found.kind, math, accelerator)
     wide_each = {engine: _one(member, wide_run) for engine, member in wide.members.items()}
-    both = [engine for engine in each if engine in wide_each]
-    slower = sum(1 * (_sum(each[engine]) > _sum(wide_each[engine])) for engine in both)
-    return _capped(parts, _median(list(wide_each.values())), slower >= MEASURED_TWICE)
+    slower = [_sum(each[engine]) / _sum(wide_each[engine]) for engine in each if engine in wide_each]
+    return _capped(parts, _median(list(wide_each.values())), _agreed(slower))
 
 
-MEASURED_TWICE = 2
-"""Engines whose kernels must be slower in a narrower format before the median of the engines is."""
+def _agreed(ratios: list[Any]) -> Any:
+    """The second largest of some ratios, at least 1: by how much two engines agree that a format is slower."""
+    if len(ratios) < 2:
+        return 1.0
+    if len(ratios) == 2:
+        return larger(smaller(*ratios), 1.0)
+    if len(ratios) == 3:
+        return larger(_middle(ratios), 1.0)
+    return larger(np.sort(np.stack(np.broadcast_arrays(*ratios)), axis=0)[-2], 1.0)
 
 
 def _sum(parts: Parts) -> Any:
@@ -245,11 +251,11 @@ def _middle(values: list[Any]) -> Any:
     return np.median(np.stack(np.broadcast_arrays(*values)), axis=0)
 
 
-def _capped(parts: Parts, most: Parts, exempt: Any) -> Parts:
-    """At most another time, but where ``exempt``."""
-    over = (_sum(parts) > _sum(most)) * (1 - 1 * exempt)
-    fixed_s = over * most.fixed_s + (1 - over) * parts.fixed_s
-    return Parts(fixed_s, over * most.running_s + (1 - over) * parts.running_s)
+def _capped(parts: Parts, most: Parts, times: Any) -> Parts:
+    """At most ``times`` another time."""
+    over = 1 * (_sum(parts) > times * _sum(most))
+    fixed_s = over * times * most.fixed_s + (1 - over) * parts.fixed_s
+    return Parts(fixed_s, over * times * most.running_s + (1 - over) * parts.running_s)
 
 
 def _interval(found: Found, time_s: Number, least_s: Number, fixed_s: Number = 0.0) -> Estimate:
