@@ -74,7 +74,7 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         if whole and MOST < value < float("inf"):
-            raise InvalidInput(f"{what} must be at most {MOST:g}: {value:g}" if value < 1e300 else _beyond(what))
+            raise InvalidInput(f"{what} must be at most {MOST:g}: {value:g}" if value < 1e308 else _beyond(what))
         if least <= value < float("inf") and (not whole or value == int(value)):
             return value
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")

@@ -402,7 +402,7 @@ def test_passes_are_counted_by_attention_calls():
     ],
 )
 def test_kinds_of_kernels(name, kind):
-    assert rl.measured.Kernel(name, 1, 1e-6).kind == kind
+    assert rl.measured.ProfiledKernel(name, 1, 1e-6).kind == kind
 
 
 # --- fuzz ------------------------------------------------------------------------------------------------------------

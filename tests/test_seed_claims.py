@@ -250,7 +250,7 @@ COMPUTE = {
     "sparsity_prefill_30_50": lambda: prefill_saved(t.ActivationSparsity()),
     "sparsity_decode_single_digit": pruning_batch,
     "mask_decode_single_digit": lambda: decode_saved(t.SparseAttentionMask(), SMALL),
-    "mask_prefill_30_50": lambda: first(prefill_saved(t.SparseAttentionMask(), SMALL, GRID) >= 0.3),
+    "mask_prefill_30_50": lambda: prefill_saved(t.SparseAttentionMask(), SMALL, 131_072),
     "hybrid_4_bit_prefill": lambda: rl.apply(LARGE, load(), WEIGHT_ONLY).prefill_speedup,
     "hybrid_first_20_tokens": lambda: first_tokens_speculated(20),
     "mode_switch_15_steps": lambda: first(t.mode_switch(LARGE, load(GRID, 2)).break_even_steps >= 15),

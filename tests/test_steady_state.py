@@ -197,8 +197,9 @@ def test_a_mix_of_lengths_is_its_lengths():
 
 def test_a_pipeline_takes_the_next_prompt_before_it_is_through_with_one():
     serve = rl.Deployment(LLAMA_70B, H100, parallel=rl.Parallel(pipeline=4))
-    found = seen(serve, rl.Workload(1500, 1, batch=4000), step_tokens=1500)
-    many = rl.prefill(serve, rl.Workload(1500, batch=4000)).roofline_s
+    # A prompt of 8,192 tokens fills a pass in both; filling the pipeline takes 3 passes of 4,003.
+    found = seen(serve, rl.Workload(8192, 1, batch=4000), step_tokens=8192)
+    many = rl.prefill(serve, rl.Workload(8192, batch=4000)).roofline_s
     assert 4000 * found.busy_s == pytest.approx(many, rel=1e-3)
 
 

@@ -369,9 +369,16 @@ def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
     than by layers: ``eager_layer_s * operators / 12``.
     """
     host = HostTimes.of(one.deployment.server)._replace(step_s=0.0)
-    operators = total(item.operator.count for item in one.operators)
+    operators = total(_launches_of(item.operator) for item in one.operators)
     shape = HostedModel.of(one.deployment, found.fixed_s)._replace(layers=operators / LAYER_OPERATORS)
     return _scaled(found, host.prompts_s(found.time_s, shape, np.inf), found.fixed_s)  # never captured
+
+
+def _launches_of(operator: Operator) -> Number:
+    """How often an operator is launched; an exchange of one accelerator with itself is none."""
+    if operator.message is None:
+        return operator.count
+    return operator.count * (np.asarray(operator.message.accelerators) > 1)
 
 
 def _scaled(found: Estimates, time_s: Number, fixed_s: Number) -> Estimates:
