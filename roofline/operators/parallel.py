@@ -7,13 +7,14 @@ pipeline   layers divide into stages that follow each other; a step passes all o
 expert     routed experts divide over ``expert`` accelerators, which may span several data-parallel replicas
 data       replicas of attention and dense layers, each with its own sequences
 context    the tokens of a sequence divide: new ones in prefill, cached ones in decode
-decode_    the cached tokens divide within a group that tensor parallelism would give whole copies of the cache: no
-context    further accelerators; queries are gathered and results scattered in every layer of a decode step
+dcp        the cached tokens divide within a group that tensor parallelism would give whole copies of the cache: no
+           further accelerators; queries are gathered and results scattered in every layer of a decode step
 =========  ========================================================================================================
 
 Shoeybi et al., Megatron-LM (arXiv:1909.08053) for tensor; Huang et al., GPipe (arXiv:1811.06965) for pipeline;
 DeepSeek-V3 (arXiv:2412.19437, section 3.4) for expert beside data; Liu et al., Ring Attention (arXiv:2310.01889) for
-context; vLLM's and SGLang's decode context parallelism (Helix, arXiv:2507.07120) for decode_context.
+context; vLLM's and SGLang's decode context parallelism (Helix, arXiv:2507.07120) for ``dcp``, the field
+``decode_context``.
 """
 
 from __future__ import annotations
