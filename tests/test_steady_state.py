@@ -195,6 +195,27 @@ def test_a_mix_of_lengths_is_its_lengths():
             assert getattr(mixed, name)[at] == pytest.approx(getattr(alone, name), rel=1e-9), name
 
 
+OTHER_LAYOUT = {"tensor-parallelism", "attention-dp"}
+NO_EXPERTS_NOR_ENCODERS = {
+    "encoder-disaggregation",
+    "expert-parallelism",
+    "eplb",
+    "attention-ffn-disaggregation",
+    "weight-offload",
+}
+NO_COPIES_OF_HEADS = {"dcp"}
+
+
+@pytest.mark.parametrize("slug", sorted(set(t.REGISTRY) - OTHER_LAYOUT - NO_EXPERTS_NOR_ENCODERS - NO_COPIES_OF_HEADS))
+def test_a_plan_of_several_layouts_gives_the_figures_of_each_technique_on_its_own(slug):
+    load, serve = rl.Workload(1500, 300, batch=16), rl.Deployment(LLAMA_8B, H100, parallel=rl.Parallel(tensor=2))
+    found = rl.plan(LLAMA_8B, [H100], load, techniques=slug, accelerators=(1, 2), batches=[16])
+    after = rl.apply(serve, load, slug, time="estimate_s").after
+    at = found.layout.tolist().index("TP 2")
+    assert found.tpot_s[at] == pytest.approx(after.tpot_s)
+    assert found.ttft_s[at] == pytest.approx(after.ttft_s)
+
+
 def test_a_pipeline_takes_the_next_prompt_before_it_is_through_with_one():
     serve = rl.Deployment(LLAMA_70B, H100, parallel=rl.Parallel(pipeline=4))
     # A prompt of 8,192 tokens fills a pass in both; filling the pipeline takes 3 passes of 4,003.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..capacity.plan_sentences import dollars, price_words
 from ..cli.answers import Answers
+from ..cli.commands.requests import LATENCIES
 from ..errors import InvalidInput, RooflineError, UnknownName
 from ..phases.passes import TIMES, Phase, decode
 from ..phases.workload import Workload
@@ -31,13 +32,6 @@ POINTS = 48
 LEAST_RANGE, MOST_RANGE = 64, 4096
 """The curve ends between these batches."""
 
-LATENCIES = {
-    "ttft_s": "TTFT",
-    "tpot_s": "TPOT",
-    "total_s": "end to end",
-    "gap_s": "longest gap",
-    "queue_s": "in the queue",
-}
 QUANTILES = (0.5, 0.95)
 NO_PRICE = {"usd_per_hour": None, "price": "", "usd_per_million_tokens": None}
 

@@ -18,7 +18,7 @@ from ..arrays import larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
-from ..operators.roofline import least_compute_s
+from ..operators.roofline import operator_floor_s
 from .forms import Kernel, Parts, join
 from .kinds import UNPACKED, collective_kind, kind_of, variants
 from .lookup import kernels_for
@@ -104,7 +104,7 @@ def _kernel(
     math, count = accelerator.math_on_chip(operator.work.math), operator.count
     kind = kind_of(operator, math)
     run = kernel_of(operator, accelerator, compute_s, memory_s)
-    least_s = _least_s(operator, accelerator, compute_s, memory_s)
+    least_s = operator_floor_s(operator, accelerator, compute_s=compute_s, memory_s=memory_s)
     result: Estimate | None = None
     for holds, cases in cases_of(operator.inputs, kind):
         found = kernels_of(accelerator, kind, profile, cases, math)
@@ -265,15 +265,6 @@ def _interval(found: Found, time_s: Number, least_s: Number, fixed_s: Number = 0
     )
 
 
-def _least_s(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Number:
-    """Least time of all runs: what no implementation can avoid, at the highest rates, never above the roofline."""
-    work, least = operator.work, operator.least
-    once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
-    moving_s = smaller(operator.count * once / accelerator.memory_bytes_per_s, memory_s)
-    found: Number = larger(moving_s, smaller(least_compute_s(operator, accelerator), compute_s))
-    return found
-
-
 def _fused(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
@@ -288,7 +279,7 @@ def _fused(
         else:
             times.append(join(share["overlap"], compute_s / share["compute"], moving_s))
     time_s = larger(_middle(times), larger(compute_s, memory_s))
-    return _interval(found, time_s, _least_s(operator, accelerator, compute_s, memory_s))
+    return _interval(found, time_s, operator_floor_s(operator, accelerator, compute_s=compute_s, memory_s=memory_s))
 
 
 MOST_ROWS = 128

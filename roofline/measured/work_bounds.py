@@ -93,15 +93,9 @@ def of_request(first: Phase, step: Phase, steps: float, batch: float) -> WorkBou
     for phase, share in ((first, prompt), (step, rest)):
         for name, seconds in phase.resources_s.items():
             busy[name] = busy.get(name, 0.0) + share * float(seconds)
-    busy["memory"] = max(busy["memory"] - prompt * _weights_s(first), 0.0)
+    busy["memory"] = max(busy["memory"] - prompt * float(first.weights_s), 0.0)
     shares = {"first": (first, prompt), "step": (step, rest)}
     return _bounds(shares, floor_s=max(busy.values()), stages=float(parallel.pipeline))
-
-
-def _weights_s(phase: Phase) -> float:
-    """Time in which an accelerator reads the weights of a pass once."""
-    least = total(item.operator.count * item.operator.least.weight_bytes for item in phase.operators)
-    return float(least * phase.schedule.once / phase.deployment.accelerator.memory_bytes_per_s)
 
 
 def _bounds(shares: Mapping[str, tuple[Phase, float]], floor_s: float, stages: float = 1.0) -> WorkBounds:

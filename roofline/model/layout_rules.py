@@ -66,7 +66,7 @@ def refusal(model: Model, precision: Precision, parallel: Parallel) -> str:
     tensor, expert = int(np.max(parallel.tensor)), int(np.max(parallel.expert))
     if tensor == 1 and expert == 1:
         return ""
-    return next(_broken(model, precision, tensor, expert, max(tensor // expert, 1)), "")
+    return next(_broken(model, precision, tensor, expert), "")
 
 
 def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iterator[str]:
@@ -86,14 +86,15 @@ def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iter
     degrees = np.stack([np.ravel(each) for each in np.broadcast_arrays(parallel.tensor, parallel.expert)], axis=1)
     said = set()
     for tensor, expert in np.unique(degrees, axis=0)[:MOST_LAYOUTS]:
-        reason = next(_broken(model, precision, int(tensor), int(expert), max(int(tensor) // int(expert), 1)), "")
+        reason = next(_broken(model, precision, int(tensor), int(expert)), "")
         if reason and reason not in said:
             said.add(reason)
             yield f"no engine starts this layout: {reason}"
 
 
-def _broken(model: Model, precision: Precision, tensor: int, expert: int, expert_tensor: int) -> Iterator[str]:
+def _broken(model: Model, precision: Precision, tensor: int, expert: int) -> Iterator[str]:
     """The rules that a layout breaks."""
+    expert_tensor = max(tensor // expert, 1)
     padded = ceil(model.vocab / VOCABULARY_STEP) * VOCABULARY_STEP
     for weight in _divided(model):
         routed = weight.part == "experts"

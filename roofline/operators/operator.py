@@ -64,6 +64,13 @@ class Operator(Value):
     choice: str = ""
     option: str = ""
 
+    @property
+    def launches(self) -> Number:
+        """How often it is launched; an exchange of one accelerator with itself, as in arrays of layouts, never is."""
+        if self.message is None:
+            return self.count
+        return self.count * (np.asarray(self.message.accelerators) > 1)
+
     def times(self, count: Number) -> Operator:
         """The same operator run ``count`` times as often."""
         return Operator(

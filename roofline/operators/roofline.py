@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import larger
+from ..arrays import larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from .operator import Operator
@@ -111,6 +111,37 @@ def times(operator: Operator, accelerator: Accelerator, math: str, resident_byte
         return Times(flops, moved, least, computing_s, moving_s, 0.0, roofline_s)
     network_s = count * operator.message.network_s(accelerator)
     return Times(flops, moved, least, computing_s, moving_s, network_s, larger(roofline_s, network_s))
+
+
+def operator_floor_s(
+    operator: Operator,
+    accelerator: Accelerator,
+    *,
+    compute_s: Number,
+    memory_s: Number,
+    resident_bytes: Number = NOTHING_RESIDENT,
+) -> Number:
+    """Least time of an operator by itself, on the chip: its inputs and outputs have to move.
+
+    So it is the roofline at the highest rates, but for what may be less in the luckiest case: experts read, entries of
+    a cache selected, a narrower format inside the kernel.
+
+    Parameters
+    ----------
+    operator : Operator
+        All its runs.
+    accelerator : Accelerator
+        Where it runs.
+    compute_s, memory_s : float or array
+        Its times at the data sheet's peaks, which the floor's are never above.
+    resident_bytes : float or array
+        Bytes of the operands of all runs that are on the chip already and need not move.
+    """
+    work, least = operator.work, operator.least
+    once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
+    moved = larger(operator.count * once - resident_bytes, 0.0)
+    computing_s = smaller(least_compute_s(operator, accelerator), compute_s)
+    return larger(computing_s, smaller(moved / accelerator.memory_bytes_per_s, memory_s))
 
 
 def kernel_floor_s(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Words, larger, read_only, smaller
+from ..arrays import Words, larger, read_only
 from ..efficiency.estimate_steps import explain_estimate
 from ..efficiency.estimates import Estimate, estimate
 from ..efficiency.joining import shares
@@ -23,8 +23,7 @@ from ..operators.roofline import (
     Times,
     compute_s,
     exponentials_s,
-    least_compute_s,
-    memory_s,
+    operator_floor_s,
     times,
 )
 from ..operators.work import Work
@@ -190,17 +189,9 @@ class Bound(Report):
 
     @property
     def floor_s(self) -> Number:
-        """The least time of this operator by itself.
-
-        Its inputs and outputs have to move, so it is `roofline_s` at the highest rates, but for what may be less in the
-        luckiest case: experts read, entries of a cache selected, a narrower format inside the kernel.
-        """
-        work, least, gpu = self.operator.work, self.operator.least, self.accelerator
-        once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
-        moved = larger(self.operator.count * once - self.resident_bytes, 0.0)
-        computing_s = smaller(least_compute_s(self.operator, gpu), self.compute_s)
-        moving_s = smaller(memory_s(moved, gpu), self.memory_s)
-        return larger(larger(computing_s, moving_s), self.network_s)
+        """The least time of this operator by itself (see `roofline.operators.roofline.operator_floor_s`)."""
+        times = {"compute_s": self.compute_s, "memory_s": self.memory_s, "resident_bytes": self.resident_bytes}
+        return larger(operator_floor_s(self.operator, self.accelerator, **times), self.network_s)
 
     @cached_property
     def estimate(self) -> Estimate:

@@ -24,7 +24,7 @@ from ..efficiency.kinds import kind_of
 from ..efficiency.power import clock_under, power_model, speed_under
 from ..errors import Number
 from ..hardware import Accelerator
-from ..operators.roofline import compute_s
+from ..operators.roofline import compute_s, memory_s
 from ..report import Step
 from ..units import humanize
 from ..values import Sealed
@@ -135,7 +135,7 @@ def use_of(one: ScheduledPass) -> Use:
     return Use(
         one.unlimited.time_s,
         one.kernels_s,
-        sum((item.moved_bytes for item in one.operators), 0.0) / gpu.memory_bytes_per_s,
+        memory_s(sum((item.moved_bytes for item in one.operators), 0.0), gpu),
         sum((compute_s(item.flops, gpu, item.math) for item in local if np.any(item.flops)), 0.0),
     )
 

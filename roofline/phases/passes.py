@@ -24,7 +24,17 @@ from .layout_notes import notes_of_layout
 from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
 from .schedule import Schedule, schedule_pass
-from .totals import Estimates, ScheduledPass, Sums, Totals, is_hardware_sweep, resources_s, scheduled_pass, total
+from .totals import (
+    Estimates,
+    ScheduledPass,
+    Sums,
+    Totals,
+    is_hardware_sweep,
+    resources_s,
+    scheduled_pass,
+    total,
+    weights_s,
+)
 from .workload import Workload, together
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
@@ -204,6 +214,11 @@ class Phase(PassEnergy, Report):
     def resources_s(self) -> dict[str, Number]:
         """Least busy time of each resource, of which the floor is the longest (`roofline.phases.totals`)."""
         return resources_s(self.scheduled)
+
+    @property
+    def weights_s(self) -> Number:
+        """Least time in which the weights are read: a part of the busy time of the memory."""
+        return weights_s(self.scheduled)
 
     @property
     def limited_s(self) -> dict[str, Number]:

@@ -270,8 +270,18 @@ def least_bytes(one: ScheduledPass) -> Number:
     plan = one.schedule
     if one.deployment.parallel.single:
         return total(item.times.least_bytes for item in one.operators)
-    weights = total(item.operator.count * item.operator.least.weight_bytes for item in one.operators)
+    weights = weight_bytes(one.operators)
     return weights * plan.once + (total(item.times.least_bytes for item in one.operators) - weights) * plan.busy
+
+
+def weight_bytes(operators: Iterable[Bound]) -> Number:
+    """Bytes of the weights of a pass, read once, that it can't avoid moving."""
+    return total(item.operator.count * item.operator.least.weight_bytes for item in operators)
+
+
+def weights_s(one: ScheduledPass) -> Number:
+    """Least time in which the weights of a pass are read; part of the busy time of the memory."""
+    return memory_s(weight_bytes(one.operators) * one.schedule.once, one.deployment.accelerator)
 
 
 def resources_s(one: ScheduledPass) -> dict[str, Number]:
@@ -369,16 +379,9 @@ def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
     than by layers: ``eager_layer_s * operators / 12``.
     """
     host = HostTimes.of(one.deployment.server)._replace(step_s=0.0)
-    operators = total(_launches_of(item.operator) for item in one.operators)
+    operators = total(item.operator.launches for item in one.operators)
     shape = HostedModel.of(one.deployment, found.fixed_s)._replace(layers=operators / LAYER_OPERATORS)
     return _scaled(found, host.prompts_s(found.time_s, shape, np.inf), found.fixed_s)  # never captured
-
-
-def _launches_of(operator: Operator) -> Number:
-    """How often an operator is launched; an exchange of one accelerator with itself is none."""
-    if operator.message is None:
-        return operator.count
-    return operator.count * (np.asarray(operator.message.accelerators) > 1)
 
 
 def _scaled(found: Estimates, time_s: Number, fixed_s: Number) -> Estimates:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import InvalidInput, Number
 from ..model.rewriting import is_linear
 from ..operators.operator import Operator, Segment
@@ -153,17 +154,11 @@ class PassTime(Value):
         busy: dict[str, Number] = {}
         for count, phase in self.runs:
             for name, seconds in phase.resources_s.items():
-                spared_s = _weights_s(phase) if name == "memory" and not weights else 0.0
+                spared_s = phase.weights_s if name == "memory" and not weights else 0.0
                 busy[name] = busy.get(name, 0.0) + count * (seconds - spared_s)
         if np.any(self.host_s) or np.any(self.fetch_s):
             busy["host link"] = self.host_s + self.fetch_s
         return busy
-
-
-def _weights_s(phase: Phase) -> Number:
-    """Least time in which the weights of a pass are read; part of the busy time of the memory."""
-    weights = sum(item.operator.count * item.operator.least.weight_bytes for item in phase.operators)
-    return weights * phase.schedule.once / phase.deployment.accelerator.memory_bytes_per_s
 
 
 def _part_s(phase: Phase, time: str, chosen: Callable[[Operator], bool]) -> Number:
@@ -352,11 +347,11 @@ def links(serve: Deployment) -> Number:
     return serve.parallel.accelerators / serve.parallel.data
 
 
-def launches(phase: Phase) -> float:
+def launches(phase: Phase) -> Number:
     """Kernels launched in a pass; an elementwise operator that moves no activations of its own rides on another."""
-    kernels = (item.operator for item in phase.operators)
-    return float(
-        sum(item.count for item in kernels if item.kind != "elementwise" or np.any(item.work.activation_bytes))
+    found = (item.operator for item in phase.operators)
+    return scalar(
+        sum(item.launches for item in found if item.kind != "elementwise" or np.any(item.work.activation_bytes))
     )
 
 

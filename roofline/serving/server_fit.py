@@ -223,22 +223,6 @@ def parameters() -> tuple[Parameter, ...]:
     )
 
 
-def refused() -> tuple[Parameter, ...]:
-    """Parameters that explain runs which are fitted, but not those that are left out; a fit reports them beside."""
-    return (
-        Parameter("step_s", "sglang", 5e-4, 1e-3),
-        Parameter("step_s", "vllm", 5e-4, 1e-3),
-        Parameter("step_s", "trtllm", 5e-4, 1e-3),
-        Parameter("layer_s", "trtllm", 1e-5, 2e-5),
-        Parameter("launch_share", "", 0.5, 0.2),
-        Parameter("rank_s", "", 2e-6, 3e-6),
-        Parameter("decode_factor", "", 1.0, 0.1, least=0.5),
-        Parameter("prefill_factor", "trtllm", 1.1, 0.2, least=0.5),
-        Parameter("eager_layer_s", "vllm", 3e-4, 5e-4),
-        Parameter("eager_layer_s", "sglang", 3e-4, 5e-4),
-    )
-
-
 def host_of(values: Mapping[Parameter, float], runs: Runs) -> HostTimes:
     """The host's times of each run: those of its engine, with ``values`` in the place of some."""
     fields = {name: np.array(own) for name, own in runs.host._asdict().items()}

@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import scalar
 from ..errors import Number, number
 from ..model.decoder import PREDICTION
+from ..operators.roofline import memory_s
 from ..report import Step
 from ..serving.scenario import Scenario
 from .technique import HARDWARE, Technique
@@ -73,7 +74,7 @@ class EncoderDisaggregation(Technique):
         gpu, parameters = case.serve.accelerator, self._parameters(case)
         peak = gpu.peak_flops_per_s(gpu.math_on_chip("bf16"))
         computing_s = 2.0 * parameters * np.asarray(self.patches, dtype=float) / (peak * self.encoder_share)
-        return scalar(np.maximum(computing_s, 2.0 * parameters / gpu.memory_bytes_per_s))
+        return scalar(np.maximum(computing_s, memory_s(2.0 * parameters, gpu)))
 
     def _transfer_s(self, case: Scenario) -> Number:
         embeddings = np.asarray(self.patches, dtype=float) * case.model.hidden * 2.0
