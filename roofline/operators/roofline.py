@@ -121,10 +121,10 @@ def operator_floor_s(
     memory_s: Number,
     resident_bytes: Number = NOTHING_RESIDENT,
 ) -> Number:
-    """Least time of an operator by itself, on the chip: its inputs and outputs have to move.
+    """Least time of an operator run by itself, its messages left out.
 
-    So it is the roofline at the highest rates, but for what may be less in the luckiest case: experts read, entries of
-    a cache selected, a narrower format inside the kernel.
+    Its inputs and outputs are moved and its FLOPs computed at the highest rates of the chip.  Where the work depends on
+    the data or on the kernel (experts read, cache entries selected, a narrower format inside), the least is counted.
 
     Parameters
     ----------

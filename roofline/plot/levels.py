@@ -11,6 +11,9 @@ from .style import style_of
 
 TERA = 1e12
 
+WORDS = {"l2": "L2", "shared": "shared memory"}
+"""Levels whose names in results are shortened."""
+
 
 def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     """Attained FLOP/s over intensity, with the roof of each level and the product's intensity there.
@@ -47,7 +50,7 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     ax.plot([min(ridges), right], [peak, peak], color=style.ink, linewidth=1.4, label="_peak")
     for place, (level, intensity, ridge) in enumerate(zip(found.levels, intensities, ridges, strict=True)):
         color, marker = style.line(place)
-        words = f"{level.name}, {humanize('bytes_per_s', level.bytes_per_s)}"
+        words = f"{WORDS.get(level.name, level.name)}, {humanize('bytes_per_s', level.bytes_per_s)}"
         roof = [left * level.bytes_per_s / TERA, peak]
         ax.plot(
             [left, ridge], roof, color=color, linewidth=1.4, marker=marker, markevery=[1], markersize=4, label=words
@@ -55,11 +58,12 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
         ax.plot(intensity, height, color=color, marker=marker, markersize=8, zorder=3, label=f"_{level.name}")
     bottom = min(left * found.bytes_per_s.min() / TERA, height) / 2
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, 4 * peak))
-    label_axes(ax, "FLOPs a byte that crosses the level", "attained, TFLOP/s")
+    label_axes(ax, "FLOPs per byte moved at each level", "attained, TFLOP/s")
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
     legend_inside(ax, loc="lower right")
+    limit = WORDS.get(found.limit, found.limit)
     reached = humanize("flops_per_s", found.attained_flops_per_s)
     of = humanize("flops_per_s", found.peak_flops_per_s)
-    head(ax, found.accelerator.title or found.accelerator.name, f"at most {reached} of {of}, limited by {found.limit}")
+    head(ax, found.accelerator.title or found.accelerator.name, f"at most {reached} of {of}, limited by {limit}")
     return ax
