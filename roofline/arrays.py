@@ -33,6 +33,8 @@ def scalar(value: Any) -> Number:
     >>> scalar(np.float64(2.5)), scalar([1, 2]).tolist()
     (2.5, [1.0, 2.0])
     """
+    if type(value) is float:
+        return value
     array = np.asarray(value, dtype=float)
     return array if array.ndim else float(array)
 
@@ -40,12 +42,16 @@ def scalar(value: Any) -> Number:
 def larger(one: Number, other: Number) -> Number:
     """Return the larger of two, element by element for arrays; plain numbers stay so, at a tenth of NumPy's time.
 
+    Two floats, by far the most frequent case, are told by their type before anything else is asked.
+
     Examples
     --------
     >>> import numpy as np
     >>> larger(2.0, 3.0), larger(np.array([1.0, 4.0]), 3.0).tolist()
     (3.0, [3.0, 4.0])
     """
+    if type(one) is float and type(other) is float:
+        return other if other > one else one
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.maximum(one, other)
     return max(one, other)
@@ -59,9 +65,58 @@ def smaller(one: Number, other: Number) -> Number:
     >>> smaller(2.0, 3.0)
     2.0
     """
+    if type(one) is float and type(other) is float:
+        return other if other < one else one
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.minimum(one, other)
     return min(one, other)
+
+
+def ceil(value: Number) -> Number:
+    """Return the next whole number, element by element for arrays; plain numbers stay so.
+
+    Examples
+    --------
+    >>> ceil(2.25)
+    3.0
+    """
+    return np.ceil(value) if isinstance(value, np.ndarray) else -(-value // 1)
+
+
+def everywhere(holds: Any) -> bool:
+    """Whether a condition holds at every point; a plain truth value is returned at once, without NumPy's price.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> everywhere(1.0 > 0.5), everywhere(np.array([True, False]))
+    (True, False)
+    """
+    return bool(np.all(holds)) if isinstance(holds, np.ndarray) else bool(holds)
+
+
+def anywhere(holds: Any) -> bool:
+    """Whether a condition holds at some point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> anywhere(1.0 > 0.5), anywhere(np.array([True, False]))
+    (True, True)
+    """
+    return bool(np.any(holds)) if isinstance(holds, np.ndarray) else bool(holds)
+
+
+def has_array(values: Iterable[Any]) -> bool:
+    """Whether any of the values is an array, so that they cannot be hashed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> has_array((1.0, "fp8", None)), has_array((1.0, np.ones(2)))
+    (False, True)
+    """
+    return any(isinstance(value, np.ndarray) for value in values)
 
 
 def read_only(values: T) -> T:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FrozenMapping, larger
+from .arrays import FrozenMapping, has_array, larger
 from .errors import InvalidInput, Number, UnknownName, number, unknown
 from .formats import MATH_FORMATS, WIDER
 from .units import humanize
@@ -187,6 +187,12 @@ class Accelerator(Value):
         if math not in WIDER:
             raise unknown("math format", math, MATH_FORMATS)
         raise UnknownName(f"{self.name} has no units for {math} or wider; it has {', '.join(self.dense_flops_per_s)}")
+
+    @cached_property
+    def is_sweep(self) -> bool:
+        """Whether any of its figures is an array."""
+        by_format = any(has_array(getattr(self, name).values()) for name in FIGURES_BY_FORMAT)
+        return by_format or has_array(getattr(self, item.name) for item in dataclasses.fields(self))
 
     @cached_property
     def _units(self) -> Mapping[str, str]:

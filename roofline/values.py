@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,8 @@ def _sealed(getter: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(getter)
     def get(*arguments: Any) -> Any:
         value = getter(*arguments)
-        _seal(value)
+        if type(value) is not float:  # most are, and have nothing to seal
+            _seal(value)
         return value
 
     return get
@@ -142,5 +143,10 @@ def _brief(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float) else repr(value)
 
 
-def _compared(value: Any) -> list[str]:
-    return [item.name for item in fields(value) if item.compare]
+def _compared(value: Any) -> tuple[str, ...]:
+    return _compared_fields(type(value))
+
+
+@cache
+def _compared_fields(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind) if item.compare)

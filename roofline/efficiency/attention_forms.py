@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import larger, smaller
+from ..arrays import ceil, larger, smaller
 from .forms import (
     DROOP,
     MEMORY,
@@ -18,7 +18,6 @@ from .forms import (
     Prior,
     Terms,
     bytes_s,
-    ceil,
     droop,
     full_waves,
 )

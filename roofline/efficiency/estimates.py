@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import larger, smaller
+from ..arrays import anywhere, everywhere, has_array, larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -149,7 +150,7 @@ def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str,
     every = variants(inputs, kind)
     masks = [mask for _, mask in every]
     if not any(isinstance(mask, np.ndarray) and mask.ndim and not mask.all() and mask.any() for mask in masks):
-        return [(True, tuple(name for name, mask in every if np.all(mask)))]
+        return [(True, tuple(name for name, mask in every if everywhere(mask)))]
     stacked = np.stack(np.broadcast_arrays(*masks)).astype(int)
     found = []
     for combination in np.unique(stacked.reshape(len(masks), -1), axis=1).T:
@@ -187,8 +188,21 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
     Returns
     -------
     Parts
-        Fixed and running time.
+        Fixed and running time.  Those of single shapes are kept: layers of one model, steps of one batch and layouts
+        of one plan run the same products again and again.
     """
+    if accelerator.is_sweep or has_array((*run[:4], run.clocked_s, *run.inputs.values())):
+        return _predicted(found, wide, run, math, accelerator)
+    return _predicted_once(found, wide, run._replace(inputs=tuple(run.inputs.items())), math, accelerator)
+
+
+@lru_cache(maxsize=8192)
+def _predicted_once(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
+    """The same for a run whose inputs are given as pairs, which can be hashed."""
+    return _predicted(found, wide, run._replace(inputs=dict(run.inputs)), math, accelerator)
+
+
+def _predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
     each = {engine: _one(member, run) for engine, member in found.members.items()}
     parts = _median(list(each.values()))
     if wide is None:
@@ -289,15 +303,15 @@ for prompts (FlashAttention: 128 queries), which is full beyond."""
 
 def takes_either_kernel(operator: Operator) -> bool:
     """Whether attention is a step at some points and a prompt at others, or verifies more than a tile of rows."""
-    decodes = np.asarray(operator.inputs["decodes"])
-    return bool(np.any(decodes)) and not bool(np.all(decodes) and np.all(_within_a_tile(operator)))
+    decodes = operator.inputs["decodes"]
+    return anywhere(decodes) and not (everywhere(decodes) and everywhere(_within_a_tile(operator)))
 
 
 def _within_a_tile(operator: Operator) -> Any:
     """Where the rows of queries that share keys are at most `MOST_ROWS`; kernels for latents have no such limit."""
     shape = operator.inputs
     rows = shape["new_tokens"] * shape["query_heads"] / shape["kv_heads"]
-    return (rows <= MOST_ROWS) | (np.asarray(shape["new_tokens"]) == 1) | operator.latent
+    return (rows <= MOST_ROWS) | (shape["new_tokens"] == 1) | operator.latent
 
 
 def _either(

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from math import log1p
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import larger, smaller
+from ..arrays import ceil, larger, smaller
 
 Parameters = Mapping[str, float]
 
@@ -146,17 +147,20 @@ class Form:
         return frozenset((*self.priors, *self.choices[0]))
 
 
-def ceil(x: Any) -> Any:
-    """The next whole number, for floats and arrays alike."""
-    return np.ceil(x) if isinstance(x, np.ndarray) else -(-x // 1)
-
-
 def join(p: float, *times: Any) -> Any:
-    """``(a^p + b^p + ...)^(1/p)``: between their sum and their maximum."""
+    """``(a^p + b^p + ...)^(1/p)``: between their sum and their maximum.
+
+    It is computed as ``m ((a/m)^p + (b/m)^p + ...)^(1/p)`` with the longest time ``m``, which no time overflows.
+    """
+    longest = reduce(larger, times, TINY_S)
     total = 0.0
     for time in times:
-        total = total + time**p
-    return total ** (1 / p)
+        total = total + (time / longest) ** p
+    return longest * total ** (1 / p)
+
+
+TINY_S = 1e-30
+"""Shorter than any time that is not zero: quotients and logarithms of times that are 0 stay finite with it."""
 
 
 def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from ..arrays import everywhere
 from ..errors import Number
 from ..operators.operator import Operator
 from ..operators.work import Work
@@ -72,8 +71,8 @@ def _joined(operators: Sequence[Operator]) -> list[list[int]]:
 
 def _alike(one: Operator, other: Operator) -> bool:
     same_formats = all(one.inputs[name] == other.inputs[name] for name in ("weight_bits", "activation_bits"))
-    same_input = np.all(one.inputs["k"] == other.inputs["k"])
-    return bool(same_formats and same_input and one.work.math == other.work.math and np.all(one.count == other.count))
+    same_input = everywhere(one.inputs["k"] == other.inputs["k"])
+    return same_formats and same_input and one.work.math == other.work.math and everywhere(one.count == other.count)
 
 
 def _grouped(operators: Sequence[Operator]) -> list[list[int]]:
@@ -93,7 +92,7 @@ def _grouped(operators: Sequence[Operator]) -> list[list[int]]:
 
 def _same_mixture(one: Operator, other: Operator) -> bool:
     same = all(one.inputs[name] == other.inputs[name] for name in ("experts", "weight_bits", "activation_bits"))
-    return bool(same and np.all(one.count == other.count))
+    return same and everywhere(one.count == other.count)
 
 
 def _product(parts: list[Operator]) -> Operator:

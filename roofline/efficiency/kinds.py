@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import everywhere
 from ..formats import get_format
 from ..operators.operator import Operator
 
@@ -79,7 +80,7 @@ def kind_of(operator: Operator, math: str | None = None) -> str:
     if kind in ("matmul", "experts"):
         return product_kind(kind, shape["weight_bits"], math)
     if kind == "attention":
-        return attention_kind(operator.latent, bool(np.all(shape["decodes"])), shape["kv_bits"], math)
+        return attention_kind(operator.latent, everywhere(shape["decodes"]), shape["kv_bits"], math)
     return "stream"
 
 
@@ -92,7 +93,8 @@ def variants(inputs: Any, kind: str) -> list[tuple[str, Any]]:
     head = kind.partition(".")[0]
     if head in ("attention_decode", "attention_prefill"):
         width = inputs["key_dim"]
-        return [(f"d{value:.0f}", width == value) for value in np.unique(width)]
+        widths = np.unique(width) if isinstance(width, np.ndarray) else (width,)
+        return [(f"d{value:.0f}", width == value) for value in widths]
     if head == "experts":
         ways, matrices = inputs["ways"], inputs["matrices"]
         return [("plain", matrices == 2), ("ep", ways > 1), ("whole", ways == 1)]

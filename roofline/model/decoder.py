@@ -6,6 +6,7 @@ import dataclasses
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .. import operators
@@ -301,7 +302,14 @@ class Model(Report):
         return float(sum(count * cache.values_per_token / cache.stride * 2 for count, cache in self.counted_caches()))
 
     def operators(self, run: Pass) -> tuple[Operator, ...]:
-        """Operators of one forward pass: lookups, layers, what runs around them, lm_head on the emitted positions."""
+        """Operators of one forward pass: lookups, layers, what runs around them, lm_head on the emitted positions.
+
+        They know no chip, so those of the last passes without arrays are kept: for the next accelerator, engine or
+        rate of a comparison, a plan or a sensitivity.
+        """
+        return self._operators(run) if run.is_sweep else _operators_once(self, run)
+
+    def _operators(self, run: Pass) -> tuple[Operator, ...]:
         found = [
             operators.lookup(table.name, run.tokens, table.width, run) for table in (self.embedding, *self.lookups)
         ]
@@ -381,3 +389,8 @@ class Model(Report):
         steps.extend(active_steps(groups, self.lm_head.parameters, self.source))
         steps.append(Step("parameters.total", " + ".join(parts), parts, self.parameters.total, "sum of the parts"))
         return tuple(steps)
+
+
+@lru_cache(maxsize=128)
+def _operators_once(model: Model, run: Pass) -> tuple[Operator, ...]:
+    return model._operators(run)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import anywhere, everywhere, larger, smaller
 from ..errors import InvalidInput, Number
 from ..hardware import Accelerator
 from ..values import Value
@@ -62,9 +63,9 @@ def wire_bytes(collective: str, message_bytes: Number, accelerators: Number, *, 
     send
         ``S`` to the next one.
     """
-    others = (accelerators - 1) / accelerators
     if collective == "send":
         return message_bytes
+    others = (accelerators - 1) / accelerators
     if collective == "all_reduce":
         return message_bytes * (accelerators > 1) if reduces else 2 * others * message_bytes
     return others * message_bytes
@@ -83,10 +84,10 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
         The accelerator states neither a link nor a host bus.
     """
     link, host = accelerator.scale_up, accelerator.host_bytes_per_s
-    if np.all(np.asarray(accelerators) <= 1):
+    if everywhere(accelerators <= 1):
         return np.inf
     if link is None or link.kind == "bridge":
-        if host is None and (link is None or np.any(np.asarray(accelerators) > link.domain)):
+        if host is None and (link is None or anywhere(accelerators > link.domain)):
             raise InvalidInput(
                 f"{accelerator.name} states no link between accelerators: give scale_up or host_bytes_per_s"
             )
@@ -94,7 +95,7 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
         inside = link.bytes_per_s if link else bus
         return np.where(np.asarray(accelerators) <= (link.domain if link else 1), inside, bus)[()]
     if link.kind == "mesh":
-        return link.bytes_per_s * np.minimum(np.maximum(accelerators - 1, 1) / (link.domain - 1), 1.0)
+        return link.bytes_per_s * smaller(larger(accelerators - 1, 1) / (link.domain - 1), 1.0)
     return link.bytes_per_s
 
 
@@ -112,16 +113,16 @@ def exchange_s(collective: str, message_bytes: Number, accelerators: Number, acc
     """
     link = accelerator.scale_up
     domain = link.domain if link and link.kind != "bridge" else NODE
-    inside = np.minimum(accelerators, domain)
+    inside = smaller(accelerators, domain)
     reduces = link is not None and link.kind == "switch_reduce"
     stays = message_bytes * inside / accelerators if collective == "all_to_all" else message_bytes
     within_s = wire_bytes(collective, stays, inside, reduces=reduces) / link_bytes_per_s(accelerator, inside)
-    if not np.any(np.asarray(accelerators) > domain):
+    if not anywhere(accelerators > domain):
         return within_s
     if accelerator.nic_bytes_per_s is None:
         raise InvalidInput(
             f"{accelerator.name} joins {domain:g} accelerators and states no nic_bytes_per_s to reach more"
         )
-    domains = np.maximum(accelerators / domain, 1.0)
+    domains = larger(accelerators / domain, 1.0)
     each = message_bytes if collective in ("all_to_all", "send") else message_bytes / domain
-    return np.maximum(within_s, wire_bytes(collective, each, domains) / accelerator.nic_bytes_per_s * (domains > 1))
+    return larger(within_s, wire_bytes(collective, each, domains) / accelerator.nic_bytes_per_s * (domains > 1))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import has_array
 from ..errors import Number
 from ..values import Value
 from .links import Message
@@ -118,6 +119,12 @@ class Segment(Value):
     sharing: Number | None = None
 
     @property
+    def is_sweep(self) -> bool:
+        """Whether any number of it is an array."""
+        lengths = (self.new_tokens, self.past_tokens, self.emitted_tokens, self.shared_tokens)
+        return has_array((self.sequences, self.sharing, *lengths))
+
+    @property
     def shares_prefix(self) -> bool:
         """Whether any of the past may be shared."""
         return isinstance(self.shared_tokens, np.ndarray) or self.shared_tokens > 0
@@ -163,6 +170,11 @@ class Pass(Value):
     precision: Precision
     attention: str = "fused"
     parallel: Parallel = ONE
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether any number of it is an array."""
+        return self.parallel.is_sweep or any(each.is_sweep for each in self.segments)
 
     @cached_property
     def tokens(self) -> Number:

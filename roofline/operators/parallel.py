@@ -24,6 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arrays import ceil, has_array, larger
 from ..errors import InvalidInput, Number, number
 from ..units import humanize
 from ..values import Value, brief
@@ -84,10 +85,9 @@ class Parallel(Value):
 
     def _check_experts(self) -> None:
         tensor, expert, data = (np.asarray(value) for value in (self.tensor, self.expert, self.data))
-        larger, smaller = np.maximum(tensor, expert), np.minimum(tensor, expert)
         if np.any(expert > tensor * data):
             raise InvalidInput(f"expert must be at most tensor x data: {self.expert} > {self.tensor} x {self.data}")
-        if np.any(larger % smaller):
+        if np.any(np.maximum(tensor, expert) % np.minimum(tensor, expert)):
             raise InvalidInput(f"expert and tensor must divide evenly: {self.expert} and {self.tensor}")
 
     @property
@@ -98,6 +98,11 @@ class Parallel(Value):
     @cached_property
     def _single(self) -> bool:
         return all(np.ndim(value) == 0 and value == 1 for value in self.degrees)
+
+    @cached_property
+    def is_sweep(self) -> bool:
+        """Whether any of its figures is an array."""
+        return has_array(getattr(self, item.name) for item in fields(self))
 
     @property
     def degrees(self) -> tuple[Number, ...]:
@@ -117,12 +122,12 @@ class Parallel(Value):
     @property
     def expert_tensor(self) -> Number:
         """Accelerators that one expert's matrices divide over."""
-        return np.maximum(self.tensor / self.expert, 1.0)
+        return larger(self.tensor / self.expert, 1.0)
 
     @property
     def expert_replicas(self) -> Number:
         """Data-parallel replicas that share one set of routed experts."""
-        return np.maximum(self.expert / self.tensor, 1.0)
+        return larger(self.expert / self.tensor, 1.0)
 
     def __repr__(self) -> str:
         return brief(self)
@@ -150,4 +155,4 @@ def share(pieces: Number, ways: Number) -> Number:
     >>> [float(share(pieces, ways)) for pieces, ways in ((8, 4), (8, 16), (40, 16))]
     [0.25, 0.125, 0.075]
     """
-    return np.ceil(pieces / ways) / pieces
+    return ceil(pieces / ways) / pieces

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from ..arrays import larger, smaller
+from ..arrays import everywhere, larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from .operator import Operator
@@ -72,7 +70,7 @@ def least_math(operator: Operator, accelerator: Accelerator) -> str:
         return own
     other = accelerator.math_on_chip(operator.least.math)
     faster = accelerator.fastest_flops_per_s(other) > accelerator.fastest_flops_per_s(own)
-    return other if np.all(faster) else own
+    return other if everywhere(faster) else own
 
 
 def least_compute_s(operator: Operator, accelerator: Accelerator) -> Number:

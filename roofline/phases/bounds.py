@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Words, larger, read_only
+from ..arrays import Words, anywhere, larger, read_only
 from ..efficiency.estimate_steps import explain_estimate
 from ..efficiency.estimates import Estimate, estimate
 from ..efficiency.joining import shares
@@ -196,8 +196,9 @@ class Bound(Report):
     @cached_property
     def estimate(self) -> Estimate:
         """Expected time with its interval (see `roofline.efficiency.estimates`); the time is not below the roofline."""
-        if self.part is not None:
-            whole, share = self.part.kernel.estimate, self.part.share
+        part = self.part
+        if part is not None:
+            whole, share = part.kernel.estimate, part.share
             time_s = larger(share * whole.time_s, self.roofline_s)
             low_s = larger(share * whole.low_s, self.floor_s)
             high_s = larger(share * whole.high_s, time_s)
@@ -227,7 +228,7 @@ class Bound(Report):
         products_s = compute_s(self.flops, self.accelerator, self.math)
         exponentials = self.operator.count * self.operator.work.exponentials
         nearly = 0.99  # within the steps that a sensitivity takes to either side
-        return bool(np.any(exponentials_s(exponentials, self.accelerator) > nearly * products_s))
+        return anywhere(exponentials_s(exponentials, self.accelerator) > nearly * products_s)
 
     @property
     def estimate_s(self) -> Number:

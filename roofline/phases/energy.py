@@ -24,7 +24,7 @@ from ..efficiency.kinds import kind_of
 from ..efficiency.power import clock_under, power_model, speed_under
 from ..errors import Number
 from ..hardware import Accelerator
-from ..operators.roofline import compute_s, memory_s
+from ..operators.roofline import memory_s
 from ..report import Step
 from ..units import humanize
 from ..values import Sealed
@@ -33,7 +33,7 @@ from .bounds import Bound
 if TYPE_CHECKING:
     from .deployment import Deployment
     from .passes import Phase
-    from .totals import Estimates, ScheduledPass
+    from .totals import Estimates, ScheduledPass, Sums
 
 
 class Use(NamedTuple):
@@ -128,16 +128,9 @@ class PassEnergy(Sealed):
         return self.watts_high * self.estimate_s
 
 
-def use_of(one: ScheduledPass) -> Use:
-    """What one pass of one accelerator uses."""
-    gpu = one.deployment.accelerator
-    local = [item for item in one.operators if item.operator.message is None]
-    return Use(
-        one.unlimited.time_s,
-        one.kernels_s,
-        memory_s(sum((item.moved_bytes for item in one.operators), 0.0), gpu),
-        sum((compute_s(item.flops, gpu, item.math) for item in local if np.any(item.flops)), 0.0),
-    )
+def use_of(sums: Sums, estimates: Estimates, accelerator: Accelerator) -> Use:
+    """What one pass of one accelerator uses, from what its operators come to together."""
+    return Use(estimates.unlimited_s, estimates.kernels_s, memory_s(sums.moved_bytes, accelerator), sums.peak_s)
 
 
 def tdp_watts(accelerator: Accelerator) -> Number:
@@ -191,9 +184,9 @@ def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estima
     clock = clock_under(limit, demand_watts(one))
     slower, slightly = (1.0 / speed_under(clock, share) - 1.0 for share in (least, most))
     return found._replace(
-        time_s=found.time_s + slower * one.kernels_s,
-        low_s=found.low_s + slightly * one.kernels_s * found.low_s / found.time_s,
-        high_s=found.high_s + slower * one.kernels_s * found.high_s / found.time_s,
+        time_s=found.time_s + slower * found.kernels_s,
+        low_s=found.low_s + slightly * found.kernels_s * found.low_s / found.time_s,
+        high_s=found.high_s + slower * found.kernels_s * found.high_s / found.time_s,
     )
 
 

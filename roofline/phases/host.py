@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..efficiency.forms import join
 from ..specs.engines import Engine
 from .deployment import Deployment
 
@@ -65,8 +66,7 @@ class HostTimes(NamedTuple):
 
     def prompts_s(self, kernels_s: Any, shape: HostedModel, tokens: Any) -> Any:
         """A pass of ``tokens``, with prompts among them, whose kernels take ``kernels_s``."""
-        device_s, host_s = kernels_s * self.prefill_factor, self.eager_s(shape, tokens)
-        return (device_s**EAGER_NORM + host_s**EAGER_NORM) ** (1 / EAGER_NORM) + self.step_s
+        return join(EAGER_NORM, kernels_s * self.prefill_factor, self.eager_s(shape, tokens)) + self.step_s
 
 
 NO_HOST = HostTimes()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Words, read_only
+from ..arrays import Words, anywhere, read_only
 from ..dimensions import UNNAMED, Dimensions
+from ..efficiency.store import specs
 from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
 from ..report import Report, Step
@@ -19,7 +20,7 @@ from ..units import humanize
 from .bounds import Bound, fallback_notes, name_limits
 from .chunking import broadcast_shape, put_together, sequences_by_name, split
 from .deployment import Deployment
-from .energy import PassEnergy, Use, explain_energy, power_notes
+from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
 from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
@@ -111,7 +112,10 @@ class Phase(PassEnergy, Report):
     @cached_property
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
-        return scheduled_pass(self.deployment, self.schedule, launch=LAUNCHES.get(self.name, "eager"))
+        launch = LAUNCHES.get(self.name, "eager")
+        if is_hardware_sweep(self.deployment) or any(each.is_sweep for each in self.segments):
+            return scheduled_pass(self.deployment, self.schedule, launch=launch)
+        return _scheduled_once(self.deployment, self.schedule, launch, specs())
 
     @property
     def operators(self) -> tuple[Bound, ...]:
@@ -142,7 +146,7 @@ class Phase(PassEnergy, Report):
     @cached_property
     def use(self) -> Use:
         """What one pass of one accelerator uses of its parts, in seconds."""
-        return self._by_blocks(_use)
+        return use_of(self.sums, self.estimates, self.deployment.accelerator)
 
     @property
     def copies(self) -> Number:
@@ -278,16 +282,21 @@ class Phase(PassEnergy, Report):
         return (*explain_pass(self.name, self.scheduled), *explain_energy(self))
 
 
+@lru_cache(maxsize=256)
+def _scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders: str) -> ScheduledPass:
+    """A pass without arrays; those of the last questions are kept, which what-ifs and plans ask again and again.
+
+    ``folders`` are the user's own of specifications, which estimates depend on.
+    """
+    return scheduled_pass(serve, schedule, launch=launch)
+
+
 def _sums(phase: Phase) -> Sums:
     return phase.scheduled.sums
 
 
 def _estimates(phase: Phase) -> Estimates:
     return phase.scheduled.estimates
-
-
-def _use(phase: Phase) -> Use:
-    return phase.scheduled.use
 
 
 def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimensions = UNNAMED) -> Phase:
@@ -434,6 +443,6 @@ def _prompts(load: Workload) -> Segment:
 
 def steps_of(batch: Number, context_tokens: Number, shared: Number = 0.0) -> Segment:
     """Sequences that decode; what is cached of their prompts may be a prefix that they share."""
-    if np.any(np.asarray(shared) > 0):
+    if anywhere(shared > 0):
         shared = np.minimum(shared, context_tokens)
     return Segment(batch, 1.0, context_tokens, shared_tokens=shared)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from math import log
+from math import exp, log
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..arrays import larger, scalar
+from ..arrays import anywhere, has_array, larger, scalar
 from ..efficiency.estimates import Estimate
+from ..efficiency.forms import TINY_S
 from ..errors import Number
 from ..operators.alternatives import Chosen, cheapest, picked
 from ..operators.operator import Operator, Segment
-from ..operators.roofline import least_compute_s, memory_s, units_of
+from ..operators.roofline import compute_s, least_compute_s, memory_s, units_of
 from ..values import Value
 from .bounds import Bound, Kernels
 from .deployment import Deployment
@@ -25,7 +26,10 @@ from .schedule import Schedule
 
 
 class Sums(NamedTuple):
-    """Sums over the operators of one pass of one accelerator; ``floor_s`` is the whole schedule's."""
+    """Sums over the operators of one pass of one accelerator; ``floor_s`` is the whole schedule's.
+
+    ``peak_s`` is what the FLOPs of work on the chip take at the dense peaks of their formats.
+    """
 
     flops: Number
     moved_bytes: Number
@@ -34,18 +38,35 @@ class Sums(NamedTuple):
     roofline_s: Number
     compute_limited_s: Number
     network_limited_s: Number
+    peak_s: Number
 
 
 class Estimates(NamedTuple):
-    """Expected time of one pass with its interval, and the part of it that launching kernels one by one costs."""
+    """Expected time of one pass with its interval.
+
+    Attributes
+    ----------
+    time_s : float or array
+        Expected time.
+    low_s, high_s : float or array
+        Ends of its 80 % interval.
+    fixed_s : float or array
+        The part that launching kernels one by one costs.
+    kernels_s : float or array
+        The part in which kernels run: all of it but the host's.
+    unlimited_s : float or array
+        The time without a power limit.
+    """
 
     time_s: Number
     low_s: Number
     high_s: Number
     fixed_s: Number
+    kernels_s: Number
+    unlimited_s: Number
 
 
-Totals = TypeVar("Totals", Sums, Estimates, Use)
+Totals = TypeVar("Totals", Sums, Estimates)
 
 
 @dataclass(frozen=True)
@@ -107,10 +128,10 @@ class ScheduledPass(Value):
             found = within_a_step(found, self)
         return Estimates(*(scalar(value) for value in found))
 
-    @cached_property
+    @property
     def use(self) -> Use:
         """What one pass of one accelerator uses of its parts."""
-        return use_of(self)
+        return use_of(self.sums, self.unlimited, self.deployment.accelerator)
 
     @cached_property
     def kernels(self) -> Estimates:
@@ -121,15 +142,6 @@ class ScheduledPass(Value):
     def tokens(self) -> Number:
         """Tokens of one microbatch."""
         return total(each.sequences * each.new_tokens for each in self.schedule.segments)
-
-    @property
-    def kernels_s(self) -> Number:
-        """Expected time of a pass in which kernels run: all of it but the host's part."""
-        found, host = self.kernels, HostTimes.of(self.deployment.server)
-        if self.launch == "graph":
-            captured_s: Number = host.captured_s(found.time_s, HostedModel.of(self.deployment, found.fixed_s))
-            return captured_s
-        return found.time_s * (host.prefill_factor if self.launch == "eager" else 1.0)
 
     @property
     def floor_s(self) -> Number:
@@ -237,7 +249,17 @@ def sums(one: ScheduledPass) -> Sums:
         roofline_s=roofline_s,
         compute_limited_s=total((item.compute_s > item.memory_s) * item.roofline_s for item in local),
         network_limited_s=roofline_s - local_s if remote else 0.0,
+        peak_s=peak_s(one),
     )
+
+
+def peak_s(one: ScheduledPass) -> Number:
+    """What the FLOPs of work on the chip take at the dense peaks of their formats."""
+    flops: dict[str, Number] = {}
+    for item in one.operators:
+        if item.operator.message is None and anywhere(item.flops > 0):
+            flops[item.math] = flops.get(item.math, 0.0) + item.flops
+    return total(compute_s(each, one.deployment.accelerator, math) for math, each in flops.items())
 
 
 def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Number:
@@ -319,21 +341,19 @@ def estimates(one: ScheduledPass) -> Estimates:
     """
     local = [item.estimate for item in one.operators if item.operator.message is None]
     remote = [item.estimate for item in one.operators if item.operator.message is not None]
+    each = local + remote
     time_s = overlapped_s(one, total(item.time_s for item in local), total(item.time_s for item in remote))
-    return Estimates(
-        time_s,
-        time_s / np.exp(_spread([*local, *remote], "low_s")),
-        time_s * np.exp(_spread([*local, *remote], "high_s")),
-        total(item.fixed_s for item in local),
-    )
+    below, above = _spread(each, [item.low_s for item in each]), _spread(each, [item.high_s for item in each])
+    fixed_s = total(item.fixed_s for item in local)
+    return Estimates(time_s, time_s / _exp(below), time_s * _exp(above), fixed_s, time_s, time_s)
 
 
-def _spread(each: list[Estimate], end: str) -> Number:
-    """Logarithm from the sum of estimates to an end of its interval."""
+def _spread(each: list[Estimate], ends: list[Number]) -> Number:
+    """Logarithm from the sum of estimates to an end of its interval; ``ends`` are theirs."""
     whole_s = total(item.time_s for item in each)
     groups: dict[str, Number] = {}
-    for item in each:
-        off: Any = abs(_log(larger(getattr(item, end), TINY_S) / larger(item.time_s, TINY_S)))
+    for item, end_s in zip(each, ends, strict=True):
+        off: Any = abs(_log(larger(end_s, TINY_S) / larger(item.time_s, TINY_S)))
         groups[item.basis] = groups.get(item.basis, 0.0) + item.time_s * off
     squares = total(value**2 for value in groups.values())
     return (COMMON_MODE**2 + squares / larger(whole_s, TINY_S) ** 2) ** 0.5
@@ -344,28 +364,30 @@ def _log(value: Number) -> Number:
     return np.log(value) if isinstance(value, np.ndarray) else log(value)
 
 
-TINY_S = 1e-30
-"""Keeps the logarithms of times that are 0 finite."""
+def _exp(value: Number) -> Number:
+    """Exponential, of a float without the price of an array."""
+    return np.exp(value) if isinstance(value, np.ndarray) else exp(value)
 
 
 def in_a_graph(found: Estimates, serve: Deployment) -> Estimates:
     """A step whose kernels are launched as one captured graph, and the host's part of it, as servers decode."""
-    host = HostTimes.of(serve.server)
-    time_s = host.decode_s(found.time_s, HostedModel.of(serve, found.fixed_s))
-    return _scaled(found, time_s, host.launch_share * found.fixed_s)
+    host, shape = HostTimes.of(serve.server), HostedModel.of(serve, found.fixed_s)
+    kernels_s = host.captured_s(found.time_s, shape)
+    return _scaled(found, host.decode_s(found.time_s, shape), host.launch_share * found.fixed_s, kernels_s)
 
 
 def captured(found: Estimates, serve: Deployment) -> Estimates:
     """A pass whose kernels are a part of the graph of another pass, which the host's part is counted with."""
     host = HostTimes.of(serve.server)
     time_s = host.captured_s(found.time_s, HostedModel.of(serve, found.fixed_s))
-    return _scaled(found, time_s, host.launch_share * found.fixed_s)
+    return _scaled(found, time_s, host.launch_share * found.fixed_s, found.kernels_s)
 
 
 def one_by_one(found: Estimates, serve: Deployment, tokens: Number) -> Estimates:
     """A pass whose kernels the host launches while the device works on earlier ones: the longer of the two."""
-    time_s = HostTimes.of(serve.server).prompts_s(found.time_s, HostedModel.of(serve, found.fixed_s), tokens)
-    return _scaled(found, time_s, found.fixed_s)
+    host = HostTimes.of(serve.server)
+    time_s = host.prompts_s(found.time_s, HostedModel.of(serve, found.fixed_s), tokens)
+    return _scaled(found, time_s, found.fixed_s, found.time_s * host.prefill_factor)
 
 
 LAYER_OPERATORS = 12
@@ -381,17 +403,17 @@ def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
     host = HostTimes.of(one.deployment.server)._replace(step_s=0.0)
     operators = total(item.operator.launches for item in one.operators)
     shape = HostedModel.of(one.deployment, found.fixed_s)._replace(layers=operators / LAYER_OPERATORS)
-    return _scaled(found, host.prompts_s(found.time_s, shape, np.inf), found.fixed_s)  # never captured
+    time_s = host.prompts_s(found.time_s, shape, np.inf)  # never captured
+    return _scaled(found, time_s, found.fixed_s, found.kernels_s)
 
 
-def _scaled(found: Estimates, time_s: Number, fixed_s: Number) -> Estimates:
+def _scaled(found: Estimates, time_s: Number, fixed_s: Number, kernels_s: Number) -> Estimates:
     """Another time with the interval in proportion."""
     scale = time_s / larger(found.time_s, TINY_S)
-    return Estimates(time_s, found.low_s * scale, found.high_s * scale, fixed_s)
+    return Estimates(time_s, found.low_s * scale, found.high_s * scale, fixed_s, kernels_s, time_s)
 
 
 def is_hardware_sweep(serve: Deployment) -> bool:
     """Whether rates, degrees of parallelism or the power limit are arrays."""
     gpu = serve.accelerator
-    rates = (gpu.memory_bytes_per_s, *gpu.dense_flops_per_s.values(), *serve.parallel.degrees, serve.power_limit_watts)
-    return any(isinstance(rate, np.ndarray) for rate in rates)
+    return gpu.is_sweep or has_array((*serve.parallel.degrees, serve.power_limit_watts))
