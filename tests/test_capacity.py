@@ -180,6 +180,63 @@ def test_an_order_of_10_000_candidates_in_one_expression():
     assert found.to_frame().shape == (10_000, len(found.columns))
 
 
+def test_every_row_has_its_interval_and_what_it_rests_on(plan):
+    alone = plan.steady_state(0)
+    for name in ("ttft", "tpot"):
+        ends = [getattr(alone.at(time), f"{name}_s") for time in ("estimate_low_s", "estimate_s", "estimate_high_s")]
+        row = [getattr(plan, column)[0] for column in (f"{name}_low_s", f"{name}_s", f"{name}_high_s")]
+        assert row == pytest.approx(ends)
+        assert row == sorted(row)
+    assert set(plan.basis) == {"calibrated"}
+    assert set(plan.engine) == {"any"}
+    roof = rl.plan(LLAMA_8B, L40S, CHAT, time="roofline_s")
+    assert np.array_equal(roof.ttft_low_s, roof.ttft_high_s)
+
+
+def test_a_target_can_be_held_by_the_upper_end_of_the_estimate():
+    middle, high = (
+        rl.plan(LLAMA_70B, H100, CHAT, slo=SLO, time=time).best for time in ("estimate_s", "estimate_high_s")
+    )
+    assert high.tpot_s[0] == high.tpot_high_s[0] <= 0.03
+    assert middle.tpot_high_s[0] > 0.03 >= middle.tpot_s[0]
+
+
+@pytest.mark.parametrize(
+    ("chip", "basis"),
+    [("h100-sxm", "calibrated"), ("rtx-4090", "borrowed"), ("mi300x", "typical"), ("gaudi3", "typical")],
+)
+def test_what_estimates_rest_on(chip, basis):
+    """Kernels were timed on H100; those of an RTX 4090 are an L40S's; of MI300X and Gaudi shares of peak are known."""
+    found = rl.plan(LLAMA_8B, chip, CHAT, accelerators=[1])
+    assert set(found.basis) == {basis}
+
+
+def test_a_chip_without_timings_is_ranked_apart_unless_allowed():
+    prices = {"h100-sxm": 2.5, "mi300x": 1.0}
+    asked = (LLAMA_8B, [MI300X, H100], CHAT)
+    apart, together = (rl.plan(*asked, prices=prices, allow_uncalibrated=allowed) for allowed in (False, True))
+    assert apart.best.accelerator[0] == "h100-sxm"
+    assert list(apart.by_accelerator.basis) == ["calibrated", "typical"]
+    assert together.best.accelerator[0] == "mi300x"
+    assert len(together) == len(apart)
+    fleets = [rl.fleet(each, requests_per_s=500) for each in (apart, together)]
+    assert [each.accelerator[0] for each in fleets] == ["h100-sxm", "mi300x"]
+
+
+def test_what_the_intervals_leave_open_is_a_tie():
+    def rows(usd):
+        found = rl.plan(LLAMA_8B, [H100, L40S], CHAT, prices={"h100-sxm": 2.5, "l40s": usd})
+        return found.by_accelerator, rl.fleet(found, requests_per_s=2000)
+
+    at_a_dollar, _ = rows(1.0)
+    usd = dict(zip(at_a_dollar.accelerator, at_a_dollar.usd_per_request, strict=True))
+    even = usd["h100-sxm"] / usd["l40s"]
+    for times, tie in ((1.02, True), (4.0, False)):
+        for found in rows(even * times):
+            assert list(found.accelerator) == ["h100-sxm", "l40s"]
+            assert list(found.tie) == [False, tie]
+
+
 def test_a_fleet_by_hand(plan):
     need = rl.fleet(plan, requests_per_s=40)
     for row in range(len(need)):

@@ -17,6 +17,8 @@ from ..serving.scenario import Scenario
 from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
 from ..values import Value
+from .basis import basis_of
+from .floors import least_busy_s
 
 Array = npt.NDArray[Any]
 
@@ -30,12 +32,16 @@ The weights do not fit, not even with one sequence; the batch does not fit; or i
 class Candidates(Value):
     """Columns of equal length, one row a layout and batch; see `Plan` for what they mean.
 
+    ``busy_at_floor_s`` is that of the layout, whatever the batch (`roofline.capacity.floors`).
+
     ``failure`` is the kind of reason for which a candidate is rejected, empty if it is not; ``next_failure`` is that
     of the next larger batch.
     """
 
     accelerator: Array
     precision: Array
+    engine: Array
+    basis: Array
     layout: Array
     tensor: Array
     pipeline: Array
@@ -45,14 +51,19 @@ class Candidates(Value):
     batch: Array
     max_batch: Array
     ttft_s: Array
+    ttft_low_s: Array
+    ttft_high_s: Array
     tpot_s: Array
+    tpot_low_s: Array
+    tpot_high_s: Array
     gap_s: Array
     prefill_share: Array
     busy_s: Array
+    busy_low_s: Array
+    busy_high_s: Array
     busy_at_floor_s: Array
     headroom: Array
     failure: Array
-    failure_at_floor: Array
     next_failure: Array
     limit: Array
     weights_bytes: Array
@@ -83,9 +94,8 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: s
     """All ``[L, B]`` candidates of a scenario: layouts ``[L, 1]`` of its deployment, batches ``[B]`` of its load."""
     serve = case.serve
     steady, need = steady_state(case, time=time), case.memory
-    floor = steady.at("floor_s")
     failure, headroom = _judge(steady, slo, need.max_batch)
-    failure_at_floor, _ = _judge(floor, slo, need.max_batch)
+    low, high = steady.low, steady.high
     # Power is of the time that passes are expected to take: there is none at the floor, where nothing divides either.
     drawn = RequestEnergy(np.nan, np.nan) if time == "floor_s" else request_energy(steady)
     degrees = dict(zip(("tensor", "pipeline", "expert", "data"), serve.parallel.degrees, strict=False))
@@ -93,20 +103,27 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: s
     columns = {
         "accelerator": np.array(gpu.name),
         "precision": np.array(precision_name(serve)),
+        "engine": np.array(engine_name(serve)),
+        "basis": np.array(basis_of(steady)),
         "layout": _layout_names(serve),
         **degrees,
         "gpus": serve.parallel.accelerators,
         "batch": case.load.batch,
         "max_batch": need.max_batch,
         "ttft_s": steady.ttft_s,
+        "ttft_low_s": low.ttft_s,
+        "ttft_high_s": high.ttft_s,
         "tpot_s": steady.tpot_s,
+        "tpot_low_s": low.tpot_s,
+        "tpot_high_s": high.tpot_s,
         "gap_s": steady.gap_s,
         "prefill_share": np.nan if time == "floor_s" else steady.prefill_share,
         "busy_s": steady.busy_s,
-        "busy_at_floor_s": floor.busy_s,
+        "busy_low_s": low.busy_s,
+        "busy_high_s": high.busy_s,
+        "busy_at_floor_s": least_busy_s(case, slo)[:, None],
         "headroom": headroom,
         "failure": failure,
-        "failure_at_floor": failure_at_floor,
         "next_failure": _next(failure),
         "limit": steady.limit,
         "weights_bytes": need.weights_bytes_on_one,
@@ -138,6 +155,11 @@ def precision_name(serve: Deployment) -> str:
     same = precision.weights == precision.activations
     linear = precision.weights if same else f"{precision.weights}+{precision.activations}"
     return linear if precision.kv == "bf16" else f"{linear}, kv {precision.kv}"
+
+
+def engine_name(serve: Deployment) -> str:
+    """The engine that runs a deployment; ``any`` where the kernels are the median of the engines'."""
+    return "any" if serve.engine is None else str(serve.engine)
 
 
 def _layout_names(serve: Deployment) -> Array:

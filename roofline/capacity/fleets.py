@@ -37,8 +37,15 @@ class Fleet(Rows):
 
     Columns
     -------
+    engine, basis
+        As in `Plan`.
     replicas, gpus
         Deployments, and accelerators of all of them.
+    gpus_low, gpus_high
+        Accelerators if every pass took the lower or the upper end of its estimate's interval.
+    tie
+        Whether the intervals leave open which fleet is better, this one or the first one: the price, or the number of
+        accelerators, of one of the two lies within the interval of the other's.
     usd_per_hour, usd_per_month
         Price of all accelerators, and for a month of 730 hours; not known without a price.
     usd_per_million_tokens
@@ -53,7 +60,7 @@ class Fleet(Rows):
     electricity_usd_per_month
         Of that power, where the plan's ``power`` states what a kWh costs; no part of the price.
     replicas_at_floor, gpus_at_floor, usd_per_hour_at_floor
-        The least that any software could do with.
+        The least that any software could do with, in deployments of a layout of the plan (`roofline.capacity.floors`).
     """
 
     plan: Plan
@@ -65,10 +72,15 @@ class Fleet(Rows):
     columns = (
         "accelerator",
         "precision",
+        "engine",
+        "basis",
         "layout",
         "batch",
         "replicas",
         "gpus",
+        "gpus_low",
+        "gpus_high",
+        "tie",
         "usd_per_hour",
         "usd_per_month",
         "usd_per_million_tokens",
@@ -80,7 +92,11 @@ class Fleet(Rows):
         "gco2_per_request",
         "electricity_usd_per_month",
         "ttft_s",
+        "ttft_low_s",
+        "ttft_high_s",
         "tpot_s",
+        "tpot_low_s",
+        "tpot_high_s",
         "replicas_at_floor",
         "gpus_at_floor",
         "usd_per_hour_at_floor",
@@ -92,6 +108,7 @@ class Fleet(Rows):
         "batch": "batch",
         "replicas": "replicas",
         "gpus": "GPUs",
+        "basis": "basis",
         "usd_per_hour": "USD/h",
         "ttft_s": "TTFT",
         "tpot_s": "TPOT",
@@ -100,7 +117,7 @@ class Fleet(Rows):
     }
 
     def __getattr__(self, name: str) -> Array:
-        if name in ("accelerator", "precision", "layout", "batch", "ttft_s", "tpot_s"):
+        if name in OF_THE_PLAN:
             column: Array = getattr(self.plan, name)
             return column
         raise AttributeError(f"a fleet has no {name!r}")
@@ -122,6 +139,30 @@ class Fleet(Rows):
     def gpus(self) -> Array:
         """Accelerators of all deployments."""
         return np.asarray(self.replicas * self.plan.gpus)
+
+    @property
+    def gpus_low(self) -> Array:
+        """Accelerators if every pass took the lower end of its interval."""
+        return self._gpus_at(self.plan.busy_low_s)
+
+    @property
+    def gpus_high(self) -> Array:
+        """Accelerators if every pass took the upper end of its interval."""
+        return self._gpus_at(self.plan.busy_high_s)
+
+    def _gpus_at(self, busy_s: Array) -> Array:
+        scaled = self.replicas * busy_s / self.plan.busy_s
+        return np.asarray(np.maximum(np.ceil(scaled * (1 - ROUNDING)), 1.0) * self.plan.gpus)
+
+    @property
+    def tie(self) -> Array:
+        """Whether a fleet may well be as good as the first one."""
+        priced = np.isfinite(self.usd_per_hour)
+        each = np.where(priced, self.plan.usd_per_hour, np.where(priced.any(), np.nan, 1.0))
+        cost, low, high = (each * gpus for gpus in (self.gpus, self.gpus_low, self.gpus_high))
+        within = ((cost <= high[0]) & (cost >= low[0])) | ((low <= cost[0]) & (high >= cost[0]))
+        within[:1] = False
+        return np.asarray(within)
 
     @property
     def usd_per_hour(self) -> Array:
@@ -262,6 +303,22 @@ class Fleet(Rows):
         return np.asarray(self.gpus_at_floor * self.floor.usd_per_hour)
 
 
+OF_THE_PLAN = (
+    "accelerator",
+    "precision",
+    "engine",
+    "basis",
+    "layout",
+    "batch",
+    "ttft_s",
+    "ttft_low_s",
+    "ttft_high_s",
+    "tpot_s",
+    "tpot_low_s",
+    "tpot_high_s",
+)
+"""Columns of a fleet that its plan has."""
+
 ROUNDING = 1e-12
 """A load that rounding puts a hair above a whole number of deployments takes no further one."""
 
@@ -291,7 +348,8 @@ def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fle
     Returns
     -------
     Fleet
-        One row for each accelerator and precision, the cheapest first.
+        One row for each accelerator and precision, the cheapest first; those whose estimates do not rest on timings of
+        their own behind the others, unless the plan allows them among them.
 
     Raises
     ------
@@ -312,11 +370,12 @@ def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fle
     if not plan.feasible.any():
         raise InvalidInput(f"no candidate meets the SLO; the closest: {plan.reason[0]}")
     chosen = _cheapest(plan, plan.feasible, plan.busy_s, rate / utilization, energy=plan.rank == "energy")
-    ideal = _cheapest(plan, plan.feasible_at_floor | plan.feasible, plan.busy_at_floor_s, rate)
+    ideal = _cheapest(plan, plan.feasible_at_floor, plan.busy_at_floor_s, rate)
     rows, floors = _paired(plan, chosen, ideal)
     found = Fleet(plan.take(rows), plan.take(floors), rate, utilization, plan.assumptions)
     by = found.watts if plan.rank == "energy" else found.usd_per_hour
-    order = np.lexsort((found.gpus, np.where(np.isfinite(by), by, np.inf)))
+    guessed = ~found.plan.calibrated & (not plan.allow_uncalibrated)
+    order = np.lexsort((found.gpus, np.where(np.isfinite(by), by, np.inf), guessed))
     return Fleet(plan.take(rows[order]), plan.take(floors[order]), rate, utilization, plan.assumptions)
 
 

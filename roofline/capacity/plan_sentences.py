@@ -18,7 +18,7 @@ HOURS_PER_MONTH = 730
 
 def plan_sentence(found: Plan) -> str:
     """The cheapest deployment that meets the SLO, or why none does."""
-    asked = "meets the SLO" if found.slo != type(found.slo)() else "fits"
+    asked = "meets the SLO" if found.slo.targets() else "fits"
     best = found.best
     if not len(best):
         return f"No candidate {asked}; the closest ({deployment_words(found)}) is rejected: {found.reason[0]}."

@@ -18,10 +18,10 @@ from ..operators.parallel import Parallel
 from ..operators.precision import AS_PUBLISHED, PARTS, Precision, precision_of
 from ..phases.deployment import Deployment
 from ..phases.energy import power_notes
-from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
+from ..serving.steady_state import PLANNED_TIMES
 from ..specs.electricity import BOARDS_ALONE, Power, idle_watts
 from ..specs.library import get_accelerator, get_model
 from ..specs.prices import Price
@@ -60,6 +60,7 @@ def plan(
     prices: Mapping[str, float | Price] | None = None,
     power: Power | None = None,
     rank: str = "cost",
+    allow_uncalibrated: bool = False,
     time: str = "estimate_s",
     progress: Callable[[list[Case]], Iterable[Case]] = iter,
 ) -> Plan:
@@ -100,8 +101,12 @@ def plan(
         counted, and the notes say so.
     rank : str
         What those that meet the SLO are ranked by: ``cost`` or ``energy``, both of a request.
+    allow_uncalibrated : bool
+        Whether accelerators whose estimates do not rest on timings of their own are ranked among those that have some.
+        They come behind them otherwise: an error of a guess is no reason to buy one or the other.
     time : str
-        Which time the targets are for: ``floor_s``, ``roofline_s`` or ``estimate_s``.
+        Which time the targets are for: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the upper
+        end of its interval.
     progress : callable
         Wraps the list of accelerators and precisions while it is worked through (as ``tqdm`` does).
 
@@ -168,7 +173,9 @@ def plan(
     rules = [f"layouts that no engine starts are left out: {'; '.join(no_start)}"] if no_start else []
     notes = [*_notes(cases, spread, prices), *rules, *_technique_notes(used, refused)]
     notes += _power_notes(cases, power, time)
-    whole = Plan(model, load, slo or SLO(), time, all_rows(parts), cases, used, power, rank, tuple(notes))
+    whole = Plan(
+        model, load, slo or SLO(), time, all_rows(parts), cases, used, power, rank, allow_uncalibrated, tuple(notes)
+    )
     return whole.take(_ranking(whole))
 
 
@@ -221,21 +228,22 @@ def _technique_notes(used: tuple[Technique, ...], refused: Mapping[str, str]) ->
 
 
 def _ranking(whole: Plan) -> Array:
-    """What meets the SLO by cost, priced before others; then what misses a target, the closest first; then the rest."""
+    """What meets the SLO by cost, priced and calibrated first; what misses a target, the closest first; the rest."""
     table = whole.table
     headroom = np.nan_to_num(table.headroom)
     worse = np.select([whole.feasible, table.failure == MEMORY, table.failure == WEIGHTS], [0, 2, 3], 1)
     known = table.watts if whole.rank == "energy" else table.usd_per_hour
     unpriced = ~np.isfinite(known) & np.isfinite(known).any()
     cost = np.where(whole.feasible, whole.cost, -headroom)
-    return np.lexsort((-headroom, table.gpus, cost, unpriced & whole.feasible, worse))
+    guessed = ~whole.calibrated & whole.feasible & (not whole.allow_uncalibrated)
+    return np.lexsort((-headroom, table.gpus, cost, guessed, unpriced & whole.feasible, worse))
 
 
 def _check(chips: Sequence[Accelerator], load: Workload, time: str) -> None:
     if not chips:
         raise InvalidInput("a plan needs hardware: none was given")
-    if time not in TIMES:
-        raise unknown("time", time, TIMES)
+    if time not in PLANNED_TIMES:
+        raise unknown("time", time, PLANNED_TIMES)
     for name in ("prompt_tokens", "output_tokens", "cached_tokens"):
         if np.ndim(getattr(load, name)):
             raise InvalidInput(f"a plan is for requests of one length: {name} is an array")

@@ -21,6 +21,7 @@ from ..serving.steady_state import Steady, steady_state
 from ..specs.electricity import BOARDS_ALONE, JOULES_OF_A_KWH, Power
 from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
+from .basis import CALIBRATED
 from .candidates import MEMORY, WEIGHTS, Array, Candidates
 from .plan_sentences import plan_sentence
 from .plan_steps import plan_steps
@@ -49,15 +50,23 @@ class Plan(Rows):
         Host, losses and electricity, as far as they are known.
     rank : str
         What those that meet the SLO are ranked by: ``cost`` or ``energy``.
+    allow_uncalibrated : bool
+        Whether accelerators without timings of their own are ranked among those with some.
     assumptions : tuple of str
         What the figures rest on.
 
     Columns
     -------
+    engine, basis
+        Whose kernels and settings the estimates are of (``any``: the median of the engines), and what they rest on:
+        ``calibrated`` (timings of this accelerator), ``borrowed`` (of another one of its family, another format or
+        engine) or ``typical`` (published shares of peak).
     gpus, layout, batch
         Accelerators of one deployment, how the model is spread over them, and requests in the system.
     ttft_s, tpot_s
         Of a request in steady state (`roofline.serving.steady_state`).
+    ttft_low_s, ttft_high_s, tpot_low_s, tpot_high_s
+        Ends of their 80 % intervals; of a floor or a roofline the figures themselves.
     tokens_per_s_per_user, tokens_per_s_per_gpu
         1 / TPOT; output tokens of all requests over the accelerators.
     usd_per_request
@@ -80,6 +89,8 @@ class Plan(Rows):
         What limits the decode step.
     bound_by
         What the next larger batch would miss.
+    tie
+        Whether the intervals leave open which is better, this candidate or the first one (see `tie`).
     reason
         Why a candidate is rejected; empty if it is not.
     """
@@ -93,16 +104,23 @@ class Plan(Rows):
     techniques: tuple[Technique, ...] = ()
     power: Power = BOARDS_ALONE
     rank: str = "cost"
+    allow_uncalibrated: bool = False
     assumptions: tuple[str, ...] = ()
 
     columns = (
         "accelerator",
         "precision",
+        "engine",
+        "basis",
         "gpus",
         "layout",
         "batch",
         "ttft_s",
+        "ttft_low_s",
+        "ttft_high_s",
         "tpot_s",
+        "tpot_low_s",
+        "tpot_high_s",
         "tokens_per_s_per_user",
         "tokens_per_s_per_gpu",
         "requests_per_s",
@@ -120,6 +138,7 @@ class Plan(Rows):
         "headroom",
         "limit",
         "bound_by",
+        "tie",
         "feasible",
         "reason",
     )
@@ -152,8 +171,28 @@ class Plan(Rows):
 
     @property
     def feasible_at_floor(self) -> Array:
-        """The same at the floor: False where no software can do it on this layout at this batch."""
-        return np.equal(self.table.failure_at_floor, "")
+        """The same at the floor: False where no software can do it on this layout."""
+        return np.isfinite(self.table.busy_at_floor_s)
+
+    @property
+    def calibrated(self) -> Array:
+        """Whether the estimates rest on timings of the accelerator itself."""
+        return np.equal(self.table.basis, CALIBRATED)
+
+    @property
+    def tie(self) -> Array:
+        """Whether a candidate that meets the SLO may well be as good as the first one.
+
+        The cost of one of the two lies within the interval of the other's.  Candidates of the accelerator and precision
+        of the first one are not called ties: their errors are mostly the same ones.
+        """
+        if not len(self) or not self.feasible[0]:
+            return np.zeros(len(self), bool)
+        table, cost = self.table, self.cost
+        low, high = cost * table.busy_low_s / table.busy_s, cost * table.busy_high_s / table.busy_s
+        within = ((cost <= high[0]) & (cost >= low[0])) | ((low <= cost[0]) & (high >= cost[0]))
+        other = (table.accelerator != table.accelerator[0]) | (table.precision != table.precision[0])
+        return np.asarray(within & other & self.feasible)
 
     @property
     def requests_per_s(self) -> Array:

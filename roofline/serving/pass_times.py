@@ -95,7 +95,7 @@ class PassTime(Value):
         Parameters
         ----------
         time : str
-            ``floor_s``, ``roofline_s`` or ``estimate_s``.
+            ``floor_s``, ``roofline_s``, ``estimate_s`` or an end of its interval, ``estimate_low_s``.
         """
         if time == "floor_s":
             return reduce(np.maximum, self.resources_s().values())
@@ -107,7 +107,7 @@ class PassTime(Value):
             device_s = np.maximum(self.fetch_s, hidden_s) + device_s - hidden_s
         if not self.asynchronous:
             return device_s + self.serial_s
-        engine_s = HostTimes.of(self.phase.deployment.server).step_s if time == "estimate_s" else 0.0
+        engine_s = HostTimes.of(self.phase.deployment.server).step_s if time.startswith("estimate") else 0.0
         return np.maximum(device_s - engine_s, engine_s + self.serial_s)
 
     @property
@@ -162,9 +162,14 @@ class PassTime(Value):
 
 
 def _part_s(phase: Phase, time: str, chosen: Callable[[Operator], bool]) -> Number:
-    """Time of the operators of a pass that are chosen, one after another."""
-    found = [getattr(item, time) for item in phase.operators if chosen(item.operator)]
-    return sum(found, 0.0) * phase.schedule.rounds
+    """Time of the operators of a pass that are chosen, one after another.
+
+    At an end of the estimate's interval every operator is off by the factor of the whole pass.
+    """
+    of_items = "estimate_s" if time.startswith("estimate") else time
+    factor = 1.0 if of_items == time else getattr(phase, time) / phase.estimate_s
+    found = [getattr(item, of_items) for item in phase.operators if chosen(item.operator)]
+    return sum(found, 0.0) * phase.schedule.rounds * factor
 
 
 FEED_FORWARD = ("gate_proj", "up_proj", "down_proj", "shared_gate_proj", "shared_up_proj", "shared_down_proj")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
-from ..errors import number
+from ..errors import number, unknown
+
+STATISTICS: Mapping[str, float] = MappingProxyType({"mean": 1.0, "p50": 0.5, "p95": 0.95, "p99": 0.99})
+"""What of the requests a target is for -> the share of them that meets it; for a mean, as if all did."""
+
+TARGETS = ("ttft_s", "tpot_s", "total_s", "gap_s", "tokens_per_s")
 
 
 @dataclass(frozen=True)
@@ -23,11 +30,15 @@ class SLO:
         Longest gap between two tokens of a request.
     tokens_per_s : float
         Lowest throughput of the whole deployment, output tokens per second.
+    statistic : str
+        What of the requests must stay within the times where they queue: ``mean``, ``p50``, ``p95`` or ``p99``.
 
     Raises
     ------
     InvalidInput
         A target that is not a finite number above 0.
+    UnknownName
+        ``statistic`` is none of these.
     """
 
     ttft_s: float | None = None
@@ -35,12 +46,25 @@ class SLO:
     total_s: float | None = None
     gap_s: float | None = None
     tokens_per_s: float | None = None
+    statistic: str = "p95"
 
     def __post_init__(self) -> None:
+        if self.statistic not in STATISTICS:
+            raise unknown("statistic", self.statistic, STATISTICS)
         for name, target in self.targets():
             number(name, target, least=1e-12)  # a target of 0 could never be met, and would be divided by
 
     def targets(self) -> tuple[tuple[str, float], ...]:
         """Metric and target of every objective that is set."""
-        pairs = ((item.name, getattr(self, item.name)) for item in fields(self))
+        pairs = ((name, getattr(self, name)) for name in TARGETS)
         return tuple((name, target) for name, target in pairs if target is not None)
+
+    @property
+    def share(self) -> float:
+        """Share of the requests that meets a target of a time; 1 for a mean."""
+        return STATISTICS[self.statistic]
+
+    @property
+    def latencies(self) -> tuple[tuple[str, float], ...]:
+        """The targets of times of a request, without that of throughput."""
+        return tuple((name, target) for name, target in self.targets() if name != "tokens_per_s")

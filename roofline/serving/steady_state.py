@@ -34,6 +34,12 @@ from .closed_forms import RequestTimes
 from .request_passes import Passes
 from .scenario import Scenario
 
+HIGH_END = "estimate_high_s"
+"""The upper end of the estimate's interval, which cautious plans hold against their targets."""
+
+PLANNED_TIMES = (*TIMES, HIGH_END)
+"""Times in which requests can be asked for: each of the three, or the upper end of the estimate's interval."""
+
 
 @dataclass(frozen=True, repr=False)
 class Steady(Report):
@@ -124,7 +130,7 @@ class Steady(Report):
             return closed_forms.on_two_pools(steps, self.step_s, prompt_s=self.prompt_s, handover_s=passes.handover_s)
         if self._floor:
             return closed_forms.fully_overlapped(
-                self.load.batch, self._steps_run, self.step_s, prompt_s=self.prompt_s, busy_s=self._least_busy_s
+                self.load.batch, self._steps_run, self.step_s, prompt_s=self.prompt_s, busy_s=self.least_busy_s
             )
         pack = passes.packing
         pass_s = passes.packed_s(pack.per_pass, time)
@@ -142,8 +148,8 @@ class Steady(Report):
         return self.passes.steps / used
 
     @cached_property
-    def _least_busy_s(self) -> Number:
-        """Least time that the busiest resource of the deployment works on a request.
+    def least_busy_s(self) -> Number:
+        """Least time that the busiest resource of the deployment works on a request, seconds, in every time.
 
         Prompts share the reads of weights with the steps that they ride on, so only the steps are charged for them.
         """
@@ -269,6 +275,16 @@ class Steady(Report):
         """The same in another of the three times; no pass is computed again."""
         return Steady(self.case, time, self.passes)
 
+    @property
+    def low(self) -> Steady:
+        """The same with every pass at the lower end of its estimate's interval; itself in the other times."""
+        return self.at("estimate_low_s") if self.time.startswith("estimate") else self
+
+    @property
+    def high(self) -> Steady:
+        """The same with every pass at the upper end of its estimate's interval; itself in the other times."""
+        return self.at(HIGH_END) if self.time.startswith("estimate") else self
+
     def _derivation(self) -> tuple[Step, ...]:
         """The prompt and the decode step, and how what a request sees follows from them."""
         phases = (*self.passes.prompt.phase.explain(), *self.passes.step.phase.explain())
@@ -306,7 +322,7 @@ class Steady(Report):
             return (Step(name, formula, known, value, "a prompt, its hand-over, steps undisturbed"),)
         if self._floor:
             known = {"prompt_s": self.prompt_s, "steps": self._steps_run, "step_s": self.step_s}
-            known |= {"batch": self.load.batch, "busy_s": self._least_busy_s}
+            known |= {"batch": self.load.batch, "busy_s": self.least_busy_s}
             formula = "max(prompt_s + steps * step_s, batch * busy_s)"
             return (Step(name, formula, known, value, "a request alone, or the busiest resource"),)
         packed = np.minimum(passes.packing.per_pass, passes.packing.most)
@@ -323,7 +339,7 @@ def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
     case : Scenario
         What runs where, for which requests, served how.  Any number in it may be an array.
     time : str
-        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+        ``floor_s``, ``roofline_s``, ``estimate_s``, or the upper end of its interval, ``estimate_high_s``.
 
     Returns
     -------
@@ -333,7 +349,7 @@ def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
     Raises
     ------
     UnknownName
-        ``time`` is none of the three.
+        ``time`` is none of these.
 
     Examples
     --------
@@ -344,6 +360,6 @@ def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
     >>> round(found.requests_per_s * found.total_s)
     16
     """
-    if time not in TIMES:
+    if time not in PLANNED_TIMES:
         raise unknown("time", time, TIMES)
     return Steady(case, time, Passes(case))
