@@ -37,7 +37,7 @@ MOST_OFF = 2.0
 class KernelSpec(Strict):
     """Parameters of one kind of kernel, and how well they fit its timings."""
 
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     rows: Annotated[int, Field(ge=1)]
     """Timings that the parameters were fitted to."""

@@ -32,7 +32,7 @@ from ..units import to_base
 class Strict(BaseModel):
     """No coercion, no unknown keys, no changes; the docstring of a field is its description in the JSON schema."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 def _real_date(text: str) -> str:

@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from ..errors import SpecError
 from ..files import read_yaml
 from ..formats import MATH_FORMATS
@@ -26,6 +24,7 @@ from .efficiency_schema import (
     family_doubts,
 )
 from .engine_schema import EngineSpec
+from .field_descriptions import describe_fields
 from .folders import spec_folders
 from .instances import Instance, list_instances
 from .library import list_accelerators
@@ -34,9 +33,9 @@ from .model_schema import ModelSpec, block_spec
 from .names import spoken
 from .price_checks import instance_doubts, price_doubts
 from .price_schema import InstanceListSpec, PriceListSpec
-from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, problems
+from .schema import FIGURES, FIGURES_BY_FORMAT, AcceleratorSpec, Strict, problems
 
-SCHEMAS: dict[str, type[BaseModel]] = {
+SCHEMAS: dict[str, type[Strict]] = {
     "hardware_specs/schema.json": AcceleratorSpec,
     "hardware_specs/prices/schema.json": PriceListSpec,
     "hardware_specs/instances/schema.json": InstanceListSpec,
@@ -86,6 +85,7 @@ def check_specs(path: str | Path) -> list[str]:
 def schema_text(file: str = "hardware_specs/schema.json") -> str:
     """The JSON schema of a kind of spec, as the file of that name keeps it (see `SCHEMAS`)."""
     schema = SCHEMAS[file].model_json_schema()
+    describe_fields(schema, SCHEMAS[file])
     if file == "hardware_specs/schema.json":
         _describe_accelerator(schema)
     if file == "hardware_specs/prices/schema.json":
@@ -186,7 +186,7 @@ def _faults(path: Path, library: _Library) -> Iterator[str]:
     yield from (f"{path}: {line}" for line in wrong)
 
 
-def _doubts(spec: BaseModel, path: Path, library: _Library) -> Iterator[str]:
+def _doubts(spec: Strict, path: Path, library: _Library) -> Iterator[str]:
     """What can't be true of a file whose form is right."""
     if isinstance(spec, AcceleratorSpec):
         yield from accelerator_doubts(spec)
