@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
+from roofline.serving.cache_pool import cache_pool
 from roofline.serving.simulation import simulate
 from roofline.serving.under_load import serve
 
@@ -147,3 +148,24 @@ def test_steps_of_the_derivation_evaluate(server):
         assert eval(step.formula, {}, dict(step.inputs)) == pytest.approx(step.value)
     assert set(found.to_dict()) == set(found.columns)
     assert "concurrency" in repr(found)
+
+
+@pytest.mark.parametrize(("prompt", "output", "budget"), [(215, 122, 512), (1000, 200, 512), (100, 400, 256)])
+def test_a_short_budget_is_shared_between_prompts_and_tokens(server, prompt, output, budget):
+    """As many sequences as a step has tokens: prompts still get the share of the budget that requests need."""
+    engine = rl.Engine("vllm", step_tokens=budget, max_sequences=budget)
+    deployment, load = server.replace(engine=engine), rl.Workload(prompt, output)
+    found = serve(deployment, load, requests_per_s=1.0, method="closed form").capacity_requests_per_s
+    exact = simulate(deployment, load, concurrency=2 * budget, requests=8 * budget)
+    assert found == pytest.approx(exact.requests_per_s, rel=0.12)  # 2.3 passes of a prompt count as 3
+    steps = exact.requests_per_s * (prompt + output) / budget  # of a full budget each: so many a second at least
+    assert steps * rl.decode(deployment, rl.Workload(batch=budget // 2), context_tokens=prompt).floor_s < 1
+
+
+def test_a_prompt_of_several_chunks_starts_when_the_whole_of_it_fits(server):
+    """vLLM's scheduler_reserve_full_isl: the fourth prompt waits though its first chunk would fit."""
+    pool = cache_pool(server.replace(engine="vllm"), server.replace(engine="vllm").server)
+    prompt = int(pool.tokens_for(1) / 3.5) - 50
+    found = simulate(server.replace(engine="vllm"), rl.Workload(prompt, 50), concurrency=8, requests=16)
+    assert found.preempted == 0
+    assert 2 < found.running_batch <= 3

@@ -152,7 +152,8 @@ class Chunks(NamedTuple):
 def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_tokens: Number) -> Chunks:
     """Passes of a prompt in chunks, and how many sequences ride on each.
 
-    A prompt of ``P`` tokens takes ``C = ceil(P / c)`` passes, or shares one with others if several fit in a chunk.
+    A prompt of ``P`` tokens takes ``C = ceil(P / c)`` passes, or shares one with others if several fit in a chunk, the
+    last of which may be cut: ``c / P`` of them.
     While prompts are rare all others of the lane ride on each pass, ``B - k``.  Where the prompts of the batch take
     more passes than a request has steps, every pass carries a chunk and ``k`` prompts end every ``C`` passes.  A
     sequence then generates for ``n`` passes, so ``n k / C`` of them do so at a time and the others wait for their
@@ -175,7 +176,7 @@ def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_token
     Chunks(passes=16.0, prompts=1.0, riders=15.9375)
     """
     passes = np.ceil(np.divide(prompt_tokens, chunk_tokens))
-    fit = np.maximum(np.floor(np.divide(chunk_tokens, prompt_tokens)), 1.0)
+    fit = np.maximum(np.divide(chunk_tokens, prompt_tokens), 1.0)
     prompts = np.clip(np.divide(lane_batch, steps + 1.0), 1.0, fit)
     riders = np.minimum(lane_batch - prompts, steps * prompts / passes)
     return Chunks(scalar(passes), scalar(prompts), scalar(np.maximum(riders, 0.0)))

@@ -125,10 +125,17 @@ class Lane(Value):
 
     @cached_property
     def chunks(self) -> closed_forms.Chunks:
-        """How prompts ride on the steps of an engine that mixes."""
-        room = np.maximum(self._budget - self.running, 1.0)
+        """How prompts ride on the steps of an engine that mixes.
+
+        A step has room for prompts beside a token of each running sequence. Where the budget ``b`` is short, sequences
+        that wait for their prompt generate nothing, and the budget is shared as a request needs it: ``b P / (P + n)``
+        of a step goes to prompts.
+        """
+        share = self.computed_tokens / (self.computed_tokens + self.lengths.steps)
+        room = np.maximum(self._budget - self.running, self._budget * share)
         if not self.times.engine.chunked:
-            room = np.maximum(room, self.computed_tokens)  # a prompt that is never cut runs alone
+            whole = np.maximum(np.floor(room / self.computed_tokens), 1.0)  # a longer prompt runs alone
+            room = np.where(np.isfinite(room), whole * self.computed_tokens, room)
         return closed_forms.chunks(self.running, self.lengths.steps, self.computed_tokens, room)
 
     @cached_property

@@ -186,7 +186,7 @@ class Scheduler:
             request = self.waiting[0]
             tokens = self.requests.prompt[request] + self.made.get(request, 0)
             take = self._cut(tokens, left, first=not chunks)
-            if not take or not self._fits(request, take):
+            if not take or not self._fits(request, tokens):
                 break
             self.waiting.popleft()
             self._admit(request)
