@@ -135,7 +135,7 @@ WRONG = [
     ({"model_type": "quantum"}, "'quantum' is not known, and its file has no hidden_size"),
     ({}, "is not known"),
     (changed(CONFIGS["class-default--llama"], model_type="blt"), "'blt' can't be read: .*byte patches"),
-    (changed(LLAMA, model_type="arctic"), "'arctic' can't be read: .*dense MLP beside its experts"),
+    (changed(LLAMA, model_type="dory"), "'dory' can't be read: .*recurrent loops of layers"),
     (changed(LLAMA, model_type="hunyuan"), "'hunyuan' can't be read: .*cla_share_factor"),
     (changed(LLAMA, model_type="step3_text"), "'step3_text' can't be read: .*share_q_dim"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "M*E", "hidden_size": 64}, "missing"),

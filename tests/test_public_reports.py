@@ -109,6 +109,60 @@ def test_activations_are_inside_the_fraction_of_vllm():
     assert pool.activation_bytes > 0
 
 
+def test_kimi_k3_holds_a_latent_and_a_state():
+    """inference-sim issue 1635, tt-metal issue 52979: 27.648 GB for a million tokens in bf16, half of it in fp8.
+
+    That is 24 layers of MLA with 576 values a token; 69 layers of KDA hold 96 heads of 128 x 128 in 32 bits and three
+    columns of convolution in 16.
+    """
+    model = rl.get_model("kimi-k3")
+    assert model.cache_bytes(1_000_001) - model.cache_bytes(1) == pytest.approx(27.648e9)
+    assert model.cache_bytes(1_000_001, "fp8") - model.cache_bytes(1, "fp8") == pytest.approx(13.824e9)
+    caches = list(model.counted_caches())
+    assert sum(count * 4 * cache.state_values for count, cache in caches) == pytest.approx(434.11e6, rel=1e-5)
+    assert sum(count * 3 * cache.column_bytes for count, cache in caches) == pytest.approx(15.26e6, rel=1e-3)
+
+
+def test_the_checkpoint_of_kimi_k3():
+    """Its index states 1,560,860,324,864 bytes (``metadata.total_size``); 2.8 T parameters."""
+    model = rl.get_model("kimi-k3")
+    assert model.stored_bytes(model.precision) == pytest.approx(1_560_860_324_864, rel=5e-5)
+
+
+def test_kimi_k3_fits_on_32_accelerators_of_192_gb():
+    """inference-sim issue 1660: TP 16, DP 2, EP 32."""
+    layout = rl.Parallel(tensor=16, data=2, expert=32)
+    need = rl.memory(rl.Deployment("kimi-k3", "mi300x", parallel=layout), rl.Workload(8000, 1000))
+    assert need.fits
+
+
+def ling_2_5():
+    """Ling-2.5-1T by its model card: 1:7 MLA and linear attention, the widths of Ling-1T, 256 experts and top 8."""
+    return rl.get_model(
+        {
+            "model_type": "bailing_hybrid",
+            "architectures": ["BailingMoeV2_5ForCausalLM"],
+            **{"hidden_size": 8192, "intermediate_size": 18432, "num_hidden_layers": 80, "vocab_size": 157184},
+            **{"num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 128, "use_qk_norm": True},
+            **{"num_experts": 256, "num_experts_per_tok": 8, "num_shared_experts": 1, "moe_intermediate_size": 2048},
+            **{"first_k_dense_replace": 4, "layer_group_size": 8, "group_norm_size": 8, "tie_word_embeddings": False},
+            **{"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128},
+            "v_head_dim": 128,
+        }
+    )
+
+
+def test_ling_2_5_is_not_ling_3():
+    """sglang-jax issue 887 and the model card: 63 B active; 70 layers of simple gated linear attention, 10 of MLA."""
+    model = ling_2_5()
+    kinds = {}
+    for layer in model.layers:
+        kinds[layer.blocks[0].kind.split(" ")[0]] = kinds.get(layer.blocks[0].kind.split(" ")[0], 0) + layer.count
+    assert kinds == {"lightning": 70, "MLA": 10}
+    assert model.parameters.active + model.parameters.embedding == pytest.approx(63e9, rel=0.01)
+    assert model.parameters.total == pytest.approx(1e12, rel=0.03)
+
+
 def test_deepseek_v4_pro_on_four_mi355x():
     """InferenceX issue 2540: attention DP 4 and EP 4, 224.83 GiB a GPU with a draft layer, not counted here."""
     serve = rl.Deployment("deepseek-v4-pro", "mi355x", parallel=rl.Parallel(data=4, expert=4))

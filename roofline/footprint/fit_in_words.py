@@ -202,9 +202,10 @@ def _wider(found: Memory) -> Iterator[Change]:
 def memory_notes(found: Memory) -> Iterator[str]:
     """What the figures rest on, and what to do where it does not fit."""
     serve = found.deployment
-    doubt = serve.model.size_doubt()
-    if doubt and checkpoint_factor(serve) != 1:
-        yield doubt
+    yield from serve.model.doubts
+    size_doubt = serve.model.size_doubt()
+    if size_doubt and checkpoint_factor(serve) != 1:
+        yield size_doubt
     yield _share_of_device(found)
     yield from notes_of_layout(serve)
     if not np.all(found.fits):

@@ -38,7 +38,10 @@ def stored_modules(text: Text, model: Model) -> Iterator[StoredModule]:
         for weight in layer.weights():
             if isinstance(weight, Linear):
                 values = weight.copies * weight.d_in * weight.d_out
-                yield StoredModule(f"layers.{at}.{_name_in_layer(weight)}", weight.part, values)
+                name = _name_in_layer(weight)
+                if text.fields.given("routed_expert_hidden_size"):
+                    name = name.replace("mlp.latent_", "mlp.routed_expert_")
+                yield StoredModule(f"layers.{at}.{name}", weight.part, values)
     yield StoredModule("embed_tokens", "embedding", model.embedding.parameters)
     if not model.tied_embeddings:
         yield StoredModule("lm_head", "lm_head", model.lm_head.d_in * model.lm_head.d_out)

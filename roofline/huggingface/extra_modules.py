@@ -47,7 +47,8 @@ def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:
     if not modules:
         return {}, []
     if text.model_type not in (*PREDICTS, *PREDICTS_QWEN):
-        return {}, [f"{modules} layers of multi-token prediction are left out: their shapes are not known here"]
+        layers = "one layer" if modules == 1 else f"{modules} layers"
+        return {}, [f"{layers} of multi-token prediction left out: shapes not known here"]
     kinds, inner = layer_kinds(text)
     kind = "full" if text.model_type in PREDICTS_QWEN else kinds[-1]
     place = Place(len(kinds) - 1, len(kinds), kind)

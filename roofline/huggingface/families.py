@@ -44,6 +44,7 @@ DSA = Family(attention="mla")
 ERNIE = Family(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", tied=True)
 APERTUS = Family(gated=False, qk_norm="head", change_layer=changes.apertus)
 GRANITE_SWA = Family(sinks="all", period=4, first_full=True)
+INKLING2 = Family(gate="value", embedding_norm=True, period=6, change_layer=changes.inkling2_norms)
 MUSE = Family(norms=4, gate="value", period=4)
 
 FAMILIES: dict[str, Family] = {
@@ -82,6 +83,7 @@ FAMILIES: dict[str, Family] = {
     "bitnet": Family(change_layer=changes.bitnet),
     "diffllama": Family(change_layer=changes.diffllama),
     "arcee": Family(gated=False),
+    "arctic": Family(change_layer=changes.arctic),
     "apertus": APERTUS,
     "apertus1p5_text": APERTUS,
     "cosmos3_edge_text": Family(gated=False),
@@ -249,6 +251,10 @@ FAMILIES: dict[str, Family] = {
     "glm5_next_text": replace(DSA, dense_layers=3, linear="kda", change_model=changes.glm5_next),
     "kimi_linear": replace(MLA, linear="kda", dense_layers=1),
     "bailing_hybrid": replace(MLA, linear="kda", gate="head", dense_layers=2, change_layer=changes.bailing_hybrid),
+    "bailing_moe_v2_5": replace(MLA, linear="simple_gla"),
+    "mistral_large4_text": replace(
+        DSA, dense_layers=1, change_layer=changes.mistral_large4, change_model=changes.lerope
+    ),
     "axk1": replace(MLA, dense_layers=1, change_layer=changes.axk1),
     "deepseek_v4": Family(attention="compressed"),
     # State space and hybrids
@@ -269,6 +275,8 @@ FAMILIES: dict[str, Family] = {
     "axk2": replace(DSA, dense_layers=1, change_layer=changes.axk2),
     "dots3_note_text": replace(MLA, dense_layers=1, gate="head", change_layer=changes.dots3_note),
     "longcat_flash": replace(MLA, norms=4),
+    "inkling2_text": replace(INKLING2, change_model=changes.inkling2),
+    "inkling2_loop_text": replace(INKLING2, change_layer=changes.inkling2_loop, change_model=changes.inkling2_loops),
     "inkling_text": Family(qk_norm="head", embedding_norm=True, change_layer=changes.inkling),
     "zaya": Family(tied=True, change_layer=changes.zaya, change_model=changes.zaya_embedding),
     "hrm_text": Family(gate="value", norm="none", change_model=changes.hrm),
@@ -284,16 +292,10 @@ FAMILIES: dict[str, Family] = {
     ),
     # What can't be read
     "jetmoe": Family(attention="mixture", tied=True, change_layer=changes.jetmoe),
-    **dict.fromkeys(
-        ["inkling2_text", "inkling2_loop_text"],
-        Family(unknown="its relative-position projections and residual gates"),
-    ),
     "dory": Family(unknown="its recurrent loops of layers"),
-    "arctic": Family(unknown="the dense MLP beside its experts, whose size no field gives"),
     "hunyuan": Family(unknown="which layers share keys and values (cla_share_factor)"),
     "step3_text": Family(unknown="its factorized queries (share_q_dim) and which layers have experts"),
     "blt": Family(unknown="its byte patches: encoder, decoder and patcher"),
-    "mistral_large4_text": Family(unknown="its caches shared by groups of layers"),
     "qwen4_exp_text": Family(unknown="its residual blocks and n-gram embeddings"),
 }
 """``model_type`` -> its differences."""

@@ -16,6 +16,7 @@ from ..model.blocks import (
     MLP,
     Attention,
     Block,
+    BlockResidual,
     HyperConnections,
     KimiDeltaAttention,
     Mamba,
@@ -49,6 +50,14 @@ def has_experts(layer: Layer) -> bool:
 def apertus(fields: Fields, place: Place, layer: Layer) -> Layer:
     """The activation xIELU has two learned parameters."""
     return revised(layer, MLP, vectors=2)
+
+
+def arctic(fields: Fields, place: Place, layer: Layer) -> Layer:
+    """A dense MLP as wide as the model, with a norm of its own, runs beside the experts of a layer."""
+    hidden = fields.size("hidden_size")
+    if not (has_experts(layer) and fields.flag("use_residual") and fields.flag("parallel_attn_mlp_res", True)):
+        return layer
+    return replace(revised(layer, MoE, dense_intermediate=hidden), norms=(*layer.norms, layer.norms[0]))
 
 
 def axk1(fields: Fields, place: Place, layer: Layer) -> Layer:
@@ -142,6 +151,28 @@ def inkling(fields: Fields, place: Place, layer: Layer) -> Layer:
     return revised(layer, MoE, vectors=1 + scored)
 
 
+def inkling2_norms(fields: Fields, place: Place, layer: Layer) -> Layer:
+    """Queries, keys and values of full attention have a norm each."""
+    return layer if place.kind == "sliding" else replace(layer, norms=(layer.norms[0],) * 4)
+
+
+def inkling2_loop(fields: Fields, place: Place, layer: Layer) -> Layer:
+    """Layers of the loop mix a message of the pass before into queries, keys, values and the input of the MLP.
+
+    Each of the four mixtures has a bottleneck of ``loop_gate_rank`` over both inputs, and a gate for either.
+    """
+    layer = inkling2_norms(fields, place, layer)
+    first, end = fields.size("loop_layer_index_start"), fields.size("loop_layer_index_end")
+    if not first <= place.at < end:
+        return layer
+    hidden, rank = fields.size("hidden_size"), fields.size("loop_gate_rank")
+    gates = (
+        Projection(hidden=2 * hidden, output=rank, name="message_down_proj", copies=4),
+        Projection(hidden=rank, output=hidden, name="message_gate_proj", copies=8),
+    )
+    return replace(layer, blocks=(*layer.blocks, *gates))
+
+
 def jamba(fields: Fields, place: Place, layer: Layer) -> Layer:
     """Step, B and C of the Mamba layers are normalized (arXiv:2403.19887)."""
     return revised(layer, Mamba, norms=True)
@@ -174,6 +205,26 @@ def mimo_v2(fields: Fields, place: Place, layer: Layer) -> Layer:
     if fields.optional("swa_num_key_value_heads"):
         return layer
     return revised(layer, Attention, kv_heads=2 * attention.kv_heads)
+
+
+def mistral_large4(fields: Fields, place: Place, layer: Layer) -> Layer:
+    """Layers without rotary positions have keys all of one kind; some read the latent of an earlier layer.
+
+    Queries are scaled by a learned function of the position, of attention and of the indexer, whose own come from the
+    normalized hidden state.
+    """
+    rotary, source = fields.entries("no_rope_layers", place.layers), fields.entries("kv_source_layers", place.layers)
+    vectors = 2 * fields.size("num_attention_heads")
+    if place.kind == "indexed":
+        vectors += 2 * fields.size("hidden_size") + 2 * fields.size("index_n_heads")
+    changed: dict[str, Any] = {"vectors": vectors}
+    if source is not None and source[place.at] != place.at:
+        changed["shares_latent"] = True
+    every = fields.optional("no_rope_layer_interval") or 4
+    if not (rotary[place.at] if rotary else (place.at + 1) % every):
+        whole = fields.size("qk_nope_head_dim") + fields.size("qk_rope_head_dim")
+        changed |= {"rope_dim": 0, "nope_dim": whole}
+    return revised(layer, MLA, **changed)
 
 
 def muse_spark(fields: Fields, place: Place, layer: Layer) -> Layer:
@@ -218,6 +269,34 @@ def glm5_next(fields: Fields, model: Model) -> Model:
 def zaya_embedding(fields: Fields, model: Model) -> Model:
     """The embedding has a scale and an offset."""
     return model.replace(embedding_norm=2 * model.hidden)
+
+
+def lerope(fields: Fields, model: Model) -> Model:
+    """Each frequency of the rotary positions has a learned exponent."""
+    return model.replace(final_norm=model.final_norm + fields.size("qk_rope_head_dim") // 2)
+
+
+def inkling2(fields: Fields, model: Model) -> Model:
+    """lm_head has rows for real tokens only."""
+    rows = fields.optional("unpadded_vocab_size") or model.vocab
+    return model.replace(vocab=rows, embedding_rows=model.vocab)
+
+
+def inkling2_loops(fields: Fields, model: Model) -> Model:
+    """Layers of the loop run several times, each time with a cache of its own; messages have learned queries."""
+    first, end = fields.size("loop_layer_index_start"), fields.size("loop_layer_index_end")
+    again = fields.size("loop_num_passes") - 1
+    looped = [layer for layer in model.layers if _mixes_messages(layer)]
+    if first >= end or sum(layer.count for layer in looped) != end - first:
+        raise SpecError(f"the loop from layer {first} to {end} is none of the model's {model.layer_count} layers")
+    repeated = tuple(replace(layer, count=again * layer.count, reused=True) for layer in looped if again)
+    queries = BlockResidual(hidden=model.hidden, sources=1, queries=4 * (end - first))
+    changed = model.replace(layers=(*model.layers, *repeated), around=(*model.around, queries))
+    return inkling2(fields, changed)
+
+
+def _mixes_messages(layer: Layer) -> bool:
+    return any(isinstance(block, Projection) and block.name == "message_down_proj" for block in layer.blocks)
 
 
 def hrm(fields: Fields, model: Model) -> Model:

@@ -96,8 +96,14 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
         latent=fields.optional("moe_latent_size"),
         router_hidden=fields.optional("router_hidden_size"),
         zero_experts=fields.optional("zero_expert_num", least=0) or 0,
-        vectors=hidden + experts if beside else 0,
+        vectors=_expert_vectors(fields, experts),
     )
+
+
+def _expert_vectors(fields: Fields, experts: int) -> int:
+    """Parameters of a mixture that are no matrix: a scale of Gemma 4's router, the norm of Kimi K3's latent."""
+    scales = fields.size("hidden_size") + experts if fields.flag("enable_moe_block") else 0
+    return scales + (fields.size("moe_latent_size") if fields.flag("latent_moe_use_norm") else 0)
 
 
 def _expert_width(fields: Fields, at: int) -> int:

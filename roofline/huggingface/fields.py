@@ -89,8 +89,16 @@ class Fields:
         fields may come from ``defaults``.
     """
 
-    def __init__(self, data: Mapping[str, Any], defaults: Mapping[str, Any], *, partial: bool = False) -> None:
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        *,
+        partial: bool = False,
+        read: set[str] | None = None,
+    ) -> None:
         self.data = dict(data)
+        self.read: set[str] = set() if read is None else read
         for key in NESTED:
             inner = data.get(key)
             if isinstance(inner, Mapping):
@@ -107,15 +115,18 @@ class Fields:
             own = next((listed[key] for key in (str(layer), f"{layer:02d}", layer) if key in listed), None)
         if not isinstance(own, Mapping):
             return self
-        return Fields({**self.data, **own}, self.defaults, partial=self.partial)
+        return Fields({**self.data, **own}, self.defaults, partial=self.partial, read=self.read)
 
     def given(self, name: str) -> bool:
         """Whether the file itself has the field, be it null."""
-        return any(key in self.data for key in (name, *ALIASES.get(name, ())))
+        names = (name, *ALIASES.get(name, ()))
+        self.read.update(names)
+        return any(key in self.data for key in names)
 
     def get(self, name: str, otherwise: Any = None) -> Any:
         """The value by any of its names, else the class's default, else ``otherwise``.  A null in the file is None."""
         names = (name, *ALIASES.get(name, ()))
+        self.read.update(names)
         for key in names:
             if self.data.get(key) is not None:
                 return self.data[key]

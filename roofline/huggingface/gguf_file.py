@@ -136,15 +136,16 @@ def _model(
     _latent(config)
     model = from_config(config, name=path.stem, source=str(path))
     total = sum(elements for _, _, elements, _ in tensors)
-    precision, doubts = _precision(tensors)
-    notes = [*doubts, *model.assumptions]
+    precision, not_understood = _precision(tensors)
+    doubts = [*not_understood, *model.doubts]
     if total != model.parameters.total:
-        notes.append(f"its tensors hold {total:,} values, its shapes {model.parameters.total:,} parameters")
+        doubts.append(f"its tensors hold {total:,} values, its shapes {model.parameters.total:,} parameters")
     return model.replace(
         title=str(keys.get("general.name") or path.stem),
         precision=precision,
         checkpoint_bytes=sum(size for *_, size in tensors),
-        assumptions=tuple(notes),
+        doubts=tuple(doubts),
+        assumptions=tuple(dict.fromkeys((*doubts, *model.assumptions))),
     )
 
 

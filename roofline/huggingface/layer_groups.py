@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import SpecError
 from ..model import Layer
-from ..model.blocks import MLP, AltUp, Attention, Block, HyperConnections, PerLayerInput, Projection
+from ..model.blocks import MLP, AltUp, Attention, Block, BlockResidual, HyperConnections, PerLayerInput, Projection
 from .family import Family, Place
 from .feed_forward import feed_forward
 from .fields import Fields
@@ -65,7 +65,7 @@ def _by_convention(text: Text, fields: Fields, place: Place, mlp: str, *, first:
     blocks = mixer(fields, family, place)
     if place.kind != "cross" and not _mixer_only(family):
         blocks = (*blocks, *feed_forward(fields, family, mlp, place.at, place.layers))
-    blocks = (*blocks, *_residual(fields))
+    blocks = (*blocks, *_residual(fields, place))
     norms = (norm,) * _norm_count(fields, family)
     return (Layer(1, blocks, norms, together=_together(fields, family, place, len(blocks))),)
 
@@ -96,10 +96,10 @@ def _extra_norms(fields: Fields) -> int:
     return extra + (3 if fields.flag("enable_moe_block") else 0)
 
 
-def _residual(fields: Fields) -> tuple[Block, ...]:
+def _residual(fields: Fields, place: Place) -> tuple[Block, ...]:
     """Blocks beside attention and MLP."""
     hidden = fields.size("hidden_size")
-    blocks: list[Block] = []
+    blocks: list[Block] = list(block_residual(fields, place))
     if fields.optional("hc_mult"):
         streams, simple = fields.size("hc_mult"), fields.given("hc_magnitude")
         outputs = 2 * streams if simple else streams * (streams + 2)
@@ -110,6 +110,28 @@ def _residual(fields: Fields) -> tuple[Block, ...]:
     if fields.optional("hidden_size_per_layer_input", least=0):
         blocks.append(PerLayerInput(hidden=hidden, width=fields.size("hidden_size_per_layer_input")))
     return tuple(blocks)
+
+
+def block_residual(fields: Fields, place: Place | None = None) -> tuple[Block, ...]:
+    """What mixes the outputs of blocks of layers: into a layer's attention and MLP, or without a place into lm_head.
+
+    In Inkling 2 queries, keys and values of full attention have an input each, and the first layer has nothing to mix
+    for its attention.
+    """
+    hidden, layers = fields.size("hidden_size"), layer_count(fields)
+    for name, norms in (("attn_res_block_size", True), ("n_layers_per_attn_res_block", False)):
+        size = fields.optional(name, least=0)
+        if not size:
+            continue
+        blocks = -(-layers // size)
+        if place is None:
+            return (BlockResidual(hidden=hidden, sources=blocks, queries=1, norms=norms),)
+        for_attention = 1
+        if not norms:
+            for_attention = 1 if place.kind == "sliding" else 3
+            for_attention = for_attention if place.at else 0
+        return (BlockResidual(hidden=hidden, sources=1 + blocks // 2, queries=for_attention + 1, norms=norms),)
+    return ()
 
 
 def _shared_hybrid(text: Text, place: Place, *, first: bool) -> tuple[Layer, ...]:

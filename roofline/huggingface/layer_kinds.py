@@ -177,7 +177,9 @@ def _by_interval(fields: Fields, family: Family, layers: int) -> list[str] | Non
         return ["full" if at % period == offset else "linear" for at in range(layers)]
     if family.linear and (fields.given("full_attention_interval") or family.period or fields.given("layer_group_size")):
         period = fields.optional("full_attention_interval") or fields.optional("layer_group_size") or family.period
-        return ["full" if (at + 1) % period == 0 else "linear" for at in range(layers)]
+        # Ling 2.5 has full attention in the layers behind its last whole group too.
+        grouped = layers // period * period if family.linear == "simple_gla" else layers
+        return ["full" if (at + 1) % period == 0 or at >= grouped else "linear" for at in range(layers)]
     if family.linear == "short_convolution":
         return ["full"] * layers
     if family.linear == "lightning":

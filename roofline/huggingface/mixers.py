@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..errors import SpecError
@@ -43,7 +44,7 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
     if fields.get("cca_time0") is not None:
         return _convolved(fields, family, place)
     if fields.get("d_rel") is not None:
-        return _relative(fields, family, place)
+        return (_gated_relative if family.gate else _relative)(fields, family, place)
     kind = {"mla": _mla, "compressed": _compressed, "mixture": _mixture}.get(family.attention, _gqa)
     return (kind(fields, family, place),)
 
@@ -193,6 +194,28 @@ def _relative(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]
     )
 
 
+def _gated_relative(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
+    """Inkling 2: relative positions and convolutions, a gate, and sinks that each token projects.
+
+    Queries and relative states have a scale for each value.  In layers with full attention the taps of the convolutions
+    over keys and values are projected from the token too, for each KV head.
+    """
+    attention = _gqa(fields, family, place)
+    hidden, heads, kv_heads = attention.hidden, attention.query_heads, attention.kv_heads
+    width, taps = fields.size("d_rel"), fields.size("conv_kernel_size")
+    extent = attention.window or fields.size("rel_extent")
+    blocks: list[Block] = [
+        replace(attention, vectors=heads * (attention.head_dim + width)),
+        Projection(hidden=hidden, output=heads * width, name="relative_proj"),
+        Projection(hidden=width, output=extent, name="relative_logits"),
+        Projection(hidden=hidden, output=heads, name="sink_proj"),
+        CausalConvolution(hidden=hidden, channels=attention.kv_values + 2 * hidden, taps=taps),
+    ]
+    if attention.window is None:
+        blocks.append(Projection(hidden=hidden, output=kv_heads * taps, name="conv_weight_proj", copies=2))
+    return tuple(blocks)
+
+
 def _mixture(fields: Fields, family: Family, place: Place) -> MixtureOfAttention:
     return MixtureOfAttention(
         hidden=fields.size("hidden_size"),
@@ -217,7 +240,7 @@ def _mla(fields: Fields, family: Family, place: Place) -> MLA:
         value_dim=fields.size("v_head_dim"),
         bias=truth(fields, family.qkv_bias),
         sinks=bool(family.sinks),
-        gate=family.gate,
+        gate=family.gate or ("value" if fields.flag("mla_use_output_gate") else ""),
         window=fields.size("sliding_window") if place.kind == "sliding" else None,
         indexer=_lightning_indexer(fields, place) if place.kind == "indexed" else None,
     )

@@ -46,7 +46,12 @@ def _uniform(name: str, config: Mapping[str, Any], *, kept: tuple[str, ...], act
 
 
 def _kept(module: str, ignored: Matcher) -> bool:
-    return module.endswith((".gate", ".router")) or ignored(module)
+    return module.endswith(ALWAYS_KEPT) or ignored(module)
+
+
+ALWAYS_KEPT = (".gate", ".router", ".routed_expert_down_proj", ".routed_expert_up_proj")
+"""Modules that no scheme touches though no list names them: routers, and the projections of Kimi K3's latent experts,
+which vLLM builds without quantization and whose published tensors are bf16."""
 
 
 def _listed(config: Mapping[str, Any], *keys: str) -> list[str]:

@@ -12,10 +12,11 @@ from .checkpoint_modules import stored_modules
 from .extra_modules import beside_the_text
 from .family import Family
 from .fields import Fields, class_defaults
-from .layer_groups import grouped_layers, norm_size
+from .layer_groups import block_residual, grouped_layers, norm_size
 from .mixers import truth
 from .stored_formats import checkpoint_precision
 from .text_config import Text, text_model
+from .unread_fields import unread_structure
 
 
 def from_config(
@@ -52,16 +53,25 @@ def from_config(
         model = _model(data, text, name, source)
         precision, notes = checkpoint_precision(data, quantization, stored_modules(text, model))
         apart, left_out = beside_the_text(data, text, model)
+        unread = tuple(unread_structure(text.fields, text.family))
     except InvalidInput as error:
         raise SpecError(f"{source or name or 'config'}: {error}") from None
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         # A file is data: whatever type its author put where, the answer is a line and not a traceback.
         raise SpecError(f"{source or name or 'config'}: a field has an unexpected type: {error}") from None
+    understood = precision is not None or not notes
+    doubts = (
+        *(() if understood else notes),
+        *text.assumptions,
+        *((f"fields that are not read here may add parameters: {', '.join(unread)}",) if unread else ()),
+        *left_out,
+    )
     return model.replace(
         apart=apart,
         precision=precision,
         checkpoint_bytes=checkpoint_bytes,
-        assumptions=(*notes, *model.assumptions, *left_out),
+        doubts=doubts,
+        assumptions=tuple(dict.fromkeys((*doubts, *notes, *model.assumptions))),
     )
 
 
@@ -132,7 +142,7 @@ def _tables(fields: Fields, layers: int) -> tuple[LookupTable, ...]:
 
 def _around(fields: Fields, layers: int) -> tuple[Block, ...]:
     hidden = fields.size("hidden_size")
-    blocks: list[Block] = []
+    blocks: list[Block] = list(block_residual(fields))
     width = _embedding_width(fields, hidden)
     if width:
         blocks.append(Projection(hidden=width, output=hidden, name="project_in"))

@@ -72,6 +72,7 @@ def _kda(fields: Fields, family: Family) -> KimiDeltaAttention:
         heads=nested.optional("num_attention_heads") or _either(fields, "linear_num_heads", "num_attention_heads"),
         dim=nested.optional("head_dim") or _either(fields, "linear_head_dim", "head_dim"),
         conv=fields.optional("short_conv_kernel_size") or fields.optional("linear_conv_kernel_dim") or 4,
+        full_rank_gate=fields.flag("use_full_rank_gate"),
     )
 
 
@@ -82,7 +83,8 @@ def _either(fields: Fields, first: str, second: str) -> int:
 def _lightning(fields: Fields, family: Family) -> LightningAttention:
     heads = fields.size("num_attention_heads")
     width = fields.optional("head_dim") or even_width(fields, family, heads)
-    return LightningAttention(hidden=fields.size("hidden_size"), heads=heads, dim=width)
+    qk_norm = fields.flag("use_qk_norm") if family.linear == "simple_gla" else False
+    return LightningAttention(hidden=fields.size("hidden_size"), heads=heads, dim=width, qk_norm=qk_norm)
 
 
 def _mamba(fields: Fields, family: Family) -> Mamba:
@@ -171,6 +173,7 @@ RECURRENT: dict[str, Callable[[Fields, Family], Block]] = {
     "gated_delta_net": _gated_delta_net,
     "kda": _kda,
     "lightning": _lightning,
+    "simple_gla": _lightning,
     "mamba": _mamba,
     "mamba2": _mamba2,
     "short_convolution": _short_convolution,

@@ -103,7 +103,7 @@ def text_model(data: Mapping[str, Any]) -> Text:
 
 def _text(data: Mapping[str, Any], model_type: str, *, partial: bool) -> Text:
     _refuse_others(data, model_type)
-    name = ALIASES.get(model_type, model_type)
+    name = _simple_gla(data) or ALIASES.get(model_type, model_type)
     family, notes = FAMILIES.get(name), NO_NOTES
     if data.get("block_configs") is not None:
         name, family = "nemotron-nas", FAMILIES["nemotron-nas"]
@@ -127,6 +127,13 @@ def _refuse_others(data: Mapping[str, Any], model_type: str) -> None:
 
 NO_NOTES: tuple[str, ...] = ()
 SHAPES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+
+
+def _simple_gla(data: Mapping[str, Any]) -> str | None:
+    """Ling 2.5, whose model_type is that of Ling 3: only the class tells simple gated linear attention from KDA."""
+    named = data.get("architectures")
+    classes = named if isinstance(named, list) else []
+    return "bailing_moe_v2_5" if any(str(name).startswith("BailingMoeV2_5") for name in classes) else None
 
 
 def _by_architecture(data: Mapping[str, Any]) -> str | None:

@@ -152,6 +152,12 @@ def _kimi(at: Wrapper) -> int:
     return 2 * width + matrix(merged, merged) + matrix(merged, at.hidden)
 
 
+def _kimi_k3(at: Wrapper) -> int:
+    """A patch merger of two linear layers without biases, normalized behind."""
+    merged = 4 * at.encoder.size("vt_hidden_size")
+    return merged * merged + merged * at.hidden + at.hidden
+
+
 def _lfm2(at: Wrapper) -> int:
     """Patches merged two by two, normalized unless configured, two linear layers."""
     merged, inner = 4 * _width(at), at.outer.size("projector_hidden_size")
@@ -234,6 +240,7 @@ GENERIC: Mapping[str, Projector] = {
     "llava_onevision": _two_layers_and_newline,
     "vipllava": _several_layers,
     "mistral3": _mistral3,
+    "mistral_large4": _mistral3,
     "lighton_ocr": _mistral3,
     "idefics3": _idefics3,
     "aria": _aria,
@@ -259,6 +266,9 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "paligemma": (vision_encoders.siglip, _one_layer),
     "gemma4": (vision_encoders.gemma4, _one_matrix),
     "llava": (vision_encoders.clip, _two_layers),
+    "kimi_k3": (vision_encoders.moonvit3d, _kimi_k3),
+    "inkling2": (vision_encoders.inkling2, _none),
+    "inkling2_loop": (vision_encoders.inkling2, _none),
     "kimi_k25": (_kimi_vision, _kimi),
     "lfm2_vl": (_lfm2_vision, _lfm2),
     "lfm3_vl": (vision_encoders.lfm3, _lfm3),

@@ -152,6 +152,24 @@ def moonvit(fields: Fields, prefix: str = "") -> int:
     return patches(fields, width, bias=True) + rows * columns * width + blocks + 2 * width
 
 
+def moonvit3d(fields: Fields) -> int:
+    """MoonViT-3D (Kimi K3): RMS norms, no biases, and heads wider than the residual stream."""
+    width, inner, wide = (fields.size(name) for name in ("vt_hidden_size", "vt_intermediate_size", "qkv_hidden_size"))
+    block = 4 * width * wide + 2 * width * inner + 2 * width
+    table = fields.size("init_pos_emb_height") * fields.size("init_pos_emb_width") * width
+    return patches(fields, width, bias=False) + table + fields.size("vt_num_hidden_layers") * block + width
+
+
+def inkling2(fields: Fields) -> int:
+    """Inkling 2: a class token with a position of its own, two learned scales a layer, norms before and behind."""
+    width, layers = fields.size("hidden_size"), fields.size("num_hidden_layers")
+    inner = fields.optional("intermediate_size") or width * (fields.optional("mlp_ratio") or 4)
+    table = fields.size("posemb_grid_size") ** 2 * width
+    merged, between = width * (fields.optional("spatial_merge_size") or 2) ** 2, fields.size("projection_hidden_dim")
+    merger = merged * between + between * fields.size("text_hidden_size")
+    return patches(fields, width, bias=False) + table + 4 * width + layers * layer(width, inner, norms=6) + merger
+
+
 def minimax(fields: Fields) -> int:
     """MiniMax: a norm before the layers."""
     width, inner, layers = _vit(fields)

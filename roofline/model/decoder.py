@@ -81,8 +81,11 @@ class Model(Report):
         Exact size of the checkpoint's tensors, where an index beside the config gives it.
     source : str
         Where the shapes are from.
+    doubts : tuple of str
+        Why counts and sizes may be wrong: a scheme, a field or a family that is not understood. They stand in the first
+        lines of answers.
     assumptions : tuple of str
-        What was taken by convention, and what was left out.
+        What was taken by convention, and what was left out; doubts included.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Model(Report):
     precision: Precision | None = None
     checkpoint_bytes: int | None = None
     source: str = ""
+    doubts: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
 
     columns = (
@@ -289,6 +293,10 @@ class Model(Report):
             return ""
         sizes = (humanize("bytes", value) for value in (self.checkpoint_bytes, computed))
         return "the checkpoint states {} of tensors, its configuration gives {}: memory uses the former".format(*sizes)
+
+    def all_doubts(self) -> tuple[str, ...]:
+        """`doubts`, and a stated size that the shapes do not give."""
+        return tuple(filter(None, (*self.doubts, self.size_doubt())))
 
     def counted_caches(self) -> Iterator[tuple[int, Cache]]:
         """Every layer's caches with the number of such layers."""

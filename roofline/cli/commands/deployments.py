@@ -87,18 +87,17 @@ def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json
     if as_json:
         answers = [{"answer": need.fit()} | need.to_dict() for need in found]
         return print_json(answers if len(answers) > 1 else answers[0])
-    doubt = loaded.size_doubt()
     for need in found:
         print_text(need.fit())
         if full:
             print_text(block("Memory", facts(need)), block("Notes", bullets(need.assumptions)))
-    return print_text(paragraph(f"Note: {doubt}.")) if doubt else None
+    return print_text(*doubt_lines(loaded))
 
 
 def title(asked: Answers | Model, *, time: str = "") -> str:
     """What was asked, defaults included."""
     if isinstance(asked, Model):
-        return "\n".join((asked.title or asked.name, table(_model_rows(asked))))
+        return "\n".join((asked.title or asked.name, *doubt_lines(asked), table(_model_rows(asked))))
     load = asked.load
     context = asked.asked()["workload"]["context_tokens"]
     cached = f" after {load.cached_tokens:,} cached" if load.cached_tokens else ""
@@ -118,8 +117,12 @@ def title_of(serve: Deployment, *load: str, time: str = "") -> str:
     ]
     model, gpu = serve.model, serve.accelerator
     head = paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
-    doubt = model.size_doubt()
-    return f"{head}\n{paragraph(f'Doubt: {doubt}.')}" if doubt else head
+    return "\n".join((head, *doubt_lines(model)))
+
+
+def doubt_lines(model: Model) -> list[str]:
+    """One paragraph for each reason why counts and sizes may be wrong."""
+    return [paragraph(f"Doubt: {doubt}.") for doubt in model.all_doubts()]
 
 
 def _answer(found: Answers, time: str) -> tuple[str, ...]:
@@ -146,7 +149,8 @@ def _more(found: Answers) -> tuple[str, ...]:
         f"KV cache {humanize('bytes', memory.kv_bytes_per_sequence)} per sequence",
         f"largest batch {memory.max_batch:,}",
     )
-    notes = without_basis(found.notes_of("parameters", "prefill", "decode"))
+    said = set(found.serve.model.doubts)
+    notes = without_basis(note for note in found.notes_of("parameters", "prefill", "decode") if note not in said)
     return (
         "\n" + paragraph(f"Memory: {', '.join(parts)}."),
         block("Notes", bullets([*notes, INTERVAL])),

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from .linear_attention import GatedDeltaNet, KimiDeltaAttention, LightningAttention
     from .mixture_of_attention import MixtureOfAttention
     from .mlp import MLP, MoE
-    from .residual_streams import AltUp, CausalConvolution, ConvolvedHeads, HyperConnections, PerLayerInput, Projection
+    from .residual_streams import (
+        AltUp,
+        BlockResidual,
+        CausalConvolution,
+        ConvolvedHeads,
+        HyperConnections,
+        PerLayerInput,
+        Projection,
+    )
     from .rwkv_xlstm import RWKV, MatrixLSTM
     from .state_space import RGLRU, Mamba, Mamba2, ShortConvolution
 
@@ -47,6 +55,7 @@ _WORDS = {
     "altup": ("residual_streams", "AltUp"),
     "causal_convolution": ("residual_streams", "CausalConvolution"),
     "convolved_heads": ("residual_streams", "ConvolvedHeads"),
+    "block_residual": ("residual_streams", "BlockResidual"),
     "projection": ("residual_streams", "Projection"),
 }
 """Word of a spec file -> module and class."""
@@ -82,6 +91,7 @@ __all__ = [
     "AltUp",
     "Attention",
     "Block",
+    "BlockResidual",
     "Cache",
     "CausalConvolution",
     "CompressedAttention",

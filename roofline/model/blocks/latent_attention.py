@@ -58,6 +58,10 @@ class MLA(Block):
         Whether the rotary key is normalized with a vector of its own.
     indexer : Indexer, optional
         What selects the tokens to attend to (DSA); None for all.
+    shares_latent : bool
+        Whether it reads the latent of an earlier layer instead of having one of its own.
+    vectors : int
+        Further parameters that are no matrix.
 
     Raises
     ------
@@ -77,6 +81,8 @@ class MLA(Block):
     window: int | None = None
     rope_norm: bool = False
     indexer: Indexer | None = None
+    shares_latent: bool = False
+    vectors: int = 0
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "heads", "kv_rank", "nope_dim", "value_dim")
@@ -92,7 +98,8 @@ class MLA(Block):
         """Heads and latent."""
         span = f", window {self.window:,}" if self.window else ""
         top = f", {self.indexer.kind}" if self.indexer else ""
-        return f"MLA {self.heads} x latent {self.kv_rank}+{self.rope_dim}{span}{top}"
+        shared = ", shared latent" if self.shares_latent else ""
+        return f"MLA {self.heads} x latent {self.kv_rank}+{self.rope_dim}{span}{top}{shared}"
 
     @property
     def latent(self) -> int:
@@ -114,7 +121,8 @@ class MLA(Block):
         else:
             found = [Linear("q_proj", self.hidden, queries, "attention", split="columns", pieces=self.heads)]
         queries_name = found[0].name
-        found.append(Linear("kv_a_proj", self.hidden, self.latent, "attention", self.bias, joins=queries_name))
+        if not self.shares_latent:
+            found.append(Linear("kv_a_proj", self.hidden, self.latent, "attention", self.bias, joins=queries_name))
         if self.gate:
             size = self.heads * (self.value_dim if self.gate == "value" else 1)
             gate = Linear(
@@ -141,17 +149,19 @@ class MLA(Block):
 
     def weights(self) -> tuple[Weight, ...]:
         """Projections down and up, norms of the latents, the indexer's."""
+        latent_norm = 0 if self.shares_latent else self.kv_rank + (self.rope_dim if self.rope_norm else 0)
         vectors = [
-            Vector("latent_norm", (self.q_rank or 0) + self.kv_rank + (self.rope_dim if self.rope_norm else 0)),
+            Vector("latent_norm", (self.q_rank or 0) + latent_norm),
             Vector("sinks", self.heads if self.sinks else 0),
+            Vector("vectors", self.vectors),
         ]
         indexer = self.indexer.weights(self.hidden, self.query_width) if self.indexer else ()
         return (*self._inward(), self.kv_b_proj, self._outward(), *(v for v in vectors if v.size), *indexer)
 
     def caches(self) -> tuple[Cache, ...]:
         """The latent, and the indexer's keys where the layer has an indexer of its own."""
-        own = Cache(values_per_token=self.latent, window=self.window)
-        return (own, *(self.indexer.caches() if self.indexer else ()))
+        own = () if self.shares_latent else (Cache(values_per_token=self.latent, window=self.window),)
+        return (*own, *(self.indexer.caches() if self.indexer else ()))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Projections in, indexer, kv_b_proj of the new tokens, both ways of attention, projection out."""
@@ -226,10 +236,12 @@ class MLA(Block):
 
     def _pairs_and_reads(self, segment: Segment) -> tuple[Number, Reads]:
         if self.indexer:
-            return self.indexer.selected(segment)
-        past = self._past(segment)
-        reads = Reads(past=past, least_past=past, new=segment.new_tokens, written=segment.new_tokens)
-        return visible_pairs(segment.new_tokens, segment.past_tokens, self.window), reads
+            pairs, reads = self.indexer.selected(segment)
+        else:
+            past = self._past(segment)
+            reads = Reads(past=past, least_past=past, new=segment.new_tokens, written=segment.new_tokens)
+            pairs = visible_pairs(segment.new_tokens, segment.past_tokens, self.window)
+        return pairs, replace(reads, written=0.0 * reads.written) if self.shares_latent else reads
 
 
 EXPANSION = FrozenMapping({"flops": "2 * m * k * n", "activation_bytes": "m * n * activation_bits / 8"})

@@ -117,8 +117,8 @@ class KimiDeltaAttention(Block):
     """Kimi delta attention (KDA; arXiv:2510.26692, section 3): the gated delta rule with a decay for each channel.
 
     State and work are those of `GatedDeltaNet` with equal heads for keys and values: ``6 dim^2`` FLOPs a head and
-    token.  The decay of each channel and the gate of the output are projected through a bottleneck of ``dim`` (or
-    directly, with ``low_rank`` off).
+    token.  The decay of each channel and the gate of the output are projected through a bottleneck of ``dim``, both
+    directly with ``low_rank`` off (Ling 3), or only the gate directly with ``full_rank_gate`` (Kimi K3).
 
     Attributes
     ----------
@@ -128,6 +128,8 @@ class KimiDeltaAttention(Block):
         Taps of the convolution.
     low_rank : bool
         Whether the projections of decay and gate are of rank ``dim``.
+    full_rank_gate : bool
+        Whether the gate is projected directly even so.
 
     Raises
     ------
@@ -139,6 +141,7 @@ class KimiDeltaAttention(Block):
     dim: int
     conv: int = 4
     low_rank: bool = True
+    full_rank_gate: bool = False
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "heads", "dim", "conv")
@@ -157,8 +160,8 @@ class KimiDeltaAttention(Block):
         def by_heads(name: str, d_in: int, d_out: int) -> Linear:
             return Linear(name, d_in, d_out, "mixer", split="columns", pieces=self.heads)
 
-        def projection(name: str) -> tuple[Linear, ...]:
-            if not self.low_rank:
+        def projection(name: str, low_rank: bool) -> tuple[Linear, ...]:
+            if not low_rank:
                 return (by_heads(f"{name}_proj", self.hidden, self.width),)
             return (
                 Linear(f"{name}_a_proj", self.hidden, self.dim, "mixer"),
@@ -167,9 +170,9 @@ class KimiDeltaAttention(Block):
 
         return (
             by_heads("in_proj_qkv", self.hidden, 3 * self.width),
-            *projection("decay"),
+            *projection("decay", self.low_rank),
             by_heads("beta_proj", self.hidden, self.heads),
-            *projection("gate"),
+            *projection("gate", self.low_rank and not self.full_rank_gate),
         )
 
     def _outward(self) -> Linear:
@@ -211,12 +214,14 @@ class LightningAttention(Block):
     """Linear attention with a fixed decay for each head (lightning attention, arXiv:2405.17381; MiniMax-01).
 
     Each head keeps ``S = sum over tokens of decay * k v^T``: an outer product and a read, ``4 dim^2`` FLOPs a head and
-    token.  The output is normalized and gated.
+    token.  The output is normalized and gated.  Ling 2.5's simple gated linear attention is the same.
 
     Attributes
     ----------
     heads, dim : int
         Heads and their width.
+    qk_norm : bool
+        Whether queries and keys are normalized, with a vector each for every head.
 
     Raises
     ------
@@ -226,6 +231,7 @@ class LightningAttention(Block):
 
     heads: int
     dim: int
+    qk_norm: bool = False
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "heads", "dim")
@@ -246,8 +252,12 @@ class LightningAttention(Block):
         return Linear("out_proj", self.heads * self.dim, self.hidden, "mixer", split="rows", pieces=self.heads)
 
     def weights(self) -> tuple[Weight, ...]:
-        """Projections and the norm of the output."""
-        return (*self._inward(), self._outward(), Vector("output_norm", self.heads * self.dim, "mixer"))
+        """Projections, the norm of the output, and those of queries and keys if there are any."""
+        return (*self._inward(), self._outward(), Vector("norms", self._norms, "mixer"))
+
+    @property
+    def _norms(self) -> int:
+        return self.heads * self.dim + (2 * self.dim if self.qk_norm else 0)
 
     def caches(self) -> tuple[Cache, ...]:
         """The state in 32 bits."""
@@ -265,6 +275,6 @@ class LightningAttention(Block):
             flops_per_token=4 * self.heads * self.dim**2,
             values_per_token=5 * self.heads * self.dim,
             state_bytes=self.caches()[0].state_bytes,
-            parameters=self.heads * self.dim,
+            parameters=self._norms,
         )
         yield operators.linear(self._outward(), run.tokens, run)

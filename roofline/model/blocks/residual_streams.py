@@ -146,6 +146,56 @@ class AltUp(Block):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockResidual(Block):
+    """Residuals by attention over blocks of layers (attention residuals; Kimi K3, arXiv:2607.24653, section 2.2).
+
+    The input of attention and of the MLP is a weighted sum of what each block of earlier layers put out and of the
+    running sum of the layer's own block, weighted by a softmax over the scores of a learned query.  All ``sources``
+    states are scored and summed for each of ``queries`` inputs, ``4 hidden`` FLOPs a state: elementwise work that reads
+    every state.
+
+    Attributes
+    ----------
+    sources : int
+        States that are read, on average over the layers.
+    queries : int
+        Inputs that are mixed.
+    norms : bool
+        Whether each query comes with the weights of a norm of the states.
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1.
+    """
+
+    sources: int
+    queries: int = 2
+    norms: bool = False
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "sources", "queries")
+
+    @property
+    def kind(self) -> str:
+        """States that are mixed."""
+        return f"residual over {self.sources} blocks"
+
+    @property
+    def _size(self) -> int:
+        return self.queries * self.hidden * (2 if self.norms else 1)
+
+    def weights(self) -> tuple[Weight, ...]:
+        """The queries, and the norms if there are any."""
+        return (Vector("block_residual", self._size, "other"),)
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """The states read for each query, and its sum written."""
+        values = self.queries * (self.sources + 1) * self.hidden
+        yield operators.elementwise("block_residual", run.tokens, values, run, parameters=self._size)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Projection(Block):
     """A plain matrix of ``hidden x output`` outside the usual blocks, ``copies`` times, with a norm of ``norm``.
 
