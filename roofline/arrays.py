@@ -116,7 +116,7 @@ def has_array(values: Iterable[Any]) -> bool:
     >>> has_array((1.0, "fp8", None)), has_array((1.0, np.ones(2)))
     (False, True)
     """
-    return any(isinstance(value, np.ndarray) for value in values)
+    return np.ndarray in map(type, values)
 
 
 def read_only(values: T) -> T:

@@ -131,12 +131,24 @@ def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: 
     wider_label, share = UNPACKED[label]
     wide = kernels_for(accelerator, f"gemm.{wider_label}", profile, cases)
     slower = accelerator.peak_flops_per_s(accelerator.math_on_chip(wider_label)) / accelerator.peak_flops_per_s(math)
-    reached = share * slower * _middle([member.parameters["compute"] for member in wide.members.values()])
+    most = share * slower
+    return _expanding(found, wide, most) if isinstance(most, np.ndarray) else _expanding_once(found, wide, most)
+
+
+def _expanding(found: Found, wide: Found, most: Any) -> Found:
+    """Kernels that reach at most ``most`` times the share of the peak that those of a wider format do."""
+    reached = most * _middle([member.parameters["compute"] for member in wide.members.values()])
     members = {}
     for engine, member in found.members.items():
         expands: Any = larger(member.parameters["compute"] / reached, 1.0)
         members[engine] = replace(member, parameters={**member.parameters, "expands": expands})
     return replace(found, members=members)
+
+
+@lru_cache(maxsize=256)
+def _expanding_once(found: Found, wide: Found, most: float) -> Found:
+    """The same for a single chip, so that what is predicted from it can be kept too."""
+    return _expanding(found, wide, most)
 
 
 def _is_timed(found: Found, kind: str, profile: str | None) -> bool:

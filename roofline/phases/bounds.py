@@ -196,23 +196,23 @@ class Bound(Report):
     @cached_property
     def estimate(self) -> Estimate:
         """Expected time with its interval (see `roofline.efficiency.estimates`); the time is not below the roofline."""
-        part = self.part
+        part, roofline_s = self.part, self.times.roofline_s
         if part is not None:
             whole, share = part.kernel.estimate, part.share
-            time_s = larger(share * whole.time_s, self.roofline_s)
+            time_s = larger(share * whole.time_s, roofline_s)
             low_s = larger(share * whole.low_s, self.floor_s)
             high_s = larger(share * whole.high_s, time_s)
             return Estimate(time_s, low_s, high_s, whole.basis, share * whole.fixed_s)
         found = estimate(
             self.operator,
             self.accelerator,
-            compute_s=compute_s(self.flops, self.accelerator, self.math),
-            memory_s=self.memory_s,
+            compute_s=compute_s(self.times.flops, self.accelerator, self.math),
+            memory_s=self.times.memory_s,
             profile=self.engine,
         )
         if not self.has_exponentials:
             return found
-        time_s = larger(found.time_s, self.roofline_s)
+        time_s = larger(found.time_s, roofline_s)
         return found._replace(time_s=time_s, high_s=larger(found.high_s, time_s))
 
     @property
