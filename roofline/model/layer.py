@@ -71,7 +71,9 @@ class Layer:
             start += size
 
     def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
-        """Operators of one pass through all ``count`` layers."""
+        """Operators of one pass through all ``count`` layers; a layer that search has emptied does nothing."""
+        if not self.blocks:
+            return
         for blocks in self.added():
             found: list[Operator] = []
             for block in blocks:
