@@ -573,8 +573,12 @@ def draw(results: Sequence[Result], path: Path) -> None:
 def further_runs() -> list[str]:
     """Lines of runs that are no closed loops of one pool."""
     import serving_open
+    import serving_pools
 
-    return serving_open.section([serving_open.simulated(row) for row in serving_open.rows()])
+    at_rates = [serving_open.simulated(row) for row in serving_open.rows()]
+    apart = serving_pools.rows()
+    on_pools = [serving_pools.simulated(row) for row in apart if not serving_pools.doubt(row)]
+    return [*serving_open.section(at_rates), "", *serving_pools.section(apart, on_pools)]
 
 
 def main() -> None:

@@ -139,6 +139,36 @@ def test_dispatch_and_combine_where_experts_span_replicas():
     assert "dispatch" not in names
 
 
+def test_experts_divide_over_replicas_of_attention_without_expert_parallelism():
+    """gpt-oss-120b, 36 x 128 experts in MXFP4: a quarter of them on each of four accelerators, not all (65 GB)."""
+    model = rl.get_model("gpt-oss-120b")
+    whole = weights_on_one(spread(model, data=4))
+    quarter = weights_on_one(spread(model, data=4, moe_tensor=4))
+    experts = 36 * 128 * (3 * 2880 * 2880 * 4.25 + (2 * 2880 + 2880) * 16) / 8
+    assert whole == pytest.approx(65.2e9, rel=0.01)
+    assert whole - quarter == pytest.approx(0.75 * experts, rel=0.01)
+    load = rl.Workload(batch=64)
+    spans, copies = (
+        rl.decode(spread(model, data=4, **ways), load, context_tokens=1000) for ways in ({"moe_tensor": 4}, {})
+    )
+    assert spans.flops == pytest.approx(copies.flops)
+    alike = rl.decode(spread(model, tensor=4), load, context_tokens=1000)
+    gate, same = (
+        next(item.operator for item in step.operators if item.name == "experts_gate") for step in (spans, alike)
+    )
+    assert gate.inputs["routed_rows"] == same.inputs["routed_rows"] == 64 * 4
+    assert gate.inputs["n"] == same.inputs["n"] == 2880 / 4
+
+
+def test_every_replica_gathers_the_tokens_of_all_where_experts_divide_over_them():
+    """One group of four: a token is sent to all four, 16 tokens x 4 x hidden x 2 bytes, three quarters over links."""
+    step = rl.decode(spread(MIXTRAL, data=4, moe_tensor=4), rl.Workload(batch=64), context_tokens=1000)
+    combine = next(item for item in step.operators if item.name == "combine")
+    one = 16 * 4 * 4096 * 2 * 3 / 4 / 450e9
+    assert combine.network_s == pytest.approx(32 * one)
+    assert not any(item.name == "dispatch" for item in rl.decode(spread(MIXTRAL, data=4), rl.Workload()).operators)
+
+
 def test_pipeline_decodes_no_faster_and_prefills_with_a_bubble():
     one, staged = rl.Deployment(LLAMA, H100), spread(pipeline=4)
     at = {"context_tokens": 2048}
@@ -206,6 +236,11 @@ def test_70b_fits_two_h100():
         ({"expert": 16, "tensor": 8}, "expert must be at most tensor x data: 16 > 8 x 1"),
         ({"expert": 3, "tensor": 8}, "expert and tensor must divide evenly: 3 and 8"),
         ({"overlap": 1.5}, "overlap must be at most 1: 1.5"),
+        (
+            {"data": 4, "moe_tensor": 8},
+            "expert x moe_tensor must be a multiple of tensor, at most tensor x data: 1 x 8",
+        ),
+        ({"data": 4, "moe_tensor": [1, 4]}, "moe_tensor must be one number: it is an array"),
     ],
 )
 def test_layouts_that_make_no_sense(degrees, says):

@@ -55,15 +55,18 @@ def behind_blocks(blocks: tuple[Block, ...], run: Pass) -> Iterator[Operator]:
 
 
 def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[Operator]:
-    """Dispatch and combine: a token goes once to every accelerator that holds one of its experts.
+    """Dispatch and combine: a token goes once to every accelerator that holds one of its experts, or a part of one.
 
-    With ``k`` of the experts chosen uniformly over ``n`` accelerators, ``n (1 - (1 - 1 / n) ** k)`` of them are
-    expected to hold at least one. The accelerators of a tensor-parallel group share the tokens among them. In the
+    With ``k`` of the experts chosen uniformly over ``n`` groups of accelerators, ``n (1 - (1 - 1 / n) ** k)`` of them
+    are expected to hold at least one; an expert is divided over the accelerators of a group, which is one accelerator
+    unless ``moe_tensor`` says otherwise. With one group this is an all-gather and a reduce-scatter. The accelerators of
+    a tensor-parallel group share the tokens among them. In the
     luckiest case every expert chosen is at home, so the least is nothing.
     """
     parallel, precision = run.parallel, run.precision
-    ranks = np.where(spans, parallel.expert, 1)
-    visited = ranks * (1 - (1 - 1 / ranks) ** top_k)
+    groups = np.where(spans, parallel.expert, 1)
+    ranks = np.where(spans, parallel.expert * parallel.expert_tensor, 1)
+    visited = ranks * (1 - (1 - 1 / groups) ** top_k)
     tokens = run.tokens / parallel.tensor
     fed_bits = min(precision.activation_bits, precision.wide_bits)
     for name, bits in (("dispatch", fed_bits), ("combine", precision.wide_bits)):

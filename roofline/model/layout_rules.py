@@ -63,10 +63,11 @@ def refusal(model: Model, precision: Precision, parallel: Parallel) -> str:
     >>> refusal(rl.get_model("qwen2.5-7b"), rl.Precision(), rl.Parallel(tensor=8))
     '28 query heads do not divide over TP 8'
     """
-    tensor, expert = int(np.max(parallel.tensor)), int(np.max(parallel.expert))
-    if tensor == 1 and expert == 1:
+    degrees = (parallel.tensor, parallel.expert, parallel.expert_tensor)
+    tensor, expert, expert_tensor = (int(np.max(degree)) for degree in degrees)
+    if tensor == expert == expert_tensor == 1:
         return ""
-    return next(_broken(model, precision, tensor, expert), "")
+    return next(_broken(model, precision, tensor, expert, expert_tensor), "")
 
 
 def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iterator[str]:
@@ -83,18 +84,18 @@ def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iter
     """
     if parallel.single:
         return
-    degrees = np.stack([np.ravel(each) for each in np.broadcast_arrays(parallel.tensor, parallel.expert)], axis=1)
+    columns = np.broadcast_arrays(parallel.tensor, parallel.expert, parallel.expert_tensor)
+    degrees = np.stack([np.ravel(column) for column in columns], axis=1)
     said = set()
-    for tensor, expert in np.unique(degrees, axis=0)[:MOST_LAYOUTS]:
-        reason = next(_broken(model, precision, int(tensor), int(expert)), "")
+    for tensor, expert, expert_tensor in np.unique(degrees, axis=0)[:MOST_LAYOUTS]:
+        reason = next(_broken(model, precision, int(tensor), int(expert), int(expert_tensor)), "")
         if reason and reason not in said:
             said.add(reason)
             yield f"no engine starts this layout: {reason}"
 
 
-def _broken(model: Model, precision: Precision, tensor: int, expert: int) -> Iterator[str]:
+def _broken(model: Model, precision: Precision, tensor: int, expert: int, expert_tensor: int) -> Iterator[str]:
     """The rules that a layout breaks."""
-    expert_tensor = max(tensor // expert, 1)
     padded = ceil(model.vocab / VOCABULARY_STEP) * VOCABULARY_STEP
     for weight in _divided(model):
         routed = weight.part == "experts"

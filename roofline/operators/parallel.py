@@ -4,7 +4,8 @@
 tensor     matrices and heads divide; a head does not, so past their number heads are replicated; norms, router and an
            MLA latent are whole on every accelerator; two all-reduces a layer
 pipeline   layers divide into stages that follow each other; a step passes all of them
-expert     routed experts divide over ``expert`` accelerators, which may span several data-parallel replicas
+expert     routed experts divide over ``expert`` accelerators, which may span several data-parallel replicas, as may
+           the ``moe_tensor`` accelerators that each expert's matrices divide over
 data       replicas of attention and dense layers, each with its own sequences
 context    the tokens of a sequence divide: new ones in prefill, cached ones in decode
 dcp        the cached tokens divide within a group that tensor parallelism would give whole copies of the cache: no
@@ -51,18 +52,26 @@ class Parallel(Value):
         Accelerators of a tensor-parallel group that the cached tokens of a sequence are divided over (DCP).
     overlap : float or array
         Share of the communication time that is hidden behind other work, 0 to 1.
+    moe_tensor : int, optional
+        Accelerators that the matrices of each routed expert are divided over, where these span data-parallel replicas:
+        engines that replicate attention divide the experts over all replicas, unless expert parallelism is on (vLLM's
+        ``--data-parallel-size``, SGLang's ``--enable-dp-attention``). The tensor-parallel group over ``expert`` if not
+        given.
 
     Raises
     ------
     InvalidInput
         A degree that is not a whole number >= 1, an overlap outside [0, 1], or experts spread over more accelerators
-        than tensor x data has, or over a number that tensor parallelism does not divide evenly with.
+        than tensor x data has, or over a number that tensor parallelism does not divide evenly with; with
+        ``moe_tensor`` the accelerators that share a set of experts, ``expert * moe_tensor``, have to be whole replicas.
 
     Examples
     --------
     >>> import roofline as rl
     >>> rl.Parallel(tensor=8, pipeline=2).accelerators
     16
+    >>> rl.Parallel(data=4, moe_tensor=4).expert_replicas  # four replicas share one set of experts
+    4.0
     """
 
     tensor: Number = 1
@@ -72,9 +81,10 @@ class Parallel(Value):
     context: Number = 1
     decode_context: Number = 1
     overlap: Number = 0.0
+    moe_tensor: int | None = None
 
     def __post_init__(self) -> None:
-        for item in fields(self)[:-1]:
+        for item in fields(self)[:-2]:
             object.__setattr__(self, item.name, number(item.name, getattr(self, item.name), least=1, whole=True))
         overlap = number("overlap", self.overlap)
         if np.any(np.asarray(overlap) > 1):
@@ -89,6 +99,19 @@ class Parallel(Value):
             raise InvalidInput(f"expert must be at most tensor x data: {self.expert} > {self.tensor} x {self.data}")
         if np.any(np.maximum(tensor, expert) % np.minimum(tensor, expert)):
             raise InvalidInput(f"expert and tensor must divide evenly: {self.expert} and {self.tensor}")
+        if self.moe_tensor is not None:
+            self._check_moe_tensor()
+
+    def _check_moe_tensor(self) -> None:
+        ways = number("moe_tensor", self.moe_tensor, least=1, whole=True)
+        if np.ndim(ways):
+            raise InvalidInput("moe_tensor must be one number: it is an array")
+        ranks = np.asarray(self.expert) * ways
+        if np.any(ranks % np.asarray(self.tensor)) or np.any(ranks > np.asarray(self.tensor) * np.asarray(self.data)):
+            raise InvalidInput(
+                f"expert x moe_tensor must be a multiple of tensor, at most tensor x data: {self.expert} x "
+                f"{self.moe_tensor} beside {self.tensor} x {self.data}"
+            )
 
     @property
     def single(self) -> bool:
@@ -122,19 +145,19 @@ class Parallel(Value):
     @property
     def expert_tensor(self) -> Number:
         """Accelerators that one expert's matrices divide over."""
-        return larger(self.tensor / self.expert, 1.0)
+        return larger(self.tensor / self.expert, 1.0) if self.moe_tensor is None else float(self.moe_tensor)
 
     @property
     def expert_replicas(self) -> Number:
         """Data-parallel replicas that share one set of routed experts."""
-        return larger(self.expert / self.tensor, 1.0)
+        return larger(self.expert * self.expert_tensor / self.tensor, 1.0)
 
     def __repr__(self) -> str:
         return brief(self)
 
     def __str__(self) -> str:
         names = {"tensor": "TP", "pipeline": "PP", "expert": "EP", "data": "DP", "context": "CP"}
-        names |= {"decode_context": "DCP"}
+        names |= {"decode_context": "DCP"} | ({} if self.moe_tensor is None else {"moe_tensor": "MoE TP"})
         degrees = {short: getattr(self, name) for name, short in names.items()}
         used = [f"{short} {humanize('degree', ways)}" for short, ways in degrees.items() if np.any(ways != 1)]
         return ", ".join(used) or "one accelerator"

@@ -1,0 +1,183 @@
+"""Disaggregated servers against what the simulation of two pools says.
+
+    python benchmarks/serving_pools.py [FILE]
+
+FILE is ``serving_runs.csv``, the tests' own by default; `benchmarks/serving.py` puts the table on its page.  The rows
+that state how many workers each pool had are simulated; none has a part in any fit.  Throughput of either side is that
+of a closed loop by Little's law, clients over the time of a request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import serving
+
+import roofline as rl
+from roofline.serving import pools
+
+LATE_S = 10.0
+"""Six clients with prompts of 1,024 tokens wait for less, unless a server is still starting."""
+
+
+def doubt(row: Mapping[str, str]) -> str:
+    """Why a disaggregated run cannot be simulated; empty if it can."""
+    if not row["decode_num_workers"]:
+        return "the workers of the pools are not stated"
+    inside = clients(row)
+    if inside is None:
+        return "the clients are not stated"
+    if inside < 16 and float(row["ttft_mean_ms"]) > LATE_S * 1e3:
+        return f"first tokens after over {LATE_S:g} s with {inside} clients: a server that is still starting"
+    return ""
+
+
+def rows(path: Path = serving.DATA) -> list[dict[str, str]]:
+    """Disaggregated runs."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        return [row for row in csv.DictReader(file) if row["mode"] == "disagg"]
+
+
+def count(row: Mapping[str, str], name: str) -> int:
+    """A whole number of the table; at least 1."""
+    return max(int(float(row[name] or 0)), 1)
+
+
+def clients(row: Mapping[str, str]) -> int | None:
+    """Requests in the system, as the id of a public run has them."""
+    stated = re.search(r"_c(\d+)_", row["id"])
+    return int(stated.group(1)) if stated else None
+
+
+def worker(row: Mapping[str, str], pool: str) -> rl.Deployment:
+    """A worker of the ``prefill`` or the ``decode`` pool."""
+    names = ("tp_size", "attention_dp_size", "moe_ep_size", "moe_tp_size")
+    tensor, data, expert, moe_tensor = (count(row, f"{pool}_{name}") for name in names)
+    launched = serving.launched({**row, "concurrency_in_flight": str(clients(row)), "engine_version": ""})
+    if data > 1 and moe_tensor > 1:  # attention in replicas, and every expert divided over all of them
+        layout = rl.Parallel(tensor=tensor, data=data, expert=expert, moe_tensor=moe_tensor)
+    else:
+        layout = rl.Parallel(tensor=tensor, data=data, expert=expert)
+    return rl.Deployment(
+        rl.get_model(row["library_model"]),
+        rl.get_accelerator(row["accelerator"]),
+        precision=serving.precision(row),
+        parallel=layout,
+        engine=launched,
+    )
+
+
+ROUNDS = 10
+"""Requests of each client, as the public runs have them."""
+
+MOST_REQUESTS = 4_000
+"""Of a simulation; beyond, clients have fewer requests each, at least 3."""
+
+
+@dataclass(frozen=True)
+class PoolsRun:
+    """A measured run on two pools, and its simulation."""
+
+    row: Mapping[str, str]
+    found: pools.Pools
+
+    @property
+    def output_tokens(self) -> float:
+        """Mean tokens of an answer."""
+        load = self.found.load
+        assert isinstance(load, rl.Traffic)
+        return load.mean_output_tokens
+
+    def _total_s(self, ttft_s: float, tpot_s: float) -> float:
+        return ttft_s + tpot_s * (self.output_tokens - 1)
+
+    @property
+    def throughput_miss(self) -> float:
+        """Relative error of the throughput, which goes as the inverse of the time of a request."""
+        measured_s = self._total_s(float(self.row["ttft_mean_ms"]) / 1e3, float(self.row["tpot_mean_ms"]) / 1e3)
+        return measured_s / self._total_s(self.found.ttft_s, self.found.tpot_s) - 1
+
+    @property
+    def tpot_miss(self) -> float:
+        """Relative error of the time per output token."""
+        return self.found.tpot_s * 1e3 / float(self.row["tpot_mean_ms"]) - 1
+
+    @property
+    def ttft_miss(self) -> float:
+        """Relative error of the time to first token."""
+        return self.found.ttft_s * 1e3 / float(self.row["ttft_mean_ms"]) - 1
+
+
+def simulated(row: Mapping[str, str]) -> PoolsRun:
+    """A run, simulated."""
+    inside = clients(row)
+    assert inside is not None
+    requests = max(min(ROUNDS * inside, MOST_REQUESTS), 3 * inside)
+    found = pools.serve_pools(
+        serving.lengths(row),
+        prefill=worker(row, "prefill"),
+        decode=worker(row, "decode"),
+        prefill_workers=count(row, "prefill_num_workers"),
+        decode_workers=count(row, "decode_num_workers"),
+        concurrency=inside,
+        requests=requests,
+    )
+    return PoolsRun(row, found)
+
+
+# Page -----------------------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "| two pools | runs | throughput median | bias | TPOT median | bias | TTFT median | bias |"
+    "\n|---|---:|---:|---:|---:|---:|---:|---:|"
+)
+
+
+def line(name: str, runs: Sequence[PoolsRun]) -> str:
+    """A row of the table."""
+    cells = [name, str(len(runs))]
+    for of in ("throughput_miss", "tpot_miss", "ttft_miss"):
+        misses = [getattr(run, of) for run in runs]
+        cells += [f"{np.median(np.abs(misses)):.0%}", f"{np.median(misses):+.0%}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def section(every: Sequence[Mapping[str, str]], runs: Sequence[PoolsRun]) -> list[str]:
+    """The part of the page of servers."""
+    groups: dict[str, list[PoolsRun]] = {}
+    for run in runs:
+        name = ", ".join(run.row[word] for word in ("library_model", "accelerator", "engine", "precision"))
+        groups.setdefault(name, []).append(run)
+    doubts = Counter(doubt(row) for row in every if doubt(row))
+    return [
+        "## Two pools",
+        "",
+        f"{len(runs)} disaggregated runs, simulated as two pools with the workers and degrees that they state. None of "
+        "them had a part in any fit. Their first tokens come later than simulated where few requests wait: routers and "
+        "the registration of caches take time that is not modelled. "
+        + "; ".join(f"{number} more: {reason}" for reason, number in doubts.most_common())
+        + ".",
+        "",
+        HEAD,
+        *(line(name, group) for name, group in sorted(groups.items())),
+        line("all", runs),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=serving.DATA)
+    every = rows(parser.parse_args().file)
+    print("\n".join(section(every, [simulated(row) for row in every if not doubt(row)])))
+
+
+if __name__ == "__main__":
+    main()
