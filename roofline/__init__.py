@@ -109,7 +109,7 @@ _MODULES = {
 }
 
 __all__ = [*_HOME, *_MODULES]  # noqa: PLE0604
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

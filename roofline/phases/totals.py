@@ -355,8 +355,8 @@ def _spread(each: list[Estimate], ends: list[Number]) -> Number:
     for item, end_s in zip(each, ends, strict=True):
         off: Any = abs(_log(larger(end_s, TINY_S) / larger(item.time_s, TINY_S)))
         groups[item.basis] = groups.get(item.basis, 0.0) + item.time_s * off
-    squares = total(value**2 for value in groups.values())
-    return (COMMON_MODE**2 + squares / larger(whole_s, TINY_S) ** 2) ** 0.5
+    squares = total((value / larger(whole_s, TINY_S)) ** 2 for value in groups.values())
+    return (COMMON_MODE**2 + squares) ** 0.5
 
 
 def _log(value: Number) -> Number:
