@@ -232,9 +232,11 @@ class Rows(Report):
         """Return a value of the column ``name`` as people read it; a dash for what is not known."""
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return "–"
+        if isinstance(value, bool | np.bool_):
+            return "yes" if value else ""
         if "usd" in name:
             return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.3g}"
-        return f"{value:.0%}" if name in ("headroom", "utilization") else humanize(name, value)
+        return f"{value:.0%}" if name in ("headroom", "utilization", "load") else humanize(name, value)
 
     def _head(self) -> Line:
         return list(self.printed.values())

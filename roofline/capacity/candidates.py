@@ -57,6 +57,7 @@ class Candidates(Value):
     tpot_low_s: Array
     tpot_high_s: Array
     gap_s: Array
+    total_s: Array
     prefill_share: Array
     busy_s: Array
     busy_low_s: Array
@@ -73,6 +74,8 @@ class Candidates(Value):
     idle_watts: Array
     cached_share: Array
     usd_per_hour: Array
+    replicas: Array
+    queue: Array
 
     def __post_init__(self) -> None:
         read_only(getattr(self, item.name) for item in fields(self))
@@ -117,6 +120,7 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: s
         "tpot_low_s": low.tpot_s,
         "tpot_high_s": high.tpot_s,
         "gap_s": steady.gap_s,
+        "total_s": steady.total_s,
         "prefill_share": np.nan if time == "floor_s" else steady.prefill_share,
         "busy_s": steady.busy_s,
         "busy_low_s": low.busy_s,
@@ -133,6 +137,8 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: s
         "idle_watts": idle,
         "cached_share": cached_share(steady),
         "usd_per_hour": usd_per_hour,
+        "replicas": np.nan,
+        "queue": np.array(""),
     }
     return Candidates(**{name: np.broadcast_to(value, failure.shape).ravel() for name, value in columns.items()})
 

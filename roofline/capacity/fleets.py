@@ -10,10 +10,12 @@ from ..errors import InvalidInput, Number, number
 from ..report import Rows, Step
 from ..specs.electricity import JOULES_OF_A_KWH, WATTS_OF_A_KILOWATT
 from ..specs.prices import usd_per_million_tokens
-from .candidates import Array
+from .arrivals import arrivals_of, with_arrivals
+from .candidates import MEMORY, WEIGHTS, Array
 from .plan_sentences import HOURS_PER_MONTH, fleet_sentence
 from .plan_steps import fleet_steps
 from .plans import Plan
+from .sizing import ROUNDING
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,14 +33,18 @@ class Fleet(Rows):
     requests_per_s : float
         Arrivals.
     utilization : float
-        Share of its throughput that a deployment is loaded with.
+        Share of its throughput that a deployment may be loaded with; `load` is what it is loaded with.
     assumptions : tuple of str
         What the figures rest on.
 
     Columns
     -------
-    engine, basis
+    engine, basis, queue
         As in `Plan`.
+    load
+        Share of its throughput that the fleet is loaded with.
+    ttft_s, tpot_s
+        What the SLO's statistic says of requests that queue; with the ends of their intervals.
     replicas, gpus
         Deployments, and accelerators of all of them.
     gpus_low, gpus_high
@@ -97,6 +103,8 @@ class Fleet(Rows):
         "tpot_s",
         "tpot_low_s",
         "tpot_high_s",
+        "load",
+        "queue",
         "replicas_at_floor",
         "gpus_at_floor",
         "usd_per_hour_at_floor",
@@ -110,6 +118,7 @@ class Fleet(Rows):
         "gpus": "GPUs",
         "basis": "basis",
         "usd_per_hour": "USD/h",
+        "load": "load",
         "ttft_s": "TTFT",
         "tpot_s": "TPOT",
         "gpus_at_floor": "GPUs at floor",
@@ -133,7 +142,7 @@ class Fleet(Rows):
     @property
     def replicas(self) -> Array:
         """Deployments."""
-        return _replicas(self.plan.busy_s, self.requests_per_s / self.utilization)
+        return np.asarray(self.plan.replicas)
 
     @property
     def gpus(self) -> Array:
@@ -316,11 +325,9 @@ OF_THE_PLAN = (
     "tpot_s",
     "tpot_low_s",
     "tpot_high_s",
+    "queue",
 )
 """Columns of a fleet that its plan has."""
-
-ROUNDING = 1e-12
-"""A load that rounding puts a hair above a whole number of deployments takes no further one."""
 
 
 def _replicas(busy_s: Array, requests_per_s: float) -> Array:
@@ -328,22 +335,34 @@ def _replicas(busy_s: Array, requests_per_s: float) -> Array:
     return np.ceil(busy_s * requests_per_s * (1 - ROUNDING))
 
 
-def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fleet:
+def fleet(
+    plan: Plan,
+    *,
+    requests_per_s: float | None = None,
+    utilization: float | None = None,
+    burstiness: float = 1.0,
+    method: str | None = None,
+) -> Fleet:
     """The fleet of every accelerator and precision of ``plan`` that serves ``requests_per_s``.
 
-    A deployment that is kept at its batch finishes ``1 / busy`` requests a second, so it takes
-    ``ceil(rate * busy / utilization)`` of them.  Among all candidates that meet the SLO the one with the lowest price
-    is taken, or the fewest accelerators where no price is given, or the least energy of a request if the plan ranks by
-    energy.  Techniques, formats, engine and power are the plan's.
+    Requests queue at every deployment, which sees its share of them; the fleet is the smallest that meets the SLO
+    (`roofline.capacity.sizing`).  Among all candidates the one with the lowest price is taken, or the fewest
+    accelerators where no price is given, or the least energy of a request if the plan ranks by energy.  Techniques,
+    formats, engine and power are the plan's.
 
     Parameters
     ----------
     plan : Plan
-        The candidates.
-    requests_per_s : float
-        Mean rate of arrivals.
-    utilization : float
-        Target utilization (0-1]; below 1 leaves headroom for bursts.
+        The candidates; at the rate asked for, if one is given.
+    requests_per_s : float, optional
+        Mean rate of arrivals; that of the plan if not given.
+    utilization : float, optional
+        Share of its throughput that a deployment may be loaded with (0-1].  If not given, 0.7 without a target for a
+        time of requests, and with one as much as the queue allows.
+    burstiness : float
+        Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
+    method : str, optional
+        How queues are computed: ``closed form``, or ``simulation`` of those that may win, which is the default.
 
     Returns
     -------
@@ -354,7 +373,10 @@ def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fle
     Raises
     ------
     InvalidInput
-        A rate that is not above 0, a utilization outside (0, 1], or a plan in which no candidate meets the SLO.
+        A rate that is not above 0 or not that of the plan, a utilization outside (0, 1], or a plan in which no
+        candidate meets the SLO.
+    UnknownName
+        ``method`` is neither of the two.
 
     Examples
     --------
@@ -364,37 +386,44 @@ def fleet(plan: Plan, *, requests_per_s: float, utilization: float = 1.0) -> Fle
     >>> bool(need.gpus[0] >= need.gpus_at_floor[0] > 0)
     True
     """
-    rate = float(np.max(number("requests_per_s", requests_per_s, least=1e-12)))
-    if not 0 < utilization <= 1:
-        raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
-    if not plan.feasible.any():
-        raise InvalidInput(f"no candidate meets the SLO; the closest: {plan.reason[0]}")
-    chosen = _cheapest(plan, plan.feasible, plan.busy_s, rate / utilization, energy=plan.rank == "energy")
-    ideal = _cheapest(plan, plan.feasible_at_floor, plan.busy_at_floor_s, rate)
-    rows, floors = _paired(plan, chosen, ideal)
-    found = Fleet(plan.take(rows), plan.take(floors), rate, utilization, plan.assumptions)
+    if plan.stream is None:
+        stream = arrivals_of(plan.lengths or plan.load, requests_per_s, burstiness=burstiness)
+        if stream is None:
+            raise InvalidInput("a fleet needs requests_per_s: the plan has no rate")
+        _require_feasible(plan, plan.table.failure)
+        plan = with_arrivals(plan, stream, utilization=utilization, method=method)
+    elif requests_per_s not in (None, plan.stream.requests_per_s):
+        raise InvalidInput(f"the plan is for {plan.stream.requests_per_s:g} requests/s: {requests_per_s!r}")
+    assert plan.stream is not None
+    _require_feasible(plan, plan.table.failure)
+    rate = plan.stream.requests_per_s
+    best = plan.take(plan.feasible).by_accelerator
+    ideal = _fewest_at_floor(plan, rate)
+    keys = _keys(plan)
+    floors = plan.take(ideal[np.searchsorted(keys[ideal], _keys(best))])
+    found = Fleet(best, floors, rate, plan.most_load, plan.assumptions)
     by = found.watts if plan.rank == "energy" else found.usd_per_hour
-    guessed = ~found.plan.calibrated & (not plan.allow_uncalibrated)
+    guessed = ~best.calibrated & (not plan.allow_uncalibrated)
     order = np.lexsort((found.gpus, np.where(np.isfinite(by), by, np.inf), guessed))
-    return Fleet(plan.take(rows[order]), plan.take(floors[order]), rate, utilization, plan.assumptions)
+    return Fleet(best.take(order), floors.take(order), rate, plan.most_load, plan.assumptions)
 
 
-def _cheapest(plan: Plan, allowed: Array, busy_s: Array, rate: float, *, energy: bool = False) -> Array:
-    """Places of the row with the fewest accelerators, or the least energy, for every accelerator and precision."""
-    places = np.flatnonzero(allowed)
-    gpus = (_replicas(busy_s, rate) * plan.gpus)[places]
-    if energy:
-        gpus = np.nan_to_num(plan.joules_per_request[places], nan=np.inf)
-    order = places[np.lexsort((-np.nan_to_num(plan.headroom[places]), plan.gpus[places], gpus))]
+def _require_feasible(plan: Plan, failure: Array) -> None:
+    """Refuse a plan that leaves nothing to make a fleet of."""
+    sized = plan.stream is not None
+    possible = (failure == "") if sized or not plan.slo.latencies else ~np.isin(failure, (WEIGHTS, MEMORY))
+    if not possible.any():
+        raise InvalidInput(f"no candidate meets the SLO; the closest: {plan.reason[0]}")
+
+
+def _fewest_at_floor(plan: Plan, rate: float) -> Array:
+    """Places of the row with the fewest accelerators at the floor, for every accelerator and precision."""
+    places = np.flatnonzero(plan.feasible_at_floor)
+    gpus = (_replicas(plan.busy_at_floor_s, rate) * plan.gpus)[places]
+    order = places[np.lexsort((plan.gpus[places], gpus))]
     _, first = np.unique(_keys(plan)[order], return_index=True)
     return np.asarray(order[first])
 
 
 def _keys(plan: Plan) -> Array:
     return np.char.add(np.char.add(plan.accelerator, "/"), plan.precision)
-
-
-def _paired(plan: Plan, chosen: Array, ideal: Array) -> tuple[Array, Array]:
-    """Both for the accelerators that have a fleet."""
-    keys = _keys(plan)
-    return chosen, ideal[np.searchsorted(keys[ideal], keys[chosen])]

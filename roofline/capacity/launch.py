@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import InvalidInput, unknown
 from ..formats import get_format
+from ..hardware import Accelerator
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
@@ -143,6 +144,11 @@ LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] =
     }
 )
 """Engine -> how its command begins, and its options for a deployment."""
+
+
+def engines_on(accelerator: Accelerator) -> tuple[str, ...]:
+    """Engines with a launch command that run on an accelerator; TensorRT-LLM is for NVIDIA's alone."""
+    return tuple(name for name in LAUNCHERS if name != "trtllm" or accelerator.vendor == "NVIDIA")
 
 
 class _Degrees(NamedTuple):

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..serving.steady_state import HIGH_END
 from ..units import brief_time, humanize
+from .basis import CALIBRATED
 
 if TYPE_CHECKING:
     from .fleets import Fleet
@@ -22,13 +24,14 @@ def plan_sentence(found: Plan) -> str:
     best = found.best
     if not len(best):
         return f"No candidate {asked}; the closest ({deployment_words(found)}) is rejected: {found.reason[0]}."
+    if found.stream is not None:
+        return _sized_sentence(best)
     priced = np.isfinite(best.usd_per_hour[0])
     rank = "Cheapest" if priced else "Fewest accelerator-seconds per request"
     if found.rank == "energy":
         rank = "Least energy per request"
-    times = f"TTFT {brief_time(best.ttft_s[0])}, TPOT {brief_time(best.tpot_s[0])}"
     rate = f"{best.tokens_per_s_per_gpu[0]:,.0f} tokens/s per accelerator"
-    parts = [f"{rank} that {asked}: {deployment_words(best)}, batch {best.batch[0]:,.0f}: {times}, {rate}"]
+    parts = [f"{rank} that {asked}: {deployment_words(best)}, batch {best.batch[0]:,.0f}: {_times(best)}, {rate}"]
     if priced:
         hourly = float(best.usd_per_hour[0] * best.gpus[0])
         tokens = best.usd_per_million_output_tokens[0]
@@ -36,7 +39,70 @@ def plan_sentence(found: Plan) -> str:
         parts.append(f"{each}{price_words(hourly)}")
     if found.rank == "energy" and np.isfinite(best.joules_per_request[0]):
         parts.append(f"{humanize('j', best.joules_per_request[0])} per request")
-    return ", ".join(parts) + f" (by the {found.time.removesuffix('_s')})."
+    return ", ".join(parts) + f" (by the {time_words(found.time)}).{basis_words(best)}{tie_words(found)}"
+
+
+def _sized_sentence(best: Plan) -> str:
+    """What a rate takes of the best candidate."""
+    assert best.stream is not None
+    replicas, gpus = float(best.replicas[0]), float(best.replicas[0] * best.gpus[0])
+    each = f"{replicas:,.0f} deployment{'s' if replicas > 1 else ''} of {deployment_words(best)}"
+    hourly = float(best.fleet_cost[0])
+    cost = f", {price_words(hourly)}" if np.isfinite(best.usd_per_hour[0]) else ""
+    return (
+        f"{best.stream.requests_per_s:g} requests/s need {gpus:,.0f} accelerators: {each}, at most "
+        f"{best.batch[0]:,.0f} sequences at once in each, {best.utilization[0]:.0%} loaded{cost}. "
+        f"At the {best.slo.statistic}: {_times(best)} "
+        f"(by the {time_words(best.time)} and a {best.queue[0]} of the queue)."
+        f"{basis_words(best)}"
+    )
+
+
+def _times(best: Plan) -> str:
+    """TTFT and TPOT of the first row with their intervals."""
+    if not best.time.startswith("estimate"):
+        return f"TTFT {brief_time(best.ttft_s[0])}, TPOT {brief_time(best.tpot_s[0])}"
+    ttft = interval_words(best.ttft_s[0], best.ttft_low_s[0], best.ttft_high_s[0])
+    return f"TTFT {ttft}, TPOT {interval_words(best.tpot_s[0], best.tpot_low_s[0], best.tpot_high_s[0])}"
+
+
+OVERLOADED = 10.0
+"""Times the estimate from which the upper end of a wait is that of a queue that grows with the run."""
+
+
+def interval_words(middle: float, low: float, high: float) -> str:
+    """A time with its interval, whose upper end may be that of an overloaded queue.
+
+    Examples
+    --------
+    >>> interval_words(0.318, 0.216, 0.402), interval_words(0.318, 0.216, 86.3)
+    ('318 ms [216-402]', '318 ms [216-overload]')
+    """
+    if high <= OVERLOADED * middle:
+        return brief_time(middle, low, high)
+    return brief_time(middle, low, low).rpartition("-")[0] + "-overload]"
+
+
+def time_words(time: str) -> str:
+    """A time as a sentence has it: ``estimate``, ``estimate's upper end``."""
+    return "estimate's upper end" if time == HIGH_END else time.removesuffix("_s")
+
+
+def basis_words(rows: Plan | Fleet) -> str:
+    """A warning that the first row rests on no timings of its own accelerator; nothing if it does."""
+    word = rows.basis[0]
+    if word == CALIBRATED:
+        return ""
+    return f" {rows.accelerator[0]} is not calibrated: its estimates are {word}, with wide intervals."
+
+
+def tie_words(found: Plan | Fleet) -> str:
+    """Which accelerators the intervals do not tell from the first row."""
+    rows = found.by_accelerator if hasattr(found, "by_accelerator") else found
+    tied = [f"{rows.accelerator[at]} ({rows.precision[at]})" for at in np.flatnonzero(rows.tie)]
+    if not tied:
+        return ""
+    return f" A tie within the intervals: {', '.join(tied)}."
 
 
 def fleet_sentence(found: Fleet) -> str:
@@ -50,7 +116,10 @@ def fleet_sentence(found: Fleet) -> str:
     rate = f"{found.requests_per_s:g} requests/s"
     watts = float(found.watts[0])
     power = f", {humanize('watts', watts)}" if np.isfinite(watts) else ""
-    return f"{rate} need {gpus:,.0f} x {what} in {deployments}{cost}{power}{least}."
+    used = f", {found.load[0]:.0%} loaded"
+    seen = f" At the {found.plan.slo.statistic}: {_times(found.plan)} (by {found.queue[0]})."
+    answer = f"{rate} need {gpus:,.0f} x {what} in {deployments}{used}{cost}{power}{least}."
+    return f"{answer}{seen}{basis_words(found)}{tie_words(found)}"
 
 
 def deployment_words(found: Plan) -> str:

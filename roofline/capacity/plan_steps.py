@@ -68,16 +68,31 @@ def plan_steps(plan: Plan) -> tuple[Step, ...]:
 
 def fleet_steps(fleet: Fleet, rounding: float) -> tuple[Step, ...]:
     """Deployments, accelerators and price of every fleet, at the plan's time and at the floor."""
-    steps = []
-    for suffix, rows, busy_s, load in (
-        ("", fleet.plan, fleet.plan.table.busy_s, fleet.utilization),
-        ("_at_floor", fleet.floor, fleet.floor.table.busy_at_floor_s, 1.0),
-    ):
-        asked = {"requests_per_s": fleet.requests_per_s, "busy_s": busy_s, "utilization": load, "rounding": rounding}
+    asked = {"requests_per_s": fleet.requests_per_s}
+    busy_s = fleet.plan.table.busy_s
+    most = {"busy_s": busy_s, "utilization": fleet.utilization, "rounding": rounding}
+    least = -(-busy_s * (fleet.requests_per_s / fleet.utilization) * (1 - rounding) // 1)
+    at_least = "-(-busy_s * (requests_per_s / utilization) * (1 - rounding) // 1)"
+    queue = f"what the queue takes beyond that to meet the SLO, by {fleet.queue[0]}"
+    used = {"replicas": fleet.replicas, "busy_s": busy_s}
+    floor = {"busy_at_floor_s": fleet.floor.table.busy_at_floor_s, "rounding": rounding}
+    at_floor = "-(-busy_at_floor_s * requests_per_s * (1 - rounding) // 1)"
+    steps = [
+        Step(
+            "fleet.least_replicas", at_least, asked | most, least, "a deployment finishes 1 / busy requests per second"
+        ),
+        Step(
+            "fleet.replicas",
+            "least_replicas + for_the_queue",
+            {"least_replicas": least, "for_the_queue": fleet.replicas - least},
+            fleet.replicas,
+            queue,
+        ),
+        Step("fleet.load", "requests_per_s / replicas * busy_s", asked | used, fleet.load, "share of the throughput"),
+        Step("fleet.replicas_at_floor", at_floor, asked | floor, fleet.replicas_at_floor, "`roofline.capacity.floors`"),
+    ]
+    for suffix, rows in (("", fleet.plan), ("_at_floor", fleet.floor)):
         replicas, gpus = getattr(fleet, f"replicas{suffix}"), getattr(fleet, f"gpus{suffix}")
-        formula = "-(-busy_s * (requests_per_s / utilization) * (1 - rounding) // 1)"
-        source = "a deployment finishes 1 / busy requests per second; rounded up"
-        steps.append(Step(f"fleet.replicas{suffix}", formula, asked, replicas, source))
         each = {f"replicas{suffix}": replicas, "gpus_of_one": rows.table.gpus}
         steps.append(Step(f"fleet.gpus{suffix}", f"replicas{suffix} * gpus_of_one", each, gpus, "all deployments"))
         if np.all(np.isfinite(rows.table.usd_per_hour)):

@@ -22,6 +22,8 @@ from ..phases.workload import Workload
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
 from ..serving.steady_state import PLANNED_TIMES
+from ..serving.trace import Trace
+from ..serving.traffic import Traffic
 from ..specs.electricity import BOARDS_ALONE, Power, idle_watts
 from ..specs.library import get_accelerator, get_model
 from ..specs.prices import Price
@@ -29,7 +31,8 @@ from ..techniques.prompts import with_hit_rate
 from ..techniques.quantization import KVQuantization
 from ..techniques.sharding import TensorParallelism
 from ..techniques.technique import Chosen, Technique, as_techniques, refuse_pairs, scenario_with
-from .candidates import MEMORY, WEIGHTS, Array, all_rows, evaluate, precision_name
+from .arrivals import arrivals_of, mean_of, with_arrivals
+from .candidates import all_rows, evaluate, precision_name
 from .layouts import layouts, reach, startable, within_reach
 from .plans import Plan
 
@@ -47,8 +50,9 @@ Case = tuple[Deployment, Scenario, float]
 def plan(
     model: Model | str | Path,
     hardware: Accelerator | str | Path | Sequence[Accelerator | str | Path],
-    load: Workload,
+    load: Workload | Traffic | Trace,
     *,
+    requests_per_s: float | None = None,
     slo: SLO | None = None,
     precisions: Sequence[Precision | str] = (),
     kv: str | None = None,
@@ -61,13 +65,18 @@ def plan(
     power: Power | None = None,
     rank: str = "cost",
     allow_uncalibrated: bool = False,
+    utilization: float | None = None,
+    burstiness: float = 1.0,
+    method: str | None = None,
     time: str = "estimate_s",
     progress: Callable[[list[Case]], Iterable[Case]] = iter,
 ) -> Plan:
     """Every way to serve ``load``, ranked.
 
     For each accelerator and precision all layouts and batches are one array expression; what does not fit or misses a
-    target is kept, with the reason.
+    target is kept, with the reason.  Without a rate, targets are for the mean of requests in steady state, and the best
+    candidate takes the least of a deployment for a request.  At a rate, requests queue: targets are for the SLO's
+    statistic, and the best candidate makes the cheapest fleet (`roofline.capacity.sizing`).
 
     Parameters
     ----------
@@ -75,8 +84,11 @@ def plan(
         A model, or its name.
     hardware : Accelerator or str, or a sequence of them
         Accelerators, or their names; one of them need not be in a list.
-    load : Workload
-        The lengths of a request; its batch does not matter, ``batches`` are tried.
+    load : Workload, Traffic or Trace
+        The lengths of the requests; the batch of a workload does not matter, ``batches`` are tried.  The steady state is
+        that of the mean lengths of a traffic or a trace, simulations take each request as it is.
+    requests_per_s : float, optional
+        Rate of arrivals; of a trace its own if not given.
     slo : SLO, optional
         Targets of the service.
     precisions : sequence of Precision or str
@@ -104,6 +116,13 @@ def plan(
     allow_uncalibrated : bool
         Whether accelerators whose estimates do not rest on timings of their own are ranked among those that have some.
         They come behind them otherwise: an error of a guess is no reason to buy one or the other.
+    utilization : float, optional
+        Share of its throughput that a deployment may be loaded with.  If not given, 0.7 without a target for a time of
+        requests, and with one as much as the queue allows.
+    burstiness : float
+        Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
+    method : str, optional
+        How queues are computed: ``closed form``, or ``simulation`` of the candidates that may win, which is the default.
     time : str
         Which time the targets are for: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the upper
         end of its interval.
@@ -119,9 +138,9 @@ def plan(
     ------
     InvalidInput
         No hardware, lengths that are arrays, a price that is not a finite number >= 0, techniques that do not combine
-        or that no accelerator can have.
+        or that no accelerator can have; a rate that is not above 0, or a utilization outside (0, 1].
     UnknownName
-        A name of a model, an accelerator, a format, a technique, a ranking or a time that does not exist, or a price of
+        A name of a model, an accelerator, a format, a technique, a ranking, a method or a time that does not exist, or a price of
         what is not planned.
 
     Examples
@@ -132,6 +151,8 @@ def plan(
     h100-sxm
     """
     model = get_model(model)
+    stream = arrivals_of(load, requests_per_s, burstiness=burstiness)
+    lengths, load = (None, load) if isinstance(load, Workload) else (load, mean_of(load))
     listed = [hardware] if isinstance(hardware, Accelerator | str | Path) else hardware
     chips = [get_accelerator(chip) for chip in listed]
     _check(chips, load, time)
@@ -174,9 +195,23 @@ def plan(
     notes = [*_notes(cases, spread, prices), *rules, *_technique_notes(used, refused)]
     notes += _power_notes(cases, power, time)
     whole = Plan(
-        model, load, slo or SLO(), time, all_rows(parts), cases, used, power, rank, allow_uncalibrated, tuple(notes)
+        model,
+        load,
+        slo or SLO(),
+        time,
+        all_rows(parts),
+        cases,
+        used,
+        power,
+        rank,
+        allow_uncalibrated,
+        lengths,
+        assumptions=tuple(notes),
     )
-    return whole.take(_ranking(whole))
+    whole = whole.ranked()
+    if stream is None:
+        return whole
+    return with_arrivals(whole, stream, utilization=utilization, method=method)
 
 
 def _techniques(techniques: Chosen, hit_rate: float, kv: str | None) -> tuple[Technique, ...]:
@@ -225,18 +260,6 @@ def _technique_notes(used: tuple[Technique, ...], refused: Mapping[str, str]) ->
     notes = [f"techniques: {', '.join(item.label for item in used)}"] if used else []
     notes += [f"{name} is left out: {reason}" for name, reason in refused.items()]
     return tuple(notes)
-
-
-def _ranking(whole: Plan) -> Array:
-    """What meets the SLO by cost, priced and calibrated first; what misses a target, the closest first; the rest."""
-    table = whole.table
-    headroom = np.nan_to_num(table.headroom)
-    worse = np.select([whole.feasible, table.failure == MEMORY, table.failure == WEIGHTS], [0, 2, 3], 1)
-    known = table.watts if whole.rank == "energy" else table.usd_per_hour
-    unpriced = ~np.isfinite(known) & np.isfinite(known).any()
-    cost = np.where(whole.feasible, whole.cost, -headroom)
-    guessed = ~whole.calibrated & whole.feasible & (not whole.allow_uncalibrated)
-    return np.lexsort((-headroom, table.gpus, cost, guessed, unpriced & whole.feasible, worse))
 
 
 def _check(chips: Sequence[Accelerator], load: Workload, time: str) -> None:

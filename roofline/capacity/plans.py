@@ -18,6 +18,8 @@ from ..serving.metrics import METRICS
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
+from ..serving.trace import Trace
+from ..serving.traffic import Traffic
 from ..specs.electricity import BOARDS_ALONE, JOULES_OF_A_KWH, Power
 from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
@@ -25,6 +27,8 @@ from .basis import CALIBRATED
 from .candidates import MEMORY, WEIGHTS, Array, Candidates
 from .plan_sentences import plan_sentence
 from .plan_steps import plan_steps
+from .queues import SIMULATION, Stream
+from .sizing import cost_of_one
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,6 +56,12 @@ class Plan(Rows):
         What those that meet the SLO are ranked by: ``cost`` or ``energy``.
     allow_uncalibrated : bool
         Whether accelerators without timings of their own are ranked among those with some.
+    lengths : Traffic or Trace, optional
+        What ``load`` has the mean lengths of.
+    stream : Stream, optional
+        The requests that arrive, where a rate was asked for.
+    most_load : float
+        Share of its throughput up to which a deployment is then loaded.
     assumptions : tuple of str
         What the figures rest on.
 
@@ -64,7 +74,8 @@ class Plan(Rows):
     gpus, layout, batch
         Accelerators of one deployment, how the model is spread over them, and requests in the system.
     ttft_s, tpot_s
-        Of a request in steady state (`roofline.serving.steady_state`).
+        Of a request in steady state, while ``batch`` of them are in the system; where a rate was asked for, what the
+        SLO's statistic says of requests that also queue, at most ``batch`` of them running at once.
     ttft_low_s, ttft_high_s, tpot_low_s, tpot_high_s
         Ends of their 80 % intervals; of a floor or a roofline the figures themselves.
     tokens_per_s_per_user, tokens_per_s_per_gpu
@@ -89,6 +100,10 @@ class Plan(Rows):
         What limits the decode step.
     bound_by
         What the next larger batch would miss.
+    replicas, utilization
+        Deployments that the rate takes, and the share of its throughput that each is loaded with; not known without.
+    queue
+        How the queue was computed: ``closed form`` or ``simulation``; empty without a rate.
     tie
         Whether the intervals leave open which is better, this candidate or the first one (see `tie`).
     reason
@@ -105,6 +120,9 @@ class Plan(Rows):
     power: Power = BOARDS_ALONE
     rank: str = "cost"
     allow_uncalibrated: bool = False
+    lengths: Traffic | Trace | None = None
+    stream: Stream | None = None
+    most_load: float = 1.0
     assumptions: tuple[str, ...] = ()
 
     columns = (
@@ -138,6 +156,9 @@ class Plan(Rows):
         "headroom",
         "limit",
         "bound_by",
+        "replicas",
+        "utilization",
+        "queue",
         "tie",
         "feasible",
         "reason",
@@ -198,6 +219,18 @@ class Plan(Rows):
     def requests_per_s(self) -> Array:
         """Requests that one deployment finishes a second."""
         return 1 / self.table.busy_s
+
+    @property
+    def utilization(self) -> Array:
+        """Share of its throughput that a deployment is loaded with at the rate asked for; NaN without one."""
+        if self.stream is None:
+            return np.full(len(self), np.nan)
+        return np.asarray(self.stream.requests_per_s / self.table.replicas * self.table.busy_s)
+
+    @property
+    def fleet_cost(self) -> Array:
+        """Price of all deployments per hour, or their accelerators where there is no price; NaN without a rate."""
+        return np.asarray(self.table.replicas * cost_of_one(self.table))
 
     @property
     def tokens_per_s_per_user(self) -> Array:
@@ -318,17 +351,20 @@ class Plan(Rows):
     def _metric(self, name: str) -> Array:
         """A metric that an SLO can have, of every row."""
         table = self.table
-        if name == "total_s":
-            return np.asarray(table.ttft_s + np.maximum(self.load.output_tokens - 1, 0.0) * table.tpot_s)
         if name == "tokens_per_s":
             return np.asarray(self.load.output_tokens / table.busy_s)
         return np.asarray(getattr(table, name))
 
     @property
     def cost(self) -> Array:
-        """What candidates are ranked by: joules a request, or USD, or accelerator-seconds where there is no price."""
+        """What candidates are ranked by: joules or USD of a request, or accelerator-seconds without a price.
+
+        Where a rate was asked for, the price of the fleet, or its accelerators.
+        """
         if self.rank == "energy":
             return self.joules_per_request
+        if self.stream is not None:
+            return self.fleet_cost
         priced = np.isfinite(self.table.usd_per_hour)
         return np.where(priced, self.usd_per_request, self.table.gpus * self.table.busy_s)
 
@@ -336,6 +372,25 @@ class Plan(Rows):
         """The same with these rows only: a mask, or places in this order."""
         places = np.asarray(rows)
         return replace(self, table=self.table.take(np.flatnonzero(places) if places.dtype == bool else places))
+
+    def ranked(self) -> Plan:
+        """The same in order: what meets the SLO by cost, what misses a target by how much, what does not fit.
+
+        Among those that meet it, candidates with a price come before those without, calibrated ones before others
+        unless these are allowed among them, and what a simulation confirmed before what it did not get to.
+        """
+        table, feasible = self.table, self.feasible
+        headroom = np.nan_to_num(table.headroom)
+        worse = np.select([feasible, table.failure == MEMORY, table.failure == WEIGHTS], [0, 2, 3], 1)
+        known = table.watts if self.rank == "energy" else table.usd_per_hour
+        unpriced = ~np.isfinite(known) & np.isfinite(known).any()
+        cost = np.where(feasible, self.cost, -headroom)
+        guessed = ~self.calibrated & (not self.allow_uncalibrated)
+        keys = np.char.add(np.char.add(table.accelerator, "/"), table.precision)
+        simulated = feasible & (table.queue == SIMULATION)
+        behind = np.isin(keys, keys[simulated]) & ~simulated
+        order = (-headroom, table.gpus, cost, behind & feasible, guessed & feasible, unpriced & feasible, worse)
+        return self.take(np.lexsort(order))
 
     @property
     def best(self) -> Plan:

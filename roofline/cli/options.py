@@ -24,6 +24,7 @@ from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.slo import SLO
+from ..serving.steady_state import HIGH_END
 from ..specs.electricity import Power
 from ..specs.engines import list_engines
 from ..specs.library import list_accelerators, list_models
@@ -170,6 +171,18 @@ def time_name(text: str) -> str:
     return name
 
 
+def planned_time_name(text: str) -> str:
+    """The same, or the upper end of the estimate's interval: ``estimate_high``.
+
+    Raises
+    ------
+    UnknownName
+        It is none of these.
+    """
+    name = text if text.endswith("_s") else f"{text}_s"
+    return name if name == HIGH_END else time_name(text)
+
+
 def option(
     name: str, metavar: str, text: str, *, parse: Callable[[str], Any] = str, group: str, **more: Any
 ) -> Parameter:
@@ -238,6 +251,7 @@ SLO_FLAGS = {
     "gap_s": Flag("--gap", "TIME", seconds),
     "tokens_per_s": Flag("--tokens-per-s", "N", quantities),
 }
+PLANNED_SLO_FLAGS = SLO_FLAGS | {"statistic": Flag("--statistic", "NAME", str)}
 
 
 def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:
@@ -270,6 +284,7 @@ if TYPE_CHECKING:
     ParallelFields: TypeAlias = Given
     EngineFields: TypeAlias = Given
     SLOFields: TypeAlias = Given
+    PlannedSLOFields: TypeAlias = Given
     KVFields: TypeAlias = Given
     KernelFields: TypeAlias = Given
     WorkloadChanges: TypeAlias = Given
@@ -287,6 +302,7 @@ else:
     KVFields = fields_of(Precision, KV_FLAGS, group=LAYOUT)
     KernelFields = fields_of(Deployment, {"engine": ENGINE_FLAGS["engine"]}, group=LAYOUT)
     SLOFields = fields_of(SLO, SLO_FLAGS, group=TARGETS)
+    PlannedSLOFields = fields_of(SLO, PLANNED_SLO_FLAGS, group=TARGETS)
     WorkloadChanges = fields_of(Workload, to_flags(WORKLOAD_FLAGS), group=CHANGE)
     PrecisionChanges = fields_of(Precision, to_flags(PRECISION_FLAGS), group=CHANGE)
     ParallelChanges = fields_of(Parallel, to_flags(PARALLEL_FLAGS), group=CHANGE)

@@ -18,7 +18,7 @@ from ..errors import InvalidInput, SpecError
 from ..files import read_text
 from ..phases.workload import Workload
 from ..report import Report
-from .traffic import MAX_BYTES, OUTPUT_NAMES, PROMPT_NAMES, Traffic
+from .traffic import MAX_BYTES, OUTPUT_NAMES, PROMPT_NAMES, Traffic, read_traffic
 
 ARRIVAL_NAMES = ("arrival_s", "arrival_time", "arrived_at", "timestamp", "time", "start_time", "arrival")
 """Columns that hold times of arrival: seconds, or dates as ISO 8601 has them."""
@@ -113,6 +113,37 @@ def read_trace(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Trace:
         row = int(late[0]) + 2
         raise SpecError(f"{path}, row {row}: arrives {arrival[row - 2] - arrival[row - 1]:g} s before the row above it")
     return Trace(arrival - arrival[0], prompt, output, cached, path.name)
+
+
+def read_arrivals(path: str | Path) -> Traffic | Trace:
+    """The requests in a file: a trace where it says when they came, else their lengths alone.
+
+    Parameters
+    ----------
+    path : str or Path
+        As `read_trace` or `roofline.serving.traffic.read_traffic` takes it.
+
+    Returns
+    -------
+    Trace or Traffic
+        A trace if its first row has a time of arrival.
+
+    Raises
+    ------
+    SpecError
+        The file can't be read, or holds no requests.
+    """
+    path = Path(path)
+    text = read_text(path, max_bytes=MAX_BYTES).removeprefix("\ufeff").strip()
+    first = text.partition("\n")[0].lower()
+    timed = any(name in names_of(first) for name in ARRIVAL_NAMES)
+    return read_trace(path) if timed else read_traffic(path)
+
+
+def names_of(line: str) -> set[str]:
+    """Names in the first line of a CSV file, or in the quotes of one of JSON."""
+    quoted = line.split('"')[1::2] if line.startswith(("{", "[")) else line.replace('"', "").split(",")
+    return {name.strip() for name in quoted}
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[Mapping[str, Any]]:

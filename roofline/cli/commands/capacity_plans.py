@@ -13,15 +13,19 @@ from cyclopts import Parameter
 from ...capacity import Fleet, Plan
 from ...capacity import fleet as size_fleet
 from ...capacity import plan as make_plan
-from ...capacity.launch import LAUNCHERS, launch_command
+from ...capacity.arrivals import METHODS
+from ...capacity.launch import engines_on, launch_command
+from ...capacity.plan_sentences import interval_words, time_words
 from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...progress import patient
 from ...report import Rows, plain
+from ...serving.steady_state import PLANNED_TIMES
+from ...serving.trace import read_arrivals
 from ...specs.electricity import Power
 from ...specs.library import get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
-from ...units import humanize
+from ...units import brief_time, humanize
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
@@ -29,7 +33,9 @@ from ..target import read_model, read_slo
 from ..technique_options import Chosen
 from ..text import block, bullets, paragraph, shell_line, table
 
-DEPLOYMENTS = ("accelerator", "precision", "gpus", "layout", "batch", "ttft_s", "tpot_s", "headroom")
+DEPLOYMENTS = ("accelerator", "precision", "gpus", "layout", "batch", "headroom", "basis", "tie")
+SIZED = ("accelerator", "precision", "layout", "gpus", "replicas", "utilization", "basis", "tie")
+DETAILS = ("accelerator", "precision", "engine", "batch", "headroom", "limit", "bound_by")
 YIELDS = (
     "accelerator",
     "precision",
@@ -37,8 +43,6 @@ YIELDS = (
     "usd_per_million_input_tokens",
     "usd_per_million_cached_tokens",
     "usd_per_million_output_tokens",
-    "limit",
-    "bound_by",
 )
 ENERGY = (
     "accelerator",
@@ -50,7 +54,8 @@ ENERGY = (
     "gco2_per_request",
     "electricity_usd_per_request",
 )
-FLEETS = ("accelerator", "precision", "layout", "batch", "replicas", "gpus", "usd_per_hour", "gpus_at_floor")
+FLEETS = ("accelerator", "precision", "layout", "replicas", "load", "gpus", "usd_per_hour", "gpus_at_floor")
+SURE = ("accelerator", "precision", "engine", "batch", "gpus_low", "gpus_high", "basis", "tie")
 COSTS = (
     "accelerator",
     "precision",
@@ -86,6 +91,10 @@ HEADS = {
     "tokens_per_s": "throughput",
     "usd_per_hour": "$/h",
     "gpus_at_floor": "GPUs, floor",
+    "gpus_low": "GPUs, low",
+    "gpus_high": "GPUs, high",
+    "replicas": "replicas",
+    "utilization": "load",
 }
 
 Hardware = Annotated[
@@ -142,6 +151,81 @@ Rank = Annotated[
     ),
 ]
 
+Rate = Annotated[
+    Any,
+    opt.option(
+        "--rate",
+        "N",
+        "Requests that arrive per second.",
+        parse=quantity,
+        group=opt.WORKLOAD,
+        show_default="the traffic file's, if it has times",
+    ),
+]
+Utilization = Annotated[
+    Any,
+    opt.option(
+        "--utilization",
+        "SHARE",
+        "Share of its throughput that a deployment may be loaded with (0-1].",
+        parse=quantity,
+        group=opt.TARGETS,
+        show_default="0.7 without an SLO, else what the queue allows",
+    ),
+]
+Uncalibrated = Annotated[
+    bool,
+    Parameter(
+        name="--allow-uncalibrated",
+        help="Rank accelerators without timings of their own among the others.",
+        negative=(),
+        show_default=False,
+        group=opt.GROUPS[opt.OTHER],
+    ),
+]
+TrafficFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--traffic",
+        metavar="FILE",
+        help="Requests to plan for, as CSV or JSON: lengths, and times of arrival if there is no --rate.",
+        converter=opt.parsed_by(Path),
+        group=opt.GROUPS[opt.WORKLOAD],
+    ),
+]
+Burstiness = Annotated[
+    Any,
+    opt.option(
+        "--burst",
+        "CV2",
+        "Squared coefficient of variation of the gaps between arrivals; 1 is Poisson.",
+        parse=quantity,
+        group=opt.WORKLOAD,
+    ),
+]
+Method = Annotated[
+    str | None,
+    opt.option(
+        "--method",
+        "NAME",
+        "How queues are computed: 'closed form', or 'simulation' of those that may win.",
+        group=opt.OTHER,
+        show_default="simulation",
+        completer=opt.completed_by(lambda: METHODS),
+    ),
+]
+PlannedTime = Annotated[
+    str,
+    opt.option(
+        "--time",
+        "NAME",
+        "Which time targets are for: floor, roofline, estimate, or estimate_high, the upper end of its interval.",
+        parse=opt.planned_time_name,
+        group=opt.OUTPUT,
+        completer=opt.completed_by(lambda: [time.removesuffix("_s") for time in PLANNED_TIMES]),
+    ),
+]
+
 
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +234,7 @@ class Search:
 
     hardware: Hardware
     load: opt.LengthFields = dataclasses.field(default_factory=dict)
-    slo: opt.SLOFields = dataclasses.field(default_factory=dict)
+    slo: opt.PlannedSLOFields = dataclasses.field(default_factory=dict)
     precisions: Precisions = ()
     formats: opt.KVFields = dataclasses.field(default_factory=dict)
     kernels: opt.KernelFields = dataclasses.field(default_factory=dict)
@@ -158,10 +242,17 @@ class Search:
     prices: Prices = ()
     power: opt.MeterFields = dataclasses.field(default_factory=dict)
     rank: Rank = "cost"
-    time: opt.Time = opt.DEFAULT_TIME
+    allow_uncalibrated: Uncalibrated = False
+    traffic: TrafficFile = None
+    burstiness: Burstiness = 1
+    utilization: Utilization = None
+    method: Method = None
+    time: PlannedTime = opt.DEFAULT_TIME
 
-    def plan(self, model: str, chosen: Chosen | None) -> Plan:
+    def plan(self, model: str, chosen: Chosen | None, rate: Any = None) -> Plan:
         """The plan of the library, every candidate with these techniques."""
+        if self.traffic is not None and self.load:
+            raise InvalidInput("--traffic has the lengths of its own requests: leave --prompt and --output out")
         techniques, hit_rate = (chosen or Chosen()).with_hit_rate()
         machines = [get_hardware(name) for name in self.hardware]
         counts = sorted({machine.count for machine in machines if machine.count > 1})
@@ -169,7 +260,8 @@ class Search:
         return make_plan(
             read_model(model),
             [machine.accelerator for machine in machines],
-            Workload(**self.load),
+            Workload(**self.load) if self.traffic is None else read_arrivals(self.traffic),
+            requests_per_s=rate,
             slo=read_slo(self.slo),
             precisions=self.precisions,
             techniques=techniques,
@@ -180,6 +272,10 @@ class Search:
             prices=dict(_price(entry) for entry in self.prices),
             power=Power(**self.power),
             rank=self.rank,
+            allow_uncalibrated=self.allow_uncalibrated,
+            utilization=self.utilization,
+            burstiness=self.burstiness,
+            method=self.method,
             time=self.time,
             progress=patient,
         )
@@ -203,15 +299,16 @@ def plan(
     search: Search,
     chosen: Chosen | None = None,
     *,
+    rate: Rate = None,
     file: Annotated[Path | None, opt.PICTURE] = None,
     full: opt.Full = False,
     as_csv: opt.Csv = False,
     as_json: opt.Json = False,
 ) -> None:
-    """The cheapest deployments that meet an SLO."""
+    """The cheapest deployments that meet an SLO, at a rate of requests if one is given."""
     if file is not None:
         check_picture(file)
-    found = search.plan(model, chosen)
+    found = search.plan(model, chosen, rate)
     if file is not None:
         from ...plot import pareto
 
@@ -223,17 +320,6 @@ def plan(
     return print_text(*_plan_text(found, full=full))
 
 
-Rate = Annotated[Any, opt.option("--rate", "N", "Requests that arrive per second.", parse=quantity, group=opt.WORKLOAD)]
-Utilization = Annotated[
-    Any,
-    opt.option(
-        "--utilization",
-        "SHARE",
-        "Target utilization (0-1]; below 1 leaves headroom for bursts.",
-        parse=quantity,
-        group=opt.TARGETS,
-    ),
-]
 Api = Annotated[
     str,
     opt.option(
@@ -252,8 +338,7 @@ def fleet(
     search: Search,
     chosen: Chosen | None = None,
     *,
-    rate: Rate,
-    utilization: Utilization = 1,
+    rate: Rate = None,
     api: Api = "",
     file: Annotated[Path | None, opt.PICTURE] = None,
     full: opt.Full = False,
@@ -264,7 +349,9 @@ def fleet(
     if file is not None:
         check_picture(file)
     asked = _api_prices(api)
-    found = size_fleet(search.plan(model, chosen), requests_per_s=rate, utilization=utilization)
+    if rate is None and search.traffic is None:
+        raise InvalidInput("fleet needs arrivals: --rate N (requests per second), or --traffic FILE with times")
+    found = size_fleet(search.plan(model, chosen, rate))
     rates = found.break_even(*asked) if asked else None
     if file is not None:
         from ...plot import cost
@@ -305,7 +392,7 @@ def plan_dict(found: Plan) -> dict[str, Any]:
 
 def fleet_dict(found: Fleet, rates: Any = None) -> dict[str, Any]:
     """What was asked, and a row a fleet, the first by rank; with the rates at which an API costs as much."""
-    asked = {"requests_per_s": found.requests_per_s, "utilization": found.utilization}
+    asked = {"utilization": found.utilization}
     even = {} if rates is None else {"break_even_requests_per_s": plain(rates)}
     return _asked(found.plan) | asked | {"fleets": found.rows(), **even, "assumptions": list(found.assumptions)}
 
@@ -315,6 +402,8 @@ def _asked(found: Plan) -> dict[str, Any]:
         "model": found.model.name,
         "workload": {"prompt_tokens": found.load.prompt_tokens, "output_tokens": found.load.output_tokens},
         "slo": dict(found.slo.targets()),
+        "statistic": found.slo.statistic,
+        **({"requests_per_s": found.stream.requests_per_s, "most_load": found.most_load} if found.stream else {}),
         "time": found.time,
     }
 
@@ -329,9 +418,14 @@ def _plan_text(found: Plan, *, full: bool) -> list[str]:
     parts = [_title(found), f"\n{paragraph(found.summary())}", _launch(found)]
     if len(met):
         parts.append(
-            block(f"Best of each accelerator and format, {_first(found)} first ({count})", _table(met, DEPLOYMENTS))
+            block(
+                f"Best of each accelerator and format, {_first(found)} first ({count})",
+                _table(met, SIZED if found.stream else DEPLOYMENTS),
+            )
         )
+        parts.append(_requests(met))
         if full:
+            parts.append(block("What limits them", _table(met, DETAILS)))
             parts.append(block("Throughput and cost", _table(met, YIELDS)))
             parts.append(block("Power and energy", _table(met, _known(met, ENERGY))))
     if len(rejected):
@@ -363,19 +457,21 @@ def _launch(found: Plan) -> str:
     if not len(best):
         return ""
     serve, load = best.deployment(), best.workload()
-    engines = tuple(LAUNCHERS) if serve.engine is None else (str(serve.engine),)
+    engines = engines_on(serve.accelerator) if serve.engine is None else (str(serve.engine),)
     lines = [shell_line(launch_command(serve, load, engine=engine)) for engine in engines]
     return block("Launch", "\n".join(lines))
 
 
 def _fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
     """A line a fleet."""
-    rate = f"{found.requests_per_s:g} requests/s at {found.utilization:.0%} target utilization"
     head = f"Fleets, {_first(found.plan)} first; the floor is perfect software at full load"
     parts = [
-        f"{_title(found.plan)}\n{paragraph(rate)}",
+        _title(found.plan),
         f"\n{paragraph(found.summary())}",
         block(head, _table(found, _known(found, FLEETS))),
+        _requests(found),
+        block("How sure: accelerators at both ends of the interval, and what it rests on", _table(found, SURE)),
+        _launch(found.plan),
     ]
     if full:
         parts.append(block("Cost and energy", _table(found, _known(found, COSTS))))
@@ -402,10 +498,39 @@ def _slo(found: Plan) -> str:
 def _title(found: Plan) -> str:
     lengths = f"prompt {found.load.prompt_tokens:,}, output {found.load.output_tokens:,} tokens"
     slo = f"SLO: {_slo(found)}" if _slo(found) else "no SLO"
+    if found.stream is not None:
+        lengths = f"{found.stream.requests_per_s:g} requests/s, {lengths}"
+        slo += f" ({found.slo.statistic})" * bool(_slo(found))
     name = found.model.title or found.model.name
-    return paragraph(f"{name}: {lengths}; {slo}; time: {found.time.removesuffix('_s')}")
+    return paragraph(f"{name}: {lengths}; {slo}; time: {time_words(found.time)}")
+
+
+def _requests(found: Plan | Fleet) -> str:
+    """Times of requests with their intervals, a line for each row."""
+    plan = found.plan if isinstance(found, Fleet) else found
+    rows = []
+    for at in range(len(found)):
+        times = []
+        for name in ("ttft", "tpot"):
+            middle, low, high = (float(getattr(found, f"{name}{end}_s")[at]) for end in ("", "_low", "_high"))
+            times.append(interval_words(middle, low, high) if low < high else brief_time(middle))
+        rows.append(
+            (
+                str(found.accelerator[at]),
+                str(found.precision[at]),
+                *times,
+                *([str(found.queue[at])] if plan.stream else []),
+            )
+        )
+    by = f"{plan.slo.statistic} over requests that queue" if plan.stream else "Mean of requests, the batch always full"
+    heads = ("accelerator", "formats", "TTFT", "TPOT", *(["by"] if plan.stream else []))
+    return block(f"{by}, with 80 % intervals", table(rows, head=heads))
 
 
 def _table(found: Rows, columns: Sequence[str]) -> str:
     head, *cells = found.cells(len(found), {name: HEADS.get(name, name) for name in columns})
-    return table(cells, head=head, right=len(columns) - 2)
+    return table(cells, head=head, right=[at for at, name in enumerate(columns) if name not in WORDS])
+
+
+WORDS = ("accelerator", "precision", "layout", "basis", "engine", "limit", "bound_by", "tie")
+"""Columns that hold words, which stand on the left."""

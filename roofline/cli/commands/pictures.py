@@ -27,7 +27,7 @@ from ..quantities import quantities, quantity
 from ..target import Target, read_model
 from ..technique_options import Chosen
 from .capacity_plans import Rate as FleetRate
-from .capacity_plans import Search, Utilization
+from .capacity_plans import Search
 from .changes import Change
 from .questions import PassName
 from .requests import Concurrency, Rate
@@ -322,16 +322,16 @@ def cost(
     picture: Picture,
     chosen: Chosen | None = None,
     *,
-    rate: FleetRate,
-    utilization: Utilization = 1,
+    rate: FleetRate = None,
     api: Api = None,
 ) -> None:
     """What tokens cost over the utilization of a fleet."""
     from ...plot import cost as draw
 
     picture.check()
-    found = search.plan(model, chosen)
-    picture.draw(draw, size_fleet(found, requests_per_s=rate, utilization=utilization), api=api)
+    if rate is None and search.traffic is None:
+        raise InvalidInput("the cost of a fleet needs arrivals: --rate N, or --traffic FILE with times")
+    picture.draw(draw, size_fleet(search.plan(model, chosen, rate)), api=api)
 
 
 Rows = Annotated[Any, Parameter(name="M", help="Rows of the product: tokens.", converter=opt.parsed_by(quantity))]

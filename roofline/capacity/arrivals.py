@@ -1,0 +1,69 @@
+"""Arrivals at a fleet: which requests come at which rate, and a plan whose requests queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import InvalidInput, number, unknown
+from ..phases.workload import Workload
+from ..serving.trace import Trace, without_times
+from ..serving.traffic import Traffic
+from .plans import Plan
+from .queues import CLOSED_FORM, MOST_LOAD, SIMULATION, USUAL_LOAD, Stream
+from .sizing import at_rate
+
+METHODS = (CLOSED_FORM, SIMULATION)
+
+
+def mean_of(load: Workload | Traffic | Trace) -> Workload:
+    """A request with the mean lengths of a traffic or a trace, in whole tokens."""
+    plain = without_times(load)
+    if isinstance(plain, Workload):
+        return plain
+    return Workload(round(plain.mean_prompt_tokens), max(round(plain.mean_output_tokens), 1))
+
+
+def arrivals_of(
+    load: Workload | Traffic | Trace, requests_per_s: float | None, *, burstiness: float = 1.0
+) -> Stream | None:
+    """What arrives at a rate, or as a trace has it; None if there is neither.
+
+    Raises
+    ------
+    InvalidInput
+        A rate that is not above 0, or a burstiness below 0.
+    """
+    number("burstiness", burstiness)
+    if requests_per_s is None:
+        if not isinstance(load, Trace):
+            return None
+        requests_per_s = load.requests_per_s
+    return Stream(float(number("requests_per_s", requests_per_s, least=1e-12)), load, float(burstiness))
+
+
+def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, method: str | None) -> Plan:
+    """A plan in steady state with the queues of its candidates, ranked by the price of the fleet.
+
+    Raises
+    ------
+    InvalidInput
+        A utilization outside (0, 1].
+    UnknownName
+        ``method`` is neither of the two.
+    """
+    if utilization is not None and not 0 < utilization <= 1:
+        raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
+    if method is not None and method not in METHODS:
+        raise unknown("method", method, METHODS)
+    most_load = utilization or (MOST_LOAD if plan.slo.latencies else USUAL_LOAD)
+    table = at_rate(plan, stream, most_load=most_load, method=method or SIMULATION)
+    notes = (*plan.assumptions, *_notes(plan, stream, most_load))
+    return replace(plan, table=table, stream=stream, most_load=most_load, assumptions=notes).ranked()
+
+
+def _notes(plan: Plan, stream: Stream, most_load: float) -> tuple[str, ...]:
+    """How queues were computed."""
+    shares = "each deployment sees its share of the arrivals"
+    arrivals = f"{shares}, {stream.requests_per_s:g} requests/s with a burstiness of {stream.gaps_cv2:.3g} in all"
+    limit = f"deployments are loaded with at most {most_load:.0%} of their throughput in steady state"
+    return (arrivals, limit)

@@ -1,0 +1,244 @@
+"""Sizing: how many deployments of each candidate a rate of requests takes, and what its requests then see.
+
+The closed form of the queue (`roofline.capacity.queues`) sizes every candidate.  Of each accelerator and precision the
+cheapest few are then simulated: where a simulation misses the SLO, another deployment is added; where it meets it, one
+is taken away, as long as that is cheaper than what is known to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..serving.metrics import METRICS
+from ..serving.steady_state import HIGH_END
+from .candidates import MEMORY, WEIGHTS, Array, Candidates
+from .queues import (
+    CLOSED_FORM,
+    SIMULATION,
+    ClosedQueue,
+    Stream,
+    can_be_simulated,
+    capacity_requests_per_s,
+    of_statistic,
+    simulated,
+)
+
+if TYPE_CHECKING:
+    from .plans import Plan
+
+ROUNDING = 1e-12
+"""A load that rounding puts a hair above a whole number of deployments takes no further one."""
+
+LAYOUTS_TRIED = 2
+"""Layouts of an accelerator and precision that are simulated, the cheapest by the closed form."""
+
+SIZES_TRIED = 5
+"""Numbers of deployments of one candidate that are simulated at most; each step is 5 % of them, at least one."""
+
+STEP_SHARE = 0.05
+
+LOW_END = "estimate_low_s"
+
+
+def at_rate(plan: Plan, stream: Stream, *, most_load: float, method: str) -> Candidates:
+    """The candidates of a plan with their queues: ``replicas``, and times by the SLO's statistic at their load.
+
+    Parameters
+    ----------
+    plan : Plan
+        Candidates in steady state.
+    stream : Stream
+        What arrives.
+    most_load : float
+        Load of a deployment that is not exceeded.
+    method : str
+        ``closed form``, or ``simulation`` for those that may win.
+
+    Returns
+    -------
+    Candidates
+        In the order of the plan.
+    """
+    queue = ClosedQueue(plan.table, stream, plan.slo, float(plan.load.output_tokens))
+    carried = queue.carried(most_load)
+    fits = (plan.table.failure != WEIGHTS) & (plan.table.failure != MEMORY)
+    with np.errstate(divide="ignore"):
+        replicas = np.ceil(stream.requests_per_s / carried * (1 - ROUNDING))
+    replicas = np.where(fits & (carried > 0), np.maximum(replicas, 1.0), np.nan)
+    rate = np.where(np.isnan(replicas), 1e-6 / plan.table.busy_s, stream.requests_per_s / replicas)
+    sized = _with_queue(plan, queue, rate, replicas)
+    if method == CLOSED_FORM:
+        return sized
+    rows = {name: np.array(getattr(sized, name)) for name in CHANGED}
+    for found in _confirmed(plan, sized, stream, most_load):
+        for name, value in found.columns.items():
+            rows[name][found.row] = value
+    return replace(sized, **rows)
+
+
+CHANGED = (
+    "replicas",
+    "queue",
+    "ttft_s",
+    "ttft_low_s",
+    "ttft_high_s",
+    "tpot_s",
+    "tpot_low_s",
+    "tpot_high_s",
+    "gap_s",
+    "total_s",
+    "headroom",
+    "failure",
+)
+"""Columns that a queue changes."""
+
+
+def _with_queue(plan: Plan, queue: ClosedQueue, rate: Array, replicas: Array) -> Candidates:
+    """The table at a rate of each deployment, by the closed form."""
+    table, figures = plan.table, queue.figures(rate)
+    strain, worst = queue.strain(figures), np.full(len(rate), "", dtype="<U16")
+    if plan.slo.latencies:
+        names = np.array([name for name, _ in plan.slo.latencies], dtype="<U16")
+        worst = names[np.argmax([figures[name] / target for name, target in plan.slo.latencies], axis=0)]
+    kept = np.isin(table.failure, (WEIGHTS, MEMORY, "tokens_per_s"))
+    failure = np.where(kept, table.failure, np.where(np.isnan(replicas), worst, ""))
+    columns: dict[str, Array] = {
+        "replicas": np.where(failure == "", replicas, np.nan),
+        "queue": np.full(len(rate), CLOSED_FORM),
+        "headroom": 1.0 - strain if plan.slo.latencies else np.full(len(rate), np.nan),
+        "failure": failure,
+        "total_s": figures["total_s"],
+        "gap_s": figures["gap_s"],
+    }
+    for name in ("ttft", "tpot"):
+        middle = getattr(table, f"{name}_s")
+        columns[f"{name}_s"] = figures[f"{name}_s"]
+        for end in ("low", "high"):
+            with np.errstate(invalid="ignore"):
+                factor = getattr(table, f"{name}_{end}_s") / middle
+            columns[f"{name}_{end}_s"] = figures[f"{name}_s"] * np.where(middle > 0, factor, 1.0)
+    return replace(table, **columns)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the simulation says of a candidate in a fleet of ``replicas``: its row, and the columns that change."""
+
+    row: int
+    replicas: float
+    columns: dict[str, object]
+
+    @property
+    def holds(self) -> bool:
+        return self.columns["failure"] == ""
+
+
+def _confirmed(plan: Plan, sized: Candidates, stream: Stream, most_load: float) -> Iterator[_Answer]:
+    """Answers of simulations for the rows of each accelerator and precision that may win."""
+    keys = np.char.add(np.char.add(sized.accelerator, "/"), sized.precision)
+    for key in np.unique(keys):
+        rows = np.flatnonzero((keys == key) & np.isfinite(sized.replicas))
+        yield from _of_one(plan, sized, _one_a_layout(sized, rows), stream, most_load)
+
+
+def cost_of_one(sized: Candidates) -> Array:
+    """Price of a deployment per hour, or its accelerators where there is no price."""
+    return np.asarray(sized.gpus * np.where(np.isfinite(sized.usd_per_hour), sized.usd_per_hour, 1.0))
+
+
+def _one_a_layout(sized: Candidates, rows: Array) -> Array:
+    """The cheapest row of every layout, with the most headroom; the cheapest first."""
+    costs = (sized.replicas * cost_of_one(sized))[rows]
+    order = rows[np.lexsort((-np.nan_to_num(sized.headroom[rows]), costs))]
+    names = np.char.add(sized.layout[order], sized.gpus[order].astype(str))
+    _, first = np.unique(names, return_index=True)
+    return np.asarray(order[np.sort(first)])
+
+
+def _of_one(plan: Plan, sized: Candidates, rows: Array, stream: Stream, most_load: float) -> Iterator[_Answer]:
+    """Answers for the layouts of one accelerator and precision: those that meet the SLO, or else those that do not."""
+    each, cheapest = cost_of_one(sized), np.inf
+    held: list[_Answer] = []
+    missed: list[_Answer] = []
+    for tried, row in enumerate(rows):
+        if not can_be_simulated(plan.scenario(int(row))) or (np.isfinite(cheapest) and tried >= LAYOUTS_TRIED):
+            continue
+        capacity = capacity_requests_per_s(plan.scenario(int(row)), stream, time=plan.time)
+        capacity = min(1.0 / float(plan.table.busy_s[row]), capacity)
+        if capacity <= 0:
+            continue
+        least = max(float(np.ceil(stream.requests_per_s / (most_load * capacity) * (1 - ROUNDING))), 1.0)
+        most = float(np.ceil(cheapest / each[row])) - 1.0 if np.isfinite(cheapest) else np.inf  # dearer ones lose
+        if most < least:
+            continue
+        start = min(max(float(sized.replicas[row]), least), most)
+        answer = _smallest(plan, int(row), stream, start=start, least=least, most=most)
+        if not answer.holds:
+            missed.append(answer)
+            continue
+        cheapest = answer.replicas * float(each[row])
+        held.append(answer)
+    yield from held[:-1] or missed * (not held)
+    if held:
+        yield _with_ends(plan, held[-1], stream)
+
+
+def _smallest(plan: Plan, row: int, stream: Stream, *, start: float, least: float, most: float) -> _Answer:
+    """The answer with the fewest deployments that meets the SLO; one that misses it if none between the bounds does."""
+    step = max(1.0, np.floor(STEP_SHARE * start))
+    answer, misses, tries = _answer(plan, row, start, stream), least - 1.0, 1
+    grown = step
+    while not answer.holds and answer.replicas < most and tries < SIZES_TRIED:
+        misses = answer.replicas
+        answer = _answer(plan, row, min(answer.replicas + grown, most), stream)
+        grown, tries = 2.0 * grown, tries + 1
+    while answer.holds and tries < SIZES_TRIED:
+        halfway = np.floor((misses + answer.replicas) / 2.0)
+        count = halfway if misses >= start else max(answer.replicas - step, halfway)
+        if count <= misses:
+            break
+        fewer = _answer(plan, row, float(count), stream)
+        tries += 1
+        if fewer.holds:
+            answer = fewer
+        else:
+            misses = fewer.replicas
+    return answer
+
+
+def _answer(plan: Plan, row: int, replicas: float, stream: Stream) -> _Answer:
+    """What a simulation of one deployment says, which sees its share of the arrivals."""
+    rate = stream.requests_per_s / replicas
+    found = simulated(plan.scenario(row), stream, rate=rate, time=plan.time)
+    if found is None:  # a request is longer than the cache
+        return _Answer(row, replicas, {"failure": MEMORY, "queue": SIMULATION, "replicas": np.nan})
+    figures = {name: of_statistic(found, name, plan.slo) for name in ("ttft_s", "tpot_s", "gap_s", "total_s")}
+    strains = {name: METRICS[name].strain(figures[name], target) for name, target in plan.slo.latencies}
+    worst = max(strains, key=lambda name: float(np.max(strains[name])), default="")
+    missed = bool(worst) and float(np.max(strains[worst])) > 1.0
+    columns: dict[str, object] = {
+        "replicas": np.nan if missed else replicas,
+        "queue": SIMULATION,
+        "headroom": 1.0 - float(np.max(strains[worst])) if worst else np.nan,
+        "failure": worst if missed else "",
+    }
+    ends = {f"{name}_{end}_s": figures[f"{name}_s"] for name in ("ttft", "tpot") for end in ("low", "high")}
+    return _Answer(row, replicas, columns | figures | ends)
+
+
+def _with_ends(plan: Plan, answer: _Answer, stream: Stream) -> _Answer:
+    """The same with TTFT and TPOT at both ends of the estimate's interval, each simulated."""
+    if not plan.time.startswith("estimate"):
+        return answer
+    columns = dict(answer.columns)
+    for end, time in (("low", LOW_END), ("high", HIGH_END)):
+        rate = stream.requests_per_s / answer.replicas
+        found = simulated(plan.scenario(answer.row), stream, rate=rate, time=time)
+        for name in ("ttft", "tpot"):
+            if found is not None:
+                columns[f"{name}_{end}_s"] = of_statistic(found, f"{name}_s", plan.slo)
+    return replace(answer, columns=columns)
