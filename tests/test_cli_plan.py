@@ -33,8 +33,10 @@ def test_plan_in_json_is_the_library(plan):
 
 
 def test_fleet_in_json_is_the_library(plan):
-    found = json.loads(text("fleet", *ASKED, *PRICED, "--rate", 100, "--utilization", 0.8, "--json"))
-    assert found["fleets"] == rl.fleet(plan, requests_per_s=100, utilization=0.8).rows()
+    found = json.loads(
+        text("fleet", *ASKED, *PRICED, "--rate", 100, "--utilization", 0.8, "--method", "closed form", "--json")
+    )
+    assert found["fleets"] == rl.fleet(plan, requests_per_s=100, utilization=0.8, method="closed form").rows()
     assert found["requests_per_s"] == 100
 
 
@@ -59,8 +61,8 @@ def test_text_says_what_was_asked_what_is_cheapest_and_what_fails(plan):
 
 
 def test_fleet_in_text_has_both_ends():
-    shown = text("fleet", *ASKED, *PRICED, "--rate", 100)
-    assert "100 requests/s" in shown
+    shown = text("fleet", *ASKED, *PRICED, "--rate", 20, "--gpus", 1)
+    assert "20 requests/s" in shown
     assert "GPUs, floor" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -166,3 +168,36 @@ def test_formats_engine_and_techniques_reach_the_library(options, asked):
     found = json.loads(text("plan", "llama-3.1-8b", "--hardware", "h100-sxm", *lengths, *options, "--json"))
     expected = rl.plan("llama-3.1-8b", ["h100-sxm"], rl.Workload(1500, 300), accelerators=[1], **asked)
     assert found["best"] == expected.best.rows()[0]
+
+
+def test_a_plan_at_a_rate_says_what_it_takes_in_all(tmp_path):
+    asked = ("llama-3.1-8b", "--hardware", "h100-sxm", "--gpus", 1, "--ttft", 0.5, "--prices", "h100-sxm=2.5")
+    lengths = ("--prompt", 1500, "--output", 300)
+    shown = text("plan", *asked, *lengths, "--rate", 60, "--statistic", "p99")
+    words = " ".join(shown.split())
+    assert "60 requests/s need" in words
+    assert "At the p99" in words
+    assert "by the estimate and a simulation of the queue" in words
+    assert "per month" in words
+    assert max(map(len, shown.splitlines())) <= 80
+    trace = tmp_path / "trace.csv"
+    rows = [f"{at / 60},1500,300" for at in range(600)]
+    trace.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]))
+    found = json.loads(text("plan", *asked, "--traffic", trace, "--json"))
+    assert found["requests_per_s"] == pytest.approx(60)
+    assert found["workload"] == {"prompt_tokens": 1500, "output_tokens": 300}
+    assert found["best"]["queue"] == "simulation"
+    done = run("plan", *asked, *lengths, "--traffic", trace)
+    assert "--traffic has the lengths of its own requests" in done.stderr
+    assert "fleet needs arrivals" in run("fleet", *asked, *lengths).stderr
+
+
+def test_uncalibrated_accelerators_are_ranked_apart_unless_allowed():
+    asked = ("plan", "llama-3.1-8b", "--hardware", "mi300x,h100-sxm", "--gpus", 1, "--prices", "h100-sxm=2.5,mi300x=1")
+    names = [
+        json.loads(text(*asked, *more, "--json"))["best"]["accelerator"] for more in ((), ("--allow-uncalibrated",))
+    ]
+    assert names == ["h100-sxm", "mi300x"]
+    shown = " ".join(text(*asked, "--allow-uncalibrated").split())
+    assert "mi300x is not calibrated: its estimates are typical" in shown
+    assert "--time estimate_high" not in run(*asked, "--time", "estimate_high").stderr

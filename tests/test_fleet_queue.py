@@ -23,20 +23,19 @@ def test_waits_grow_with_the_load_as_was_found_by_hand(seventy):
 
     It counted neither the handling of requests nor the steps that a first token takes to appear, some 0.15 s, and it
     had fewer slots, so that the slowest requests waited at 0.85 already; waits at 1 depend on the length of the run.
-    A promise of 1 s holds at 0.70 for 99 of 100 requests, near saturation for the mean alone, and at 1 not at all.
+    A promise of 1 s holds at 0.70 for 99 of 100 requests, and at 1 not at all.
     """
     case = seventy.scenario()
     capacity = 1 / float(seventy.busy_s[0])
     serve = case.serve.replace(engine=rl.Engine("vllm", max_sequences=128))
     found = {}
-    for load in (0.70, 0.85, 0.95, 1.0):
+    for load in (0.70, 0.85, 1.0):
         run = rl.simulate(serve, CHAT, requests_per_s=load * capacity, requests=4000)
         found[load] = run.ttft_s, run.quantile("ttft_s", 0.99)
     assert found[0.70] == pytest.approx((0.18 + 0.15, 0.67 + 0.15), rel=0.3)
     assert found[0.85][0] == pytest.approx(0.42, rel=0.3)
     assert found[0.70][1] < found[0.85][1]
-    assert found[0.95][0] < 1.0 < found[0.95][1]
-    assert found[1.0][0] > 2.0
+    assert found[1.0][0] > 10.0
 
 
 def test_a_fleet_keeps_the_promise_that_full_deployments_break(seventy):

@@ -144,3 +144,13 @@ def dollars(amount: float) -> str:
     if amount >= 100:
         return f"${amount:,.0f}"
     return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.3g}"
+
+
+def why_it_does_not_fit(weights_bytes: float, available_bytes: float, max_batch: float) -> str:
+    """Why a candidate does not fit: its weights, or its batch."""
+    if weights_bytes > available_bytes:
+        sizes = f"{weights_bytes / 1e9:.3g} GB of weights per accelerator, {available_bytes / 1e9:.3g} GB available"
+        return f"does not fit: {sizes}"
+    if max_batch < 1:
+        return "does not fit: no sequence fits beside the weights"
+    return f"does not fit: only {max_batch:.0f} sequences fit at once"

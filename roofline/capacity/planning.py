@@ -85,8 +85,8 @@ def plan(
     hardware : Accelerator or str, or a sequence of them
         Accelerators, or their names; one of them need not be in a list.
     load : Workload, Traffic or Trace
-        The lengths of the requests; the batch of a workload does not matter, ``batches`` are tried.  The steady state is
-        that of the mean lengths of a traffic or a trace, simulations take each request as it is.
+        The lengths of the requests; the batch of a workload does not matter, ``batches`` are tried.  The steady state
+        is that of the mean lengths of a traffic or a trace, simulations take each request as it is.
     requests_per_s : float, optional
         Rate of arrivals; of a trace its own if not given.
     slo : SLO, optional
@@ -122,7 +122,7 @@ def plan(
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
     method : str, optional
-        How queues are computed: ``closed form``, or ``simulation`` of the candidates that may win, which is the default.
+        How queues are computed: ``closed form``, or ``simulation`` of those that may win, which is the default.
     time : str
         Which time the targets are for: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the upper
         end of its interval.
@@ -140,8 +140,8 @@ def plan(
         No hardware, lengths that are arrays, a price that is not a finite number >= 0, techniques that do not combine
         or that no accelerator can have; a rate that is not above 0, or a utilization outside (0, 1].
     UnknownName
-        A name of a model, an accelerator, a format, a technique, a ranking, a method or a time that does not exist, or a price of
-        what is not planned.
+        A name of a model, an accelerator, a format, a technique, a ranking, a method or a time that does not exist, or
+        a price of what is not planned.
 
     Examples
     --------
@@ -163,26 +163,12 @@ def plan(
     usd = _usd_per_hour(prices or {}, chips)
     spread = layouts(model, accelerators)
     tried = replace(load, batch=np.unique(np.atleast_1d(np.asarray(number("batches", batches, least=1, whole=True)))))
-    asked: list[Case] = []
-    refused: dict[str, str] = {}
-    no_start: dict[str, None] = {}
-    for chip in chips:
-        joined_layouts = within_reach(spread, chip)
-        for precision in precisions or (AS_PUBLISHED,):
-            if joined_layouts is None:
-                continue
-            serve = Deployment(model, chip, precision_of(precision), engine=engine, power_limit_watts=power.limit_w)
-            serve = _with_kv(serve, kv)
-            parallel, unstarted = startable(joined_layouts, model, serve.precision)
-            no_start.update(dict.fromkeys(unstarted))
-            if parallel is None:
-                refused[chip.name] = unstarted[0]
-                continue
-            serve = serve.replace(parallel=parallel)
-            if reason := _refusal(serve, tried, used):
-                refused[chip.name] = reason
-            else:
-                asked.append((serve, scenario_with(serve, tried, used), usd[chip.name]))
+    deployments = [
+        _with_kv(Deployment(model, chip, precision_of(precision), engine=engine, power_limit_watts=power.limit_w), kv)
+        for chip in chips
+        for precision in precisions or (AS_PUBLISHED,)
+    ]
+    asked, refused, no_start = _cases(deployments, spread, tried, used, usd)
     if not asked:
         links = "none of the accelerators has the links for any of the layouts: allow one accelerator"
         raise InvalidInput(next((f"{name}: {reason}" for name, reason in refused.items()), links))
@@ -212,6 +198,35 @@ def plan(
     if stream is None:
         return whole
     return with_arrivals(whole, stream, utilization=utilization, method=method)
+
+
+def _cases(
+    deployments: Sequence[Deployment],
+    spread: Parallel,
+    tried: Workload,
+    used: tuple[Technique, ...],
+    usd: Mapping[str, float],
+) -> tuple[list[Case], dict[str, str], list[str]]:
+    """What can be tried: deployments with their layouts; why others cannot; why engines do not start some layouts."""
+    asked: list[Case] = []
+    refused: dict[str, str] = {}
+    no_start: dict[str, None] = {}
+    for serve in deployments:
+        name = serve.accelerator.name
+        joined_layouts = within_reach(spread, serve.accelerator)
+        if joined_layouts is None:
+            continue
+        parallel, unstarted = startable(joined_layouts, serve.model, serve.precision)
+        no_start.update(dict.fromkeys(unstarted))
+        if parallel is None:
+            refused[name] = unstarted[0]
+            continue
+        spread_out = serve.replace(parallel=parallel)
+        if reason := _refusal(spread_out, tried, used):
+            refused[name] = reason
+        else:
+            asked.append((spread_out, scenario_with(spread_out, tried, used), usd[name]))
+    return asked, refused, list(no_start)
 
 
 def _techniques(techniques: Chosen, hit_rate: float, kv: str | None) -> tuple[Technique, ...]:

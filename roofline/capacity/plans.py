@@ -25,7 +25,7 @@ from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
 from .basis import CALIBRATED
 from .candidates import MEMORY, WEIGHTS, Array, Candidates
-from .plan_sentences import plan_sentence
+from .plan_sentences import plan_sentence, why_it_does_not_fit
 from .plan_steps import plan_steps
 from .queues import SIMULATION, Stream
 from .sizing import cost_of_one
@@ -342,7 +342,7 @@ class Plan(Rows):
             kind = str(table.failure[row])
             if kind in (WEIGHTS, MEMORY):
                 sizes = (table.weights_bytes[row], table.available_bytes[row], table.max_batch[row])
-                reasons[row] = _why_it_does_not_fit(*sizes)
+                reasons[row] = why_it_does_not_fit(*sizes)
             else:
                 value, target = humanize(kind, values[kind][row]), humanize(kind, targets[kind])
                 reasons[row] = f"{METRICS[kind].short} {value}, target {target}"
@@ -442,12 +442,3 @@ class Plan(Rows):
     def steady_state(self, row: int = 0) -> Steady:
         """What requests see of a row."""
         return steady_state(self.scenario(row), time=self.time)
-
-
-def _why_it_does_not_fit(weights_bytes: float, available_bytes: float, max_batch: float) -> str:
-    if weights_bytes > available_bytes:
-        sizes = f"{weights_bytes / 1e9:.3g} GB of weights per accelerator, {available_bytes / 1e9:.3g} GB available"
-        return f"does not fit: {sizes}"
-    if max_batch < 1:
-        return "does not fit: no sequence fits beside the weights"
-    return f"does not fit: only {max_batch:.0f} sequences fit at once"

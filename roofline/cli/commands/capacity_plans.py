@@ -7,95 +7,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
 
 from ...capacity import Fleet, Plan
 from ...capacity import fleet as size_fleet
 from ...capacity import plan as make_plan
 from ...capacity.arrivals import METHODS
-from ...capacity.launch import engines_on, launch_command
-from ...capacity.plan_sentences import interval_words, time_words
 from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...progress import patient
-from ...report import Rows, plain
+from ...report import plain
 from ...serving.steady_state import PLANNED_TIMES
 from ...serving.trace import read_arrivals
 from ...specs.electricity import Power
 from ...specs.library import get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
-from ...units import brief_time, humanize
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
 from ..target import read_model, read_slo
 from ..technique_options import Chosen
-from ..text import block, bullets, paragraph, shell_line, table
-
-DEPLOYMENTS = ("accelerator", "precision", "gpus", "layout", "batch", "headroom", "basis", "tie")
-SIZED = ("accelerator", "precision", "layout", "gpus", "replicas", "utilization", "basis", "tie")
-DETAILS = ("accelerator", "precision", "engine", "batch", "headroom", "limit", "bound_by")
-YIELDS = (
-    "accelerator",
-    "precision",
-    "tokens_per_s_per_gpu",
-    "usd_per_million_input_tokens",
-    "usd_per_million_cached_tokens",
-    "usd_per_million_output_tokens",
-)
-ENERGY = (
-    "accelerator",
-    "precision",
-    "watts",
-    "joules_per_million_input_tokens",
-    "joules_per_output_token",
-    "tokens_per_joule",
-    "gco2_per_request",
-    "electricity_usd_per_request",
-)
-FLEETS = ("accelerator", "precision", "layout", "replicas", "load", "gpus", "usd_per_hour", "gpus_at_floor")
-SURE = ("accelerator", "precision", "engine", "batch", "gpus_low", "gpus_high", "basis", "tie")
-COSTS = (
-    "accelerator",
-    "precision",
-    "usd_per_month",
-    "usd_per_million_tokens",
-    "watts",
-    "joules_per_request",
-    "gco2_per_request",
-    "electricity_usd_per_month",
-)
-HEADS = {
-    "precision": "formats",
-    "gpus": "GPUs",
-    "ttft_s": "TTFT",
-    "tpot_s": "TPOT",
-    "tokens_per_s_per_gpu": "tok/s/GPU",
-    "usd_per_million_input_tokens": "$/M in",
-    "usd_per_million_cached_tokens": "$/M cached",
-    "usd_per_million_output_tokens": "$/M out",
-    "usd_per_million_tokens": "$/M, all in",
-    "usd_per_month": "$/month",
-    "watts": "power",
-    "joules_per_million_input_tokens": "J/M in",
-    "joules_per_output_token": "J/tok out",
-    "joules_per_request": "J/request",
-    "tokens_per_joule": "tok/J",
-    "gco2_per_request": "gCO2/request",
-    "electricity_usd_per_request": "electricity $/request",
-    "electricity_usd_per_month": "electricity $/month",
-    "bound_by": "bound by",
-    "total_s": "end to end",
-    "gap_s": "longest gap",
-    "tokens_per_s": "throughput",
-    "usd_per_hour": "$/h",
-    "gpus_at_floor": "GPUs, floor",
-    "gpus_low": "GPUs, low",
-    "gpus_high": "GPUs, high",
-    "replicas": "replicas",
-    "utilization": "load",
-}
+from .capacity_text import fleet_text, plan_text
 
 Hardware = Annotated[
     tuple[str, ...],
@@ -317,7 +249,7 @@ def plan(
         return print_json(plan_dict(found))
     if as_csv:
         return print_csv(found.columns, found.rows())
-    return print_text(*_plan_text(found, full=full))
+    return print_text(*plan_text(found, full=full))
 
 
 Api = Annotated[
@@ -361,7 +293,7 @@ def fleet(
         return print_json(fleet_dict(found, rates))
     if as_csv:
         return print_csv(found.columns, found.rows())
-    return print_text(*_fleet_text(found, rates, full=full))
+    return print_text(*fleet_text(found, rates, full=full))
 
 
 def _api_prices(text: str) -> tuple[float, ...]:
@@ -406,131 +338,3 @@ def _asked(found: Plan) -> dict[str, Any]:
         **({"requests_per_s": found.stream.requests_per_s, "most_load": found.most_load} if found.stream else {}),
         "time": found.time,
     }
-
-
-def _plan_text(found: Plan, *, full: bool) -> list[str]:
-    """The best of every accelerator and precision, why others are rejected, and how to start the best."""
-    rows = found.by_accelerator
-    met, rejected = rows.take(rows.feasible), rows.take(~rows.feasible)
-    count = (
-        f"{len(found):,} candidates, {int(found.feasible.sum()):,} of which {'meet the SLO' if _slo(found) else 'fit'}"
-    )
-    parts = [_title(found), f"\n{paragraph(found.summary())}", _launch(found)]
-    if len(met):
-        parts.append(
-            block(
-                f"Best of each accelerator and format, {_first(found)} first ({count})",
-                _table(met, SIZED if found.stream else DEPLOYMENTS),
-            )
-        )
-        parts.append(_requests(met))
-        if full:
-            parts.append(block("What limits them", _table(met, DETAILS)))
-            parts.append(block("Throughput and cost", _table(met, YIELDS)))
-            parts.append(block("Power and energy", _table(met, _known(met, ENERGY))))
-    if len(rejected):
-        words = zip(rejected.accelerator, rejected.precision, rejected.reason, strict=True)
-        parts.append(block("Rejected (closest candidate of each kind)", table(words)))
-    return [*parts, block("Notes", bullets(found.assumptions)), "" if full else MORE]
-
-
-MORE = "\n--full shows throughput, cost and energy of each, --csv every candidate."
-
-
-def _first(found: Plan) -> str:
-    """What comes first in a list."""
-    return "the least energy" if found.rank == "energy" else "the cheapest"
-
-
-def _known(found: Rows, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns of which something is known."""
-    return tuple(name for name in columns if not _unknown(getattr(found, name)))
-
-
-def _unknown(column: Any) -> bool:
-    return column.dtype.kind == "f" and bool(np.isnan(column).all())
-
-
-def _launch(found: Plan) -> str:
-    """How to start the best candidate."""
-    best = found.best
-    if not len(best):
-        return ""
-    serve, load = best.deployment(), best.workload()
-    engines = engines_on(serve.accelerator) if serve.engine is None else (str(serve.engine),)
-    lines = [shell_line(launch_command(serve, load, engine=engine)) for engine in engines]
-    return block("Launch", "\n".join(lines))
-
-
-def _fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
-    """A line a fleet."""
-    head = f"Fleets, {_first(found.plan)} first; the floor is perfect software at full load"
-    parts = [
-        _title(found.plan),
-        f"\n{paragraph(found.summary())}",
-        block(head, _table(found, _known(found, FLEETS))),
-        _requests(found),
-        block("How sure: accelerators at both ends of the interval, and what it rests on", _table(found, SURE)),
-        _launch(found.plan),
-    ]
-    if full:
-        parts.append(block("Cost and energy", _table(found, _known(found, COSTS))))
-    if rates is not None:
-        words = [_break_even(each) for each in rates]
-        rows = zip(found.accelerator, found.precision, words, strict=True)
-        parts.append(block("As cheap as the API from", table(rows)))
-    more = "" if full else "\n--full shows cost and energy of each, --csv every column."
-    return [*parts, block("Notes", bullets(found.assumptions)), more]
-
-
-def _break_even(rate: float) -> str:
-    """The rate from which a fleet costs no more than an API, in words."""
-    if np.isnan(rate):
-        return "no price is given: use --prices"
-    return humanize("requests_per_s", rate) if np.isfinite(rate) else "more requests than it can serve"
-
-
-def _slo(found: Plan) -> str:
-    """The targets, as people write them."""
-    return ", ".join(f"{HEADS.get(name, name)} {humanize(name, level)}" for name, level in found.slo.targets())
-
-
-def _title(found: Plan) -> str:
-    lengths = f"prompt {found.load.prompt_tokens:,}, output {found.load.output_tokens:,} tokens"
-    slo = f"SLO: {_slo(found)}" if _slo(found) else "no SLO"
-    if found.stream is not None:
-        lengths = f"{found.stream.requests_per_s:g} requests/s, {lengths}"
-        slo += f" ({found.slo.statistic})" * bool(_slo(found))
-    name = found.model.title or found.model.name
-    return paragraph(f"{name}: {lengths}; {slo}; time: {time_words(found.time)}")
-
-
-def _requests(found: Plan | Fleet) -> str:
-    """Times of requests with their intervals, a line for each row."""
-    plan = found.plan if isinstance(found, Fleet) else found
-    rows = []
-    for at in range(len(found)):
-        times = []
-        for name in ("ttft", "tpot"):
-            middle, low, high = (float(getattr(found, f"{name}{end}_s")[at]) for end in ("", "_low", "_high"))
-            times.append(interval_words(middle, low, high) if low < high else brief_time(middle))
-        rows.append(
-            (
-                str(found.accelerator[at]),
-                str(found.precision[at]),
-                *times,
-                *([str(found.queue[at])] if plan.stream else []),
-            )
-        )
-    by = f"{plan.slo.statistic} over requests that queue" if plan.stream else "Mean of requests, the batch always full"
-    heads = ("accelerator", "formats", "TTFT", "TPOT", *(["by"] if plan.stream else []))
-    return block(f"{by}, with 80 % intervals", table(rows, head=heads))
-
-
-def _table(found: Rows, columns: Sequence[str]) -> str:
-    head, *cells = found.cells(len(found), {name: HEADS.get(name, name) for name in columns})
-    return table(cells, head=head, right=[at for at, name in enumerate(columns) if name not in WORDS])
-
-
-WORDS = ("accelerator", "precision", "layout", "basis", "engine", "limit", "bound_by", "tie")
-"""Columns that hold words, which stand on the left."""
