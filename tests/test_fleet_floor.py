@@ -56,7 +56,7 @@ def test_no_fleet_that_meets_an_slo_is_smaller_than_its_floor(slo, time):
     found = rl.plan("llama-3.1-70b", [H100, B200], rl.Workload(1500, 300), slo=slo, precisions=["fp8"], time=time)
     held = found.take(found.feasible)
     assert np.all(held.busy_at_floor_s <= held.busy_s)
-    for rate in (0.5, 40.0, 3000.0):
+    for rate in (0.5, 40.0):
         fleet = rl.fleet(found, requests_per_s=rate)
         assert np.all(fleet.gpus_at_floor <= fleet.gpus)
 
