@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from command_line import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofline as rl
+from roofline.footprint.allocation import Paging
 from roofline.footprint.memory_use import Drafter
 from roofline.footprint.per_device import weights_by_part, weights_on_one, workspace_of_token
 
@@ -237,3 +239,58 @@ def test_what_drafts_is_resident_too():
 def test_a_share_on_the_host_is_at_most_all_of_it():
     with pytest.raises(rl.InvalidInput, match=r"host_share must be a share from 0 to 1: 1.5"):
         rl.Paging(host_share=1.5)
+
+
+# Decode context parallelism, and weights in host memory
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
+def test_decode_context_parallelism_holds_as_many_times_the_tokens_of_a_latent(engine):
+    """All eight ranks of TP 8 hold one latent each; with DCP 8 each holds an eighth of the tokens, weights as before."""
+    layouts = (rl.Parallel(tensor=8), rl.Parallel(tensor=8, decode_context=8))
+    serves = [rl.Deployment("deepseek-v3", "h200-sxm", parallel=layout, engine=engine) for layout in layouts]
+    whole, divided = (rl.memory(serve, rl.Workload(8000, 192)) for serve in serves)
+    assert divided.weights_bytes == whole.weights_bytes
+    assert divided.cache_tokens == pytest.approx(8 * whole.cache_tokens, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", [None, "vllm"])
+def test_decode_context_parallelism_undoes_copies_of_kv_heads(engine):
+    """8 KV heads on TP 16 are there twice; DCP 2 makes room for twice the tokens."""
+    layouts = (rl.Parallel(tensor=16), rl.Parallel(tensor=16, decode_context=2))
+    serves = [rl.Deployment("llama-3.1-70b", "h100-sxm", parallel=layout, engine=engine) for layout in layouts]
+    whole, divided = (rl.memory(serve, rl.Workload(8000, 192)) for serve in serves)
+    assert divided.cache_tokens == pytest.approx(2 * whole.cache_tokens, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
+def test_weights_in_host_memory_leave_the_accelerator(engine):
+    """The routed experts of Kimi K2.5: 60 layers x 384 x 3 x 7168 x 2048 values in int4 with a scale for 32."""
+    serve = rl.Deployment("kimi-k2.5", "rtx-pro-6000-ws", engine=engine)
+    load = rl.Workload(8000, 192)
+    moved = rl.memory(serve, load, paging=Paging(weights_host_share=1.0))
+    experts = 60 * 384 * 3 * 7168 * 2048 * 4.5 / 8
+    assert moved.host_weights_bytes == pytest.approx(experts, rel=1e-6)
+    assert not rl.memory(serve, load).fits
+    assert moved.fits
+    assert moved.weights_bytes == pytest.approx(rl.memory(serve, load).weights_bytes - experts)
+
+
+def test_a_share_in_host_memory_is_a_share():
+    with pytest.raises(rl.InvalidInput, match="weights_host_share must be a share from 0 to 1: 1.5"):
+        Paging(weights_host_share=1.5)
+
+
+def test_fit_says_what_lives_in_host_memory():
+    said = run("fit", "kimi-k2.5", "--hardware", "rtx-pro-6000-ws", "--weights-host", "1").stdout
+    assert said.startswith("Yes: kimi-k2.5 fits on one rtx-pro-6000-ws")
+    assert "1 of the experts (570.8 GB) live in host memory" in said.replace("\n", " ")
+    assert "A decode step takes at least" in said.replace("\n", " ")
+    assert run("fit", "kimi-k2.5", "--hardware", "rtx-4090", "--host-part", "lm_head").exit_code == 2
+    refused = run("fit", "llama-3.1-70b", "--hardware", "rtx-4090", "--weights", "int4_g128").stdout.replace("\n", " ")
+    assert "or with 75 % of its layers in host memory" in refused
+
+
+def test_dcp_is_an_option():
+    said = run("fit", "deepseek-v3", "--hardware", "8xh200", "--dcp", "8", "--json").stdout
+    assert '"fits": true' in said

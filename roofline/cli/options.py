@@ -225,6 +225,7 @@ PARALLEL_FLAGS = {
     "expert": Flag("--ep", "N", quantities),
     "data": Flag("--dp", "N", quantities),
     "context": Flag("--cp", "N", quantities),
+    "decode_context": Flag("--dcp", "N", quantities),
     "moe_tensor": Flag("--moe-tp", "N", quantities, "the tensor-parallel group over --ep"),
 }
 KV_FLAGS = {"kv": PRECISION_FLAGS["kv"]}

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from cyclopts import Parameter
 
 from ..errors import InvalidInput, number, unknown
+from ..footprint.allocation import Paging
 from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..operators.parallel import ONE, Parallel
@@ -237,6 +238,30 @@ Sequences = Annotated[
 ]
 
 
+HostShare = Annotated[
+    Any,
+    opt.option(
+        "--weights-host",
+        "SHARE",
+        "Share of the weights that lives in host memory: of the routed experts, or of all layers without any.",
+        parse=quantities,
+        group=opt.LAYOUT,
+        show_default="0",
+    ),
+]
+HostPart = Annotated[
+    str,
+    opt.option(
+        "--host-part",
+        "PART",
+        "Which weights those are: experts (the routed ones) or layers (all of them).",
+        group=opt.LAYOUT,
+        show_default="experts if there are any",
+    ),
+]
+HOST_PARTS = ("experts", "layers")
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Fit(Placement):
@@ -244,12 +269,18 @@ class Fit(Placement):
 
     length: Length = None
     batch: Sequences = 1
+    weights_host: HostShare = 0.0
+    host_part: HostPart = ""
 
     def memory(self, model: Model) -> Memory:
         """What a placement with single values needs and has."""
         length = min(USUAL_LENGTH, model.max_context_tokens or USUAL_LENGTH) if self.length is None else self.length
         tokens = number("length", length, least=2, whole=True)
-        return memory(self.deployment(model), Workload(tokens - 1, 1, self.batch))
+        part = self.host_part or ("experts" if model.has_experts else "layers")
+        if part not in HOST_PARTS:
+            raise unknown("part for host memory", part, HOST_PARTS)
+        paging = Paging(weights_host_share=self.weights_host, experts_alone=part == "experts")
+        return memory(self.deployment(model), Workload(tokens - 1, 1, self.batch), paging=paging)
 
 
 LONGEST_USUAL_S = {"ttft_s": 60.0, "tpot_s": 2.0, "gap_s": 60.0, "total_s": 3600.0}
@@ -277,6 +308,8 @@ def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
     """
     if not given:
         return Parallel(tensor=count) if count > 1 else ONE
+    if set(given) == {"decode_context"}:  # it divides the cache within a group that tensor parallelism has made
+        given = {"tensor": count, **given}
     layout = Parallel(**given)
     if count > 1 and layout.accelerators != count:
         raise InvalidInput(f"--hardware names {count} accelerators, but the layout has {layout.accelerators:g}")

@@ -56,8 +56,10 @@ class Paging(Value):
         if self.reserved_tokens is not None:
             number("reserved_tokens", self.reserved_tokens, least=1, whole=True)
         number("shared_tokens", self.shared_tokens, whole=True)
-        if np.any(np.asarray(number("host_share", self.host_share)) > 1):
-            raise InvalidInput(f"host_share must be a share from 0 to 1: {float(np.max(self.host_share)):g}")
+        for name in ("host_share", "weights_host_share"):
+            given = getattr(self, name)
+            if np.any(np.asarray(number(name, given)) > 1):
+                raise InvalidInput(f"{name} must be a share from 0 to 1: {float(np.max(given)):g}")
 
     def of_engine(self, engine: Engine) -> Engine:
         """``engine`` with what is given here in the place of its own settings."""

@@ -82,11 +82,14 @@ class EnginePool(Report):
         The engine with all its settings on this accelerator.
     draft_bytes : float or array
         Weights of a draft model on the same accelerator.
+    host_bytes : float or array
+        Weights of the language model that live in host memory instead of this accelerator's.
     """
 
     deployment: Deployment
     engine: Engine
     draft_bytes: Number = 0.0
+    host_bytes: Number = 0.0
 
     columns = (
         "device_bytes",
@@ -125,8 +128,8 @@ class EnginePool(Report):
 
     @cached_property
     def weights_bytes(self) -> Number:
-        """Weights of the language model."""
-        return weights_on_one(self.deployment)
+        """Weights of the language model that are on the accelerator."""
+        return weights_on_one(self.deployment) - self.host_bytes
 
     @cached_property
     def tower_bytes(self) -> Number:
@@ -278,6 +281,9 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     A layer with a window holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written
     before the window moves on.
 
+    Decode context parallelism divides the tokens of a sequence within a group of accelerators, which hold the KV heads
+    that fewer of them would hold.
+
     In vLLM (``groups_layers``) layers with equal caches form groups, whose blocks are of one size.  Where a model has
     recurrent layers, a page of attention is as large as a layer's state, and each such layer takes one page.
 
@@ -305,6 +311,7 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
         held = tokens
         if hybrid and kind.window is not None:
             held = np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
+        held = np.ceil(held / parallel.decode_context)
         total = total + layers * (np.ceil(held / page) * page * kind.token_bytes + kind.state_bytes)
     return total * of_one
 
@@ -347,8 +354,8 @@ def _kinds(serve: Deployment, engine: Engine) -> Iterator[_Kind]:
             key = (token_bits, state, _window(caches), max(cache.pieces for cache in caches))
             found[key] = found.get(key, 0.0) + layer.count
     for (token_bits, state, window, pieces), count in found.items():
-        part = share(pieces, parallel.tensor)
-        yield _Kind(count, token_bits / 8 * part, state * part, window)
+        heads = share(pieces, parallel.tensor / parallel.decode_context)
+        yield _Kind(count, token_bits / 8 * heads, state * share(pieces, parallel.tensor), window)
 
 
 def _window(caches: tuple[Cache, ...]) -> int | None:

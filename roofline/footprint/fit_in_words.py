@@ -29,6 +29,9 @@ FEWER_SEQUENCES = (256, 64, 16)
 LARGEST_FRACTION = 0.95
 """Share of memory beyond which an engine leaves too little for what it does not count."""
 
+HOST_PERCENTS = (10, 25, 50, 75, 90, 95, 98, 99, 100)
+"""Shares of the weights in host memory that are tried."""
+
 SHORTEST_SHARE = 0.5
 """A length that fits is a near change if it is at least this share of the one asked for."""
 
@@ -94,6 +97,8 @@ def fit_line(found: Memory) -> str:
         instead = f"at least {int(found.accelerators_needed)} are needed"
     else:
         instead = f"it fits {nearest.words} ({_room(nearest.found)})"
+    for change in _first(_on_the_host(found)):
+        instead += f", or {change.words}"
     if float(found.max_batch) >= 1:
         return f"No: {subject} holds only {_room(found)} on {accelerators_in_words(found)}; {_sizes(found)}; {instead}."
     return f"No: {subject} does not fit on {accelerators_in_words(found)}: {_sizes(found)}; {instead}."
@@ -197,6 +202,32 @@ def _wider(found: Memory) -> Iterator[Change]:
         parallel = Parallel(tensor=degree)
         if degree > serve.parallel.tensor and not refusal(serve.model, serve.precision, parallel):
             yield from _tried(found, f"on {degree}", serve.replace(parallel=parallel))
+
+
+def _on_the_host(found: Memory) -> Iterator[Change]:
+    """The smallest share of the routed experts in host memory, in whole percents; of all layers without experts."""
+    serve = found.deployment
+    if not serve.accelerator.host_bytes_per_s or np.any(found.paging.weights_host_share):
+        return
+    experts = serve.model.has_experts
+    words = "its experts" if experts else "its layers"
+    for percent in HOST_PERCENTS:
+        paging = replace(found.paging, weights_host_share=percent / 100, experts_alone=experts)
+        changed = memory(serve, found.load, paging=paging, drafter=found.drafter)
+        if changed.fits:
+            yield Change(f"with {percent} % of {words} in host memory", changed)
+            return
+
+
+def host_sentence(found: Memory) -> str:
+    """Which weights live in host memory, and over which link they are read; empty if none do."""
+    if not np.any(found.host_weights_bytes):
+        return ""
+    part = "the experts" if found.paging.experts_alone else "the layers"
+    share, size = float(np.max(found.paging.weights_host_share)), humanize("bytes", found.host_weights_bytes)
+    rate = found.deployment.accelerator.host_bytes_per_s
+    link = f" and cross a host link of {humanize('bytes_per_s', rate)}" if rate else ""
+    return f"{share:.4g} of {part} ({size}) live in host memory{link}."
 
 
 def memory_notes(found: Memory) -> Iterator[str]:

@@ -94,7 +94,8 @@ class Memory(OfWorkload, Report):
         """What the engine named sets aside on the most loaded accelerator; None if no engine is named."""
         if not self.deployment.names_engine:
             return None
-        return EnginePool(self.deployment, self.paging.of_engine(self.deployment.server), self._draft_bytes)
+        engine = self.paging.of_engine(self.deployment.server)
+        return EnginePool(self.deployment, engine, self._draft_bytes, self.host_weights_bytes_on_one)
 
     @property
     def page_tokens(self) -> Number:
@@ -111,8 +112,24 @@ class Memory(OfWorkload, Report):
     @cached_property
     def _weights_by_part(self) -> dict[str, Number]:
         """Weights on the most loaded accelerator by part, including towers, prediction layers and a draft model."""
-        parts = resident_by_part(self.deployment, draft_bytes=self._draft_bytes)
-        return self.paging.left_on_device(parts)
+        return self.paging.left_on_device(self._all_weights_by_part)
+
+    @cached_property
+    def _all_weights_by_part(self) -> dict[str, Number]:
+        """The same with what lives in host memory."""
+        return resident_by_part(self.deployment, draft_bytes=self._draft_bytes)
+
+    @property
+    def host_weights_bytes_on_one(self) -> Number:
+        """Weights of the most loaded accelerator that live in host memory instead."""
+        if not np.any(self.paging.weights_host_share):
+            return 0.0
+        return sum(self._all_weights_by_part.values()) - self.weights_bytes_on_one
+
+    @property
+    def host_weights_bytes(self) -> Number:
+        """Weights of all accelerators that live in host memory instead of theirs."""
+        return self.host_weights_bytes_on_one * self.accelerators
 
     @cached_property
     def _draft_bytes(self) -> Number:

@@ -269,6 +269,11 @@ class Model(Report):
         )
 
     @property
+    def has_experts(self) -> bool:
+        """Whether some layers are mixtures of experts."""
+        return bool(self.parameters.by_part.get("experts"))
+
+    @property
     def prediction_parameters(self) -> int:
         """Parameters of layers of multi-token prediction."""
         return self.apart.get(PREDICTION, 0)

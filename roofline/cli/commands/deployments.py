@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from ...footprint.fit_in_words import host_sentence
+from ...footprint.memory_use import Memory
 from ...model import Model
 from ...phases.deployment import Deployment
 from ...phases.pass_sentences import time_words
 from ...phases.passes import TIMES
+from ...phases.workload import Workload
+from ...techniques import apply
+from ...techniques.tiers import WeightOffload
 from ...units import bound_by, brief_time, humanize
 from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
@@ -88,10 +93,26 @@ def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json
         answers = [{"answer": need.fit()} | need.to_dict() for need in found]
         return print_json(answers if len(answers) > 1 else answers[0])
     for need in found:
-        print_text(need.fit())
+        print_text(need.fit(), *_on_the_host(need))
         if full:
             print_text(block("Memory", facts(need)), block("Notes", bullets(need.assumptions)))
-    return print_text(*doubt_lines(loaded))
+    if loaded.all_doubts():
+        print_text(*doubt_lines(loaded))
+
+
+def _on_the_host(need: Memory) -> list[str]:
+    """What lives in host memory, and what a decode step takes with it."""
+    lead = host_sentence(need)
+    if not lead:
+        return []
+    serve, paging = need.deployment, need.paging
+    if not serve.accelerator.host_bytes_per_s:
+        return [paragraph(lead)]
+    moved = WeightOffload(weights_host=paging.weights_host_share, experts_alone=paging.experts_alone)
+    load = Workload(need.load.sequence_tokens - 2, 2, need.load.batch)
+    floor, estimate = (apply(serve, load, moved, time=time).decode_after_s for time in ("floor_s", "estimate_s"))
+    step = f"A decode step takes at least {brief_time(floor)}; estimate {brief_time(estimate)}."
+    return [paragraph(f"{lead} {step}")]
 
 
 def title(asked: Answers | Model, *, time: str = "") -> str:
