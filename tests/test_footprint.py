@@ -246,7 +246,7 @@ def test_a_share_on_the_host_is_at_most_all_of_it():
 
 @pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
 def test_decode_context_parallelism_holds_as_many_times_the_tokens_of_a_latent(engine):
-    """All eight ranks of TP 8 hold one latent each; with DCP 8 each holds an eighth of the tokens, weights as before."""
+    """All eight ranks of TP 8 hold each latent; with DCP 8 each holds an eighth of the tokens, weights as before."""
     layouts = (rl.Parallel(tensor=8), rl.Parallel(tensor=8, decode_context=8))
     serves = [rl.Deployment("deepseek-v3", "h200-sxm", parallel=layout, engine=engine) for layout in layouts]
     whole, divided = (rl.memory(serve, rl.Workload(8000, 192)) for serve in serves)
@@ -277,7 +277,7 @@ def test_weights_in_host_memory_leave_the_accelerator(engine):
 
 
 def test_a_share_in_host_memory_is_a_share():
-    with pytest.raises(rl.InvalidInput, match="weights_host_share must be a share from 0 to 1: 1.5"):
+    with pytest.raises(rl.InvalidInput, match="weights_host_share must be a share from 0 to 1"):
         Paging(weights_host_share=1.5)
 
 

@@ -91,7 +91,8 @@ def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json
     found = [point.memory(loaded) for _, point in target.points()]
     if as_json:
         answers = [{"answer": need.fit()} | need.to_dict() for need in found]
-        return print_json(answers if len(answers) > 1 else answers[0])
+        print_json(answers if len(answers) > 1 else answers[0])
+        return
     for need in found:
         print_text(need.fit(), *_on_the_host(need))
         if full:
