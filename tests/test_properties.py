@@ -1,6 +1,7 @@
 """What holds for any input, whatever the numbers are."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -240,3 +241,30 @@ def test_explain_and_order_of_times_hold_for_every_kind_and_layout(name, degrees
     for phase in phases(serve, load):
         assert 0 < phase.floor_s <= phase.roofline_s * (1 + 1e-12)
         assert phase.roofline_s <= phase.estimate_s * (1 + 1e-12)
+
+
+def test_a_large_sweep_keeps_totals_only():
+    """A block's operators go when it is done: 8 bytes for each of some 20 totals a point, and a few blocks at once."""
+    serve = rl.Deployment("smollm2-135m", "h100-sxm")
+    batches = np.arange(1, 200_001)
+    tracemalloc.start()
+    try:
+        found = rl.decode(serve, rl.Workload(batch=batches), context_tokens=1000)
+        times_s = found.floor_s, found.roofline_s, found.estimate_s
+        assert found.assumptions
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert all(np.shape(time_s) == batches.shape for time_s in times_s)
+    assert peak_bytes < 1500 * len(batches)
+
+
+def test_a_large_sweep_is_each_of_its_points():
+    serve = rl.Deployment("gpt-oss-20b", "l40s")
+    batches = np.arange(1, 40_001)
+    found = rl.decode(serve, rl.Workload(batch=batches), context_tokens=1000)
+    for at in (0, 16_383, 16_384, 39_999):
+        alone = rl.decode(serve, rl.Workload(batch=int(batches[at])), context_tokens=1000)
+        for name in ("floor_s", "roofline_s", "estimate_s", "flops"):
+            assert getattr(found, name)[at] == pytest.approx(getattr(alone, name), rel=1e-12)
+        assert set(alone.assumptions) <= set(found.assumptions)

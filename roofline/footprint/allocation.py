@@ -12,7 +12,7 @@ from ..operators.precision import QUANTIZED_PARTS
 from ..phases.deployment import Deployment
 from ..specs.engines import Engine
 from ..values import Value
-from .per_device import weights_on_one
+from .per_device import resident_by_part, weights_on_one
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,13 @@ class Paging(Value):
         given = {"page_tokens": self.page_tokens, "step_tokens": self.step_tokens}
         settings = {name: float(np.max(value)) for name, value in given.items() if value is not None}
         return engine.replace(**settings) if settings else engine
+
+    def moved_to_host(self, serve: Deployment, draft_bytes: Number = 0.0) -> Number:
+        """Bytes of the weights of the most loaded accelerator of ``serve`` that live in host memory instead."""
+        if not np.any(self.weights_host_share):
+            return 0.0
+        parts = resident_by_part(serve, draft_bytes=draft_bytes)
+        return sum(parts.values()) - sum(self.left_on_device(parts).values())
 
     def left_on_device(self, weights_by_part: Mapping[str, Number]) -> dict[str, Number]:
         """Weights by part without those that live in host memory."""

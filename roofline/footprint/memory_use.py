@@ -94,8 +94,9 @@ class Memory(OfWorkload, Report):
         """What the engine named sets aside on the most loaded accelerator; None if no engine is named."""
         if not self.deployment.names_engine:
             return None
-        engine = self.paging.of_engine(self.deployment.server)
-        return EnginePool(self.deployment, engine, self._draft_bytes, self.host_weights_bytes_on_one)
+        serve, draft_bytes = self.deployment, self._draft_bytes
+        engine, host_bytes = self.paging.of_engine(serve.server), self.paging.moved_to_host(serve, draft_bytes)
+        return EnginePool(serve, engine, draft_bytes, host_bytes)
 
     @property
     def page_tokens(self) -> Number:
@@ -112,24 +113,12 @@ class Memory(OfWorkload, Report):
     @cached_property
     def _weights_by_part(self) -> dict[str, Number]:
         """Weights on the most loaded accelerator by part, including towers, prediction layers and a draft model."""
-        return self.paging.left_on_device(self._all_weights_by_part)
-
-    @cached_property
-    def _all_weights_by_part(self) -> dict[str, Number]:
-        """The same with what lives in host memory."""
-        return resident_by_part(self.deployment, draft_bytes=self._draft_bytes)
-
-    @property
-    def host_weights_bytes_on_one(self) -> Number:
-        """Weights of the most loaded accelerator that live in host memory instead."""
-        if not np.any(self.paging.weights_host_share):
-            return 0.0
-        return sum(self._all_weights_by_part.values()) - self.weights_bytes_on_one
+        return self.paging.left_on_device(resident_by_part(self.deployment, draft_bytes=self._draft_bytes))
 
     @property
     def host_weights_bytes(self) -> Number:
         """Weights of all accelerators that live in host memory instead of theirs."""
-        return self.host_weights_bytes_on_one * self.accelerators
+        return self.paging.moved_to_host(self.deployment, self._draft_bytes) * self.accelerators
 
     @cached_property
     def _draft_bytes(self) -> Number:
@@ -355,18 +344,14 @@ class Memory(OfWorkload, Report):
 
     @property
     def parts(self) -> dict[str, Number]:
-        """Memory of the most loaded accelerator from the bottom up; nothing is free if it overflows.
-
-        ``pages`` is what the architecture does not need of the pages allocated, ``reservation`` the rest of what the
-        engine's fraction leaves out.
-        """
+        """Memory of the most loaded accelerator from the bottom up (`roofline.footprint.memory_steps`)."""
         from .memory_steps import memory_parts
 
         return memory_parts(self)
 
     @property
     def fits(self) -> Truth:
-        """Whether it fits; an array for arrays."""
+        """Whether it fits."""
         fits = np.asarray(self.needed_bytes <= self.available_bytes)
         return fits if fits.ndim else bool(fits)
 
@@ -411,8 +396,7 @@ class Memory(OfWorkload, Report):
         Examples
         --------
         >>> import roofline as rl
-        >>> load = rl.Workload()
-        >>> print(rl.memory(rl.Deployment("llama-3.1-70b", "h100-sxm"), load).summary())
+        >>> print(rl.memory(rl.Deployment("llama-3.1-70b", "h100-sxm"), rl.Workload()).summary())
         Does not fit on one h100-sxm: 141.8 GB needed, 76.97 GB available; fits with fp8 weights, or on 2.
         """
         from .fit_in_words import fit_sentence
@@ -459,8 +443,7 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     Examples
     --------
     >>> import roofline as rl
-    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
-    >>> need = rl.memory(serve, rl.Workload())
+    >>> need = rl.memory(rl.Deployment("llama-3.1-70b", "h100-sxm"), rl.Workload())
     >>> need.fits, need.accelerators_needed
     (False, 2)
     """

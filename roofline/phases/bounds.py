@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -368,6 +368,16 @@ def name_limits(times: Mapping[str, Number]) -> Words:
     stacked = np.stack(np.broadcast_arrays(*times.values()))
     chosen = names[np.argmax(stacked, axis=0)]
     return chosen if stacked.ndim > 1 else str(chosen)
+
+
+def notes_of_operators(bounds: Sequence[Bound]) -> tuple[tuple[str, ...], ...]:
+    """What operators rest on, in three groups: formats that stand in, the routing of experts, the estimates' basis."""
+    routed = any(bound.operator.kind == "experts" for bound in bounds)
+    bases = dict.fromkeys(bound.estimate.basis for bound in bounds)
+    return fallback_notes(list(bounds)), (ROUTING,) if routed else (), tuple(filter(None, bases))
+
+
+ROUTING = "experts: the floor reads top-k of them, the roofline those expected under uniform routing"
 
 
 def fallback_notes(bounds: list[Bound]) -> tuple[str, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from itertools import chain
 from math import prod
 from typing import Any, TypeVar
 
@@ -10,10 +13,18 @@ import numpy as np
 from ..errors import InvalidInput, Number
 from ..operators.operator import Segment
 
+Found = TypeVar("Found")
 T = TypeVar("T", bound=tuple[Any, ...])
 
-_BLOCK_POINTS = 2**15
-"""Points of a sweep that are computed at once: an array of them is a quarter of a megabyte, and stays in the cache."""
+_BLOCK_POINTS = 2**14
+"""Points of a sweep that are computed at once: an array of them is an eighth of a megabyte, and stays in the cache."""
+
+_MANY_POINTS = 2**19
+"""Beyond these a sweep is cut into blocks of half the size, so that its own arrays are most of its memory."""
+
+
+_MOST_AT_ONCE = 4
+"""Blocks that are computed at the same time: the operators of each take some 7 kB a point."""
 
 
 def numbers_of(segment: Segment) -> tuple[Number, ...]:
@@ -67,10 +78,23 @@ def broadcast_shape(segments: tuple[Segment, ...]) -> tuple[int, ...]:
         raise InvalidInput(f"batch and tokens must broadcast, not {' with '.join(map(str, set(shapes)))}") from None
 
 
+def is_large(segments: tuple[Segment, ...]) -> bool:
+    """Whether a sweep has so many points that it is computed in blocks."""
+    return prod(broadcast_shape(segments)) > 2 * _BLOCK_POINTS
+
+
+def each_block(function: Callable[[tuple[Segment, ...]], Found], segments: tuple[Segment, ...]) -> Iterator[Found]:
+    """``function`` of each block of a sweep, in their order; the processor's cores share them."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_AT_ONCE)) as pool:
+        yield from pool.map(function, split(segments))
+
+
 def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
-    """``segments`` cut along their first axis into blocks of about `_BLOCK_POINTS` points."""
+    """``segments`` cut along their first axis into blocks of about `_BLOCK_POINTS` points, if there are many."""
     shape = broadcast_shape(segments)
-    if prod(shape) <= _BLOCK_POINTS:
+    if not is_large(segments):
         return [segments]
     rows = _rows(shape)
 
@@ -88,18 +112,55 @@ def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
     return [block(start) for start in range(0, shape[0], rows)]
 
 
-def put_together(parts: list[T], shape: tuple[int, ...]) -> T:
-    """The totals of consecutive blocks put together again into arrays of ``shape``."""
-    rows = _rows(shape)
-    columns = []
-    for column in zip(*parts, strict=True):
-        whole = np.empty(shape)
-        for at, value in enumerate(column):
-            whole[at * rows : (at + 1) * rows] = value
-        columns.append(whole)
-    return type(parts[0])(*columns)
+def setting_aside(
+    parts: Iterator[tuple[T, tuple[tuple[str, ...], ...]]], found: tuple[dict[str, None], ...]
+) -> Iterator[T]:
+    """The first of each pair, while the words of the second go to ``found``, group by group, each once."""
+    for part, groups in parts:
+        for every, words in zip(found, groups, strict=True):
+            every.update(dict.fromkeys(words))
+        yield part
+
+
+def put_together(parts: Iterator[T], shape: tuple[int, ...]) -> T:
+    """The totals of consecutive blocks put together again into arrays of ``shape``, each as soon as it is there.
+
+    What is the same at all points takes no memory for each of them.
+    """
+    rows, first = _rows(shape), next(parts)
+    columns = [_Column(shape) for _ in first]
+    for at, part in enumerate(chain((first,), parts)):
+        for column, value in zip(columns, part, strict=True):
+            column.put(at * rows, rows, np.asarray(value, dtype=float))
+    return type(first)(*(column.values() for column in columns))
+
+
+class _Column:
+    """Values of consecutive blocks: one number as long as they are all the same, then an array."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.same: float | None = None
+        self.whole: np.ndarray | None = None
+
+    def put(self, start: int, rows: int, value: np.ndarray) -> None:
+        """Take the values of the block of ``rows`` from ``start`` on."""
+        if self.whole is None:
+            first = float(value.flat[0])
+            if (start == 0 or first == self.same) and bool(np.all(value == first)):
+                self.same = first
+                return
+            self.whole = np.empty(self.shape)
+            self.whole[:start] = self.same
+        self.whole[start : start + rows] = value
+
+    def values(self) -> np.ndarray:
+        """An array of the whole shape, which may be a view of one number."""
+        return np.broadcast_to(np.float64(self.same or 0.0), self.shape) if self.whole is None else self.whole
 
 
 def _rows(shape: tuple[int, ...]) -> int:
     """Rows of the first axis that make a block."""
-    return max(1, _BLOCK_POINTS * shape[0] // prod(shape))
+    points = prod(shape)
+    block = _BLOCK_POINTS // 2 if points > _MANY_POINTS else _BLOCK_POINTS
+    return max(1, block * shape[0] // points)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
 from ..report import Report, Step
 from ..units import humanize
-from .bounds import Bound, fallback_notes, name_limits
-from .chunking import broadcast_shape, put_together, sequences_by_name, split
+from .bounds import Bound, name_limits, notes_of_operators
+from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
 from .deployment import Deployment
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
@@ -43,6 +43,8 @@ TIMES = ("floor_s", "roofline_s", "estimate_s")
 DRAFT, CAPTURED_DRAFT = "draft", "captured draft"
 LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured", DRAFT: "within"}
 """Name of a pass -> how its kernels are launched (`ScheduledPass`); one by one if it is none of these."""
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,23 +127,32 @@ class Phase(PassEnergy, Report):
     @cached_property
     def sums(self) -> Sums:
         """Sums over the operators of one accelerator."""
-        return self._by_blocks(_sums)
+        return read_only(self._put_together(self._by_blocks(lambda phase: phase.scheduled.sums)))
 
-    @cached_property
+    @property
     def estimates(self) -> Estimates:
         """Expected time of one pass of one accelerator, with its interval."""
-        return self._by_blocks(_estimates)
+        return self._estimated[0]
 
-    def _by_blocks(self, function: Callable[[Phase], Totals]) -> Totals:
-        """``function`` of this phase; a large sweep is cut into blocks that the processor's cores share."""
-        blocks = split(self.segments)
-        if len(blocks) == 1 or is_hardware_sweep(self.deployment):
-            return read_only(function(self))
-        from concurrent.futures import ThreadPoolExecutor
+    @cached_property
+    def _estimated(self) -> tuple[Estimates, tuple[tuple[str, ...], ...]]:
+        """The estimates, and what the operators rest on (`notes_of_operators`): both come with the kernels' times."""
+        notes: tuple[dict[str, None], ...] = ({}, {}, {})
+        parts = self._by_blocks(lambda phase: (phase.scheduled.estimates, notes_of_operators(phase.operators)))
+        return read_only(self._put_together(setting_aside(parts, notes))), tuple(tuple(group) for group in notes)
 
-        phases = [Phase(self.name, self.deployment, segments) for segments in blocks]
-        with ThreadPoolExecutor() as pool:
-            return read_only(put_together(list(pool.map(function, phases)), broadcast_shape(self.segments)))
+    @property
+    def _is_whole(self) -> bool:
+        return is_hardware_sweep(self.deployment) or not is_large(self.segments)
+
+    def _by_blocks(self, function: Callable[[Phase], Found]) -> Iterator[Found]:
+        """``function`` of this phase, or of each block of a large sweep, whose operators go when it is done."""
+        if self._is_whole:
+            return iter((function(self),))
+        return each_block(lambda segments: function(Phase(self.name, self.deployment, segments)), self.segments)
+
+    def _put_together(self, parts: Iterator[Totals]) -> Totals:
+        return next(parts) if self._is_whole else put_together(parts, broadcast_shape(self.segments))
 
     @cached_property
     def use(self) -> Use:
@@ -255,7 +266,8 @@ class Phase(PassEnergy, Report):
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the numbers rest on: fallbacks, contexts beyond the model's, routing, the estimate's basis."""
-        notes = [*fallback_notes(list(self.operators))]
+        fallbacks, experts, bases = self._estimated[1]
+        notes = [*fallbacks]
         limit = self.deployment.model.max_context_tokens
         longest = max(float(np.max(s.past_tokens + s.new_tokens, initial=0.0)) for s in self.segments)
         if limit is not None and longest > limit:
@@ -263,11 +275,7 @@ class Phase(PassEnergy, Report):
                 f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
             )
         notes.extend(notes_of_layout(self.deployment))
-        if any(item.operator.kind == "experts" for item in self.operators):
-            notes.append("experts: the floor reads top-k of them, the roofline those expected under uniform routing")
-        notes.extend(cache_notes(self))
-        bases = dict.fromkeys(item.estimate.basis for item in self.operators)
-        return (*notes, *filter(None, bases), *power_notes(self.deployment))
+        return (*notes, *experts, *cache_notes(self), *bases, *power_notes(self.deployment))
 
     def summary(self, time: str = "estimate_s") -> str:
         """How long the pass takes, in one of the three times, and what limits it, in a sentence."""
@@ -289,14 +297,6 @@ def _scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders:
     ``folders`` are the user's own of specifications, which estimates depend on.
     """
     return scheduled_pass(serve, schedule, launch=launch)
-
-
-def _sums(phase: Phase) -> Sums:
-    return phase.scheduled.sums
-
-
-def _estimates(phase: Phase) -> Estimates:
-    return phase.scheduled.estimates
 
 
 def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimensions = UNNAMED) -> Phase:
