@@ -21,9 +21,9 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.roofline import operator_floor_s
 from .forms import Kernel, Parts, join
-from .kinds import UNPACKED, collective_kind, kind_of, variants
+from .kinds import SPARSE_UNPACKED, UNPACKED, collective_kind, kind_of, variants
 from .lookup import kernels_for
-from .store import Calibrated, Found
+from .store import STAND_IN, Calibrated, Found
 from .widening import widened, wider_kind
 
 __all__ = ["Calibrated", "Estimate", "collective_kind", "estimate", "kind_of"]
@@ -122,8 +122,11 @@ def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: 
     """The kernels of a kind; one that expands weights and that nobody timed reaches less than a wider one.
 
     Its share of the peak is at most ``UNPACKED`` times that of the engine's own wider kernel, whatever the units of
-    ``math`` could do.  Kernels that were timed, on this chip and of this engine, say themselves what they reach.
+    ``math`` could do.  Kernels that were timed, on this chip and of this engine, say themselves what they reach.  On
+    Hopper sparse attention on an 8-bit latent cache is a kernel of its own, of which there are no timings.
     """
+    if kind == "mla_decode.kv8" and "sparse" in cases and accelerator.architecture == "Hopper":
+        return _sparse(kernels_for(accelerator, "mla_decode.bf16", profile))
     found = kernels_for(accelerator, kind, profile, cases)
     head, _, label = kind.partition(".")
     if head != "gemm" or label not in UNPACKED or _is_timed(found, kind, profile):
@@ -133,6 +136,17 @@ def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: 
     slower = accelerator.peak_flops_per_s(accelerator.math_on_chip(wider_label)) / accelerator.peak_flops_per_s(math)
     most = share * slower
     return _expanding(found, wide, most) if isinstance(most, np.ndarray) else _expanding_once(found, wide, most)
+
+
+@lru_cache(maxsize=64)
+def _sparse(dense: Found) -> Found:
+    """Dense 16-bit kernels as sparse ones on a cache of 8 bits, which expand what they read (`SPARSE_UNPACKED`)."""
+    members = {}
+    for engine, member in dense.members.items():
+        slower = {"compute": member.parameters["compute"] * SPARSE_UNPACKED}
+        members[engine] = replace(member, parameters={**member.parameters, **slower})
+    basis = f"stand-in for sparse mla_decode.kv8, of which there are no timings: {dense.basis}; interval widened"
+    return replace(dense, members=members, low=dense.low**STAND_IN, high=dense.high**STAND_IN, basis=basis)
 
 
 def _expanding(found: Found, wide: Found, most: Any) -> Found:

@@ -59,6 +59,13 @@ and H100, W4A8 on Hopper at 0.91 of it: expanding takes the issue slots that fee
 arXiv:2408.11743, section 5; QServe, arXiv:2405.04532, section 4).  Such weights leave no choice: the wider kernel that
 a server could run instead expands them as well."""
 
+SPARSE_UNPACKED = 410 / 660
+"""Rate of sparse attention on an 8-bit latent cache over the dense 16-bit kernel on Hopper, where FLOPs decide.
+
+FlashMLA reaches 410 TFLOP/s and 660 TFLOP/s on an H800 (github.com/deepseek-ai/FlashMLA, README): it expands the
+entries of the chosen tokens to 16 bits before it multiplies.  Dense kernels on 8-bit caches cannot read lists of
+tokens."""
+
 
 def kind_of(operator: Operator, math: str | None = None) -> str:
     """Kind of kernel and formats, as parameters are filed: ``gemm.fp8``, ``attention_decode.bf16``.
@@ -87,10 +94,13 @@ def kind_of(operator: Operator, math: str | None = None) -> str:
 def variants(inputs: Any, kind: str) -> list[tuple[str, Any]]:
     """Names of special cases that engines have kernels of their own for, and where (a bool or a mask) each holds.
 
-    Attention kernels differ by the width of a head (``d192``); experts by whether they are divided over GPUs
-    (``ep``, ``whole``) and by whether they have a gate (``plain``: two matrices).
+    Attention kernels differ by the width of a head (``d192``); those on latents by whether they read chosen tokens only
+    (``sparse``); experts by whether they are divided over GPUs (``ep``, ``whole``) and by whether they have a gate
+    (``plain``: two matrices).
     """
     head = kind.partition(".")[0]
+    if head == "mla_decode":
+        return [("sparse", inputs["past_read"] < inputs["past_tokens"])]
     if head in ("attention_decode", "attention_prefill"):
         width = inputs["key_dim"]
         widths = np.unique(width) if isinstance(width, np.ndarray) else (width,)

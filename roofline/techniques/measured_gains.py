@@ -137,12 +137,13 @@ MEASURED: Mapping[str, MeasuredGains] = MappingProxyType(
             ),
         ),
         "dcp": MeasuredGains(
-            1.327,
+            0.783,
             3.269,
-            2,
+            5,
             (
                 "vLLM blog, context parallel Kimi K2.6",
                 "sgl-project/sglang PR 14194",
+                "ROCm/ATOM PR 847",
             ),
         ),
         "two-batch-overlap": MeasuredGains(
@@ -225,11 +226,12 @@ MEASURED: Mapping[str, MeasuredGains] = MappingProxyType(
         "weight-offload": MeasuredGains(1.578, 1.689, 2, ("ik_llama.cpp discussion, tensor overrides",)),
         "multi-lora": MeasuredGains(
             0.507,
-            0.652,
-            2,
+            0.664,
+            3,
             (
                 "predibase/lorax issue",
                 "vllm-project/vllm issue 10898",
+                "vllm-project/vllm PR 11267",
             ),
         ),
         "shared-prefix-attention": MeasuredGains(0.52, 31.95, 5, ("NVIDIA/TensorRT-LLM PR 14396",)),
