@@ -2,8 +2,8 @@
 
     python benchmarks/accuracy.py [FOLDER] [-o FILE]
 
-FOLDER holds tables of kernel timings, ``published_runs.csv`` and ``serving_runs.csv``; the tests' own by default, which
-have no serving runs.
+FOLDER holds tables of kernel timings, ``published_runs.csv`` and ``serving_runs.csv``, which may be compressed; the
+tests' own by default.
 """
 
 from __future__ import annotations
@@ -246,15 +246,21 @@ def _lent(batch: Batch, lender: str, widen: float) -> tuple[np.ndarray, np.ndarr
     return np.concatenate(off), np.concatenate(inside)
 
 
+def _table(folder: Path, name: str) -> Path:
+    """A table of the folder, compressed or not."""
+    return next(path for path in (folder / f"{name}.csv", folder / f"{name}.csv.gz") if path.is_file())
+
+
 def _serving(path: Path) -> str:
     """Whether every serving run can be stated; their times under load are on the page of the serving model."""
-    if not path.is_file():
-        return "No serving runs in this folder."
-    with path.open() as file:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         rows = list(csv.DictReader(file))
     models, accelerators = set(rl.list_models()), published.names()
     known = sum(row["library_model"] in models and row["accelerator"] in accelerators for row in rows)
-    return f"{known:,} of {len(rows):,} serving rows have a model and an accelerator of the library."
+    return (
+        f"{known:,} of {len(rows):,} serving rows have a model and an accelerator of the library.  Their times under "
+        "load, with each pair of a model and an accelerator left out whole, are on the page of servers (serving.md)."
+    )
 
 
 def _held_back() -> str:
@@ -265,7 +271,6 @@ def _held_back() -> str:
 
 def page(folder: Path) -> str:
     """The page, in Markdown."""
-    table = next(path for name in ("published_runs.csv", "published_runs.csv.gz") if (path := folder / name).is_file())
     return "\n\n".join(
         [
             "# Accuracy",
@@ -281,9 +286,9 @@ def page(folder: Path) -> str:
             "Published figures of one pass or one batch at a known batch, against the estimate with the profile of the "
             "row's engine (the default where it has none) and against the default.  Bias above 0: the estimate is too "
             'slow.  "Inside": the measured figure is in the 80 % interval.',
-            whole_models(table),
+            whole_models(_table(folder, "published_runs")),
             "## Serving runs",
-            _serving(folder / "serving_runs.csv"),
+            _serving(_table(folder, "serving_runs")),
             "## Held back, with reasons",
             _held_back(),
         ]

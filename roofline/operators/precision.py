@@ -122,7 +122,7 @@ class Precision(Value):
 
     def _formats_of(self, name: str) -> PartFormats:
         weights = get_format(self.weight_format(name))
-        kept = name in KEPT_PARTS and not weights.whole_model
+        kept = name in self.exceptions or (name in KEPT_PARTS and not weights.whole_model)
         activations = get_format(self.wide if kept and weights.bits >= 16 else self.activations)
         return PartFormats(weights.bits, activations.bits, math_format(weights, activations))
 
