@@ -25,7 +25,7 @@ def plan_sentence(found: Plan) -> str:
     if not len(best):
         return f"No candidate {asked}; the closest ({deployment_words(found)}) is rejected: {found.reason[0]}."
     if found.stream is not None:
-        return _sized_sentence(best)
+        return _sized_sentence(best) + tie_words(found.by_accelerator)
     priced = np.isfinite(best.usd_per_hour[0])
     rank = "Cheapest" if priced else "Fewest accelerator-seconds per request"
     if found.rank == "energy":
@@ -39,7 +39,7 @@ def plan_sentence(found: Plan) -> str:
         parts.append(f"{each}{price_words(hourly)}")
     if found.rank == "energy" and np.isfinite(best.joules_per_request[0]):
         parts.append(f"{humanize('j', best.joules_per_request[0])} per request")
-    return ", ".join(parts) + f" (by the {time_words(found.time)}).{basis_words(best)}{tie_words(found)}"
+    return ", ".join(parts) + f" (by the {time_words(found.time)}).{basis_words(best)}{tie_words(found.by_accelerator)}"
 
 
 def _sized_sentence(best: Plan) -> str:
@@ -96,9 +96,8 @@ def basis_words(rows: Plan | Fleet) -> str:
     return f" {rows.accelerator[0]} is not calibrated: its estimates are {word}, with wide intervals."
 
 
-def tie_words(found: Plan | Fleet) -> str:
-    """Which accelerators the intervals do not tell from the first row."""
-    rows = found.by_accelerator if hasattr(found, "by_accelerator") else found
+def tie_words(rows: Plan | Fleet) -> str:
+    """Which accelerators and precisions, a row each, the intervals do not tell from the first one."""
     tied = [f"{rows.accelerator[at]} ({rows.precision[at]})" for at in np.flatnonzero(rows.tie)]
     if not tied:
         return ""
