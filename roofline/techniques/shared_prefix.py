@@ -140,6 +140,8 @@ class MultiLoRA(Technique):
 
     Every linear layer gets a detour of two thin products, ``[m, k] [k, r]`` and ``[m, r] [r, n]``, with the matrices of
     every adapter in the batch.  Their bytes and FLOPs are few; what they cost is two more kernels for each product.
+    This is the cost of captured kernels.  Engines that launch them from the host lose more: Llama-2-7B on an A100 fell
+    to 0.66 of its throughput in vLLM of December 2024 (pull request 11267), where 0.96 is predicted.
 
     Attributes
     ----------
