@@ -48,7 +48,7 @@ def sharded(tensor):
 
 @cache
 def techniques():
-    return rl.technique_table(LLAMA8, LOAD)
+    return rl.technique_table(LLAMA8, LOAD, time="roofline_s")
 
 
 @cache
@@ -82,7 +82,7 @@ EXAMPLES = {
         rl.plot.memory_stack, *[rl.memory(rl.Deployment(name, "h100-sxm"), LOAD) for name in RANKING]
     ),
     "pareto": lambda: drawing(rl.plot.pareto, plan()),
-    "phase_map": lambda: drawing(rl.plot.phase_map, phase_map(LLAMA8)),
+    "phase_map": lambda: drawing(rl.plot.phase_map, phase_map(LLAMA8, time="roofline_s")),
     "roofline": lambda: drawing(rl.plot.roofline, "h100-sxm", *both()),
     "roofline, empty": lambda: drawing(rl.plot.roofline, "groq-3-lpu"),
     "roofline, misfit": lambda: drawing(rl.plot.roofline, "h100-sxm", *both(LLAMA70)),
@@ -100,9 +100,9 @@ EXAMPLES = {
     "waterfall": lambda: drawing(rl.plot.waterfall, rl.compare(both()[1], both(FP8)[1])),
     "waterfall, slower": lambda: drawing(rl.plot.waterfall, rl.compare(both(FP8)[0], both()[0]), column="roofline_s"),
     "waterfall, memory": lambda: drawing(rl.plot.waterfall, rl.compare(rl.memory(LLAMA8, LOAD), rl.memory(FP8, LOAD))),
-    "waterfall, techniques": lambda: drawing(rl.plot.waterfall, rl.apply(LLAMA8, LOAD, CHOSEN)),
+    "waterfall, techniques": lambda: drawing(rl.plot.waterfall, rl.apply(LLAMA8, LOAD, CHOSEN, time="roofline_s")),
     "time_breakdown": lambda: drawing(rl.plot.time_breakdown, *both(), *both(LLAMA70)),
-    "tornado": lambda: drawing(rl.plot.tornado, rl.sensitivity(rl.decode(LLAMA8, LOAD))),
+    "tornado": lambda: drawing(rl.plot.tornado, rl.sensitivity(rl.decode(LLAMA8, LOAD), time="roofline_s")),
 }
 """Plot function, and what is special about the example -> how it is drawn."""
 

@@ -21,7 +21,7 @@ def small(h100):
 
 @pytest.fixture
 def advice(small):
-    return rl.advise(small, rl.Traffic.of(MIX), rl.SLO(ttft_s=0.2, tpot_s=0.02), usd_per_hour=2.5)
+    return rl.advise(small, rl.Traffic.of(MIX), rl.SLO(ttft_s=0.2, tpot_s=0.02), usd_per_hour=2.5, time="roofline_s")
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,19 @@ def test_rule(share, verdict):
     ],
 )
 def test_decision_matrix(serve, name, bucket, batches, verdict):
-    assert rl.advise(serve, rl.Traffic.of([bucket]), batches=batches).verdict == verdict, name
+    assert rl.advise(serve, rl.Traffic.of([bucket]), batches=batches, time="roofline_s").verdict == verdict, name
 
 
 def test_a_lone_request_is_a_generation(small):
-    advice = rl.advise(small, rl.Traffic.of([(2000, 256)]), batches=(1,))
-    whole = rl.generate(small, rl.Workload(2000, 256))
+    advice = rl.advise(small, rl.Traffic.of([(2000, 256)]), batches=(1,), time="roofline_s")
+    whole = rl.generate(small, rl.Workload(2000, 256), time="roofline_s")
     assert advice.prefill_share == pytest.approx(whole.prefill_share)
     for metric in ("ttft_s", "tpot_s", "total_s", "tokens_per_s"):
         assert advice.mean(metric)[0] == pytest.approx(getattr(whole, metric))
 
 
 def test_shares_by_hand(small):
-    advice = rl.advise(small, rl.Traffic.of([(2000, 101), (500, 11)]), batches=(8,))
+    advice = rl.advise(small, rl.Traffic.of([(2000, 101), (500, 11)]), batches=(8,), time="roofline_s")
     busy, prompts = [], []
     for prompt, output in ((2000, 101), (500, 11)):
         step = np.mean(
@@ -69,7 +69,7 @@ def test_shares_by_hand(small):
 
 def test_requests_wait_for_prompts_that_share_their_pass_and_are_held_up_by_others(small):
     """Each of the seven others ends in the same step with a chance of 1 in 100, and its prompt shares the pass."""
-    advice = rl.advise(small, rl.Traffic.of([(2000, 101)]), batches=(8,))
+    advice = rl.advise(small, rl.Traffic.of([(2000, 101)]), batches=(8,), time="roofline_s")
     one_s, two_s = (rl.prefill(small, rl.Workload(2000, batch=prompts)).roofline_s for prompts in (1, 2))
     step_s = np.mean([rl.decode(small, rl.Workload(batch=8), context_tokens=2000 + i).roofline_s for i in range(100)])
     ttft_s = one_s + 0.07 * (two_s - one_s)
@@ -91,15 +91,16 @@ def test_promise_that_breaks_first_comes_first(advice):
 
 def test_promise_breaks_where_the_metric_passes_it(small):
     traffic = rl.Traffic.of([(2000, 256)])
-    (line,) = rl.advise(small, traffic, rl.SLO(tpot_s=0.01)).lines
+    (line,) = rl.advise(small, traffic, rl.SLO(tpot_s=0.01), time="roofline_s").lines
     at, before = (
-        rl.advise(small, traffic, batches=(int(batch),)) for batch in (line.breaks_at_batch, line.breaks_at_batch / 1.2)
+        rl.advise(small, traffic, batches=(int(batch),), time="roofline_s")
+        for batch in (line.breaks_at_batch, line.breaks_at_batch / 1.2)
     )
     assert before.mean("tpot_s")[0] < 0.01 < at.mean("tpot_s")[0]
 
 
 def test_throughput_is_promised_from_below(small):
-    (line,) = rl.advise(small, rl.Traffic.of([(100, 100)]), rl.SLO(tokens_per_s=1000)).lines
+    (line,) = rl.advise(small, rl.Traffic.of([(100, 100)]), rl.SLO(tokens_per_s=1000), time="roofline_s").lines
     assert line.breaks_at_batch == 1
     assert line.strain[0] > 1 > line.strain[-1]
 
@@ -117,16 +118,18 @@ def test_techniques_are_ranked_by_gain_on_the_metric(advice):
 
 
 def test_gain_is_the_ratio_of_means(small):
-    advice = rl.advise(small, rl.Traffic.of([(2000, 256)]), batches=(4,), metric="total_s")
+    advice = rl.advise(small, rl.Traffic.of([(2000, 256)]), batches=(4,), metric="total_s", time="roofline_s")
     option = next(option for option in advice.options if option.name == "weight quantization (fp8)")
-    faster = rl.advise(rl.quantize(small, weights="fp8"), rl.Traffic.of([(2000, 256)]), batches=(4,))
+    faster = rl.advise(rl.quantize(small, weights="fp8"), rl.Traffic.of([(2000, 256)]), batches=(4,), time="roofline_s")
     assert option.gain == pytest.approx(advice.mean("total_s")[0] / faster.mean("total_s")[0])
     assert option.memory_freed_bytes == pytest.approx(6.979e9, rel=1e-3)
 
 
 def test_flash_attention_is_advised_where_it_is_missing(small):
     unfused = small.replace(attention="unfused")
-    advice = rl.advise(unfused, rl.Traffic.of([(32_000, 50)]), metric="ttft_s", considered=[t.FlashAttention()])
+    advice = rl.advise(
+        unfused, rl.Traffic.of([(32_000, 50)]), metric="ttft_s", considered=[t.FlashAttention()], time="roofline_s"
+    )
     assert advice.first == "FlashAttention"
     assert advice.gain > 3
 
@@ -134,24 +137,29 @@ def test_flash_attention_is_advised_where_it_is_missing(small):
 def test_prefill_techniques_lead_on_ttft_and_decode_techniques_on_tpot(small):
     def first(metric):
         chosen = (t.PrefixCaching(), t.Speculation())
-        return rl.advise(small, rl.Traffic.of([(2000, 256)]), batches=(1,), metric=metric, considered=chosen).first
+        return rl.advise(
+            small, rl.Traffic.of([(2000, 256)]), batches=(1,), metric=metric, considered=chosen, time="roofline_s"
+        ).first
 
     assert (first("ttft_s"), first("tpot_s")) == ("prefix caching", "speculative decoding")
 
 
 def test_a_workload_is_traffic_of_one_length(small):
-    bucket = rl.advise(small, [(2000, 256)])
-    assert rl.advise(small, rl.Workload(2000, 256)).to_dict() == bucket.to_dict()
+    bucket = rl.advise(small, [(2000, 256)], time="roofline_s")
+    assert rl.advise(small, rl.Workload(2000, 256), time="roofline_s").to_dict() == bucket.to_dict()
     with pytest.raises(rl.InvalidInput, match="traffic of several lengths needs their shares"):
-        rl.advise(small, rl.Workload(np.array([100, 200]), 256))
+        rl.advise(small, rl.Workload(np.array([100, 200]), 256), time="roofline_s")
 
 
 def test_a_list_of_buckets_will_do(small):
-    assert rl.advise(small, MIX).to_dict() == rl.advise(small, rl.Traffic.of(MIX)).to_dict()
+    assert (
+        rl.advise(small, MIX, time="roofline_s").to_dict()
+        == rl.advise(small, rl.Traffic.of(MIX), time="roofline_s").to_dict()
+    )
 
 
 def test_nothing_gains_without_techniques(small):
-    advice = rl.advise(small, rl.Traffic.of([(100, 100)]), considered=())
+    advice = rl.advise(small, rl.Traffic.of([(100, 100)]), considered=(), time="roofline_s")
     assert (advice.first, advice.gain) == ("nothing", 1.0)
     assert "No technique considered improves" in advice.reason
 
@@ -163,7 +171,7 @@ def test_flips_are_where_the_verdict_changes(small, advice):
     fields = {"prompt_tokens": load.prompt_tokens, "output_tokens": load.output_tokens, "batch": load.batch}
     for flip in advice.flips:
         at, below = (
-            verdict_of(prefill_share(small, rl.Workload(**(fields | {flip.variable: value}))))
+            verdict_of(prefill_share(small, rl.Workload(**(fields | {flip.variable: value})), time="roofline_s"))
             for value in (flip.at, flip.at - 1)
         )
         assert (below, at) == (flip.before, flip.after)
@@ -178,7 +186,9 @@ def test_derivation_gives_its_values(advice):
 def test_more_accelerators_are_no_throughput_for_nothing(small):
     def option(metric):
         chosen = (t.TensorParallelism(tensor=4),)
-        return rl.advise(small, rl.Traffic.of([(2000, 256)]), metric=metric, considered=chosen).options[0]
+        return rl.advise(
+            small, rl.Traffic.of([(2000, 256)]), metric=metric, considered=chosen, time="roofline_s"
+        ).options[0]
 
     assert option("total_s").gain > 2
     assert option("tokens_per_s").gain < 1
@@ -186,9 +196,9 @@ def test_more_accelerators_are_no_throughput_for_nothing(small):
 
 def test_lengths_end_at_the_models_context(h100):
     small = rl.Deployment(rl.get_model("gpt-2"), h100)
-    found = phase_map(small)
+    found = phase_map(small, time="roofline_s")
     assert (found.prompt_tokens.max(), found.output_tokens.max()) == (1024, 1024)
-    advice = rl.advise(small, [(200, 50)])
+    advice = rl.advise(small, [(200, 50)], time="roofline_s")
     assert all(flip.at <= 1024 for flip in advice.flips if flip.variable != "batch")
 
 
@@ -217,7 +227,7 @@ def test_dict_is_json_and_frame_is_the_ranking(advice):
 
 
 def test_what_does_not_fit_is_said(small):
-    notes = " ".join(rl.advise(small, rl.Traffic.of([(8000, 100)])).assumptions)
+    notes = " ".join(rl.advise(small, rl.Traffic.of([(8000, 100)]), time="roofline_s").assumptions)
     assert "only 57 of the longest sequences fit at once, not a batch of 64" in notes
 
 
@@ -323,10 +333,10 @@ def test_bad_buckets_are_refused(buckets):
 
 
 def test_phase_map_is_the_share_at_every_point(small):
-    found = phase_map(small, batch=4)
+    found = phase_map(small, batch=4, time="roofline_s")
     at = (20, 30)
     load = rl.Workload(found.prompt_tokens[20], found.output_tokens[30], 4)
-    assert found.prefill_share[at] == pytest.approx(prefill_share(small, load))
+    assert found.prefill_share[at] == pytest.approx(prefill_share(small, load, time="roofline_s"))
     assert np.all(np.diff(found.prefill_share, axis=1) <= 1e-12)
 
 

@@ -43,7 +43,7 @@ def test_the_frontier_is_drawn_and_the_best_has_a_star(ax, plan):
 
 
 def test_a_tornado_shows_what_doubling_gives(ax):
-    found = rl.sensitivity(rl.decode(SERVE, LOAD))
+    found = rl.sensitivity(rl.decode(SERVE, LOAD), time="roofline_s")
     rl.plot.tornado(found, ax=ax)
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names[-1] == "bandwidth"
@@ -60,8 +60,8 @@ def test_what_can_not_be_drawn_says_so(plan):
     with pytest.raises(rl.InvalidInput, match="a name for each of 1 cases: 2 given"):
         rl.plot.memory_stack(rl.memory(SERVE, LOAD), names=("a", "b"))
     with pytest.raises(rl.InvalidInput, match="a single pass"):
-        rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, sweep)))
+        rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, sweep), time="roofline_s"))
     with pytest.raises(rl.InvalidInput, match="factor must be above 1"):
-        rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, LOAD)), factor=1)
+        rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, LOAD), time="roofline_s"), factor=1)
     with pytest.raises(rl.InvalidInput, match="needs a candidate that fits: does not fit"):
         rl.plot.pareto(rl.plan("llama-3.1-70b", ["l4"], LOAD, accelerators=(1,)))

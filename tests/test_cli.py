@@ -448,6 +448,7 @@ BAD = [
         ("solve", *LLAMA, "--find", "batc", "--target", "1"),
         "no quantity to solve for named 'batc'; did you mean 'batch'",
     ),
+    (("solve", *LLAMA, "--find", "batch", "--metric", "tpott"), "no metric named 'tpott'; did you mean 'tpot_s'"),
     (("solve", *LLAMA, "--find", "batch"), "solve needs a target for the metric, as in --metric tpot --target 30ms"),
     (("solve", *LLAMA, "--find", "batch", "--target", "soon"), "target must be a finite number"),
     (("sensitivity", *LLAMA, "--phase", "mixed"), "no pass named 'mixed'"),

@@ -156,7 +156,10 @@ def test_advise_starts_from_the_smallest_layout_that_fits():
     one = rl.Deployment("llama-3.1-70b", "h100-sxm")
     two = one.replace(parallel=rl.Parallel(tensor=2))
     traffic = rl.Traffic.of([(1000, 100)])
-    found, asked = rl.advise(one, traffic, batches=(1, 4)), rl.advise(two, traffic, batches=(1, 4))
+    found, asked = (
+        rl.advise(one, traffic, batches=(1, 4), time="roofline_s"),
+        rl.advise(two, traffic, batches=(1, 4), time="roofline_s"),
+    )
     assert found.serve == two
     assert found.prefill_share == asked.prefill_share
     assert (asked.start, found.assumptions[1:]) == ("", asked.assumptions)
@@ -166,7 +169,7 @@ def test_advise_starts_from_the_smallest_layout_that_fits():
 
 def test_a_layout_that_is_given_stays(small):
     wide = small.replace(model=rl.get_model("llama-3.1-70b"), parallel=rl.Parallel(pipeline=2))
-    assert rl.advise(wide, [(1000, 100)], batches=(1,)).serve == wide
+    assert rl.advise(wide, [(1000, 100)], batches=(1,), time="roofline_s").serve == wide
 
 
 def test_parameters_that_are_taken_for_granted_stand_in_the_table():

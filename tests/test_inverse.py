@@ -80,7 +80,7 @@ def test_the_largest_batch_within_a_tpot(target, time):
 
 
 def test_the_smallest_batch_of_a_throughput():
-    found = rl.solve(SERVE, find="batch", metric="tokens_per_s", target=400)
+    found = rl.solve(SERVE, find="batch", metric="tokens_per_s", target=400, time="roofline_s")
     kept, short = (
         steady_state(Scenario(SERVE, rl.Workload(batch=found.value - less)), time="roofline_s").tokens_per_s
         for less in (0, 1)
@@ -92,7 +92,7 @@ def test_the_smallest_batch_of_a_throughput():
 def test_the_largest_batch_within_a_tpot_of_requests():
     """Stalls by other prompts count: the batch is smaller than the one whose steps alone keep to it."""
     by_step, by_request = (
-        rl.solve(SERVE, find="batch", metric=name, target=0.1).value for name in ("step_s", "tpot_s")
+        rl.solve(SERVE, find="batch", metric=name, target=0.1, time="roofline_s").value for name in ("step_s", "tpot_s")
     )
     kept, broken = (
         steady_state(Scenario(SERVE, rl.Workload(batch=by_request + more)), time="roofline_s").tpot_s for more in (0, 1)
@@ -102,10 +102,10 @@ def test_the_largest_batch_within_a_tpot_of_requests():
 
 
 def test_never_and_always_say_so():
-    never = rl.solve(SERVE, find="dense_flops_per_s", target=0.001)
+    never = rl.solve(SERVE, find="dense_flops_per_s", target=0.001, time="roofline_s")
     assert not never.possible
     assert never.reason.startswith("never: step_s is 0.0417")
-    always = rl.solve(SERVE, find="output_tokens", metric="ttft_s", target=10.0)
+    always = rl.solve(SERVE, find="output_tokens", metric="ttft_s", target=10.0, time="roofline_s")
     assert always.possible
     assert always.value == np.inf
     assert always.reason.startswith("always")
@@ -214,7 +214,7 @@ def test_an_upgrade_buys_what_the_upgraded_chip_gives(factor, name):
         "links": {"scale_up": rl.Link(link.name, link.kind, link.bytes_per_s * factor, link.domain)},
     }[name]
     other = rl.decode(step.deployment.replace(accelerator=gpu.replace(**faster)), rl.Workload(batch=64))
-    found = rl.sensitivity(step)
+    found = rl.sensitivity(step, time="roofline_s")
     assert found.ratio(name, factor) == pytest.approx(other.roofline_s / step.roofline_s, rel=1e-9)
 
 
@@ -228,7 +228,7 @@ def test_narrower_weights_are_what_quantizing_gives():
 
 def test_a_sweep_has_an_elasticity_a_point_and_is_ranked():
     steps = rl.decode(SERVE, rl.Workload(batch=np.array([1, 64, 1024])))
-    found = rl.sensitivity(steps)
+    found = rl.sensitivity(steps, time="roofline_s")
     assert found.bandwidth.shape == (3,)
     assert found.weight_bits[0] > found.weight_bits[2]
     assert found.ranked[0] == "bandwidth"
@@ -242,7 +242,7 @@ def test_sensitivities_that_make_no_sense():
     with pytest.raises(rl.UnknownName, match="no time named 'now'"):
         rl.sensitivity(step, time="now")
     with pytest.raises(rl.InvalidInput, match="factor must be"):
-        rl.sensitivity(step).ratio("batch", 0)
+        rl.sensitivity(step, time="roofline_s").ratio("batch", 0)
 
 
 @pytest.mark.parametrize("time", ["floor_s", "roofline_s", "estimate_s"])

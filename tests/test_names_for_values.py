@@ -1,5 +1,6 @@
 """Wherever a model or an accelerator is expected, its name will do; a list of them is refused in one line."""
 
+import inspect
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -80,3 +81,12 @@ def test_nonsense_is_refused_with_its_value(nonsense):
 def test_an_unknown_name_offers_the_nearest():
     with pytest.raises(rl.UnknownName, match="did you mean 'h100-sxm'"):
         rl.Deployment(MODEL, "h100-smx")
+
+
+def test_every_public_function_answers_with_the_estimate_unless_asked():
+    functions = [getattr(room, name) for room in (rl, rl.techniques, rl.plot) for name in room.__all__]
+    signatures = {each.__name__: inspect.signature(each) for each in functions if inspect.isfunction(each)}
+    times = {name: found.parameters["time"].default for name, found in signatures.items() if "time" in found.parameters}
+    assert {"generate", "apply", "solve", "advise", "technique_table", "serve", "plan", "mode_switch"} <= set(times)
+    # None stands for the time that the result was computed at.
+    assert {name: time for name, time in times.items() if time not in ("estimate_s", None)} == {}

@@ -17,7 +17,12 @@ def results(name):
     for parallel in (rl.Parallel(), rl.Parallel(tensor=8)):
         serve = rl.Deployment(rl.get_model(name), H100, parallel=parallel)
         load = rl.Workload(1500, 256, 4)
-        yield from (rl.decode(serve, load), rl.prefill(serve, load), rl.memory(serve, load), rl.generate(serve, load))
+        yield from (
+            rl.decode(serve, load),
+            rl.prefill(serve, load),
+            rl.memory(serve, load),
+            rl.generate(serve, load, time="roofline_s"),
+        )
 
 
 def test_the_lines_of_a_decode_step():

@@ -60,8 +60,8 @@ def test_a_waterfall_of_memory_is_its_parts():
 
 
 def test_techniques_are_added_one_after_the_other():
-    effect = rl.apply(LLAMA8, LOAD, CHOSEN)
-    alone = rl.apply(LLAMA8, LOAD, CHOSEN[:1])
+    effect = rl.apply(LLAMA8, LOAD, CHOSEN, time="roofline_s")
+    alone = rl.apply(LLAMA8, LOAD, CHOSEN[:1], time="roofline_s")
     assert [stage.tpot_s for stage in stages(effect)] == [effect.before.tpot_s, alone.after.tpot_s, effect.after.tpot_s]
     bars = rows(rl.plot.waterfall(effect, column="tpot_s"))
     assert list(bars) == ["before", "weight quantization (fp8)", "speculative decoding", "after"]
@@ -78,7 +78,7 @@ def test_waterfalls_refuse():
     with pytest.raises(rl.UnknownName, match="named 'floor_s'"):
         rl.plot.waterfall(rl.compare(*both()), column="floor_s")
     with pytest.raises(rl.UnknownName, match="no time of a request named 'gap_s'"):
-        rl.plot.waterfall(rl.apply(LLAMA8, LOAD, CHOSEN), column="gap_s")
+        rl.plot.waterfall(rl.apply(LLAMA8, LOAD, CHOSEN, time="roofline_s"), column="gap_s")
 
 
 def test_technique_markers_are_the_gains_of_the_table():

@@ -60,7 +60,7 @@ def test_nothing_is_negative_or_nan(serve, load):
         for name in phase.columns:
             value = getattr(phase, name)
             assert isinstance(value, str) or (np.isfinite(value) and value >= 0), name
-    found = rl.generate(serve, load)
+    found = rl.generate(serve, load, time="roofline_s")
     assert found.total_s >= found.ttft_s > 0
     assert 0 < found.prefill_share <= 1
 
@@ -183,7 +183,7 @@ def test_quantizing_to_what_is_there_changes_nothing(serve, load):
 @settings(max_examples=30)
 @given(deployments, st.integers(1, 2000), st.integers(1, 200))
 def test_generation_is_the_sum_of_its_steps(serve, prompt, output):
-    found = rl.generate(serve, rl.Workload(prompt_tokens=prompt, output_tokens=output))
+    found = rl.generate(serve, rl.Workload(prompt_tokens=prompt, output_tokens=output), time="roofline_s")
     steps = (
         rl.decode(serve, rl.Workload(), context_tokens=prompt + np.arange(output - 1)).roofline_s if output > 1 else 0
     )
@@ -194,7 +194,7 @@ def test_generation_is_the_sum_of_its_steps(serve, prompt, output):
 @settings(max_examples=20)
 @given(deployments, st.integers(300, 20_000))
 def test_long_generations_are_gathered_in_blocks_without_harm(serve, output):
-    found = rl.generate(serve, rl.Workload(prompt_tokens=100, output_tokens=output))
+    found = rl.generate(serve, rl.Workload(prompt_tokens=100, output_tokens=output), time="roofline_s")
     steps = rl.decode(serve, rl.Workload(), context_tokens=100 + np.arange(output - 1)).roofline_s
     total = rl.prefill(serve, rl.Workload(prompt_tokens=100)).roofline_s + np.sum(steps)
     assert found.total_s == pytest.approx(total, rel=1e-4)

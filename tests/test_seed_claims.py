@@ -46,7 +46,7 @@ def first(reached):
 
 def longest_output(serve, prompt, share, batch=1):
     outputs = np.arange(1.0, 2000)
-    return outputs[prefill_share(serve, load(prompt, outputs, batch)) >= share].max()
+    return outputs[prefill_share(serve, load(prompt, outputs, batch), time="roofline_s") >= share].max()
 
 
 def own_share(batch):
@@ -60,7 +60,7 @@ def on(name, serve=SMALL):
 
 
 def flash(serve, prompt):
-    return rl.apply(serve, load(prompt, 2), t.FlashAttention()).baseline_prefill_speedup
+    return rl.apply(serve, load(prompt, 2), t.FlashAttention(), time="roofline_s").baseline_prefill_speedup
 
 
 def flash_attention_operator():
@@ -75,13 +75,15 @@ def flash_decode(context):
 
 def fusion_launch_us():
     launches = np.arange(1, 200) / 10
-    gains = [rl.apply(SMALL, load(), t.KernelFusion(launch_s=x * 1e-6)).decode_speedup for x in launches]
+    gains = [
+        rl.apply(SMALL, load(), t.KernelFusion(launch_s=x * 1e-6), time="roofline_s").decode_speedup for x in launches
+    ]
     return launches[np.argmax(np.array(gains) >= 1.3)]
 
 
 def fusion_prompt():
     prompts = np.arange(320.0, 3000, 10)
-    gain = rl.apply(SMALL, load(prompts, 2), t.KernelFusion(launch_s=7.8e-6)).prefill_speedup
+    gain = rl.apply(SMALL, load(prompts, 2), t.KernelFusion(launch_s=7.8e-6), time="roofline_s").prefill_speedup
     return prompts[1 - 1 / gain >= 0.15].max()
 
 
@@ -96,15 +98,15 @@ def kv_break_even(slowdown):
 
 
 def prefill_saved(technique, serve=LARGE, prompt=2000):
-    return 1 - 1 / rl.apply(serve, load(prompt, 2), technique).prefill_speedup
+    return 1 - 1 / rl.apply(serve, load(prompt, 2), technique, time="roofline_s").prefill_speedup
 
 
 def decode_saved(technique, serve=LARGE):
-    return 1 - 1 / rl.apply(serve, load(), technique).decode_speedup
+    return 1 - 1 / rl.apply(serve, load(), technique, time="roofline_s").decode_speedup
 
 
 def phase(technique, serve=LARGE, **workload):
-    return phase_of(rl.apply(serve, load(**workload), technique))
+    return phase_of(rl.apply(serve, load(**workload), technique, time="roofline_s"))
 
 
 def attention_projections():
@@ -143,7 +145,7 @@ def memory_share(batch):
 
 def first_tokens_speculated(count):
     """End-to-end gain if only the first of 256 tokens are speculated."""
-    effect = rl.apply(LARGE, load(), t.Speculation())
+    effect = rl.apply(LARGE, load(), t.Speculation(), time="roofline_s")
     plain, fast = effect.before, effect.after
     return plain.total_s / (plain.total_s - count * (plain.tpot_s - fast.tpot_s))
 
@@ -161,7 +163,7 @@ def int4_cache_share():
 
 def stalls_of_40_percent():
     """Share of the time in prefill that stretches steps by 40 %: at a rate r the stretch is 1 / (1 - r T)."""
-    found = t.handover(LARGE, load(8000, 256, 8))
+    found = t.handover(LARGE, load(8000, 256, 8), time="roofline_s")
     rates = np.linspace(0, 1 / found.prefill_s, 100_001)[:-1]
     stretch = 1 / (1 - rates * found.prefill_s)
     return rates[np.argmax(stretch >= 1.4)] * found.prefill_s
@@ -170,14 +172,16 @@ def stalls_of_40_percent():
 def eviction_over_compression():
     """Gain of keeping the last 4,096 tokens over that of a cache in 8 bits, 32 sequences of 32,000 tokens."""
     crowd = load(32_000, 2, 32)
-    kept = rl.apply(LARGE, crowd, t.SlidingWindow(tokens=4096)).decode_speedup
-    return kept / rl.apply(LARGE, crowd, t.KVQuantization(kv="fp8")).decode_speedup
+    kept = rl.apply(LARGE, crowd, t.SlidingWindow(tokens=4096), time="roofline_s").decode_speedup
+    return kept / rl.apply(LARGE, crowd, t.KVQuantization(kv="fp8"), time="roofline_s").decode_speedup
 
 
 def drafts_of_2_3x():
     """Numbers of drafts whose verification takes 2 to 3 times the compute of plain decode."""
     taken = {
-        k: t.speculation_limits(LARGE, load(), t.Speculation(acceptance=0.7, drafts=k)).verify_compute
+        k: t.speculation_limits(
+            LARGE, load(), t.Speculation(acceptance=0.7, drafts=k), time="roofline_s"
+        ).verify_compute
         for k in range(1, 20)
     }
     return [k for k, times in taken.items() if 2 <= times <= 3]
@@ -186,7 +190,7 @@ def drafts_of_2_3x():
 def pruning_batch():
     """Smallest batch for which skipping half of each token's neurons gains less than 10 % of a step."""
     gains = {
-        batch: 1 - 1 / rl.apply(LARGE, load(batch=batch), t.ActivationSparsity()).decode_speedup
+        batch: 1 - 1 / rl.apply(LARGE, load(batch=batch), t.ActivationSparsity(), time="roofline_s").decode_speedup
         for batch in range(1, 10)
     }
     return min(batch for batch, gain in gains.items() if gain < 0.1)
@@ -208,11 +212,11 @@ COMPUTE = {
     "chatbot_70_prefill": lambda: longest_output(SMALL, 4000, 0.7),
     "long_prompts_suffer_more": lambda: prefill_s(LARGE, 1000) / prefill_s(LARGE, 100),
     "short_prompt_ttft": lambda: prefill_s(LARGE, 200),
-    "short_prompt_decode_dominates": lambda: 1 - prefill_share(LARGE, load(200, 400)),
+    "short_prompt_decode_dominates": lambda: 1 - prefill_share(LARGE, load(200, 400), time="roofline_s"),
     "long_prompt_wall": lambda: longest_output(LARGE, 8000, 0.6),
     "prefill_shrinks_under_load_latency": lambda: own_share(64) / own_share(1),
     "prefill_shrinks_under_load_machine": lambda: (
-        prefill_share(LARGE, load(batch=64)) / prefill_share(LARGE, load(batch=1))
+        prefill_share(LARGE, load(batch=64), time="roofline_s") / prefill_share(LARGE, load(batch=1), time="roofline_s")
     ),
     "api_800_of_950": lambda: 800 / 950,
     "api_output_was_long": lambda: 0.150 / step_s(SMALL),
@@ -221,21 +225,25 @@ COMPUTE = {
     "sla_480_120": lambda: 480 / 600,
     "flash_2_3x_prefill": lambda: flash(GPT2_A100, 1024),
     "flash_attention_operator": flash_attention_operator,
-    "paged_decode_40": lambda: 1 - 1 / rl.apply(LARGE, load(), t.PagedAttention()).baseline_decode_speedup,
+    "paged_decode_40": lambda: (
+        1 - 1 / rl.apply(LARGE, load(), t.PagedAttention(), time="roofline_s").baseline_decode_speedup
+    ),
     "gqa_fraction": lambda: 1 / np.divide(*kv_of(t.GroupedQueryAttention())),
     "fusion_30_percent_decode": fusion_launch_us,
     "fusion_15_percent_ttft": fusion_prompt,
     "fusion_avoids_weight_reloads": fusion_weights,
     "kv_compression_matters_less_in_decode": eviction_over_compression,
-    "offload_kills_decode": lambda: 1 / rl.apply(LARGE, load(8000, 256, 8), t.HostOffload(host=0.5)).decode_speedup,
+    "offload_kills_decode": lambda: (
+        1 / rl.apply(LARGE, load(8000, 256, 8), t.HostOffload(host=0.5), time="roofline_s").decode_speedup
+    ),
     "decode_below_3_ms": lambda: rl.decode(rl.quantize(SMALL, weights="fp8"), load()).floor_s,
     "prefill_500_ms_under_load": lambda: first(prefill_s(SMALL, GRID) >= 0.5),
-    "whole_completions_care_about_ttft": lambda: rl.generate(LARGE, load()).prefill_share,
+    "whole_completions_care_about_ttft": lambda: rl.generate(LARGE, load(), time="roofline_s").prefill_share,
     "prefill_compute_decode_memory": limits_as_claimed,
     "prefill_20_gives_throughput_1_5": lambda: 1 / (1 - 0.2),
     "t4_memory_wall": lambda: rl.memory(on("t4"), load()).max_batch,
     "a100_ample_memory": lambda: rl.memory(on("a100-sxm-80gb"), load()).max_batch,
-    "decode_cut_40_prefill_choked": lambda: 1 / rl.apply(LARGE, load(), WEIGHT_ONLY).prefill_speedup,
+    "decode_cut_40_prefill_choked": lambda: 1 / rl.apply(LARGE, load(), WEIGHT_ONLY, time="roofline_s").prefill_speedup,
     "custom_kernel_2x": lambda: first(flash(SMALL, GRID) >= 2),
     "prefill_doubled_decode_40_slower": stalls_of_40_percent,
     "int4_cache_memory_60": int4_cache_share,
@@ -246,21 +254,25 @@ COMPUTE = {
     "decode_runs_more_steps": lambda: load().output_tokens - 1,
     "verification_2_3x": lambda: min(drafts_of_2_3x()),
     "verification_2_3x_at_most": lambda: max(drafts_of_2_3x()),
-    "weak_draft_wastes": lambda: rl.apply(LARGE, load(), t.Speculation(acceptance=0.0)).decode_speedup,
+    "weak_draft_wastes": lambda: (
+        rl.apply(LARGE, load(), t.Speculation(acceptance=0.0), time="roofline_s").decode_speedup
+    ),
     "sparsity_prefill_30_50": lambda: prefill_saved(t.ActivationSparsity()),
     "sparsity_decode_single_digit": pruning_batch,
     "mask_decode_single_digit": lambda: decode_saved(t.SparseAttentionMask(), SMALL),
     "mask_prefill_30_50": lambda: prefill_saved(t.SparseAttentionMask(), SMALL, 131_072),
-    "hybrid_4_bit_prefill": lambda: rl.apply(LARGE, load(), WEIGHT_ONLY).prefill_speedup,
+    "hybrid_4_bit_prefill": lambda: rl.apply(LARGE, load(), WEIGHT_ONLY, time="roofline_s").prefill_speedup,
     "hybrid_first_20_tokens": lambda: first_tokens_speculated(20),
-    "mode_switch_15_steps": lambda: first(t.mode_switch(LARGE, load(GRID, 2)).break_even_steps >= 15),
+    "mode_switch_15_steps": lambda: first(
+        t.mode_switch(LARGE, load(GRID, 2), time="roofline_s").break_even_steps >= 15
+    ),
     "int8_attention_projections_40": attention_projections,
     "int8_everywhere_40": lambda: prefill_saved(t.Quantization(weights="int8", activations="int8")),
     "int4_prefill": lambda: prefill_saved(WEIGHT_ONLY),
     "padding_32_with_4000": lambda: 1 - (32 + 4000) / (2 * 4000),
     "tolerance_10": lambda: t.padding(tuple(range(100, 4000, 37)), 0.1),
     "tolerance_20": lambda: t.padding(tuple(range(100, 4000, 37)), 0.2),
-    "buffer_3_5_tokens": lambda: 1 / t.visible(LARGE, load(), buffer=5).cadence_s,
+    "buffer_3_5_tokens": lambda: 1 / t.visible(LARGE, load(), buffer=5, time="roofline_s").cadence_s,
     "ttft_masked_by_decode": masking_batch,
     "prefill_3x_slower_starved": lambda: starved(1 / 3),
     "from_50_to_200_ms": lambda: 200 / 50,
@@ -271,15 +283,17 @@ COMPUTE = {
     "mi250_30_40_slower": lambda: step_s(on("mi250")) / step_s(on("h100-sxm")) - 1,
     "v100_to_a100_18": lambda: 1 - step_s(on("a100-sxm-40gb")) / step_s(on("v100-sxm2-32gb")),
     "decode_linear_in_batch": lambda: step_s(SMALL, 64) / step_s(SMALL, 1),
-    "speculation_breaks_at_8": lambda: t.speculation_limits(SMALL, load(128)).stops_at_batch,
+    "speculation_breaks_at_8": lambda: t.speculation_limits(SMALL, load(128), time="roofline_s").stops_at_batch,
     "stall_ratio_doubles": lambda: memory_share(64) / memory_share(1),
     "ten_seconds_50_tokens": longest_answer,
-    "matrix_chat": lambda: 1 - prefill_share(LARGE, load(150, 300)),
-    "matrix_summaries": lambda: prefill_share(LARGE, load(16_000, 200, 32)),
-    "compress_4k_to_1k": lambda: rl.apply(LARGE, load(4000), t.PromptCompression(times=4)).prefill_speedup,
+    "matrix_chat": lambda: 1 - prefill_share(LARGE, load(150, 300), time="roofline_s"),
+    "matrix_summaries": lambda: prefill_share(LARGE, load(16_000, 200, 32), time="roofline_s"),
+    "compress_4k_to_1k": lambda: (
+        rl.apply(LARGE, load(4000), t.PromptCompression(times=4), time="roofline_s").prefill_speedup
+    ),
     "rule_60": lambda: verdict_of(0.60),
     "rule_70": lambda: verdict_of(0.30),
-    "thirty_turns": lambda: prefill_share(LARGE, load(29 * 300 + 150, 150, 8)),
+    "thirty_turns": lambda: prefill_share(LARGE, load(29 * 300 + 150, 150, 8), time="roofline_s"),
     "h100_1000_tflops": lambda: H100.peak_flops_per_s("bf16"),
     "h100_3_tb": lambda: H100.memory_bytes_per_s,
     "ridge_330": lambda: H100.ridge_flops_per_byte("bf16"),
@@ -298,15 +312,18 @@ COMPUTE = {
     "decode_20_25": lambda: rl.decode(LARGE, load()).tokens_per_s,
     "math_in_nanoseconds": lambda: rl.bound(rl.matmul(1, 8192, 8192), H100).compute_s,
     "waits_hundreds_of_nanoseconds": lambda: rl.bound(rl.matmul(1, 8192, 8192), H100).memory_s,
-    "transfer_100s_of_mb": lambda: t.handover(LARGE, load()).kv_bytes,
-    "transfer_several_gb": lambda: t.handover(LARGE, load(16_000)).kv_bytes,
-    "disaggregation_threshold": lambda: t.handover(LARGE, load(8000, 256, 8)).pays_above_hz,
+    "transfer_100s_of_mb": lambda: t.handover(LARGE, load(), time="roofline_s").kv_bytes,
+    "transfer_several_gb": lambda: t.handover(LARGE, load(16_000), time="roofline_s").kv_bytes,
+    "disaggregation_threshold": lambda: t.handover(LARGE, load(8000, 256, 8), time="roofline_s").pays_above_hz,
     "table_kv_cache_quadratic": lambda: prefill_s(LARGE, 2000) / prefill_s(LARGE, 1000),
     "table_kv_cache_decode": lambda: phase(t.KVCache()),
-    "table_gqa_decode": lambda: rl.apply(LARGE, load(batch=8), t.GroupedQueryAttention()).baseline_decode_speedup,
+    "table_gqa_decode": lambda: (
+        rl.apply(LARGE, load(batch=8), t.GroupedQueryAttention(), time="roofline_s").baseline_decode_speedup
+    ),
     "table_mla_kv": lambda: 1 / np.divide(*kv_of(t.MultiHeadLatentAttention())),
     "table_flash_mostly_prefill": lambda: (
-        (flash(LARGE, 8000) - 1) / (rl.apply(LARGE, load(8000), t.FlashAttention()).baseline_decode_speedup - 1)
+        (flash(LARGE, 8000) - 1)
+        / (rl.apply(LARGE, load(8000), t.FlashAttention(), time="roofline_s").baseline_decode_speedup - 1)
     ),
     "table_fp8_decode": lambda: phase(t.Quantization(weights="fp8")),
     "table_continuous_batching": lambda: 64 * step_s(LARGE) / step_s(LARGE, 64),
@@ -321,7 +338,7 @@ COMPUTE = {
 
 
 def kv_of(technique):
-    effect = rl.apply(LARGE, load(), technique)
+    effect = rl.apply(LARGE, load(), technique, time="roofline_s")
     return effect.baseline.kv_bytes_per_sequence, effect.after.kv_bytes_per_sequence
 
 

@@ -337,7 +337,7 @@ def test_chunked_prefill_of_llama_8b(prompt, output, tokens_per_s):
 def test_continuous_batching_saves_steps_and_no_prompts():
     """``(T_p + H_B (O - 1) s) / (T_p + (O - 1) s)``: 2.42 for 32 requests of 8,000 and 256 tokens, not H_B = 4.06."""
     serve, load = rl.Deployment(LLAMA_8B, H100), rl.Workload(8000, 256, batch=32)
-    gain = rl.apply(serve, load, t.ContinuousBatching()).baseline_throughput_gain
+    gain = rl.apply(serve, load, t.ContinuousBatching(), time="roofline_s").baseline_throughput_gain
     harmonic = sum(1 / place for place in range(1, 33))
     prompts_s = 32 * rl.prefill(serve, rl.Workload(8000)).roofline_s
     steps_s = 255 * rl.decode(serve, load, context_tokens=8127).roofline_s

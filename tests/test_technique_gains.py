@@ -124,7 +124,7 @@ def test_a_step_with_drafts_is_its_verification_and_its_passes(h100):
     serve, load = rl.Deployment("qwen3-30b-a3b", h100), rl.Workload(1000, 2, 8)
 
     def parts(technique):
-        runs = rl.apply(serve, load, technique).after.passes.step.runs
+        runs = rl.apply(serve, load, technique, time="roofline_s").after.passes.step.runs
         return [(float(count), float(phase.tokens) / 8) for count, phase in runs]
 
     assert parts(t.TreeDrafting(drafts=4, verify_width=16)) == [(1, 16), (4, 3.75), (1, 16)]
@@ -138,7 +138,8 @@ def test_drafts_touch_more_experts(h100):
     """At one sequence five tokens of 8 of 128 experts each are expected to touch ``128 (1 - (1 - 8 / 128)^5)`` = 35."""
     serve, load = rl.Deployment("qwen3-30b-a3b", h100), rl.Workload(1000, 2, 1)
     plain, drafted = (
-        rl.apply(serve, load, t.NgramDrafting(drafts=drafts)).after.passes.step.phase for drafts in (0, 4)
+        rl.apply(serve, load, t.NgramDrafting(drafts=drafts), time="roofline_s").after.passes.step.phase
+        for drafts in (0, 4)
     )
     experts = [
         sum(o.operator.count * o.operator.work.weight_bytes for o in phase.operators if o.operator.kind == "experts")
@@ -146,7 +147,7 @@ def test_drafts_touch_more_experts(h100):
     ]
     assert experts[1] / experts[0] == pytest.approx(128 * (1 - (1 - 8 / 128) ** 5) / 8)
     dense = rl.Deployment("llama-3.1-8b", h100)
-    gains = [rl.apply(each, load, t.Speculation(drafts=4)).decode_speedup for each in (serve, dense)]
+    gains = [rl.apply(each, load, t.Speculation(drafts=4), time="roofline_s").decode_speedup for each in (serve, dense)]
     assert gains[0] < 0.75 * gains[1]
 
 
@@ -187,7 +188,10 @@ def test_the_range_beside_a_prediction_is_that_of_the_table(slug):
 
 
 def test_the_table_shows_what_was_measured_and_what_is_assumed(h100):
-    rows = {row["slug"]: row for row in rl.technique_table(rl.Deployment("llama-3.1-8b", h100), rl.Workload()).rows}
+    rows = {
+        row["slug"]: row
+        for row in rl.technique_table(rl.Deployment("llama-3.1-8b", h100), rl.Workload(), time="roofline_s").rows
+    }
     assert rows["cuda-graphs"]["measured"] == "1.22x to 7.22x (3)"
     assert "TensorRT-LLM tech blog 2" in rows["cuda-graphs"]["sources"]
     assert rows["speculative"]["assumes"] == "acceptance 0.7, drafts 4"
@@ -237,9 +241,9 @@ def test_a_tier_is_as_fast_as_its_link_and_as_large_as_it_is(h100):
         technique = t.KVTiers(hit_rate=0.8, tier_bytes_per_s=rate, fetch_overlap=overlap)
         fetch = 16_000 * token_bytes / rate
         expected = max(fetch, rest) if overlap else fetch + rest
-        assert rl.apply(serve, load, technique).prefill_after_s == pytest.approx(expected)
+        assert rl.apply(serve, load, technique, time="roofline_s").prefill_after_s == pytest.approx(expected)
     half = t.KVTiers(hit_rate=0.8, tier_bytes=500_000 * token_bytes, working_set_tokens=1_000_000)
-    assert half.found_share(rl.apply(serve, load, half).before.case) == pytest.approx(0.4)
+    assert half.found_share(rl.apply(serve, load, half, time="roofline_s").before.case) == pytest.approx(0.4)
     missed = estimated(serve, load, t.KVTiers(hit_rate=0.0))
     assert missed.throughput_gain == pytest.approx(measured("gps-lmc-miss"), rel=0.05)
     with pytest.raises(rl.InvalidInput, match="tier_bytes and working_set_tokens go together"):
@@ -307,7 +311,7 @@ def test_a_divided_cache_pays_at_long_contexts():
     assert long.capacity_gain > 1.3
     heads = rl.Deployment("llama-3.1-8b", "h100-sxm", parallel=rl.Parallel(tensor=8))
     with pytest.raises(rl.InvalidInput, match="no rank holds a copy"):
-        rl.apply(heads, rl.Workload(), t.DecodeContextParallelism())
+        rl.apply(heads, rl.Workload(), t.DecodeContextParallelism(), time="roofline_s")
     with pytest.raises(rl.InvalidInput, match="decode_context must divide tensor: 3 of 8"):
         rl.Parallel(tensor=8, decode_context=3)
 
@@ -369,7 +373,7 @@ def test_a_shared_prefix_is_read_once(prefix):
 
 def test_a_cascade_reads_the_prefix_once_and_computes_as_much(h100):
     serve, load = rl.Deployment("llama-3.1-8b", h100), rl.Workload(3000, 2, 64)
-    effect = rl.apply(serve, load, t.SharedPrefixAttention(prefix_tokens=2048))
+    effect = rl.apply(serve, load, t.SharedPrefixAttention(prefix_tokens=2048), time="roofline_s")
     before, after = (seen.passes.step.phase for seen in (effect.before, effect.after))
     entry = 2 * 8 * 128 * 2
     assert before.cache_bytes - after.cache_bytes == pytest.approx(32 * 63 * 2048 * entry)
@@ -379,7 +383,7 @@ def test_a_cascade_reads_the_prefix_once_and_computes_as_much(h100):
 def test_adapters_cost_kernels_rather_than_bytes(h100):
     """Rank 16 on 8 adapters: ``r (k + n)`` parameters of each linear layer of each adapter; slower, as measured."""
     serve, load = rl.Deployment("mistral-7b", "l40s"), rl.Workload(100, 100, 8)
-    effect = rl.apply(serve, load, t.MultiLoRA(rank=16, adapters=8))
+    effect = rl.apply(serve, load, t.MultiLoRA(rank=16, adapters=8), time="roofline_s")
     before, after = (seen.passes.step.phase for seen in (effect.before, effect.after))
     detours = 32 * 16 * (4096 * 2 + 2 * (4096 + 1024) + 4096 * 2 + 3 * (4096 + 14_336))
     distinct = 8 * (1 - (7 / 8) ** 8)
@@ -393,11 +397,11 @@ def test_adapters_cost_kernels_rather_than_bytes(h100):
 def test_weights_on_the_host_take_its_time(h100):
     """Half of the experts that 4 tokens touch, over PCIe at 64 GB/s; none of their memory on the device."""
     serve, load = rl.Deployment("qwen3-30b-a3b", h100), rl.Workload(1000, 2, 4)
-    effect = rl.apply(serve, load, t.WeightOffload(weights_host=0.5))
+    effect = rl.apply(serve, load, t.WeightOffload(weights_host=0.5), time="roofline_s")
     experts = 48 * 3 * 2048 * 768 * 128 * (1 - (1 - 8 / 128) ** 4) * 2
     assert effect.after.step_s - effect.before.step_s == pytest.approx(0.5 * experts / 64e9)
     assert effect.weights_saved_bytes == pytest.approx(0.5 * 48 * 3 * 2048 * 768 * 128 * 2)
-    faster = rl.apply(serve, load, t.WeightOffload(weights_host=0.5, weights_host_bytes_per_s=400e9))
+    faster = rl.apply(serve, load, t.WeightOffload(weights_host=0.5, weights_host_bytes_per_s=400e9), time="roofline_s")
     assert faster.decode_after_s < effect.decode_after_s
 
 
@@ -426,7 +430,7 @@ def test_narrow_messages_help_prompts_a_little():
 def test_evicted_tokens_are_neither_read_nor_kept(h100):
     """RocketKV's paper has up to 3.7 times faster decode on an A100; the prompt is computed as before."""
     serve, load = rl.Deployment("llama-3.1-8b", "a100-sxm-80gb"), rl.Workload(100_000, 2, 4)
-    effect = rl.apply(serve, load, t.ScoreEviction(kept_tokens=2048))
+    effect = rl.apply(serve, load, t.ScoreEviction(kept_tokens=2048), time="roofline_s")
     step = rl.decode(serve, rl.Workload(batch=4), context_tokens=2048)
     assert effect.decode_after_s == pytest.approx(step.roofline_s)
     assert effect.prefill_speedup == 1
@@ -439,7 +443,7 @@ def test_encoders_apart_hold_nobody_up(h100):
     """``2 N`` FLOPs a patch for the encoder; apart it delays its own prompt, and no other."""
     serve, load = rl.Deployment("qwen2.5-vl-3b", h100), rl.Workload(1500, 100, 16)
     technique = t.EncoderDisaggregation(patches=4096)
-    effect = rl.apply(serve, load, technique)
+    effect = rl.apply(serve, load, technique, time="roofline_s")
     (step,) = technique.steps(effect.before.case)
     assert step.value == pytest.approx(2 * serve.model.tower_parameters * 4096 / (0.5 * h100.peak_flops_per_s("bf16")))
     assert effect.throughput_gain > 1
@@ -488,12 +492,14 @@ def test_eight_bit_integers_are_offered(h100, model, row, batch):
     effect = estimated(serve, rl.Workload(1024, 128, batch), wanted)
     assert effect.total_speedup == pytest.approx(measured(f"{row}-b{batch}-sq"), rel=0.15)
     with pytest.raises(rl.InvalidInput, match="v100-sxm2-32gb has no int8 units"):
-        rl.apply(rl.Deployment(model, "v100-sxm2-32gb"), rl.Workload(), wanted)
+        rl.apply(rl.Deployment(model, "v100-sxm2-32gb"), rl.Workload(), wanted, time="roofline_s")
 
 
 def test_a_prompt_alone_is_not_padded(h100):
     serve = rl.Deployment("llama-3.1-8b", h100)
-    alone, together = (rl.apply(serve, rl.Workload(batch=each), t.PromptBatching(tolerance=0.5)) for each in (1, 64))
+    alone, together = (
+        rl.apply(serve, rl.Workload(batch=each), t.PromptBatching(tolerance=0.5), time="roofline_s") for each in (1, 64)
+    )
     assert alone.prefill_speedup == alone.baseline_prefill_speedup == 1
     assert together.baseline_prefill_speedup > 1
 
@@ -501,16 +507,16 @@ def test_a_prompt_alone_is_not_padded(h100):
 def test_reservations_follow_the_traffic(h100):
     """vLLM's paper (arXiv:2309.06180): engines that reserve used 20.4 to 38.2 % of their cache, pages gained 2 to 4."""
     serve = rl.Deployment("llama-3.1-8b", h100)
-    effect = rl.apply(serve, rl.Workload(161, 338, 8), t.PagedAttention())
+    effect = rl.apply(serve, rl.Workload(161, 338, 8), t.PagedAttention(), time="roofline_s")
     assert 1 / 0.382 <= effect.baseline_batch_gain <= 1 / 0.204
-    observed = rl.apply(serve, rl.Workload(161, 338, 8), t.PagedAttention(lengths=(100, 499, 2048)))
+    observed = rl.apply(serve, rl.Workload(161, 338, 8), t.PagedAttention(lengths=(100, 499, 2048)), time="roofline_s")
     assert observed.baseline.kv_bytes_per_sequence == 2048 * 131_072
 
 
 def test_four_bit_caches_carry_scales(h100):
     """A scale and an offset of 16 bits for each head of 128 values: 4.25 bits a value."""
     serve = rl.Deployment("llama-3.1-8b", h100)
-    effect = rl.apply(serve, rl.Workload(2000, 100, 4), t.KVQuantization(kv="int4"))
+    effect = rl.apply(serve, rl.Workload(2000, 100, 4), t.KVQuantization(kv="int4"), time="roofline_s")
     assert effect.before.kv_bytes_per_sequence / effect.after.kv_bytes_per_sequence == pytest.approx(16 / 4.25)
     assert serve.model.cache_bytes(1, "int4") == 2 * 32 * 8 * 128 * 4.25 / 8
 
@@ -521,6 +527,6 @@ def test_four_bits_with_eight_bit_activations_gain_less_than_their_bytes():
     eight = rl.quantize(serve, weights="int8", activations="int8", kv="int8")
     four = rl.quantize(eight, weights="int4_g128", kv="int4")
     load = rl.Workload(1024, 512, 128)
-    before, after = (rl.apply(each, load, ()).after for each in (eight, four))
+    before, after = (rl.apply(each, load, (), time="roofline_s").after for each in (eight, four))
     gain = after.at("estimate_s").tokens_per_s / before.at("estimate_s").tokens_per_s
     assert gain == pytest.approx(1.2, rel=0.3)

@@ -29,12 +29,12 @@ def after(technique, serve, load):
 
 
 def test_quantize_is_weight_quantization(small):
-    effect = rl.apply(small, rl.Workload(), t.Quantization(weights="fp8", activations="fp8"))
+    effect = rl.apply(small, rl.Workload(), t.Quantization(weights="fp8", activations="fp8"), time="roofline_s")
     assert effect.after.case.serve == rl.quantize(small, weights="fp8", activations="fp8")
 
 
 def test_weight_only_int4_gains_decode_alone_and_frees_memory(small):
-    effect = rl.apply(small, rl.Workload(), t.Quantization(weights="int4_g128"))
+    effect = rl.apply(small, rl.Workload(), t.Quantization(weights="int4_g128"), time="roofline_s")
     linear = 32 * (2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336)
     assert effect.prefill_speedup == 1
     assert effect.weights_saved_bytes == linear * (16 - 4 - 20 / 128) / 8
@@ -64,18 +64,24 @@ def test_offload_over_a_chip_to_chip_link_costs_less(small):
     """GH200: 450 GB/s to the host, one way, where PCIe 5 has 64."""
     load, technique = rl.Workload(prompt_tokens=8000, output_tokens=2), t.HostOffload(host=0.5)
     linked = small.replace(accelerator=rl.get_accelerator("gh200-96gb"))
-    lost = [rl.apply(serve, load, technique) for serve in (small, linked)]
+    lost = [rl.apply(serve, load, technique, time="roofline_s") for serve in (small, linked)]
     extra = [found.decode_after_s - found.decode_before_s for found in lost]
     assert extra[0] / extra[1] == pytest.approx(450 / 64)
 
 
 def test_dequantization_costs_what_it_says(small):
     free, paid = (
-        rl.apply(small, rl.Workload(), t.KVQuantization(kv="int4", dequantization=cost)) for cost in (0.0, 0.15)
+        rl.apply(small, rl.Workload(), t.KVQuantization(kv="int4", dequantization=cost), time="roofline_s")
+        for cost in (0.0, 0.15)
     )
     assert paid.decode_after_s == pytest.approx(1.15 * free.decode_after_s)
     assert paid.prefill_after_s == free.prefill_after_s
-    assert rl.apply(small, rl.Workload(), t.KVQuantization(kv="int4", dequantization=0.15)).decode_speedup < 1
+    assert (
+        rl.apply(
+            small, rl.Workload(), t.KVQuantization(kv="int4", dequantization=0.15), time="roofline_s"
+        ).decode_speedup
+        < 1
+    )
 
 
 def test_kv_cache_saves_quadratic_work(small):
@@ -83,7 +89,7 @@ def test_kv_cache_saves_quadratic_work(small):
     without, with_ = t.KVCache().steps(Scenario(small, load))
     assert without.value == sum(range(1000, 1101))
     assert with_.value == 1100
-    effect = rl.apply(small, load, t.KVCache())
+    effect = rl.apply(small, load, t.KVCache(), time="roofline_s")
     by_hand = np.mean([rl.prefill(small, rl.Workload(prompt_tokens=n)).roofline_s for n in range(1001, 1101)])
     assert effect.baseline.decode_s == pytest.approx(by_hand, rel=1e-3)
     assert effect.decode_speedup == 1
@@ -91,13 +97,13 @@ def test_kv_cache_saves_quadratic_work(small):
 
 @pytest.mark.parametrize(("kv_heads", "share"), [(1, 1 / 32), (4, 4 / 32), (None, 8 / 32)])
 def test_cache_shrinks_with_kv_heads(small, kv_heads, share):
-    effect = rl.apply(small, rl.Workload(), t.GroupedQueryAttention(kv_heads=kv_heads))
+    effect = rl.apply(small, rl.Workload(), t.GroupedQueryAttention(kv_heads=kv_heads), time="roofline_s")
     assert effect.after.kv_bytes_per_sequence == pytest.approx(share * effect.baseline.kv_bytes_per_sequence)
     assert effect.baseline_decode_speedup > 1
 
 
 def test_mla_caches_576_values_a_token(small):
-    effect = rl.apply(small, rl.Workload(), t.MultiHeadLatentAttention())
+    effect = rl.apply(small, rl.Workload(), t.MultiHeadLatentAttention(), time="roofline_s")
     assert effect.after.kv_bytes_per_sequence == 2256 * 32 * 576 * 2
 
 
@@ -110,7 +116,9 @@ def test_flash_attention_leaves_out_four_passes_over_the_scores(small):
 
 
 def test_flash_attention_gains_more_the_longer_the_prompt(small):
-    gains = rl.apply(small, rl.Workload(prompt_tokens=np.array([500, 2000, 8000, 32_000])), t.FlashAttention())
+    gains = rl.apply(
+        small, rl.Workload(prompt_tokens=np.array([500, 2000, 8000, 32_000])), t.FlashAttention(), time="roofline_s"
+    )
     assert np.all(np.diff(gains.baseline_prefill_speedup) > 0)
     assert np.all(gains.baseline_prefill_speedup > 1)
     assert np.all(gains.baseline_decode_speedup < 1.05)
@@ -119,7 +127,7 @@ def test_flash_attention_gains_more_the_longer_the_prompt(small):
 
 def test_pages_of_the_paper_use_what_contiguous_reservation_wastes(small):
     """vLLM's paper (figure 2) has 20.4 to 38.2 % of a reservation used; 2,048 tokens and 600 used are 29 %."""
-    effect = rl.apply(small, rl.Workload(400, 200), t.PagedAttention(reserved_tokens=2048))
+    effect = rl.apply(small, rl.Workload(400, 200), t.PagedAttention(reserved_tokens=2048), time="roofline_s")
     assert effect.baseline.kv_bytes_per_sequence == 2048 * 131_072
     assert effect.after.kv_bytes_per_sequence == 608 * 131_072
     assert effect.max_batch_after / effect.baseline.max_batch == pytest.approx(2048 / 608, rel=0.02)
@@ -142,7 +150,7 @@ def test_fusion_saves_launches_and_activations_but_no_weights(small):
 
 def test_two_of_four_is_nine_bits_of_sixteen(small):
     load = rl.Workload()
-    effect = rl.apply(small, load, t.StructuredSparsity())
+    effect = rl.apply(small, load, t.StructuredSparsity(), time="roofline_s")
     linear = 32 * (2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336)
     assert effect.weights_saved_bytes == pytest.approx(linear * 7 / 8)
     flops = rl.prefill(small, load).flops - rl.prefill(effect.after.case.serve, load).flops
@@ -152,25 +160,27 @@ def test_two_of_four_is_nine_bits_of_sixteen(small):
 def test_sparsity_needs_a_chip_that_skips(small):
     v100 = small.replace(accelerator=rl.get_accelerator("v100-sxm2-32gb"))
     with pytest.raises(rl.InvalidInput, match=r"2:4 sparsity: v100-sxm2-32gb states no sparse peak for fp16"):
-        rl.apply(v100, rl.Workload(), t.StructuredSparsity())
+        rl.apply(v100, rl.Workload(), t.StructuredSparsity(), time="roofline_s")
 
 
 def test_activation_sparsity_is_gone_with_a_batch(small):
-    gains = rl.apply(small, rl.Workload(batch=np.array([1, 2, 8, 64])), t.ActivationSparsity()).decode_speedup
+    gains = rl.apply(
+        small, rl.Workload(batch=np.array([1, 2, 8, 64])), t.ActivationSparsity(), time="roofline_s"
+    ).decode_speedup
     assert np.all(np.diff(gains) <= 0)
     assert gains[0] > 1.4
     assert gains[-1] == pytest.approx(1.0)
 
 
 def test_window_caps_cache_and_read(small):
-    effect = rl.apply(small, rl.Workload(32_000, 256), t.SlidingWindow(tokens=1024))
+    effect = rl.apply(small, rl.Workload(32_000, 256), t.SlidingWindow(tokens=1024), time="roofline_s")
     assert effect.after.kv_bytes_per_sequence == (1024 + 16) * 131_072
     assert effect.prefill_speedup > 1
 
 
 def test_offload_takes_the_host_links_time(small):
     load = rl.Workload(prompt_tokens=10_000, output_tokens=2, batch=4)
-    effect = rl.apply(small, load, t.HostOffload(host=0.25))
+    effect = rl.apply(small, load, t.HostOffload(host=0.25), time="roofline_s")
     extra = 0.25 * 4 * 10_000 * 131_072 / 64e9
     assert effect.decode_after_s - effect.decode_before_s == pytest.approx(extra)
     assert effect.after.kv_bytes_per_sequence == 0.75 * effect.before.kv_bytes_per_sequence
@@ -193,7 +203,7 @@ def test_padding_of_one_group_is_to_its_longest():
 
 def test_chunks_stream_the_weights_once_for_both(small):
     load = rl.Workload(prompt_tokens=4096, output_tokens=64, batch=16)
-    chunked = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=np.array([256, 512, 1024, 2048])))
+    chunked = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=np.array([256, 512, 1024, 2048])), time="roofline_s")
     assert np.all(np.diff(chunked.gap_after_s) > 0)
     assert np.all(np.diff(chunked.prefill_after_s) < 0)
     assert np.all(chunked.gap_after_s < chunked.gap_before_s)
@@ -203,7 +213,7 @@ def test_chunks_stream_the_weights_once_for_both(small):
 def test_chunks_by_hand(small):
     """2,000 tokens in chunks of at most 1,500 are two passes of 1,000, with a token for each of seven others."""
     load = rl.Workload(prompt_tokens=2000, output_tokens=101, batch=8)
-    effect = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=1500))
+    effect = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=1500), time="roofline_s")
     riders = Segment(7.0, 1.0, 2050.0)
     passes = [run_pass(small, "mixed", Segment(1.0, 1000.0, past), riders).roofline_s for past in (0.0, 1000.0)]
     assert effect.gap_after_s == pytest.approx(passes[1])
@@ -222,19 +232,19 @@ def test_a_narrower_window_stays():
 
 
 def test_drafts_of_given_cost_take_their_share_of_memory(small):
-    effect = rl.apply(small, rl.Workload(), t.Speculation(draft_share=0.05))
+    effect = rl.apply(small, rl.Workload(), t.Speculation(draft_share=0.05), time="roofline_s")
     assert effect.weights_saved_bytes == pytest.approx(-0.05 * effect.before.weights_bytes)
     assert effect.kv_saved_bytes_per_sequence == pytest.approx(-0.05 * effect.before.kv_bytes_per_sequence)
 
 
 def test_a_chunk_that_holds_the_prompt_of_a_lone_sequence_changes_nothing(small):
-    effect = rl.apply(small, rl.Workload(), t.ChunkedPrefill(chunk_tokens=2000))
+    effect = rl.apply(small, rl.Workload(), t.ChunkedPrefill(chunk_tokens=2000), time="roofline_s")
     assert effect.prefill_speedup == pytest.approx(1)
     assert effect.decode_speedup == 1
 
 
 def test_prefix_hits_are_cached_tokens(small):
-    effect = rl.apply(small, rl.Workload(prompt_tokens=2000), t.PrefixCaching(hit_rate=0.75))
+    effect = rl.apply(small, rl.Workload(prompt_tokens=2000), t.PrefixCaching(hit_rate=0.75), time="roofline_s")
     expected = rl.prefill(small, rl.Workload(prompt_tokens=500, cached_tokens=1500))
     assert effect.prefill_after_s == expected.roofline_s
     assert effect.decode_speedup == 1
@@ -242,7 +252,7 @@ def test_prefix_hits_are_cached_tokens(small):
 
 
 def test_compression_of_4k_to_1k(small):
-    effect = rl.apply(small, rl.Workload(prompt_tokens=4096), t.PromptCompression(times=4))
+    effect = rl.apply(small, rl.Workload(prompt_tokens=4096), t.PromptCompression(times=4), time="roofline_s")
     assert effect.prefill_after_s == rl.prefill(small, rl.Workload(prompt_tokens=1024)).roofline_s
 
 
@@ -260,7 +270,7 @@ def test_compression_of_4k_to_1k(small):
 def test_tokens_and_compute_of_the_paper(small, acceptance, drafts, operations, speed):
     """Leviathan et al. (arXiv:2211.17192), table 1: operations and speed when the draft costs nothing."""
     technique = t.Speculation(acceptance=acceptance, drafts=drafts, draft_share=0.0)
-    found = t.speculation_limits(small, rl.Workload(), technique)
+    found = t.speculation_limits(small, rl.Workload(), technique, time="roofline_s")
     assert found.tokens_per_step == pytest.approx(speed, abs=0.005)
     assert found.verify_compute == pytest.approx(operations, abs=0.01)
 
@@ -268,7 +278,7 @@ def test_tokens_and_compute_of_the_paper(small, acceptance, drafts, operations, 
 def test_draft_model_pays_weights_cache_prefill_and_steps(llama_70b, h100):
     draft = rl.get_model("llama-3.1-8b")
     serve, load = rl.Deployment(llama_70b, h100), rl.Workload(output_tokens=2)
-    effect = rl.apply(serve, load, t.Speculation(acceptance=0.7, drafts=4, draft=draft))
+    effect = rl.apply(serve, load, t.Speculation(acceptance=0.7, drafts=4, draft=draft), time="roofline_s")
     drafting = rl.Deployment(draft, h100)
     verify = rl.decode(serve, load).roofline_s
     assert effect.prefill_after_s == rl.prefill(serve, load).roofline_s + rl.prefill(drafting, load).roofline_s
@@ -278,15 +288,20 @@ def test_draft_model_pays_weights_cache_prefill_and_steps(llama_70b, h100):
 
 
 def test_speculation_breaks_even_at_its_own_acceptance(small):
-    found = t.speculation_limits(small, rl.Workload(512, 256, 64))
-    again = rl.apply(small, rl.Workload(512, 256, 64), t.Speculation(acceptance=found.break_even_acceptance))
+    found = t.speculation_limits(small, rl.Workload(512, 256, 64), time="roofline_s")
+    again = rl.apply(
+        small, rl.Workload(512, 256, 64), t.Speculation(acceptance=found.break_even_acceptance), time="roofline_s"
+    )
     assert again.decode_speedup == pytest.approx(1, rel=1e-6)
 
 
 def test_speculation_stops_where_verifying_becomes_compute(small):
-    found = t.speculation_limits(small, rl.Workload(128, 64))
+    found = t.speculation_limits(small, rl.Workload(128, 64), time="roofline_s")
     edges = rl.apply(
-        small, rl.Workload(128, 64, np.array([found.stops_at_batch - 25, found.stops_at_batch])), [t.Speculation()]
+        small,
+        rl.Workload(128, 64, np.array([found.stops_at_batch - 25, found.stops_at_batch])),
+        [t.Speculation()],
+        time="roofline_s",
     )
     assert edges.decode_speedup[0] > 1 > edges.decode_speedup[1]
 
@@ -294,7 +309,7 @@ def test_speculation_stops_where_verifying_becomes_compute(small):
 def test_deepseek_mtp_yields_1_85_tokens():
     """DeepSeek-V3 report, section 5.4.3: 85-90 % of second tokens accepted, up to 1.8 times the tokens a second."""
     serve = rl.Deployment("deepseek-v3", "h200-sxm", parallel=rl.Parallel(tensor=8))
-    effect = rl.apply(serve, rl.Workload(), t.MultiTokenPrediction(acceptance=0.85))
+    effect = rl.apply(serve, rl.Workload(), t.MultiTokenPrediction(acceptance=0.85), time="roofline_s")
     assert effect.after.tokens_per_step == pytest.approx(1.85)
     assert 1 < effect.decode_speedup < 1.8
 
@@ -306,20 +321,22 @@ def test_mixtral_against_dense_models(h100):
     routers = 32 * 8 * 4096
     assert dense[total].total == mixtral.model.parameters.total - routers
     assert dense[active].total == mixtral.model.parameters.active + dense[active].embedding - routers
-    by_batch = rl.apply(mixtral, rl.Workload(batch=np.array([1, 4, 16, 64])), total)
+    by_batch = rl.apply(mixtral, rl.Workload(batch=np.array([1, 4, 16, 64])), total, time="roofline_s")
     assert np.all(np.diff(by_batch.baseline_decode_speedup[:3]) < 0)
     assert by_batch.baseline_decode_speedup[-1] == pytest.approx(1.0, abs=0.02)
-    assert rl.apply(mixtral, rl.Workload(), active).baseline_prefill_speedup == pytest.approx(1, abs=0.01)
+    assert rl.apply(mixtral, rl.Workload(), active, time="roofline_s").baseline_prefill_speedup == pytest.approx(
+        1, abs=0.01
+    )
 
 
 def test_handover_crosses_the_network_once(small):
-    effect = rl.apply(small, rl.Workload(batch=2), t.Disaggregation(link_bytes_per_s=50e9))
+    effect = rl.apply(small, rl.Workload(batch=2), t.Disaggregation(link_bytes_per_s=50e9), time="roofline_s")
     assert effect.after.ttft_s - effect.after.prompt_s == pytest.approx(2000 * 131_072 / 50e9)
     assert effect.gap_after_s == effect.after.step_s == pytest.approx(effect.after.tpot_s)
 
 
 def test_handover_pays_where_stalls_equal_the_transfer(small):
-    found = t.handover(small, rl.Workload(4000, 256, 16), link_bytes_per_s=5e9)
+    found = t.handover(small, rl.Workload(4000, 256, 16), link_bytes_per_s=5e9, time="roofline_s")
     rate = found.pays_above_hz
     stalls_s = found.decode_s * rate * found.prefill_s / (1 - rate * found.prefill_s)
     assert stalls_s == pytest.approx(found.transfer_s)
@@ -332,14 +349,14 @@ def test_links_are_every_accelerators_own(small):
     """The cache divides over tensor ranks, each of which has a link to the host and to the network."""
     four = small.replace(parallel=rl.Parallel(tensor=4))
     load = rl.Workload(prompt_tokens=8000, output_tokens=2)
-    one, many = (t.handover(serve, load, link_bytes_per_s=50e9) for serve in (small, four))
+    one, many = (t.handover(serve, load, link_bytes_per_s=50e9, time="roofline_s") for serve in (small, four))
     assert many.transfer_s == pytest.approx(one.transfer_s / 4)
-    one, many = (t.swap_or_recompute(serve, context_tokens=8000) for serve in (small, four))
+    one, many = (t.swap_or_recompute(serve, context_tokens=8000, time="roofline_s") for serve in (small, four))
     assert many.swap_s == pytest.approx(one.swap_s / 4)
 
 
 def test_tensor_parallelism_is_parallel(small):
-    effect = rl.apply(small, rl.Workload(), t.TensorParallelism(tensor=4))
+    effect = rl.apply(small, rl.Workload(), t.TensorParallelism(tensor=4), time="roofline_s")
     four = small.replace(parallel=rl.Parallel(tensor=4))
     assert effect.prefill_after_s == rl.prefill(four, rl.Workload()).roofline_s
     assert 3.9 < effect.decode_speedup < 4
@@ -378,30 +395,32 @@ def test_tensor_limits_refuse_nonsense(small, given, words):
 
 def test_chunks_of_a_drafted_model_cost_the_drafts_prefill(small):
     load = rl.Workload(prompt_tokens=2048, output_tokens=2)
-    plain = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=512)).after
-    drafted = rl.apply(small, load, [t.ChunkedPrefill(chunk_tokens=512), t.Speculation(draft_share=0.1)]).after
+    plain = rl.apply(small, load, t.ChunkedPrefill(chunk_tokens=512), time="roofline_s").after
+    drafted = rl.apply(
+        small, load, [t.ChunkedPrefill(chunk_tokens=512), t.Speculation(draft_share=0.1)], time="roofline_s"
+    ).after
     assert drafted.ttft_s == pytest.approx(1.1 * plain.ttft_s)
 
 
 def test_mode_switch_is_gain_over_cost(small):
-    found = t.mode_switch(small, rl.Workload(prompt_tokens=4000), prefill_gain=0.3, decode_cost=0.1)
+    found = t.mode_switch(small, rl.Workload(prompt_tokens=4000), prefill_gain=0.3, decode_cost=0.1, time="roofline_s")
     assert found.break_even_steps == pytest.approx(3 * found.prefill_s / found.step_s)
 
 
 def test_streaming_in_bursts(small):
-    found = t.visible(small, rl.Workload(output_tokens=10), buffer=4)
+    found = t.visible(small, rl.Workload(output_tokens=10), buffer=4, time="roofline_s")
     assert found.first_visible_s == pytest.approx(found.ttft_s + 3 * found.tpot_s)
     assert found.cadence_s == 4 * found.tpot_s
     assert found.bursts == 3
 
 
 def test_swapping_over_pcie_beats_computing_again(small):
-    found = t.swap_or_recompute(small, context_tokens=8000)
+    found = t.swap_or_recompute(small, context_tokens=8000, time="roofline_s")
     assert found.swap_s == pytest.approx(8000 * 131_072 / 64e9)
     assert found.recompute_s == rl.prefill(small, rl.Workload(prompt_tokens=8000)).roofline_s
     assert found.pays_from_tokens == 1
     slow = small.replace(accelerator=small.accelerator.replace(host_bytes_per_s=5e9))
-    over_slow_link = t.swap_or_recompute(slow, context_tokens=8000)
+    over_slow_link = t.swap_or_recompute(slow, context_tokens=8000, time="roofline_s")
     assert over_slow_link.swap_s > over_slow_link.recompute_s
 
 
@@ -416,7 +435,7 @@ def test_swapping_over_pcie_beats_computing_again(small):
 )
 def test_nonsense_together_is_refused_in_one_line(small, pair, words):
     with pytest.raises(rl.InvalidInput, match=words) as error:
-        rl.apply(small, rl.Workload(), pair)
+        rl.apply(small, rl.Workload(), pair, time="roofline_s")
     assert "\n" not in str(error.value)
 
 
@@ -440,14 +459,14 @@ def test_nonsense_parameters_are_refused(make, words):
 
 def test_what_is_no_technique_is_refused(small):
     with pytest.raises(rl.InvalidInput, match="techniques must be values of"):
-        rl.apply(small, rl.Workload(), [8])
+        rl.apply(small, rl.Workload(), [8], time="roofline_s")
     with pytest.raises(rl.UnknownName, match="no technique named 'specculative'; did you mean 'speculative'"):
-        rl.apply(small, rl.Workload(), "specculative")
+        rl.apply(small, rl.Workload(), "specculative", time="roofline_s")
 
 
 def test_table_has_a_row_for_every_technique(llama_70b):
     serve = rl.Deployment(llama_70b, rl.get_accelerator("h200-sxm"))
-    table = rl.technique_table(serve, rl.Workload(batch=8))
+    table = rl.technique_table(serve, rl.Workload(batch=8), time="roofline_s")
     rows, refused = [row["technique"] for row in table.rows], dict(table.refused)
     assert [label for label in LABELS if label not in refused] == rows
     assert set(refused) == set(NEEDS_MORE)
@@ -473,7 +492,7 @@ NEEDS_MORE = {
 
 def test_what_one_accelerator_cannot_have_is_refused_with_the_reason(llama_70b):
     serve = rl.Deployment(llama_70b, rl.get_accelerator("h200-sxm"))
-    refused = dict(rl.technique_table(serve, rl.Workload(batch=8)).refused)
+    refused = dict(rl.technique_table(serve, rl.Workload(batch=8), time="roofline_s").refused)
     assert all(NEEDS_MORE[label] in reason for label, reason in refused.items())
 
 
@@ -504,7 +523,7 @@ SEED_TABLE = {
 
 def test_table_has_what_the_field_says_beside_what_the_numbers_say(llama_70b):
     serve = rl.Deployment(llama_70b, rl.get_accelerator("h200-sxm"))
-    rows = {row["technique"]: row for row in rl.technique_table(serve, rl.Workload(batch=8)).rows}
+    rows = {row["technique"]: row for row in rl.technique_table(serve, rl.Workload(batch=8), time="roofline_s").rows}
     assert {name: rows[name]["claimed_phase"] for name in SEED_TABLE} == SEED_TABLE
     differ = {name: rows[name]["phase"] for name, phase in SEED_TABLE.items() if rows[name]["phase"] != phase}
     # Narrow KV projections are fewer FLOPs in prefill too; fused attention gains below 2 % of a decode step at 2,000
@@ -516,14 +535,16 @@ def test_table_has_what_the_field_says_beside_what_the_numbers_say(llama_70b):
 
 def test_table_says_what_cannot_be_had():
     serve = rl.Deployment(rl.get_model("gpt-2"), rl.get_accelerator("v100-sxm2-16gb"))
-    refused = dict(rl.technique_table(serve, rl.Workload(prompt_tokens=200, output_tokens=50)).refused)
+    refused = dict(
+        rl.technique_table(serve, rl.Workload(prompt_tokens=200, output_tokens=50), time="roofline_s").refused
+    )
     assert "no sparse peak" in refused["2:4 sparsity"]
     assert "share KV heads" in refused["GQA"]
 
 
 def test_table_is_for_one_workload(small):
     with pytest.raises(rl.InvalidInput, match="for one workload, not a sweep"):
-        rl.technique_table(small, rl.Workload(batch=np.arange(1, 4)))
+        rl.technique_table(small, rl.Workload(batch=np.arange(1, 4)), time="roofline_s")
 
 
 def joined_by(function):
@@ -533,7 +554,7 @@ def joined_by(function):
 
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=LABELS)
 def test_every_step_of_a_derivation_gives_its_value(technique):
-    effect = rl.apply(able(technique), rl.Workload(batch=4), technique)
+    effect = rl.apply(able(technique), rl.Workload(batch=4), technique, time="roofline_s")
     for step in effect.explain():
         scope = {"__builtins__": {}, "max": joined_by(np.maximum), "min": joined_by(np.minimum)}
         found = eval(step.formula, scope, dict(step.inputs))
@@ -581,13 +602,15 @@ def test_a_technique_registers_itself_in_its_own_file(small, monkeypatch):
 
     (made,) = t.named(["layer-skipping"], {"share_of_layers": 0.5})
     assert made == LayerSkipping(share_of_layers=0.5)
-    gains = rl.apply(small, rl.Workload(), "layer-skipping")
+    gains = rl.apply(small, rl.Workload(), "layer-skipping", time="roofline_s")
     assert gains.decode_speedup > 1.2
     parameter = next(item for item in t.parameters() if item.name == "share_of_layers")
     assert parameter.slugs == ("layer-skipping",)
     assert parameter.help == "Share of the layers that a token skips."
     assert parameter.defaults == {"layer-skipping": 0.25}
-    assert "layer skipping" in [row["technique"] for row in rl.technique_table(small, rl.Workload()).rows]
+    assert "layer skipping" in [
+        row["technique"] for row in rl.technique_table(small, rl.Workload(), time="roofline_s").rows
+    ]
 
 
 def test_every_parameter_has_help_and_every_technique_one_slug():
@@ -602,7 +625,7 @@ def test_every_parameter_has_help_and_every_technique_one_slug():
 def test_mla_in_the_place_of_gqa_is_slower_and_in_the_place_of_mha_faster(llama_70b, h100):
     """64 requests on eight H100: by the bytes of a token, 8 KV heads a GPU apart are fewer than a latent on each."""
     serve = rl.Deployment(llama_70b, h100, parallel=rl.Parallel(tensor=8))
-    effect = rl.apply(serve, rl.Workload(batch=64), t.MultiHeadLatentAttention())
+    effect = rl.apply(serve, rl.Workload(batch=64), t.MultiHeadLatentAttention(), time="roofline_s")
     assert effect.before.case.serve == serve
     assert effect.decode_speedup == pytest.approx(1 / 1.32, abs=0.005)
     assert effect.baseline_decode_speedup == pytest.approx(1.97, abs=0.005)

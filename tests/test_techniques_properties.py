@@ -99,7 +99,7 @@ def test_a_plain_scenario_takes_the_memory_that_it_takes(serve, load, degrees):
 @given(serves, loads, st.sampled_from(NEUTRAL))
 def test_neutral_parameters_change_nothing(serve, load, technique):
     if possible(technique, serve, load):
-        effect = rl.apply(serve, load, technique)
+        effect = rl.apply(serve, load, technique, time="roofline_s")
         np.testing.assert_allclose(figures(effect.after), figures(effect.before), rtol=1e-12)
 
 
@@ -107,7 +107,10 @@ def test_neutral_parameters_change_nothing(serve, load, technique):
 @given(serves, loads, st.permutations(INDEPENDENT), st.integers(2, 6))
 def test_order_does_not_matter(serve, load, order, count):
     chosen = [item for item in order[:count] if possible(item, serve, load)]
-    one, other = rl.apply(serve, load, chosen), rl.apply(serve, load, chosen[::-1])
+    one, other = (
+        rl.apply(serve, load, chosen, time="roofline_s"),
+        rl.apply(serve, load, chosen[::-1], time="roofline_s"),
+    )
     np.testing.assert_allclose(figures(one.after), figures(other.after), rtol=1e-9)
     np.testing.assert_allclose(figures(one.before), figures(other.before), rtol=1e-9)
 
@@ -137,13 +140,13 @@ def test_combinations_are_never_below_the_floor(serve, load, order, count):
 @given(serves, loads, st.integers(1, 8), st.floats(0, 0.5))
 def test_acceptance_zero_never_helps(serve, load, drafts, draft_share):
     technique = t.Speculation(acceptance=0.0, drafts=drafts, draft_share=draft_share)
-    assert rl.apply(serve, load, technique).decode_speedup <= 1 + 1e-12
+    assert rl.apply(serve, load, technique, time="roofline_s").decode_speedup <= 1 + 1e-12
 
 
 @few
 @given(serves, loads)
 def test_hit_rate_one_leaves_only_a_decode_step(serve, load):
-    found = rl.apply(serve, load, t.PrefixCaching(hit_rate=1.0)).after
+    found = rl.apply(serve, load, t.PrefixCaching(hit_rate=1.0), time="roofline_s").after
     step = rl.decode(serve, replace(load, batch=1), context_tokens=load.context_tokens - 1)
     assert found.prompt_s == pytest.approx(step.roofline_s, rel=1e-12)
 
@@ -151,7 +154,9 @@ def test_hit_rate_one_leaves_only_a_decode_step(serve, load):
 @few
 @given(serves, loads, shares, shares)
 def test_more_hits_are_never_slower(serve, load, one, other):
-    low, high = (rl.apply(serve, load, t.PrefixCaching(hit_rate=rate)).after for rate in sorted((one, other)))
+    low, high = (
+        rl.apply(serve, load, t.PrefixCaching(hit_rate=rate), time="roofline_s").after for rate in sorted((one, other))
+    )
     assert high.prompt_s <= low.prompt_s * (1 + 1e-12)
 
 
@@ -181,7 +186,10 @@ def test_a_sweep_is_its_points(serve, load, technique):
 
     def of(batch):
         return rl.apply(
-            serve, rl.Workload(load.prompt_tokens, load.output_tokens, batch, load.cached_tokens), technique
+            serve,
+            rl.Workload(load.prompt_tokens, load.output_tokens, batch, load.cached_tokens),
+            technique,
+            time="roofline_s",
         )
 
     swept = of(batches)

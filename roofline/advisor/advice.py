@@ -71,7 +71,7 @@ def advise(
     batches: tuple[int, ...] = LOADS,
     metric: str | None = None,
     usd_per_hour: float | None = None,
-    time: str = "roofline_s",
+    time: str = "estimate_s",
 ) -> Advice:
     """Which phase to work on first, and with what.
 

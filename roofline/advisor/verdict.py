@@ -40,7 +40,7 @@ def verdict_of(prefill_share: Number) -> Any:
     return chosen if chosen.ndim else str(chosen)
 
 
-def prefill_share(serve: Deployment, load: Workload, time: str = "roofline_s") -> Number:
+def prefill_share(serve: Deployment, load: Workload, time: str = "estimate_s") -> Number:
     """Share of the prompts in the deployment's time in steady state (`Steady.prefill_share`)."""
     return steady_state(Scenario(serve, load), time=time).prefill_share
 
@@ -58,7 +58,7 @@ class Flip:
         return f"{self.variable} from {self.at:,} on: {self.after} instead of {self.before}"
 
 
-def flips(case: Scenario, time: str = "roofline_s") -> tuple[Flip, ...]:
+def flips(case: Scenario, time: str = "estimate_s") -> tuple[Flip, ...]:
     """The batch, the prompt and the output at which the verdict changes, for one kind of request.
 
     A grid is searched, then the place between two of its points by bisection.
@@ -136,7 +136,7 @@ def phase_map(
     batch: int = 1,
     traffic: Traffic | None = None,
     techniques: Chosen = (),
-    time: str = "roofline_s",
+    time: str = "estimate_s",
 ) -> PhaseMap:
     """Which phase takes the time, for prompts of 16 to 131,072 and outputs of 1 to 8,192 tokens.
 

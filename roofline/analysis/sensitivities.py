@@ -348,7 +348,7 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
     found : Phase or Steady
         A prefill or a decode step, or requests in steady state; a sweep gives an array for each input.
     time : str, optional
-        ``floor_s``, ``roofline_s`` or ``estimate_s``; if not given, the roofline of a pass, and of requests the time
+        ``floor_s``, ``roofline_s`` or ``estimate_s``; if not given, the estimate of a pass, and of requests the time
         that they were computed at.
     metric : str
         Metric of requests (`roofline.serving.metrics`): a latency or a throughput.  A pass has its time only.
@@ -369,12 +369,12 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
     >>> import roofline as rl
     >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
     >>> step = rl.decode(serve, rl.Workload(batch=1))
-    >>> found = rl.sensitivity(step)
+    >>> found = rl.sensitivity(step, time="roofline_s")
     >>> print(f"{found.bandwidth:.2f} {found.weight_bits:.3f} {found.ratio('bandwidth', 2):.2f}")
     -1.00 0.995 0.50
     """
     steady = isinstance(found, Steady)
-    chosen = time or (found.time if isinstance(found, Steady) else "roofline_s")
+    chosen = time or (found.time if isinstance(found, Steady) else "estimate_s")
     if chosen not in TIMES:
         raise unknown("time", chosen, TIMES)
     if isinstance(found, Steady):

@@ -142,7 +142,7 @@ def solve(
     find: str,
     metric: str = "step_s",
     target: float | None = None,
-    time: str = "roofline_s",
+    time: str = "estimate_s",
 ) -> Solution:
     """The value of ``find`` at which ``metric`` reaches ``target``; of whole numbers the last that meets it.
 

@@ -140,7 +140,7 @@ _STEPS = 256
 """Blocks that the decode steps of a generation are gathered in."""
 
 
-def generate(serve: Deployment, load: Workload, *, time: str = "roofline_s") -> Generation:
+def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> Generation:
     """The prefill, which emits the first token, then ``output - 1`` decode steps.
 
     With a prompt of ``P`` tokens and ``O`` tokens of output, the contexts of the steps are ``P`` to ``P + O - 2``.

@@ -218,7 +218,7 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     --------
     >>> import roofline as rl
     >>> step = rl.decode(rl.Deployment("llama-3.1-8b", "h100-sxm"), rl.Workload())
-    >>> ax = rl.plot.tornado(rl.sensitivity(step))
+    >>> ax = rl.plot.tornado(rl.sensitivity(step, time="roofline_s"))
     >>> ax.get_yticklabels()[-1].get_text()
     'bandwidth'
     >>> import matplotlib.pyplot as plt

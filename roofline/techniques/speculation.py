@@ -274,7 +274,7 @@ def speculation_limits(
     technique: Speculation | None = None,
     *,
     searched_batch: int = 4096,
-    time: str = "roofline_s",
+    time: str = "estimate_s",
 ) -> SpeculationLimits:
     """What a step with drafts costs and yields, the acceptance that it needs, and the batch up to which it pays.
 
@@ -286,7 +286,7 @@ def speculation_limits(
     >>> import roofline as rl
     >>> from roofline.techniques import speculation_limits
     >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
-    >>> found = speculation_limits(serve, rl.Workload())
+    >>> found = speculation_limits(serve, rl.Workload(), time="roofline_s")
     >>> round(found.step_cost, 1), round(found.speedup, 1)
     (1.1, 2.5)
     """

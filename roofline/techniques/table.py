@@ -152,7 +152,7 @@ def phase_of(effect: Effect) -> str:
 
 
 def technique_table(
-    serve: Deployment, load: Workload, *, techniques: Iterable[Technique] | None = None, time: str = "roofline_s"
+    serve: Deployment, load: Workload, *, techniques: Iterable[Technique] | None = None, time: str = "estimate_s"
 ) -> TechniqueTable:
     """Technique, phase and reason, as the field's tables have them, with the numbers of this deployment.
 

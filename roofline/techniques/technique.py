@@ -141,7 +141,7 @@ Chosen = Iterable[Technique | str] | Technique | str
 """Techniques as values or by their slugs, one or several."""
 
 
-def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = "roofline_s") -> Effect:
+def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = "estimate_s") -> Effect:
     """What techniques do to the requests of a deployment, phase by phase.
 
     Parameters
@@ -173,7 +173,8 @@ def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = 
     >>> import roofline as rl
     >>> from roofline.techniques import Quantization, Speculation
     >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
-    >>> effect = rl.apply(serve, rl.Workload(), [Quantization(weights="fp8"), Speculation(acceptance=0.7)])
+    >>> chosen = [Quantization(weights="fp8"), Speculation(acceptance=0.7)]
+    >>> effect = rl.apply(serve, rl.Workload(), chosen, time="roofline_s")
     >>> round(effect.decode_speedup, 1)
     4.5
     """

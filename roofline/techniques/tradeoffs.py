@@ -66,7 +66,7 @@ def mode_switch(
     *,
     prefill_gain: Number = 0.2,
     decode_cost: Number = 0.05,
-    time: str = "roofline_s",
+    time: str = "estimate_s",
 ) -> ModeSwitch:
     """After how many decode steps a prefill that is ``prefill_gain`` shorter has cost more than it gained.
 
@@ -79,7 +79,7 @@ def mode_switch(
     >>> import roofline as rl
     >>> from roofline.techniques import mode_switch
     >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
-    >>> round(mode_switch(serve, rl.Workload(prompt_tokens=1100)).break_even_steps)
+    >>> round(mode_switch(serve, rl.Workload(prompt_tokens=1100), time="roofline_s").break_even_steps)
     15
     """
     found = steady_state(Scenario(serve, load), time=time)
@@ -142,7 +142,7 @@ class Visible(Report):
         )
 
 
-def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str = "roofline_s") -> Visible:
+def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str = "estimate_s") -> Visible:
     """When a reader sees the first tokens, and how often more, if ``buffer`` tokens are shown at a time.
 
     Examples
@@ -186,7 +186,7 @@ class SwapIn(Report):
         return (Step("swap_s", "kv_bytes / host_bytes_per_s", known, self.swap_s, "one direction of the host link"),)
 
 
-def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = "roofline_s") -> SwapIn:
+def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = "estimate_s") -> SwapIn:
     """How long it takes to bring a cache of ``context_tokens`` back from host memory, and to compute it again.
 
     The cache crosses at the host link's rate, linear in the context; computing it again is a prefill: at least one read
@@ -297,7 +297,7 @@ class Handover(Report):
 
 
 def handover(
-    serve: Deployment, load: Workload, *, link_bytes_per_s: Number | None = None, time: str = "roofline_s"
+    serve: Deployment, load: Workload, *, link_bytes_per_s: Number | None = None, time: str = "estimate_s"
 ) -> Handover:
     """What disaggregation costs a request, and from which request rate on it pays.
 

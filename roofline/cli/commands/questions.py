@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from ...analysis.sensitivities import Sensitivity
 from ...analysis.sensitivities import sensitivity as sensitivity_of
+from ...analysis.solver import SOLVED, WITHOUT_TARGET
 from ...analysis.solver import solve as solve_for
-from ...errors import InvalidInput
+from ...errors import InvalidInput, unknown
 from ...report import Report
 from ...techniques import mode_switch as switch_of
 from ...techniques import technique_table
@@ -61,7 +62,9 @@ def solve(
 ) -> None:
     """The value at which a figure reaches a target."""
     asked = target.single().answers(read_model(model))
-    if level is None and metric not in ("fits", "ridge"):
+    if metric is not None and metric not in (*SOLVED, *WITHOUT_TARGET):
+        raise unknown("metric", metric, (*SOLVED, *WITHOUT_TARGET))
+    if level is None and metric not in WITHOUT_TARGET:
         raise InvalidInput("solve needs a target for the metric, as in --metric tpot --target 30ms")
     given: dict[str, Any] = {} if metric is None else {"metric": metric}
     if level is not None:
