@@ -144,7 +144,7 @@ def _brief(value: Any) -> str:
 
 
 def _compared(value: Any) -> tuple[str, ...]:
-    return _compared_fields(type(value))
+    return _compared_fields(type(value))  # type: ignore[arg-type]  # a class is hashable
 
 
 @cache

@@ -201,3 +201,13 @@ def test_arrays_of_results_are_read_only(name):
         assert not isinstance(value, list), attribute
         for array in held:
             assert not (isinstance(array, np.ndarray) and array.ndim and array.flags.writeable), attribute
+
+
+def test_layouts_refuse_named_dimensions_and_shapes_that_do_not_fit():
+    with pytest.raises(
+        rl.InvalidInput, match="tensor has named dimensions, which a layout does not keep: give its values"
+    ):
+        rl.Parallel(tensor=xr.DataArray([1, 2, 4], dims="ways"))
+    layouts = rl.Parallel(tensor=np.array([1, 2, 4]))
+    with pytest.raises(rl.InvalidInput, match=r"batch and tokens \(2,\) must broadcast .* parallelism \(3,\)"):
+        rl.decode(SERVE.replace(parallel=layouts), rl.Workload(batch=[1, 2]))

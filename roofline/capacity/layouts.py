@@ -98,7 +98,8 @@ def within_reach(parallel: Parallel, accelerator: Accelerator) -> Parallel | Non
 def _rows(parallel: Parallel, kept: npt.NDArray[np.bool_]) -> Parallel | None:
     if not kept.any():
         return None
-    return Parallel(*(np.asarray(degree)[kept] for degree in parallel.degrees[:4]))
+    tensor, pipeline, expert, data = (np.asarray(degree)[kept] for degree in parallel.degrees[:4])
+    return Parallel(tensor, pipeline, expert, data)
 
 
 def startable(parallel: Parallel, model: Model, precision: Precision) -> tuple[Parallel | None, tuple[str, ...]]:

@@ -219,7 +219,8 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
     """
     if accelerator.is_sweep or has_array((*run[:4], run.clocked_s, *run.inputs.values())):
         return _predicted(found, wide, run, math, accelerator)
-    return _predicted_once(found, wide, run._replace(inputs=tuple(run.inputs.items())), math, accelerator)
+    pairs: Any = tuple(run.inputs.items())
+    return _predicted_once(found, wide, run._replace(inputs=pairs), math, accelerator)
 
 
 @lru_cache(maxsize=8192)

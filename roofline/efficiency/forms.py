@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from math import log1p
 from typing import Any, NamedTuple
 
@@ -152,7 +151,9 @@ def join(p: float, *times: Any) -> Any:
 
     It is computed as ``m ((a/m)^p + (b/m)^p + ...)^(1/p)`` with the longest time ``m``, which no time overflows.
     """
-    longest = reduce(larger, times, TINY_S)
+    longest: Any = TINY_S
+    for time in times:
+        longest = larger(longest, time)
     total = 0.0
     for time in times:
         total = total + (time / longest) ** p

@@ -84,6 +84,12 @@ class Parallel(Value):
     moe_tensor: int | None = None
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            if np.size(getattr(getattr(self, item.name), "dims", ())):
+                raise InvalidInput(
+                    f"{item.name} has named dimensions, which a layout does not keep:"
+                    " give its values, or cross layouts with roofline.sweep"
+                )
         for item in fields(self)[:-2]:
             object.__setattr__(self, item.name, number(item.name, getattr(self, item.name), least=1, whole=True))
         overlap = number("overlap", self.overlap)

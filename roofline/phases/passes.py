@@ -15,6 +15,7 @@ from ..dimensions import UNNAMED, Dimensions
 from ..efficiency.store import specs
 from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
+from ..operators.parallel import Parallel
 from ..report import Report, Step
 from ..units import humanize
 from .bounds import Bound, name_limits, notes_of_operators
@@ -311,8 +312,20 @@ def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimen
     """
     if not isinstance(serve, Deployment):
         raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
-    broadcast_shape(segments)
+    shape = broadcast_shape(segments)
+    if serve.parallel.is_sweep:
+        _check_broadcast(shape, serve.parallel)
     return Phase(name, serve, segments, dimensions)
+
+
+def _check_broadcast(shape: tuple[int, ...], parallel: Parallel) -> None:
+    """Refuse sequences and degrees of parallelism whose arrays do not fit together."""
+    degrees = [np.shape(value) for value in parallel.degrees if np.ndim(value)]
+    try:
+        np.broadcast_shapes(shape, *degrees)
+    except ValueError:
+        said = " with ".join(dict.fromkeys(map(str, degrees)))
+        raise InvalidInput(f"batch and tokens {shape} must broadcast with the degrees of parallelism {said}") from None
 
 
 def prefill(serve: Deployment, load: Workload) -> Phase:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def has_experts(case: Scenario) -> bool:
     return any(isinstance(block, MoE) for block in blocks_of(case.model))
 
 
-def spread(case: Scenario, **degrees: Number) -> Scenario:
+def spread(case: Scenario, **degrees: Any) -> Scenario:
     """The same with other degrees of parallelism."""
     parallel = dataclasses.replace(case.serve.parallel, **degrees)
     return case.replace(serve=case.serve.replace(parallel=parallel))
