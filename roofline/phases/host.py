@@ -12,6 +12,8 @@ longer of the two, rounded where they meet:
 
     prompts_s = ((kernels * prefill_factor)^4 + (layers * eager_layer_s)^4)^(1/4) + step_s
 
+An engine that was told to do without graphs (``Engine(eager=True)``) runs its decode steps that way as well.
+
 The phases (`roofline.phases.totals`) and the steps of a server (`roofline.serving.step_times`) both add it from here.
 """
 
@@ -21,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import anywhere
 from ..efficiency.forms import join
 from ..specs.engines import Engine
 from .deployment import Deployment
@@ -41,11 +44,13 @@ class HostTimes(NamedTuple):
     decode_factor: Any = 1.0
     prefill_factor: Any = 1.0
     graph_tokens: Any = 0.0
+    eager: Any = 0.0
 
     @classmethod
     def of(cls, engine: Engine) -> HostTimes:
         """Those of an engine, all of whose settings are known."""
-        return cls(*(float(getattr(engine, name) or 0.0) for name in cls._fields))
+        found = cls(*(float(getattr(engine, name) or 0.0) for name in cls._fields))
+        return found._replace(graph_tokens=0.0) if engine.eager else found
 
     def beside_s(self, shape: HostedModel) -> Any:
         """What the host adds to a decode step beside its kernels."""
@@ -57,7 +62,10 @@ class HostTimes(NamedTuple):
         return shape.layers * self.eager_layer_s * (np.asarray(tokens) > self.graph_tokens)
 
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
-        """A decode step whose kernels take ``kernels_s``."""
+        """A decode step whose kernels take ``kernels_s``; an engine without graphs launches them one by one."""
+        if anywhere(self.eager):
+            in_graphs_s = self._replace(eager=0.0).decode_s(kernels_s, shape)
+            return np.where(self.eager, self.prompts_s(kernels_s, shape, np.inf), in_graphs_s)[()]
         return self.captured_s(kernels_s, shape) + self.beside_s(shape)
 
     def captured_s(self, kernels_s: Any, shape: HostedModel) -> Any:

@@ -116,6 +116,8 @@ class Phase(PassEnergy, Report):
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
         launch = LAUNCHES.get(self.name, "eager")
+        if launch == "graph" and self.deployment.server.eager:
+            launch = "eager"
         if is_hardware_sweep(self.deployment) or any(each.is_sweep for each in self.segments):
             return scheduled_pass(self.deployment, self.schedule, launch=launch)
         return _scheduled_once(self.deployment, self.schedule, launch, specs())
