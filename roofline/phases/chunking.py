@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import InvalidInput, Number
 from ..operators.operator import Segment
+from ..operators.parallel import Parallel
 
 Found = TypeVar("Found")
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -91,6 +92,25 @@ def each_block(function: Callable[[tuple[Segment, ...]], Found], segments: tuple
         yield from pool.map(function, split(segments))
 
 
+def check_shapes(segments: tuple[Segment, ...], parallel: Parallel) -> None:
+    """Refuse sequences whose arrays do not broadcast, among themselves or with the degrees of parallelism.
+
+    Raises
+    ------
+    InvalidInput
+        They do not.
+    """
+    shape = broadcast_shape(segments)
+    if not parallel.is_sweep:
+        return
+    degrees = [np.shape(value) for value in parallel.degrees if np.ndim(value)]
+    try:
+        np.broadcast_shapes(shape, *degrees)
+    except ValueError:
+        said = " with ".join(dict.fromkeys(map(str, degrees)))
+        raise InvalidInput(f"batch and tokens {shape} must broadcast with the degrees of parallelism {said}") from None
+
+
 def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
     """``segments`` cut along their first axis into blocks of about `_BLOCK_POINTS` points, if there are many."""
     shape = broadcast_shape(segments)
@@ -122,11 +142,12 @@ def setting_aside(
         yield part
 
 
-def put_together(parts: Iterator[T], shape: tuple[int, ...]) -> T:
-    """The totals of consecutive blocks put together again into arrays of ``shape``, each as soon as it is there.
+def put_together(parts: Iterator[T], segments: tuple[Segment, ...]) -> T:
+    """The totals of consecutive blocks of ``segments`` put together again into arrays, each as soon as it is there.
 
     What is the same at all points takes no memory for each of them.
     """
+    shape = broadcast_shape(segments)
     rows, first = _rows(shape), next(parts)
     columns = [_Column(shape) for _ in first]
     for at, part in enumerate(chain((first,), parts)):

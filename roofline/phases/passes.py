@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,11 +15,10 @@ from ..dimensions import UNNAMED, Dimensions
 from ..efficiency.store import specs
 from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
-from ..operators.parallel import Parallel
 from ..report import Report, Step
 from ..units import humanize
 from .bounds import Bound, name_limits, notes_of_operators
-from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
+from .chunking import check_shapes, each_block, is_large, put_together, sequences_by_name, setting_aside
 from .deployment import Deployment
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
@@ -33,6 +32,7 @@ from .totals import (
     Totals,
     is_hardware_sweep,
     resources_s,
+    scheduled_once,
     scheduled_pass,
     total,
     weights_s,
@@ -44,6 +44,8 @@ TIMES = ("floor_s", "roofline_s", "estimate_s")
 DRAFT, CAPTURED_DRAFT = "draft", "captured draft"
 LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured", DRAFT: "within"}
 """Name of a pass -> how its kernels are launched (`ScheduledPass`); one by one if it is none of these."""
+EAGER_LAUNCHES = {CAPTURED_DRAFT: "within", DRAFT: "within"}
+"""The same for an engine that was told to do without graphs."""
 
 Found = TypeVar("Found")
 
@@ -115,12 +117,10 @@ class Phase(PassEnergy, Report):
     @cached_property
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
-        launch = LAUNCHES.get(self.name, "eager")
-        if launch == "graph" and self.deployment.server.eager:
-            launch = "eager"
+        launch = (EAGER_LAUNCHES if self.deployment.server.eager else LAUNCHES).get(self.name, "eager")
         if is_hardware_sweep(self.deployment) or any(each.is_sweep for each in self.segments):
             return scheduled_pass(self.deployment, self.schedule, launch=launch)
-        return _scheduled_once(self.deployment, self.schedule, launch, specs())
+        return scheduled_once(self.deployment, self.schedule, launch, specs())
 
     @property
     def operators(self) -> tuple[Bound, ...]:
@@ -155,7 +155,7 @@ class Phase(PassEnergy, Report):
         return each_block(lambda segments: function(Phase(self.name, self.deployment, segments)), self.segments)
 
     def _put_together(self, parts: Iterator[Totals]) -> Totals:
-        return next(parts) if self._is_whole else put_together(parts, broadcast_shape(self.segments))
+        return next(parts) if self._is_whole else put_together(parts, self.segments)
 
     @cached_property
     def use(self) -> Use:
@@ -293,15 +293,6 @@ class Phase(PassEnergy, Report):
         return (*explain_pass(self.name, self.scheduled), *explain_energy(self))
 
 
-@lru_cache(maxsize=256)
-def _scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders: str) -> ScheduledPass:
-    """A pass without arrays; those of the last questions are kept, which what-ifs and plans ask again and again.
-
-    ``folders`` are the user's own of specifications, which estimates depend on.
-    """
-    return scheduled_pass(serve, schedule, launch=launch)
-
-
 def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimensions = UNNAMED) -> Phase:
     """One forward pass of any mix of segments, as a `Phase` called ``name``.
 
@@ -314,20 +305,8 @@ def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimen
     """
     if not isinstance(serve, Deployment):
         raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
-    shape = broadcast_shape(segments)
-    if serve.parallel.is_sweep:
-        _check_broadcast(shape, serve.parallel)
+    check_shapes(segments, serve.parallel)
     return Phase(name, serve, segments, dimensions)
-
-
-def _check_broadcast(shape: tuple[int, ...], parallel: Parallel) -> None:
-    """Refuse sequences and degrees of parallelism whose arrays do not fit together."""
-    degrees = [np.shape(value) for value in parallel.degrees if np.ndim(value)]
-    try:
-        np.broadcast_shapes(shape, *degrees)
-    except ValueError:
-        said = " with ".join(dict.fromkeys(map(str, degrees)))
-        raise InvalidInput(f"batch and tokens {shape} must broadcast with the degrees of parallelism {said}") from None
 
 
 def prefill(serve: Deployment, load: Workload) -> Phase:

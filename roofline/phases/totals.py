@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from math import exp, log
 from typing import Any, NamedTuple, TypeVar
 
@@ -191,6 +191,15 @@ def scheduled_pass(
     chosen = cheapest(found, lambda at: ways[at].roofline_s)
     running = tuple(operator for operator in (picked(item, chosen) for item in found) if operator is not None)
     return ScheduledPass(serve, schedule, bound_together(serve, running), ways, launch)
+
+
+@lru_cache(maxsize=256)
+def scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders: str) -> ScheduledPass:
+    """A pass without arrays; those of the last questions are kept, which what-ifs and plans ask again and again.
+
+    ``folders`` are the user's own of specifications, which estimates depend on.
+    """
+    return scheduled_pass(serve, schedule, launch=launch)
 
 
 def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bound, ...]:
