@@ -156,7 +156,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def bisect(condition: Callable[[Any], Any], low: Number, high: Number, *, whole: bool = False) -> tuple[Number, Number]:
+def bisect(
+    condition: Callable[[Any], Any], low: Number, high: Number, *, whole: bool = False, halvings: int = MOST_HALVINGS
+) -> tuple[Number, Number]:
     """Return the two neighbors between which ``condition`` changes.
 
     Parameters
@@ -168,6 +170,8 @@ def bisect(condition: Callable[[Any], Any], low: Number, high: Number, *, whole:
         The bracket.
     whole : bool
         Whether only whole numbers are tried; the results are then 1 apart.
+    halvings : int
+        Of the bracket at most, where an approximate answer will do.
 
     Returns
     -------
@@ -181,7 +185,7 @@ def bisect(condition: Callable[[Any], Any], low: Number, high: Number, *, whole:
     """
     low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
     like_low = np.asarray(condition(scalar(low)))
-    for _ in range(MOST_HALVINGS):
+    for _ in range(halvings):
         middle = (low + high) / 2
         if whole:
             middle = np.floor(middle)

@@ -8,11 +8,10 @@ from ..errors import InvalidInput, number, unknown
 from ..phases.workload import Workload
 from ..serving.trace import Trace, without_times
 from ..serving.traffic import Traffic
+from ..serving.under_load import METHODS, SIMULATION
 from .plans import Plan
-from .queues import CLOSED_FORM, MOST_LOAD, SIMULATION, USUAL_LOAD, Stream
+from .queues import MOST_LOAD, USUAL_LOAD, Stream
 from .sizing import at_rate
-
-METHODS = (CLOSED_FORM, SIMULATION)
 
 
 def mean_of(load: Workload | Traffic | Trace) -> Workload:

@@ -22,6 +22,9 @@ from .floors import least_busy_s
 
 Array = npt.NDArray[Any]
 
+LATENCIES = ("ttft_s", "ttft_low_s", "ttft_high_s", "tpot_s", "tpot_low_s", "tpot_high_s")
+"""Columns of the two times that users see, with the ends of their intervals."""
+
 WEIGHTS, MEMORY, SEARCH = "weights", "memory", "search"
 """Why a candidate is rejected, beside the name of the metric whose target it misses the most.
 

@@ -11,11 +11,11 @@ from ..report import Rows, Step
 from ..specs.electricity import JOULES_OF_A_KWH, WATTS_OF_A_KILOWATT
 from ..specs.prices import usd_per_million_tokens
 from .arrivals import arrivals_of, with_arrivals
-from .candidates import MEMORY, WEIGHTS, Array
+from .candidates import LATENCIES, MEMORY, WEIGHTS, Array
 from .plan_sentences import HOURS_PER_MONTH, fleet_sentence
 from .plan_steps import fleet_steps
 from .plans import Plan
-from .sizing import ROUNDING
+from .sizing import ROUNDING, whole_deployments
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,12 +97,7 @@ class Fleet(Rows):
         "joules_per_request",
         "gco2_per_request",
         "electricity_usd_per_month",
-        "ttft_s",
-        "ttft_low_s",
-        "ttft_high_s",
-        "tpot_s",
-        "tpot_low_s",
-        "tpot_high_s",
+        *LATENCIES,
         "load",
         "queue",
         "replicas_at_floor",
@@ -161,7 +156,7 @@ class Fleet(Rows):
 
     def _gpus_at(self, busy_s: Array) -> Array:
         scaled = self.replicas * busy_s / self.plan.busy_s
-        return np.asarray(np.maximum(np.ceil(scaled * (1 - ROUNDING)), 1.0) * self.plan.gpus)
+        return np.asarray(np.maximum(whole_deployments(scaled), 1.0) * self.plan.gpus)
 
     @property
     def tie(self) -> Array:
@@ -299,7 +294,7 @@ class Fleet(Rows):
     @property
     def replicas_at_floor(self) -> Array:
         """The same at the floor, fully loaded."""
-        return _replicas(self.floor.busy_at_floor_s, self.requests_per_s)
+        return whole_deployments(self.floor.busy_at_floor_s * self.requests_per_s)
 
     @property
     def gpus_at_floor(self) -> Array:
@@ -319,20 +314,10 @@ OF_THE_PLAN = (
     "basis",
     "layout",
     "batch",
-    "ttft_s",
-    "ttft_low_s",
-    "ttft_high_s",
-    "tpot_s",
-    "tpot_low_s",
-    "tpot_high_s",
+    *LATENCIES,
     "queue",
 )
 """Columns of a fleet that its plan has."""
-
-
-def _replicas(busy_s: Array, requests_per_s: float) -> Array:
-    """Deployments, each of which finishes ``1 / busy_s`` requests a second."""
-    return np.ceil(busy_s * requests_per_s * (1 - ROUNDING))
 
 
 def fleet(
@@ -419,7 +404,7 @@ def _require_feasible(plan: Plan, failure: Array) -> None:
 def _fewest_at_floor(plan: Plan, rate: float) -> Array:
     """Places of the row with the fewest accelerators at the floor, for every accelerator and precision."""
     places = np.flatnonzero(plan.feasible_at_floor)
-    gpus = (_replicas(plan.busy_at_floor_s, rate) * plan.gpus)[places]
+    gpus = (whole_deployments(plan.busy_at_floor_s * rate) * plan.gpus)[places]
     order = places[np.lexsort((plan.gpus[places], gpus))]
     _, first = np.unique(_keys(plan)[order], return_index=True)
     return np.asarray(order[first])

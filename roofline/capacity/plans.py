@@ -20,14 +20,15 @@ from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
 from ..serving.trace import Trace
 from ..serving.traffic import Traffic
+from ..serving.under_load import SIMULATION
 from ..specs.electricity import BOARDS_ALONE, JOULES_OF_A_KWH, Power
 from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
 from .basis import CALIBRATED
-from .candidates import MEMORY, WEIGHTS, Array, Candidates
+from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates
 from .plan_sentences import plan_sentence, why_it_does_not_fit
 from .plan_steps import plan_steps
-from .queues import SIMULATION, Stream
+from .queues import Stream
 from .sizing import cost_of_one
 
 
@@ -133,12 +134,7 @@ class Plan(Rows):
         "gpus",
         "layout",
         "batch",
-        "ttft_s",
-        "ttft_low_s",
-        "ttft_high_s",
-        "tpot_s",
-        "tpot_low_s",
-        "tpot_high_s",
+        *LATENCIES,
         "tokens_per_s_per_user",
         "tokens_per_s_per_gpu",
         "requests_per_s",

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import bisect
 from ..errors import InvalidInput
 from ..phases.workload import Workload
 from ..serving.arrivals import Demand, demand
@@ -43,8 +44,6 @@ from ..values import Value
 from .candidates import Candidates
 
 Array = npt.NDArray[Any]
-
-CLOSED_FORM, SIMULATION = "closed form", "simulation"
 
 USUAL_LOAD = 0.7
 """Load of a deployment without an SLO: its throughput in steady state leaves that much room for bursts."""
@@ -177,13 +176,10 @@ class ClosedQueue(Value):
         def meets(load: Any) -> Array:
             return self.strain(self.figures(np.asarray(load) * capacity)) <= 1.0
 
-        low, high = np.full(len(capacity), 1e-6), np.full(len(capacity), most_load)
-        idle, full = meets(low), meets(high)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2.0
-            holds = meets(middle)
-            low, high = np.where(holds, middle, low), np.where(holds, high, middle)
-        return np.asarray(np.where(idle, np.where(full, most_load, low) * capacity, 0.0))
+        least, most = np.full(len(capacity), 1e-6), np.full(len(capacity), most_load)
+        idle, full = meets(least), meets(most)
+        found, _ = bisect(meets, least, most, halvings=HALVINGS)
+        return np.asarray(np.where(idle, np.where(full, most_load, found) * capacity, 0.0))
 
 
 HALVINGS = 12

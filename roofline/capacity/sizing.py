@@ -15,10 +15,9 @@ import numpy as np
 
 from ..serving.metrics import METRICS
 from ..serving.steady_state import HIGH_END
-from .candidates import MEMORY, WEIGHTS, Array, Candidates
+from ..serving.under_load import CLOSED_FORM, SIMULATION
+from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates
 from .queues import (
-    CLOSED_FORM,
-    SIMULATION,
     ClosedQueue,
     Stream,
     can_be_simulated,
@@ -44,6 +43,11 @@ STEP_SHARE = 0.05
 LOW_END = "estimate_low_s"
 
 
+def whole_deployments(count: Array | float) -> Array:
+    """The next whole number of deployments."""
+    return np.asarray(np.ceil(count * (1 - ROUNDING)))
+
+
 def at_rate(plan: Plan, stream: Stream, *, most_load: float, method: str) -> Candidates:
     """The candidates of a plan with their queues: ``replicas``, and times by the SLO's statistic at their load.
 
@@ -67,7 +71,7 @@ def at_rate(plan: Plan, stream: Stream, *, most_load: float, method: str) -> Can
     carried = queue.carried(most_load)
     fits = (plan.table.failure != WEIGHTS) & (plan.table.failure != MEMORY)
     with np.errstate(divide="ignore"):
-        replicas = np.ceil(stream.requests_per_s / carried * (1 - ROUNDING))
+        replicas = whole_deployments(stream.requests_per_s / carried)
     replicas = np.where(fits & (carried > 0), np.maximum(replicas, 1.0), np.nan)
     rate = np.where(np.isnan(replicas), 1e-6 / plan.table.busy_s, stream.requests_per_s / replicas)
     sized = _with_queue(plan, queue, rate, replicas)
@@ -83,12 +87,7 @@ def at_rate(plan: Plan, stream: Stream, *, most_load: float, method: str) -> Can
 CHANGED = (
     "replicas",
     "queue",
-    "ttft_s",
-    "ttft_low_s",
-    "ttft_high_s",
-    "tpot_s",
-    "tpot_low_s",
-    "tpot_high_s",
+    *LATENCIES,
     "gap_s",
     "total_s",
     "headroom",
@@ -171,7 +170,7 @@ def _of_one(plan: Plan, sized: Candidates, rows: Array, stream: Stream, most_loa
         capacity = min(1.0 / float(plan.table.busy_s[row]), capacity)
         if capacity <= 0:
             continue
-        least = max(float(np.ceil(stream.requests_per_s / (most_load * capacity) * (1 - ROUNDING))), 1.0)
+        least = max(float(whole_deployments(stream.requests_per_s / (most_load * capacity))), 1.0)
         most = float(np.ceil(cheapest / each[row])) - 1.0 if np.isfinite(cheapest) else np.inf  # dearer ones lose
         if most < least:
             continue

@@ -36,7 +36,8 @@ from .traffic import Traffic
 
 Array = npt.NDArray[np.float64]
 
-METHODS = ("closed form", "simulation")
+CLOSED_FORM, SIMULATION = "closed form", "simulation"
+METHODS = (CLOSED_FORM, SIMULATION)
 
 MANY = 1e6
 """Clients that saturate any server."""
@@ -221,7 +222,7 @@ def serve(
         raise InvalidInput("give either concurrency (closed loop) or requests_per_s (open loop)")
     if method is not None and method not in METHODS:
         raise unknown("method", method, METHODS)
-    simulated = (method or METHODS[requests_per_s is not None]) == "simulation"
+    simulated = (method or METHODS[requests_per_s is not None]) == SIMULATION
     load = without_times(load)
     loads, given, dimensions = together(
         [load] if isinstance(load, Workload) else [], concurrency=concurrency, requests_per_s=requests_per_s

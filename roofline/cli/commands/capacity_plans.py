@@ -12,13 +12,13 @@ from cyclopts import Parameter
 from ...capacity import Fleet, Plan
 from ...capacity import fleet as size_fleet
 from ...capacity import plan as make_plan
-from ...capacity.arrivals import METHODS
 from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...progress import patient
 from ...report import plain
 from ...serving.steady_state import PLANNED_TIMES
 from ...serving.trace import read_arrivals
+from ...serving.under_load import METHODS
 from ...specs.electricity import Power
 from ...specs.library import get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
