@@ -18,8 +18,8 @@ where ``mu`` is the rate that the queue is served at and ``c_s^2`` the spread of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -118,19 +118,20 @@ class ClosedQueue(Value):
     slo: SLO
     output_tokens: float
 
-    def groups(self) -> Iterator[Array]:
+    @cached_property
+    def groups(self) -> tuple[Array, ...]:
         """Rows of the same layout, by rising batch."""
         table = self.table
         keys = np.stack([table.accelerator, table.precision, table.layout, table.gpus.astype(str)])
         _, inverse = np.unique(keys, axis=1, return_inverse=True)
         order = np.lexsort((table.batch, np.ravel(inverse)))
         places = np.flatnonzero(np.diff(np.ravel(inverse)[order])) + 1
-        yield from np.split(order, places)
+        return tuple(np.split(order, places))
 
     def figures(self, rate: Array) -> dict[str, Array]:
         """TTFT, TPOT, end-to-end time and longest gap of every candidate at a rate each, by the SLO's statistic."""
         found = {name: np.full(len(rate), np.nan) for name in ("ttft_s", "tpot_s", "gap_s")}
-        for rows in self.groups():
+        for rows in self.groups:
             for name, values in self._of_layout(rows, rate[rows]).items():
                 found[name][rows] = values
         later = max(self.output_tokens - 1.0, 0.0)
