@@ -22,10 +22,11 @@ def basis_of(steady: Steady) -> str:
     total, borrowed, typical = 0.0, 0.0, 0.0
     for passed in (steady.passes.prompt, steady.passes.step):
         items = passed.phase.operators
-        whole = sum(float(np.sum(item.estimate_s)) for item in items)
+        times = [float(np.sum(item.estimate_s)) for item in items]
+        whole = sum(times)
         total += 1.0
-        for item in items:
-            share = float(np.sum(item.estimate_s)) / whole
+        for item, time_s in zip(items, times, strict=True):
+            share = time_s / whole
             word = word_for(item.estimate.basis)
             borrowed += share * (word == BORROWED)
             typical += share * (word == TYPICAL)

@@ -85,7 +85,7 @@ class Parallel(Value):
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            if np.size(getattr(getattr(self, item.name), "dims", ())):
+            if getattr(getattr(self, item.name), "dims", ()):
                 raise InvalidInput(
                     f"{item.name} has named dimensions, which a layout does not keep:"
                     " give its values, or cross layouts with roofline.sweep"
