@@ -96,6 +96,11 @@ def all_rows(parts: list[Candidates]) -> Candidates:
     return Candidates(**columns)
 
 
+def cost_of_one(table: Candidates) -> Array:
+    """Price of a deployment per hour, or its accelerators where there is no price."""
+    return np.asarray(table.gpus * np.where(np.isfinite(table.usd_per_hour), table.usd_per_hour, 1.0))
+
+
 def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: str) -> Candidates:
     """All ``[L, B]`` candidates of a scenario: layouts ``[L, 1]`` of its deployment, batches ``[B]`` of its load."""
     serve = case.serve

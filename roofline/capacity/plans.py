@@ -25,11 +25,10 @@ from ..specs.electricity import BOARDS_ALONE, JOULES_OF_A_KWH, Power
 from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
 from .basis import CALIBRATED
-from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates
+from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates, cost_of_one
 from .plan_sentences import plan_sentence, why_it_does_not_fit
 from .plan_steps import plan_steps
 from .queues import Stream
-from .sizing import cost_of_one
 
 
 @dataclass(frozen=True, repr=False)

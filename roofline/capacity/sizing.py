@@ -16,7 +16,7 @@ import numpy as np
 from ..serving.metrics import METRICS
 from ..serving.steady_state import HIGH_END
 from ..serving.under_load import CLOSED_FORM, SIMULATION
-from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates
+from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates, cost_of_one
 from .queues import (
     ClosedQueue,
     Stream,
@@ -142,11 +142,6 @@ def _confirmed(plan: Plan, sized: Candidates, stream: Stream, most_load: float) 
     for key in np.unique(keys):
         rows = np.flatnonzero((keys == key) & np.isfinite(sized.replicas))
         yield from _of_one(plan, sized, _one_a_layout(sized, rows), stream, most_load)
-
-
-def cost_of_one(sized: Candidates) -> Array:
-    """Price of a deployment per hour, or its accelerators where there is no price."""
-    return np.asarray(sized.gpus * np.where(np.isfinite(sized.usd_per_hour), sized.usd_per_hour, 1.0))
 
 
 def _one_a_layout(sized: Candidates, rows: Array) -> Array:
