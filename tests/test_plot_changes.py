@@ -119,14 +119,14 @@ def test_a_timeline_shows_every_pass_of_its_second():
     ax = example("timeline, stalls")()
     shapes = {item.get_label(): item.get_paths() for item in ax.collections}
     assert len(shapes["decode steps"]) == int(noted.steps.sum())
-    assert len(shapes["prompts"]) == int((noted.prompt_tokens > 0).sum())
+    assert len(shapes["prefill"]) == int((noted.prompt_tokens > 0).sum())
     assert len(shapes["stall"]) == int(noted.stalls.sum())
     stalled = [path.vertices[:, 0] for path in shapes["stall"]]
     assert [ends.min() for ends in stalled] == pytest.approx(noted.start_s[noted.stalls])
     assert [ends.max() for ends in stalled] == pytest.approx(noted.end_s[noted.stalls])
     longest = (noted.end_s - noted.start_s)[noted.stalls].max()
     assert f"{1e3 * longest:.3g} ms" in ax.get_yticklabels()[1].get_text()
-    assert "no stall" in [text.get_text() for text in example("timeline")().get_yticklabels()]
+    assert "no stalls" in [text.get_text() for text in example("timeline")().get_yticklabels()]
 
 
 def test_requests_in_the_system_obey_littles_law():
@@ -147,7 +147,7 @@ def test_requests_in_the_system_obey_littles_law():
 def test_a_queue_is_stacked_and_its_slots_are_a_line():
     ax = example("queue")()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["generate", "prompt is computed", "wait", "slots of the engine, 8"]
+    assert labels == ["generating", "in prefill", "waiting", "limit of the engine, 8"]
     _, counts = in_system(served())
     top = max(path.vertices[:, 1].max() for item in ax.collections for path in item.get_paths())
     assert top == counts.sum(axis=0).max()

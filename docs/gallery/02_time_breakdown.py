@@ -1,6 +1,6 @@
 """Where the time goes.
 
-Shares of the roofline time by operator, colored by what limits each.
+Each operator's share of the roofline time, colored by what limits it.
 """
 
 import roofline as rl

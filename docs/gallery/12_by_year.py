@@ -5,4 +5,4 @@ Peaks grow faster than bandwidth: it takes more FLOPs a byte to keep a newer chi
 
 import roofline as rl
 
-ax = rl.plot.by_year(rl.ridge_table(vendor="NVIDIA"))
+ax = rl.plot.by_year(rl.ridge_table(vendor="NVIDIA"), "bf16_ridge_flops_per_byte")

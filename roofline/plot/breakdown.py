@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..phases.passes import Phase
 from .fits import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_rows, renderer_of, widen
 from .style import Style, ink_on_fill, style_of
-from .tracks import captions, operator_name, shares_of_time, swept
+from .tracks import captions, legend_words, operator_name, shares_of_time, swept
 
 
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
@@ -61,11 +62,13 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax, height=1.5 + 0.6 * len(phases))
     style = style_of(ax)
     ax.set(xlim=(0, 1), ylim=(len(phases) - 0.4, -0.6))
-    label_axes(ax, "share of the time", "", grid="")
+    label_axes(ax, "share of the roofline time", "", grid="")
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
     ax.spines[:].set_visible(False)
-    name_rows(ax, [_row_name(phase, texts[0]) for phase, texts in zip(phases, captions(phases), strict=True)])
-    head(ax, "Where the time goes", " and ".join(dict.fromkeys(p.deployment.model.title for p in phases)))
+    names, shared = _row_names(ax, phases)
+    name_rows(ax, names)
+    models = dict.fromkeys(phase.deployment.model.title or phase.deployment.model.name for phase in phases)
+    head(ax, "Where the time goes", shared or ", ".join(models))
     pieces = [_pieces(phase) for phase in phases]
     keys = dict.fromkeys(key for piece in pieces for key in piece)
     order = sorted(keys, key=lambda key: -sum(piece.get(key, 0.0) for piece in pieces))
@@ -78,9 +81,21 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _row_name(phase: Phase, caption: str) -> str:
-    """The caption, and whether the pass does not fit in memory."""
-    return caption if np.all(memory_of(phase).fits) else f"{caption}\n{DOES_NOT_FIT}"
+LINE = 0.125
+"""Inches of a line of a row's name."""
+
+
+def _row_names(ax: Axes, phases: Sequence[Phase]) -> tuple[list[str], str]:
+    """A name for each row, and what all have in common if the rows have no room for it."""
+    misfits = ["" if np.all(memory_of(phase).fits) else DOES_NOT_FIT for phase in phases]
+    pairs = zip(captions(phases), misfits, strict=True)
+    names = ["\n".join(filter(None, [texts[0], misfit])) for texts, misfit in pairs]
+    most_lines = max(name.count("\n") + 1 for name in names)
+    if LINE * most_lines * len(names) <= ax.bbox.height / ax.figure.dpi:
+        return names, ""
+    shared, words = legend_words(phases)
+    short = [", ".join(filter(None, pair)) for pair in zip(words, misfits, strict=True)]
+    return [textwrap.fill(name, 44) for name in short], shared
 
 
 def _sample(style: Style, limit: str) -> Patch:
@@ -106,7 +121,8 @@ def _draw_bar(ax: Axes, row: int, pieces: Mapping[tuple[str, str], float]) -> No
         written: dict[str, Any] = {"fontsize": style.text_size, "color": ink_on_fill(style, color), "parse_math": False}
         if hatch:
             written["bbox"] = {"boxstyle": "square,pad=0.1", "facecolor": color, "edgecolor": "none"}
-        text = ax.text(left + share / 2, row, f"{name}\n{share:.0%}", ha="center", va="center", **written)
+        between = "\n" if 0.7 * ax.bbox.height / np.ptp(ax.get_ylim()) > 2 * LINE * ax.figure.dpi else " "
+        text = ax.text(left + share / 2, row, f"{name}{between}{share:.0%}", ha="center", va="center", **written)
         if text.get_window_extent(renderer).width > share * ax.bbox.width - 4:
             text.remove()
         left += share

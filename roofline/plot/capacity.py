@@ -19,7 +19,6 @@ from .frame import (
     head,
     label_axes,
     legend_below,
-    legend_inside,
     log_axis,
     log_limits,
     name_columns,
@@ -87,7 +86,7 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     handles, labels = ax.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda place: list(style.parts).index(labels[place]))
     device = Line2D([], [], color=style.ink, linewidth=1.6, label="device")
-    legend_below(ax, [*(handles[place] for place in order), device], ncols=6, gap=tall)
+    legend_below(ax, [*(handles[place] for place in order), device], gap=tall)
     head(ax, "What fits", shared)
     return ax
 
@@ -105,16 +104,15 @@ def _draw_devices(ax: Axes, needs: Sequence[Memory], tops: np.ndarray[Any, Any])
     devices = [float(need.deployment.accelerator.memory_bytes) / 1e9 for need in needs]
     ax.set_ylim(0, 1.2 * max(*tops, *devices))
     column = ax.bbox.width / ax.figure.dpi / np.ptp(ax.get_xlim())
-    narrow = column < text_inches(ax, DOES_NOT_FIT, style.text_size, "bold")[0]
-    between = "\n" if narrow else " "
-    misfit = "does not\nfit in" if narrow else f"{DOES_NOT_FIT}\nin"
+    wide, narrow = (text_inches(ax, words, style.text_size, "bold")[0] for words in (DOES_NOT_FIT, "does not"))
+    misfit = "over\n" if column < narrow else "does not\nfit in\n" if column < wide else f"{DOES_NOT_FIT}\nin "
     text: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "parse_math": False, "linespacing": 1.1}
     for place, (need, device, top) in enumerate(zip(needs, devices, tops, strict=True)):
         ax.hlines(device, place - 0.38, place + 0.38, color=style.ink, linewidth=1.6)
         over = (place, max(device, top))
-        words, color = f"{device:.0f} GB", style.ink
+        words, color = f"{device:.0f} GB" if device >= 10 else f"{device:.2g} GB", style.ink
         if not need.fits:
-            words, color = f"{misfit}{between}{words}", style.warning
+            words, color = f"{misfit}{words}", style.warning
         weight = "normal" if need.fits else "bold"
         ax.annotate(words, over, (0, 3), color=color, fontsize=style.text_size, fontweight=weight, **text)
 
@@ -181,11 +179,12 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     ax.set_xlim(log_limits(*(each.tokens_per_s_per_user for each in drawn)))
     ax.set_ylim(log_limits(*(each.tokens_per_s_per_gpu for each in drawn)))
     if plan.slo.tpot_s is not None:
-        ax.axvline(1 / plan.slo.tpot_s, color=style.quiet, linestyle="--", linewidth=0.8)
+        target = f"TPOT {1e3 * plan.slo.tpot_s:g} ms"
+        ax.axvline(1 / plan.slo.tpot_s, color=style.quiet, linestyle="--", linewidth=0.8, label=target)
     label_axes(ax, "tokens/s per user", "tokens/s per GPU")
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
-    legend_inside(ax)
+    legend_below(ax)
     head(ax, "Speed against throughput", f"{plan.model.title or plan.model.name}; stars meet the SLO at least cost")
     return ax
 
@@ -233,14 +232,14 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     order = sorted(names, key=lambda name: max(map(abs, ratios[name])))
     ax = axes_or_new(ax, height=1.5 + 0.26 * len(order))
     style = style_of(ax)
-    label_axes(ax, f"change of {found.time.removesuffix('_s')} time", "", grid="x")
-    sides = ((style.better, "", f"{factor:g} times as large"), (style.worse, "////", f"{factor:g} times as small"))
+    label_axes(ax, f"change in the {found.time.removesuffix('_s')}", "", grid="x")
+    sides = ((style.better, "", f"input x {factor:g}"), (style.worse, "////", f"input / {factor:g}"))
     for side, (color, hatch, words) in enumerate(sides):
         widths = [ratios[name][side] for name in order]
         ax.barh(range(len(order)), widths, height=0.6, color=color, hatch=hatch, edgecolor=style.paper, label=words)
     ax.axvline(0, color=style.ink, linewidth=0.8)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:+.0%}" if value else "0")
-    name_rows(ax, [name.replace("_", " ") for name in order])
+    name_rows(ax, [name.replace("kv_", "KV ").replace("_", " ") for name in order])
     legend_below(ax)
     serve = found.deployment
     model, gpu = serve.model, serve.accelerator

@@ -19,8 +19,8 @@ from ..techniques.stages import stages
 from ..techniques.table import NOTICEABLE
 from ..units import brief_speed
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits, name_rows, widen
-from .style import style_of
+from .frame import axes_or_new, head, label_axes, lay_out, legend_below, log_axis, log_limits, name_rows, widen
+from .style import Look, Style, style_of
 from .tracks import deployment_facets, operator_name, swept, tell_apart
 
 SHOWN = 8
@@ -246,6 +246,8 @@ GAINS = {
 def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
     """How much each technique speeds up prefill, decode and throughput: 1 is no change, right of it is better.
 
+    Axes that are too low for all rows show the techniques with the largest effects, and say how many are missing.
+
     Filled markers compare with the deployment as given.  Open ones are of techniques that it has already, such as a KV
     cache, and compare with the same deployment without them.
 
@@ -283,13 +285,26 @@ def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax, height=1.55 + 0.2 * len(rows))
     style = style_of(ax)
     gains = [_gains(row) for row in rows]
-    ax.set(xscale="log", ylim=(len(rows) - 0.4, -0.6))
+    ax.set_xscale("log")
     ax.set_xlim(log_limits(*(list(each.values()) for each in gains), [0.9, 1.3]))
-    label_axes(ax, "times as fast, times the throughput", "", grid="x")
+    label_axes(ax, "speedup, or gain in throughput", "", grid="x")
     log_axis(ax.xaxis, lambda value: f"{value:g}x")
     name_rows(ax, [row["technique"] for row in rows])
-    ax.axvline(1, color=style.ink, linewidth=0.9, zorder=2)
+    widen(ax, right=0.25)
     looks = {"prefill": style.phases["prefill"], "decode": style.phases["decode"], "throughput": style.line(2)}
+    legend_below(ax, _samples(style, looks, open_too=any(map(_had, rows))))
+    shown = _rows_with_room(ax, gains)
+    rows, gains = [rows[place] for place in shown], [gains[place] for place in shown]
+    serve = table.effects[0].before.case.serve
+    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+    left_out = len(table.rows) - len(rows)
+    notes = [table.effects[0].before.time.removesuffix("_s")]
+    notes += [f"{len(table.refused)} not possible here"] if table.refused else []
+    notes += [f"no room for {left_out} with the smallest effects"] if left_out else []
+    head(ax, "What each technique brings", f"{words}, {'; '.join(notes)}")
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    name_rows(ax, [row["technique"] for row in rows])
+    ax.axvline(1, color=style.ink, linewidth=0.9, zorder=2)
     for place, (row, each) in enumerate(zip(rows, gains, strict=True)):
         ends = [1.0, *each.values()]
         ax.hlines(place, min(ends), max(ends), color=style.faint, linewidth=2.5, zorder=1)
@@ -297,19 +312,34 @@ def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
             color, marker = looks[name]
             face = style.paper if _had(row) else color
             ax.plot(value, place, marker, color=color, markerfacecolor=face, ms=5, label=f"_{name}", zorder=3)
-    handles = [
+    return ax
+
+
+def _samples(style: Style, looks: Mapping[str, Look], *, open_too: bool) -> list[Line2D]:
+    """Markers for the legend."""
+    found = [
         Line2D([], [], color=color, marker=mark, linestyle="", label=name) for name, (color, mark) in looks.items()
     ]
-    if any(map(_had, rows)):
-        has = {"color": style.quiet, "markerfacecolor": style.paper, "marker": "o", "linestyle": ""}
-        handles.append(Line2D([], [], label="open: against doing without it", **has))  # type: ignore[arg-type]
-    legend_below(ax, handles, ncols=3)
-    widen(ax, right=0.25)
-    serve = table.effects[0].before.case.serve
-    refused = f"; {len(table.refused)} not possible here" if table.refused else ""
-    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
-    head(ax, "What each technique brings", f"{words}, {table.effects[0].before.time.removesuffix('_s')}{refused}")
-    return ax
+    if open_too:
+        has: dict[str, Any] = {"color": style.quiet, "markerfacecolor": style.paper, "marker": "o", "linestyle": ""}
+        found.append(Line2D([], [], label="open: already in use, against going without", **has))
+    return found
+
+
+ROW = 0.13
+"""Inches that a row with a name needs at least."""
+
+_TITLE = 0.3
+"""Inches that further lines of the subtitle take, which are written after the rows were counted."""
+
+
+def _rows_with_room(ax: Axes, gains: Sequence[Mapping[str, float]]) -> list[int]:
+    """Places of the rows that the axes have room for: those with the largest effects, in their order."""
+    lay_out(ax)
+    room = max(int((ax.bbox.height / ax.figure.dpi - _TITLE) / ROW), 1)
+    effects = [max((abs(np.log(value)) for value in each.values()), default=0.0) for each in gains]
+    largest = sorted(range(len(gains)), key=lambda place: -effects[place])[:room]
+    return sorted(largest)
 
 
 def _had(row: Mapping[str, Any]) -> bool:

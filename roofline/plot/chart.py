@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.lines import Line2D
-from matplotlib.text import Annotation, Text
+from matplotlib.text import Annotation
 
 from ..errors import InvalidInput
 from ..hardware import Accelerator
@@ -20,9 +20,9 @@ from ..phases.bounds import Bound
 from ..phases.passes import Phase
 from ..specs.library import get_accelerator
 from ..units import humanize
-from .fits import stamp_misfits
-from .frame import axes_or_new, head, lay_out, legend_inside
-from .labels import LEADER, Label, left_out, place_labels
+from .fits import ROOM_FOR_REASON, stamp_misfits
+from .frame import HEIGHT, LEGEND_ROW, axes_or_new, head, lay_out, legend_below
+from .labels import Label, left_out, place_labels
 from .roofs import draw_roofs, roofs_of, set_scales
 from .runs import draw_runs, run_points
 from .style import Look, style_of
@@ -45,6 +45,9 @@ _TOUCH = 11.0
 
 _CAPTIONED = 4
 """More results than this have a legend in the place of captions."""
+
+LEAST_NAMED = 0.01
+"""Operators that together take less of the time than this have no label."""
 
 _DENSE = 32
 """A sweep of more points than this shows its first and last alone."""
@@ -101,17 +104,19 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom,
         _check(accelerator, result)
     runs = [result for result in results if isinstance(result, Headroom)]
     computed = [result for result in results if not isinstance(result, Headroom)]
-    ax = axes_or_new(ax)
+    many = len(computed) > _CAPTIONED
+    ax = axes_or_new(ax, height=HEIGHT + (LEGEND_ROW * len(computed) / 2 if many else 0.0))
     roofs = roofs_of(accelerator, computed)
     inside = [*computed, *(item for phase in _single_passes(computed) for item in phase.operators)]
     set_scales(ax, roofs, [*map(coordinates, inside), *map(run_points, runs)])
-    head(ax, accelerator.title, _subtitle(accelerator, results))
+    looks = looks_of(computed, style_of(ax))
+    shared = _legend_of_many(ax, computed, looks)
+    head(ax, accelerator.title, "  |  ".join(filter(None, [_subtitle(accelerator, results), shared])))
     lay_out(ax)
     note = _draw_note(ax, computed)
     stamps = stamp_misfits(ax, [each for each in computed if isinstance(each, Phase)], above=note)
-    looks = looks_of(computed, style_of(ax))
     labels = [*draw_runs(ax, runs), *_draw_results(ax, computed, looks), *_draw_operators(ax, computed, looks)]
-    texts = [*note, *stamps, *_legend_of_many(ax, computed, looks)]
+    texts = [*note, *stamps]
     texts += draw_roofs(ax, roofs, texts)
     written = place_labels(ax, labels, marks=_marks(ax), texts=texts)
     _finish_note(note, left_out(labels, written))
@@ -140,6 +145,8 @@ def _subtitle(accelerator: Accelerator, results: Sequence[Result | Headroom]) ->
             "" if serve.parallel.single else f" on {humanize('accelerators', serve.parallel.accelerators)}, one shown"
         )
         parts += [f"{serve.model.title or serve.model.name}{shared}", format_words(serve.precision)]
+    if any(not isinstance(result, Headroom) for result in results):
+        parts.append("roofline times")
     return "  |  ".join(parts)
 
 
@@ -152,16 +159,16 @@ _HOLDS_A_LINE = "0 labels left out for lack of room"
 
 
 def _draw_note(ax: Axes, results: Sequence[Result]) -> list[Annotation]:
-    """What the markers mean and what has none, in the corner that no point reaches."""
+    """What the markers mean and what has none, in the corner that no point reaches; nothing if the axes are low."""
     shares: dict[str, float] = {}
     for phase in _single_passes(results):
         shares[phase.name] = max(share_without_flops(phase), shares.get(phase.name, 0.0))
     lines = []
     if shares:
         bare = " and ".join(f"{_percent(share)} of {name}" for name, share in shares.items())
-        lines.append("open: whole pass; filled: operator, area its share of the time")
+        lines.append("open: whole pass; filled: operator, its area the share of the time")
         lines.append(f"not drawn: operators without FLOPs, {bare}")
-    if not results:
+    if not results or ax.bbox.height / ax.figure.dpi < ROOM_FOR_REASON:
         return []
     style = style_of(ax)
     at: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right", "va": "bottom"}
@@ -200,10 +207,10 @@ def _draw_results(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) ->
     return labels
 
 
-def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) -> list[Text]:
-    """A legend above the roof where there are too many results for captions; its texts."""
+def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) -> str:
+    """A legend below the axes where there are too many results for captions; what all of them have in common."""
     if len(results) <= _CAPTIONED:
-        return []
+        return ""
     shared, words = legend_words(results)
     marks = [
         Line2D([], [], color=color, marker=marker, linestyle="-" if swept(result) else "", markerfacecolor="none")
@@ -211,9 +218,8 @@ def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) 
     ]
     for mark, text in zip(marks, words, strict=True):
         mark.set_label(text)
-    found = legend_inside(ax, marks, loc="upper left", title=shared or None, alignment="left")
-    found.get_title().set(fontsize=style_of(ax).text_size, color=style_of(ax).quiet, parse_math=False)
-    return [found.get_title(), *found.get_texts()]
+    legend_below(ax, marks)
+    return shared
 
 
 def _ends(texts: Sequence[str], row: Array) -> list[tuple[str, Array]]:
@@ -241,7 +247,7 @@ def _draw_operators(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) 
         groups += [(sum(spot.share for spot in group), group, color) for group in _together(ax, found)]
     if len(results) > 2 or len({phase.name for phase in passes}) < len(passes):
         return []
-    groups.sort(key=lambda item: -item[0])
+    groups = sorted((item for item in groups if item[0] >= LEAST_NAMED), key=lambda item: -item[0])
     return [_label(group, share, color) for share, group, color in groups]
 
 
@@ -270,8 +276,6 @@ def _label(group: Sequence[Spot], share: float, color: str) -> Label:
 
 def _reach(share: float) -> float:
     """How far from its point the label of a group with this share of the time may go, in points."""
-    if share < 0.01:
-        return LEADER
     return 45.0 if share < 0.1 else 100.0
 
 

@@ -8,7 +8,7 @@ from matplotlib.ticker import PercentFormatter
 
 from ..capacity import Fleet
 from ..errors import InvalidInput, number
-from .frame import axes_or_new, head, label_axes, legend_inside, log_axis, log_limits
+from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
 from .style import style_of
 
 LEAST_UTILIZATION = 0.05
@@ -61,19 +61,24 @@ def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> A
         color, marker = style.line(place)
         label = f"{fleet.gpus[row]:,.0f} x {fleet.accelerator[row]}, {fleet.precision[row]}"
         ax.plot(shares, costs[:, row], color=color, marker=marker, markevery=[len(shares) - 1], label=label)
-        ax.plot(fleet.load[row], fleet.usd_per_million_tokens[row], marker, color=color, mec=style.paper, ms=9)
+        sized = fleet.load[row], fleet.usd_per_million_tokens[row]
+        ax.plot(*sized, marker, color=color, mec=style.paper, ms=9, zorder=3)
     levels = [costs[:, priced]]
     if api is not None:
         asked = float(np.max(number("api", api)))
         ax.axhline(asked, color=style.ink, linestyle="--", linewidth=0.8, label="API")
         levels.append(np.array(asked))
-    ax.set_xlim(0, 1)
+    ax.set_xlim(0, 1.02)
     ax.set_yscale("log")
     ax.set_ylim(log_limits(*levels))
-    label_axes(ax, "utilization", "USD per million output tokens, prompts included")
+    label_axes(ax, "utilization", "USD per million output tokens")
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
     log_axis(ax.yaxis)
-    legend_inside(ax)
+    legend_below(ax)
     name = fleet.plan.model.title or fleet.plan.model.name
-    head(ax, "What a token costs", f"{name}; large marks: sized for {fleet.requests_per_s:g} requests/s")
+    head(
+        ax,
+        "What a token costs",
+        f"{name}; prompts included; large markers: sized for {fleet.requests_per_s:g} requests/s",
+    )
     return ax

@@ -18,7 +18,7 @@ from ..phases.passes import TIMES, Phase
 from ..serving.under_load import Served
 from ..units import quantity_of
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, legend_inside, log_axis, log_limits
+from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
 from .style import Style, style_of
 
 Array = npt.NDArray[np.float64]
@@ -286,7 +286,7 @@ def _draw(
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
     handles += _shade(ax, inputs, *off)
-    legend_inside(ax, handles)
+    legend_below(ax, handles)
 
 
 def _shade(ax: Axes, inputs: Array, off: npt.NDArray[np.bool_], words: str) -> list[Patch]:

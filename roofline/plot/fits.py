@@ -17,6 +17,9 @@ from .style import style_of
 
 DOES_NOT_FIT = "does not fit"
 
+ROOM_FOR_REASON = 1.3
+"""Inches that axes are high at least if a stamp on them says why."""
+
 
 def memory_of(phase: Phase) -> Memory:
     """What memory holds at the end of a pass: the weights, and the cache of its sequences, at their mean length."""
@@ -37,16 +40,23 @@ def stamp_misfits(ax: Axes, phases: Sequence[Phase], *, above: Sequence[Text] = 
     if not misfits:
         return []
     lift = sum((text_inches(ax, text.get_text(), style_of(ax).note_size)[1] for text in above), 0.0)
-    return [stamp(ax, DOES_NOT_FIT, below=_reason(misfits, len(phases)), at=(1.0, 0.0), lift=lift)]
+    roomy = ax.bbox.height / ax.figure.dpi > ROOM_FOR_REASON
+    return [stamp(ax, DOES_NOT_FIT, below=_reason(misfits, phases) if roomy else "", at=(1.0, 0.0), lift=lift)]
 
 
-def _reason(misfits: Sequence[tuple[Phase, Memory]], of: int) -> str:
-    """Needed and available memory of the pass that needs most, and which it is if others fit."""
+def _reason(misfits: Sequence[tuple[Phase, Memory]], phases: Sequence[Phase]) -> str:
+    """Needed and available memory of the pass that needs most, and which or how many passes do not fit."""
     phase, need = max(misfits, key=lambda each: float(np.max(each[1].needed_bytes)))
     needed, available = (
         humanize("bytes", float(np.max(getattr(need, f"{name}_bytes")))) for name in ("needed", "available")
     )
     sizes = f"{needed} needed, {available} available"
+    alone = [each.name for each in phases].count(phase.name) == 1
     if np.size(need.fits) > 1:
-        return f"{phase.name}: {int(np.sum(~np.asarray(need.fits)))} of {np.size(need.fits)} points; up to {sizes}"
-    return f"{phase.name}: {sizes}" if len(misfits) < of else sizes
+        name = phase.name if alone else f"{phase.name}, {phase.deployment.model.name}"
+        return f"{name}: {int(np.sum(~np.asarray(need.fits)))} of {np.size(need.fits)} points; up to {sizes}"
+    if len(misfits) == len(phases) and len({each.deployment for each in phases}) == 1:
+        return sizes
+    if alone:
+        return f"{phase.name}: {sizes}"
+    return f"{len(misfits)} of {len(phases)} passes; up to {sizes}"

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -15,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from .style import LIGHT, Style, style_of
@@ -35,14 +36,20 @@ _ANY_HEIGHT = "axes with margins and a height of their own"
 LEGEND_ROW = 0.17
 """Inches of a row of a legend."""
 
+STAMP_SHARE = 0.48
+"""Of the width of the axes, at most, for the text of a stamp."""
+
+LEGEND_EMS = (2.8, 2.0)
+"""Matplotlib's widths in a legend, in sizes of its text: a sample with the gap after it, and between columns."""
+
 SLANT = 35.0
 """Degrees by which names of columns are turned where they have too little room."""
 
 LONGEST_NAME = 24
 """Letters of a line of a column's name; more go onto further lines."""
 
-FEW_DECADES = 1.6
-"""A logarithmic axis over fewer has ticks at 2 and 5 as well."""
+FEWEST_TICKS = 3
+"""A logarithmic axis with fewer powers of ten has ticks between them as well."""
 
 
 def axes_or_new(ax: Axes | None, height: float = HEIGHT, **margins: float) -> Axes:
@@ -140,14 +147,17 @@ def lay_out(ax: Axes) -> None:
 
 
 def head(ax: Axes, title: str, subtitle: str) -> None:
-    """Title and a quieter line under it, flush left; two or three lines where one is too long for the figure."""
+    """Title and a quieter line under it, flush left; each on several lines where it is too long for the figure."""
     style = style_of(ax)
-    room = _page(ax)[0] * (1 - ax.get_position().x0) - 0.05
-    wide, tall = text_inches(ax, subtitle, style.text_size)
-    if wide > room:
-        subtitle = textwrap.fill(subtitle, max(int(0.97 * len(subtitle) * room / wide), 20), break_long_words=False)
+    _widen_for_numbers(ax)
+    lay_out(ax)
+    room = _room_right(ax)
+    tall = text_inches(ax, subtitle, style.text_size)[1]
+    title = _wrapped(ax, title, style.title_size, room, "bold")
+    subtitle = _wrapped(ax, subtitle, style.text_size, room)
     more = subtitle.count("\n") * 1.4 * 72 * tall
-    widen(ax, top=MARGINS["top"] + more / 72)
+    title_lines = title.count("\n") * 1.4 * style.title_size
+    widen(ax, top=MARGINS["top"] + (more + title_lines) / 72)
     how: dict[str, Any] = {"color": style.ink, "fontsize": style.title_size, "fontweight": "bold", "parse_math": False}
     ax.set_title(title, loc="left", pad=17 + more, y=1.0, **how)
     ax.annotate(
@@ -160,6 +170,26 @@ def head(ax: Axes, title: str, subtitle: str) -> None:
         color=style.quiet,
         parse_math=False,
     )
+
+
+def _widen_for_numbers(ax: Axes) -> None:
+    """Room left of own axes for the numbers of their vertical axis and for its label."""
+    if not (is_own(ax) and ax.get_ylabel()):
+        return
+    style, axis = style_of(ax), ax.yaxis
+    low, high = sorted(axis.get_view_interval())
+    ticks = [tick for tick in axis.get_major_locator()() if low <= tick <= high]
+    words = axis.get_major_formatter().format_ticks(ticks)
+    widest = max((text_inches(ax, word, style.text_size)[0] for word in words), default=0.0)
+    widen(ax, left=widest + text_inches(ax, ax.get_ylabel(), style.label_size)[1] + 0.2)
+
+
+def _wrapped(ax: Axes, words: str, size: float, room: float, weight: str = "normal") -> str:
+    """The words on as many lines as they need to stay within so many inches."""
+    wide = text_inches(ax, words, size, weight)[0]
+    if wide <= room:
+        return words
+    return textwrap.fill(words, max(int(0.95 * len(words) * room / wide), 20), break_long_words=False)
 
 
 def label_axes(ax: Axes, xlabel: str, ylabel: str, *, grid: str = "both") -> None:
@@ -209,8 +239,8 @@ def text_inches(ax: Axes, words: str, size: float, weight: str = "normal") -> tu
     """Width and height of a text, in inches."""
     text = Text(0, 0, words, fontsize=size, fontweight=weight, parse_math=False)
     text.set_figure(ax.figure)
-    box = text.get_window_extent(renderer_of(ax), dpi=72)
-    return box.width / 72, box.height / 72
+    box = text.get_window_extent(renderer_of(ax))
+    return box.width / ax.figure.dpi, box.height / ax.figure.dpi
 
 
 def renderer_of(ax: Axes) -> Any:
@@ -225,14 +255,41 @@ def _renderer(dpi: float) -> Any:
     return canvas.get_renderer()
 
 
-def log_axis(axis: Axis, written: Callable[[float], str] | None = None) -> None:
-    """Ticks of a logarithmic axis with plain numbers: at powers of ten, over few decades at 2 and 5 as well.
+class LogTicks(LogLocator):
+    """Ticks at powers of ten; over few decades at 2 and 5 as well, and over less than one at steps that are round."""
 
-    Limits must have been set: they say how many decades there are.
-    """
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Where the ticks are, for limits that may have changed since the axis was made."""
+        low, high = sorted((float(vmin), float(vmax)))
+        if not 0 < low < high:
+            return np.asarray(super().tick_values(vmin, vmax))
+        found = next(ticks for count in (12, 8, 6, 4, 3, 2) if self._has_room(ticks := self._at(low, high, count)))
+        for subs in ((1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)):
+            finer = self._at(low, high, 12, subs)
+            if len(found) < FEWEST_TICKS and self._has_room(finer):
+                found = finer
+        return found if len(found) > 1 else np.asarray(MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high))
+
+    def _at(self, low: float, high: float, count: int, subs: Sequence[float] = (1.0,)) -> npt.NDArray[np.float64]:
+        """Multiples ``subs`` of at most about ``count`` powers of ten within the limits."""
+        self.set_params(subs=subs, numticks=count)
+        ticks = np.asarray(super().tick_values(low, high))
+        return ticks[(ticks >= low) & (ticks <= high)]
+
+    def _has_room(self, ticks: npt.NDArray[np.float64]) -> bool:
+        """Whether the numbers stay apart; two always do."""
+        axis: Any = self.axis
+        width, height = axis.axes.bbox.size / axis.axes.figure.dpi * 72
+        if axis.axis_name == "y":
+            return len(ticks) <= 2 or 1.6 * LIGHT.text_size * len(ticks) < height
+        words = [axis.get_major_formatter()(tick) for tick in ticks]
+        return len(ticks) <= 2 or 0.62 * LIGHT.text_size * sum(len(word) + 2 for word in words) < width
+
+
+def log_axis(axis: Axis, written: Callable[[float], str] | None = None) -> None:
+    """Ticks of a logarithmic axis with plain numbers: at powers of ten, over few decades at further places as well."""
     words = written or plain_number
-    decades = np.ptp(np.log10(axis.get_view_interval()))
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < FEW_DECADES else (1.0,), numticks=12))
+    axis.set_major_locator(LogTicks())
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
@@ -256,14 +313,48 @@ def legend_inside(ax: Axes, handles: Sequence[Artist] | None = None, **more: Any
     return _legend(ax, handles, {"loc": "best"} | more)
 
 
-def legend_below(ax: Axes, handles: Sequence[Artist] | None = None, *, ncols: int = 4, gap: float = 0.44) -> Legend:
-    """A legend under the axis label, ``gap`` inches below the axes."""
+def legend_below(ax: Axes, handles: Sequence[Artist] | None = None, *, gap: float = 0.44) -> Legend:
+    """A legend under the axis label, ``gap`` inches below the axes, in as many columns as the figure has room for."""
+    lay_out(ax)
+    drawn: Sequence[Any] = ax.get_legend_handles_labels()[0] if handles is None else handles
+    labels = [str(each.get_label()) for each in drawn]
+    ncols = _columns_with_room(ax, labels)
+    if ncols == 1:
+        labels = _narrowed(ax, labels)
+        ncols = _columns_with_room(ax, labels)
     below = ax.transAxes + ScaledTranslation(0, -gap, ax.figure.dpi_scale_trans)
-    found = _legend(ax, handles, {"loc": "upper left", "ncols": ncols, "borderaxespad": 0.0, "borderpad": 0.0})
+    how = {"labels": labels, "loc": "upper left", "ncols": ncols, "borderaxespad": 0.0, "borderpad": 0.0}
+    found = _legend(ax, drawn, how)
     found.set_bbox_to_anchor((0, 0, 1, 0), transform=below)
-    rows = -(-len(found.get_texts()) // ncols)
-    widen(ax, bottom=gap + 0.1 + LEGEND_ROW * rows)
+    columns = np.array_split([label.count("\n") for label in labels], ncols)
+    rows = max(LEGEND_ROW * len(column) + 0.11 * sum(column) for column in columns)
+    widen(ax, bottom=gap + 0.1 + rows)
     return found
+
+
+def _columns_with_room(ax: Axes, labels: Sequence[str]) -> int:
+    """How many columns of a legend fit between the left edge of the axes and the right edge of the figure."""
+    style, room = style_of(ax), _room_right(ax)
+    sample, spacing = (em * style.text_size / 72 for em in LEGEND_EMS)
+    widths = [sample + text_inches(ax, label, style.text_size)[0] for label in labels]
+    for columns in range(len(labels), 1, -1):
+        widest = [max(part) for part in np.array_split(widths, columns)]
+        if sum(widest) + spacing * (columns - 1) < room:
+            return columns
+    return 1
+
+
+def _narrowed(ax: Axes, labels: Sequence[str]) -> list[str]:
+    """Labels on several lines, so that two columns may fit; a single one only if it is too long for the figure."""
+    size = style_of(ax).text_size
+    sample, spacing = (em * size / 72 for em in LEGEND_EMS)
+    room = _room_right(ax) if len(labels) == 1 else (_room_right(ax) - spacing) / 2
+    return [_wrapped(ax, label, size, room - sample) for label in labels]
+
+
+def _room_right(ax: Axes) -> float:
+    """Inches from the left edge of the axes to the right edge of the figure, less a little."""
+    return float(_page(ax)[0] * (1 - ax.get_position().x0) - 0.05)
 
 
 def _legend(ax: Axes, handles: Sequence[Artist] | None, how: dict[str, Any]) -> Legend:
@@ -281,6 +372,7 @@ def stamp(ax: Axes, words: str, *, below: str = "", at: tuple[float, float] = (0
     ``lift`` is how many inches above the corner it stands.
     """
     style = style_of(ax)
+    below = _wrapped(ax, below, style.label_size, STAMP_SHARE * ax.bbox.width / ax.figure.dpi, "bold")
     (x, y), inset = at, 8
     how: dict[str, Any] = {
         "xytext": (inset if x < 0.5 else -inset, -inset if y > 0.5 else inset + 72 * lift),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.text import Text
-from matplotlib.ticker import MultipleLocator
+from matplotlib.ticker import MaxNLocator
 
 from ..analysis.ridges import RidgeTable
 from ..errors import InvalidInput, unknown
@@ -141,7 +141,7 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
         ylim=(y.min() / 1.6, 1.6 * y.max() * (y.max() / y.min()) ** 0.16),
     )
     style = style_of(ax)
-    ax.xaxis.set_major_locator(MultipleLocator(1))
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     label_axes(ax, "", _quantity(column))
     log_axis(ax.yaxis, (lambda value: humanize(column, value)) if column.startswith("memory") else None)
     widen(ax, left=0.9)
@@ -188,7 +188,7 @@ def _name_at_the_end(ax: Axes, words: Sequence[str], heights: npt.NDArray[np.flo
     bottom, top = np.log(ax.get_ylim())
     line = 1.35 * size * ax.figure.dpi / 72 / ax.bbox.height * (top - bottom)
     order = np.argsort(heights)
-    ends = np.exp(_spread(np.log(heights[order]), line))
+    ends = np.exp(_below(top - line / 2, _spread(np.log(heights[order]), line), line))
     for row, end in zip(order, ends, strict=True):
         color, _ = style.line(row)
         at: dict[str, Any] = {
@@ -197,7 +197,7 @@ def _name_at_the_end(ax: Axes, words: Sequence[str], heights: npt.NDArray[np.flo
             "va": "center",
             "parse_math": False,
         }
-        link = {"arrowstyle": "-", "color": color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
+        link = {"arrowstyle": "-", "color": color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0, "relpos": (0.0, 0.5)}
         how: dict[str, Any] = {"color": color, "fontsize": size, "fontweight": "bold", "annotation_clip": False}
         ax.annotate(words[row], (1.0, heights[row]), (1.03, end), arrowprops=link, **at, **how)
 
@@ -210,6 +210,12 @@ def _spread(places: npt.NDArray[np.float64], gap: float) -> npt.NDArray[np.float
         while len(groups) > 1 and _first(groups[-1], gap) < _last(groups[-2], gap) + gap:
             groups[-2:] = [groups[-2] + groups[-1]]
     return np.concatenate([_first(group, gap) + gap * np.arange(len(group)) for group in groups])
+
+
+def _below(top: float, places: npt.NDArray[np.float64], gap: float) -> npt.NDArray[np.float64]:
+    """Rising ``places``, moved down as far as it takes to stay below ``top``."""
+    highest = top - gap * np.arange(len(places))[::-1]
+    return np.asarray(np.minimum(places, highest))
 
 
 def _first(group: Sequence[float], gap: float) -> float:

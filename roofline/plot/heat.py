@@ -124,4 +124,4 @@ def _label(ax: Axes, lines: Sequence[Line2D], drawn: QuadMesh) -> None:
     bar.ax.yaxis.set_minor_locator(NullLocator())
     bar.ax.tick_params(labelsize=style.text_size, color=style.quiet, labelcolor=style.ink, length=2.5)
     bar.outline.set_visible(False)
-    legend_below(ax, lines, ncols=2)
+    legend_below(ax, lines)

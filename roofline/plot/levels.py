@@ -65,5 +65,9 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     limit = WORDS.get(found.limit, found.limit)
     reached = humanize("flops_per_s", found.attained_flops_per_s)
     of = humanize("flops_per_s", found.peak_flops_per_s)
-    head(ax, found.accelerator.title or found.accelerator.name, f"at most {reached} of {of}, limited by {limit}")
+    head(
+        ax,
+        found.accelerator.title or found.accelerator.name,
+        f"large markers: the product, at most {reached} of {of}, limited by {limit}",
+    )
     return ax

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
 
 from ..advisor.verdict import DECODE_FROM, PREFILL_FROM, PhaseMap
-from .frame import axes_or_new, head, label_axes, legend_inside, log_axis
+from .frame import axes_or_new, head, label_axes, legend_below, log_axis
 from .style import Style, style_of
 
 TEXT_SIZE = (6.0, 1.5)
@@ -49,8 +50,8 @@ def phase_map(found: PhaseMap, *, ax: Axes | None = None) -> Axes:
         dots = (found.traffic.prompt_tokens, found.traffic.output_tokens)
         how: dict[str, Any] = {"color": style.ink, "edgecolor": style.paper, "linewidth": 0.8}
         ax.scatter(*dots, s=sizes, zorder=3, label="traffic", **how)
-        legend_inside(ax, loc="lower right", bbox_to_anchor=(1, 1))
-    head(ax, "Prefill or decode first?", f"{found.name}, batch {found.batch:,}; lines: share of prefill in the time")
+        legend_below(ax)
+    head(ax, "Prefill or decode first?", f"{found.name}, batch {found.batch:,}; lines: share of the time in prefill")
     return ax
 
 
@@ -74,7 +75,9 @@ def _name_region(ax: Axes, found: PhaseMap, verdict: str, words: str, color: str
     if room.max() >= 1:
         prompt, output = places[np.argmax(room)]
         at = (found.prompt_tokens[prompt], found.output_tokens[output])
-        ax.text(*at, words, ha="center", va="center", fontsize=style_of(ax).label_size, fontweight="bold", color=color)
+        style = style_of(ax)
+        text = ax.text(*at, words, ha="center", va="center", fontsize=style.label_size, fontweight="bold", color=color)
+        text.set_path_effects([withStroke(linewidth=2.5, foreground=style.paper)])
 
 
 def _dots(found: PhaseMap) -> npt.NDArray[np.int_]:

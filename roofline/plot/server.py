@@ -20,7 +20,7 @@ from .style import Look, Style, style_of
 
 Array = npt.NDArray[np.float64]
 
-KINDS = ("decode steps", "prompts", "both in one step")
+KINDS = ("decode steps", "prefill", "both in one step")
 """What a pass computes."""
 
 MOST_LANES = 4
@@ -135,7 +135,7 @@ def queue(simulation: Simulation | Served, *, ax: Axes | None = None) -> Axes:
     label_axes(ax, "time of the run, s", "requests in the system", grid="y")
     slots = None if most is None else float(most) * len(run.tallies)
     if slots is not None and slots < ax.get_ylim()[1]:
-        ax.axhline(slots, color=style.ink, linestyle="--", linewidth=0.9, label=f"slots of the engine, {slots:,.0f}")
+        ax.axhline(slots, color=style.ink, linestyle="--", linewidth=0.9, label=f"limit of the engine, {slots:,.0f}")
     legend_below(ax)
     waits = f"mean wait {brief_time(run.queue_s)}, p95 {brief_time(run.quantile('queue_s', 0.95))}"
     head(ax, f"Queue: {waits}", f"{_where(run)}; {run.demand}, {run.time.removesuffix('_s')}")
@@ -168,9 +168,9 @@ def _where(run: Simulation) -> str:
 def _states(style: Style) -> dict[str, Look]:
     """Color and hatch of what a request does, from the bottom up."""
     return {
-        "generate": style.limits["memory"],
-        "prompt is computed": style.limits["compute"],
-        "wait": style.limits["network"],
+        "generating": style.limits["memory"],
+        "in prefill": style.limits["compute"],
+        "waiting": style.limits["network"],
     }
 
 
@@ -178,7 +178,7 @@ def _looks(style: Style) -> dict[str, Look]:
     """Color and hatch of each kind of pass."""
     return {
         "decode steps": (style.limits["memory"][0], ""),
-        "prompts": (style.limits["compute"][0], "////"),
+        "prefill": (style.limits["compute"][0], "////"),
         "both in one step": (style.parts["KV cache"][0], "\\\\\\\\"),
     }
 
@@ -189,7 +189,7 @@ def _patch(style: Style, kind: str) -> Patch:
 
 
 def _stall_patch(style: Style, noted: Journal) -> list[Patch]:
-    return [Patch(facecolor=style.warning, label="stall: no token")] if noted.stalls.any() else []
+    return [Patch(facecolor=style.warning, label="stall: no output tokens")] if noted.stalls.any() else []
 
 
 def _kind(noted: Journal) -> npt.NDArray[np.int_]:
@@ -215,12 +215,12 @@ def _draw_lane(ax: Axes, noted: Journal, row: int, *, several: bool) -> list[str
     ax.add_collection(PolyCollection(stalls, facecolor=style.warning, linewidths=0, label="stall"))
     longest = float(np.max((noted.end_s - noted.start_s)[noted.stalls], initial=0.0))
     name = f"scheduler {int(noted.lane[0]) + 1}" if several else "passes"
-    stalled = f"stalls, up to {brief_time(longest)}" if longest else "no stall"
+    stalled = f"stalls, up to {brief_time(longest)}" if longest else "no stalls"
     return [
         name,
         stalled,
-        _draw_height(ax, noted, noted.running, row + 2, "generate"),
-        _draw_height(ax, noted, noted.waiting, row + 3, "wait"),
+        _draw_height(ax, noted, noted.running, row + 2, "generating"),
+        _draw_height(ax, noted, noted.waiting, row + 3, "waiting"),
     ]
 
 
@@ -246,7 +246,7 @@ def _draw_height(ax: Axes, noted: Journal, values: Array, row: int, words: str) 
     ]
     how: dict[str, Any] = {"facecolor": color, "edgecolor": color, "linewidths": 0.3}
     ax.add_collection(PolyCollection(shapes, label=words, **how))
-    return f"{words}, up to {most:,.0f}" if most else f"none {words}"
+    return f"{words}, up to {most:,.0f}" if most else f"{words}: none"
 
 
 def _title(noted: Journal, span_s: float) -> str:
@@ -254,4 +254,4 @@ def _title(noted: Journal, span_s: float) -> str:
     took = noted.end_s - noted.start_s
     share = float(took[noted.prompt_tokens > 0].sum() / took.sum())
     length = "A second" if span_s == 1 else f"{brief_time(span_s)}"
-    return f"{length} of a server: {share:.0%} of the busy time with prompts"
+    return f"{length} of a server: {share:.0%} of its busy time includes prefill"

@@ -16,7 +16,7 @@ from ..specs.library import get_model
 from ..units import humanize
 from .curves import INPUTS, swept_input
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, legend_inside, log_axis, log_limits
+from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
 from .style import style_of
 from .tracks import deployment_facets, tell_apart
 
@@ -93,7 +93,7 @@ def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_
     label_axes(ax, "tokens/s per user", "tokens/s per GPU")
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
-    legend_inside(ax)
+    legend_below(ax)
     head(ax, "Throughput against speed", f"{shared}; decode, {time.removesuffix('_s')}")
     return ax
 
@@ -157,7 +157,7 @@ def kv(
     label_axes(ax, "context, tokens", "cache and state, GB")
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
-    legend_inside(ax)
+    legend_below(ax)
     sequences = "one sequence" if batch == 1 else f"{batch:,} sequences"
     head(ax, "Cache over context", f"{sequences}, {cache_format}; sizes named at {lengths[-1]:,.0f} tokens")
     return ax

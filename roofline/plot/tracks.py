@@ -160,7 +160,7 @@ def _facets(result: Result) -> dict[str, npt.NDArray[np.str_]]:
     serve, segments = result.deployment, result.segments
     return {
         "model": np.array(serve.model.name),
-        "precision": np.array(format_words(serve.precision)),
+        "precision": np.array(short_formats(serve.precision)),
         "accelerators": _written(lambda count: _counted(count, "accelerator"), serve.parallel.accelerators),
         "batch": _written("batch {:,.0f}".format, sum(segment.sequences for segment in segments)),
         "tokens": _written(lambda count: _counted(count, "new token"), segments[0].new_tokens),
