@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measured_servers import NEWEST_FROM, SHAREGPT, as_trtllm_bench, release_of, run_tokens_per_s
 
 import roofline as rl
 from roofline import techniques as t
@@ -92,7 +93,7 @@ HARDWARE = {
 }
 
 ENGINES = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "trtllm", "LoRAX": "tgi"}
-"""The first word of the engine of a row -> an engine of the library; a generic one for the others."""
+"""The first word of the engine of a row -> an engine of the library; of two, that of the last: what it was moved to."""
 
 BY_DEFAULT = rl.Precision()
 FORMATS = {
@@ -120,25 +121,32 @@ Figure = Callable[[Steady, Any], Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two scenarios, and what of them a row measured; passes and kernels by themselves are not limited by memory."""
+    """Two scenarios, and what of them a row measured; passes and kernels by themselves are not limited by memory.
+
+    ``requests`` is the number of requests of a run that all come at the start, 0 for a steady state.
+    """
 
     before: Scenario
     after: Scenario
     figure: Figure
     saturated: bool = False
-    cap: float = MOST_REQUESTS
+    caps: tuple[float, float] = (MOST_REQUESTS, MOST_REQUESTS)
     kernel: bool = False
+    requests: float = 0.0
 
     def gain(self) -> float:
         """How many times better the second is; above 1 is better."""
-        sides = [self._figure(case) for case in (self.before, self.after)]
+        cases = zip((self.before, self.after), self.caps, strict=True)
+        sides = [self._figure(case, cap) for case, cap in cases]
         return float(np.exp(np.mean(np.log(sides[1] / sides[0]))))
 
-    def _figure(self, case: Scenario) -> Any:
+    def _figure(self, case: Scenario, cap: float) -> Any:
         """The figure with as many requests as fit in memory; the others wait, by Little's law, for their turn."""
         if self.kernel:
             return self.figure(steady_state(case), 0.0)
-        asked = np.asarray(self.cap if self.saturated else case.load.batch, dtype=float)
+        if self.requests:
+            return run_tokens_per_s(case, self.requests, cap)
+        asked = np.asarray(cap if self.saturated else case.load.batch, dtype=float)
         running = np.maximum(np.minimum(steady_state(case).max_batch, asked), 1.0)
         seen = steady_state(case.replace(load=replace(case.load, batch=running[()])))
         waiting = 0.0 if self.saturated else asked - running
@@ -204,30 +212,37 @@ def formats(text: str) -> rl.Precision | None:
 
 
 @cache
-def deployment(model: str, hardware: str, engine: str, precision: str, tensor: int = 1) -> rl.Deployment:
-    """What runs where."""
+def deployment(
+    model: str, hardware: str, engine: str, precision: str, *, tensor: int = 1, date: str = NEWEST_FROM
+) -> rl.Deployment:
+    """What runs where, on the release of its engine that was out on the day."""
     if model not in MODELS:
         raise Unmapped("model not printed" if not model else f"no model {model!r} in the library")
     if hardware not in HARDWARE:
         raise Unmapped("hardware not printed")
     given = formats(precision)
-    name = ENGINES.get(re.split(r"[ /+]", engine)[0])
+    name = ENGINES.get(re.split(r"[ /+]", engine.rsplit("/", maxsplit=1)[-1])[0])
     options = {} if given is None else {"precision": given}
     parallel = rl.Parallel(tensor=tensor)
-    return rl.Deployment(rl.get_model(MODELS[model]), HARDWARE[hardware], engine=name, parallel=parallel, **options)
+    server = name and rl.Engine(name, version=release_of(name, engine, date))
+    return rl.Deployment(rl.get_model(MODELS[model]), HARDWARE[hardware], engine=server, parallel=parallel, **options)
 
 
 def serve_of(row: Row, *, side: int = 0, tensor: int | None = None) -> rl.Deployment:
     """The deployment of a row before (0) or after (1) its change of formats."""
     stored = [part.strip() for part in row["precision"].split(">")]
     count = int(float(row["count"])) if re.fullmatch(r"\d+(\.0)?", row["count"]) else 1
-    return deployment(row["model"], row["hardware"], row["engine"], stored[min(side, len(stored) - 1)], tensor or count)
+    date = NEWEST_FROM if row["technique"] == "async-scheduling" else row["date"]  # the change itself
+    of_side = stored[min(side, len(stored) - 1)]
+    return deployment(row["model"], row["hardware"], row["engine"], of_side, tensor=tensor or count, date=date)
 
 
 def load_of(row: Row) -> rl.Workload:
     """Requests of a row; lengths that it does not print are 1,024 and 128, which its class says."""
     if row["batch_or_concurrency"] == "sweep":
         return rl.Workload(int(numbers(row["prompt"])[0]), int(numbers(row["output"])[0]), np.array([1.0, 4, 16, 64]))
+    if whole_run(row):
+        return rl.Workload(*SHAREGPT, 1)
     prompt = numbers(row["prompt"]) or [128.0 if row["prompt"] == "MT-Bench" else 1024.0]
     output = numbers(row["output"]) or [128.0]
     batch = numbers(row["batch_or_concurrency"]) if "QPS" not in row["batch_or_concurrency"] else []
@@ -239,17 +254,37 @@ def saturated(row: Row) -> bool:
     return row["batch_or_concurrency"].startswith(("saturated", "max"))
 
 
+WHOLE_RUNS = ("gpustack/gpustack docs/performance-lab", "vllm-project/vllm PR 11267")
+"""Sources whose saturated rows are runs of 1,000 conversations of ShareGPT, all sent at the start."""
+
+
+def whole_run(row: Row) -> bool:
+    """Whether the row is the throughput of a run from its first request to its last."""
+    return saturated(row) and row["source"] in WHOLE_RUNS and row["metric"].startswith("tok_s")
+
+
 def case_of(row: Row, serve: rl.Deployment) -> Scenario:
     """The requests of a row on a deployment; a saturated engine cuts prompts into chunks that ride on its steps."""
-    case = Scenario(serve, load_of(row))
-    if saturated(row) and serve.engine is not None and serve.server.scheduler == "mixed":
+    load = load_of(row)
+    if row["engine"] == "TensorRT-LLM 0.17":
+        serve = as_trtllm_bench(serve, load)
+    case = Scenario(serve, load)
+    if saturated(row) and serve.engine is not None and mixes(serve):
         return case.replace(chunk_tokens=serve.server.step_tokens)
     return case
 
 
+def mixes(serve: rl.Deployment) -> bool:
+    """Whether prompts ride on decode steps: not in vLLM before 0.8, unless it was told to cut them into chunks."""
+    first = serve.server.name == "vllm" and serve.server.version.startswith("0.6.")
+    return serve.server.scheduler == "mixed" and not first
+
+
 def pair(row: Row, before: Scenario, after: Scenario) -> Pair:
     """Two scenarios as the row measured them."""
-    return Pair(before, after, figure_of(row["metric"]), saturated(row), most_sequences(row, before))
+    requests = MOST_REQUESTS if whole_run(row) else 0
+    caps = (most_sequences(row, before), most_sequences(row, after))
+    return Pair(before, after, figure_of(row["metric"]), saturated(row), caps, requests=requests)
 
 
 def most_sequences(row: Row, case: Scenario) -> float:
@@ -258,7 +293,7 @@ def most_sequences(row: Row, case: Scenario) -> float:
     if saturated(row) and printed:
         return printed[0]
     if row["engine"] == "TensorRT-LLM 0.17":
-        return float(case.serve.server.max_sequences or MOST_REQUESTS)
+        return float(case.serve.server.max_sequences or 2 * MOST_REQUESTS)
     return min(float(case.serve.server.max_sequences or MOST_REQUESTS), MOST_REQUESTS)
 
 
@@ -349,7 +384,15 @@ def weights(row: Row) -> Pair:
 
 def with_kv(row: Row) -> Pair:
     """A cache of 8 bits."""
-    return with_technique(row, t.KVQuantization(kv="fp8"))
+    if row["batch_or_concurrency"] == "burst":
+        raise Unmapped("neither lengths nor the number of requests printed")
+    found = with_technique(row, t.KVQuantization(kv="fp8"))
+    over_tokens = row["id"].startswith(LATENCY_OVER_TOKENS) and row["metric"] == "tpot_ms"
+    return replace(found, figure=_finishing) if over_tokens else found
+
+
+LATENCY_OVER_TOKENS = "gps-glm52"
+"""Rows of a tool whose time per output token is the whole latency, queue included, over the tokens (guidellm)."""
 
 
 def tensor_parallel(row: Row) -> Pair:

@@ -206,11 +206,20 @@ def test_eager_steps_wait_for_the_host():
     serve = rl.Deployment("deepseek-r1", "b200-sxm", precision=NVFP4, parallel=rl.Parallel(tensor=8), engine="trtllm")
     effect = estimated(serve, rl.Workload(1024, 2048, 1), t.CudaGraphs())
     assert effect.decode_speedup == 1
-    assert effect.baseline_decode_speedup == pytest.approx(measured("trtb2-cudagraph"), rel=0.3)
+    assert effect.baseline_decode_speedup == pytest.approx(measured("trtb2-cudagraph"), rel=0.15)
     many = estimated(serve, rl.Workload(1024, 2048, 1024), t.CudaGraphs())
     assert many.baseline_decode_speedup < 0.3 * effect.baseline_decode_speedup
-    one, two = (t.CudaGraphs(kernel_launch_s=each).without(effect.before.case) for each in (5e-6, 1e-5))
-    assert two.eager_s == 2 * one.eager_s
+    # 61 layers at 1 ms: the device's milliseconds leave no trace
+    slow = rl.apply(serve, rl.Workload(1024, 2048, 1), t.CudaGraphs(layer_launch_s=1e-3), time="roofline_s")
+    assert slow.baseline.step_s == pytest.approx(61e-3, rel=1e-3)
+
+
+def test_an_eager_step_of_a_small_model():
+    """Qwen2.5-Omni-7B on an A800, one user: 22 ms eager, 13 ms as a graph (a vLLM-Omni issue)."""
+    effect = estimated(
+        rl.Deployment("qwen2.5-7b", "a800-sxm-80gb", engine="vllm"), rl.Workload(1024, 128, 1), t.CudaGraphs()
+    )
+    assert effect.baseline_decode_speedup == pytest.approx(measured("qomni"), rel=0.15)
 
 
 @pytest.mark.parametrize("model", ["gpt-oss-20b", "gpt-oss-120b"])

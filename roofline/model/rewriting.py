@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import prod
 
 from ..errors import Number
 from ..operators.operator import Operator, Pass
 from ..operators.precision import QUANTIZED_PARTS
-from ..operators.weights import Linear
+from ..operators.weights import Linear, Weight
 from ..operators.work import Work
 from . import Model
 
@@ -24,6 +25,14 @@ class Rewrite(ABC):
     def weight_share(self, bits: float) -> float:
         """Share of its bytes that a linear layer of ``bits`` a weight keeps in memory."""
         return 1.0
+
+    def further_weights(self, model: Model) -> tuple[tuple[int, Linear], ...]:
+        """Matrices that are stored beside those of ``model``: how often, and which."""
+        return ()
+
+    def further_kernels(self, model: Model) -> int:
+        """Kernels that the host launches in a pass beside those of ``model``, where no graph was captured."""
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +54,29 @@ class Rewritten(Model):
             found = rewrite.operators(found, run)
         return found
 
+    def counted_weights(self) -> Iterator[tuple[int, Weight]]:
+        """Weights as they are stored, with those that rewrites add."""
+        yield from super().counted_weights()
+        for rewrite in self.rewrites:
+            yield from rewrite.further_weights(self.plain)
+
+    @property
+    def plain(self) -> Model:
+        """The model without its rewrites."""
+        return Model(**{item.name: getattr(self, item.name) for item in fields(Model)})
+
     def stored_share(self, weight: Linear, bits: float) -> float:
         """Share of its bytes that a weight of ``bits`` bits keeps in memory once every rewrite left some out."""
         if weight.part not in QUANTIZED_PARTS:
             return 1.0
         return prod(rewrite.weight_share(bits) for rewrite in self.rewrites)
+
+
+def further_kernels(model: Model) -> int:
+    """Kernels that rewrites add to a pass of ``model``; 0 for a plain one."""
+    if not isinstance(model, Rewritten):
+        return 0
+    return sum(rewrite.further_kernels(model.plain) for rewrite in model.rewrites)
 
 
 def rewritten(model: Model, rewrite: Rewrite) -> Rewritten:

@@ -10,7 +10,10 @@ A pass with prompts has no graph of its own, but for one of few tokens where an 
 (``graph_tokens``): the host launches its kernels while the device works on earlier ones, so that the pass takes the
 longer of the two, rounded where they meet:
 
-    prompts_s = ((kernels * prefill_factor)^4 + (layers * eager_layer_s)^4)^(1/4) + step_s
+    prompts_s = ((kernels * prefill_factor)^4 + launching^4)^(1/4) + step_s,
+    launching = layers * eager_layer_s + adapter kernels * adapter_kernel_s
+
+with two kernels for every matrix that has a low-rank adapter beside it.
 
 An engine that was told to do without graphs (``Engine(eager=True)``) runs its decode steps that way as well.
 
@@ -25,6 +28,7 @@ import numpy as np
 
 from ..arrays import anywhere
 from ..efficiency.forms import join
+from ..model.rewriting import further_kernels
 from ..specs.engines import Engine
 from .deployment import Deployment
 
@@ -45,6 +49,7 @@ class HostTimes(NamedTuple):
     prefill_factor: Any = 1.0
     graph_tokens: Any = 0.0
     eager: Any = 0.0
+    adapter_kernel_s: Any = 0.0
 
     @classmethod
     def of(cls, engine: Engine) -> HostTimes:
@@ -59,7 +64,8 @@ class HostTimes(NamedTuple):
 
     def eager_s(self, shape: HostedModel, tokens: Any) -> Any:
         """Launching the kernels of all layers one by one, in a pass of ``tokens`` that no graph was captured for."""
-        return shape.layers * self.eager_layer_s * (np.asarray(tokens) > self.graph_tokens)
+        launching_s = shape.layers * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
+        return launching_s * (np.asarray(tokens) > self.graph_tokens)
 
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
         """A decode step whose kernels take ``kernels_s``; an engine without graphs launches them one by one."""
@@ -92,18 +98,22 @@ class HostedModel(NamedTuple):
         Accelerators that work on a layer together.
     launch_s : float
         Fixed times of all kernels of a decode step.
+    adapter_kernels : int
+        Kernels of low-rank adapters in a pass.
     """
 
     layers: Any
     sparse_layers: Any
     ranks: Any
     launch_s: Any
+    adapter_kernels: Any = 0
 
     @classmethod
     def of(cls, serve: Deployment, launch_s: Any) -> HostedModel:
         """That of a deployment whose decode step has kernels with fixed times of ``launch_s`` together."""
         ranks = serve.parallel.tensor * serve.parallel.context
-        return cls(serve.model.layer_count, sparse_layers(serve), ranks, launch_s)
+        kernels = further_kernels(serve.model)
+        return cls(serve.model.layer_count, sparse_layers(serve), ranks, launch_s, kernels)
 
 
 def sparse_layers(serve: Deployment) -> int:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from ..arrays import scalar
+from ..efficiency.forms import join
 from ..errors import InvalidInput, Number
 from ..model.rewriting import is_linear
 from ..operators.operator import Operator, Segment
 from ..phases.deployment import Deployment
-from ..phases.host import HostTimes
+from ..phases.host import EAGER_NORM, HostTimes
 from ..phases.passes import CAPTURED_DRAFT, DRAFT, Phase, prefill, run_pass
 from ..phases.workload import Workload
 from ..values import Value
@@ -46,8 +47,8 @@ class PassTime(Value):
         Fixed time of every kernel launched, seconds; the floor knows none.
     host_s : float or array
         Time in which cache crosses the host link, seconds; the floor overlaps it.
-    eager_s : float or array
-        Host time of launching each kernel one by one, seconds, which the device works beside.
+    layer_launch_s : float or array
+        Host time of launching the kernels of a layer one by one, seconds, which the device works beside.
     serial_s : float or array
         Time of the host for this pass, seconds, which the device waits for unless it is ``asynchronous``.
     asynchronous : bool
@@ -67,7 +68,7 @@ class PassTime(Value):
     overhead: Number = 0.0
     launch_s: Number = 0.0
     host_s: Number = 0.0
-    eager_s: Number = 0.0
+    layer_launch_s: Number = 0.0
     serial_s: Number = 0.0
     asynchronous: bool = False
     halves: bool = False
@@ -101,7 +102,8 @@ class PassTime(Value):
             return reduce(np.maximum, self.resources_s().values())
         runs_s = sum((count * self._run_s(phase, time) for count, phase in self.runs), 0.0)
         device_s = runs_s * (1.0 + self.overhead) + self._kernels_s(self.launch_s) + self.host_s
-        device_s = np.maximum(device_s, self._kernels_s(self.eager_s))
+        if np.any(self.layer_launch_s):
+            device_s = join(EAGER_NORM, device_s, self._launching_s)
         if np.any(self.fetch_s):
             hidden_s = self.fetch_overlap * device_s
             device_s = np.maximum(self.fetch_s, hidden_s) + device_s - hidden_s
@@ -136,6 +138,12 @@ class PassTime(Value):
         if self.pool_share == BALANCED:
             return attention_s + experts_s + exchanged_s  # type: ignore[no-any-return]
         return np.maximum(attention_s / self.pool_share, experts_s / (1.0 - self.pool_share)) + exchanged_s  # type: ignore[no-any-return]
+
+    @property
+    def _launching_s(self) -> Number:
+        """Time of the host launching the kernels of all layers, which the device works beside."""
+        layers = sum((count * phase.deployment.model.layer_count for count, phase in self.runs), 0.0)
+        return layers * np.asarray(self.layer_launch_s, dtype=float)
 
     def _kernels_s(self, each_s: Number) -> Number:
         """Time of all kernels at so much each."""
@@ -235,7 +243,7 @@ def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime
         case.decode_overhead,
         case.launch_s,
         host_s + split * _weights_from_host_s(case, step),
-        eager_s=case.eager_s,
+        layer_launch_s=case.layer_launch_s,
         serial_s=case.sequence_s * batch / case.serve.parallel.data,
         asynchronous=case.asynchronous,
         halves=case.two_batches,

@@ -134,8 +134,9 @@ class Scenario(Value):
         Fixed time of every kernel launched, seconds, on top of what the chosen time counts.
     prompt_host_s : float or array
         Time that the host adds to every pass over prompts, seconds, on top of what the engine's own takes.
-    eager_s : float or array
-        Host time of each kernel of a decode step that no graph has captured, seconds; 0 for captured steps.
+    layer_launch_s : float or array
+        Host time of launching the kernels of a layer in a decode step that no graph has captured, seconds; 0 for
+        captured steps.
     sequence_s : float or array
         Host time for each sequence of a decode step, seconds: scheduling, sampling, detokenization.
     asynchronous : bool
@@ -190,7 +191,7 @@ class Scenario(Value):
     decode_overhead: Number = 0.0
     launch_s: Number = 0.0
     prompt_host_s: Number = 0.0
-    eager_s: Number = 0.0
+    layer_launch_s: Number = 0.0
     sequence_s: Number = 0.0
     asynchronous: bool = False
     two_batches: bool = False

@@ -145,6 +145,7 @@ FIELDS: Mapping[str, Kind] = {
     "sparse_layer_s": Kind(),
     "launch_share": SHARE,
     "eager_layer_s": Kind(),
+    "adapter_kernel_s": Kind(),
     "graph_tokens": Kind(whole=True),
     "decode_factor": FACTOR,
     "prefill_factor": FACTOR,
@@ -220,6 +221,8 @@ class Engine:
         Share of the kernels' fixed times that is left in a decode step (CUDA graphs hide the rest).
     eager_layer_s : float
         Host time per layer of a pass with prompts, which runs without a graph beside the device.
+    adapter_kernel_s : float
+        Host time of launching one kernel of a low-rank adapter in such a pass.
     graph_tokens : int
         Tokens of a pass up to which it runs in captured graphs although it has prompts; 0 for none.
     decode_factor, prefill_factor : float
@@ -280,6 +283,7 @@ class Engine:
     sparse_layer_s: float | None = None
     launch_share: float | None = None
     eager_layer_s: float | None = None
+    adapter_kernel_s: float | None = None
     graph_tokens: float | None = None
     decode_factor: float | None = None
     prefill_factor: float | None = None

@@ -39,6 +39,7 @@ from .technique import Technique, apply, scenario_with
 from .tradeoffs import Handover, ModeSwitch, SwapIn, Visible, handover, mode_switch, swap_or_recompute, visible
 
 if TYPE_CHECKING:
+    from .adapters import *  # noqa: F403
     from .attention import *  # noqa: F403
     from .batching import *  # noqa: F403
     from .encoders import *  # noqa: F403

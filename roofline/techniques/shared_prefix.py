@@ -1,4 +1,4 @@
-"""Attention over a prefix that all sequences of a batch share, and adapters that they do not."""
+"""Attention over a prefix that all sequences of a batch share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import Number, number
-from ..model.rewriting import Rewrite, is_linear, rewritten
+from ..model.rewriting import Rewrite, rewritten
 from ..operators.operator import Operator, Pass
 from ..operators.work import Work
 from ..serving.scenario import Scenario
 from ..values import Value
 from .attention import attentions
-from .technique import KERNEL, MODEL, Technique
+from .technique import KERNEL, Technique
 
 
 @dataclass(frozen=True)
@@ -101,75 +101,3 @@ class SharedPrefixAttention(Technique):
     def after(self, case: Scenario) -> Scenario:
         """The prefix apart."""
         return case.with_model(rewritten(case.model, Cascade(self.prefix_tokens)))
-
-
-@dataclass(frozen=True)
-class Adapted(Rewrite):
-    """Every linear layer has a low-rank detour for each adapter: ``x A B`` beside ``x W``."""
-
-    rank: int
-    adapters: int
-
-    def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Two products more for each linear layer."""
-        sequences = sum(segment.sequences for segment in run.segments)
-        distinct = self.adapters * (1 - (1 - 1 / self.adapters) ** np.maximum(sequences, 1.0))
-        return tuple(part for item in found for part in (item, *self._detour(item, distinct)))
-
-    def _detour(self, item: Operator, distinct: Any) -> tuple[Operator, ...]:
-        if not is_linear(item) or item.kind != "matmul":
-            return ()
-        shape, rank = item.inputs, float(self.rank)
-        return (
-            self._product(item, "lora_a", distinct, k=shape["k"], n=rank),
-            self._product(item, "lora_b", distinct, k=rank, n=shape["n"]),
-        )
-
-    def _product(self, item: Operator, name: str, distinct: Any, *, k: Any, n: Any) -> Operator:
-        rows = item.inputs["m"]
-        work = Work(2.0 * rows * k * n, distinct * k * n * 2.0, rows * (k + n) * 2.0, 0.0, "bf16")
-        least = Work(work.flops, k * n * 2.0, 0.0, 0.0, "bf16")
-        inputs = {"m": rows, "k": k, "n": n, "weight_bits": 16.0, "activation_bits": 16.0, "bias_bytes": 0.0}
-        joins = f"{item.joins}_{name}" if item.joins else ""
-        return Operator(f"{item.name}_{name}", "matmul", work, least, item.count, inputs, joins=joins)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MultiLoRA(Technique):
-    """Sequences of one batch use different low-rank adapters (Punica, arXiv:2310.18547; S-LoRA, arXiv:2311.03285).
-
-    Every linear layer gets a detour of two thin products, ``[m, k] [k, r]`` and ``[m, r] [r, n]``, with the matrices of
-    every adapter in the batch.  Their bytes and FLOPs are few; what they cost is two more kernels for each product.
-    This is the cost of captured kernels.  Engines that launch them from the host lose more: Llama-2-7B on an A100 fell
-    to 0.66 of its throughput in vLLM of December 2024 (pull request 11267), where 0.96 is predicted.
-
-    Attributes
-    ----------
-    rank : int
-        Rank of the adapters.
-    adapters : int
-        Adapters that requests choose among, equally often.
-    """
-
-    slug: ClassVar[str] = "multi-lora"
-    name: ClassVar[str] = "multi-LoRA serving"
-    helps: ClassVar[str] = "both"
-    why: ClassVar[str] = "one copy of the weights serves many fine-tuned models"
-    costs: ClassVar[str] = "two more kernels for each product; the adapters' weights"
-    effort: ClassVar[str] = MODEL
-
-    rank: int = 16
-    adapters: int = 8
-
-    def __post_init__(self) -> None:
-        for name in ("rank", "adapters"):
-            number(name, getattr(self, name), least=1, whole=True)
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """Which adapters are served."""
-        return ("which adapters are served",)
-
-    def after(self, case: Scenario) -> Scenario:
-        """Detours."""
-        return case.with_model(rewritten(case.model, Adapted(self.rank, self.adapters)))
