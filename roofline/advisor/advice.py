@@ -14,6 +14,7 @@ from ..footprint.fit_in_words import WIDER_LAYOUTS
 from ..footprint.memory_use import memory
 from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
+from ..phases.media import refuse_media
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.metrics import SLO_METRICS, metric_named
@@ -168,6 +169,7 @@ def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> 
 
 def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traffic:
     """Requests by length, in whichever way they are given."""
+    refuse_media(traffic)
     if isinstance(traffic, Traffic):
         return traffic
     if isinstance(traffic, Workload):

@@ -214,6 +214,9 @@ WORKLOAD_FLAGS = {
     "batch": Flag("--batch", "N", quantities),
     **LENGTH_FLAGS,
     "cached_tokens": Flag("--cached", "N", lambda text: quantities(text, "tokens")),
+    "images": Flag("--images", "N", quantities),
+    "image_tokens": Flag("--image-tokens", "N", lambda text: quantities(text, "tokens"), "the encoder's usual number"),
+    "audio_s": Flag("--audio", "TIME", seconds),
 }
 PRECISION_FLAGS = {
     name: Flag(f"--{name}", "FORMAT", words, f"the checkpoint's, else {getattr(Precision, name)}")

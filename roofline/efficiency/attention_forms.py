@@ -117,18 +117,19 @@ QUERY_TILE = 128
 
 
 def prefill_terms(p: Parameters, run: Kernel) -> Terms:
-    """Causal attention of many new tokens a sequence (FlashAttention, arXiv:2205.14135: tiles of 128 queries).
+    """Attention of many new tokens a sequence (FlashAttention, arXiv:2205.14135: tiles of 128 queries).
 
-    On the diagonal half a tile is wasted.  Beside the products each pair of a head costs ``softmax`` of a
-    product of width 512, whatever the width: exponentials have units of their own, 16 a clock and multiprocessor.
-    Tiles run in waves; one starts in ``block_s`` and walks along its keys at ``token_s`` each.  New keys and values are
-    written, and converted to the format of the cache, at ``write_s`` a value.
+    On the diagonal of a causal mask half a tile is wasted; an encoder's ``mutual`` attention has no mask.  Beside the
+    products each pair of a head costs ``softmax`` of a product of width 512, whatever the width: exponentials have
+    units of their own, 16 a clock and multiprocessor.  Tiles run in waves; one starts in ``block_s`` and walks along
+    its keys at ``token_s`` each.  New keys and values are written, and converted to the format of the cache, at
+    ``write_s`` a value.
     """
     shape = run.inputs
     new, past, sequences = shape["new_tokens"], shape["past_tokens"], shape["sequences"]
     widths = shape["key_dim"] + shape["value_dim"]
-    causal = new * past + new * (new + 1) / 2
-    pairs = shape["pairs"] + p.get("window_leak", 0.0) * (causal - shape["pairs"]) + new * (QUERY_TILE / 2)
+    unmasked = new * past + new * (new + 1) / 2 + shape["mutual"] * new * (new - 1) / 2
+    pairs = shape["pairs"] + p.get("window_leak", 0.0) * (unmasked - shape["pairs"]) + new * (QUERY_TILE / 2)
     factor = width_factor(p, widths / 2)
     waves = sequences * shape["query_heads"] * ceil(new / QUERY_TILE) / run.processors
     rounded = full_waves(p["split"], waves)
@@ -136,7 +137,7 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     compute_s = run.compute_s * pairs / larger(shape["pairs"], 1.0) * each * droop(p, run.compute_s)
     walk_s = (p["token_s"] * (shape["pairs"] / new) * 2 + p["block_s"] * larger(rounded, 1.0)) * factor
     written_s = sequences * new * shape["kv_heads"] * shape["key_dim"] * p["write_s"]
-    fixed_s = p["kernel_s"] + heads_s(p, shape, (shape["pairs"] < causal) * 1.0)
+    fixed_s = p["kernel_s"] + heads_s(p, shape, (shape["pairs"] < unmasked) * 1.0)
     joined = {"computing_s": compute_s, "moving_s": bytes_s(p, run), "walk_s": walk_s}
     return Terms(fixed_s, written_s, p["overlap"], joined)
 

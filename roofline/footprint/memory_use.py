@@ -1,9 +1,8 @@
 """Footprint: what fits in memory.
 
-Without an engine named, one takes a fraction of the device's memory for weights and cache and leaves the rest to
-everything else: the driver's context, captured graphs, and the activations of a step.  Weights come first, the cache
-gets what is left of the fraction, in whole pages.  A step whose activations need more than the rest takes it from the
-cache.  An engine that is named sets aside what `EnginePool` says.
+Without an engine named, a fraction of the device's memory is for weights and cache, the rest for the driver's context,
+captured graphs, and the activations of a step.  Weights come first, the cache gets what is left of the fraction, in
+whole pages.  A step that needs more than the rest takes it from the cache.  For a named engine see `EnginePool`.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from .engine_pool import EnginePool, sequence_bytes
 from .per_device import (
     cache_on_one,
     logits_of_sequence,
+    media_workspace,
     paged_cache_on_one,
     resident_by_part,
     weights_on_one,
@@ -165,10 +165,10 @@ class Memory(OfWorkload, Report):
 
     @cached_property
     def chunk_bytes_on_one(self) -> Number:
-        """Activations of the prompt tokens of a step."""
+        """Activations of the prompt tokens of a step, or those of encoding its images before, if they are more."""
         step = STEP_TOKENS if self.paging.step_tokens is None else self.paging.step_tokens
         tokens = np.minimum(self.load.prompt_tokens, step) / self.deployment.parallel.context
-        return tokens * self._token_bytes
+        return np.maximum(tokens * self._token_bytes, media_workspace(self.deployment, self.load))
 
     @cached_property
     def _token_bytes(self) -> Number:

@@ -16,6 +16,8 @@ from ..operators.parallel import share
 from ..operators.precision import AS_PUBLISHED
 from ..operators.weights import Linear, Weight
 from ..phases.deployment import Deployment
+from ..phases.media import prompts_of
+from ..phases.workload import Workload
 
 SAMPLING_BYTES = 4
 """A logit is copied to fp32 before a token is drawn from it."""
@@ -117,6 +119,19 @@ def _alive(block: Block, serve: Deployment) -> Number:
             spread = serve.parallel.expert_replicas / serve.parallel.expert if routed else 1.0
             values = values + weight.used * spread * (k if weight.split == "rows" else n)
     return values
+
+
+def media_workspace(serve: Deployment, load: Workload) -> Number:
+    """Bytes of activations that encoding the images and the sound of one prompt takes, in 16 bits."""
+    if not load.has_media:
+        return 0.0
+    segment = prompts_of(serve, load)
+    found: Number = 0.0
+    for tower in serve.model.towers.values():
+        images, positions = tower.encoded(segment)
+        wide = max(4 * tower.hidden, (3 if tower.gated else 2) * tower.intermediate)
+        found = np.maximum(found, images * positions * (2 * tower.hidden + wide) * 16 / 8)
+    return scalar(found)
 
 
 def logits_of_sequence(serve: Deployment) -> Number:

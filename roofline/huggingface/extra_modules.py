@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..model import Model
+from ..model import Model, Tower
 from .family import Place
 from .layer_groups import layer_at, layer_kinds
 from .text_config import Text
+from .tower_shapes import tower_shape
 from .towers import tower
 
 TOWER_KEYS = ("vision_config", "visual_config", "audio_config", "vit_config", "vision_tower_config", "speech_config")
@@ -17,8 +18,16 @@ PREDICTS_V4 = ("deepseek_v4", "deepseek_ref")
 PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
 
 
-def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Parameters by name, and notes on what is there but could not be counted.
+class Beside(NamedTuple):
+    """What stands beside a language model: parameters by name, shapes of towers, notes on what could not be counted."""
+
+    parameters: dict[str, int]
+    towers: dict[str, Tower]
+    left_out: tuple[str, ...]
+
+
+def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside:
+    """Count what is beside the text model, and read the shapes of towers.
 
     Raises
     ------
@@ -26,6 +35,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> tuple[
         A field makes no sense.
     """
     apart, left_out = _prediction(text, model)
+    towers: dict[str, Tower] = {}
     for key in TOWER_KEYS:
         inner = data.get(key)
         if not isinstance(inner, Mapping):
@@ -34,8 +44,11 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> tuple[
         if size is None:
             left_out.append(f"{key}: the tower is left out, its shapes are not known here")
         else:
-            apart[key.removesuffix("_config")] = size
-    return apart, tuple(left_out)
+            name = key.removesuffix("_config")
+            apart[name], shape = size, tower_shape(data, inner, model.hidden)
+            if shape is not None:
+                towers[name] = shape
+    return Beside(apart, towers, tuple(left_out))
 
 
 def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:

@@ -52,7 +52,7 @@ def from_config(
         text = text_model(data)
         model = _model(data, text, name, source)
         precision, notes = checkpoint_precision(data, quantization, stored_modules(text, model))
-        apart, left_out = beside_the_text(data, text, model)
+        beside = beside_the_text(data, text, model)
         unread = tuple(unread_structure(text.fields, text.family))
     except InvalidInput as error:
         raise SpecError(f"{source or name or 'config'}: {error}") from None
@@ -64,10 +64,11 @@ def from_config(
         *(() if understood else notes),
         *text.assumptions,
         *((f"fields that are not read here may add parameters: {', '.join(unread)}",) if unread else ()),
-        *left_out,
+        *beside.left_out,
     )
     return model.replace(
-        apart=apart,
+        apart=beside.parameters,
+        towers=beside.towers,
         precision=precision,
         checkpoint_bytes=checkpoint_bytes,
         doubts=doubts,

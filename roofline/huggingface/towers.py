@@ -293,6 +293,6 @@ AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
 """Wrapper -> audio encoder and projector."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "qwen2_vl": {"embed_dim": 1280, "depth": 32, "patch_size": 14},
+    "qwen2_vl": {"embed_dim": 1280, "depth": 32, "num_heads": 16, "patch_size": 14},
 }
 """Wrapper -> fields of its tower that published files leave to the class of transformers 5.24.0."""

@@ -26,16 +26,16 @@ def layer(width: int, inner: int, *, gated: bool = False, norms: int = 4, bias: 
 
 def patches(fields: Fields, width: int, *, frames: int = 1, bias: bool) -> int:
     """The convolution that makes a token of a patch."""
-    side = _side(fields, "patch_size")
-    return matrix(3 * frames * side * side, width, bias=bias)
+    pixels = side(fields, "patch_size")
+    return matrix(3 * frames * pixels * pixels, width, bias=bias)
 
 
 def grid(fields: Fields) -> int:
     """Patches of an image."""
-    return (_side(fields, "image_size") // _side(fields, "patch_size")) ** 2
+    return (side(fields, "image_size") // side(fields, "patch_size")) ** 2
 
 
-def _side(fields: Fields, name: str) -> int:
+def side(fields: Fields, name: str) -> int:
     """A side that may be written twice, for height and width."""
     value: Any = fields.get(name)
     if isinstance(value, list):

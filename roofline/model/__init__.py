@@ -5,5 +5,6 @@ from __future__ import annotations
 from .decoder import Model
 from .layer import MOST_LAYERS, Layer
 from .parameters import LookupTable, Parameters
+from .tower import Product, Tower
 
-__all__ = ["MOST_LAYERS", "Layer", "LookupTable", "Model", "Parameters"]
+__all__ = ["MOST_LAYERS", "Layer", "LookupTable", "Model", "Parameters", "Product", "Tower"]

@@ -23,6 +23,7 @@ from .counting import active_steps, count_steps, layer_row
 from .layer import NORM_SOURCE, Layer
 from .layout_collectives import around_layers
 from .parameters import LookupTable, Parameters
+from .tower import Tower
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,10 @@ SIZE_TOLERANCE = 0.02
 """A stated size that differs by more is a doubt: shapes or formats are then not those of the checkpoint."""
 
 SHAPES = frozenset(
-    {"hidden", "vocab", "layers", "tied_embeddings", "embedding_rows", "embedding_width", "tables", "around", "apart"}
+    {
+        *("hidden", "vocab", "layers", "tied_embeddings", "embedding_rows", "embedding_width"),
+        *("tables", "around", "apart", "towers"),
+    }
 )
 """Fields that decide the size of a checkpoint."""
 
@@ -75,6 +79,8 @@ class Model(Report):
         What the model was made for; None if not stated.
     apart : mapping of str to int
         Parameters of what a checkpoint has beside the language model (towers, multi-token prediction), by name.
+    towers : mapping of str to Tower
+        Shapes of encoders of images and sound among them, by the same names, as far as they are known.
     precision : Precision, optional
         The formats that the checkpoint comes in; None if not stated.
     checkpoint_bytes : int, optional
@@ -104,6 +110,7 @@ class Model(Report):
     around: tuple[Block, ...] = ()
     max_context_tokens: int | None = None
     apart: Mapping[str, int] = field(default_factory=dict)
+    towers: Mapping[str, Tower] = field(default_factory=dict)
     precision: Precision | None = None
     checkpoint_bytes: int | None = None
     source: str = ""
@@ -125,6 +132,7 @@ class Model(Report):
         if not self.layers:
             raise InvalidInput("a model needs at least one group of layers: layers is empty")
         object.__setattr__(self, "apart", FrozenMapping(self.apart))
+        object.__setattr__(self, "towers", FrozenMapping(self.towers))
 
     @property
     def layer_count(self) -> int:
@@ -317,15 +325,21 @@ class Model(Report):
     def operators(self, run: Pass) -> tuple[Operator, ...]:
         """Operators of one forward pass: lookups, layers, what runs around them, lm_head on the emitted positions.
 
+        Before them come those of towers, if the prompts have images or sound.
+
         They know no chip, so those of the last passes without arrays are kept: for the next accelerator, engine or
         rate of a comparison, a plan or a sensitivity.
         """
         return self._operators(run) if run.is_sweep else _operators_once(self, run)
 
     def _operators(self, run: Pass) -> tuple[Operator, ...]:
-        found = [
+        found: list[Operator] = []
+        if any(segment.has_media for segment in run.segments):
+            for name, tower in self.towers.items():
+                found.extend(tower.operators(name, run))
+        found.extend(
             operators.lookup(table.name, run.tokens, table.width, run) for table in (self.embedding, *self.lookups)
-        ]
+        )
         for block in self.around:
             found.extend(block.operators(run))
         for layer in self.layers:

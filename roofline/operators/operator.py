@@ -107,8 +107,12 @@ class Segment(Value):
         Positions of each whose logits are needed (1 for prefill and decode).
     shared_tokens : int or array
         Tokens of the past that may be one prefix which all sequences share.
+    images, image_tokens : float or array
+        Images among the new tokens of each sequence, and tokens of each; 0 tokens stand for the tower's usual number.
+    audio_s : float or array
+        Seconds of sound among the new tokens of each sequence.
     sharing : float or array, optional
-        Sequences that share it; those of the segment if None.
+        Sequences that share the past; those of the segment if None.
     """
 
     sequences: Number
@@ -116,13 +120,21 @@ class Segment(Value):
     past_tokens: Number
     emitted_tokens: Number = 1.0
     shared_tokens: Number = 0.0
+    images: Number = 0.0
+    image_tokens: Number = 0.0
+    audio_s: Number = 0.0
     sharing: Number | None = None
 
     @property
     def is_sweep(self) -> bool:
         """Whether any number of it is an array."""
         lengths = (self.new_tokens, self.past_tokens, self.emitted_tokens, self.shared_tokens)
-        return has_array((self.sequences, self.sharing, *lengths))
+        return has_array((self.sequences, self.sharing, *lengths, self.images, self.image_tokens, self.audio_s))
+
+    @property
+    def has_media(self) -> bool:
+        """Whether any of the new tokens may come from images or sound."""
+        return bool(np.any(self.images)) or bool(np.any(self.audio_s))
 
     @property
     def shares_prefix(self) -> bool:

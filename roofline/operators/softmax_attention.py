@@ -88,6 +88,12 @@ class Reads(Value):
     new: Number
     written: Number
 
+    def divided(self, ways: Number) -> Reads:
+        """An even share of all of them."""
+        return Reads(
+            past=self.past / ways, least_past=self.least_past / ways, new=self.new / ways, written=self.written / ways
+        )
+
 
 def attend(
     segment: Segment,
@@ -103,6 +109,7 @@ def attend(
     expanded_width: Number = 0,
     reads: Reads,
     scores: Number | None = None,
+    mutual: bool = False,
     softmax: bool = True,
     name: str = "attention",
 ) -> Operator:
@@ -110,7 +117,7 @@ def attend(
 
     FLOPs: ``2 (key_dim + value_dim)`` a pair and query head.  Cache: the entries that `Reads` says, ``kv_values``
     values each. Unfused, the ``scores`` (the pairs if None) are written and read before and after the softmax: 4
-    passes.
+    passes.  ``mutual`` says that there is no causal mask: each new token may see every other one.
 
     Each pair of a head costs an exponential, ``softmax`` off for mere scores (an indexer's).
 
@@ -134,12 +141,7 @@ def attend(
         query_heads = query_heads * share(query_heads, tensor)
         kv_heads, kv_values = kv_heads * kv_share, kv_values * kv_share
         pairs = pairs / context
-        reads = Reads(
-            past=reads.past / context,
-            least_past=reads.least_past / context,
-            new=reads.new / context,
-            written=reads.written / context,
-        )
+        reads = reads.divided(context)
     entry_bytes = kv_values * (precision.kv_bits / 8)
     flops = 2.0 * sequences * query_heads * pairs * (key_dim + value_dim)
     value_bytes = precision.wide_bits / 8
@@ -169,6 +171,7 @@ def attend(
             "new_read": reads.new,
             "new_written": reads.written,
             "pairs": pairs,
+            "mutual": float(mutual),
             "query_heads": query_heads,
             "key_dim": key_dim,
             "value_dim": value_dim,
@@ -273,3 +276,60 @@ def _strided_sum(count: Number, stride: int) -> Number:
     rest = count - entries * stride
     total: Number = stride * entries * (entries - 1) / 2 + entries * (rest + 1)
     return total
+
+
+def mutual_pairs(tokens: Number, window: int | None = None, *, chunked: bool = False) -> Number:
+    """Query-key pairs of ``S`` tokens that all see each other: ``S^2``.
+
+    With a window of ``w = 2 r + 1`` tokens each sees itself and at most ``r`` on either side, so the ends of the
+    sequence miss ``r (r + 1) / 2`` each: ``S (2 r + 1) - r (r + 1)`` where ``r < S``.  In chunks of ``c`` only the
+    tokens of one chunk see each other: ``q c^2 + r^2`` with ``q = floor(S / c)`` and ``r = S mod c``.
+
+    Examples
+    --------
+    >>> mutual_pairs(512.0)
+    262144.0
+    >>> float(mutual_pairs(5.0, 3)), float(mutual_pairs(5.0, 2, chunked=True))
+    (13.0, 9.0)
+    """
+    if window is None:
+        return tokens * tokens
+    if chunked:
+        full = np.floor_divide(tokens, window)
+        rest = tokens - full * window
+        in_chunks: Number = full * window**2 + rest * rest
+        return in_chunks
+    reach: Number = np.minimum((window - 1) // 2, np.maximum(tokens - 1, 0))
+    pairs: Number = tokens * (2 * reach + 1) - reach * (reach + 1)
+    return pairs
+
+
+def mutual_attention(
+    segment: Segment,
+    run: Pass,
+    *,
+    query_heads: Number,
+    key_dim: Number,
+    value_dim: Number,
+    kv_heads: Number,
+    pairs: Number,
+) -> Operator:
+    """Attention without a causal mask, of an encoder: the new tokens see each other, and nothing is cached.
+
+    Keys and values are activations that the kernel reads once for each KV head.
+    """
+    new = segment.new_tokens
+    return attend(
+        segment,
+        run,
+        query_heads=query_heads,
+        key_dim=key_dim,
+        value_dim=value_dim,
+        pairs=pairs,
+        kv_values=0.0,
+        kv_heads=kv_heads,
+        expanded_width=(key_dim + value_dim) * kv_heads / query_heads,
+        reads=Reads(past=0.0, least_past=0.0, new=0.0, written=0.0),
+        scores=new * new,
+        mutual=True,
+    )

@@ -36,6 +36,9 @@ def numbers_of(segment: Segment) -> tuple[Number, ...]:
         segment.past_tokens,
         segment.emitted_tokens,
         segment.shared_tokens,
+        segment.images,
+        segment.image_tokens,
+        segment.audio_s,
     )
     return numbers if segment.sharing is None else (*numbers, segment.sharing)
 
@@ -55,6 +58,8 @@ def sequences_by_name(segments: tuple[Segment, ...]) -> dict[str, Number]:
             names |= {"context_tokens": segment.past_tokens}
         else:
             names |= {"prompt_tokens": segment.new_tokens, "cached_tokens": segment.past_tokens}
+        if segment.has_media:
+            names |= {name: getattr(segment, name) for name in ("images", "image_tokens", "audio_s")}
         number_of = 1 + sum(name.startswith("batch") for name in found)
         found |= {name if number_of == 1 else f"{name}_{number_of}": value for name, value in names.items()}
     return found

@@ -22,6 +22,7 @@ from .chunking import check_shapes, each_block, is_large, put_together, sequence
 from .deployment import Deployment
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
+from .media import media_notes, prompts_of
 from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
 from .schedule import Schedule, schedule_pass
@@ -277,7 +278,7 @@ class Phase(PassEnergy, Report):
             notes.append(
                 f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
             )
-        notes.extend(notes_of_layout(self.deployment))
+        notes.extend((*notes_of_layout(self.deployment), *media_notes(self.deployment, self.segments)))
         return (*notes, *experts, *cache_notes(self), *bases, *power_notes(self.deployment))
 
     def summary(self, time: str = "estimate_s") -> str:
@@ -312,7 +313,8 @@ def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimen
 def prefill(serve: Deployment, load: Workload) -> Phase:
     """The pass that computes the prompts of the whole batch and emits the first token of each.
 
-    Attention is causal, over the cached prefix and the prompt itself; lm_head runs on the last position only.
+    Attention is causal, over the cached prefix and the prompt itself; lm_head runs on the last position only. Images
+    and sound in the prompts are encoded first.
 
     Parameters
     ----------
@@ -334,7 +336,7 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     >>> f"{phase.flops:.4e} {phase.floor_s:.3f} {phase.limit}"
     '2.7905e+14 0.261 compute'
     """
-    return run_pass(serve, "prefill", _prompts(load), dimensions=load.dimensions)
+    return run_pass(serve, "prefill", prompts_of(serve, load), dimensions=load.dimensions)
 
 
 def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None = None) -> Phase:
@@ -415,7 +417,7 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
     """
     prompts, steps = _workloads("prefill", prefill), _workloads("decode", decode)
     loads, _, dimensions = together([*prompts, *steps])
-    segments = [_prompts(load) for load in loads[: len(prompts)]]
+    segments = [prompts_of(serve, load) for load in loads[: len(prompts)]]
     segments += [steps_of(load.batch, load.context_tokens, load.cached_tokens) for load in loads[len(prompts) :]]
     return run_pass(serve, "mixed", *segments, dimensions=dimensions)
 
@@ -428,11 +430,6 @@ def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workloa
     if not found or not all(isinstance(load, Workload) for load in found):
         raise InvalidInput(f"{name} must be a Workload or several of them: {reprlib.repr(loads)}")
     return found
-
-
-def _prompts(load: Workload) -> Segment:
-    cached = load.cached_tokens
-    return Segment(load.batch, load.prompt_tokens, cached, shared_tokens=cached)
 
 
 def steps_of(batch: Number, context_tokens: Number, shared: Number = 0.0) -> Segment:

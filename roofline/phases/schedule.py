@@ -87,6 +87,8 @@ def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: 
         sequences=sequences[()],
         new_tokens=(new / chunks)[()],
         past_tokens=(segment.past_tokens + (new - new / chunks) / 2)[()],
+        images=(segment.images / chunks)[()],
+        audio_s=(segment.audio_s / chunks)[()],
         sharing=share,
     )
     rounds = np.where(staged, (passes + stages - 1) / stages, 1.0)

@@ -7,11 +7,15 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..dimensions import UNNAMED, Dimensions, is_named, laid_out
 from ..errors import InvalidInput, Number, number
 from ..values import Value, brief
 
-COUNTS = ("prompt_tokens", "output_tokens", "batch", "cached_tokens")
+TEXT_COUNTS = ("prompt_tokens", "output_tokens", "batch", "cached_tokens")
+MEDIA_COUNTS = ("images", "image_tokens", "audio_s")
+COUNTS = (*TEXT_COUNTS, *MEDIA_COUNTS)
 """Fields of a workload that may be arrays."""
 
 
@@ -26,52 +30,69 @@ class Workload(Value):
     Attributes
     ----------
     prompt_tokens : int or array
-        Tokens of each prompt that have to be computed.
+        Tokens of each prompt that have to be computed, those of images and sound included, as engines count them.
     output_tokens : int or array
         Tokens generated for each prompt; the prefill emits the first one.
     batch : int or array
         Sequences that run together.
     cached_tokens : int or array
         Tokens of each prompt that are in the KV cache already, before those that have to be computed.
-
+    images : int or array
+        Images among the tokens of each prompt that have to be computed, which an encoder turns into tokens first.
+    image_tokens : int or array
+        Tokens that each image becomes in the language model; 0 for the usual number: that of the encoder's fixed size,
+        or of 1,024 x 1,024 pixels where it takes any size.
+    audio_s : float or array
+        Seconds of sound in each prompt.
     dimensions : Dimensions
         Names of the axes of the arrays; read from the fields.
 
     Raises
     ------
     InvalidInput
-        A field that is not a whole number >= 1 (``cached_tokens``: >= 0), or shapes that do not broadcast.
+        A field that is not a whole number >= 1 (from ``cached_tokens`` on: >= 0; ``audio_s`` need not be whole), or
+        shapes that do not broadcast.
     """
 
     prompt_tokens: Number = 2000
     output_tokens: Number = 256
     batch: Number = 1
     cached_tokens: Number = 0
+    images: Number = 0
+    image_tokens: Number = 0
+    audio_s: Number = 0.0
     dimensions: Dimensions = field(default=UNNAMED, repr=False)
 
     def __post_init__(self) -> None:
-        if any(is_named(getattr(self, name)) for name in COUNTS):
-            self._set(*laid_out({name: self.dimensions.named(name, value) for name, value in self.counts.items()}))
-        elif self.dimensions.names and not self.dimensions.hold(self.counts.values()):
+        given = {name: getattr(self, name) for name in COUNTS}
+        if any(map(is_named, given.values())):
+            self._set(*laid_out({name: self.dimensions.named(name, value) for name, value in given.items()}))
+        elif self.dimensions.names and not self.dimensions.hold(given.values()):
             object.__setattr__(self, "dimensions", UNNAMED)
         for name in COUNTS:
-            least = 0 if name == "cached_tokens" else 1
-            value = number(name, getattr(self, name), least=least, whole=True, empty=True)
+            least = 1 if name in ("prompt_tokens", "output_tokens", "batch") else 0
+            value = number(name, getattr(self, name), least=least, whole=name != "audio_s", empty=True)
             object.__setattr__(self, name, value)
         try:
-            _ = self.prompt_tokens + self.output_tokens + self.batch + self.cached_tokens
+            _ = sum(getattr(self, name) for name in COUNTS)
         except ValueError as error:
             raise InvalidInput(f"the fields of a workload must broadcast: {error}") from None
 
     def _set(self, fields: Mapping[str, Any], dimensions: Dimensions) -> None:
         for name in COUNTS:
-            object.__setattr__(self, name, fields[name])
+            if name in fields:
+                object.__setattr__(self, name, fields[name])
         object.__setattr__(self, "dimensions", dimensions)
 
     @property
     def counts(self) -> dict[str, Number]:
-        """The numbers of the workload by name."""
-        return {name: getattr(self, name) for name in COUNTS}
+        """The numbers of the workload by name; those of images and sound if there are any."""
+        return {name: getattr(self, name) for name in (*TEXT_COUNTS, *(MEDIA_COUNTS if self.has_media else ()))}
+
+    @property
+    def has_media(self) -> bool:
+        """Whether any prompt has images or sound."""
+        return bool(np.any(self.images)) or bool(np.any(self.audio_s))
 
     @property
     def context_tokens(self) -> Number:
@@ -130,7 +151,7 @@ def together(loads: Sequence[Workload], **others: Any) -> tuple[list[Workload], 
     found, dimensions = laid_out(values)
     made = [copy(load) for load in loads]
     for at, load in enumerate(made):
-        load._set({name: found[_name(at, name)] for name in COUNTS}, dimensions)
+        load._set({name: found[_name(at, name)] for name in load.counts}, dimensions)
     return made, {name: found.get(name) for name in others}, dimensions
 
 

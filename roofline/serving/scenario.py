@@ -20,6 +20,7 @@ from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..model.draft_heads import draft_head, has_own_lm_head
 from ..phases.deployment import Deployment
+from ..phases.media import refuse_media
 from ..phases.workload import Workload
 from ..values import Value
 
@@ -210,6 +211,9 @@ class Scenario(Value):
     step_tokens: Number | None = None
     chunk_tokens: Number | None = None
     handover_bytes_per_s: Number | None = None
+
+    def __post_init__(self) -> None:
+        refuse_media(self.load)
 
     def replace(self, **changes: Any) -> Scenario:
         """A copy with other fields."""

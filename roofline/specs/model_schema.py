@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
 
 from ..errors import InvalidInput
-from ..model import Layer, LookupTable, Model
+from ..model import Layer, LookupTable, Model, Product, Tower
 from ..model.blocks import KINDS, Block
 from ..operators.precision import Precision
 from .schema import Source, SpecFile, Strict, faults
@@ -37,6 +37,61 @@ class TableSpec(Strict):
     """Rows of the table."""
     width: int = Field(ge=1)
     """Values of a row."""
+
+
+class ProductSpec(Strict):
+    """A matrix of a tower beside its layers."""
+
+    d_in: int = Field(ge=1)
+    """Inputs of the matrix."""
+    d_out: int = Field(ge=1)
+    """Outputs of the matrix."""
+    rows: int = Field(default=1, ge=1)
+    """Rows of it for each position before the layers, and for each token behind them."""
+
+
+class TowerSpec(Strict):
+    """Shapes of an encoder of images or sound that decide its work; ``apart`` has its parameters."""
+
+    hidden: int = Field(ge=1)
+    """Width of the residual stream."""
+    intermediate: int = Field(ge=1)
+    """Inner width of the MLPs."""
+    layers: int = Field(ge=1)
+    """Layers that run."""
+    heads: int = Field(ge=1)
+    """Query heads."""
+    head_dim: int | None = Field(default=None, ge=1)
+    """Width of a head where it is not ``hidden / heads``."""
+    kv_heads: int | None = Field(default=None, ge=1)
+    """KV heads where they are fewer than query heads."""
+    gated: bool = False
+    """Whether MLPs have a gate."""
+    stem: tuple[ProductSpec, ...] = Field(default=(), strict=False)
+    """Matrices that make a position of a patch, or of frames of sound."""
+    projector: tuple[ProductSpec, ...] = Field(default=(), strict=False)
+    """Matrices that make a token of the language model of ``merge`` positions."""
+    merge: int = Field(default=1, ge=1)
+    """Positions that one token stands for."""
+    positions: int | None = Field(default=None, ge=1)
+    """Positions of an image or a tile of fixed size, or of a window of sound; images of any size where absent."""
+    class_tokens: int = Field(default=0, ge=0)
+    """Positions beside those of the image."""
+    window: int = Field(default=0, ge=0)
+    """Positions that see each other in layers with windows."""
+    windowed_layers: int = Field(default=0, ge=0)
+    """How many layers have windows."""
+    usual_tokens: int = Field(default=0, ge=0)
+    """Tokens of an image whose size is not given, where any size is taken."""
+    window_s: float = Field(default=0.0, ge=0, strict=False)
+    """Seconds of sound that are encoded together; 0 for images."""
+
+    def build(self) -> Tower:
+        """The tower."""
+        fields = dict(self)
+        for name in ("stem", "projector"):
+            fields[name] = tuple(Product(**dict(each)) for each in fields[name])
+        return Tower(**fields)
 
 
 class PrecisionSpec(Strict):
@@ -98,6 +153,8 @@ class ModelSpec(SpecFile):
     """Blocks before or after all layers."""
     apart: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """Parameters of towers beside the language model, by name."""
+    towers: dict[str, TowerSpec] = Field(default_factory=dict)
+    """Shapes of encoders of images and sound among them, by the same names."""
     precision: PrecisionSpec | None = None
     """Formats of the checkpoint; bf16 where absent."""
     max_context_tokens: int | None = Field(default=None, ge=1)
@@ -139,6 +196,7 @@ class ModelSpec(SpecFile):
             tables=tuple(LookupTable(name, table.rows, table.width) for name, table in self.tables.items()),
             around=self._around(),
             apart=self.apart,
+            towers={name: tower.build() for name, tower in self.towers.items()},
             precision=Precision(**self.precision.model_dump()) if self.precision else None,
             max_context_tokens=self.max_context_tokens,
             source=f"{first.title} {first.url}".strip(),

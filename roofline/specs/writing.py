@@ -113,6 +113,18 @@ def _plain_fields(model: Model, norm: str) -> Iterator[str]:
         yield from (f"  - {line}" for block in model.around for line in _block(block, model.hidden))
     if model.apart:
         yield f"apart: {_flow(dict(model.apart))}"
+    yield from tower_lines(model)
+
+
+def tower_lines(model: Model) -> Iterator[str]:
+    """The shapes of a model's towers, one line a field."""
+    if model.towers:
+        yield "towers:"
+    for name, tower in model.towers.items():
+        yield f"  {name}:"
+        for field, value in _fields(tower, 0).items():
+            said = [_fields(each, 0) for each in value] if isinstance(value, tuple) else value
+            yield f"    {field}: {_flow(said)}"
 
 
 def _precision(precision: Precision | None) -> Iterator[str]:

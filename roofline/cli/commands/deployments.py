@@ -123,9 +123,21 @@ def title(asked: Answers | Model, *, time: str = "") -> str:
     load = asked.load
     context = asked.asked()["workload"]["context_tokens"]
     cached = f" after {load.cached_tokens:,} cached" if load.cached_tokens else ""
-    lengths = f"batch {load.batch:,}, prompt {load.prompt_tokens:,}{cached}, output {load.output_tokens:,} tokens"
+    prompt = f"prompt {load.prompt_tokens:,}{cached}{media_words(load)}"
+    lengths = f"batch {load.batch:,}, {prompt}, output {load.output_tokens:,} tokens"
     decoded = f"decode at a context of {context:,}" if context != load.context_tokens else ""
     return title_of(asked.serve, lengths, decoded, time=time)
+
+
+def media_words(load: Workload) -> str:
+    """What of a prompt is no text."""
+    found = []
+    if load.images:
+        size = f" of {load.image_tokens:,} tokens" if load.image_tokens else ""
+        found.append(f"{load.images:,} image{'s' if load.images != 1 else ''}{size}")
+    if load.audio_s:
+        found.append(f"{load.audio_s:g} s of sound")
+    return f" with {' and '.join(found)}" if found else ""
 
 
 def title_of(serve: Deployment, *load: str, time: str = "") -> str:

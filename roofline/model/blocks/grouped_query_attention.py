@@ -10,7 +10,15 @@ import numpy as np
 from ... import operators
 from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
-from ...operators.softmax_attention import Reads, attend, attention, chunked_pairs, visible_pairs
+from ...operators.softmax_attention import (
+    Reads,
+    attend,
+    attention,
+    chunked_pairs,
+    mutual_attention,
+    mutual_pairs,
+    visible_pairs,
+)
 from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
 from .indexer import Indexer
@@ -18,7 +26,7 @@ from .indexer import Indexer
 
 @dataclass(frozen=True, kw_only=True)
 class Attention(Block):
-    """Causal attention whose query heads share KV heads.
+    """Softmax attention whose query heads share KV heads, causal unless of an encoder.
 
     ``kv_heads == query_heads`` is MHA (arXiv:1706.03762), ``kv_heads == 1`` MQA (arXiv:1911.02150), in between GQA
     (arXiv:2305.13245).  A token is projected to ``query_heads`` queries of ``head_dim`` and to ``kv_heads`` keys of
@@ -26,6 +34,9 @@ class Attention(Block):
     holds: ``kv_heads * (head_dim + value_dim)`` values a token, for the last ``window`` tokens if there is a window
     (arXiv:2004.05150).  A token sees ``window`` tokens, itself included; in a *chunked* layer (Llama 4) only those of
     its own chunk of that length.
+
+    Without a causal mask, as in encoders, all tokens of a sequence see each other and nothing is cached; a window then
+    has the token in its middle.
 
     An ``indexer`` (see `Indexer`) scores every token and attention runs over the best only; everything is stored, less
     is read.
@@ -67,6 +78,8 @@ class Attention(Block):
         Whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more.
     indexer : Indexer, optional
         What selects the tokens to attend to; None for all.
+    causal : bool
+        Whether a token sees earlier tokens alone, whose keys and values are cached; an encoder's sees all.
 
     Raises
     ------
@@ -94,6 +107,7 @@ class Attention(Block):
     gate_bias: bool = False
     vectors: int = 0
     indexer: Indexer | None = None
+    causal: bool = True
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "query_heads", "kv_heads", "head_dim")
@@ -122,6 +136,8 @@ class Attention(Block):
             words.append(self.indexer.kind)
         if self.shares_kv:
             words.append("shared KV")
+        if not self.causal:
+            words.append("bidirectional")
         return ", ".join(words)
 
     @property
@@ -181,8 +197,8 @@ class Attention(Block):
         return (Linear("o_proj", width, self.hidden, "attention", bias, split="rows", pieces=heads),)
 
     def caches(self) -> tuple[Cache, ...]:
-        """Keys and values, capped by the window, and the indexer's keys."""
-        if self.shares_kv:
+        """Keys and values, capped by the window, and the indexer's keys; nothing without a causal mask."""
+        if self.shares_kv or not self.causal:
             return ()
         own = Cache(values_per_token=self.kv_values, window=self.window, pieces=self.kv_heads)
         return (own, *(self.indexer.caches() if self.indexer else ()))
@@ -204,6 +220,16 @@ class Attention(Block):
             yield operators.linear(weight, run.tokens, run)
 
     def _attention(self, segment: Segment, run: Pass) -> Operator:
+        if not self.causal:
+            return mutual_attention(
+                segment,
+                run,
+                query_heads=self.query_heads,
+                key_dim=self.head_dim,
+                value_dim=self.value_width,
+                kv_heads=self.kv_heads,
+                pairs=mutual_pairs(segment.new_tokens, self.window, chunked=self.chunked),
+            )
         if not (self.chunked or self.shares_kv or self.indexer):
             return attention(
                 segment,

@@ -1,0 +1,224 @@
+"""Towers: encoders of images and sound that make tokens for a language model, and the work of running them.
+
+An image is cut into patches of some pixels on each side, a position each; a matrix makes a vector of each patch, layers
+of attention and MLP follow in which all positions of the image see each other, and a projector makes a token of the
+language model out of ``merge`` positions (ViT, arXiv:2010.11929; LLaVA, arXiv:2304.08485; Qwen2-VL, arXiv:2409.12191).
+Sound is cut into windows of some seconds, each encoded whole, silence at its end included (Whisper, arXiv:2212.04356).
+With ``p`` positions of width ``d`` in ``L`` layers with MLPs of width ``f``, an image takes
+
+    L (2 p (4 d^2 + 2 d f) + 4 p^2 d)
+
+FLOPs, those of the first matrix and of the projector beside; a gated MLP has ``3 d f``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .. import operators
+from ..arrays import scalar
+from ..errors import InvalidInput, Number
+from ..formats import get_format
+from ..operators.collectives import collective
+from ..operators.links import Message
+from ..operators.operator import Operator, Pass, Segment
+from ..operators.precision import Precision
+from ..operators.weights import Linear
+from .blocks import MLP, Attention
+from .blocks.block import whole
+from .layer import Layer
+
+IMAGE_PIXELS = 1024
+"""Height and width of an image whose size is not given, for encoders that take any size."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix ``[d_in, d_out]`` beside the layers.
+
+    Attributes
+    ----------
+    d_in, d_out : int
+        Its shape.
+    rows : int
+        Rows of it for each position before the layers, and for each token behind them.
+    """
+
+    d_in: int
+    d_out: int
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        whole(self, "d_in", "d_out", "rows")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tower:
+    """The shapes of an encoder of images or sound, as far as they decide its work; its parameters are counted apart.
+
+    Attributes
+    ----------
+    hidden, intermediate : int
+        Widths of the residual stream and of the MLPs.
+    layers : int
+        Layers that run.
+    heads : int
+        Query heads.
+    head_dim, kv_heads : int, optional
+        Width of a head, ``hidden / heads`` if None; KV heads, as many as query heads if None.
+    gated : bool
+        Whether MLPs have a gate.
+    stem : tuple of Product
+        What makes a position of a patch, or of frames of sound.
+    projector : tuple of Product
+        What makes a token of the language model of ``merge`` positions.
+    merge : int
+        Positions that one token stands for.
+    positions : int, optional
+        Positions of an image, or a tile of one, of fixed size; of a window of sound; None for images of any size.
+    class_tokens : int
+        Positions beside those of the image.
+    window, windowed_layers : int
+        Positions that see each other in some of the layers, and how many those are.
+    usual_tokens : int
+        Tokens of an image whose size is not given, where any size is taken.
+    window_s : float
+        Seconds of sound that are encoded together; 0 for images.
+
+    Raises
+    ------
+    InvalidInput
+        A size that is not a whole number >= 1, or images of any size without ``usual_tokens``.
+    """
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    head_dim: int | None = None
+    kv_heads: int | None = None
+    gated: bool = False
+    stem: tuple[Product, ...] = ()
+    projector: tuple[Product, ...] = ()
+    merge: int = 1
+    positions: int | None = None
+    class_tokens: int = 0
+    window: int = 0
+    windowed_layers: int = 0
+    usual_tokens: int = 0
+    window_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole(self, "hidden", "intermediate", "layers", "heads", "merge")
+        whole(self, "class_tokens", "window", "windowed_layers", "usual_tokens", least=0)
+        for name in ("head_dim", "kv_heads", "positions"):
+            if getattr(self, name) is not None:
+                whole(self, name)
+        if self.positions is None and not self.usual_tokens:
+            raise InvalidInput("a tower for images of any size needs usual_tokens")
+        if not 0 <= self.window_s < np.inf or (self.window_s and self.positions is None):
+            raise InvalidInput(f"window_s must be seconds of sound, with their positions: {self.window_s!r}")
+
+    @property
+    def hears(self) -> bool:
+        """Whether it encodes sound."""
+        return self.window_s > 0
+
+    def tokens_of_image(self, image_tokens: Number) -> Number:
+        """Tokens of an image in the language model: those given, or the usual number where they are 0."""
+        usual = self.usual_tokens if self.positions is None else self.positions // self.merge
+        return scalar(np.where(np.asarray(image_tokens) > 0, image_tokens, float(usual)))
+
+    def tokens_of(self, segment: Segment) -> Number:
+        """Tokens of the language model that come from this tower, of each sequence."""
+        if self.positions is not None and self.hears:
+            return np.ceil(segment.audio_s / self.window_s * (self.positions / self.merge))
+        return segment.images * self.tokens_of_image(segment.image_tokens)
+
+    def encoded(self, segment: Segment) -> tuple[Number, Number]:
+        """Images, tiles or windows of sound of each sequence that are encoded by themselves, and positions of each."""
+        if self.positions is None:
+            return segment.images, self.tokens_of_image(segment.image_tokens) * self.merge
+        if self.hears:
+            return np.ceil(segment.audio_s / self.window_s), float(self.positions)
+        tiles = np.ceil(self.tokens_of_image(segment.image_tokens) * self.merge / self.positions)
+        return segment.images * tiles, float(self.positions)
+
+    def operators(self, name: str, run: Pass) -> Iterator[Operator]:
+        """Operators that encode what the prompts of a pass hold, called ``name.q_proj`` and so on.
+
+        Every accelerator of a tensor- or context-parallel group holds the tower whole and encodes its share of the
+        images (vLLM's ``--mm-encoder-tp-mode data``); what they make is gathered.  The least is an even share of all.
+        """
+        parts: list[Segment] = []
+        all_images: Number = 0.0
+        ways = run.parallel.tensor * run.parallel.context
+        for segment in run.segments:
+            each, positions = self.encoded(segment)
+            images = segment.sequences * each
+            all_images = all_images + images
+            parts.append(Segment(_on_one(images, ways), positions + self.class_tokens, 0.0, 0.0))
+        if not np.any(all_images):
+            return
+        inner = Pass(tuple(parts), _sixteen_bits(run.precision), run.attention)
+        runs = np.asarray(all_images) > 0
+        fair = scalar(
+            np.where(runs, all_images / ways / np.where(runs, sum(part.sequences for part in parts), 1.0), 1.0)
+        )
+        for operator in self._operators(inner):
+            least = replace(
+                operator.least,
+                flops=operator.least.flops * fair,
+                weight_bytes=operator.least.weight_bytes / ways,
+                activation_bytes=operator.least.activation_bytes * fair,
+            )
+            joins = f"{name}.{operator.joins}" if operator.joins else ""
+            yield replace(operator, name=f"{name}.{operator.name}", least=least, joins=joins).times(scalar(runs * 1.0))
+        if not run.parallel.single and self.projector:
+            tokens = sum(segment.sequences * self.tokens_of(segment) for segment in run.segments)
+            made_bytes = tokens * self.projector[-1].d_out * (inner.precision.wide_bits / 8)
+            yield collective(f"{name}.gather", Message("all_gather", made_bytes, ways, 0.0), run)
+
+    def _operators(self, run: Pass) -> Iterator[Operator]:
+        """First matrices, layers, projector; every image by itself in attention."""
+        images = sum(part.sequences for part in run.segments)
+        positions = run.tokens - images * self.class_tokens
+        for at, matrix in enumerate(self.stem):
+            weight = Linear(f"patch_embedding_{at}" if at else "patch_embedding", matrix.d_in, matrix.d_out, "other")
+            yield operators.linear(weight, positions * matrix.rows, run)
+        for layer in self.groups():
+            yield from layer.operators(run, self.hidden)
+        for at, matrix in enumerate(self.projector):
+            weight = Linear(f"projector_{at}", matrix.d_in, matrix.d_out, "other")
+            yield operators.linear(weight, positions / self.merge * matrix.rows, run)
+
+    def groups(self) -> Iterator[Layer]:
+        """Its layers: those with attention over the whole image, and those with windows."""
+        mlp = MLP(hidden=self.hidden, intermediate=self.intermediate, gated=self.gated)
+        full = Attention(
+            hidden=self.hidden,
+            query_heads=self.heads,
+            kv_heads=self.kv_heads or self.heads,
+            head_dim=self.head_dim or self.hidden // self.heads,
+            causal=False,
+        )
+        norms = (self.hidden, self.hidden)
+        if self.layers > self.windowed_layers:
+            yield Layer(self.layers - self.windowed_layers, (full, mlp), norms)
+        if self.windowed_layers:
+            windowed = replace(full, window=self.window, chunked=True)
+            yield Layer(self.windowed_layers, (windowed, mlp), norms)
+
+
+def _on_one(images: Number, ways: Number) -> Number:
+    """Images on the most loaded of ``ways`` accelerators; a pass over chunks of prompts holds fractions of images."""
+    return scalar(np.where(np.asarray(ways) > 1, np.minimum(np.ceil(images / ways), images), images))
+
+
+def _sixteen_bits(precision: Precision) -> Precision:
+    """Towers stay in 16 bits, whatever the language model is quantized to."""
+    wide = precision.wide if get_format(precision.wide).bits == 16 else "bf16"
+    return Precision(weights=wide, activations=wide, attention=wide)

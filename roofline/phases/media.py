@@ -1,0 +1,105 @@
+"""Images and sound in prompts: whether a deployment can encode them, and what a pass takes for granted about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..model.decoder import PREDICTION
+from ..model.tower import Tower
+from ..operators.operator import Segment
+from .deployment import Deployment
+from .workload import Workload
+
+KINDS = {False: ("images", "images"), True: ("audio_s", "sound")}
+"""Whether a tower hears -> the field of a workload, and what the tower encodes."""
+
+HEARING = ("audio", "speech")
+"""What encoders of sound are called among `Model.apart`."""
+
+
+def prompts_of(serve: Deployment, load: Workload) -> Segment:
+    """The prompts of a workload as a segment of a pass.
+
+    Raises
+    ------
+    InvalidInput
+        They have images or sound that the deployment has no encoder for, or more of them than tokens.
+    """
+    cached = load.cached_tokens
+    if not load.has_media:
+        return Segment(load.batch, load.prompt_tokens, cached, shared_tokens=cached)
+    found = Segment(
+        load.batch,
+        load.prompt_tokens,
+        cached,
+        shared_tokens=cached,
+        images=load.images,
+        image_tokens=load.image_tokens,
+        audio_s=load.audio_s,
+    )
+    for hears in KINDS:
+        if np.any(getattr(load, KINDS[hears][0])):
+            _check_tokens(serve, found, _tower(serve, hears))
+    return found
+
+
+def _tower(serve: Deployment, hears: bool) -> Tower:
+    """The encoder of images, or of sound."""
+    field, what = KINDS[hears]
+    model = serve.model
+    for tower in model.towers.values():
+        if tower.hears is hears:
+            if "towers" in serve.leave_out:
+                raise InvalidInput(f"{field} must be 0: the towers of {model.name} are left out of this deployment")
+            return tower
+    if any(name != PREDICTION and (name in HEARING) is hears for name in model.apart):
+        raise InvalidInput(f"{field} must be 0: the shapes of an encoder of {what} of {model.name} are not known here")
+    raise InvalidInput(f"{field} must be 0: {model.name} has no encoder of {what}")
+
+
+def _check_tokens(serve: Deployment, segment: Segment, tower: Tower) -> None:
+    """Prompts hold the tokens that their images become."""
+    tokens = np.asarray(tower.tokens_of(segment))
+    short = tokens > np.asarray(segment.new_tokens)
+    if np.any(short):
+        what = KINDS[tower.hears][1]
+        wanted, given = float(np.max(tokens)), float(np.min(segment.new_tokens))
+        raise InvalidInput(
+            f"prompt_tokens of {given:,.0f} can't hold the {wanted:,.0f} tokens of the {what} in a prompt of"
+            f" {serve.model.name}: prompt_tokens counts these too"
+        )
+
+
+def media_notes(serve: Deployment, segments: tuple[Segment, ...]) -> Iterator[str]:
+    """What each image or second of sound is taken for."""
+    with_media = [segment for segment in segments if segment.has_media]
+    for tower in serve.model.towers.values():
+        field, _ = KINDS[tower.hears]
+        held = [segment for segment in with_media if np.any(getattr(segment, field))]
+        if not held:
+            continue
+        if tower.hears:
+            yield f"sound is encoded in windows of {tower.window_s:g} s, silence at the end included"
+            continue
+        sizes = {float(size) for each in held for size in np.ravel(tower.tokens_of_image(each.image_tokens))}
+        tokens = " to ".join(f"{size:,.0f}" for size in sorted({min(sizes), max(sizes)}))
+        each = f", each of {tower.merge} positions of the encoder" if tower.merge > 1 else ""
+        yield f"an image is {tokens} tokens of the language model{each}"
+
+
+def refuse_media(load: object) -> None:
+    """Refuse images and sound where only single passes know them.
+
+    Raises
+    ------
+    InvalidInput
+        Some prompts have images or sound.
+    """
+    if isinstance(load, Workload) and load.has_media:
+        raise InvalidInput(
+            "images and sound are known to single passes and batches (prefill, mixed, generate, analyze):"
+            " for requests under load and what-ifs, images and audio_s must be 0"
+        )

@@ -1,0 +1,215 @@
+"""Images and sound in prompts: the work of encoders, against published counts and by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import answer, text
+from oracle_data import BESIDE_SPECS
+
+import roofline as rl
+from roofline.huggingface import from_config
+from roofline.model import Product, Tower
+from roofline.operators.operator import Pass, Segment
+from roofline.operators.softmax_attention import mutual_pairs
+
+FURTHER = Path(__file__).parent / "data" / "oracle" / "further"
+CONFIGS = BESIDE_SPECS | {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FURTHER.glob("*.json"))}
+WITH_TOWERS = [name for name, config in CONFIGS.items() if {"vision_config", "audio_config"} & config.keys()]
+
+SHAPES_NOT_KNOWN = {"mllama", "muse_glimmer", "apertus1p5", "aria", "granite_docling", "hy_v4_vl", "inkling2"} | {
+    *("inkling2_loop", "lfm3_vl", "locateanything", "minicpmv4_6", "minicpmv4_7", "ovis2", "step3p7", "vipllava"),
+}
+"""Wrappers whose towers are counted at most; prompts with images are refused."""
+
+
+def flops(found):
+    return sum(float(item.count * item.work.flops) for item in found)
+
+
+def encoding(name, **media):
+    """Operators of the tower in the prefill of one prompt of 8,000 tokens."""
+    found = rl.prefill(rl.Deployment(name, "h100-sxm"), rl.Workload(8000, **media)).operators
+    return [item.operator for item in found if item.name.startswith(("vision.", "audio."))]
+
+
+def vit(side, patch, width, layers):
+    """A vision transformer of torchvision: heads of 64 or 80, MLPs of four times the width, a class token."""
+    stem = (Product(3 * patch**2, width),)
+    sizes = {"hidden": width, "intermediate": 4 * width, "layers": layers, "heads": 12 if width == 768 else 16}
+    return Tower(**sizes, stem=stem, positions=(side // patch) ** 2, class_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("tower", "published_gmacs"),
+    [
+        # torchvision's documentation of pretrained weights prints multiply-adds as GFLOPS, without softmax and norms.
+        (vit(224, 16, 768, 12), 17.56),
+        (vit(224, 32, 768, 12), 4.41),
+        (vit(224, 16, 1024, 24), 61.55),
+        (vit(512, 16, 1024, 24), 361.99),
+        (vit(518, 14, 1280, 32), 1016.72),
+    ],
+    ids=["ViT_B_16", "ViT_B_32", "ViT_L_16", "ViT_L_16 at 512", "ViT_H_14 at 518"],
+)
+def test_vision_transformers_do_the_published_work(tower, published_gmacs):
+    found = tower.operators("vision", Pass((Segment(1.0, 2000.0, 0.0, images=1.0),), rl.Precision()))
+    assert flops(found) / 2e9 == pytest.approx(published_gmacs, abs=0.006)
+
+
+def test_qwen2_5_vl_by_hand():
+    """1,024 tokens: 4,096 patches of 1,176 values, 28 of 32 layers in windows of 8 x 8 patches, a merger of four."""
+    patches, width, inner = 4096, 1280, 3420
+    layer = 2 * patches * (4 * width**2 + 3 * width * inner)
+    attention = 4 * width * (4 * patches**2 + 28 * patches * 64)
+    merger = 2 * 1024 * (5120 * 5120 + 5120 * 2048)
+    want = 2 * patches * 1176 * width + 32 * layer + attention + merger
+    assert flops(encoding("qwen2.5-vl-3b", images=1, image_tokens=1024)) == want
+
+
+def test_llava_runs_23_of_24_layers_of_clip():
+    """vision_feature_layer -2; 576 patches and a class token, of which the projector sees the former."""
+    layer = 2 * 577 * (4 * 1024**2 + 2 * 1024 * 4096) + 4 * 1024 * 577**2
+    want = 2 * 576 * 588 * 1024 + 23 * layer + 2 * 576 * (1024 * 4096 + 4096 * 4096)
+    assert flops(encoding("llava-1.5-7b", images=1)) == want
+
+
+def test_whisper_encodes_whole_windows():
+    """30 s are 3,000 frames of 128 bins, 1,500 positions and 375 tokens of Voxtral; 45 s are two windows."""
+    layer = 2 * 1500 * (4 * 1280**2 + 2 * 1280 * 5120) + 4 * 1280 * 1500**2
+    convolutions = 2 * 3000 * 3 * 128 * 1280 + 2 * 1500 * 3 * 1280 * 1280
+    projector = 2 * 375 * (5120 * 3072 + 3072 * 3072)
+    one = convolutions + 32 * layer + projector
+    assert flops(encoding("voxtral-mini-3b", audio_s=30)) == one
+    assert flops(encoding("voxtral-mini-3b", audio_s=45.5)) == 2 * one
+
+
+@pytest.mark.parametrize("name", WITH_TOWERS)
+def test_matrices_of_a_tower_are_most_of_its_exact_count(name):
+    """The rest of the independently checked counts are tables, norms, biases, and layers that do not run."""
+    model = from_config(CONFIGS[name], name=name)
+    assert set(model.towers) <= set(model.apart)
+    if CONFIGS[name]["model_type"] in SHAPES_NOT_KNOWN:
+        assert not model.towers
+        return
+    for key, tower in model.towers.items():
+        layers = sum(layer.count * weight.parameters for layer in tower.groups() for weight in layer.weights())
+        matrices = sum(product.d_in * product.d_out for product in (*tower.stem, *tower.projector))
+        assert 0.9 * model.apart[key] < layers + matrices <= model.apart[key]
+
+
+def test_every_time_of_prefill_follows_and_decode_does_not():
+    serve = rl.Deployment("qwen2.5-vl-3b", "h100-sxm")
+    load = rl.Workload(4000, images=np.array([0, 1, 2]), image_tokens=1024)
+    phase, plain = rl.prefill(serve, load), rl.prefill(serve, rl.Workload(4000))
+    for time in ("floor_s", "roofline_s", "estimate_s"):
+        found = getattr(phase, time)
+        assert found[0] == getattr(plain, time)
+        assert np.all(np.diff(found) > 0)
+    assert np.all(phase.floor_s < phase.roofline_s)
+    assert np.all(phase.cache_bytes == plain.cache_bytes)
+    assert np.all(rl.decode(serve, load).roofline_s == rl.decode(serve, rl.Workload(4000)).roofline_s)
+    assert phase.to_frame()["images"].tolist() == [0, 1, 2]
+
+
+def test_images_are_shared_by_the_accelerators_of_a_group():
+    """Three images on two accelerators: two on the most loaded one; the floor takes half of the three."""
+    load = rl.Workload(4000, images=3, image_tokens=1024)
+    one, two = (
+        rl.prefill(rl.Deployment("qwen2.5-vl-3b", "h100-sxm", parallel=rl.Parallel(tensor=tensor)), load)
+        for tensor in (1, 2)
+    )
+    part = [item.operator for item in two.operators if item.name.startswith("vision.")]
+    whole = [item.operator for item in one.operators if item.name.startswith("vision.")]
+    assert flops(part) == pytest.approx(flops(whole) * 2 / 3)
+    least = [sum(float(item.count * item.least.flops) for item in each) for each in (part, whole)]
+    assert least[0] == pytest.approx(least[1] / 2)
+    assert any(item.name == "vision.gather" for item in part)
+
+
+@pytest.mark.parametrize("layout", [{"pipeline": 4}, {"data": 2}, {"context": 2}, {"tensor": 2, "pipeline": 2}])
+def test_other_layouts_do_the_same_work(layout):
+    load = rl.Workload(4000, images=2, batch=4, image_tokens=1024)
+    plain = rl.prefill(rl.Deployment("qwen2.5-vl-3b", "h100-sxm"), load)
+    spread = rl.prefill(rl.Deployment("qwen2.5-vl-3b", "h100-sxm", parallel=rl.Parallel(**layout)), load)
+    assert spread.flops == pytest.approx(plain.flops, rel=0.01)
+    assert spread.floor_s < plain.floor_s
+
+
+def test_derivations_of_a_prompt_with_an_image_hold():
+    steps = rl.prefill(rl.Deployment("gemma-3-4b", "l4"), rl.Workload(1000, images=1)).explain()
+    (step,) = [step for step in steps if step.name == "vision.attention.flops" and step.formula.startswith("2 *")]
+    assert step.value == 2 * 16 * 4096**2 * (72 + 72)
+    assert all(np.allclose(eval(step.formula, {"max": max, "min": min}, step.inputs), step.value) for step in steps)
+
+
+def test_a_large_encoder_needs_room():
+    """Pixtral: 4,096 patches of width 1,024 with gated MLPs of 4,096 take 4,096 x (2 x 1,024 + 3 x 4,096) x 2 bytes."""
+    serve = rl.Deployment("pixtral-12b", "h100-sxm")
+    images = 8
+    need = rl.memory(serve, rl.Workload(40_000, images=images))
+    assert need.chunk_bytes_on_one == max(
+        images * 4096 * (2 * 1024 + 3 * 4096) * 2, rl.memory(serve, rl.Workload(40_000)).chunk_bytes_on_one
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "media", "said"),
+    [
+        ("llama-3.1-8b", {"images": 1}, "images must be 0: llama-3.1-8b has no encoder of images"),
+        ("gemma-3-4b", {"audio_s": 3.0}, "audio_s must be 0: gemma-3-4b has no encoder of sound"),
+        ("llama-3.2-11b-vision", {"images": 1}, "the shapes of an encoder of images of llama-3.2-11b-vision"),
+        ("gemma-3-4b", {"images": 8}, "can't hold the 2,048 tokens of the images in a prompt of gemma-3-4b"),
+        ("gemma-3-4b", {"images": -1}, "images must be a whole number >= 0: -1"),
+        ("gemma-3-4b", {"images": 0.5}, "images must be a whole number"),
+    ],
+)
+def test_what_cannot_be_encoded_is_refused_in_one_line(name, media, said):
+    with pytest.raises(rl.RooflineError, match=said):
+        rl.prefill(rl.Deployment(name, "h100-sxm"), rl.Workload(2000, **media))
+
+
+def test_towers_that_are_left_out_encode_nothing():
+    serve = rl.Deployment("gemma-3-4b", "h100-sxm", leave_out="towers")
+    with pytest.raises(rl.RooflineError, match="the towers of gemma-3-4b are left out"):
+        rl.prefill(serve, rl.Workload(images=1))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda serve, load: rl.serve(serve, load, concurrency=4),
+        lambda serve, load: rl.simulate(serve, load, concurrency=4, requests=8),
+        lambda serve, load: rl.apply(serve, load, "chunked-prefill"),
+        lambda serve, load: rl.plan(serve.model, serve.accelerator, load),
+    ],
+    ids=["serve", "simulate", "apply", "plan"],
+)
+def test_requests_under_load_say_that_they_know_no_images(ask):
+    serve = rl.Deployment("gemma-3-4b", "h100-sxm", engine="vllm")
+    with pytest.raises(rl.RooflineError, match="images and audio_s must be 0"):
+        ask(serve, rl.Workload(1500, 100, images=1))
+
+
+def test_pairs_of_windows_by_enumeration():
+    for tokens in (1, 2, 7, 64, 65):
+        for window in (1, 3, 9, 129):
+            reach = (window - 1) // 2
+            pairs = sum(abs(i - j) <= reach for i in range(tokens) for j in range(tokens))
+            assert mutual_pairs(float(tokens), window) == pairs
+            chunked = sum(i // window == j // window for i in range(tokens) for j in range(tokens))
+            assert mutual_pairs(float(tokens), window, chunked=True) == chunked
+
+
+def test_the_command_line_takes_images_and_sound():
+    asked = ("analyze", "gemma-3-4b", "--hardware", "l4", "--images", "2")
+    found = answer(*asked)
+    assert found["workload"]["images"] == 2
+    assert found["prefill"]["flops"] == rl.prefill(rl.Deployment("gemma-3-4b", "l4"), rl.Workload(images=2)).flops
+    said = " ".join(text(*asked).split())
+    assert "prompt 2,000 with 2 images, output 256 tokens" in said
+    assert "an image is 256 tokens of the language model, each of 16 positions of the encoder" in said
+    said = " ".join(text("analyze", "voxtral-mini-3b", "--hardware", "l4", "--audio", "45s").split())
+    assert "prompt 2,000 with 45 s of sound" in said
+    assert "vision.q_proj" in text("explain", "gemma-3-4b", "--hardware", "l4", "--images", "2", "--phase", "prefill")
