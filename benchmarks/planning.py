@@ -19,7 +19,7 @@ def seconds(model, accelerators, batches):
             model, HARDWARE, LOAD, slo=SLO, precisions=("bf16", "fp8"), accelerators=accelerators, batches=batches
         )
         times.append(perf_counter() - start)
-    return len(found), min(times[1:]), *(fleet_s(found, method) for method in ("closed form", "simulation"))
+    return len(found), min(times[1:]), *(fleet_s(found, method) for method in ("closed-form", "simulation"))
 
 
 def fleet_s(plan, method):

@@ -224,7 +224,7 @@ def simulated(row: Mapping[str, str]) -> OpenRun:
     serve, load = deployment(row), traffic(row)
     asked = {"requests_per_s": float(row["request_rate"]), "hit_rate": cached_share(row)}
     runs = [rl.simulate(serve, load, requests=int(row["num_requests"]), seed=seed, **asked) for seed in SEEDS]
-    capacity = rl.serve(serve, load, method="closed form", **asked).capacity_requests_per_s
+    capacity = rl.serve(serve, load, method="closed-form", **asked).capacity_requests_per_s
     ttft_s, tpot_s, rate = (
         float(np.mean([getattr(run, name) for run in runs])) for name in ("ttft_s", "tpot_s", "requests_per_s")
     )

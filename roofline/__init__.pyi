@@ -21,6 +21,8 @@ from .analysis.solver import solve as solve
 from .analysis.sweeps import sweep as sweep
 from .capacity import Fleet as Fleet
 from .capacity import Plan as Plan
+from .capacity import PoolPlan as PoolPlan
+from .capacity import disaggregate as disaggregate
 from .capacity import fleet as fleet
 from .capacity import plan as plan
 from .efficiency.calibration import calibrate as calibrate

@@ -69,7 +69,7 @@ EXAMPLES = {
     "curves, tokens/s": lambda: drawing(rl.plot.curves, steps(), column="tokens_per_s"),
     "curves, served": lambda: drawing(
         rl.plot.curves,
-        rl.serve(LLAMA8, LOAD, requests_per_s=[1, 4, 16, 64], method="closed form"),
+        rl.serve(LLAMA8, LOAD, requests_per_s=[1, 4, 16, 64], method="closed-form"),
         column="ttft_s",
     ),
     "heatmap": lambda: drawing(rl.plot.heatmap, LLAMA8, tpot_s=0.02),

@@ -219,14 +219,14 @@ def test_a_chip_without_timings_is_ranked_apart_unless_allowed():
     assert list(apart.by_accelerator.basis) == ["calibrated", "typical"]
     assert together.best.accelerator[0] == "mi300x"
     assert len(together) == len(apart)
-    fleets = [rl.fleet(each, requests_per_s=500, method="closed form") for each in (apart, together)]
+    fleets = [rl.fleet(each, requests_per_s=500, method="closed-form") for each in (apart, together)]
     assert [each.accelerator[0] for each in fleets] == ["h100-sxm", "mi300x"]
 
 
 def test_what_the_intervals_leave_open_is_a_tie():
     def rows(usd):
         found = rl.plan(LLAMA_8B, [H100, L40S], CHAT, prices={"h100-sxm": 2.5, "l40s": usd})
-        return found.by_accelerator, rl.fleet(found, requests_per_s=2000, method="closed form")
+        return found.by_accelerator, rl.fleet(found, requests_per_s=2000, method="closed-form")
 
     at_a_dollar, _ = rows(1.0)
     usd = dict(zip(at_a_dollar.accelerator, at_a_dollar.usd_per_request, strict=True))
@@ -241,7 +241,7 @@ def test_a_fleet_without_an_slo_by_hand():
     """Each deployment is loaded with 70 % of its throughput, or with the share that is asked for."""
     found = rl.plan(LLAMA_70B, sorted(PRICES), CHAT, precisions=["fp8"], prices=PRICES)
     for utilization, load in ((None, 0.7), (1.0, 1.0)):
-        need = rl.fleet(found, requests_per_s=40, utilization=utilization, method="closed form")
+        need = rl.fleet(found, requests_per_s=40, utilization=utilization, method="closed-form")
         for row in range(len(need)):
             pick = (found.accelerator == need.accelerator[row]) & found.feasible
             least = min(
@@ -255,7 +255,7 @@ def test_a_fleet_without_an_slo_by_hand():
 
 
 def test_a_fleet_at_the_floor_is_no_larger_and_computes_what_has_to_be_computed(plan):
-    need = rl.fleet(plan, requests_per_s=40, method="closed form")
+    need = rl.fleet(plan, requests_per_s=40, method="closed-form")
     assert np.all(need.gpus_at_floor <= need.gpus)
     in_layers, lm_head = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672), 8192 * 128_256
     flops_a_request = 2 * in_layers * (1500 + 299)
@@ -269,13 +269,13 @@ def test_a_fleet_at_the_floor_is_no_larger_and_computes_what_has_to_be_computed(
 @given(st.floats(0.1, 500), st.floats(1.0, 4.0), st.floats(0.2, 1.0))
 @settings(max_examples=4, deadline=None)
 def test_more_requests_or_more_slack_never_take_fewer(plan, rate, times, utilization):
-    less = rl.fleet(plan, requests_per_s=rate, method="closed form")
-    more = rl.fleet(plan, requests_per_s=rate * times, utilization=utilization, method="closed form")
+    less = rl.fleet(plan, requests_per_s=rate, method="closed-form")
+    more = rl.fleet(plan, requests_per_s=rate * times, utilization=utilization, method="closed-form")
     assert min(more.usd_per_hour) >= min(less.usd_per_hour) - 1e-9
 
 
 def test_printed_tables_say_what_people_ask_for(plan):
-    for found in (plan.by_accelerator, rl.fleet(plan, requests_per_s=40, method="closed form")):
+    for found in (plan.by_accelerator, rl.fleet(plan, requests_per_s=40, method="closed-form")):
         text, page = repr(found), found._repr_html_()
         assert "TPOT" in text
         assert "GPUs" in text

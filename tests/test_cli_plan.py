@@ -32,11 +32,50 @@ def test_plan_in_json_is_the_library(plan):
     assert found["slo"] == {"ttft_s": 0.5, "tpot_s": 0.03}
 
 
+def test_pools_stand_beside_the_plan(plan):
+    pools = rl.disaggregate(plan)
+    found = json.loads(text("plan", *ASKED, *PRICED, "--json"))["disaggregated"]
+    assert found["best"] == pools.best.rows()[0]
+    assert found["by_accelerator"] == pools.rows()
+    shown = text("plan", *ASKED, *PRICED)
+    assert "Aggregated and disaggregated side by side" in shown
+    assert pools.summary() in " ".join(shown.split())
+    assert "side by side" not in text("plan", *ASKED, *PRICED, "--no-pools")
+    assert "disaggregated" not in json.loads(text("plan", *ASKED, *PRICED, "--no-pools", "--json"))
+
+
+def test_workers_of_pools_have_launch_commands_of_their_own(plan):
+    group = rl.disaggregate(plan).groups[0]
+    decode = launch_command(group.decode, rl.Workload(1500, 300, batch=8), engine="sglang", pool="decode")
+    assert decode.endswith("--disaggregation-mode decode")
+    prefill = launch_command(group.prefill, rl.Workload(1500, 300), engine="vllm", pool="prefill")
+    assert """--kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'""" in prefill
+    shown = text("plan", *ASKED, "--full")
+    assert "Launch a prefill worker" in shown
+    assert "--disaggregation-mode decode" in shown
+
+
+def test_pools_with_a_technique_that_meets_prompts_otherwise_are_left_out():
+    words = " ".join(text("plan", *ASKED, "--technique", "chunked-prefill").split())
+    assert "No separate pools for prefill and decode: chunked prefill and disaggregated prefill both decide" in words
+
+
+@pytest.mark.parametrize("spelling", ["closed-form", "closed form", "Closed_Form"])
+@pytest.mark.parametrize("command", ["plan", "serve"])
+def test_the_method_has_one_name_in_every_command(command, spelling):
+    asked = {
+        "plan": (*ASKED, "--rate", 5, "--no-pools", "--json", "--method", spelling),
+        "serve": ("llama-3.1-8b", "--hardware", "h100-sxm", "--rate", 5, "--json", "--method", spelling),
+    }
+    found = json.loads(text(command, *asked[command]))
+    assert (found["method"] if command == "serve" else found["best"]["queue"]) == "closed-form"
+
+
 def test_fleet_in_json_is_the_library(plan):
     found = json.loads(
-        text("fleet", *ASKED, *PRICED, "--rate", 100, "--utilization", 0.8, "--method", "closed form", "--json")
+        text("fleet", *ASKED, *PRICED, "--rate", 100, "--utilization", 0.8, "--method", "closed-form", "--json")
     )
-    assert found["fleets"] == rl.fleet(plan, requests_per_s=100, utilization=0.8, method="closed form").rows()
+    assert found["fleets"] == rl.fleet(plan, requests_per_s=100, utilization=0.8, method="closed-form").rows()
     assert found["requests_per_s"] == 100
 
 

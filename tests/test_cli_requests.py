@@ -39,7 +39,7 @@ def test_every_option_of_serve_reaches_the_library(small):
     ).to_dict()
     assert {name: found[name] for name in expected} == expected
     closed = answer("serve", *SMALL, *LENGTHS, "--rate", "4", "--method", "closed-form")
-    assert closed["method"] == "closed form"
+    assert closed["method"] == "closed-form"
 
 
 def test_serve_answers_first(small):

@@ -60,7 +60,7 @@ def test_the_statistic_of_the_slo_decides_how_much_is_needed():
     for statistic in ("mean", "p50", "p95", "p99"):
         slo = rl.SLO(ttft_s=0.4, tpot_s=0.05, statistic=statistic)
         plan = rl.plan("llama-3.1-70b", H100, CHAT, slo=slo, precisions=["fp8"], accelerators=[2])
-        sizes.append(rl.fleet(plan, requests_per_s=60, method="closed form").replicas[0])
+        sizes.append(rl.fleet(plan, requests_per_s=60, method="closed-form").replicas[0])
     assert sizes[1] <= sizes[0] <= sizes[2] <= sizes[3]
     assert sizes[1] < sizes[3]
     assert rl.SLO().statistic == "p95"
@@ -78,7 +78,7 @@ def test_bursts_take_more_and_the_closed_form_is_near_the_simulation():
     slo = rl.SLO(ttft_s=0.5, tpot_s=0.04)
     plan = rl.plan("llama-3.1-8b", H100, CHAT, slo=slo, accelerators=[1])
     even, bursts = (
-        rl.fleet(plan, requests_per_s=200, burstiness=burstiness, method="closed form") for burstiness in (1.0, 16.0)
+        rl.fleet(plan, requests_per_s=200, burstiness=burstiness, method="closed-form") for burstiness in (1.0, 16.0)
     )
     assert bursts.gpus[0] > even.gpus[0]
     confirmed = rl.fleet(plan, requests_per_s=200)
@@ -92,9 +92,9 @@ def test_a_plan_at_a_rate_is_ranked_by_the_fleet_and_gives_the_same_one():
     asked = ("llama-3.1-8b", [H100, "l40s"], CHAT)
     prices = {"h100-sxm": 2.5, "l40s": 0.9}
     how = {"slo": slo, "accelerators": [1], "prices": prices}
-    sized = rl.plan(*asked, requests_per_s=40, method="closed form", **how)
+    sized = rl.plan(*asked, requests_per_s=40, method="closed-form", **how)
     need = rl.fleet(sized)
-    same = rl.fleet(rl.plan(*asked, **how), requests_per_s=40, method="closed form")
+    same = rl.fleet(rl.plan(*asked, **how), requests_per_s=40, method="closed-form")
     assert need.rows() == same.rows()
     assert sized.replicas[0] == need.replicas[0]
     assert sized.utilization[0] == pytest.approx(40 / need.replicas[0] * sized.busy_s[0])
@@ -124,7 +124,7 @@ def test_lengths_may_be_a_mix_or_a_trace(tmp_path):
 def test_what_cannot_be_simulated_is_answered_by_the_closed_form():
     plan = rl.plan("llama-3.1-8b", H100, CHAT, techniques="speculative", accelerators=[1], batches=[16])
     assert not can_be_simulated(plan.scenario())
-    assert rl.fleet(plan, requests_per_s=20).queue[0] == "closed form"
+    assert rl.fleet(plan, requests_per_s=20).queue[0] == "closed-form"
     cached = rl.plan("llama-3.1-8b", H100, CHAT, hit_rate=0.5, accelerators=[1], batches=[16])
     assert can_be_simulated(cached.scenario())
 

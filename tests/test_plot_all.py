@@ -202,7 +202,7 @@ def test_measured_runs_lie_on_curves_where_they_were_run():
 
 
 def test_curves_of_a_server_are_its_columns_and_rates_beyond_capacity_are_marked():
-    found = rl.serve(LLAMA8, LOAD, requests_per_s=[1, 4, 16, 64], method="closed form")
+    found = rl.serve(LLAMA8, LOAD, requests_per_s=[1, 4, 16, 64], method="closed-form")
     ax = rl.plot.curves(found, column="ttft_s", measured={4: 0.1})
     x, y = ax.lines[0].get_data()
     stable = np.asarray(found.stable)

@@ -74,7 +74,7 @@ def test_energy_of_a_request_divides_into_prompt_and_steps(metered):
 def test_nothing_is_assumed_of_electricity(bare):
     assert np.isnan(bare.gco2_per_request).all()
     assert np.isnan(bare.electricity_usd_per_request).all()
-    fleet = rl.fleet(bare, requests_per_s=30, utilization=0.6, method="closed form")
+    fleet = rl.fleet(bare, requests_per_s=30, utilization=0.6, method="closed-form")
     assert np.isnan(fleet.electricity_usd_per_month).all()
     assert bare.rows()[0]["gco2_per_request"] is None
 
@@ -135,7 +135,7 @@ def test_power_of_a_fleet_with_its_idle_time(metered):
     row = row_of(metered)
     one = metered.take(np.array([row]))
     rate = 0.75 * float(one.requests_per_s[0])
-    fleet = rl.fleet(one, requests_per_s=rate, method="closed form")
+    fleet = rl.fleet(one, requests_per_s=rate, method="closed-form")
     assert fleet.replicas[0] == 1
     assert fleet.load[0] == pytest.approx(0.75)
     assert fleet.watts[0] == pytest.approx(0.75 * one.watts[0] + 0.25 * 200 * 1.26)
@@ -145,7 +145,7 @@ def test_power_of_a_fleet_with_its_idle_time(metered):
 
 
 def test_bill_of_a_fleet(metered):
-    fleet = rl.fleet(metered, requests_per_s=40, utilization=0.7, method="closed form")
+    fleet = rl.fleet(metered, requests_per_s=40, utilization=0.7, method="closed-form")
     assert fleet.usd_per_month == pytest.approx(730 * fleet.usd_per_hour)
     assert fleet.usd_per_million_tokens == pytest.approx(fleet.usd_per_hour / (40 * 3600 * 300) * 1e6)
     parts = 1500 * fleet.usd_per_million_input_tokens + 299 * fleet.usd_per_million_output_tokens
@@ -156,19 +156,19 @@ def test_bill_of_a_fleet(metered):
 
 def test_break_even_by_hand(bare):
     """1,500 tokens at 0.1 and 300 at 0.4 are 270 USD per million requests."""
-    fleet = rl.fleet(bare, requests_per_s=40, method="closed form")
+    fleet = rl.fleet(bare, requests_per_s=40, method="closed-form")
     rates = fleet.break_even(0.1, 0.01, 0.4)
     by_hand = fleet.usd_per_hour / 3600 / 270e-6
     possible = by_hand <= fleet.replicas / fleet.plan.busy_s
     assert possible.any()
     assert rates[possible] == pytest.approx(by_hand[possible])
     assert np.isinf(rates[~possible]).all()
-    half = rl.fleet(planned(hit_rate=0.5), requests_per_s=40, method="closed form")
+    half = rl.fleet(planned(hit_rate=0.5), requests_per_s=40, method="closed-form")
     bill = (750 * 0.1 + 750 * 0.01 + 300 * 0.4) * 1e-6
     assert half.break_even(0.1, 0.01, 0.4)[0] == pytest.approx(half.usd_per_hour[0] / 3600 / bill)
     assert np.isinf(fleet.break_even(0.0001, 0.0, 0.0001)).all()
     assert np.isnan(
-        rl.fleet(planned(prices=None), requests_per_s=40, method="closed form").break_even(0.1, 0.01, 0.4)
+        rl.fleet(planned(prices=None), requests_per_s=40, method="closed-form").break_even(0.1, 0.01, 0.4)
     ).all()
     with pytest.raises(rl.InvalidInput, match="a request must cost something at the API"):
         fleet.break_even(0, 0, 0)
@@ -192,7 +192,7 @@ def test_power_of_nonsense(field, value, said):
 
 
 def test_plot_of_cost_over_utilization(bare):
-    fleet = rl.fleet(bare, requests_per_s=40, utilization=0.7, method="closed form")
+    fleet = rl.fleet(bare, requests_per_s=40, utilization=0.7, method="closed-form")
     axes = rl.plot.cost(fleet, api=0.5)
     lines = axes.get_lines()
     curve, mark, across = lines[0], lines[1], lines[-1]
@@ -203,7 +203,7 @@ def test_plot_of_cost_over_utilization(bare):
     assert axes is rl.plot.cost(fleet, ax=axes)
     plt.close("all")
     with pytest.raises(rl.InvalidInput, match="cost needs prices"):
-        rl.plot.cost(rl.fleet(planned(prices=None), requests_per_s=40, method="closed form"))
+        rl.plot.cost(rl.fleet(planned(prices=None), requests_per_s=40, method="closed-form"))
 
 
 def command(*words):

@@ -62,6 +62,16 @@ def test_the_pool_that_is_too_small_is_the_limit(worker):
     assert prompts.accelerators == 4
 
 
+def test_a_request_goes_to_an_idle_worker_while_there_is_one(worker):
+    """Erlang's C for 4 servers that are busy 30 % of the time: 2.4 % of the requests find all of them busy."""
+    prompt_s = rl.prefill(worker, LOAD).estimate_s
+    found = serve_pools(
+        LOAD, prefill=worker, decode=worker, prefill_workers=4, requests_per_s=4 * 0.3 / prompt_s, requests=2000
+    )
+    assert found.quantile("ttft_s", 0.95) == pytest.approx(found.quantile("ttft_s", 0.01))
+    assert found.prefill_utilization == pytest.approx(0.3, rel=0.1)
+
+
 def test_an_open_loop_repeats_by_its_seed(worker):
     runs = [
         serve_pools(LOAD, prefill=worker, decode=worker, requests_per_s=6.0, requests=300, seed=seed)

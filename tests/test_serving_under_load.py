@@ -39,7 +39,7 @@ def test_at_concurrency_one_the_closed_form_is_the_simulation(server, engine, ti
 def test_up_to_a_load_of_three_tenths_the_closed_form_is_the_simulation(server, engine, share):
     deployment = server.replace(engine=engine)
     rate = share * serve(deployment, LOAD, concurrency=1).capacity_requests_per_s
-    found = serve(deployment, LOAD, requests_per_s=rate, method="closed form")
+    found = serve(deployment, LOAD, requests_per_s=rate, method="closed-form")
     exact = simulate(deployment, LOAD, requests_per_s=rate, requests=4000)
     for name in ("ttft_s", "tpot_s", "total_s"):
         assert getattr(found, name) == pytest.approx(getattr(exact, name), rel=0.05), name
@@ -85,15 +85,15 @@ def test_an_open_loop_is_simulated_unless_asked_otherwise_and_says_so(server):
     rates = serve(server, LOAD, requests_per_s=[1.0, 4.0], requests=300)
     assert rates.ttft_s.shape == (2,)
     assert np.shape(rates.quantile("ttft_s", 0.9)) == (2,)
-    closed = serve(server, LOAD, requests_per_s=2.0, method="closed form")
-    assert closed.method == "closed form"
+    closed = serve(server, LOAD, requests_per_s=2.0, method="closed-form")
+    assert closed.method == "closed-form"
     with pytest.raises(rl.InvalidInput, match="a closed form has no quantiles"):
         closed.quantile("ttft_s", 0.95)
     with pytest.raises(rl.UnknownName, match="no method named 'exact'"):
         serve(server, LOAD, requests_per_s=2.0, method="exact")
 
 
-@pytest.mark.parametrize("method", ["closed form", "simulation"])
+@pytest.mark.parametrize("method", ["closed-form", "simulation"])
 def test_a_rate_above_capacity_is_an_answer(server, method):
     found = serve(server, LOAD, requests_per_s=100.0, method=method, requests=400)
     assert not found.stable
@@ -155,7 +155,7 @@ def test_a_short_budget_is_shared_between_prompts_and_tokens(server, prompt, out
     """As many sequences as a step has tokens: prompts still get the share of the budget that requests need."""
     engine = rl.Engine("vllm", step_tokens=budget, max_sequences=budget)
     deployment, load = server.replace(engine=engine), rl.Workload(prompt, output)
-    found = serve(deployment, load, requests_per_s=1.0, method="closed form").capacity_requests_per_s
+    found = serve(deployment, load, requests_per_s=1.0, method="closed-form").capacity_requests_per_s
     exact = simulate(deployment, load, concurrency=2 * budget, requests=8 * budget)
     assert found == pytest.approx(exact.requests_per_s, rel=0.12)  # 2.3 passes of a prompt count as 3
     steps = exact.requests_per_s * (prompt + output) / budget  # of a full budget each: so many a second at least

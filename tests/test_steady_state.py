@@ -49,7 +49,7 @@ def test_every_answer_has_the_same_figures(model, parallel, time):
     assert found.requests_per_s[row] == pytest.approx(one.requests_per_s)
     assert found.tokens_per_s_per_gpu[row] * 8 == pytest.approx(one.tokens_per_s)
     assert found.prefill_share[row] == pytest.approx(one.prefill_share)
-    need = rl.fleet(found.take(np.array([row])), requests_per_s=100, method="closed form")
+    need = rl.fleet(found.take(np.array([row])), requests_per_s=100, method="closed-form")
     assert need.replicas[0] == np.ceil(100 / 0.7 / one.requests_per_s)
     advice = rl.advise(serve, [(1500, 300)], batches=(64,), time=time)
     for name in SLO_METRICS:

@@ -206,6 +206,7 @@ WITH_ARRAYS = {
     ),
     "Plan": (plan, lambda: plan().take([0])),
     "Fleet": (lambda: rl.fleet(plan(), requests_per_s=9), lambda: rl.fleet(plan(), requests_per_s=90)),
+    "PoolPlan": (lambda: rl.disaggregate(plan()), lambda: rl.disaggregate(plan(), link_bytes_per_s=1e9)),
     "Advice": (
         lambda: rl.advise(serve(), TRAFFIC, batches=(1, 8), techniques=[techniques.KVQuantization()]),
         lambda: rl.advise(serve(), TRAFFIC, batches=(1, 9), techniques=[techniques.KVQuantization()]),

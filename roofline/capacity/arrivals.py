@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import InvalidInput, number, unknown
+from ..errors import InvalidInput, number
 from ..phases.workload import Workload
+from ..serving.methods import SIMULATION, method_named
 from ..serving.trace import Trace, without_times
 from ..serving.traffic import Traffic
-from ..serving.under_load import METHODS, SIMULATION
 from .plans import Plan
 from .queues import MOST_LOAD, USUAL_LOAD, Stream
 from .sizing import at_rate
@@ -52,10 +52,8 @@ def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, meth
     """
     if utilization is not None and not 0 < utilization <= 1:
         raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
-    if method is not None and method not in METHODS:
-        raise unknown("method", method, METHODS)
     most_load = utilization or (MOST_LOAD if plan.slo.latencies else USUAL_LOAD)
-    table = at_rate(plan, stream, most_load=most_load, method=method or SIMULATION)
+    table = at_rate(plan, stream, most_load=most_load, method=SIMULATION if method is None else method_named(method))
     notes = (*plan.assumptions, *_notes(plan, stream, most_load))
     return replace(plan, table=table, stream=stream, most_load=most_load, assumptions=notes).ranked()
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import read_only
+from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
 from ..serving.metrics import METRICS
 from ..serving.pass_times import prompt_pass
@@ -176,13 +177,20 @@ def engine_name(serve: Deployment) -> str:
     return "any" if serve.engine is None else str(serve.engine)
 
 
+def layout_name(parallel: Parallel) -> str:
+    """A layout in a word or two: ``TP 8``, ``TP 4 PP 2``, ``EP 8 DP 8``, ``one``."""
+    return _degrees_in_words(tuple(float(degree) for degree in parallel.degrees[:4]))
+
+
+def _degrees_in_words(degrees: tuple[float, ...]) -> str:
+    words = [f"{word} {ways:g}" for word, ways in zip(("TP", "PP", "EP", "DP"), degrees, strict=True) if ways > 1]
+    return " ".join(words) or "one"
+
+
 def _layout_names(serve: Deployment) -> Array:
-    """``TP 8``, ``TP 4 PP 2``, ``EP 8 DP 8`` for every layout."""
-    names = []
-    for degrees in zip(*(np.ravel(degree) for degree in serve.parallel.degrees[:4]), strict=True):
-        words = [f"{word} {ways:g}" for word, ways in zip(("TP", "PP", "EP", "DP"), degrees, strict=True) if ways > 1]
-        names.append(" ".join(words) or "one")
-    return np.array(names)[:, None]
+    """The name of every layout."""
+    every = zip(*(np.ravel(degree) for degree in serve.parallel.degrees[:4]), strict=True)
+    return np.array([_degrees_in_words(degrees) for degrees in every])[:, None]
 
 
 def _judge(steady: Steady, slo: SLO, max_batch: Any) -> tuple[Array, Array]:

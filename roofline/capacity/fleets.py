@@ -347,7 +347,7 @@ def fleet(
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
     method : str, optional
-        How queues are computed: ``closed form``, or ``simulation`` of those that may win, which is the default.
+        How queues are computed: ``closed-form``, or ``simulation`` of those that may win, which is the default.
 
     Returns
     -------

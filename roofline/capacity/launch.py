@@ -28,7 +28,7 @@ Options = Mapping[str, int | str | float | bool]
 """Option -> its value; True for a switch."""
 
 
-def launch_command(serve: Deployment, load: Workload, *, engine: str | None = None) -> str:
+def launch_command(serve: Deployment, load: Workload, *, engine: str | None = None, pool: str = "") -> str:
     """The shell command that starts an engine for a deployment.
 
     What no option can say, such as a format that needs another checkpoint, stands behind ``#``.
@@ -41,6 +41,8 @@ def launch_command(serve: Deployment, load: Workload, *, engine: str | None = No
         Its batch becomes the limit of running sequences, its longest sequence that of the context.
     engine : str, optional
         ``vllm``, ``sglang`` or ``trtllm``; that of the deployment, else ``vllm``, if not given.
+    pool : str
+        ``prefill`` or ``decode`` for a worker of one of two pools, which vLLM and SGLang start by an option.
 
     Returns
     -------
@@ -69,7 +71,8 @@ def launch_command(serve: Deployment, load: Workload, *, engine: str | None = No
         raise InvalidInput("a launch command is for one layout and one workload: they must not be arrays")
     start, options = LAUNCHERS[name]
     words = [start.format(model=repository(serve.model))]
-    for option, value in options(serve, load).items():
+    of_pool = OPTIONS_OF_POOLS.get(name, {}).get(pool, {})
+    for option, value in (dict(options(serve, load)) | dict(of_pool)).items():
         if value is True:
             words.append(option)
         elif value not in (False, ""):
@@ -144,6 +147,18 @@ LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] =
     }
 )
 """Engine -> how its command begins, and its options for a deployment."""
+
+
+NIXL = """'{"kv_connector":"NixlConnector","kv_role":"kv_both"}'"""
+
+OPTIONS_OF_POOLS: Mapping[str, Mapping[str, Options]] = MappingProxyType(
+    {
+        "vllm": {pool: {"--kv-transfer-config": NIXL} for pool in ("prefill", "decode")},
+        "sglang": {pool: {"--disaggregation-mode": pool} for pool in ("prefill", "decode")},
+    }
+)
+"""Engine -> pool -> options of its workers: https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html and
+https://docs.sglang.io/advanced_features/pd_disaggregation.html; TensorRT-LLM has them in files."""
 
 
 def engines_on(accelerator: Accelerator) -> tuple[str, ...]:

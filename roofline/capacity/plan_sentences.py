@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..serving.methods import method_words
 from ..serving.steady_state import HIGH_END
 from ..units import brief_time, humanize
 from .basis import CALIBRATED
@@ -13,6 +14,7 @@ from .basis import CALIBRATED
 if TYPE_CHECKING:
     from .fleets import Fleet
     from .plans import Plan
+    from .pool_plans import PoolPlan
 
 HOURS_PER_MONTH = 730
 """Mean hours of a month, as clouds bill: 365 x 24 / 12."""
@@ -53,14 +55,14 @@ def _sized_sentence(best: Plan) -> str:
         f"{best.stream.requests_per_s:g} requests/s need {gpus:,.0f} accelerators: {each}, at most "
         f"{best.batch[0]:,.0f} sequences at once in each, {best.utilization[0]:.0%} loaded{cost}. "
         f"At the {best.slo.statistic}: {_times(best)} "
-        f"(by the {time_words(best.time)} and a {best.queue[0]} of the queue)."
+        f"(by the {time_words(best.time)} and a {method_words(best.queue[0])} of the queue)."
         f"{basis_words(best)}"
     )
 
 
-def _times(best: Plan) -> str:
+def _times(best: Plan | PoolPlan) -> str:
     """TTFT and TPOT of the first row with their intervals."""
-    if not best.time.startswith("estimate"):
+    if not best.ttft_low_s[0] < best.ttft_high_s[0]:
         return f"TTFT {brief_time(best.ttft_s[0])}, TPOT {brief_time(best.tpot_s[0])}"
     ttft = interval_words(best.ttft_s[0], best.ttft_low_s[0], best.ttft_high_s[0])
     return f"TTFT {ttft}, TPOT {interval_words(best.tpot_s[0], best.tpot_low_s[0], best.tpot_high_s[0])}"
@@ -116,9 +118,53 @@ def fleet_sentence(found: Fleet) -> str:
     watts = float(found.watts[0])
     power = f", {humanize('watts', watts)}" if np.isfinite(watts) else ""
     used = f", {found.load[0]:.0%} loaded"
-    seen = f" At the {found.plan.slo.statistic}: {_times(found.plan)} (by {found.queue[0]})."
+    seen = f" At the {found.plan.slo.statistic}: {_times(found.plan)} (by {method_words(found.queue[0])})."
     answer = f"{rate} need {gpus:,.0f} x {what} in {deployments}{used}{cost}{power}{least}."
     return f"{answer}{seen}{basis_words(found)}{tie_words(found)}"
+
+
+def pools_sentence(found: PoolPlan) -> str:
+    """The cheapest pools of prefill and decode workers, beside deployments that do both."""
+    best, plan = found.best, found.plan
+    asked = "meet the SLO" if plan.slo.targets() else "fit"
+    if not len(best):
+        where = f" (on {found.accelerator[0]}: {found.reason[0]})" if len(found) else ""
+        return f"No separate pools for prefill and decode {asked}{where}."
+    group = best.groups[0]
+    assert group is not None
+    workers = (
+        _workers(group.prefill_workers, "prefill", str(best.prefill_layout[0])),
+        _workers(group.decode_workers, "decode", f"{best.decode_layout[0]}, batch {group.batch:,.0f}"),
+    )
+    several = f"{group.replicas:,.0f} groups of " if group.replicas > 1 else ""
+    need = "need" if plan.stream else "take groups of"
+    what = f"{best.accelerator[0]}, {best.precision[0]}: {several}{' and '.join(workers)}"
+    seen = f"{f'At the {plan.slo.statistic}' if plan.stream else 'On average'}: {_times(best)}"
+    by = f" and a {method_words(best.queue[0])} of the queues" if plan.stream else ""
+    return (
+        f"Separate pools for prefill and decode {need} {best.gpus[0]:,.0f} accelerators, {_saving(best)} ({what}). "
+        f"{seen} (by the {time_words(plan.time)}{by})."
+    )
+
+
+def _workers(count: int, pool: str, layout: str) -> str:
+    each = layout.replace("one", "1 accelerator" if count == 1 else "1 accelerator each", 1)
+    return f"{count} {pool} worker{'s' if count > 1 else ''} ({each})"
+
+
+ABOUT_EQUAL = 0.02
+"""Costs that differ by less than this share are called the same."""
+
+
+def _saving(best: PoolPlan) -> str:
+    """How the cost of the pools compares with that of deployments that do both."""
+    ratio = float(best.cost_ratio[0])
+    if np.isnan(ratio):
+        return "where no aggregated deployment meets the SLO"
+    if abs(ratio - 1.0) < ABOUT_EQUAL:
+        return "at the same cost per request as aggregated deployments"
+    word = "less" if ratio < 1.0 else "more"
+    return f"at {abs(1.0 - ratio):.0%} {word} cost per request than aggregated deployments"
 
 
 def deployment_words(found: Plan) -> str:

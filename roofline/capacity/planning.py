@@ -122,7 +122,7 @@ def plan(
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
     method : str, optional
-        How queues are computed: ``closed form``, or ``simulation`` of those that may win, which is the default.
+        How queues are computed: ``closed-form``, or ``simulation`` of those that may win, which is the default.
     time : str
         Which time the targets are for: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the upper
         end of its interval.

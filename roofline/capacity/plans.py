@@ -14,13 +14,13 @@ from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Rows, Step
+from ..serving.methods import SIMULATION
 from ..serving.metrics import METRICS
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
 from ..serving.trace import Trace
 from ..serving.traffic import Traffic
-from ..serving.under_load import SIMULATION
 from ..specs.electricity import BOARDS_ALONE, JOULES_OF_A_KWH, Power
 from ..techniques.technique import Technique, scenario_with
 from ..units import humanize
@@ -103,7 +103,7 @@ class Plan(Rows):
     replicas, utilization
         Deployments that the rate takes, and the share of its throughput that each is loaded with; not known without.
     queue
-        How the queue was computed: ``closed form`` or ``simulation``; empty without a rate.
+        How the queue was computed: ``closed-form`` or ``simulation``; empty without a rate.
     tie
         Whether the intervals leave open which is better, this candidate or the first one (see `tie`).
     reason

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,9 @@ from ..serving.trace import Trace, without_times
 from ..serving.traffic import Traffic
 from ..values import Value
 from .candidates import Candidates
+
+if TYPE_CHECKING:
+    from .pool_queues import DecodeRows
 
 Array = npt.NDArray[Any]
 
@@ -103,7 +106,7 @@ class ClosedQueue(Value):
 
     Attributes
     ----------
-    table : Candidates
+    table : Candidates or DecodeRows
         Candidates in steady state.
     stream : Stream
         What arrives.
@@ -113,7 +116,7 @@ class ClosedQueue(Value):
         Mean output of a request.
     """
 
-    table: Candidates
+    table: Candidates | DecodeRows
     stream: Stream
     slo: SLO
     output_tokens: float

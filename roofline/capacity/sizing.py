@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..serving.methods import CLOSED_FORM, SIMULATION
 from ..serving.metrics import METRICS
 from ..serving.steady_state import HIGH_END
-from ..serving.under_load import CLOSED_FORM, SIMULATION
 from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates, cost_of_one
 from .queues import (
     ClosedQueue,
@@ -60,7 +60,7 @@ def at_rate(plan: Plan, stream: Stream, *, most_load: float, method: str) -> Can
     most_load : float
         Load of a deployment that is not exceeded.
     method : str
-        ``closed form``, or ``simulation`` for those that may win.
+        ``closed-form``, or ``simulation`` for those that may win.
 
     Returns
     -------

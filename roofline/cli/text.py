@@ -66,17 +66,22 @@ def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
     )
 
 
+NO_BREAK = "\N{WORD JOINER}"
+"""Stands for a blank at which a line must not end."""
+
+
 def shell_line(text: str) -> str:
-    """A command, continued over lines as a shell takes it."""
+    """A command, continued over lines as a shell takes it, each option on one line with its value."""
+    together = re.sub(r"(?<=\s)(--?[\w-]+) (?!-)", f"\\1{NO_BREAK}", text)
     lines = textwrap.wrap(
-        text,
+        together,
         width() - 2,
         initial_indent="  ",
         subsequent_indent="      ",
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return " \\\n".join(lines)
+    return " \\\n".join(line.replace(NO_BREAK, " ") for line in lines)
 
 
 def block(heading: str, body: str) -> str:

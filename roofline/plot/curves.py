@@ -15,6 +15,7 @@ from ..errors import InvalidInput, unknown
 from ..measured import Measurement
 from ..measured.operating_points import operating_point
 from ..phases.passes import TIMES, Phase
+from ..serving.methods import method_words
 from ..serving.under_load import Served
 from ..units import quantity_of
 from .fits import DOES_NOT_FIT, memory_of
@@ -198,7 +199,7 @@ def _curves_of_servers(found: Sequence[Served], column: str, measured: Given | N
     _draw(ax, loads, lines, points, labels=(LOADS[field], ylabel), off=(~stable, "above capacity"))
     serve = found[0].deployment
     where = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
-    head(ax, f"{WORDS[column][0].upper()}{WORDS[column][1:]}", f"{where}, {found[0].method}")
+    head(ax, f"{WORDS[column][0].upper()}{WORDS[column][1:]}", f"{where}, {method_words(found[0].method)}")
     return ax
 
 

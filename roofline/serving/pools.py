@@ -170,13 +170,30 @@ def serve_pools(
     for name, count in (("prefill_workers", prefill_workers), ("decode_workers", decode_workers)):
         number(name, count, least=1, whole=True)
     how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed)
-    rng = np.random.default_rng(seed)
-    record = draw_requests(load, how.requests, rng)
     times = (step_times(prefill, time=time), step_times(decode, time=time))
+    counts = (prefill_workers, decode_workers)
+    return run_pools(load, how, times, counts, link_bytes_per_s=link_bytes_per_s, by_layer=by_layer)
+
+
+def run_pools(
+    load: Workload | Traffic | Trace,
+    how: Demand,
+    times: tuple[StepTimes, StepTimes],
+    workers: tuple[int, int],
+    *,
+    link_bytes_per_s: float | None = None,
+    by_layer: bool = False,
+) -> Pools:
+    """A simulation with given times of steps and numbers of workers, of prefill and of decode each."""
+    prefill, decode = (each.serve for each in times)
+    rng = np.random.default_rng(how.seed)
+    record = draw_requests(load, how.requests, rng, hit_rate=how.hit_rate)
+    if how.recorded and isinstance(load, Trace):
+        record.arrival = load.arrival_s.tolist()
     handle(record, times[0])
     crossing = _handover(prefill, decode, link_bytes_per_s, times[0], by_layer=by_layer)
-    first = _schedulers(times[0], record, prefill_workers, generates=False)
-    second = _schedulers(times[1], record, decode_workers, generates=True)
+    first = _schedulers(times[0], record, workers[0], generates=False)
+    second = _schedulers(times[1], record, workers[1], generates=True)
     conductor = _Conductor(record, first, second, crossing)
     conductor.play(how, rng)
     if min(record.finish) < 0:
@@ -189,8 +206,7 @@ def serve_pools(
         record,
         tuple(each.tally for each in (*first, *second)),
         prefill,
-        prefill_workers,
-        decode_workers,
+        *workers,
         len(first),
         float(np.mean([crossing(request, record) for request in range(min(len(record.prompt), 1000))])),
     )
@@ -242,13 +258,16 @@ class _Conductor:
         self.posted: list[tuple[float, int, bool]] = []  # heap of (time, request, whether its prompt is computed)
         self.load: dict[int, float] = {id(each): 0.0 for each in (*first, *second)}
         self.place: dict[int, Scheduler] = {}
+        # A pass is played as soon as it begins, so a request leaves its worker later than the pass is played.
+        self.leaving: list[tuple[float, int]] = []  # heap of (time, request)
 
     def play(self, how: Demand, rng: np.random.Generator) -> None:
         """Run until every request has ended."""
         count = len(self.record.prompt)
         if how.concurrency is None:
             assert how.requests_per_s is not None
-            self.record.arrival = arrival_times(how.requests_per_s, count, how.burstiness, rng).tolist()
+            if not how.recorded:
+                self.record.arrival = arrival_times(how.requests_per_s, count, how.burstiness, rng).tolist()
             waiting = iter(range(0))
             self.posted = [(time, request, False) for request, time in enumerate(self.record.arrival)]
         else:
@@ -257,7 +276,7 @@ class _Conductor:
             self.posted = [(0.0, request, False) for request in range(sent)]
 
         def ended(request: int, now: float) -> None:
-            self._leave(request)
+            heappush(self.leaving, (now, request))
             following = next(waiting, None)
             if following is not None:
                 self.record.arrival[following] = now
@@ -272,13 +291,16 @@ class _Conductor:
 
     def _computed(self, request: int, now: float) -> None:
         """A prompt is computed, its first token is out, and its cache crosses."""
-        self._leave(request)
+        heappush(self.leaving, (now, request))
         if self.record.output[request] == 1:
             self.record.finish[request] = now
         heappush(self.posted, (now + self.crossing(request, self.record), request, True))
 
-    def _leave(self, request: int) -> None:
-        self.load[id(self.place.pop(request))] -= 1.0
+    def _let_go(self, now: float) -> None:
+        """Requests that have left their worker by now no longer count in its load."""
+        while self.leaving and self.leaving[0][0] <= now:
+            _, request = heappop(self.leaving)
+            self.load[id(self.place.pop(request))] -= 1.0
 
     def _go_on(self) -> bool:
         """One event: of the worker that is furthest behind, or the post before it."""
@@ -296,6 +318,7 @@ class _Conductor:
 
     def _deliver(self) -> None:
         time, request, computed = heappop(self.posted)
+        self._let_go(time)
         pool = self.second if computed else self.first
         target = min(pool, key=lambda each: self.load[id(each)])
         self.load[id(target)] += 1.0

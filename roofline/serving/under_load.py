@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..arrays import FrozenMapping, bisect, scalar
 from ..dimensions import UNNAMED, Dimensions
-from ..errors import InvalidInput, Number, number, unknown
+from ..errors import InvalidInput, Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload, together
 from ..report import Report, Step
@@ -28,6 +28,7 @@ from .arrivals import demand
 from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths
 from .load_sentences import served_sentence
+from .methods import METHODS, SIMULATION, method_named, method_words
 from .outcome import Simulation, interval
 from .simulation import run
 from .step_times import StepTimes, step_times
@@ -35,9 +36,6 @@ from .trace import Trace, without_times
 from .traffic import Traffic
 
 Array = npt.NDArray[np.float64]
-
-CLOSED_FORM, SIMULATION = "closed form", "simulation"
-METHODS = (CLOSED_FORM, SIMULATION)
 
 MANY = 1e6
 """Clients that saturate any server."""
@@ -56,7 +54,7 @@ class Served(Report):
     time : str
         Which of the three times the steps take.
     method : str
-        ``closed form`` or ``simulation``.
+        ``closed-form`` or ``simulation``.
     figures : mapping
         The columns.
     simulations : tuple of Simulation
@@ -151,7 +149,7 @@ class Served(Report):
         known = {"requests_per_s": self.requests_per_s, "output_tokens": Lengths.of(self.load, 0.0).output}
         total = {"ttft_s": self.ttft_s, "steps": Lengths.of(self.load, 0.0).steps, "tpot_s": self.tpot_s}
         use = {"requests_per_s": self.requests_per_s, "capacity_requests_per_s": self.capacity_requests_per_s}
-        source = f"{self.method}, `roofline.serving.closed_forms`"
+        source = f"{method_words(self.method)}, `roofline.serving.closed_forms`"
         return (
             Step("total_s", "ttft_s + steps * tpot_s", total, self.total_s, source),
             Step("tokens_per_s", "output_tokens * requests_per_s", known, self.tokens_per_s, source),
@@ -188,7 +186,7 @@ def serve(
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson.
     method : str
-        ``closed form`` or ``simulation``; the former for a closed loop, the latter for an open one if None.
+        ``closed-form`` or ``simulation``; the former for a closed loop, the latter for an open one if None.
     hit_rate : float
         Share of every prompt that is found in the prefix cache.
     requests, seed : int
@@ -214,15 +212,13 @@ def serve(
     >>> server = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"), engine="vllm")
     >>> found = rl.serve(server, rl.Workload(1500, 300), concurrency=[1, 8, 64])
     >>> bool((found.tokens_per_s[1:] > found.tokens_per_s[:-1]).all()), found.method
-    (True, 'closed form')
+    (True, 'closed-form')
     >>> rl.serve(server, rl.Workload(1500, 300), requests_per_s=1e4).stable
     False
     """
     if (concurrency is None) == (requests_per_s is None):
         raise InvalidInput("give either concurrency (closed loop) or requests_per_s (open loop)")
-    if method is not None and method not in METHODS:
-        raise unknown("method", method, METHODS)
-    simulated = (method or METHODS[requests_per_s is not None]) == SIMULATION
+    simulated = requests_per_s is not None if method is None else method_named(method) == SIMULATION
     load = without_times(load)
     loads, given, dimensions = together(
         [load] if isinstance(load, Workload) else [], concurrency=concurrency, requests_per_s=requests_per_s

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ...capacity import Fleet, Plan
+from ...capacity import Fleet, Plan, PoolPlan, disaggregate
 from ...capacity import fleet as size_fleet
 from ...capacity import plan as make_plan
 from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...progress import patient
 from ...report import plain
+from ...serving.methods import METHODS, method_named
 from ...serving.steady_state import PLANNED_TIMES
 from ...serving.trace import read_arrivals
-from ...serving.under_load import METHODS
 from ...specs.electricity import Power
 from ...specs.library import get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
@@ -140,12 +140,14 @@ Method = Annotated[
     opt.option(
         "--method",
         "NAME",
-        "How queues are computed: 'closed form', or 'simulation' of those that may win.",
+        "How queues are computed: closed-form, or simulation of those that may win.",
+        parse=method_named,
         group=opt.OTHER,
         show_default="simulation",
         completer=opt.completed_by(lambda: METHODS),
     ),
 ]
+NoPools = Annotated[bool, opt.switch("--no-pools", "Leave out separate pools for prefill and decode.")]
 PlannedTime = Annotated[
     str,
     opt.option(
@@ -232,6 +234,7 @@ def plan(
     chosen: Chosen | None = None,
     *,
     rate: Rate = None,
+    no_pools: NoPools = False,
     file: Annotated[Path | None, opt.PICTURE] = None,
     full: opt.Full = False,
     as_csv: opt.Csv = False,
@@ -245,11 +248,20 @@ def plan(
         from ...plot import pareto
 
         save_picture(file, lambda ax: pareto(found, ax=ax))
-    if as_json:
-        return print_json(plan_dict(found))
     if as_csv:
         return print_csv(found.columns, found.rows())
-    return print_text(*plan_text(found, full=full))
+    pools = None if no_pools else _pools(found, search.method)
+    if as_json:
+        return print_json(plan_dict(found, pools))
+    return print_text(*plan_text(found, pools, full=full))
+
+
+def _pools(found: Plan, method: str | None) -> PoolPlan | str:
+    """Pools of prefill and decode workers beside a plan, or why there are none."""
+    try:
+        return disaggregate(found, method=method, progress=patient)
+    except InvalidInput as error:
+        return str(error)
 
 
 Api = Annotated[
@@ -309,15 +321,26 @@ def _api_prices(text: str) -> tuple[float, ...]:
 API_PRICES = 3
 
 
-def plan_dict(found: Plan) -> dict[str, Any]:
-    """What was asked, the best of all, of every accelerator, and the frontier, as plain JSON types."""
+def plan_dict(found: Plan, pools: PoolPlan | str | None = None) -> dict[str, Any]:
+    """What was asked, the best of all, of every accelerator, the frontier and two pools, as plain JSON types."""
     best = found.best.rows()
+    apart = {} if pools is None else {"disaggregated": pools if isinstance(pools, str) else _pools_dict(pools)}
     return _asked(found) | {
         "candidates": len(found),
         "feasible": int(found.feasible.sum()),
         "best": best[0] if best else None,
         "by_accelerator": found.by_accelerator.rows(),
         "frontier": found.frontier.rows(),
+        **apart,
+        "assumptions": list(found.assumptions),
+    }
+
+
+def _pools_dict(found: PoolPlan) -> dict[str, Any]:
+    best = found.best.rows()
+    return {
+        "best": best[0] if best else None,
+        "by_accelerator": found.rows(),
         "assumptions": list(found.assumptions),
     }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...capacity import Fleet, Plan
-from ...capacity.launch import engines_on, launch_command
+from ...capacity import Fleet, Plan, PoolPlan
+from ...capacity.launch import OPTIONS_OF_POOLS, engines_on, launch_command
 from ...capacity.plan_sentences import interval_words, time_words
 from ...report import Rows
 from ...units import brief_time, humanize
@@ -79,7 +80,7 @@ HEADS = {
 }
 
 
-def plan_text(found: Plan, *, full: bool) -> list[str]:
+def plan_text(found: Plan, pools: PoolPlan | str | None = None, *, full: bool) -> list[str]:
     """The best of every accelerator and precision, why others are rejected, and how to start the best."""
     rows = found.by_accelerator
     met, rejected = rows.take(rows.feasible), rows.take(~rows.feasible)
@@ -87,6 +88,8 @@ def plan_text(found: Plan, *, full: bool) -> list[str]:
         f"{len(found):,} candidates, {int(found.feasible.sum()):,} of which {'meet the SLO' if _slo(found) else 'fit'}"
     )
     parts = [_title(found), f"\n{paragraph(found.summary())}", _launch(found)]
+    if pools is not None:
+        parts.append(_side_by_side(found, pools, full=full))
     if len(met):
         parts.append(
             block(
@@ -103,6 +106,108 @@ def plan_text(found: Plan, *, full: bool) -> list[str]:
         words = zip(rejected.accelerator, rejected.precision, rejected.reason, strict=True)
         parts.append(block("Rejected (closest candidate of each kind)", table(words)))
     return [*parts, block("Notes", bullets(found.assumptions)), "" if full else MORE]
+
+
+def _side_by_side(found: Plan, pools: PoolPlan | str, *, full: bool) -> str:
+    """The best deployments that do both beside the best separate pools, with the same targets."""
+    heading = "Aggregated and disaggregated side by side"
+    if isinstance(pools, str):
+        return block(heading, paragraph(f"No separate pools for prefill and decode: {pools}", indent="  "))
+    columns = [_aggregated_cells(found.best)] if len(found.best) else []
+    columns += [_pool_cells(pools.best)] if len(pools.best) else []
+    rows = [row for row in zip(COMPARED, *columns, strict=True) if any(cell not in ("", "–") for cell in row[1:])]
+    heads = ("", *(["aggregated"] if len(found.best) else []), *(["disaggregated"] if len(pools.best) else []))
+    parts = [paragraph(pools.summary()), f"\n{table(rows, head=heads)}" if columns else ""]
+    if full:
+        parts += [_pool_launch(pools.best), _every_pool(pools)]
+    return block(heading, "\n".join(part for part in parts if part))
+
+
+COMPARED = ("accelerator", "formats", "workers", "GPUs", "$/h", "tok/s/GPU", "TTFT", "TPOT")
+"""Lines of the two ways side by side."""
+
+
+def _aggregated_cells(best: Plan) -> tuple[str, ...]:
+    several = 1.0 if best.stream is None else float(best.replicas[0])
+    gpus = several * float(best.gpus[0])
+    rate = float(best.tokens_per_s_per_gpu[0])
+    if best.stream is not None:
+        rate = float(best.load.output_tokens * best.stream.requests_per_s / gpus)
+    return (
+        str(best.accelerator[0]),
+        str(best.precision[0]),
+        _times_layout(several, str(best.layout[0])),
+        f"{gpus:,.0f}",
+        _dollars(gpus * float(best.usd_per_hour[0])),
+        f"{rate:,.0f}",
+        brief_time(best.ttft_s[0]),
+        brief_time(best.tpot_s[0]),
+    )
+
+
+def _pool_cells(best: PoolPlan) -> tuple[str, ...]:
+    return (
+        str(best.accelerator[0]),
+        str(best.precision[0]),
+        _workers_of(best, 0),
+        f"{best.gpus[0]:,.0f}",
+        _dollars(float(best.usd_per_hour[0])),
+        f"{best.tokens_per_s_per_gpu[0]:,.0f}",
+        brief_time(best.ttft_s[0]),
+        brief_time(best.tpot_s[0]),
+    )
+
+
+def _workers_of(pools: PoolPlan, at: int) -> str:
+    """Workers of both pools: ``6 x PP 2 prefill, 1 x TP 4 decode``."""
+    group = pools.groups[at]
+    if group is None:
+        return ""
+    several = group.replicas if group.replicas > 1 else 1.0
+    prefill = _times_layout(several * group.prefill_workers, str(pools.prefill_layout[at]))
+    decode = _times_layout(several * group.decode_workers, str(pools.decode_layout[at]))
+    return f"{prefill} prefill, {decode} decode"
+
+
+def _times_layout(count: float, layout: str) -> str:
+    each = "1 GPU" if layout == "one" else layout
+    return each if each == "1 GPU" and count == 1 else f"{count:,.0f} x {each}"
+
+
+def _pool_launch(best: PoolPlan) -> str:
+    """How to start a worker of each pool of the first row."""
+    group = best.groups[0] if len(best) else None
+    if group is None:
+        return ""
+    engines = [name for name in engines_on(group.decode.accelerator) if name in OPTIONS_OF_POOLS]
+    if group.decode.engine is not None:
+        engines = [name for name in engines if name == str(group.decode.engine)]
+    load = replace(best.plan.load, batch=int(group.batch))
+    parts = []
+    for pool, serve in (("prefill", group.prefill), ("decode", group.decode)):
+        lines = [shell_line(launch_command(serve, load, engine=engine, pool=pool)) for engine in engines]
+        parts.append(block(f"Launch a {pool} worker", "\n".join(lines)))
+    return "\n".join(parts)
+
+
+def _every_pool(pools: PoolPlan) -> str:
+    """The cheapest pools of every accelerator and precision, and why others have none."""
+    names = list(zip(pools.accelerator, pools.precision, strict=True))
+    found = [
+        (*names[at], _workers_of(pools, int(at)), f"{pools.gpus[at]:,.0f}", _ratio(float(pools.cost_ratio[at])))
+        for at in np.flatnonzero(pools.feasible)
+    ]
+    without = [(*names[at], str(pools.reason[at])) for at in np.flatnonzero(~pools.feasible)]
+    every = table(found, head=("accelerator", "formats", "workers", "GPUs", "cost / aggregated"), right=2)
+    return (f"\n{every}" if found else "") + block("No pools", table(without))
+
+
+def _ratio(ratio: float) -> str:
+    return "–" if np.isnan(ratio) else f"{ratio:.2f}"
+
+
+def _dollars(usd: float) -> str:
+    return f"{usd:,.2f}" if np.isfinite(usd) else "–"
 
 
 MORE = "\n--full shows throughput, cost and energy of each, --csv every candidate."

@@ -18,6 +18,7 @@ from ...errors import InvalidInput, unknown
 from ...measured import Measurement, headroom_of_file, read
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
+from ...serving.methods import CLOSED_FORM
 from ...serving.under_load import serve as serve_requests
 from ...specs.library import list_accelerators
 from ...techniques import apply, technique_table
@@ -129,7 +130,7 @@ def curves(
         deployment = swept.deployment(read_model(model))
         asked = {"concurrency": _array(concurrency), "requests_per_s": _array(rate)}
         given = {name: value for name, value in asked.items() if value is not None}
-        found = serve_requests(deployment, Workload(**swept.load), method="closed form", **given)
+        found = serve_requests(deployment, Workload(**swept.load), method=CLOSED_FORM, **given)
         return picture.draw(draw, found, column=None if column is None else f"{column}", measured=runs)
     if phase not in ("prefill", "decode"):
         raise unknown("pass", phase, ("prefill", "decode"))

@@ -12,12 +12,13 @@ from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...progress import reporter
 from ...report import plain
+from ...serving.methods import METHODS, method_named
 from ...serving.outcome import Simulation
 from ...serving.simulation import simulate as run_simulation
 from ...serving.slo import SLO
 from ...serving.trace import Trace, read_trace
 from ...serving.traffic import Traffic, read_traffic
-from ...serving.under_load import METHODS, Served
+from ...serving.under_load import Served
 from ...serving.under_load import serve as serve_requests
 from ...units import brief_time, humanize
 from .. import options as opt
@@ -63,11 +64,11 @@ Method = Annotated[
     opt.option(
         "--method",
         "NAME",
-        "closed-form or simulation.",
-        parse=lambda text: text.replace("-", " "),
+        "How queues are computed: closed-form or simulation.",
+        parse=method_named,
         group=opt.OTHER,
         show_default="closed-form for --concurrency, simulation for --rate",
-        completer=opt.completed_by(lambda: [name.replace(" ", "-") for name in METHODS]),
+        completer=opt.completed_by(lambda: METHODS),
     ),
 ]
 Requests = Annotated[

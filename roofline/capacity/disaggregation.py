@@ -1,0 +1,214 @@
+"""Disaggregated plans: a pool of workers for prompts and one that decodes, beside the deployments of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..serving.methods import SIMULATION, method_named
+from ..serving.metrics import METRICS
+from ..techniques.batching import Disaggregation
+from ..techniques.technique import refuse_pairs, scenario_with
+from ..units import humanize
+from .basis import CALIBRATED
+from .candidates import MEMORY, WEIGHTS
+from .plans import Plan
+from .pool_plans import Group, PoolPlan
+from .pool_sizing import (
+    Figures,
+    Question,
+    Size,
+    can_be_confirmed,
+    closed_figures,
+    confirmed,
+    sized,
+)
+from .queues import MOST_LOAD
+
+
+def disaggregate(
+    plan: Plan,
+    *,
+    link_bytes_per_s: float | None = None,
+    method: str | None = None,
+    progress: Callable[[list[str]], Iterable[str]] = iter,
+) -> PoolPlan:
+    """Pools of prefill and decode workers for every accelerator and precision of a plan, sized for the same SLO.
+
+    Layouts of both pools, the batch of decode workers and the number of each are searched
+    (`roofline.capacity.pool_sizing`).  Requests, rate, targets, techniques, prices and time are the plan's.
+
+    Parameters
+    ----------
+    plan : Plan
+        The candidates that the pools stand beside; with a rate of arrivals or without.
+    link_bytes_per_s : float, optional
+        Rate of one accelerator's link between the pools, one way; its network card if not given.
+    method : str, optional
+        How queues are computed where the plan has a rate: ``closed-form``, or ``simulation`` of those that may win,
+        which is the default.
+    progress : callable
+        Wraps the list of accelerators and precisions while it is worked through (as ``tqdm`` does).
+
+    Returns
+    -------
+    PoolPlan
+        One row an accelerator and precision, the cheapest pools first.
+
+    Raises
+    ------
+    InvalidInput
+        Requests of one output token, which nothing decodes, or a technique of the plan that decides how prompts meet
+        running sequences.
+    UnknownName
+        ``method`` is neither of the two.
+
+    References
+    ----------
+    Zhong et al., DistServe, arXiv:2401.09670: pools sized for their own targets; Sakasegawa, An approximation formula
+    for the delay in a multi-server queue, Ann. Inst. Statist. Math. 29 (1977).
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> slo = rl.SLO(ttft_s=2.0, tpot_s=0.03)
+    >>> found = rl.plan("llama-3.1-70b", "h100-sxm", rl.Workload(4000, 300), slo=slo, requests_per_s=20)
+    >>> pools = rl.disaggregate(found)
+    >>> bool(pools.gpus[0] < pools.aggregated_gpus[0])
+    True
+    """
+    simulates = method is None or method_named(method) == SIMULATION
+    if plan.load.output_tokens < 2:
+        raise InvalidInput("requests of one output token have nothing to decode: output_tokens must be at least 2")
+    pools = Disaggregation(link_bytes_per_s=link_bytes_per_s)
+    refuse_pairs((*plan.techniques, pools))
+    best = plan.by_accelerator
+    keys = list(zip(best.accelerator.tolist(), best.precision.tolist(), strict=True))
+    answers = [_answer(plan, pools, *key) for key in keys]
+    found = _table(best, answers, _notes(plan, link_bytes_per_s))
+    if not simulates:
+        return _ranked(found)
+    # Those that may win are simulated: the first by cost until it is one that a simulation confirmed.
+    places = {key: at for at, key in enumerate(keys)}
+    for _ in progress([f"{one} {two}" for one, two in keys]):
+        first = _ranked(found).best
+        if not len(first):
+            break
+        at = places[str(first.accelerator[0]), str(first.precision[0])]
+        answer = answers[at]
+        if isinstance(answer, str) or answer.figures.queue == SIMULATION or not can_be_confirmed(answer.ask):
+            break
+        answers[at] = _confirmed(answer)
+        found = _table(best, answers, found.assumptions)
+    return _ranked(found)
+
+
+class _Answer(NamedTuple):
+    """Pools of an accelerator and precision: groups that may do, the one that is taken, and what its requests see."""
+
+    ask: Question
+    sizes: Sequence[Size]
+    size: Size
+    figures: Figures
+
+
+def _answer(plan: Plan, pools: Disaggregation, accelerator: str, precision: str) -> _Answer | str:
+    """The cheapest pools of an accelerator and precision by the closed form, or why there are none."""
+    serve = plan.cases[accelerator, precision]
+    load = replace(plan.load, batch=np.unique(plan.table.batch))
+    try:
+        case = scenario_with(serve, load, (*plan.techniques, pools))
+    except InvalidInput as error:
+        return str(error)
+    most_load = MOST_LOAD if plan.stream is None else plan.most_load
+    ask = Question(case, plan.slo, plan.stream, most_load, plan.time)
+    if not ask.decodes.rows.fits.any():
+        return _why_not(plan, accelerator, precision)
+    sizes = sized(ask)
+    return _Answer(ask, sizes, sizes[0], closed_figures(ask, sizes[0])) if sizes else _missed(ask)
+
+
+def _confirmed(answer: _Answer) -> _Answer | str:
+    """What simulations say in the place of the closed form."""
+    found = confirmed(answer.ask, answer.sizes)
+    if found is None:
+        return "no pair of pools meets the SLO when it is simulated"
+    return _Answer(answer.ask, answer.sizes, *found)
+
+
+def _table(best: Plan, answers: Sequence[_Answer | str], notes: tuple[str, ...]) -> PoolPlan:
+    """The rows of all answers, in the order of the plan."""
+    groups = tuple(None if isinstance(each, str) else _group(each) for each in answers)
+    return PoolPlan(best, groups, tuple(each if isinstance(each, str) else "" for each in answers), notes)
+
+
+def _why_not(plan: Plan, accelerator: str, precision: str) -> str:
+    """What keeps a deployment of the plan, and so any worker, from fitting."""
+    rows = plan.by_accelerator
+    at = int(np.flatnonzero((rows.accelerator == accelerator) & (rows.precision == precision))[0])
+    return str(rows.reason[at]) if rows.failure[at] in (WEIGHTS, MEMORY) else "does not fit"
+
+
+def _missed(ask: Question) -> str:
+    """Which target no pool meets, with the least that any reaches."""
+    least = {
+        "ttft_s": float(np.min(np.where(ask.prompts.fits, ask.prompts.pass_s[:, 0], np.inf))),
+        "tpot_s": float(np.min(np.where(ask.decodes.rows.fits, ask.decodes.rows.tpot_s, np.inf))),
+        "gap_s": float(np.min(np.where(ask.decodes.rows.fits, ask.decodes.rows.gap_s, np.inf))),
+    }
+    for name, target in ask.slo.latencies:
+        if name in least and least[name] > target:
+            return f"{METRICS[name].short} at least {humanize(name, least[name])}, target {humanize(name, target)}"
+    return "no pair of pools meets the SLO"
+
+
+def _group(answer: _Answer) -> Group:
+    """The group of an answer, its intervals those of its passes."""
+    ask, size, found = answer.ask, answer.size, answer.figures
+    rows = ask.decodes.rows
+    ends = {
+        "ttft_low_s": found.ttft_s * float(ask.prompts.low[size.prompt_row]),
+        "ttft_high_s": found.ttft_s * float(ask.prompts.high[size.prompt_row]),
+        "tpot_low_s": found.tpot_s * float(rows.low[size.decode_row]),
+        "tpot_high_s": found.tpot_s * float(rows.high[size.decode_row]),
+    }
+    return Group(
+        ask.worker(size.prompt_row),
+        ask.worker(int(rows.place[size.decode_row])),
+        size.prefill_workers,
+        size.decode_workers,
+        float(rows.batch[size.decode_row]),
+        size.replicas,
+        size.requests_per_s,
+        ttft_s=found.ttft_s,
+        tpot_s=found.tpot_s,
+        total_s=found.total_s,
+        gap_s=found.gap_s,
+        handover_s=found.handover_s,
+        prefill_load=found.prefill_load,
+        decode_load=found.decode_load,
+        queue=found.queue,
+        **ends,
+    )
+
+
+def _ranked(found: PoolPlan) -> PoolPlan:
+    """By cost, those without timings of their own accelerator behind the others, unless the plan allows them."""
+    plan = found.plan
+    priced = np.isfinite(plan.usd_per_hour)
+    usd = np.where(priced, plan.usd_per_hour, np.where(priced.any(), np.inf, 1.0))
+    cost = np.where(found.feasible, usd / found.tokens_per_s_per_gpu, np.inf)
+    guessed = (plan.basis != CALIBRATED) & (not plan.allow_uncalibrated)
+    return found.take(np.lexsort((cost, guessed, ~found.feasible)))
+
+
+def _notes(plan: Plan, link_bytes_per_s: float | None) -> tuple[str, ...]:
+    """What pools rest on."""
+    link = "the accelerator's network card" if link_bytes_per_s is None else f"{link_bytes_per_s / 1e9:g} GB/s"
+    crossing = f"the KV cache of a request crosses between the pools once, over {link}"
+    idle = ["without a rate, one group of workers, the decode pool always full"] if plan.stream is None else []
+    return (crossing, *idle)

@@ -1,0 +1,255 @@
+"""Plans of two pools: a row an accelerator and precision, beside the deployments that do both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..phases.deployment import Deployment
+from ..report import Rows
+from ..values import Value
+from .candidates import Array, layout_name
+from .plan_sentences import pools_sentence
+from .plans import Plan
+
+
+@dataclass(frozen=True)
+class Group(Value):
+    """Prefill and decode workers that serve requests together; figures as in `PoolPlan`."""
+
+    prefill: Deployment
+    decode: Deployment
+    prefill_workers: int
+    decode_workers: int
+    batch: float
+    replicas: float
+    requests_per_s: float
+    ttft_s: float
+    ttft_low_s: float
+    ttft_high_s: float
+    tpot_s: float
+    tpot_low_s: float
+    tpot_high_s: float
+    total_s: float
+    gap_s: float
+    handover_s: float
+    prefill_load: float
+    decode_load: float
+    queue: str
+
+    @property
+    def accelerators(self) -> float:
+        """Accelerators of one group."""
+        prompts = self.prefill_workers * self.prefill.parallel.accelerators
+        return float(prompts + self.decode_workers * self.decode.parallel.accelerators)
+
+
+@dataclass(frozen=True, repr=False)
+class PoolPlan(Rows):
+    """For every accelerator and precision of a plan its cheapest pools of prefill and decode workers, beside its own.
+
+    Attributes
+    ----------
+    plan : Plan
+        One row each: the best deployment that does both, with which the pools are compared.
+    groups : tuple of (Group or None)
+        The pools of each row; None where there are none.
+    reasons : tuple of str
+        Why there are none; empty where there are some.
+    assumptions : tuple of str
+        What the figures rest on.
+
+    Columns
+    -------
+    prefill_layout, prefill_workers, decode_layout, decode_workers
+        How the model is spread over a worker of each pool, and how many of them a group has.
+    batch
+        Sequences that a decode worker runs at once.
+    replicas
+        Groups that the rate takes; not known without a rate.
+    gpus, usd_per_hour
+        Accelerators of all groups, of one without a rate, and their price.
+    ttft_s, tpot_s, total_s, gap_s
+        What the SLO's statistic says of requests, without a rate their mean; with the ends of their intervals.
+    handover_s
+        Time in which the cache of a request crosses to the decode pool.
+    prefill_load, decode_load
+        Share of their throughput that workers are loaded with; simulated, of the time in which they are busy.
+    tokens_per_s_per_gpu
+        Output tokens of all requests over all accelerators.
+    usd_per_request
+        Price of all accelerators over the requests that they serve.
+    queue
+        ``simulation``, or ``closed-form``; empty without a rate.
+    aggregated_layout, aggregated_gpus, aggregated_usd_per_hour, aggregated_tokens_per_s_per_gpu
+        The deployments of the plan that prefill and decode on the same accelerators.
+    cost_ratio
+        Cost of the pools over that of these deployments, for the same requests; below 1 the pools are cheaper.
+    feasible, reason
+        Whether there are pools that meet the SLO, and why not.
+    """
+
+    plan: Plan
+    groups: tuple[Group | None, ...]
+    reasons: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+
+    columns = (
+        "accelerator",
+        "precision",
+        "engine",
+        "basis",
+        "prefill_layout",
+        "prefill_workers",
+        "decode_layout",
+        "decode_workers",
+        "batch",
+        "replicas",
+        "gpus",
+        "usd_per_hour",
+        "ttft_s",
+        "ttft_low_s",
+        "ttft_high_s",
+        "tpot_s",
+        "tpot_low_s",
+        "tpot_high_s",
+        "total_s",
+        "gap_s",
+        "handover_s",
+        "prefill_load",
+        "decode_load",
+        "tokens_per_s_per_gpu",
+        "usd_per_request",
+        "queue",
+        "aggregated_layout",
+        "aggregated_gpus",
+        "aggregated_usd_per_hour",
+        "aggregated_tokens_per_s_per_gpu",
+        "cost_ratio",
+        "feasible",
+        "reason",
+    )
+    printed = {  # noqa: RUF012
+        "accelerator": "accelerator",
+        "precision": "precision",
+        "prefill_workers": "prefill",
+        "prefill_layout": "layout",
+        "decode_workers": "decode",
+        "decode_layout": "layout",
+        "gpus": "GPUs",
+        "aggregated_gpus": "aggregated",
+        "cost_ratio": "cost ratio",
+        "ttft_s": "TTFT",
+        "tpot_s": "TPOT",
+        "reason": "reason",
+    }
+
+    def __getattr__(self, name: str) -> Array:
+        if name in ("accelerator", "precision", "engine", "basis"):
+            column: Array = getattr(self.plan, name)
+            return column
+        if name in Group.__dataclass_fields__:
+            kind = float if name != "queue" else str
+            unknown_value = "" if kind is str else np.nan
+            return np.array([getattr(group, name) if group else unknown_value for group in self.groups], dtype=kind)
+        raise AttributeError(f"a plan of pools has no {name!r}")
+
+    @property
+    def feasible(self) -> Array:
+        """Whether there are pools that meet the SLO."""
+        return np.array([group is not None for group in self.groups], dtype=bool)
+
+    @property
+    def reason(self) -> Array:
+        """Why there are none; empty where there are some."""
+        return np.array(self.reasons, dtype=object)
+
+    @property
+    def prefill_layout(self) -> Array:
+        """Layout of a prefill worker."""
+        return np.array([layout_name(group.prefill.parallel) if group else "" for group in self.groups])
+
+    @property
+    def decode_layout(self) -> Array:
+        """Layout of a decode worker."""
+        return np.array([layout_name(group.decode.parallel) if group else "" for group in self.groups])
+
+    @property
+    def gpus(self) -> Array:
+        """Accelerators of all groups; of one group without a rate."""
+        each = np.array([group.accelerators if group else np.nan for group in self.groups])
+        return np.asarray(each * np.where(np.isnan(self.replicas), 1.0, self.replicas))
+
+    @property
+    def usd_per_hour(self) -> Array:
+        """Price of these accelerators."""
+        return np.asarray(self.gpus * self.plan.usd_per_hour)
+
+    @property
+    def _rate(self) -> Array:
+        """Requests per second of all groups; of one group without a rate."""
+        return np.asarray(self.requests_per_s * np.where(np.isnan(self.replicas), 1.0, self.replicas))
+
+    @property
+    def tokens_per_s_per_gpu(self) -> Array:
+        """Output tokens of all requests over all accelerators."""
+        return np.asarray(self.plan.load.output_tokens * self._rate / self.gpus)
+
+    @property
+    def usd_per_request(self) -> Array:
+        """Price of all accelerators over the requests that they serve."""
+        return np.asarray(self.usd_per_hour / 3600.0 / self._rate)
+
+    @property
+    def aggregated_layout(self) -> Array:
+        """Layout of the deployments of the plan."""
+        return np.asarray(self.plan.layout)
+
+    @property
+    def aggregated_gpus(self) -> Array:
+        """Accelerators of the deployments of the plan, of one without a rate; NaN where none meets the SLO."""
+        several = 1.0 if self.plan.stream is None else self.plan.replicas
+        return np.asarray(np.where(self.plan.feasible, self.plan.gpus * several, np.nan))
+
+    @property
+    def aggregated_usd_per_hour(self) -> Array:
+        """Their price."""
+        return np.asarray(self.aggregated_gpus * self.plan.usd_per_hour)
+
+    @property
+    def aggregated_tokens_per_s_per_gpu(self) -> Array:
+        """Their output tokens per second and accelerator: at the rate that arrives, or as many as they can."""
+        if self.plan.stream is None:
+            return np.where(self.plan.feasible, self.plan.tokens_per_s_per_gpu, np.nan)
+        return np.asarray(self.plan.load.output_tokens * self.plan.stream.requests_per_s / self.aggregated_gpus)
+
+    @property
+    def cost_ratio(self) -> Array:
+        """Accelerators of the pools over those of the deployments of the plan, for the same requests."""
+        return np.asarray(self.aggregated_tokens_per_s_per_gpu / self.tokens_per_s_per_gpu)
+
+    @property
+    def best(self) -> PoolPlan:
+        """The first row with pools; none if there are none."""
+        return self.take(np.flatnonzero(self.feasible)[:1])
+
+    def take(self, rows: Any) -> PoolPlan:
+        """The same with the rows at these places, in this order."""
+        places = [int(row) for row in np.ravel(rows)]
+        groups = tuple(self.groups[at] for at in places)
+        reasons = tuple(self.reasons[at] for at in places)
+        return replace(self, plan=self.plan.take(np.array(places, dtype=int)), groups=groups, reasons=reasons)
+
+    def cell(self, name: str, value: Any) -> str:
+        """Return a value of the column ``name`` as people read it."""
+        if name == "cost_ratio" and not np.isnan(value):
+            return f"{value:.2f}x"
+        if name in ("prefill_load", "decode_load") and not np.isnan(value):
+            return f"{value:.0%}"
+        return super().cell(name, value)
+
+    def summary(self) -> str:
+        """The cheapest pools beside the cheapest deployments of the plan, in a sentence."""
+        return pools_sentence(self)

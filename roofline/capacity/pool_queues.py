@@ -1,0 +1,258 @@
+"""Queues of two pools in closed form: what requests see of prefill workers and of decode workers at a rate.
+
+The pools have little to do with each other: TTFT is that of the prefill workers, TPOT that of the decode workers.
+
+Prefill workers are ``c`` servers that take prompts from one queue.  A request waits with the probability of Sakasegawa
+(1977) and, if it does, for a time that is about exponential with the mean of Allen and Cunneen:
+
+    P(wait) = rho^(sqrt(2 (c + 1)) - 1),    mean = (c_a^2 + c_s^2) / 2 / (c mu - r).
+
+Prompts that wait together share a pass up to the token budget of a step, ``k`` of them where ``k / pass(k)`` is the
+rate of a server; ``mu`` is that of the fullest pass.  A prompt that comes during a shared pass waits for its end.
+
+Decode workers have the queue of `roofline.capacity.queues`, without any prompts in it.  What a request waits between
+its first token and its first decode step, the transfer of its cache included, counts in its TPOT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..arrays import bisect
+from ..phases.workload import Workload
+from ..serving.scenario import Scenario
+from ..serving.slo import SLO
+from ..serving.steady_state import Steady, steady_state
+from ..serving.trace import Trace
+from ..values import Value
+from .queues import HALVINGS, Array, ClosedQueue, Stream
+
+LOWEST_LOAD = 1e-6
+"""Of a pool that is as good as idle."""
+
+FULLEST_PASS = 64
+"""Prompts of a pass at most; a pass with more of them is no faster per prompt."""
+
+
+def prompt_cv2(stream: Stream | None) -> float:
+    """Squared coefficient of variation of the length of prompts, which their time is about proportional to."""
+    if stream is None or isinstance(stream.lengths, Workload):
+        return 0.0
+    mix = stream.lengths.traffic if isinstance(stream.lengths, Trace) else stream.lengths
+    mean = mix.mean_prompt_tokens
+    return float(np.sum(mix.share * (mix.prompt_tokens - mean) ** 2)) / mean**2
+
+
+@dataclass(frozen=True)
+class PromptPool(Value):
+    """Workers that compute prompts, for every layout ``[L]`` of a deployment.
+
+    Attributes
+    ----------
+    gpus, lanes : array
+        Accelerators of a worker, and passes that it runs side by side.
+    fits : array
+        Whether the weights and one prompt fit.
+    counts, pass_s : array
+        Prompts of a pass ``[K]``, and its time ``[L, K]``.
+    low, high : array
+        Both ends of the estimate's interval, as factors of the time of a pass.
+    handover_s : array
+        Time in which the cache of a prompt crosses to the other pool.
+    gaps_cv2, work_cv2 : float
+        Squared coefficients of variation of the gaps between arrivals and of the time of a prompt.
+    handling_s : float
+        Time between sending a request and its scheduler's seeing it.
+    """
+
+    gpus: Array
+    lanes: Array
+    fits: Array
+    counts: Array
+    pass_s: Array
+    low: Array
+    high: Array
+    handover_s: Array
+    gaps_cv2: float
+    work_cv2: float
+    handling_s: float = 0.0
+
+    @cached_property
+    def capacity(self) -> Array:
+        """Prompts that one lane of a worker finishes at most, 1/s."""
+        return np.asarray(np.max(self.counts / self.pass_s, axis=1))
+
+    def ttft_s(self, rate: Array, workers: Array, slo: SLO) -> Array:
+        """Time to first token ``[L, X]`` at a rate of all workers, by the statistic of the SLO."""
+        servers = self.lanes[:, None] * workers
+        each = rate / servers
+        own, shared = self._passes(each)
+        alone = self.handling_s + own
+        load = np.minimum(each / self.capacity[:, None], 1.0 - LOWEST_LOAD)
+        waiting = load ** (np.sqrt(2.0 * (servers + 1.0)) - 1.0)
+        spread = (self.gaps_cv2 + self.work_cv2) / 2.0
+        mean_s = spread / (servers * self.capacity[:, None] * (1.0 - load))
+        if slo.statistic == "mean":
+            return np.asarray(alone + waiting * mean_s + shared * own / 2.0)
+        later_s = np.maximum(np.log(np.maximum(waiting, 1e-12) / (1.0 - slo.share)), 0.0) * mean_s
+        return np.asarray(alone + later_s + shared * own * slo.share)
+
+    def _passes(self, rate: Array) -> tuple[Array, Array]:
+        """The pass of a prompt at a rate of each lane, and the share of its prompts that had to wait for it."""
+        throughput = np.maximum.accumulate(self.counts / self.pass_s, axis=1)
+        own = np.array([np.interp(*row) for row in zip(rate, throughput, self.pass_s, strict=True)])
+        prompts = np.array([np.interp(at, line, self.counts) for at, line in zip(rate, throughput, strict=True)])
+        return own, 1.0 - 1.0 / prompts
+
+    def carried(self, workers: Array, slo: SLO, most_load: float) -> Array:
+        """The largest rate ``[L, X]`` of so many workers at which TTFT meets its target; 0 if there is none."""
+        capacity = (self.lanes * self.capacity)[:, None] * workers
+        target = np.inf if slo.ttft_s is None else slo.ttft_s
+
+        def meets(load: Any) -> Array:
+            return self.ttft_s(np.asarray(load) * capacity, workers, slo) <= target
+
+        least, most = np.full(capacity.shape, LOWEST_LOAD), np.full(capacity.shape, most_load)
+        idle, full = meets(least), meets(most)
+        found, _ = bisect(meets, least, most, halvings=HALVINGS)
+        rate = np.where(idle, np.where(full, most_load, found) * capacity, 0.0)
+        return np.asarray(np.where(self.fits[:, None], rate, 0.0))
+
+
+def prompt_pool(case: Scenario, stream: Stream | None, time: str) -> PromptPool:
+    """The prefill workers of a scenario, whose layouts are ``[L, 1]``."""
+    serve, computed = case.serve, case.running
+    lanes = np.ravel(np.asarray(serve.parallel.data * serve.parallel.pipeline, dtype=float))
+    most = float(np.clip(np.floor(np.min(case.token_budget / computed.prompt_tokens)), 1.0, FULLEST_PASS))
+    counts = np.unique(np.round(np.geomspace(1.0, most, 1 + int(2 * np.log2(most)))))
+    batch = lanes[:, None] * counts
+    alone = case.replace(load=replace(case.load, output_tokens=1, batch=batch), handover_bytes_per_s=None)
+    steady = steady_state(alone, time=time)
+    shape = batch.shape
+    pass_s, low, high = (np.broadcast_to(each.ttft_s, shape) for each in (steady, steady.low, steady.high))
+    crossing = steady_state(case, time=time).passes.handover_s
+    return PromptPool(
+        gpus=np.ravel(serve.parallel.accelerators),
+        lanes=lanes,
+        fits=np.broadcast_to(steady.max_batch, shape)[:, 0] >= 1,
+        counts=counts,
+        pass_s=pass_s,
+        low=low[:, 0] / pass_s[:, 0],
+        high=high[:, 0] / pass_s[:, 0],
+        handover_s=np.broadcast_to(crossing, (len(lanes), 1))[:, 0],
+        gaps_cv2=1.0 if stream is None else stream.gaps_cv2,
+        work_cv2=prompt_cv2(stream),
+        handling_s=0.0 if stream is None or not time.startswith("estimate") else _handling_s(case),
+    )
+
+
+def _handling_s(case: Scenario) -> float:
+    """What the engine takes to hand a request to its scheduler, as simulations count it."""
+    engine = case.serve.server
+    tokens = float(np.max(np.asarray(case.load.prompt_tokens + case.load.cached_tokens, dtype=float)))
+    return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * tokens
+
+
+@dataclass(frozen=True)
+class DecodeRows(Value):
+    """Decode workers, one row a layout and batch; columns as in `Candidates`, the times without prompts."""
+
+    accelerator: Array
+    precision: Array
+    layout: Array
+    place: Array
+    gpus: Array
+    batch: Array
+    busy_s: Array
+    ttft_s: Array
+    tpot_s: Array
+    gap_s: Array
+    prefill_share: Array
+    low: Array
+    high: Array
+    handover_s: Array
+    fits: Array
+
+
+@dataclass(frozen=True)
+class DecodePool(Value):
+    """Workers that decode, one row a layout and batch.
+
+    Attributes
+    ----------
+    rows : DecodeRows
+        Layouts and batches.
+    tokens_after_first : float
+        Tokens of a request that decode steps generate.
+    stream : Stream, optional
+        What arrives; without it every worker is kept at its batch.
+    """
+
+    rows: DecodeRows
+    tokens_after_first: float
+    stream: Stream | None
+
+    def tpot_s(self, rate: Array, slo: SLO) -> Array:
+        """Time per output token of every row at a rate of one worker, by the statistic of the SLO."""
+        rows = self.rows
+        if self.stream is None:
+            return np.asarray(rows.tpot_s + rows.handover_s / self.tokens_after_first)
+        queue = ClosedQueue(rows, self.stream, slo, self.tokens_after_first + 1.0)
+        figures = queue.figures(rate)
+        waits_s = figures["ttft_s"] + rows.handover_s
+        return np.asarray(figures["tpot_s"] + waits_s / self.tokens_after_first)
+
+    def carried(self, slo: SLO, most_load: float) -> Array:
+        """The largest rate of one worker of every row at which TPOT meets its target; 0 if there is none."""
+        capacity = 1.0 / self.rows.busy_s
+        target = np.inf if slo.tpot_s is None else slo.tpot_s
+        most_gap = np.inf if slo.gap_s is None else slo.gap_s
+        possible = self.rows.fits & (self.rows.gap_s <= most_gap)
+        if self.stream is None:
+            return np.asarray(np.where(possible & (self.tpot_s(capacity, slo) <= target), capacity, 0.0))
+
+        def meets(load: Any) -> Array:
+            return self.tpot_s(np.asarray(load) * capacity, slo) <= target
+
+        least, most = np.full(len(capacity), LOWEST_LOAD), np.full(len(capacity), most_load)
+        idle, full = meets(least), meets(most)
+        found, _ = bisect(meets, least, most, halvings=HALVINGS)
+        return np.asarray(np.where(possible & idle, np.where(full, most_load, found) * capacity, 0.0))
+
+
+def decode_pool(case: Scenario, stream: Stream | None, time: str) -> DecodePool:
+    """The decode workers of a scenario: layouts ``[L, 1]`` of its deployment, batches ``[B]`` of its load."""
+    steady = steady_state(case, time=time)
+    shape = np.broadcast_shapes(np.shape(steady.step_s), np.shape(steady.max_batch), np.shape(case.load.batch))
+    layouts = np.arange(shape[0])[:, None]
+    columns: dict[str, Any] = {
+        "accelerator": np.array(""),
+        "precision": np.array(""),
+        "layout": layouts.astype(str),
+        "place": layouts,
+        "gpus": case.serve.parallel.accelerators,
+        "batch": np.asarray(case.load.batch, dtype=float),
+        "busy_s": steady.passes.steps * steady.step_s / case.load.batch,
+        "ttft_s": 0.0,
+        "tpot_s": np.divide(steady.step_s, steady.tokens_per_step),
+        "gap_s": steady.step_s + _handover(steady),
+        "prefill_share": 0.0,
+        "low": _ratio(steady.low, steady),
+        "high": _ratio(steady.high, steady),
+        "handover_s": _handover(steady),
+        "fits": np.asarray(case.load.batch) <= np.asarray(steady.max_batch),
+    }
+    flat = {name: np.broadcast_to(value, shape).ravel() for name, value in columns.items()}
+    return DecodePool(DecodeRows(**flat), float(np.max(steady.passes.tokens_after_first)), stream)
+
+
+def _handover(steady: Steady) -> Any:
+    return steady.passes.handover_s
+
+
+def _ratio(one: Steady, other: Steady) -> Any:
+    return np.divide(one.step_s, other.step_s)

@@ -1,0 +1,334 @@
+"""Sizing of two pools: which workers, and how many of each, serve a rate of requests within an SLO.
+
+Prefill and decode workers form a group, ``x`` of the former and ``y`` of the latter.  Where there is a rate, as many
+groups share it as it takes, and the group that makes the cheapest fleet is simulated (`roofline.serving.pools`): a pool
+whose target is missed gets another worker, and loses one where that still meets the SLO.  Without a rate the cheapest
+group per request is taken, its decode workers kept at their batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..operators.parallel import Parallel
+from ..phases.deployment import Deployment
+from ..serving.arrivals import Demand, demand
+from ..serving.methods import CLOSED_FORM, SIMULATION
+from ..serving.pools import Pools, run_pools
+from ..serving.scenario import Scenario
+from ..serving.slo import SLO
+from ..serving.trace import Trace
+from ..values import Value
+from .pool_queues import DecodePool, PromptPool, decode_pool, prompt_pool
+from .queues import Array, Stream, can_be_simulated, of_statistic, times_of
+
+MOST_WORKERS = 12
+"""Workers of each pool of a group; larger fleets are several groups."""
+
+AS_CHEAP = 0.02
+"""Without a rate, the smallest group that costs at most this share more than the cheapest one is taken."""
+
+REQUESTS = 3_000
+"""Requests of a simulation of a group."""
+
+LAYOUTS_TRIED, MOST_STEP = 3, 4
+"""Layouts of prefill workers that are simulated, and workers added at once at most: 1, 2, 4."""
+
+ROUNDING = 1e-12
+"""A rate that rounding puts a hair above a whole number of groups takes no further one."""
+
+TTFT_SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
+"""Shares of a target for the end-to-end time that are tried as the target of TTFT; TPOT has the rest."""
+
+
+class Size(NamedTuple):
+    """A group: rows of the two pools, workers of each, its requests per second, and how many groups there are.
+
+    Without a rate of arrivals a group finishes what the slower of its pools carries, and ``replicas`` is NaN.
+    """
+
+    prompt_row: int
+    decode_row: int
+    prefill_workers: int
+    decode_workers: int
+    requests_per_s: float
+    replicas: float
+
+
+class Figures(NamedTuple):
+    """What requests of a group see, by the SLO's statistic, and how busy its workers are."""
+
+    ttft_s: float
+    tpot_s: float
+    gap_s: float
+    total_s: float
+    handover_s: float
+    prefill_load: float
+    decode_load: float
+    queue: str
+
+
+@dataclass(frozen=True)
+class Question(Value):
+    """What pools are asked for.
+
+    Attributes
+    ----------
+    case : Scenario
+        What runs where, served by two pools; layouts ``[L, 1]`` and batches ``[B]``.
+    slo : SLO
+        Targets.
+    stream : Stream, optional
+        What arrives.
+    most_load : float
+        Share of its throughput that a worker may be loaded with.
+    time : str
+        Which time steps take.
+    """
+
+    case: Scenario
+    slo: SLO
+    stream: Stream | None
+    most_load: float
+    time: str
+
+    @cached_property
+    def prompts(self) -> PromptPool:
+        """Prefill workers."""
+        return prompt_pool(self.case, self.stream, self.time)
+
+    @cached_property
+    def decodes(self) -> DecodePool:
+        """Decode workers."""
+        return decode_pool(self.case, self.stream, self.time)
+
+    @property
+    def arriving(self) -> float | None:
+        """Requests that arrive, 1/s; None without a rate."""
+        return None if self.stream is None else self.stream.requests_per_s
+
+    def worker(self, layout: int) -> Deployment:
+        """A worker with one of the layouts."""
+        degrees = (int(np.ravel(each)[layout if np.size(each) > 1 else 0]) for each in self._degrees)
+        return self.case.serve.replace(parallel=Parallel(*degrees))
+
+    @property
+    def _degrees(self) -> tuple[Any, ...]:
+        return self.case.serve.parallel.degrees[:4]
+
+
+def sized(ask: Question) -> list[Size]:
+    """Groups that meet the SLO by the closed form, one for each layout of prefill workers, the cheapest first."""
+    found: dict[int, Size] = {}
+    for slo in _split(ask.slo, ask.decodes.tokens_after_first):
+        for size in _cheapest(ask, slo):
+            known = found.get(size.prompt_row)
+            if _meets(ask, closed_figures(ask, size)) and (known is None or cost_of(ask, size) < cost_of(ask, known)):
+                found[size.prompt_row] = size
+    return sorted(found.values(), key=lambda size: cost_of(ask, size))
+
+
+def _split(slo: SLO, tokens_after_first: float) -> Iterator[SLO]:
+    """Targets for TTFT and TPOT alone: a target for the end-to-end time is divided between them."""
+    if slo.total_s is None:
+        yield slo
+        return
+    for share in TTFT_SHARES:
+        ttft_s, tpot_s = share * slo.total_s, (1.0 - share) * slo.total_s / tokens_after_first
+        yield replace(
+            slo,
+            ttft_s=ttft_s if slo.ttft_s is None else min(ttft_s, slo.ttft_s),
+            tpot_s=tpot_s if slo.tpot_s is None else min(tpot_s, slo.tpot_s),
+        )
+
+
+class _Options(NamedTuple):
+    """Pools of one kind that are worth their accelerators: by rising size, each carries more than those before."""
+
+    row: Array
+    workers: Array
+    gpus: Array
+    carried: Array
+
+
+def _options(gpus: Array, carried: Array, workers: Array) -> _Options:
+    """Of every row ``[R]`` with so many workers ``[X]``, those that no pool of fewer accelerators beats."""
+    sizes = gpus[:, None] * workers
+    order = np.lexsort((-carried.ravel(), sizes.ravel()))
+    most = np.maximum.accumulate(carried.ravel()[order])
+    better = np.concatenate([most[:1] > 0, most[1:] > most[:-1]])
+    row, column = np.divmod(order[better], len(workers))
+    return _Options(row, workers[column], sizes[row, column], carried[row, column])
+
+
+def _cheapest(ask: Question, slo: SLO) -> Iterator[Size]:
+    """The group of every layout of prefill workers that costs the least."""
+    workers = np.arange(1, MOST_WORKERS + 1)
+    prompts = ask.prompts.carried(workers, slo, ask.most_load)
+    steps = ask.decodes.carried(slo, ask.most_load)
+    second = _options(ask.decodes.rows.gpus, steps[:, None] * workers, workers)
+    if not len(second.row):
+        return
+    for layout in np.flatnonzero(prompts.max(axis=1) > 0):
+        first = prompts[layout][:, None]
+        rate = np.minimum(first, second.carried)
+        if slo.tokens_per_s is not None:
+            rate = np.where(rate * (ask.decodes.tokens_after_first + 1.0) >= slo.tokens_per_s, rate, 0.0)
+        gpus = ask.prompts.gpus[layout] * workers[:, None] + second.gpus
+        with np.errstate(divide="ignore"):
+            replicas = np.nan * rate if ask.arriving is None else np.ceil(ask.arriving / rate * (1 - ROUNDING))
+            cost = gpus / rate if ask.arriving is None else gpus * replicas
+        if not np.isfinite(cost).any():
+            continue
+        near = cost <= np.min(cost) * (1.0 + (AS_CHEAP if ask.arriving is None else 0.0))
+        one, two = np.unravel_index(np.argmin(np.where(near, gpus, np.inf)), cost.shape)
+        share = rate[one, two] if ask.arriving is None else ask.arriving / replicas[one, two]
+        yield Size(
+            int(layout),
+            int(second.row[two]),
+            int(workers[one]),
+            int(second.workers[two]),
+            float(share),
+            float(replicas[one, two]),
+        )
+
+
+def gpus_of(ask: Question, size: Size) -> float:
+    """Accelerators of a group."""
+    prefill = size.prefill_workers * ask.prompts.gpus[size.prompt_row]
+    return float(prefill + size.decode_workers * ask.decodes.rows.gpus[size.decode_row])
+
+
+def capacity_of(ask: Question, size: Size) -> float:
+    """Requests that a group finishes at most, 1/s."""
+    prompts = ask.prompts.lanes[size.prompt_row] * ask.prompts.capacity[size.prompt_row] * size.prefill_workers
+    return float(min(prompts, size.decode_workers / ask.decodes.rows.busy_s[size.decode_row]))
+
+
+def cost_of(ask: Question, size: Size) -> float:
+    """Accelerators of all groups, or accelerator-seconds of a request without a rate."""
+    gpus = gpus_of(ask, size)
+    return gpus / size.requests_per_s if ask.arriving is None else gpus * size.replicas
+
+
+def closed_figures(ask: Question, size: Size) -> Figures:
+    """What requests of a group see, in closed form."""
+    rate = size.requests_per_s
+    at, row = size.prompt_row, size.decode_row
+    workers = np.array([size.prefill_workers])
+    lanes = size.prefill_workers * ask.prompts.lanes[at]
+    ttft_s = float(ask.prompts.ttft_s(np.full((len(ask.prompts.lanes), 1), rate), workers, ask.slo)[at, 0])
+    each = np.full(len(ask.decodes.rows.busy_s), rate / size.decode_workers)
+    tpot_s = float(ask.decodes.tpot_s(each, ask.slo)[row])
+    return Figures(
+        ttft_s,
+        tpot_s,
+        float(ask.decodes.rows.gap_s[row]),
+        ttft_s + ask.decodes.tokens_after_first * tpot_s,
+        float(ask.prompts.handover_s[at]),
+        float(rate / (lanes * ask.prompts.capacity[at])),
+        float(rate / size.decode_workers * ask.decodes.rows.busy_s[row]),
+        "" if ask.stream is None else CLOSED_FORM,
+    )
+
+
+def _meets(ask: Question, found: Figures) -> bool:
+    return all(getattr(found, name) <= target * (1 + 1e-9) for name, target in ask.slo.latencies)
+
+
+def _one_pool(case: Scenario) -> Scenario:
+    """The same without the hand-over, which simulations of pools have anyway."""
+    return case.replace(handover_bytes_per_s=None)
+
+
+def can_be_confirmed(ask: Question) -> bool:
+    """Whether requests arrive, and a simulation has everything that the scenario says of how they are served."""
+    return ask.stream is not None and can_be_simulated(_one_pool(ask.case))
+
+
+def confirmed(ask: Question, sizes: Sequence[Size]) -> tuple[Size, Figures] | None:
+    """The cheapest group that meets the SLO when every step is simulated; None if none of the first few does."""
+    best: tuple[Size, Figures] | None = None
+    for size in sizes[:LAYOUTS_TRIED]:
+        if best is not None and cost_of(ask, size) >= cost_of(ask, best[0]):
+            break
+        found = _smallest(ask, size)
+        if found is not None and (best is None or cost_of(ask, found[0]) < cost_of(ask, best[0])):
+            best = found
+    return best
+
+
+def _smallest(ask: Question, size: Size) -> tuple[Size, Figures] | None:
+    """The smallest group around ``size`` that meets the SLO when it is simulated."""
+    figures, step = simulated_figures(ask, size), 1
+    first = size
+    while figures is None or not _meets(ask, figures):
+        if figures is None or step > MOST_STEP:
+            return None
+        size = _grown(ask, size, figures, step)
+        figures, step = simulated_figures(ask, size), 2 * step
+    for name in ("decode_workers", "prefill_workers"):
+        at_first = size == first or getattr(size, name) > getattr(first, name) + 1
+        fewer = size._replace(**{name: getattr(size, name) - 1})
+        if not at_first or getattr(fewer, name) < 1 or capacity_of(ask, fewer) * ask.most_load < fewer.requests_per_s:
+            continue
+        smaller = simulated_figures(ask, fewer)
+        if smaller is not None and _meets(ask, smaller):
+            size, figures = fewer, smaller
+    return size, figures
+
+
+def _grown(ask: Question, size: Size, figures: Figures, step: int) -> Size:
+    """More workers for the pool whose target is missed the most."""
+    strains = {name: getattr(figures, name) / target for name, target in ask.slo.latencies}
+    worst = max(strains, key=lambda name: strains[name])
+    prompts = worst == "ttft_s" or (worst == "total_s" and figures.prefill_load > figures.decode_load)
+    if prompts:
+        return size._replace(prefill_workers=size.prefill_workers + step)
+    return size._replace(decode_workers=size.decode_workers + step)
+
+
+def simulated_figures(ask: Question, size: Size, time: str | None = None) -> Figures | None:
+    """What requests of a group see when every step is simulated; None where one is longer than the cache."""
+    assert ask.stream is not None
+    found = simulate_group(ask, size, time or ask.time)
+    if found is None:
+        return None
+    seen = {name: of_statistic(found, name, ask.slo) for name in ("ttft_s", "tpot_s", "gap_s", "total_s")}
+    busy = (found.prefill_utilization, found.decode_utilization)
+    return Figures(**seen, handover_s=found.handover_s, prefill_load=busy[0], decode_load=busy[1], queue=SIMULATION)
+
+
+def simulate_group(ask: Question, size: Size, time: str) -> Pools | None:
+    """A group with its share of the arrivals."""
+    assert ask.stream is not None
+    rate, stream = size.requests_per_s, ask.stream
+    lengths, hit_rate = stream.lengths, float(np.max(ask.case.hit_rate))
+    how = demand(None, rate, burstiness=stream.burstiness, requests=REQUESTS, seed=stream.seed, hit_rate=hit_rate)
+    if isinstance(lengths, Trace):
+        lengths = lengths.at_rate(rate)
+        how = Demand(None, rate, lengths.burstiness, len(lengths), stream.seed, hit_rate, recorded=True)
+    rows = ask.decodes.rows
+    prefill, decode = ask.worker(size.prompt_row), ask.worker(int(rows.place[size.decode_row]))
+    most = float(ask.prompts.counts[-1] * ask.prompts.lanes[size.prompt_row])
+    times = tuple(
+        times_of(_one_pool(ask.case).replace(serve=serve, load=replace(ask.case.load, batch=int(batch))), time)
+        for serve, batch in ((prefill, most), (decode, rows.batch[size.decode_row]))
+    )
+    link = ask.case.handover_bytes_per_s
+    try:
+        return run_pools(
+            lengths,
+            how,
+            (times[0], times[1]),
+            (size.prefill_workers, size.decode_workers),
+            link_bytes_per_s=None if link is None else float(np.max(link)),
+        )
+    except InvalidInput:
+        return None
