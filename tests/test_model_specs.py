@@ -61,6 +61,76 @@ def test_contexts_are_those_that_makers_state(name, tokens):
     assert rl.get_model(name).max_context_tokens == tokens
 
 
+MAKERS = """
+qwen3-coder-480b-a35b 480 35
+qwen3-coder-30b-a3b 30.5 3.3
+mistral-small-3-24b 24 -
+mistral-small-3.1-24b 24 -
+mistral-small-4-119b 119 6.5
+mistral-large-3-675b 675 41
+mistral-medium-3.5-128b 128 -
+devstral-small-2-24b 24 -
+ministral-3-3b 3.8 -
+ministral-3-8b 8.8 -
+ministral-3-14b 13.9 -
+granite-4.0-h-small 32 9
+granite-4.0-h-tiny 7 1
+granite-4.0-h-micro 3 -
+granite-4.0-micro 3 -
+granite-4.0-h-1b 1.5 -
+olmo-3-7b 7 -
+olmo-3-32b 32 -
+command-a-111b 111 -
+grok-1 314 -
+grok-2 269.515497472 115
+dbrx 132 36
+gemma-3n-e2b 5.4 -
+gemma-3n-e4b 7.8 -
+longcat-flash 560 27
+mimo-v2-flash 309 15
+hunyuan-a13b 80 13
+hunyuan-7b 7 -
+hunyuan-4b 4 -
+hunyuan-1.8b 1.8 -
+falcon-h1-0.5b 0.52 -
+falcon-h1-1.5b 1.55 -
+falcon-h1-3b 3.15 -
+falcon-h1-7b 7.59 -
+falcon-h1-34b 33.6 -
+exaone-3.5-2.4b 2.4 -
+exaone-3.5-7.8b 7.8 -
+exaone-3.5-32b 32.0 -
+exaone-4.0-1.2b 1.28 -
+exaone-4.0-32b 32.0 -
+smollm3-3b 3.075098624 -
+lfm2-350m 0.35 -
+lfm2-700m 0.74 -
+lfm2-1.2b 1.17 -
+lfm2-8b-a1b 8.3 1.5
+ernie-4.5-21b-a3b 21 3
+ling-flash-2.0 103 6.1
+step-3.5-flash 196 11
+qwen3.5-9b 9 -
+"""
+"""Billions of parameters, in all and active, as model cards, papers and the hub's metadata print them."""
+
+
+@pytest.mark.parametrize("row", MAKERS.strip().splitlines())
+def test_a_model_is_as_large_as_its_maker_says(row):
+    """Makers count the embedding and a tower or leave them out, and round or cut: one unit of the last digit."""
+    name, *printed = row.split()
+    have = rl.get_model(name)
+    parameters, towers = have.parameters, sum(have.apart.values())
+    ranges = (
+        (parameters.total - parameters.embedding, parameters.total + towers),
+        (parameters.active, parameters.active + parameters.embedding + towers),
+    )
+    for figure, (least, most) in zip(printed, ranges, strict=True):
+        if figure != "-":
+            unit = 10.0 ** -len(figure.partition(".")[2])
+            assert least / 1e9 - unit <= float(figure) <= most / 1e9 + unit, figure
+
+
 WRONG = {
     "layers one too many": ("llama-3.1-8b", "count: 32", "count: 33", "layers are 33, but 32"),
     "a KV head too many": ("llama-3.1-8b", "kv_heads: 8", "kv_heads: 16", "attention.kv_heads is 16, but 8"),

@@ -208,6 +208,57 @@ ai21labs/AI21-Jamba-1.5-Large -> jamba-1.5-large
 rednote-hilab/dots.llm1.inst -> dots.llm1
 openbmb/MiniCPM4-8B -> minicpm4-8b
 huggyllama/llama-7b -> llama-7b
+Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8 -> qwen3-coder-480b-a35b
+Qwen/Qwen3-Coder-30B-A3B-Instruct -> qwen3-coder-30b-a3b
+qwen3-coder -> qwen3-coder-480b-a35b
+qwen3-coder:30b -> qwen3-coder-30b-a3b
+Qwen/Qwen3.5-9B -> qwen3.5-9b
+mistralai/Mistral-Large-3-675B-Instruct-2512 -> mistral-large-3-675b
+mistralai/Mistral-Large-3-675B-Instruct-2512-NVFP4 -> mistral-large-3-675b
+Mistral Large 3 -> mistral-large-3-675b
+mistralai/Mistral-Medium-3.5-128B -> mistral-medium-3.5-128b
+mistralai/Mistral-Small-24B-Instruct-2501 -> mistral-small-3-24b
+mistralai/Mistral-Small-3.1-24B-Instruct-2503 -> mistral-small-3.1-24b
+mistralai/Mistral-Small-3.2-24B-Instruct-2506 -> mistral-small-3.1-24b
+mistralai/Magistral-Small-2509 -> mistral-small-3.1-24b
+mistralai/Mistral-Small-4-119B-2603 -> mistral-small-4-119b
+mistralai/Ministral-3-8B-Instruct-2512 -> ministral-3-8b
+mistralai/Ministral-3-8B-Instruct-2512-BF16 -> ministral-3-8b
+mistralai/Ministral-3-8B-Reasoning-2512 -> ministral-3-8b-reasoning
+mistralai/Ministral-3-14B-Base-2512 -> ministral-3-14b-reasoning
+mistralai/Devstral-Small-2507 -> devstral-small-24b
+mistralai/Devstral-Small-2-24B-Instruct-2512 -> devstral-small-2-24b
+ibm-granite/granite-4.0-h-small -> granite-4.0-h-small
+ibm-granite/granite-4.0-h-tiny-base -> granite-4.0-h-tiny
+ibm-granite/granite-4.0-micro -> granite-4.0-micro
+allenai/Olmo-3-7B-Instruct -> olmo-3-7b
+allenai/Olmo-3.1-32B-Instruct -> olmo-3-32b
+allenai/Olmo-3-32B-Think -> olmo-3-32b
+CohereLabs/c4ai-command-a-03-2025 -> command-a-111b
+command-a -> command-a-111b
+xai-org/grok-1 -> grok-1
+xai-org/grok-2 -> grok-2
+databricks/dbrx-instruct -> dbrx
+databricks/dbrx-base -> dbrx
+google/gemma-3n-E2B-it -> gemma-3n-e2b
+gemma3n:e4b -> gemma-3n-e4b
+meituan-longcat/LongCat-Flash-Chat-FP8 -> longcat-flash
+XiaomiMiMo/MiMo-V2-Flash -> mimo-v2-flash
+tencent/Hunyuan-A13B-Instruct-FP8 -> hunyuan-a13b
+tencent/Hunyuan-7B-Instruct -> hunyuan-7b
+tiiuae/Falcon-H1-34B-Instruct -> falcon-h1-34b
+tiiuae/Falcon-H1-3B-Instruct -> falcon-h1-3b
+LGAI-EXAONE/EXAONE-4.0-32B-FP8 -> exaone-4.0-32b
+LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct-AWQ -> exaone-3.5-7.8b
+HuggingFaceTB/SmolLM3-3B -> smollm3-3b
+LiquidAI/LFM2-1.2B -> lfm2-1.2b
+LiquidAI/LFM2-8B-A1B -> lfm2-8b-a1b
+baidu/ERNIE-4.5-21B-A3B-Thinking -> ernie-4.5-21b-a3b
+inclusionAI/Ring-flash-2.0 -> ling-flash-2.0
+stepfun-ai/Step-3.5-Flash-FP8 -> step-3.5-flash
+MiniMaxAI/MiniMax-M2 -> minimax-m2.5
+MiniMaxAI/MiniMax-M2.1 -> minimax-m2.5
+Qwen/Qwen3-Coder-Next -> qwen3-next-80b-a3b
 """
 NAMED = [tuple(line.split(" -> ")) for line in MODELS.strip().splitlines()]
 

@@ -15,6 +15,7 @@ from .towers import tower
 TOWER_KEYS = ("vision_config", "visual_config", "audio_config", "vit_config", "vision_tower_config", "speech_config")
 PREDICTS = ("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm4_moe", "glm_moe_dsa", "glm4_moe_lite")
 PREDICTS_V4 = ("deepseek_v4", "deepseek_ref")
+PREDICTS_STEP = ("step3p5", "step3p7", "step3p7_text")
 PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
 
 
@@ -56,20 +57,22 @@ def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:
 
     Each is one more layer like the last, a projection of two hidden states to one, and three norms; embedding and
     lm_head are the model's own.  Qwen's have full attention in that layer, DeepSeek-V4's the window alone: the last
-    entry of ``compress_ratios``, which has one more than there are layers, is 0.
+    entry of ``compress_ratios``, which has one more than there are layers, is 0.  Step's have a window and a dense MLP:
+    the further entries of ``layer_types``, and layers that ``moe_layers_enum`` does not list.
     """
     modules = text.fields.optional("mtp_layers", least=0) or 0
     if not modules:
         return {}, []
-    if text.model_type not in (*PREDICTS, *PREDICTS_QWEN, *PREDICTS_V4):
+    if text.model_type not in (*PREDICTS, *PREDICTS_QWEN, *PREDICTS_V4, *PREDICTS_STEP):
         layers = "one layer" if modules == 1 else f"{modules} layers"
         return {}, [f"{layers} of multi-token prediction left out: shapes not known here"]
     kinds, inner = layer_kinds(text)
     kind = "full" if text.model_type in PREDICTS_QWEN else kinds[-1]
     place = Place(len(kinds) - 1, len(kinds), kind)
-    if text.model_type in PREDICTS_V4:
+    if text.model_type in (*PREDICTS_V4, *PREDICTS_STEP):
         place = Place(len(kinds), len(kinds) + 1, "sliding")
-    layer = layer_at(text, place, inner[-1], first=False)[0]
+    mlp = "dense" if text.model_type in PREDICTS_STEP else inner[-1]
+    layer = layer_at(text, place, mlp, first=False)[0]
     size = sum(weight.parameters for weight in layer.weights())
     joined = 2 * model.hidden**2 + 3 * model.hidden
     return {"multi_token_prediction": modules * (size + joined)}, []

@@ -60,6 +60,13 @@ def arctic(fields: Fields, place: Place, layer: Layer) -> Layer:
     return replace(revised(layer, MoE, dense_intermediate=hidden), norms=(*layer.norms, layer.norms[0]))
 
 
+def grok(fields: Fields, place: Place, layer: Layer) -> Layer:
+    """Grok 2 has a dense MLP beside the experts of every layer (``residual_moe``); Grok 1 has none."""
+    if not fields.flag("residual_moe"):
+        return layer
+    return revised(layer, MoE, dense_intermediate=fields.size("intermediate_size"))
+
+
 def axk1(fields: Fields, place: Place, layer: Layer) -> Layer:
     """One norm more in a layer with a mixture of experts."""
     return replace(layer, norms=(*layer.norms, layer.norms[0])) if has_experts(layer) else layer

@@ -81,6 +81,7 @@ def _rounded(fields: Fields, inner: int) -> int:
 def _mixture(fields: Fields, family: Family, at: int) -> MoE:
     hidden, experts = fields.size("hidden_size"), fields.size("num_experts")
     inner = _expert_width(fields, at)
+    shared = _shared_width(fields, family, inner, at)
     beside = fields.flag("enable_moe_block")
     return MoE(
         hidden=hidden,
@@ -90,8 +91,8 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
         gated=family.gated,
         shared_bias=truth(fields, family.mlp_bias),
         router_bias=truth(fields, family.router_bias),
-        shared_intermediate=_shared_width(fields, family, inner),
-        shared_gate=family.shared_gate and _shared_width(fields, family, inner) is not None,
+        shared_intermediate=shared,
+        shared_gate=family.shared_gate and shared is not None,
         dense_intermediate=fields.size("intermediate_size") if beside else None,
         latent=fields.optional("moe_latent_size"),
         router_hidden=fields.optional("router_hidden_size"),
@@ -128,10 +129,11 @@ def _top_k(fields: Fields, experts: int) -> int:
     return top_k
 
 
-def _shared_width(fields: Fields, family: Family, inner: int) -> int | None:
-    """Inner width of the shared experts together: stated, or as many experts as are shared."""
+def _shared_width(fields: Fields, family: Family, inner: int, at: int) -> int | None:
+    """Inner width of the shared experts together: stated, or as many experts as are shared (a list in Hunyuan)."""
     if family.shared_expert:
-        return inner
+        shared = fields.at("n_shared_experts", at, least=0)
+        return inner if shared is None else shared * inner or None
     stated = fields.optional("shared_expert_intermediate_size", least=0)
     count = fields.optional("n_shared_experts", least=0)
     if stated is not None:

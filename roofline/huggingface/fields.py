@@ -18,7 +18,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "num_key_value_heads": ("num_kv_heads", "n_head_kv", "n_kv_heads", "kv_n_heads", "num_attention_groups"),
     "head_dim": ("kv_channels", "attention_head_dim", "head_size", "d_head"),
     "v_head_dim": ("value_head_dim",),
-    "intermediate_size": ("n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "inner_hidden_size", "intermediate_dim"),
+    "intermediate_size": (
+        "n_inner",
+        "ffn_dim",
+        "ffn_hidden_size",
+        "d_ff",
+        "inner_hidden_size",
+        "intermediate_dim",
+        "block_ff_dim",
+    ),
     "vocab_size": ("padded_vocab_size", "n_vocab"),
     "max_position_embeddings": (
         "n_positions",

@@ -59,7 +59,7 @@ def _by_convention(text: Text, fields: Fields, place: Place, mlp: str, *, first:
     family = text.family
     norm = norm_size(fields, family)
     if fields.given("zero_expert_num"):
-        return (_shortcut_layer(fields, family, place, norm),)
+        return _shortcut_layers(fields, family, place, norm)
     if place.kind == "hybrid" and family.hybrid == "shared":
         return _shared_hybrid(text, place, first=first)
     blocks = mixer(fields, family, place)
@@ -144,13 +144,16 @@ def _shared_hybrid(text: Text, place: Place, *, first: bool) -> tuple[Layer, ...
     return (shared, Layer(1, own, (norm,)))
 
 
-def _shortcut_layer(fields: Fields, family: Family, place: Place, norm: int) -> Layer:
-    """Two attentions and two dense MLPs beside one mixture of experts (LongCat, arXiv:2509.01322, section 2.2)."""
+def _shortcut_layers(fields: Fields, family: Family, place: Place, norm: int) -> tuple[Layer, Layer]:
+    """Two attentions and two dense MLPs beside one mixture of experts (LongCat, arXiv:2509.01322, section 2.2).
+
+    The experts read what the first dense MLP reads; their output is added to the residual stream with the second's.
+    """
     attention = mixer(fields, family, place)
     dense = feed_forward(fields, family, "dense", place.at, place.layers)
     experts = feed_forward(fields, family, "moe", place.at, place.layers)
-    blocks = (*attention, *dense, *attention, *dense, *experts)
-    return Layer(1, blocks, (norm,) * family.norms, together=(*(1,) * (len(blocks) - 2), 2))
+    plain = Layer(1, (*attention, *dense), (norm,) * 2)
+    return plain, replace(plain, blocks=(*plain.blocks, *experts), together=(1, 2))
 
 
 def _adapters(fields: Fields) -> list[Block]:

@@ -101,7 +101,7 @@ def _meaning(word: Any, where: str, fields: Fields, family: Family) -> str:
 
 def _window_off(fields: Fields, family: Family) -> bool:
     switched_off = bool(family.window_flag) and not fields.flag(family.window_flag)
-    return switched_off or fields.optional("sliding_window", least=0) in (None, 0)
+    return switched_off or fields.get("sliding_window") == -1 or fields.optional("sliding_window", least=0) in (None, 0)
 
 
 def _block_pattern(fields: Fields, family: Family, layers: int) -> list[str] | None:

@@ -103,7 +103,7 @@ def text_model(data: Mapping[str, Any]) -> Text:
 
 def _text(data: Mapping[str, Any], model_type: str, *, partial: bool) -> Text:
     _refuse_others(data, model_type)
-    name = _simple_gla(data) or ALIASES.get(model_type, model_type)
+    name = _told_by_class(data) or ALIASES.get(model_type, model_type)
     family, notes = FAMILIES.get(name), NO_NOTES
     if data.get("block_configs") is not None:
         name, family = "nemotron-nas", FAMILIES["nemotron-nas"]
@@ -129,11 +129,26 @@ NO_NOTES: tuple[str, ...] = ()
 SHAPES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 
 
-def _simple_gla(data: Mapping[str, Any]) -> str | None:
-    """Ling 2.5, whose model_type is that of Ling 3: only the class tells simple gated linear attention from KDA."""
+CLASSES = {
+    "BailingMoeV2_5": "bailing_moe_v2_5",
+    "Grok1": "grok-1",
+    "HunYuanMoEV1": "hunyuan_v1_moe",
+    "HunYuanDenseV1": "hunyuan_v1_dense",
+}
+"""How a class begins -> its family, where the model_type is another family's.
+
+Ling 2.5 calls itself what Ling 3 does, so only the class tells simple gated linear attention from KDA; Grok 2 calls
+itself ``git``, which is an encoder for pictures; Hunyuan's first releases all call themselves ``hunyuan``.
+"""
+
+
+def _told_by_class(data: Mapping[str, Any]) -> str | None:
+    """The family that ``architectures`` tells and ``model_type`` does not."""
     named = data.get("architectures")
-    classes = named if isinstance(named, list) else []
-    return "bailing_moe_v2_5" if any(str(name).startswith("BailingMoeV2_5") for name in classes) else None
+    classes = [str(name) for name in named] if isinstance(named, list) else []
+    family = next((known for begin, known in CLASSES.items() if any(one.startswith(begin) for one in classes)), None)
+    shares_across_layers = str(family).startswith("hunyuan") and data.get("use_cla")
+    return None if shares_across_layers else family
 
 
 def _by_architecture(data: Mapping[str, Any]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ..errors import SpecError
 from . import audio_encoders, vision_encoders
 from .fields import Fields, MissingField
 from .vision_encoders import matrix
@@ -51,11 +52,27 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
     if found is None:
         return None
     count, projector = found
-    fields = Fields(inner, DEFAULTS.get(wrapper, {}))
+    fields = Fields(_plain_names(inner), DEFAULTS.get(wrapper, {}))
     try:
         return count(fields) + projector(Wrapper(fields, Fields(data, {}), hidden))
     except MissingField:
         return None
+
+
+def _plain_names(inner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a tower by their usual names: Step's encoder has ``width``, ``layers`` and ``mlp_ratio``."""
+    if inner.get("model_type") != "perception_encoder":
+        return inner
+    fields, ratio = Fields(inner, {}), inner.get("mlp_ratio")
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < 1000:
+        raise SpecError(f"mlp_ratio must be a number above 0: {ratio!r:.80}")
+    width = fields.size("width")
+    return {
+        **inner,
+        "hidden_size": width,
+        "intermediate_size": round(ratio * width),
+        "num_hidden_layers": fields.size("layers"),
+    }
 
 
 def _known(wrapper: str, encoder: str, key: str) -> tuple[Encoder, Projector] | None:
@@ -192,6 +209,11 @@ def _minimax(at: Wrapper) -> int:
     return matrix(_width(at), at.hidden) + 2 * matrix(at.hidden, at.hidden) + matrix(4 * at.hidden, at.hidden)
 
 
+def _gemma3n(at: Wrapper) -> int:
+    """Embeddings of the encoder's own tokens, two norms, one matrix."""
+    return at.encoder.size("vocab_size") * _width(at) + 2 * _width(at) + _width(at) * at.hidden
+
+
 def _ovis2(at: Wrapper) -> int:
     """A table of visual words, as wide as the wrapper says."""
     return at.encoder.size("vocab_size") * (at.outer.optional("hidden_size") or at.hidden)
@@ -264,6 +286,7 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "glm5_next": (vision_encoders.glm5, _none),
     "gemma3": (vision_encoders.siglip, _gemma3),
     "paligemma": (vision_encoders.siglip, _one_layer),
+    "gemma3n": (vision_encoders.mobilenet_v5, _gemma3n),
     "gemma4": (vision_encoders.gemma4, _one_matrix),
     "llava": (vision_encoders.clip, _two_layers),
     "kimi_k3": (vision_encoders.moonvit3d, _kimi_k3),
@@ -287,6 +310,7 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
 
 AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
     "qwen2_audio": (audio_encoders.whisper, _qwen2_audio),
+    "gemma3n": (audio_encoders.usm, _gemma3n),
     "voxtral": (audio_encoders.whisper, _voxtral),
     "moss_transcribe_diarize": (audio_encoders.whisper, _moss),
 }

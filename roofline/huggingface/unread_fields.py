@@ -31,7 +31,14 @@ HARMLESS = frozenset(
         *("num_attention_heads", "num_key_value_heads", "num_kv_heads", "head_dim", "qk_head_dim", "qk_rope_head_dim"),
         *("rescale_prenorm_residual", "residual_in_fp32", "residual_multiplier", "time_step_rank", "use_gemma_norm"),
         *("rms_norm", "resid_pdrop", "residual_dropout", "resid_dropout", "expert_parallel", "ep_size"),
-        *("mlp_gate_softcap", "moe_router_enable_routed_scaling", "group_norm_size", "norm_after_topk"),
+        *(
+            "use_gated_activation",
+            "use_head_wise_attn_gate",
+            "mlp_gate_softcap",
+            "moe_router_enable_routed_scaling",
+            "group_norm_size",
+            "norm_after_topk",
+        ),
     }
 )
 """Fields with such words that change no shape: they were unread in configurations whose counts are exact."""

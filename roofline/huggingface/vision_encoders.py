@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import SpecError
-from .fields import Fields
+from .fields import Fields, MissingField
 
 
 def matrix(d_in: int, d_out: int, *, bias: bool = True) -> int:
@@ -262,6 +262,17 @@ def step3(fields: Fields) -> int:
         + layers * layer(width, inner, norms=6)
         + behind
     )
+
+
+MOBILENET_V5_300M = 294_126_912
+"""Parameters of ``mobilenetv5_300m_enc`` as timm 1.0.31 builds it; a configuration gives its name only."""
+
+
+def mobilenet_v5(fields: Fields) -> int:
+    """The image encoder of Gemma 3n."""
+    if (fields.text("architecture") or "mobilenetv5_300m_enc") != "mobilenetv5_300m_enc":
+        raise MissingField("shapes of an image encoder that is only named")
+    return MOBILENET_V5_300M
 
 
 def granite_docling(fields: Fields) -> int:

@@ -1,0 +1,91 @@
+"""Families that a configuration tells in an unusual way, or that have a part of their own."""
+
+import pytest
+from oracle_data import BESIDE_SPECS
+
+import roofline as rl
+from roofline import SpecError
+from roofline.huggingface import from_config
+from roofline.model.blocks import MoE
+
+
+def changed(name, **fields):
+    return from_config({**BESIDE_SPECS[name], **fields})
+
+
+def test_grok_2_is_known_by_its_class():
+    """Its model_type is ``git``, a captioner of pictures; 269,515,497,472 parameters by the hub's metadata."""
+    config = BESIDE_SPECS["grok-2"]
+    assert config["model_type"] == "git"
+    assert from_config(config).parameters.total == 269_515_497_472
+    assert from_config(config).assumptions == ()
+
+
+def test_the_dense_mlp_beside_the_experts_of_grok_is_a_field():
+    """64 layers of three matrices 8192 x 32768."""
+    difference = changed("grok-2").parameters.total - changed("grok-2", residual_moe=False).parameters.total
+    assert difference == 64 * 3 * 8192 * 32768
+
+
+@pytest.mark.parametrize("field", ["sliding_window", "sliding_window_size"])
+def test_a_window_of_minus_one_is_none(field):
+    model = changed("grok-2", **{field: -1})
+    assert model.cache_bytes(131072, kv="bf16") == 64 * 131072 * 2 * 8 * 128 * 2
+
+
+def test_hunyuan_is_read_where_layers_do_not_share_their_cache():
+    """Hunyuan A13B: model_type ``hunyuan`` as Hunyuan Large, whose layers share keys and values in pairs."""
+    assert BESIDE_SPECS["hunyuan-a13b"]["model_type"] == "hunyuan"
+    assert changed("hunyuan-a13b").parameters.total == 80_393_183_232
+    with pytest.raises(SpecError, match="which layers share keys and values"):
+        changed("hunyuan-a13b", use_cla=True)
+
+
+def test_shared_experts_of_hunyuan_are_counted_layer_by_layer():
+    """One expert more in a single layer: three matrices 4096 x 3072."""
+    more = changed("hunyuan-a13b", num_shared_expert=[2] + [1] * 31)
+    assert more.parameters.total - changed("hunyuan-a13b").parameters.total == 3 * 4096 * 3072
+
+
+def test_a_shortcut_layer_is_two_layers_with_the_experts_beside_the_second_mlp():
+    """LongCat-Flash: 560 B, of which 18.6 to 31.3 B work on a token, 27 B on average (model card)."""
+    plain, with_experts = rl.get_model("longcat-flash").layers
+    assert (plain.count, with_experts.count) == (28, 28)
+    assert [isinstance(block, MoE) for block in with_experts.blocks] == [False, False, True]
+    assert with_experts.together == (1, 2)
+
+
+def test_sliding_layers_of_step_have_more_query_heads():
+    """Megatron Bridge builds 199,997,706,240 parameters; a gate there is as wide as a head, 128 times ours.
+
+    12 full layers have 64 query heads, 33 sliding ones and three prediction layers have 96.
+    """
+    model = rl.get_model("step-3.5-flash")
+    built = model.parameters.total + model.apart["multi_token_prediction"]
+    wider_gates = 4096 * 127 * (12 * 64 + (33 + 3) * 96)
+    assert built + wider_gates == 199_997_706_240
+
+
+def test_towers_of_gemma_3n():
+    """Counted by transformers 5.24.0 and timm 1.0.31: encoders and what embeds their output."""
+    for name in ("gemma-3n-e2b", "gemma-3n-e4b"):
+        assert rl.get_model(name).apart == {"vision": 294_126_912 + 4_460_544, "audio": 681_348_640 + 3_345_408}
+
+
+def test_an_image_encoder_that_is_only_named_is_left_out_with_a_note():
+    config = BESIDE_SPECS["gemma-3n-e2b"]
+    odd = {**config, "vision_config": {**config["vision_config"], "architecture": "mobilenetv6"}}
+    assert from_config(odd).doubts == ("vision_config: the tower is left out, its shapes are not known here",)
+
+
+@pytest.mark.parametrize("ratio", [None, True, "wide", 0, -1.0])
+def test_a_perception_encoder_without_a_ratio_is_one_line(ratio):
+    config = BESIDE_SPECS["step-3.7-flash"]
+    with pytest.raises(SpecError, match="mlp_ratio must be a number above 0"):
+        from_config({**config, "vision_config": {**config["vision_config"], "mlp_ratio": ratio}})
+
+
+def test_lfm2_takes_two_thirds_of_block_ff_dim():
+    """Model card: 1.17 B parameters; transformers builds 1,170,340,608."""
+    assert "intermediate_size" not in BESIDE_SPECS["lfm2-1.2b"]
+    assert changed("lfm2-1.2b").parameters.total == 1_170_340_608
