@@ -1,5 +1,7 @@
 """Plots of what is hard to draw: long names with dollars, eight of everything, many decades, small figures."""
 
+import re
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -165,3 +167,11 @@ def test_a_target_of_a_plan_is_named():
     plan = rl.plan("llama-3.1-8b", ["l4"], LOAD, slo=rl.SLO(tpot_s=0.03), accelerators=(1, 2))
     named = [text.get_text() for text in rl.plot.pareto(plan).get_legend().get_texts()]
     assert named == ["l4", "TPOT 30 ms"]
+
+
+def test_a_waterfall_of_seconds_has_no_powers_of_ten():
+    load = rl.Workload(prompt_tokens=2000, output_tokens=256, batch=8)
+    ax = rl.plot.waterfall(rl.apply(LLAMA8, load, rl.techniques.Quantization(weights="fp8")), column="total_s")
+    written = [text.get_text() for text in ax.texts]
+    assert not any("e+" in words for words in written)
+    assert any(re.search(r"\d,\d{3} ms$", words) for words in written)

@@ -1,11 +1,10 @@
 """All techniques at once.
 
-Gains of prefill, decode and throughput; open markers are of what the deployment has already.
+Speedups of prefill and decode, and gains in throughput. Open markers are techniques that the deployment already uses.
 """
 
 import roofline as rl
 
 serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
-ax = rl.plot.techniques(
-    rl.technique_table(serve, rl.Workload(prompt_tokens=2000, output_tokens=256, batch=8), time="roofline_s")
-)
+load = rl.Workload(prompt_tokens=2000, output_tokens=256, batch=8)
+ax = rl.plot.techniques(rl.technique_table(serve, load))

@@ -104,7 +104,7 @@ def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Ax
         how: dict[str, Any] = {"color": color, "hatch": hatch, "edgecolor": style.paper, "linewidth": 0.6}
         ax.barh(row, delta, left=reached, height=0.62, **how)
         ax.vlines(reached, row - 1 + 0.31, row - 0.31, color=style.quiet, linewidth=0.7)
-        _write_beside(ax, row, max(reached, reached + delta), f"{delta:+.3g}")
+        _write_beside(ax, row, max(reached, reached + delta), _three_digits(delta, sign="+"))
         reached += delta
         edges.append(reached)
     ax.vlines(change.after, len(parts) + 0.31, len(parts) + 1 - 0.31, color=style.quiet, linewidth=0.7)
@@ -122,7 +122,12 @@ def _limits(edges: Sequence[float], change: Change) -> tuple[float, float]:
 def _draw_total(ax: Axes, row: int, value: float, unit: str) -> None:
     style = style_of(ax)
     ax.barh(row, value, height=0.62, color=style.neutral, edgecolor=style.paper, linewidth=0.6)
-    _write_beside(ax, row, value, f"{value:.3g} {unit.rpartition(', ')[2]}", weight="bold")
+    _write_beside(ax, row, value, f"{_three_digits(value)} {unit.rpartition(', ')[2]}", weight="bold")
+
+
+def _three_digits(value: float, sign: str = "") -> str:
+    """At least three digits, without a power of ten."""
+    return f"{value:{sign},.0f}" if abs(value) >= 999.5 else f"{value:{sign}.3g}"
 
 
 def _write_beside(ax: Axes, row: int, x: float, words: str, weight: str = "normal") -> None:
@@ -214,7 +219,7 @@ def _of_memory(before: Memory, after: Memory) -> Change:
     misfit = f"; {DOES_NOT_FIT} {' and '.join(misfits)}" if misfits else ""
     totals = [sum(side.values(), 0.0) for side in sides]
     freed = totals[0] - totals[1]
-    title = f"Memory: {abs(freed):.3g} GB {'freed' if freed >= 0 else 'more'}"
+    title = f"Memory: {_three_digits(abs(freed))} GB {'freed' if freed >= 0 else 'more'}"
     return Change(title, words, "one accelerator, GB", totals[0], totals[1], parts, misfit)
 
 

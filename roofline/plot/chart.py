@@ -212,12 +212,11 @@ def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) 
     if len(results) <= _CAPTIONED:
         return ""
     shared, words = legend_words(results)
-    marks = [
-        Line2D([], [], color=color, marker=marker, linestyle="-" if swept(result) else "", markerfacecolor="none")
-        for result, (color, marker) in zip(results, looks, strict=True)
-    ]
-    for mark, text in zip(marks, words, strict=True):
-        mark.set_label(text)
+    marks = []
+    for result, (color, marker), text in zip(results, looks, words, strict=True):
+        how: dict[str, Any] = {"linestyle": "-" if swept(result) else "", "markeredgecolor": color, "label": text}
+        face = "none" if isinstance(result, Phase) and not swept(result) else color
+        marks.append(Line2D([], [], color=color, marker=marker, markerfacecolor=face, **how))
     legend_below(ax, marks)
     return shared
 

@@ -162,7 +162,8 @@ def _one_run(found: Simulation | Served, name: str) -> Simulation:
 def _where(run: Simulation) -> str:
     serve = run.deployment
     layout = "" if serve.parallel.single else f", {serve.parallel}"
-    return f"{serve.model.title or serve.model.name} on {serve.accelerator.name}{layout}, {run.times.engine}"
+    engine = "default engine" if serve.engine is None else run.times.engine
+    return f"{serve.model.title or serve.model.name} on {serve.accelerator.name}{layout}, {engine}"
 
 
 def _states(style: Style) -> dict[str, Look]:
