@@ -110,7 +110,25 @@ lfm2-8b-a1b 8.3 1.5
 ernie-4.5-21b-a3b 21 3
 ling-flash-2.0 103 6.1
 step-3.5-flash 196 11
-qwen3.5-9b 9 -
+qwen3.5-9b 9.653 -
+qwen3.5-4b 4.660 -
+hunyuan-0.5b 0.5 -
+lfm2-24b-a2b 24 2.3
+command-r7b 8 -
+qwen2.5-vl-7b 8.29 -
+qwen3-embedding-0.6b 0.6 -
+granite-3.3-8b 8 -
+trinity-mini 26 3
+apertus-70b 70.6 -
+exaone-4.5-33b 33 -
+moonlight-16b-a3b 16 3
+glm-4-9b-0414 9.4 -
+kimi-linear-48b-a3b 48 3
+tinyllama-1.1b 1.1 -
+codellama-7b 6.7 -
+codellama-13b 13.0 -
+starcoder2-7b 7.2 -
+mimo-7b 7 -
 """
 """Billions of parameters, in all and active, as model cards, papers and the hub's metadata print them."""
 

@@ -259,6 +259,21 @@ stepfun-ai/Step-3.5-Flash-FP8 -> step-3.5-flash
 MiniMaxAI/MiniMax-M2 -> minimax-m2.5
 MiniMaxAI/MiniMax-M2.1 -> minimax-m2.5
 Qwen/Qwen3-Coder-Next -> qwen3-next-80b-a3b
+Qwen/Qwen3.5-4B -> qwen3.5-4b
+Qwen/Qwen2.5-VL-7B-Instruct-AWQ -> qwen2.5-vl-7b
+Qwen/Qwen3-Embedding-0.6B -> qwen3-embedding-0.6b
+CohereLabs/c4ai-command-r7b-12-2024 -> command-r7b
+LiquidAI/LFM2-24B-A2B -> lfm2-24b-a2b
+ibm-granite/granite-3.3-8b-instruct -> granite-3.3-8b
+arcee-ai/Trinity-Mini -> trinity-mini
+swiss-ai/Apertus-70B-Instruct-2509 -> apertus-70b
+LGAI-EXAONE/EXAONE-4.5-33B -> exaone-4.5-33b
+moonshotai/Moonlight-16B-A3B-Instruct -> moonlight-16b-a3b
+moonshotai/Kimi-Linear-48B-A3B-Instruct -> kimi-linear-48b-a3b
+zai-org/GLM-4-9B-0414 -> glm-4-9b-0414
+TinyLlama/TinyLlama-1.1B-Chat-v1.0 -> tinyllama-1.1b
+codellama/CodeLlama-13b-hf -> codellama-13b
+bigcode/starcoder2-7b -> starcoder2-7b
 """
 NAMED = [tuple(line.split(" -> ")) for line in MODELS.strip().splitlines()]
 

@@ -317,6 +317,7 @@ ALIASES: dict[str, str] = {
     "gpt_sw3": "gpt2",
     "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text",
+    "exaone4_5_text": "exaone4",
     "gemma4": "gemma4_text",
     "llama4": "llama4_text",
     "qwen3_5": "qwen3_5_text",

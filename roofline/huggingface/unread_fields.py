@@ -33,6 +33,8 @@ HARMLESS = frozenset(
         *("rms_norm", "resid_pdrop", "residual_dropout", "resid_dropout", "expert_parallel", "ep_size"),
         *(
             "use_gated_activation",
+            "num_expert_groups",
+            "route_norm",
             "use_head_wise_attn_gate",
             "mlp_gate_softcap",
             "moe_router_enable_routed_scaling",
