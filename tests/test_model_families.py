@@ -85,6 +85,16 @@ def test_a_perception_encoder_without_a_ratio_is_one_line(ratio):
         from_config({**config, "vision_config": {**config["vision_config"], "mlp_ratio": ratio}})
 
 
+def test_a_bottleneck_before_the_gates_of_ling_3_is_a_field():
+    """35 layers of Kimi delta attention, decay and gate each 2560 x 4096, or through a bottleneck of 128 values."""
+    direct = 2560 * 4096
+    narrow = 2560 * 128 + 128 * 4096
+    difference = (
+        changed("ling-3.0-flash").parameters.total - changed("ling-3.0-flash", no_kda_lora=False).parameters.total
+    )
+    assert difference == 35 * 2 * (direct - narrow)
+
+
 def test_lfm2_takes_two_thirds_of_block_ff_dim():
     """Model card: 1.17 B parameters; transformers builds 1,170,340,608."""
     assert "intermediate_size" not in BESIDE_SPECS["lfm2-1.2b"]

@@ -129,6 +129,16 @@ codellama-7b 6.7 -
 codellama-13b 13.0 -
 starcoder2-7b 7.2 -
 mimo-7b 7 -
+solar-open-100b 102 12
+olmo-hybrid-7b 7 -
+mellum2-12b-a2.5b 12 2.5
+youtu-llm-2b 1.96 -
+laguna-xs.2 33 3
+iquest-coder-40b 40 -
+hy3-preview 295 21
+a.x-k1 519 33
+ling-3.0-flash 124 5.1
+ling-2.6-flash 104 7.4
 """
 """Billions of parameters, in all and active, as model cards, papers and the hub's metadata print them."""
 

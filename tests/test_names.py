@@ -274,6 +274,13 @@ zai-org/GLM-4-9B-0414 -> glm-4-9b-0414
 TinyLlama/TinyLlama-1.1B-Chat-v1.0 -> tinyllama-1.1b
 codellama/CodeLlama-13b-hf -> codellama-13b
 bigcode/starcoder2-7b -> starcoder2-7b
+upstage/Solar-Open-100B -> solar-open-100b
+JetBrains/Mellum2-12B-A2.5B-Base -> mellum2-12b-a2.5b
+poolside/Laguna-XS.2 -> laguna-xs.2
+tencent/Hy3-preview -> hy3-preview
+skt/A.X-K1 -> a.x-k1
+inclusionAI/Ling-3.0-flash -> ling-3.0-flash
+inclusionAI/Ling-2.6-flash -> ling-2.6-flash
 """
 NAMED = [tuple(line.split(" -> ")) for line in MODELS.strip().splitlines()]
 

@@ -88,8 +88,12 @@ def axk2(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def bailing_hybrid(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """Kimi delta attention projects decay and gate directly, not through a bottleneck."""
-    return revised(layer, KimiDeltaAttention, low_rank=False)
+    """Kimi delta attention projects decay and gate directly, not through a bottleneck, unless ``no_kda_lora`` is false.
+
+    ``use_qk_norm`` divides queries and keys by their length and has no parameters here.
+    """
+    fields.flag("use_qk_norm")
+    return revised(layer, KimiDeltaAttention, low_rank=not fields.flag("no_kda_lora", True))
 
 
 def beam(fields: Fields, place: Place, layer: Layer) -> Layer:
