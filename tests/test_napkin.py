@@ -32,7 +32,7 @@ def test_the_lines_of_a_decode_step():
         "  70 G weights x 2 B = 140 GB   (exact 139 GB, +1%)",
         "  1 x 2,000 tokens x 330 kB = 660 MB   (exact 656 MB, +1%)",
         "  (140 GB + 660 MB) / 3.35 TB/s = 42 ms   (exact 41.7 ms, +1%)",
-        "  2 x 70 G x 1 tokens / 989 TFLOP/s = 140 us   (exact 140.5 us, -0%)",
+        "  2 x 70 G x 1 tokens / 989 TFLOP/s = 140 us   (exact 140.5 us, 0%)",
         "  the longer of 42 ms and 140 us: memory = 42 ms   (exact 41.7 ms, +1%)",
     ]
 

@@ -164,6 +164,20 @@ def test_a_known_mistake_is_named():
     assert "2:4 sparsity" in marked.words
 
 
+def test_units_are_words_that_a_candidate_reads():
+    one = next(q for seed in range(400) if (q := ask("accelerators_for_the_weights", seed)).answer == 1)
+    assert one.shown == "1 accelerator"
+    factor = ask("gain_of_a_part", 1)
+    assert str(factor).endswith("[a factor, such as 1.5]")
+    with pytest.raises(rl.InvalidInput, match=r"a number \(a factor, such as 1\.5\): 'twice'"):
+        factor.mark("twice")
+
+
+def test_every_known_mistake_is_one_of_a_question():
+    seen = {mistake.name for each in TEMPLATES for seed in range(60) for mistake in each.question(seed).mistakes}
+    assert seen == set(MISTAKES)
+
+
 # --- the interview, live ---------------------------------------------------------------------------------------------
 
 
@@ -177,6 +191,9 @@ def test_the_floor_of_the_interview_is_that_of_the_text():
     quantized = [q for q in found if "Llama 3.1 70B with its layers in FP8" in q.text and "H100 SXM5" in q.text]
     assert quantized[0].answer == pytest.approx(41.5 * (0.5 + 0.5 * 1.05 / 69.5), abs=0.1)
     assert rl.napkin(rl.decode(serve, rl.Workload(), context_tokens=0)).lines[0].words == "70 G weights x 2 B"
+    # INT4 in groups of 128, 16-bit scale, 4-bit zero point: 4.15625 bits; the output layer is 1.05 of 69.5 G weights.
+    four_bits = [q for q in found if "Llama 3.1 70B with its layers in INT4" in q.text and "H100 SXM5" in q.text]
+    assert four_bits[0].answer == pytest.approx((68.45 * 4.15625 / 8 + 2 * 1.0507) / 3.35, abs=0.02)
 
 
 def test_the_trap_is_not_a_factor_of_two():

@@ -57,7 +57,13 @@ class NapkinLine(Value):
 
     def __str__(self) -> str:
         rounded, exact = humanize(self.name, self.value), humanize(self.name, self.exact)
-        return f"{self.words} = {rounded}   (exact {exact}, {self.deviation:+.0%})"
+        return f"{self.words} = {rounded}   (exact {exact}, {_signed(self.deviation)})"
+
+
+def _signed(share: float) -> str:
+    """``+3%``, and ``0%`` without a sign."""
+    words = f"{share:+.0%}"
+    return words if words not in ("+0%", "-0%") else "0%"
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,70 +16,99 @@ from ..units import UNITS
 MISTAKES: FrozenMapping[str, str] = FrozenMapping(
     {
         "sparse peak": "that takes the peak with 2:4 sparsity; dense math reaches half of it",
-        "GiB": "that takes GiB (2**30) for GB (1e9), or the other way round: data sheets and bandwidths are decimal",
-        "query heads": "that counts query heads; the cache has one entry for each KV head",
+        "GiB": "that mixes up GiB (2**30) and GB (1e9): data sheets and bandwidths are decimal",
+        "query heads": "that gives keys and values as many heads as the queries have; only the KV heads count",
         "MAC": "that counts a multiply-add as one operation; it is 2 FLOPs",
-        "total parameters": "that takes all parameters; only those of the experts that are used count here",
+        "total parameters": "that takes all parameters; a token uses only those of the experts it is routed to",
         "active parameters": "that takes the active parameters; all of them have to be in memory",
-        "both ways": "that takes the link's rates of both directions together; data goes one way",
+        "both ways": "that takes the rates of both directions together; the data goes one way",
         "mean": "that is the mean; the 99th percentile is asked for",
-        "bits": "that takes bits for bytes, or the other way round: a byte has 8 bits",
-        "keys alone": "that counts keys and forgets values, or the other way round",
+        "bits": "that mixes up bits and bytes: a byte has 8 bits",
+        "keys alone": "that counts keys without values, or the other way round",
         "off by one": "the first token comes from the prefill: output - 1 steps follow it",
         "wrong resource": "that is the time of the other resource; the longer one decides",
-        "sum": "that adds times which overlap: the longer one decides",
-        "full square": "that counts all pairs; a token attends to those before it, half of the square",
-        "no weights": "that forgets the weights, which take their memory first",
-        "no reserve": "that gives the engine all memory; it takes a fraction of it",
+        "sum": "that adds times that overlap: the longer one decides",
+        "full square": "that counts all pairs; a token attends to itself and to those before it, half of the square",
+        "no weights": "that forgets the weights, which take memory first",
+        "no reserve": "that gives the engine all of the memory; it may use only a fraction",
         "no cache": "that forgets the KV cache, which is read as well",
         "no scales": "that forgets the scales that a block format stores with its values",
         "everything quantized": "that quantizes the embedding and the output layer too; they stay in 16 bits",
-        "bits ratio": "that is the ratio of bits; what is not quantized is still read and bounds the gain",
-        "divides everything": "that divides what does not divide",
-        "backward pass": "that counts a training step, whose backward pass takes twice the forward pass",
+        "bits ratio": "that is the ratio of bits; what is not quantized still takes its time",
+        "divides everything": "that divides something that does not divide",
+        "backward pass": "that counts a training step, whose backward pass takes twice as much as the forward pass",
         "two matrices": "a gated MLP has three matrices: gate, up and down",
-        "tied": "that takes embedding and output layer as one table, or as two where they are one",
+        "tied": "that counts one table where there are two, or two where they are shared",
         "no batch": "that is for one sequence; the others run in the same step",
         "repeats": "that counts an expert once for each token; tokens share experts",
-        "one message": "that counts one of two messages",
+        "one message": "that counts one of the two halves of an all-reduce, or one of two messages",
         "one stage": "a token passes all stages, one after another",
-        "no output": "that forgets the outputs, or the inputs, which move as well",
+        "no output": "that forgets the output, or an input, which moves as well",
         "total tokens": "that counts prompt tokens as output",
         "per device": "that is the figure of one accelerator, not of all",
         "hour": "that mixes up seconds and hours",
-        "includes service": "that is waiting and service together; waiting alone is asked for",
-        "waiting alone": "that leaves the request's own service out",
-        "no variability": "that takes every service as equally long; varied ones wait longer",
+        "includes service": "that includes the service; only the wait is asked for",
+        "waiting alone": "that leaves out the service of the request itself",
+        "no variability": "that takes every service time as equal; variable ones make requests wait longer",
         "independent": "that adds acceptances; a draft counts only if all before it were accepted",
         "free drafts": "that takes drafts to cost nothing",
-        "rounded down": "that many do not suffer the load: round up",
+        "rounded down": "that is too few for the load: round up",
         "inverse": "that is the ratio upside down",
-        "complement": "that is the rest, 1 less the share asked for",
-        "one server": "that takes the servers as one, or one as all of them",
-        "every layer": "that takes every layer for a full one; most have a window",
-        "heads": "that multiplies by heads; a latent is shared by all of them",
-        "linear": "that takes the effect as proportional; only a share of the time is affected",
+        "complement": "that is the rest, 100 % minus what is asked for",
+        "one server": "that takes several servers as one",
+        "every layer": "that counts the whole context in every layer; most layers have a window",
+        "heads": "that multiplies by the heads; all heads share one latent",
         "forgets thinking": "that forgets the time between requests",
         "one layer": "that is one layer; the model has many",
-        "first token": "that takes the first token's time in, which is the prefill's",
-        "no prefill": "that forgets the prefill, which gives the first token",
+        "first token": "that includes the time to the first token, which is the prefill's",
+        "no prefill": "that forgets the prefill, which yields the first token",
         "no rope": "that forgets the rotary key, which is cached beside the latent",
-        "KV heads": "that counts KV heads; every query head computes scores of its own",
-        "all of it": "each keeps its own part and sends (n - 1) / n of the message",
+        "KV heads": "that counts KV heads; every query head computes its own scores",
+        "all of it": "each accelerator keeps its own part and sends (n - 1) / n of the message",
         "no latency": "that forgets the waits for the network",
         "no overhead": "that forgets what the data center adds",
         "one step": "that takes one step for the whole decode",
         "16 bits": "that takes 16 bits for each weight",
-        "token by token": "a prefill is not one step a token: it reads the weights once for all of them",
+        "token by token": "prefill reads the weights once for all tokens, not once per token",
         "whole pass": "that speeds everything up; only a share of it is faster",
-        "ridge itself": "that is the ridge in FLOP/byte; tokens are asked for",
+        "ridge itself": "that is the ridge point in FLOP/byte; tokens are asked for",
         "wrong part": "that changes the other part",
-        "twice": "that counts keys and values apart; one latent gives both",
+        "twice": "that counts keys and values separately; one latent yields both",
         "inputs": "that forgets a dimension of the product",
         "one expert": "that counts one expert of the several that a token takes",
-        "all experts": "that reads every expert; few tokens need but some of them",
-        "no shared part": "that forgets attention and all else beside the experts",
-        "one phase": "that counts one phase; a request takes both",
+        "all experts": "that reads every expert; few tokens need only some of them",
+        "no shared part": "that forgets attention and everything else outside the experts",
+        "one phase": "that counts one phase; a request needs both",
+        "full use": "that plans for full load; part of the throughput is to stay free",
+        "one day": "that is one day",
+        "speedup itself": "that is how much more it generates; the cost of a token is divided by the speedup",
+        "other limit": "that is what the other resource would allow; the lower limit counts",
+        "both edges": "that doubles the rate of a pin, which counts both edges of the clock already",
+        "mean of speedups": "that averages speedups; it is the times that add up",
+        "other share": "that makes the rest faster, and not the share that was named",
+        "swapped layers": "that counts the layers with a window in full, and leaves out the others",
+        "one token": "that is for a single token; other tokens are routed to other experts",
+        "wrong end": "that takes the share that is read for the share that is not",
+        "whole cache": "that saves the whole cache; a quarter of it is still read",
+        "unslowed cache": "that slows down the weights alone; reading the cache takes longer, too",
+        "one all-reduce": "that counts one of the two all-reduces of a layer",
+        "same accelerators": "expert parallelism needs no accelerators of its own",
+        "no stages": "that forgets the pipeline stages",
+        "linear wait": "that lets the wait grow in proportion to the load; it grows as load / (1 - load)",
+        "even spread": "that takes the times as evenly spread; an exponential distribution has a long tail",
+        "saturation": "at that rate the server is always busy, and the wait grows without bound",
+        "half the burst": "that is when half of the burst is done; the last request is asked for",
+        "one user": "that is the rate of a single user",
+        "own token": "that counts the accepted drafts alone; the large model adds a token of its own",
+        "whole prompt": "that computes the whole prompt; a part of it is cached",
+        "cached part": "that computes the cached part, and not the rest",
+        "misses": "that is the rate of requests that miss a target; those that meet both are asked for",
+        "one target": "that subtracts the misses of one target only",
+        "no step": "that forgets the step itself",
+        "no stall": "that forgets the prompt that the sequences wait for",
+        "stalls alone": "that adds up the stalls of an undisturbed step; prompts also arrive during stalls",
+        "every step": "that adds a whole prompt to every step; most steps wait for none",
+        "cache as well": "that quantizes the cache as well; only the weights are",
     }
 )
 """Common mistakes: name -> what was done wrong."""
@@ -174,7 +203,7 @@ class Question:
     @property
     def shown(self) -> str:
         """The right answer as one would write it."""
-        return self.answer if isinstance(self.answer, str) else f"{_digits(self.answer)} {self.unit}".strip()
+        return self.answer if isinstance(self.answer, str) else _with_unit(self.answer, self.unit)
 
     def mark(self, typed: str | float) -> Marking:
         """Mark an answer.
@@ -232,11 +261,11 @@ class Question:
     def __str__(self) -> str:
         if self.options:
             return f"{self.text} ({' or '.join(self.options)})"
-        return f"{self.text} [{self.unit}]" if self.unit else self.text
+        return f"{self.text} [{FACTOR if self.unit == 'x' else self.unit}]" if self.unit else self.text
 
     def explain(self) -> str:
         """The worked solution and the common wrong answers, as text."""
-        wrong = [f"  {_digits(each.value)} {self.unit}: {each.why}" for each in self.mistakes]
+        wrong = [f"  {_with_unit(each.value, self.unit)}: {each.why}" for each in self.mistakes]
         lines = [*self.solution, f"answer: {self.shown}"]
         return "\n".join([*lines, *(["common wrong answers:", *wrong] if wrong else [])])
 
@@ -248,6 +277,10 @@ class Question:
         )
 
 
+FACTOR = "a factor, such as 1.5"
+"""What a question asks for whose answer is how many times."""
+
+
 def close(value: float, wanted: float, tolerance: float) -> bool:
     """Whether ``value`` is within a relative tolerance of ``wanted``."""
     return abs(value - wanted) <= tolerance * abs(wanted) + 1e-12
@@ -257,6 +290,13 @@ def _digits(value: float | str) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _with_unit(value: float | str, unit: str) -> str:
+    """``12 tokens``, ``1 token``, ``42 ms``."""
+    singular = {"passes": "pass"}.get(unit, unit.removesuffix("s"))
+    counted = value == 1 and unit.isalpha() and len(unit) > 3
+    return f"{_digits(value)} {singular if counted else unit}".strip()
 
 
 _TYPED = re.compile(r"^(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[^\d\s].*)?$")
@@ -276,7 +316,8 @@ def number_in(typed: str | float, unit: str) -> float:
         raise InvalidInput(f"an answer is a finite number: {typed!r}")
     match = _TYPED.match(str(typed).strip())
     if match is None:
-        raise InvalidInput(f"an answer is a number, with a unit if you like (in {unit or 'no unit'}): {typed!r}")
+        wanted = FACTOR if unit == "x" else f"in {unit}" if unit else "without a unit"
+        raise InvalidInput(f"an answer is a number ({wanted}): {typed!r}")
     value = float(match["number"].replace(",", ""))
     given = (match["unit"] or "").strip()
     if not given or given.lower() == unit.lower():

@@ -17,8 +17,9 @@ def price_of_a_million_tokens(d: Draw) -> Question:
     price, count, tokens = d.share(0.8, 6, 0.1), d.pick((1, 2, 4, 8)), d.whole(500, 20_000, 500)
     answer = price * count / (tokens * HOUR) * 1e6
     return d.ask(
-        f"{count} accelerators at {price:.2f} USD an hour each generate {tokens:,} output tokens a second together. "
-        "What do a million output tokens cost in USD?",
+        f"{count} accelerator{'s' if count > 1 else ''} at {price:.2f} USD per hour each "
+        f"generate{'' if count > 1 else 's'} {tokens:,} output tokens per second in total. What do a million output "
+        "tokens cost, in USD?",
         answer,
         "USD",
         given={"price": price, "accelerators": count, "rate": tokens},
@@ -34,8 +35,9 @@ def price_of_a_request(d: Draw) -> Question:
     price, count, rate = d.share(0.8, 6, 0.1), d.pick((1, 2, 4, 8)), d.whole(1, 40)
     answer = price * count / (rate * HOUR) * 1e3
     return d.ask(
-        f"{count} accelerators at {price:.2f} USD an hour each serve {rate} requests a second together. What do a "
-        "thousand requests cost in USD?",
+        f"{count} accelerator{'s' if count > 1 else ''} at {price:.2f} USD per hour each "
+        f"serve{'' if count > 1 else 's'} {rate} requests per second in total. What do a thousand requests cost, in "
+        "USD?",
         answer,
         "USD",
         given={"price": price, "accelerators": count, "rate": rate},
@@ -56,14 +58,14 @@ def accelerators_for_a_load(d: Draw) -> Question:
     )
     needed = rate * output / (each * part)
     return d.ask(
-        f"{rate} requests a second with {output} output tokens each; an accelerator generates {each:,} tokens a "
-        f"second and is to be used at {part:.0%}. How many are needed?",
+        f"{rate} requests per second arrive, with {output} output tokens each. An accelerator generates {each:,} "
+        f"tokens per second at full load, and you want a utilization of {part:.0%}. How many accelerators do you need?",
         math.ceil(needed),
         "accelerators",
         given={"rate": rate, "output": output, "each": each, "utilization": part},
         solution=[f"{rate} x {output} / ({each:,} x {part:g}) = {needed:.4g}, rounded up"],
         mistakes={
-            "no reserve": math.ceil(rate * output / each),
+            "full use": math.ceil(rate * output / each),
             "rounded down": math.floor(needed),
             "inverse": math.ceil(rate * output * part / each),
         },
@@ -77,12 +79,13 @@ def bill_of_a_month(d: Draw) -> Question:
     price, count = d.share(0.8, 6, 0.1), d.pick((1, 2, 4, 8, 16, 32))
     answer = price * count * MONTH_HOURS
     return d.ask(
-        f"What do {count} accelerators at {price:.2f} USD an hour cost in a month of {MONTH_HOURS} hours, in USD?",
+        f"What do {count} accelerator{'s' if count > 1 else ''} at {price:.2f} USD per hour cost in a month of "
+        f"{MONTH_HOURS} hours, in USD?",
         answer,
         "USD",
         given={"price": price, "accelerators": count, "hours": MONTH_HOURS},
         solution=[f"{count} x {price:.2f} x {MONTH_HOURS}"],
-        mistakes={"per device": price * MONTH_HOURS, "hour": price * count * 24},
+        mistakes={"per device": price * MONTH_HOURS, "one day": price * count * 24},
         tolerance=0.01,
     )
 
@@ -93,13 +96,13 @@ def utilization_that_beats_an_api(d: Draw) -> Question:
     price, tokens, api = d.share(1, 4, 0.5), d.whole(1000, 8000, 500), d.share(0.2, 3, 0.1)
     answer = 100 * price / (tokens * HOUR / 1e6 * api)
     return d.ask(
-        f"An accelerator at {price:.2f} USD an hour generates up to {tokens:,} output tokens a second; an API asks "
-        f"{api:.2f} USD for a million. At which percentage of its throughput does the accelerator cost the same (it "
-        "may be above 100)?",
+        f"An accelerator costs {price:.2f} USD per hour and generates up to {tokens:,} output tokens per second. An "
+        f"API charges {api:.2f} USD for a million. At what utilization, in percent, do both cost the same? (It may be "
+        "above 100.)",
         answer,
         "%",
         given={"price": price, "rate": tokens, "api": api},
-        solution=[f"a full hour is worth 3600 x {tokens:,} / 1e6 x {api:.2f} USD", f"{price:.2f} USD over that"],
+        solution=[f"a full hour is worth 3600 x {tokens:,} / 1e6 x {api:.2f} USD", f"{price:.2f} USD divided by that"],
         mistakes={"inverse": 1e4 / answer, "hour": answer * 60},
         tolerance=0.02,
     )
@@ -111,8 +114,9 @@ def energy_of_a_token(d: Draw) -> Question:
     watts, count, tokens = d.whole(300, 1200, 50), d.pick((1, 2, 4, 8)), d.whole(500, 20_000, 500)
     answer = watts * count / tokens
     return d.ask(
-        f"{count} accelerators draw {watts} W each and generate {tokens:,} output tokens a second together. How many "
-        "joules does a token take?",
+        f"{count} accelerator{'s' if count > 1 else ''} draw{'' if count > 1 else 's'} {watts} W each and "
+        f"generate{'' if count > 1 else 's'} {tokens:,} output tokens per second in total. How many joules does a "
+        "token take?",
         answer,
         "J",
         given={"watts": watts, "accelerators": count, "rate": tokens},
@@ -128,8 +132,8 @@ def electricity_of_a_million_tokens(d: Draw) -> Question:
     joules, price, overhead = d.share(0.1, 5, 0.1), d.share(0.06, 0.4, 0.02), d.pick((1.1, 1.2, 1.3, 1.5))
     answer = joules * overhead * 1e6 / 3.6e6 * price
     return d.ask(
-        f"A token takes {joules:g} J at the accelerators, the data center adds a factor of {overhead:g} (PUE), and a "
-        f"kWh costs {price:.2f} USD. What does the electricity of a million tokens cost in USD?",
+        f"A token takes {joules:g} J at the accelerators. The data center multiplies that by {overhead:g} (its PUE), "
+        f"and a kWh costs {price:.2f} USD. What does the electricity for a million tokens cost, in USD?",
         answer,
         "USD",
         given={"joules": joules, "price": price, "overhead": overhead},
@@ -146,8 +150,8 @@ def price_of_a_peak(d: Draw) -> Question:
     load = round(peak * mean)
     answer = 100 * (1 - load / peak)
     return d.ask(
-        f"A fleet is sized for {peak} requests a second; on average {load} come. What percentage of its cost buys "
-        "idle time?",
+        f"A fleet is sized for a peak of {peak} requests per second; on average {load} arrive. What percentage of its "
+        "cost pays for idle time?",
         answer,
         "%",
         given={"peak": peak, "mean": load},
@@ -163,13 +167,13 @@ def saving_of_a_speedup(d: Draw) -> Question:
     times = d.share(1.05, 4.0, 0.05)
     answer = 100 * (1 - 1 / times)
     return d.ask(
-        f"A technique makes a deployment {times:g} times as fast at the same price an hour. By what percentage does "
-        "a token get cheaper?",
+        f"A technique makes a deployment {times:g} times as fast at the same price per hour. By what percentage does "
+        "the cost of a token fall?",
         answer,
         "%",
         given={"times": times},
         solution=[f"1 - 1 / {times:g}"],
-        mistakes={"linear": 100 * (times - 1), "complement": 100 / times},
+        mistakes={"speedup itself": 100 * (times - 1), "complement": 100 / times},
         tolerance=0.02,
     )
 
@@ -182,13 +186,13 @@ def prompt_and_answer_together(d: Draw) -> Question:
     milliseconds = prompt + (output - 1) * step / batch
     answer = milliseconds / 1e3 / HOUR * price * 1e3
     return d.ask(
-        f"A request takes {prompt} ms of prefill by itself and {output - 1} decode steps of {step} ms, which it "
-        f"shares with {batch - 1} others, on an accelerator at {price:.2f} USD an hour. What do a thousand such "
-        "requests cost in USD?",
+        f"A request needs {prompt} ms of prefill, during which nothing else runs, and {output - 1} decode steps of "
+        f"{step} ms in a batch of {batch}. The accelerator costs {price:.2f} USD per hour. What do a thousand such "
+        "requests cost, in USD?",
         answer,
         "USD",
         given={"prefill": prompt / 1e3, "step": step / 1e3, "steps": output - 1, "batch": batch, "price": price},
-        solution=[f"{prompt} + {output - 1} x {step} / {batch} = {milliseconds:.4g} ms of the accelerator a request"],
+        solution=[f"{prompt} + {output - 1} x {step} / {batch} = {milliseconds:.4g} ms of the accelerator per request"],
         mistakes={
             "no batch": (prompt + (output - 1) * step) / 1e3 / HOUR * price * 1e3,
             "one phase": (output - 1) * step / batch / 1e3 / HOUR * price * 1e3,

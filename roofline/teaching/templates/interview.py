@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...formats import get_format
 from ...phases.deployment import Deployment
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
@@ -35,17 +36,17 @@ def why_decode_is_memory_bound(d: Draw) -> Question:
     ridge = bf16_peak(gpu) / bandwidth(gpu)
     answer = ridge / batch
     return d.ask(
-        f"Why is decode memory-bound and prefill compute-bound? In numbers: {gpu_words(gpu)}, {shape.title} in bf16. "
-        f"How many times as long does a decode step of {batch} sequence{'s' if batch > 1 else ''} read the weights "
-        "as it computes with them?",
+        f"Why is decode memory-bound and prefill compute-bound? Show it with {shape.title} in bf16 on "
+        f"{gpu_words(gpu)}: in a decode step of {batch} sequence{'s' if batch > 1 else ''}, how many times longer "
+        "does it take to read the weights than to compute with them?",
         answer,
         "x",
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu), "batch": batch},
         solution=[
-            f"each weight is 2 bytes and {2 * batch} FLOP: {batch} FLOP/byte against a ridge of {ridge:.4g}",
-            f"2,000 prompt tokens have 2,000 FLOP/byte: {ridge / 2000:.2g} times, compute decides",
+            f"each weight is 2 bytes and {2 * batch} FLOP: {batch} FLOP/byte, and the ridge point is {ridge:.4g}",
+            f"a prompt of 2,000 tokens has 2,000 FLOP/byte: reading takes {ridge / 2000:.2g} of the time",
             *(str(line) for line in napkin(step).lines),
-            f"the prefill, for comparison: {time(float(prompt.roofline_s))}, {prompt.limit}",
+            f"that prefill takes {time(float(prompt.roofline_s))}, limited by {prompt.limit}",
         ],
         mistakes={
             "sparse peak": answer * bf16_sparse(gpu) / bf16_peak(gpu),
@@ -59,28 +60,39 @@ def why_decode_is_memory_bound(d: Draw) -> Question:
 def floor_on_decode(d: Draw) -> Question:
     """Weights over bandwidth, in a format."""
     gpu, shape = d.accelerator(LARGE), d.model(FAMOUS)
-    name, words = d.pick((("bf16", "in bf16"), ("fp8", "with its layers in FP8, the output layer in bf16")))
+    name, words = d.pick(
+        (
+            ("bf16", "in bf16"),
+            ("fp8", "with its layers in FP8, the output layer in bf16"),
+            ("int4_g128", "with its layers in INT4 (4.15625 bits with scales), the output layer in bf16"),
+        )
+    )
     serve = Deployment(shape.model, gpu)
-    serve = serve if name == "bf16" else quantize(serve, weights="fp8")
+    serve = serve if name == "bf16" else quantize(serve, weights=name)
+    bits = get_format(name).bits
     step = decode(serve, Workload(batch=1), context_tokens=0)
     table = shape.vocab * shape.hidden
     layers = shape.active - table
     return d.ask(
-        f"What is the floor on decode latency of {shape.title} {words}, on {gpu_words(gpu)}? A step multiplies with "
-        f"{billions(layers)} weights in the layers and with an output layer of {shape.vocab:,} x {shape.hidden}; one "
-        "sequence, an empty cache, in ms.",
+        f"What is the theoretical floor on decode latency for {shape.title} {words}, on {gpu_words(gpu)}? A step "
+        f"multiplies with {billions(layers)} weights in the layers and with an output layer of {shape.vocab:,} x "
+        f"{shape.hidden}. Take one sequence with an empty cache, and answer in ms.",
         float(step.floor_s) * 1e3,
         "ms",
         given={
             "layers": layers,
-            "bits": 16 if name == "bf16" else 8,
+            "bits": bits,
             "vocab": shape.vocab,
             "hidden": shape.hidden,
             "rate": bandwidth(gpu),
         },
-        solution=["a step can't be faster than one read of the weights", *(str(line) for line in napkin(step).lines)],
+        solution=[
+            "a step takes at least the time of reading the weights once",
+            *(str(line) for line in napkin(step).lines),
+        ],
         mistakes={
             "16 bits": 2 * shape.active / bandwidth(gpu) * 1e3,
+            "everything quantized": shape.active * bits / 8 / bandwidth(gpu) * 1e3,
             "bits": float(step.floor_s) * 8e3,
             "wrong resource": 2 * shape.active / bf16_peak(gpu) * 1e3,
         },
@@ -98,10 +110,11 @@ def when_disaggregation_pays(d: Draw) -> Question:
     decode_s = (output - 1) * step_ms / 1e3
     answer = transfer / (prefill_ms / 1e3 * (decode_s + transfer))
     return d.ask(
-        f"When does prefill/decode disaggregation pay? {shape.title}: prompts of {tokens:,} tokens with {each:,.0f} "
-        f"bytes of KV cache each cross a link of {gigabytes} GB/s one way. In one pool a prefill stops all running "
-        f"sequences for {prefill_ms} ms; a decode of {output - 1} steps of {step_ms} ms is stretched by 1 / (1 - "
-        "rate x prefill). Above which rate, in requests a second, do its stalls take longer than the transfer?",
+        f"When does prefill/decode disaggregation pay off? Take {shape.title} and prompts of {tokens:,} tokens, with "
+        f"{each:,.0f} bytes of KV cache per token, which cross a link of {gigabytes} GB/s one way. In a shared pool "
+        f"each prefill stops all running sequences for {prefill_ms} ms, so that a request's {output - 1} decode steps "
+        f"of {step_ms} ms take longer by a factor of 1 / (1 - rate x prefill). Above how many requests per second do "
+        "these stalls cost a request more than the transfer?",
         answer,
         "requests/s",
         given={
@@ -144,10 +157,10 @@ def why_weights_alone_help(d: Draw) -> Question:
     after = decode(quantize(serve, weights="fp8"), load, context_tokens=context)
     answer = float(before.floor_s) / float(after.floor_s)
     return d.ask(
-        f"If decode is memory-bound, why does quantizing only the weights help so much? {shape.title}, {batch} "
-        f"sequence{'s' if batch > 1 else ''} of {context:,} tokens, {each:,.0f} bytes of bf16 cache a token. A step "
-        f"reads {billions(layers)} weights in the layers and an output layer of {shape.vocab:,} x {shape.hidden} in "
-        "bf16. How many times as fast can it get with the layers in FP8?",
+        "Trap: if decode is memory-bound, why does quantizing only the weights help so much, and how much? "
+        f"{shape.title} runs {batch} sequence{'s' if batch > 1 else ''} of {context:,} tokens, with {each:,.0f} bytes "
+        f"of bf16 cache per token. A step reads {billions(layers)} weights in the layers and an output layer of "
+        f"{shape.vocab:,} x {shape.hidden}, all in bf16. By what factor can it get faster with the layers in FP8?",
         answer,
         "x",
         given={
@@ -167,7 +180,7 @@ def why_weights_alone_help(d: Draw) -> Question:
         mistakes={
             "bits ratio": 2.0,
             "no batch": 2 * (layers + table) / (layers + 2 * table),
-            "whole pass": (2 * (layers + table) + batch * context * each)
+            "cache as well": (2 * (layers + table) + batch * context * each)
             / (layers + 2 * table + batch * context * each / 2),
         },
         tolerance=0.03,

@@ -14,7 +14,7 @@ def cache_of_a_token(d: Draw) -> Question:
     shape, bits = d.model(), d.pick((16, 8))
     answer = float(shape.model.cache_bytes(1, kv="bf16" if bits == 16 else "fp8"))
     return d.ask(
-        f"{shape.title}: {shape.layers} layers, {shape.heads} query heads, {shape.kv_heads} KV heads of "
+        f"{shape.title} has {shape.layers} layers with {shape.heads} query heads and {shape.kv_heads} KV heads of "
         f"{shape.head_dim}. How many kB of KV cache does a token take in {bits} bits?",
         answer / 1e3,
         "kB",
@@ -35,7 +35,7 @@ def cache_of_a_sequence(d: Draw) -> Question:
     each = float(shape.model.cache_bytes(1, kv="bf16"))
     answer = float(shape.model.cache_bytes(tokens, kv="bf16"))
     return d.ask(
-        f"A token of {shape.title} takes {each:,.0f} bytes of KV cache. How many GB does a sequence of {tokens:,} "
+        f"{shape.title} keeps {each:,.0f} bytes of KV cache per token. How many GB does a sequence of {tokens:,} "
         "tokens take?",
         answer / 1e9,
         "GB",
@@ -55,8 +55,8 @@ def sequences_that_fit(d: Draw) -> Question:
     each = tokens * kilobytes * 1e3
     answer = math.floor((fraction * memory * 1e9 - weights * 1e9) / each)
     return d.ask(
-        f"An engine takes {fraction:.0%} of {memory} GB; weights take {weights} GB, and a token {kilobytes:g} kB of KV "
-        f"cache. How many sequences of {tokens:,} tokens fit at once?",
+        f"An accelerator has {memory} GB, of which the engine may use {fraction:.0%}. The weights take {weights} GB, "
+        f"and each token {kilobytes:g} kB of KV cache. How many sequences of {tokens:,} tokens fit at once?",
         answer,
         "sequences",
         given={
@@ -68,7 +68,7 @@ def sequences_that_fit(d: Draw) -> Question:
         },
         solution=[
             f"{fraction:g} x {memory} - {weights} = {fraction * memory - weights:.4g} GB for the cache",
-            f"over {bytes_words(each)} a sequence, rounded down",
+            f"divided by {bytes_words(each)} per sequence, rounded down",
         ],
         mistakes={
             "no reserve": math.floor((memory - weights) * 1e9 / each),
@@ -85,9 +85,9 @@ def cache_as_large_as_the_weights(d: Draw) -> Question:
     each = float(shape.model.cache_bytes(1, kv="bf16"))
     answer = 2 * shape.active / each
     return d.ask(
-        f"{shape.title} reads {billions(shape.active)} weights in bf16 a step and {each:,.0f} bytes of KV cache for "
-        "each token of context. From how many tokens, of all sequences together, does a step read more cache than "
-        "weights?",
+        f"A decode step of {shape.title} reads {billions(shape.active)} weights in bf16, and {each:,.0f} bytes of KV "
+        "cache for each token in the cache. At how many cached tokens, over all sequences, does it read as much cache "
+        "as weights?",
         answer,
         "tokens",
         given={"weights": shape.active, "weight_bytes": 2, "bytes": each},
@@ -105,8 +105,8 @@ def grouped_query_saving(d: Draw) -> Question:
     kv, times = d.pick((1, 2, 4, 8)), d.pick((2, 4, 5, 7, 8, 16))
     answer = 100 * (1 - 1 / times)
     return d.ask(
-        f"Attention has {kv * times} query heads and {kv} KV heads. By what percentage is the KV cache smaller than "
-        "with a KV head for each query head?",
+        f"A model has {kv * times} query heads and {kv} KV head{'s' if kv > 1 else ''}. By what percentage is its KV "
+        "cache smaller than with one KV head for each query head?",
         answer,
         "%",
         given={"heads": kv * times, "kv_heads": kv},
@@ -124,14 +124,14 @@ def time_to_read_the_cache(d: Draw) -> Question:
     each = float(shape.model.cache_bytes(1, kv="bf16"))
     read = batch * tokens * each
     return d.ask(
-        f"{batch} sequences of {tokens:,} tokens, {each:,.0f} bytes of KV cache a token, {rate(bandwidth(gpu))}. How "
-        "many ms does a decode step take to read the cache?",
+        f"A decode step runs {batch} sequences of {tokens:,} tokens, with {each:,.0f} bytes of KV cache per token. "
+        f"The memory bandwidth is {rate(bandwidth(gpu))}. How many ms does it take to read the cache?",
         read / bandwidth(gpu) * 1e3,
         "ms",
         given={"batch": batch, "tokens": tokens, "bytes": each, "rate": bandwidth(gpu)},
         solution=[
             f"{batch} x {tokens:,} x {each:,.0f} B = {bytes_words(read)}",
-            f"over {rate(bandwidth(gpu))}",
+            f"divided by {rate(bandwidth(gpu))}",
         ],
         mistakes={
             "no batch": read / batch / bandwidth(gpu) * 1e3,
@@ -151,8 +151,8 @@ def cache_of_a_latent(d: Draw) -> Question:
     )
     answer = layers * (rank + rope) * 2
     return d.ask(
-        f"Latent attention (MLA) with {heads} heads caches a latent of {rank} and a shared rotary key of {rope} in "
-        f"each of {layers} layers, in bf16. How many kB does a token take?",
+        f"Latent attention (MLA) with {heads} heads caches a latent of {rank} values and a shared rotary key of "
+        f"{rope} values in each of {layers} layers, in bf16. How many kB does a token take?",
         answer / 1e3,
         "kB",
         given={"layers": layers, "rank": rank, "rope": rope, "bytes": 2},
@@ -171,8 +171,9 @@ def cache_with_windows(d: Draw) -> Question:
     full = layers // every
     answer = each * (full * tokens + (layers - full) * min(window, tokens))
     return d.ask(
-        f"A model has {layers} layers; every {every}. attends to everything, the others to the last {window:,} tokens. "
-        f"A token takes {each:,} bytes of KV cache in a layer. How many MB does a sequence of {tokens:,} tokens take?",
+        f"A model has {layers} layers. One layer in {every} attends to the whole context, the others to the last "
+        f"{window:,} tokens. A cached token takes {each:,} bytes in each layer. How many MB of KV cache does a "
+        f"sequence of {tokens:,} tokens take?",
         answer / 1e6,
         "MB",
         given={"layers": layers, "every": every, "window": window, "tokens": tokens, "bytes": each},
@@ -182,7 +183,7 @@ def cache_with_windows(d: Draw) -> Question:
         ],
         mistakes={
             "every layer": each * layers * tokens / 1e6,
-            "complement": each * (layers - full) * tokens / 1e6,
+            "swapped layers": each * (layers - full) * tokens / 1e6,
         },
         tolerance=0.03,
     )
@@ -194,8 +195,8 @@ def gain_of_a_narrow_cache(d: Draw) -> Question:
     weights, cache = d.whole(10, 150, 5), d.whole(2, 200, 2)
     answer = (weights + cache) / (weights + cache / 2)
     return d.ask(
-        f"A decode step reads {weights} GB of weights and {cache} GB of KV cache in bf16. How many times as fast can "
-        "it get with the cache in FP8?",
+        f"A decode step reads {weights} GB of weights and {cache} GB of KV cache in bf16, and memory limits it. By "
+        "what factor can it get faster with the cache in FP8?",
         answer,
         "x",
         given={"weights": weights * 1e9, "cache": cache * 1e9},
@@ -212,8 +213,8 @@ def waste_of_pages(d: Draw) -> Question:
     pages = math.ceil(tokens / page)
     answer = 100 * (pages * page - tokens) / (pages * page)
     return d.ask(
-        f"A KV cache is allocated in pages of {page} tokens. What percentage of its pages does a sequence of {tokens} "
-        "tokens leave empty?",
+        f"A KV cache is allocated in pages of {page} tokens. What percentage of the space in its pages does a "
+        f"sequence of {tokens} tokens leave unused?",
         answer,
         "%",
         given={"page": page, "tokens": tokens},

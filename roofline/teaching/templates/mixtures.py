@@ -26,9 +26,9 @@ def parameters_of_a_token(d: Draw) -> Question:
     unused = shape.layers * (shape.experts - top_k) * _expert(shape)
     answer = shape.total - unused
     return d.ask(
-        f"{shape.title} has {billions(shape.total)} parameters, {shape.layers} layers and {shape.experts} experts in "
-        f"each, of {_expert(shape) / 1e6:.4g} million parameters. If a token takes {top_k} of them, how many billion "
-        "parameters does it use, the embedding included?",
+        f"{shape.title} has {billions(shape.total)} parameters, in {shape.layers} layers of {shape.experts} experts "
+        f"with {_expert(shape) / 1e6:.4g} million parameters each. If each token is routed to {top_k} of them, how "
+        "many billion parameters does a token use, embedding included?",
         answer / 1e9,
         "billion",
         given={
@@ -56,13 +56,16 @@ def experts_of_a_batch(d: Draw) -> Question:
     tokens = d.pick((2, 4, 8, 16, 32, 64))
     answer = distinct(experts, top_k, tokens)
     return d.ask(
-        f"A layer has {experts} experts and each token takes {top_k} of them, all equally likely. How many different "
-        f"experts do {tokens} tokens need on average?",
+        f"A layer has {experts} experts and routes each token to {top_k} of them, all equally likely. How many "
+        f"different experts do {tokens} tokens need on average?",
         answer,
         "experts",
         given={"experts": experts, "top_k": top_k, "tokens": tokens},
-        solution=[f"an expert is missed by all with (1 - {top_k} / {experts})^{tokens}: {experts} x (1 less that)"],
-        mistakes={"repeats": float(top_k * tokens), "all experts": float(experts), "one expert": float(top_k)},
+        solution=[
+            f"an expert gets no token with probability p = (1 - {top_k} / {experts})^{tokens}",
+            f"{experts} x (1 - p)",
+        ],
+        mistakes={"repeats": float(top_k * tokens), "all experts": float(experts), "one token": float(top_k)},
         tolerance=0.03,
     )
 
@@ -74,9 +77,9 @@ def bytes_of_experts_in_a_step(d: Draw) -> Question:
     each = _expert(shape) * bits / 8
     read = shape.layers * distinct(shape.experts, shape.top_k, batch) * each
     return d.ask(
-        f"{shape.title}: {shape.layers} layers, {shape.experts} experts of {_expert(shape) / 1e6:.4g} million "
-        f"parameters, {shape.top_k} for each token, {bits} bits. How many GB of experts does a decode step of "
-        f"{batch} sequences read on average, all experts equally likely?",
+        f"{shape.title} has {shape.layers} layers of {shape.experts} experts with {_expert(shape) / 1e6:.4g} million "
+        f"parameters each, in {bits} bits, and routes each token to {shape.top_k} of them, all equally likely. How "
+        f"many GB of experts does a decode step of {batch} sequence{'s' if batch > 1 else ''} read on average?",
         read / 1e9,
         "GB",
         given={
@@ -88,7 +91,7 @@ def bytes_of_experts_in_a_step(d: Draw) -> Question:
             "bits": bits,
         },
         solution=[
-            f"{distinct(shape.experts, shape.top_k, batch):.4g} distinct experts a layer",
+            f"{distinct(shape.experts, shape.top_k, batch):.4g} distinct experts per layer",
             f"x {shape.layers} layers x {bytes_words(each)}",
         ],
         mistakes={
@@ -106,9 +109,9 @@ def floor_of_a_mixture(d: Draw) -> Question:
     total, active = as_said(shape.total), as_said(shape.active)
     answer = active * bits / 8 / bandwidth(gpu) * 1e3
     return d.ask(
-        f"{shape.title} has {billions(total)} parameters, of which a token is multiplied with {billions(active)}; "
-        f"{bits} bits, {rate(bandwidth(gpu))}. How many ms does a decode step of one sequence take at least, the KV "
-        "cache left out?",
+        f"{shape.title} has {billions(total)} parameters and multiplies a token with {billions(active)} of them, in "
+        f"{bits} bits. The memory bandwidth is {rate(bandwidth(gpu))}. How many ms does a decode step of one sequence "
+        "take at least? Ignore the KV cache.",
         answer,
         "ms",
         given={"total": total, "active": active, "bits": bits, "rate": bandwidth(gpu)},
@@ -130,7 +133,10 @@ def memory_of_a_mixture(d: Draw) -> Question:
         answer,
         "GB",
         given={"total": total, "active": active, "bits": bits},
-        solution=["any token may take any expert, so all are resident", f"{billions(total)} x {bits / 8:g} B"],
+        solution=[
+            "any token may be routed to any expert, so all of them are in memory",
+            f"{billions(total)} x {bits / 8:g} B",
+        ],
         mistakes={"active parameters": active * bits / 8e9, "GiB": answer * 1e9 / 2**30},
         tolerance=0.03,
     )
@@ -143,8 +149,8 @@ def flops_of_a_mixture(d: Draw) -> Question:
     total, active = as_said(shape.total), as_said(shape.active)
     answer = 2 * active * tokens / 1e12
     return d.ask(
-        f"{shape.title} has {billions(total)} parameters, of which a token is multiplied with {billions(active)}. "
-        f"How many TFLOP is that for {tokens:,} tokens?",
+        f"{shape.title} has {billions(total)} parameters and multiplies a token with {billions(active)} of them. How "
+        f"many TFLOP do {tokens:,} tokens take?",
         answer,
         "TFLOP",
         given={"total": total, "active": active, "tokens": tokens},
@@ -159,8 +165,8 @@ def experts_on_each(d: Draw) -> Question:
     shape, ways, bits = d.model(("qwen3-30b-a3b", "qwen3-235b-a22b")), d.pick((2, 4, 8, 16, 32)), d.pick((16, 8, 4))
     answer = shape.layers * shape.experts / ways * _expert(shape) * bits / 8
     return d.ask(
-        f"{shape.title}: {shape.layers} layers with {shape.experts} experts of {_expert(shape) / 1e6:.4g} million "
-        f"parameters, {bits} bits. How many GB of experts does each of {ways} accelerators hold under expert "
+        f"{shape.title} has {shape.layers} layers of {shape.experts} experts with {_expert(shape) / 1e6:.4g} million "
+        f"parameters each, in {bits} bits. How many GB of experts does each of {ways} accelerators hold under expert "
         "parallelism?",
         answer / 1e9,
         "GB",
@@ -190,9 +196,9 @@ def bytes_dispatched(d: Draw) -> Question:
     there, back = d.pick((1, 2)), 2
     answer = tokens * top_k * hidden * (there + back)
     return d.ask(
-        f"Under expert parallelism a layer sends {tokens:,} tokens of width {hidden} to {top_k} experts each in "
-        f"{8 * there} bits (dispatch) and gets their results back in 16 bits (combine). How many MB are that, every "
-        "expert on another accelerator?",
+        f"Under expert parallelism a layer sends each of {tokens:,} tokens of width {hidden} to {top_k} experts in "
+        f"{8 * there} bits (dispatch) and receives their results in 16 bits (combine). How many MB are sent in total, "
+        "if every expert is on another accelerator?",
         answer / 1e6,
         "MB",
         given={"tokens": tokens, "top_k": top_k, "hidden": hidden, "there": there, "back": back},
@@ -212,15 +218,15 @@ def batch_that_reads_most_experts(d: Draw) -> Question:
     part = d.pick((0.5, 0.8, 0.9, 0.95))
     answer = math.log(1 - part) / math.log(1 - top_k / experts)
     return d.ask(
-        f"A layer has {experts} experts, {top_k} for each token, all equally likely. At which batch does a decode step "
-        f"read {part:.0%} of them on average (a fraction of a sequence is fine)?",
+        f"A layer has {experts} experts and routes each token to {top_k} of them, all equally likely. At what batch "
+        f"does a decode step read {part:.0%} of the experts on average? (A fraction of a sequence is fine.)",
         answer,
         "sequences",
         given={"experts": experts, "top_k": top_k, "share": part},
         solution=[
             f"(1 - {top_k} / {experts})^B = {1 - part:.2g}: B = ln {1 - part:.2g} / ln {1 - top_k / experts:.4g}"
         ],
-        mistakes={"repeats": part * experts / top_k, "complement": math.log(part) / math.log(1 - top_k / experts)},
+        mistakes={"repeats": part * experts / top_k, "wrong end": math.log(part) / math.log(1 - top_k / experts)},
         tolerance=0.03,
     )
 
@@ -232,7 +238,8 @@ def tokens_of_an_expert(d: Draw) -> Question:
     tokens = d.pick((128, 256, 512, 1024, 2048, 4096, 8192))
     answer = tokens * top_k / experts
     return d.ask(
-        f"{tokens:,} tokens, {experts} experts, {top_k} for each token. How many tokens does an expert get on average?",
+        f"A layer routes each of {tokens:,} tokens to {top_k} of its {experts} experts. How many tokens does an "
+        "expert get on average?",
         answer,
         "tokens",
         given={"tokens": tokens, "experts": experts, "top_k": top_k},

@@ -28,8 +28,8 @@ def bits_with_scales(d: Draw) -> Question:
     bits, scale, block = d.pick((3, 4, 6, 8)), d.pick((8, 16, 32)), d.pick((16, 32, 64, 128))
     answer = bits + scale / block
     return d.ask(
-        f"A format stores values of {bits} bits and a scale of {scale} bits for each block of {block} values. How many "
-        "bits does a value take?",
+        f"A format stores values in {bits} bits, and a scale of {scale} bits for each block of {block} values. How "
+        "many bits does a value take in total?",
         answer,
         "bits",
         given={"bits": bits, "scale": scale, "block": block},
@@ -56,12 +56,12 @@ def bits_of_a_named_format(d: Draw) -> Question:
     answer = total * get_format(name).bits / 8
     zero_words = f" and a zero point of {zero}" if zero else ""
     return d.ask(
-        f"{billions(total)} weights are stored in {name}: {bits} bits, a scale of {scale} bits{zero_words} for each "
-        f"block of {block}. How many GB are they?",
+        f"{billions(total)} weights are stored in {name}: {bits} bits per weight, and a scale of {scale} "
+        f"bits{zero_words} for each block of {block}. How many GB do they take?",
         answer / 1e9,
         "GB",
         given={"weights": total, "bits": bits, "scale": scale, "zero": zero, "block": block},
-        solution=[f"{bits} + ({scale} + {zero}) / {block} = {get_format(name).bits:g} bits a weight"],
+        solution=[f"{bits} + ({scale} + {zero}) / {block} = {get_format(name).bits:g} bits per weight"],
         mistakes={"no scales": total * bits / 8e9, "GiB": answer / 2**30},
         tolerance=0.01,
     )
@@ -76,8 +76,8 @@ def weights_quantized_in_part(d: Draw) -> Question:
     answer = layers * bits / 8 + 2 * table * 2
     return d.ask(
         f"{shape.title} has {billions(layers)} parameters in its layers, and an embedding and an output layer of "
-        f"{shape.vocab:,} x {shape.hidden} each. How many GB is it with the layers in {bits} bits (scales left out) "
-        "and the two tables in 16?",
+        f"{shape.vocab:,} x {shape.hidden} each. How many GB does it take with the layers in {bits} bits (ignore the "
+        "scales) and the other two in 16 bits?",
         answer / 1e9,
         "GB",
         given={"layers": layers, "bits": bits, "vocab": shape.vocab, "hidden": shape.hidden},
@@ -97,8 +97,8 @@ def gain_of_narrow_weights(d: Draw) -> Question:
     after = weights * bits / 16
     answer = (weights + cache) / (after + cache)
     return d.ask(
-        f"A decode step reads {weights} GB of weights in 16 bits and {cache} GB of KV cache. How many times as fast "
-        f"can it get with weights of {bits} bits?",
+        f"A decode step reads {weights} GB of weights in 16 bits and {cache} GB of KV cache, and memory limits it. By "
+        f"what factor can it get faster with weights in {bits} bits?",
         answer,
         "x",
         given={"weights": weights * 1e9, "cache": cache * 1e9, "bits": bits},
@@ -117,12 +117,15 @@ def prefill_with_narrow_weights(d: Draw) -> Question:
     word = "FP8" if activations == 8 else "16 bits"
     bits = 8 if activations == 8 else bits
     return d.ask(
-        f"A prefill of {tokens:,} tokens is limited by compute. Weights go from 16 to {bits} bits, activations are in "
-        f"{word}, and the chip multiplies twice as fast in FP8 as in bf16. How many times as fast do its products get?",
+        f"A prefill of {tokens:,} tokens is limited by compute. Its weights are quantized from 16 to {bits} bits, with "
+        f"activations in {word}, on a chip that multiplies twice as fast in FP8 as in bf16. By what factor do its "
+        "products get faster?",
         times,
         "x",
         given={"bits": bits, "activations": activations, "tokens": tokens},
-        solution=["the math runs in the wider format of the two: weights in fewer bits alone are expanded to 16"],
+        solution=[
+            "products run in the wider format of the two: if only the weights are narrow, they are widened to 16 bits"
+        ],
         mistakes={"bits ratio": 16 / bits},
         tolerance=0.02,
     )
@@ -136,13 +139,13 @@ def gain_of_fp8_products(d: Draw) -> Question:
     answer = 1 / (1 - part + part / faster)
     return d.ask(
         f"{gpu.title} computes {peak(bf16_peak(gpu))} in bf16 and {peak(gpu.peak_flops_per_s('fp8'))} in FP8, both "
-        f"dense. Products with weights are {part:.0%} of a prefill limited by compute; attention stays in bf16. How "
-        "many times as fast does FP8 make the prefill?",
+        f"dense. A prefill is limited by compute: {part:.0%} of it is products with weights, and the rest stays in "
+        "bf16. By what factor does FP8 make the prefill faster?",
         answer,
         "x",
         given={"peak": bf16_peak(gpu), "fp8": float(gpu.peak_flops_per_s("fp8")), "share": part},
         solution=[f"1 / (1 - {part:g} + {part:g} / {faster:.3g})"],
-        mistakes={"whole pass": faster, "complement": 1 / (part + (1 - part) / faster)},
+        mistakes={"whole pass": faster, "other share": 1 / (part + (1 - part) / faster)},
         tolerance=0.02,
     )
 
@@ -156,8 +159,8 @@ def accelerators_for_the_weights(d: Draw) -> Question:
     weights = total * bits / 8
     answer = math.ceil(weights / (fraction * memory * 1e9))
     return d.ask(
-        f"{billions(total)} parameters of {bits} bits; accelerators of {memory} GB, of which the engine takes "
-        f"{fraction:.0%}. How many are needed to hold the weights, the KV cache left out?",
+        f"A model has {billions(total)} parameters of {bits} bits. An accelerator has {memory} GB, of which the "
+        f"engine may use {fraction:.0%}. How many accelerators does it take to hold the weights? Ignore the KV cache.",
         answer,
         "accelerators",
         given={"parameters": total, "bits": bits, "memory": memory * 1e9, "fraction": fraction},
@@ -182,9 +185,9 @@ def cache_that_pays_for_its_expansion(d: Draw) -> Question:
     cache = slower * weights * 1e9 / (1 - (1 + slower) / 4)
     answer = cache / each
     return d.ask(
-        f"A step reads {weights} GB of weights and {each:,} bytes of 16-bit KV cache a token. In 4 bits the cache is "
-        f"a quarter, but steps take {slower:.0%} more time than their bytes. From how many tokens in the cache does "
-        "a step get faster?",
+        f"A decode step reads {weights} GB of weights, and {each:,} bytes of 16-bit KV cache for each cached token. A "
+        f"4-bit cache is a quarter of that, but unpacking it makes every step take {slower:.0%} longer than its bytes "
+        "do. From how many cached tokens on does a step get faster?",
         answer,
         "tokens",
         given={"weights": weights * 1e9, "bytes": each, "slower": slower},
@@ -192,7 +195,7 @@ def cache_that_pays_for_its_expansion(d: Draw) -> Question:
             f"W + c = {1 + slower:g} (W + c / 4)",
             f"c = {slower:g} W / (1 - {1 + slower:g} / 4) = {bytes_words(cache)}",
         ],
-        mistakes={"linear": slower * weights * 1e9 / each, "wrong part": slower * weights * 1e9 / 0.75 / each},
+        mistakes={"whole cache": slower * weights * 1e9 / each, "unslowed cache": slower * weights * 1e9 / 0.75 / each},
         tolerance=0.02,
     )
 
@@ -206,8 +209,8 @@ def bits_of_a_file(d: Draw) -> Question:
     gigabytes = float(f"{total * bits / 8e9:.4g}")
     answer = gigabytes * 8e9 / total
     return d.ask(
-        f"A GGUF file of {shape.title} with {billions(total)} parameters has {gigabytes:g} GB. How many bits does a "
-        "parameter take on average?",
+        f"A GGUF file of {shape.title}, which has {billions(total)} parameters, is {gigabytes:g} GB large. How many "
+        "bits does a parameter take on average?",
         answer,
         "bits",
         given={"bytes": gigabytes * 1e9, "parameters": total},
@@ -228,8 +231,8 @@ def floor_in_a_format(d: Draw) -> Question:
     read = layers * bits / 8 + 2 * table
     return d.ask(
         f"{gpu_words(gpu)}. A decode step multiplies with {billions(layers)} weights of {bits:g} bits (scales "
-        f"included) and with an output layer of {shape.vocab:,} x {shape.hidden} in bf16. How many ms does it take "
-        "at least, the KV cache left out?",
+        f"included), and with an output layer of {shape.vocab:,} x {shape.hidden} in bf16. How many ms does it take "
+        "at least? Ignore the KV cache.",
         read / bandwidth(gpu) * 1e3,
         "ms",
         given={"layers": layers, "bits": bits, "vocab": shape.vocab, "hidden": shape.hidden, "rate": bandwidth(gpu)},

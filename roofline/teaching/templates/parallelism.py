@@ -16,13 +16,14 @@ def weights_on_each(d: Draw) -> Question:
     total = as_said(shape.total)
     answer = total * 2 / (tensor * pipeline)
     return d.ask(
-        f"{billions(total)} parameters in bf16 with tensor parallelism {tensor}, pipeline parallelism {pipeline} and "
-        f"{data} replicas. How many GB of weights does each accelerator hold, an even split taken?",
+        f"A model has {billions(total)} parameters in bf16. With tensor parallelism {tensor}, pipeline parallelism "
+        f"{pipeline} and {data} replica{'s' if data > 1 else ''}, how many GB of weights does each accelerator hold, "
+        "if they divide evenly?",
         answer / 1e9,
         "GB",
         given={"parameters": total, "tensor": tensor, "pipeline": pipeline, "data": data},
-        solution=[f"{bytes_words(2 * total)} / ({tensor} x {pipeline}); replicas hold copies"],
-        mistakes={"divides everything": answer / data / 1e9, "one stage": answer * pipeline / 1e9},
+        solution=[f"{bytes_words(2 * total)} / ({tensor} x {pipeline}); each replica holds all weights"],
+        mistakes={"divides everything": answer / data / 1e9, "no stages": answer * pipeline / 1e9},
         tolerance=0.02,
     )
 
@@ -34,8 +35,8 @@ def cache_beyond_the_heads(d: Draw) -> Question:
     each = float(shape.model.cache_bytes(1, kv="bf16"))
     answer = each * float(share_of_pieces(shape.kv_heads, tensor))
     return d.ask(
-        f"{shape.title} has {shape.kv_heads} KV heads and takes {each:,.0f} bytes of KV cache a token. With tensor "
-        f"parallelism {tensor}, how many kB a token does each accelerator hold?",
+        f"{shape.title} has {shape.kv_heads} KV heads and keeps {each:,.0f} bytes of KV cache per token. With tensor "
+        f"parallelism {tensor}, how many kB per token does each accelerator hold?",
         answer / 1e3,
         "kB",
         given={"bytes": each, "kv_heads": shape.kv_heads, "tensor": tensor},
@@ -53,11 +54,12 @@ def bytes_of_a_ring(d: Draw) -> Question:
     n, megabytes = d.pick((2, 4, 8, 16)), d.whole(1, 256)
     answer = 2 * (n - 1) / n * megabytes
     return d.ask(
-        f"{n} accelerators reduce a message of {megabytes} MB over a ring (all-reduce). How many MB does each send?",
+        f"{n} accelerators add up a message of {megabytes} MB with a ring all-reduce. How many MB does each of them "
+        "send?",
         answer,
         "MB",
         given={"n": n, "bytes": megabytes * 1e6},
-        solution=[f"reduce-scatter and all-gather, ({n} - 1) / {n} of the message each"],
+        solution=[f"a reduce-scatter and an all-gather, each of ({n} - 1) / {n} of the message"],
         mistakes={"one message": (n - 1) / n * megabytes, "all of it": 2.0 * megabytes},
         tolerance=0.02,
     )
@@ -71,7 +73,7 @@ def time_of_a_ring(d: Draw) -> Question:
     link = float(gpu.scale_up.bytes_per_s) if gpu.scale_up is not None else 1e9
     seconds = 2 * (n - 1) / n * megabytes * 1e6 / link
     return d.ask(
-        f"A data sheet prints {2 * link / 1e9:,.0f} GB/s of {gpu.title}'s links, both directions together. How many "
+        f"The data sheet of {gpu.title} gives its links {2 * link / 1e9:,.0f} GB/s, both directions together. How many "
         f"microseconds does a ring all-reduce of {megabytes} MB over {n} of them take at least?",
         seconds * 1e6,
         "us",
@@ -89,13 +91,13 @@ def bytes_reduced_in_a_pass(d: Draw) -> Question:
     answer = 2 * shape.layers * tokens * shape.hidden * 2
     return d.ask(
         f"{shape.title} has {shape.layers} layers and is {shape.hidden} wide. Under tensor parallelism each layer "
-        f"all-reduces its activations after attention and after the MLP. How many MB of messages are that in a pass of "
-        f"{tokens:,} tokens in bf16?",
+        f"all-reduces its activations twice, after attention and after the MLP. How many MB of messages does a pass of "
+        f"{tokens:,} token{'s' if tokens > 1 else ''} add up to in bf16?",
         answer / 1e6,
         "MB",
         given={"layers": shape.layers, "hidden": shape.hidden, "tokens": tokens, "bytes": 2},
         solution=[f"2 x {shape.layers} x {tokens:,} x {shape.hidden} x 2 B"],
-        mistakes={"one message": answer / 2e6, "one layer": answer / shape.layers / 1e6, "bits": answer * 8 / 1e6},
+        mistakes={"one all-reduce": answer / 2e6, "one layer": answer / shape.layers / 1e6, "bits": answer * 8 / 1e6},
         tolerance=0.03,
     )
 
@@ -109,9 +111,9 @@ def step_on_several(d: Draw) -> Question:
     read = 2 * weights / (n * bandwidth(gpu))
     waits = 2 * shape.layers * micros * 1e-6
     return d.ask(
-        f"{billions(weights)} weights in bf16 on {n} accelerators of {rate(bandwidth(gpu))} (tensor parallelism). "
-        f"Each of {shape.layers} layers waits twice for an all-reduce of {micros} us. How many ms does a decode step "
-        "take at least?",
+        f"A decode step reads {billions(weights)} weights in bf16 on {n} accelerators of {rate(bandwidth(gpu))} each, "
+        f"with tensor parallelism. Each of {shape.layers} layers waits for two all-reduces of {micros} us. How many "
+        "ms does the step take at least?",
         (read + waits) * 1e3,
         "ms",
         given={"weights": weights, "rate": bandwidth(gpu), "n": n, "layers": shape.layers, "latency": micros * 1e-6},
@@ -121,7 +123,7 @@ def step_on_several(d: Draw) -> Question:
         ],
         mistakes={
             "no latency": read * 1e3,
-            "one message": (read + waits / 2) * 1e3,
+            "one all-reduce": (read + waits / 2) * 1e3,
             "divides everything": (2 * weights / bandwidth(gpu) + waits) / n * 1e3,
         },
         tolerance=0.02,
@@ -134,8 +136,8 @@ def bubble_of_a_pipeline(d: Draw) -> Question:
     stages, batches = d.pick((2, 4, 8, 16)), d.pick((1, 2, 4, 8, 16, 32))
     answer = 100 * (stages - 1) / (batches + stages - 1)
     return d.ask(
-        f"A pipeline of {stages} stages takes {batches} microbatches one after another. What percentage of the time "
-        "does each stage idle?",
+        f"{batches} microbatch{'es' if batches > 1 else ''} pass{'' if batches > 1 else 'es'} through a pipeline of "
+        f"{stages} stages, which is empty before and after. What percentage of the time is each stage idle?",
         answer,
         "%",
         given={"stages": stages, "microbatches": batches},
@@ -152,12 +154,13 @@ def token_through_a_pipeline(d: Draw) -> Question:
     weights = as_said(shape.active)
     answer = 2 * weights / bandwidth(gpu) * 1e3
     return d.ask(
-        f"{billions(weights)} weights in bf16 in {stages} pipeline stages, one accelerator of {rate(bandwidth(gpu))} "
-        "each. How many ms does a decode step of one sequence take at least?",
+        f"A model multiplies with {billions(weights)} weights in bf16. They are divided into {stages} pipeline stages "
+        f"of one accelerator with {rate(bandwidth(gpu))} each. How many ms does a decode step of one sequence take at "
+        "least?",
         answer,
         "ms",
         given={"weights": weights, "rate": bandwidth(gpu), "stages": stages},
-        solution=["stages follow each other: all weights are read at the rate of one accelerator"],
+        solution=["the stages run one after another, so all weights are read at the rate of one accelerator"],
         mistakes={"one stage": answer / stages},
         tolerance=0.02,
     )
@@ -170,13 +173,13 @@ def accelerators_of_a_layout(d: Draw) -> Question:
     expert = tensor * data
     answer = tensor * pipeline * data
     return d.ask(
-        f"How many accelerators does a layout of TP {tensor}, PP {pipeline}, DP {data} and EP {expert} take, the "
-        "experts spread over the same accelerators?",
+        f"How many accelerators does a layout with TP {tensor}, PP {pipeline}, DP {data} and EP {expert} take, if the "
+        "experts are spread over the accelerators of TP and DP?",
         answer,
         "accelerators",
         given={"tensor": tensor, "pipeline": pipeline, "data": data, "expert": expert},
-        solution=[f"{tensor} x {pipeline} x {data}; expert parallelism takes no more"],
-        mistakes={"repeats": answer * expert, "one stage": tensor * data},
+        solution=[f"{tensor} x {pipeline} x {data}; expert parallelism adds none"],
+        mistakes={"same accelerators": answer * expert, "no stages": tensor * data},
         tolerance=0.001,
     )
 
@@ -188,8 +191,8 @@ def cache_over_the_network(d: Draw) -> Question:
     each = float(shape.model.cache_bytes(1, kv="bf16"))
     seconds = tokens * each / (gigabits * 1e9 / 8)
     return d.ask(
-        f"A prefill pool hands the KV cache of {tokens:,} tokens, {each:,.0f} bytes each, over a network of {gigabits} "
-        "Gbit/s. How many ms does it take at least?",
+        f"A prefill pool sends the KV cache of {tokens:,} tokens, {each:,.0f} bytes per token, over a network of "
+        f"{gigabits} Gbit/s. How many ms does that take at least?",
         seconds * 1e3,
         "ms",
         given={"tokens": tokens, "bytes": each, "bits_per_s": gigabits * 1e9},

@@ -13,8 +13,8 @@ def flops_per_token(d: Draw) -> Question:
     shape = d.model()
     weights = as_said(shape.active)
     return d.ask(
-        f"{shape.title} multiplies each token with {billions(weights)} weights. How many GFLOP is that a token, "
-        "attention scores left out?",
+        f"{shape.title} multiplies each token with {billions(weights)} weights. How many GFLOP does a token take, "
+        "without the attention scores?",
         2 * weights / 1e9,
         "GFLOP",
         given={"weights": weights},
@@ -29,7 +29,7 @@ def flops_of_a_product(d: Draw) -> Question:
     m, k, n = d.pick((16, 128, 512, 2000)), d.whole(2048, 16384, 1024), d.whole(2048, 32768, 1024)
     work = matmul(m, k, n)
     return d.ask(
-        f"How many GFLOP does the product [{m} x {k}] @ [{k} x {n}] take?",
+        f"How many GFLOP does the matrix product [{m} x {k}] @ [{k} x {n}] take?",
         float(work.flops) / 1e9,
         "GFLOP",
         given={"m": m, "k": k, "n": n},
@@ -45,8 +45,8 @@ def bytes_of_a_product(d: Draw) -> Question:
     bytes_each = d.pick((1, 2))
     moved = float(matmul(m, k, n).moved_bytes) * bytes_each / 2
     return d.ask(
-        f"The product [{m} x {k}] @ [{k} x {n}] reads both inputs and writes its output once, all of them in "
-        f"{8 * bytes_each} bits. How many MB move?",
+        f"The matrix product [{m} x {k}] @ [{k} x {n}] reads both inputs and writes its output once, all in "
+        f"{8 * bytes_each} bits. How many MB does it move?",
         moved / 1e6,
         "MB",
         given={"m": m, "k": k, "n": n, "bytes": bytes_each},
@@ -84,8 +84,8 @@ def parameters_of_an_mlp(d: Draw) -> Question:
     one = shape.hidden * shape.intermediate
     parts = shape.model.parameters.by_part
     return d.ask(
-        f"{shape.title} has {shape.layers} layers, each with a gated MLP (gate, up, down) from {shape.hidden} to "
-        f"{shape.intermediate} and back. How many billion parameters do the MLPs have?",
+        f"{shape.title} has {shape.layers} layers, each with a gated MLP (gate, up and down projections) from width "
+        f"{shape.hidden} to {shape.intermediate} and back. How many billion parameters do the MLPs have?",
         parts["mlp"] / 1e9,
         "billion",
         given={"layers": shape.layers, "hidden": shape.hidden, "intermediate": shape.intermediate},
@@ -101,9 +101,8 @@ def parameters_of_attention(d: Draw) -> Question:
     width, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     one = 2 * shape.hidden * width + 2 * shape.hidden * kv
     return d.ask(
-        f"Attention of {shape.title} has {shape.heads} query heads and {shape.kv_heads} KV heads of "
-        f"{shape.head_dim}, the model is {shape.hidden} wide. How many million parameters do its four projections "
-        "have in one layer?",
+        f"{shape.title} is {shape.hidden} wide, and its attention has {shape.heads} query heads and {shape.kv_heads} "
+        f"KV heads of {shape.head_dim}. How many million parameters do the four projections of one layer have?",
         one / 1e6,
         "million",
         given={
@@ -127,8 +126,8 @@ def parameters_of_embeddings(d: Draw) -> Question:
     one = vocab * hidden
     words = "share one table" if tied else "are two tables"
     return d.ask(
-        f"A vocabulary of {vocab:,} tokens, a width of {hidden}; the embedding and the output layer {words}. How many "
-        "million parameters do they have?",
+        f"A model has a vocabulary of {vocab:,} tokens and a width of {hidden}; its embedding and output layer "
+        f"{words}. How many million parameters do they have?",
         one * (1 if tied else 2) / 1e6,
         "million",
         given={"vocab": vocab, "hidden": hidden, "tables": 1 if tied else 2},
@@ -144,8 +143,8 @@ def flops_of_a_prompt(d: Draw) -> Question:
     weights = as_said(shape.active)
     flops = 2 * weights * tokens
     return d.ask(
-        f"A prompt of {tokens:,} tokens is multiplied with {billions(weights)} weights a token. How many TFLOP is "
-        "that, attention scores left out?",
+        f"A model multiplies each token with {billions(weights)} weights. How many TFLOP does a prompt of {tokens:,} "
+        "tokens take, without the attention scores?",
         flops / 1e12,
         "TFLOP",
         given={"weights": weights, "tokens": tokens},
@@ -162,9 +161,9 @@ def flops_of_attention(d: Draw) -> Question:
     pairs = tokens * (tokens + 1) / 2
     flops = 4 * shape.layers * width * pairs
     return d.ask(
-        f"{shape.title}: {shape.layers} layers, {shape.heads} query heads and {shape.kv_heads} KV heads of "
-        f"{shape.head_dim}. How many TFLOP do the scores and the weighted sums of values take in the prefill of "
-        f"{tokens:,} tokens, if each token attends to itself and those before it?",
+        f"{shape.title} has {shape.layers} layers with {shape.heads} query heads and {shape.kv_heads} KV heads of "
+        f"{shape.head_dim}. How many TFLOP do the attention scores and the weighted sums of values take in the "
+        f"prefill of {tokens:,} tokens, if each token attends to itself and to those before it?",
         flops / 1e12,
         "TFLOP",
         given={"layers": shape.layers, "heads": shape.heads, "head_dim": shape.head_dim, "tokens": tokens},

@@ -31,8 +31,8 @@ def floor_of_a_step(d: Draw) -> Question:
     weights = as_said(shape.active)
     read = weights * bits / 8
     return d.ask(
-        f"A decode step multiplies with {billions(weights)} weights of {bits} bits; the accelerator moves "
-        f"{rate(bandwidth(gpu))}. How many ms does it take at least, the KV cache left out?",
+        f"A decode step multiplies with {billions(weights)} weights of {bits} bits each; the memory bandwidth is "
+        f"{rate(bandwidth(gpu))}. How many ms does the step take at least? Ignore the KV cache.",
         read / bandwidth(gpu) * 1e3,
         "ms",
         given={"weights": weights, "bits": bits, "rate": bandwidth(gpu)},
@@ -54,9 +54,9 @@ def floor_of_a_step_with_cache(d: Draw) -> Question:
     each = 2 * 2 * shape.layers * shape.kv_heads * shape.head_dim
     weights, cache = 2 * shape.active, batch * context * each
     return d.ask(
-        f"{shape.title} in bf16 on {gpu_words(gpu)}, its weights spread over as many accelerators as they need but "
-        f"read at the rate of one: a step multiplies with {billions(shape.active)} weights, and {batch} sequences of "
-        f"{context:,} tokens have {each:,} bytes of KV cache a token. How many ms does the step take at least?",
+        f"{shape.title} in bf16 on {gpu_words(gpu)}. A decode step multiplies with {billions(shape.active)} weights "
+        f"and reads the KV cache of {batch} sequence{'s' if batch > 1 else ''} of {context:,} tokens, {each:,} bytes "
+        "per token. How many ms does the step take at least? Ignore whether all of it fits in memory.",
         float(step.floor_s) * 1e3,
         "ms",
         given={
@@ -83,12 +83,12 @@ def tokens_of_a_batch(d: Draw) -> Question:
     batch, milliseconds = d.pick((4, 16, 32, 64, 128)), d.whole(8, 60)
     answer = batch / (milliseconds / 1e3)
     return d.ask(
-        f"A decode step of {batch} sequences takes {milliseconds} ms. How many tokens a second does the batch "
+        f"A decode step of {batch} sequences takes {milliseconds} ms. How many tokens per second does the whole batch "
         "generate?",
         answer,
         "tokens/s",
         given={"batch": batch, "seconds": milliseconds / 1e3},
-        solution=[f"{batch} tokens a step / {milliseconds} ms"],
+        solution=[f"{batch} tokens per step / {milliseconds} ms"],
         mistakes={"no batch": answer / batch},
     )
 
@@ -125,8 +125,8 @@ def share_of_prefill(d: Draw) -> Question:
     first, step, output = d.whole(50, 900, 10), d.whole(5, 60), d.whole(4, 400)
     answer = first / (first + (output - 1) * step)
     return d.ask(
-        f"The prefill takes {first} ms, a decode step {step} ms, and the answer has {output} tokens. What share of the "
-        "total time is the prefill?",
+        f"The prefill of a request takes {first} ms and yields the first token, each decode step takes {step} ms, and "
+        f"the answer has {output} tokens. What percentage of the total time is prefill?",
         100 * answer,
         "%",
         given={"prefill": first / 1e3, "step": step / 1e3, "output": output},
@@ -145,8 +145,8 @@ def tpot_of_a_request(d: Draw) -> Question:
     ttft, tpot, output = d.whole(50, 900, 10), d.whole(8, 60), d.whole(5, 60)
     total = ttft + (output - 1) * tpot
     return d.ask(
-        f"A request took {total} ms, its first token came after {ttft} ms, and the answer has {output} tokens. What is "
-        "its TPOT in ms?",
+        f"A request took {total} ms. Its first token came after {ttft} ms, and the answer has {output} tokens. What "
+        "is its time per output token (TPOT), in ms?",
         tpot,
         "ms",
         given={"total": total / 1e3, "ttft": ttft / 1e3, "output": output},
@@ -162,7 +162,7 @@ def total_of_a_request(d: Draw) -> Question:
     ttft, tpot, output = d.whole(50, 900, 10), d.whole(8, 60), d.whole(5, 60)
     total = ttft + (output - 1) * tpot
     return d.ask(
-        f"TTFT is {ttft} ms, TPOT {tpot} ms. After how many ms is an answer of {output} tokens complete?",
+        f"TTFT is {ttft} ms and TPOT is {tpot} ms. After how many ms is an answer of {output} tokens complete?",
         total,
         "ms",
         given={"ttft": ttft / 1e3, "tpot": tpot / 1e3, "output": output},
@@ -179,8 +179,8 @@ def steps_of_a_prefill(d: Draw) -> Question:
     ridge = bf16_peak(gpu) / bandwidth(gpu)
     answer = tokens / ridge
     return d.ask(
-        f"{gpu_words(gpu)}. In bf16, how many decode steps of one sequence take as long as the prefill of {tokens:,} "
-        "tokens of the same model, if both only multiply with the weights?",
+        f"{gpu_words(gpu)}. The prefill of {tokens:,} tokens in bf16 takes as long as how many decode steps of one "
+        "sequence? Count only the products with the weights.",
         answer,
         "steps",
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu), "tokens": tokens},
@@ -225,8 +225,8 @@ def batch_where_a_step_computes(d: Draw) -> Question:
     gpu, bits = d.accelerator(LARGE), d.pick((16, 8))
     answer = bf16_peak(gpu) / bandwidth(gpu) * bits / 16
     return d.ask(
-        f"{gpu_words(gpu)}. Weights of {bits} bits are multiplied in bf16. At which batch does a decode step compute "
-        "as long as it reads weights, short contexts taken?",
+        f"{gpu_words(gpu)}. Weights of {bits} bits are multiplied in bf16. At what batch does a decode step compute "
+        "for as long as it reads weights? Ignore the KV cache.",
         answer,
         "sequences",
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu), "bits": bits},
@@ -246,14 +246,14 @@ def speed_of_a_stream(d: Draw) -> Question:
     weights = as_said(shape.active)
     step = weights * 2 / bandwidth(gpu)
     return d.ask(
-        f"{billions(weights)} weights in bf16, {rate(bandwidth(gpu))}. How many tokens a second can one sequence "
-        f"generate at most, the KV cache left out?",
+        f"A model multiplies with {billions(weights)} weights in bf16, and the memory bandwidth is "
+        f"{rate(bandwidth(gpu))}. How many tokens per second can a single sequence get at most? Ignore the KV cache.",
         1 / step,
         "tokens/s",
         given={"weights": weights, "rate": bandwidth(gpu)},
         solution=[
             f"a step: {bytes_words(weights * 2)} / {rate(bandwidth(gpu))} = {time(step)}",
-            "one token a step",
+            "one token per step",
         ],
         mistakes={"inverse": step, "bits": 1 / step / 8},
     )

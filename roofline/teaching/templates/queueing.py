@@ -14,7 +14,8 @@ def requests_in_flight(d: Draw) -> Question:
     rate, seconds = d.whole(1, 60), d.share(0.5, 20, 0.5)
     answer = rate * seconds
     return d.ask(
-        f"{rate} requests a second come in, and each stays for {seconds:g} s on average. How many are in the system?",
+        f"{rate} request{'s' if rate > 1 else ''} per second arrive{'' if rate > 1 else 's'}, and each spends "
+        f"{seconds:g} s in the system on average. How many requests are in the system at a time?",
         answer,
         "requests",
         given={"rate": rate, "seconds": seconds},
@@ -31,7 +32,8 @@ def utilization_of_servers(d: Draw) -> Question:
     rate = float(f"{part * servers / seconds:.3g}")
     answer = 100 * rate * seconds / servers
     return d.ask(
-        f"{rate:g} requests a second, {seconds:g} s of work each, {servers} servers. What is the utilization?",
+        f"{rate:g} requests per second arrive at {servers} server{'s' if servers > 1 else ''}, and each takes "
+        f"{seconds:g} s of work. What is the utilization?",
         answer,
         "%",
         given={"rate": rate, "seconds": seconds, "servers": servers},
@@ -54,8 +56,9 @@ def wait_for_one_server(d: Draw) -> Question:
     rate, service, busy = _load(d)
     answer = service * busy / (1 - busy)
     return d.ask(
-        f"Requests come at random (Poisson) at {rate:g} a second to one server that takes {service * 1e3:g} ms on "
-        "average, exponentially distributed. How many ms does a request wait before it is served?",
+        f"Requests arrive at random (Poisson), {rate:g} per second, at one server. It takes {service * 1e3:g} ms per "
+        "request on average, exponentially distributed. How many ms does a request wait on average before it is "
+        "served?",
         answer * 1e3,
         "ms",
         given={"rate": rate, "service": service},
@@ -71,13 +74,14 @@ def time_in_the_system(d: Draw) -> Question:
     rate, service, busy = _load(d)
     answer = service / (1 - busy)
     return d.ask(
-        f"Poisson arrivals at {rate:g} a second, one server, {service * 1e3:g} ms of exponential service. How many "
-        "ms does a request spend in the system, waiting and service together?",
+        f"Requests arrive at random (Poisson), {rate:g} per second, at one server whose service time is exponential "
+        f"with a mean of {service * 1e3:g} ms. How many ms does a request spend in the system on average, waiting and "
+        "service together?",
         answer * 1e3,
         "ms",
         given={"rate": rate, "service": service},
         solution=[f"{service * 1e3:g} ms / (1 - {busy:.3g})"],
-        mistakes={"waiting alone": service * busy / (1 - busy) * 1e3, "linear": service * (1 + busy) * 1e3},
+        mistakes={"waiting alone": service * busy / (1 - busy) * 1e3, "linear wait": service * (1 + busy) * 1e3},
         tolerance=0.03,
     )
 
@@ -89,8 +93,9 @@ def wait_with_any_service(d: Draw) -> Question:
     variation = d.pick((0.0, 0.5, 1.5, 2.0, 3.0))
     answer = rate * service**2 * (1 + variation**2) / (2 * (1 - busy))
     return d.ask(
-        f"Poisson arrivals at {rate:g} a second, one server, service of {service * 1e3:g} ms on average with a "
-        f"standard deviation of {variation:g} times that. How many ms does a request wait?",
+        f"Requests arrive at random (Poisson), {rate:g} per second, at one server. Its service time has a mean of "
+        f"{service * 1e3:g} ms and a standard deviation of {variation:g} times the mean. How many ms does a request "
+        "wait on average before it is served?",
         answer * 1e3,
         "ms",
         given={"rate": rate, "service": service, "variation": variation},
@@ -110,13 +115,14 @@ def tail_of_a_response(d: Draw) -> Question:
     mean = service / (1 - busy)
     answer = mean * math.log(100)
     return d.ask(
-        f"Poisson arrivals at {rate:g} a second, one server, {service * 1e3:g} ms of exponential service, so that "
-        "the time in the system is exponential too. How many ms is its 99th percentile?",
+        f"Requests arrive at random (Poisson), {rate:g} per second, at one server whose service time is exponential "
+        f"with a mean of {service * 1e3:g} ms, so the time in the system is exponential too. What is its 99th "
+        "percentile, in ms?",
         answer * 1e3,
         "ms",
         given={"rate": rate, "service": service},
         solution=[f"mean {mean * 1e3:.4g} ms", "exp(-t / mean) = 0.01: t = mean x ln 100"],
-        mistakes={"mean": mean * 1e3, "linear": 1.99 * mean * 1e3},
+        mistakes={"mean": mean * 1e3, "even spread": 1.99 * mean * 1e3},
         tolerance=0.03,
     )
 
@@ -127,13 +133,13 @@ def rate_for_a_wait(d: Draw) -> Question:
     service, wait = d.whole(20, 500, 10), d.whole(20, 1000, 20)
     answer = wait / (service * (service + wait)) * 1e3
     return d.ask(
-        f"One server, {service} ms of exponential service. Up to how many Poisson arrivals a second is the mean wait "
-        f"at most {wait} ms?",
+        f"One server has an exponential service time with a mean of {service} ms, and requests arrive at random "
+        f"(Poisson). Up to how many requests per second does the mean wait stay at or below {wait} ms?",
         answer,
         "requests/s",
         given={"service": service / 1e3, "wait": wait / 1e3},
         solution=["W = r S^2 / (1 - r S), so r = W / (S (S + W))"],
-        mistakes={"no variability": 2 * wait / (service * (service + 2 * wait)) * 1e3, "whole pass": 1e3 / service},
+        mistakes={"no variability": 2 * wait / (service * (service + 2 * wait)) * 1e3, "saturation": 1e3 / service},
         tolerance=0.03,
     )
 
@@ -156,8 +162,9 @@ def wait_for_one_of_several(d: Draw) -> Question:
     answer = erlang_c(servers, load) * service / (servers - load)
     alone = load / servers
     return d.ask(
-        f"Poisson arrivals at {rate:g} a second, {servers} servers with one queue, {service} ms of exponential "
-        "service. How many ms does a request wait on average?",
+        f"Requests arrive at random (Poisson), {rate:g} per second, in one queue for {servers} servers whose service "
+        f"time is exponential with a mean of {service} ms. How many ms does a request wait on average before it is "
+        "served?",
         answer,
         "ms",
         given={"rate": rate, "service": service / 1e3, "servers": servers},
@@ -179,13 +186,13 @@ def wait_in_a_burst(d: Draw) -> Question:
     burst, rate = d.whole(20, 1000, 20), d.whole(2, 40)
     answer = burst / rate
     return d.ask(
-        f"{burst} requests arrive at once at a deployment that finishes {rate} a second. After how many seconds is "
+        f"{burst} requests arrive at once at a deployment that finishes {rate} per second. After how many seconds is "
         "the last one done?",
         answer,
         "s",
         given={"burst": burst, "rate": rate},
         solution=[f"{burst} / {rate}"],
-        mistakes={"mean": answer / 2, "inverse": rate / burst},
+        mistakes={"half the burst": answer / 2, "inverse": rate / burst},
         tolerance=0.02,
     )
 
@@ -196,12 +203,12 @@ def throughput_of_a_closed_loop(d: Draw) -> Question:
     users, response, thinking = d.whole(10, 500, 10), d.share(0.5, 10, 0.5), d.share(5, 60, 5)
     answer = users / (response + thinking)
     return d.ask(
-        f"{users} users each send a request, wait {response:g} s for the answer, and read it for {thinking:g} s "
-        "before the next. How many requests a second is that?",
+        f"Each of {users} users sends a request, waits {response:g} s for the answer, and reads it for {thinking:g} s "
+        "before sending the next. How many requests per second do they send in total?",
         answer,
         "requests/s",
         given={"users": users, "response": response, "thinking": thinking},
         solution=[f"{users} / ({response:g} + {thinking:g})"],
-        mistakes={"forgets thinking": users / response, "no batch": 1 / (response + thinking)},
+        mistakes={"forgets thinking": users / response, "one user": 1 / (response + thinking)},
         tolerance=0.02,
     )

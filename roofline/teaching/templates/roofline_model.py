@@ -26,7 +26,8 @@ def ridge_point(d: Draw) -> Question:
     gpu = d.accelerator()
     answer = gpu.ridge_flops_per_byte("bf16")
     return d.ask(
-        f"{gpu_words(gpu)}. From how many FLOP a byte on is a dense product in bf16 limited by compute?",
+        f"{gpu_words(gpu)}. What is its ridge point, the arithmetic intensity above which a dense bf16 product is "
+        "limited by compute?",
         float(answer),
         "FLOP/byte",
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu)},
@@ -46,14 +47,15 @@ def intensity_of_a_product(d: Draw) -> Question:
     work = matmul(m, k, n)
     answer = float(work.intensity_flops_per_byte)
     return d.ask(
-        f"What is the arithmetic intensity of [{m} x {k}] @ [{k} x {n}] in bf16, all three matrices moved once?",
+        f"What is the arithmetic intensity of the product [{m} x {k}] @ [{k} x {n}] in bf16, if each of the three "
+        "matrices moves once?",
         answer,
         "FLOP/byte",
         given={"m": m, "k": k, "n": n, "bytes": 2},
         solution=[
             f"FLOPs: 2 x {m} x {k} x {n}",
             f"bytes: 2 x ({m} x {k} + {k} x {n} + {m} x {n})",
-            "their quotient",
+            "FLOPs / bytes",
         ],
         mistakes={"MAC": answer / 2, "no output": float(work.flops) / (2 * k * n), "bits": answer * 2},
     )
@@ -65,8 +67,8 @@ def tokens_to_the_ridge(d: Draw) -> Question:
     gpu, bytes_each = d.accelerator(), d.pick((2.0, 1.0, 0.5))
     ridge = bf16_peak(gpu) / bandwidth(gpu)
     return d.ask(
-        f"{gpu_words(gpu)}. Weights are stored in {8 * bytes_each:g} bits and multiplied in bf16. From how many tokens "
-        "a pass on is a linear layer limited by compute, if activations are neglected?",
+        f"{gpu_words(gpu)}. A linear layer stores its weights in {8 * bytes_each:g} bits and multiplies in bf16. How "
+        "many tokens does a pass need for the layer to be limited by compute? Neglect the traffic of activations.",
         ridge * bytes_each / 2,
         "tokens",
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu), "bytes": bytes_each},
@@ -91,7 +93,7 @@ def what_limits_a_product(d: Draw) -> Question:
     limit = str(found.limit)
     intensity, ridge = float(found.intensity_flops_per_byte), bf16_peak(gpu) / bandwidth(gpu)
     return d.ask(
-        f"{gpu_words(gpu)}. What limits [{m} x {k}] @ [{k} x {n}] in bf16?",
+        f"{gpu_words(gpu)}. What limits the product [{m} x {k}] @ [{k} x {n}] in bf16?",
         limit,
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu), "m": m, "k": k, "n": n},
         solution=[f"intensity {intensity:.4g} FLOP/byte against a ridge of {ridge:.4g}"],
@@ -108,8 +110,8 @@ def time_of_a_product(d: Draw) -> Question:
     found = bound(matmul(m, k, n), gpu)
     compute, memory = float(found.compute_s), float(found.memory_s)
     return d.ask(
-        f"{gpu_words(gpu)}. How many microseconds does [{m} x {k}] @ [{k} x {n}] in bf16 take at least, all three "
-        "matrices moved once?",
+        f"{gpu_words(gpu)}. How many microseconds does the product [{m} x {k}] @ [{k} x {n}] take at least in bf16, "
+        "if each of the three matrices moves once?",
         float(found.roofline_s) * 1e6,
         "us",
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu), "m": m, "k": k, "n": n},
@@ -128,13 +130,14 @@ def attained_under_the_roof(d: Draw) -> Question:
     gpu, intensity = d.accelerator(), d.pick((0.5, 1, 2, 8, 50, 1000, 3000))
     attained = min(intensity * bandwidth(gpu), bf16_peak(gpu))
     return d.ask(
-        f"{gpu_words(gpu)}. How many TFLOP/s can an operator of {intensity:g} FLOP/byte attain in bf16?",
+        f"{gpu_words(gpu)}. How many TFLOP/s can an operator with an intensity of {intensity:g} FLOP/byte reach in "
+        "bf16?",
         attained / 1e12,
         "TFLOP/s",
         given={"peak": bf16_peak(gpu), "rate": bandwidth(gpu), "intensity": intensity},
         solution=[f"the smaller of {intensity:g} x {rate(bandwidth(gpu))} and {peak(bf16_peak(gpu))}"],
         mistakes={
-            "wrong resource": max(intensity * bandwidth(gpu), bf16_peak(gpu)) / 1e12,
+            "other limit": max(intensity * bandwidth(gpu), bf16_peak(gpu)) / 1e12,
             "sparse peak": min(intensity * bandwidth(gpu), bf16_sparse(gpu)) / 1e12,
         },
     )
@@ -149,8 +152,9 @@ def model_flops_utilization(d: Draw) -> Question:
     seconds = float(f"{2 * weights * tokens / bf16_peak(gpu) / reached:.3g}")
     answer = 2 * weights * tokens / (bf16_peak(gpu) * seconds)
     return d.ask(
-        f"{gpu_words(gpu)}. A prompt of {tokens:,} tokens of a model with {weights / 1e9:.1f} billion weights took "
-        f"{time(seconds)} in bf16. What is the MFU, attention scores left out?",
+        f"{gpu_words(gpu)}. A model with {weights / 1e9:.1f} billion weights processed a prompt of {tokens:,} tokens "
+        f"in {time(seconds)} in bf16. What is the MFU (the share of the peak that was used), without the attention "
+        "scores?",
         100 * answer,
         "%",
         given={"peak": bf16_peak(gpu), "weights": weights, "tokens": tokens, "seconds": seconds},
@@ -169,7 +173,7 @@ def model_bandwidth_utilization(d: Draw) -> Question:
     answer = moved / (bandwidth(gpu) * seconds)
     return d.ask(
         f"A decode step on an accelerator with {rate(bandwidth(gpu))} reads {gigabytes} GB of weights and {cache} GB "
-        f"of KV cache and takes {time(seconds)}. What is the MBU?",
+        f"of KV cache, and takes {time(seconds)}. What is the MBU (the share of the bandwidth that was used)?",
         100 * answer,
         "%",
         given={"rate": bandwidth(gpu), "weights": gigabytes * 1e9, "cache": cache * 1e9, "seconds": seconds},
@@ -188,12 +192,13 @@ def bandwidth_of_a_bus(d: Draw) -> Question:
     bits, gigabits = d.pick((128, 192, 256, 384, 512, 5120, 6144, 8192)), d.pick((3.2, 5.2, 6.4, 8.0, 16.0, 21.0, 28.0))
     answer = bits * gigabits / 8
     return d.ask(
-        f"A memory bus is {bits} bits wide, and each pin moves {gigabits:g} Gbit/s. How many GB/s is that?",
+        f"A memory bus is {bits} bits wide, and each pin transfers {gigabits:g} Gbit/s. What is the bandwidth, in "
+        "GB/s?",
         answer,
         "GB/s",
         given={"bits": bits, "bits_per_s": gigabits * 1e9},
         solution=[f"{bits} x {gigabits:g} / 8"],
-        mistakes={"bits": answer * 8, "both ways": answer * 2},
+        mistakes={"bits": answer * 8, "both edges": answer * 2},
     )
 
 
@@ -203,11 +208,16 @@ def gain_of_a_part(d: Draw) -> Question:
     part, times = d.share(0.2, 0.9), d.pick((1.5, 2, 3, 4, 8))
     answer = 1 / (1 - part + part / times)
     return d.ask(
-        f"Operators that take {part:.0%} of a pass become {times:g} times as fast. How many times as fast is the pass?",
+        f"Operators that take {part:.0%} of a pass become {times:g} times as fast. By what factor does the whole pass "
+        "get faster?",
         answer,
         "x",
         given={"share": part, "times": times},
         solution=[f"1 / (1 - {part:g} + {part:g} / {times:g}), Amdahl's law"],
-        mistakes={"linear": 1 + part * (times - 1), "complement": 1 / (part + (1 - part) / times), "whole pass": times},
+        mistakes={
+            "mean of speedups": 1 + part * (times - 1),
+            "other share": 1 / (part + (1 - part) / times),
+            "whole pass": times,
+        },
         tolerance=0.03,
     )
