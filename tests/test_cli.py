@@ -344,6 +344,18 @@ def test_techniques_is_the_technique_table():
     assert found["rows"] == expected.to_dict()["rows"]
     shown = text("techniques", *small)
     assert all(row["technique"] in shown for row in found["rows"])
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_techniques_shows_what_was_measured_and_what_is_assumed():
+    """The range beside each prediction, its number of gains, the parameters; the sources behind ``--full``."""
+    small = ("llama-3.1-8b", "--hardware", "h100-sxm")
+    shown = " ".join(text("techniques", *small).split())
+    assert "speculative decoding 0.71x to 2.15x (32) acceptance 0.7, drafts 4" in shown
+    assert "vllm-project/vllm issue 20780" not in shown
+    full = " ".join(text("techniques", *small, "--full").split())
+    assert all(source in full for source in t.MEASURED["speculative"].sources)
+    assert "Present already; gains over the same without it" in full
 
 
 def test_mode_switch_and_visible_are_the_library():

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from .technique import Technique
 
 
+AS_GIVEN = "as given"
+"""What techniques without a baseline of their own are compared with: the deployment as given."""
+
+
 @dataclass(frozen=True, repr=False)
 class Effect(Report):
     """What one or several techniques do to the requests of a deployment in steady state.
@@ -185,7 +189,7 @@ class Effect(Report):
     @property
     def compared_with(self) -> str:
         """What the columns that start with ``baseline_`` compare with."""
-        return " and ".join(item.baseline for item in self.techniques if item.baseline) or "as given"
+        return " and ".join(item.baseline for item in self.techniques if item.baseline) or AS_GIVEN
 
     @property
     def baseline_prefill_speedup(self) -> Number:

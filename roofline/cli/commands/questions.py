@@ -13,6 +13,7 @@ from ...report import Report
 from ...techniques import mode_switch as switch_of
 from ...techniques import technique_table
 from ...techniques import visible as visible_of
+from ...techniques.effect import AS_GIVEN
 from ...units import humanize, quantity_of
 from .. import options as opt
 from ..answers import Answers
@@ -105,23 +106,46 @@ def _elasticities(found: Sensitivity) -> str:
 
 
 def techniques(
-    model: opt.ModelName, /, target: Target, *, time: opt.Time = opt.DEFAULT_TIME, as_json: opt.Json = False
+    model: opt.ModelName,
+    /,
+    target: Target,
+    *,
+    time: opt.Time = opt.DEFAULT_TIME,
+    full: opt.Full = False,
+    as_json: opt.Json = False,
 ) -> None:
-    """Every technique with what it does to one deployment."""
+    """Every technique with what it does to one deployment, and what others measured."""
     asked = target.single().answers(read_model(model))
     found = technique_table(asked.serve, asked.load, time=time)
     if as_json:
         return print_json(asked.asked() | found.to_dict())
-    gains = ("prefill_speedup", "decode_speedup", "throughput_gain", "batch_gain")
-    rows = [
-        (row["technique"], row["phase"], *(f"{row[name]:.2f}x" if row[name] is not None else "–" for name in gains))
-        for row in found.to_dict()["rows"]
-    ]
-    head = ("technique", "helps", "prefill", "decode", "throughput", "batch")
+    rows = found.to_dict()["rows"]
+    had = [row for row in rows if row["baseline"] != AS_GIVEN]
+    measured = [(row["technique"], row["measured"], row["assumes"]) for row in rows if row["measured"] or row["assumes"]]
+    sources = [f"{row['technique']}: {row['sources']}" for row in rows if row["sources"]] if full else []
     refused = [f"{name}: {reason}" for name, reason in found.refused]
     return print_text(
-        title(asked, time=time) + "\n", table(rows, head=head, right=4), block("Not possible here", bullets(refused))
+        title(asked, time=time) + "\n",
+        _gains(rows, "helps", "phase"),
+        block("Present already; gains over the same without it", _gains(had, "over", "baseline", of="baseline_")),
+        block(MEASURED_ELSEWHERE, table(measured, head=("technique", "measured", "assumed here"))),
+        block("Measured by", bullets(sources)),
+        block("Not possible here", bullets(refused)),
+        "" if full else "\n--full names the sources of what was measured.",
     )
+
+
+MEASURED_ELSEWHERE = "Gains that were measured, on any deployment (number of them), and what the prediction assumes"
+
+
+def _gains(rows: list[dict[str, Any]], second: str, column: str, *, of: str = "") -> str:
+    """What techniques gain by phase, and what ``column`` says of them."""
+    gains = [f"{of}{name}" for name in ("prefill_speedup", "decode_speedup", "throughput_gain", "batch_gain")]
+    cells = [
+        (row["technique"], row[column], *("–" if row[name] is None else f"{row[name]:.2f}x" for name in gains))
+        for row in rows
+    ]
+    return table(cells, head=("technique", second, "prefill", "decode", "tokens/s", "batch"), right=4)
 
 
 Gain = Annotated[
