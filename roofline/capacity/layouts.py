@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import isqrt
 from pathlib import Path
 
@@ -92,13 +92,23 @@ def reach(accelerator: Accelerator) -> float:
 
 def within_reach(parallel: Parallel, accelerator: Accelerator) -> Parallel | None:
     """The rows of a `Parallel` of layouts that an accelerator can join; None if there are none."""
-    return _rows(parallel, np.ravel(np.asarray(parallel.accelerators) <= reach(accelerator)))
+    return rows_kept(parallel, np.ravel(np.asarray(parallel.accelerators) <= reach(accelerator)))
 
 
-def _rows(parallel: Parallel, kept: npt.NDArray[np.bool_]) -> Parallel | None:
-    if not kept.any():
+def rows_of(parallel: Parallel) -> list[Parallel]:
+    """Every row of a `Parallel` of layouts by itself."""
+    columns = (np.ravel(degree) for degree in parallel.degrees[:4])
+    return [Parallel(*map(int, row)) for row in zip(*columns, strict=True)]
+
+
+def rows_kept(parallel: Parallel, kept: Sequence[bool] | npt.NDArray[np.bool_]) -> Parallel | None:
+    """The rows of a `Parallel` of layouts that are kept; None if there are none."""
+    chosen = np.asarray(kept, dtype=bool)
+    if not chosen.any():
         return None
-    tensor, pipeline, expert, data = (np.asarray(degree)[kept] for degree in parallel.degrees[:4])
+    if chosen.all():
+        return parallel
+    tensor, pipeline, expert, data = (np.asarray(degree)[chosen] for degree in parallel.degrees[:4])
     return Parallel(tensor, pipeline, expert, data)
 
 
@@ -114,7 +124,6 @@ def startable(parallel: Parallel, model: Model, precision: Precision) -> tuple[P
     precision : Precision
         Formats of its weights.
     """
-    columns = zip(*(np.ravel(degree) for degree in parallel.degrees[:4]), strict=True)
-    reasons = [refusal(model, precision, Parallel(*row)) for row in columns]
-    kept = _rows(parallel, np.array([not reason for reason in reasons]))
+    reasons = [refusal(model, precision, row) for row in rows_of(parallel)]
+    kept = rows_kept(parallel, [not reason for reason in reasons])
     return kept, tuple(dict.fromkeys(reason for reason in reasons if reason))

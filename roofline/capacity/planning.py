@@ -29,11 +29,10 @@ from ..specs.library import get_accelerator, get_model
 from ..specs.prices import Price
 from ..techniques.prompts import with_hit_rate
 from ..techniques.quantization import KVQuantization
-from ..techniques.sharding import TensorParallelism
 from ..techniques.technique import Chosen, Technique, as_techniques, refuse_pairs, scenario_with
 from .arrivals import arrivals_of, mean_of, with_arrivals
 from .candidates import all_rows, evaluate, precision_name
-from .layouts import layouts, reach, startable, within_reach
+from .layouts import layouts, reach, rows_kept, rows_of, startable, within_reach
 from .plans import Plan
 
 BATCHES: npt.NDArray[np.float64] = np.unique(np.round(np.geomspace(1, 1024, 56)))
@@ -221,12 +220,25 @@ def _cases(
         if parallel is None:
             refused[name] = unstarted[0]
             continue
-        spread_out = serve.replace(parallel=parallel)
-        if reason := _refusal(spread_out, tried, used):
+        if reason := _missing_units(serve):
             refused[name] = reason
+            continue
+        cases = [Scenario(serve.replace(parallel=row), tried) for row in rows_of(parallel)]
+        kept = rows_kept(parallel, [all(item.in_layout(case) for item in used) for case in cases])
+        if kept is None:
+            refused[name] = _refusal(cases, used)
         else:
+            spread_out = serve.replace(parallel=kept)
             asked.append((spread_out, scenario_with(spread_out, tried, used), usd[name]))
     return asked, refused, list(no_start)
+
+
+def _refusal(cases: Sequence[Scenario], techniques: tuple[Technique, ...]) -> str:
+    """Why no layout has, or can have, all of the techniques: what the largest says, if it says anything."""
+    lacking = next((item for item in techniques if not any(item.in_layout(case) for case in cases)), None)
+    if lacking is None:
+        return f"no layout has {' and '.join(item.name for item in techniques)}"
+    return f"{lacking.name}: {lacking.refusal(cases[-1]) or 'no layout has it'}"
 
 
 def _techniques(techniques: Chosen, hit_rate: float, kv: str | None) -> tuple[Technique, ...]:
@@ -239,8 +251,6 @@ def _techniques(techniques: Chosen, hit_rate: float, kv: str | None) -> tuple[Te
     """
     used = with_hit_rate(as_techniques(techniques), hit_rate)
     refuse_pairs(used)
-    if any(isinstance(item, TensorParallelism) for item in used):
-        raise InvalidInput("a plan tries every layout: leave tensor parallelism out of its techniques")
     if kv is not None and any(isinstance(item, KVQuantization) for item in used):
         raise InvalidInput("kv and KV-cache quantization both decide the format of the KV cache: choose one")
     return used
@@ -248,15 +258,6 @@ def _techniques(techniques: Chosen, hit_rate: float, kv: str | None) -> tuple[Te
 
 def _with_kv(serve: Deployment, kv: str | None) -> Deployment:
     return serve if kv is None else serve.replace(precision=replace(serve.precision, kv=kv))
-
-
-def _refusal(serve: Deployment, load: Workload, techniques: tuple[Technique, ...]) -> str:
-    """Why a deployment cannot be computed or cannot have one of the techniques; empty if it can have all."""
-    if reason := _missing_units(serve):
-        return reason
-    case = Scenario(serve, load)
-    reasons = ((item.name, item.refusal(case)) for item in techniques)
-    return next((f"{name}: {reason}" for name, reason in reasons if reason), "")
 
 
 def _missing_units(serve: Deployment) -> str:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from ..arrays import bisect
 from ..errors import InvalidInput
+from ..model.rewriting import steps_apart
 from ..phases.workload import Workload
 from ..serving.arrivals import Demand, demand
 from ..serving.cache_pool import cache_pool
@@ -203,7 +204,7 @@ def can_be_simulated(case: Scenario) -> bool:
         step_tokens=case.step_tokens,
         chunk_tokens=case.chunk_tokens,
     )
-    return bool(case == plain)
+    return bool(case == plain) and not steps_apart(case.model)
 
 
 def times_of(case: Scenario, time: str) -> StepTimes:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from math import prod
+from typing import ClassVar
 
 from ..errors import Number
 from ..operators.operator import Operator, Pass
@@ -16,7 +17,15 @@ from . import Model
 
 
 class Rewrite(ABC):
-    """What a kernel does otherwise with the operators of a pass."""
+    """What a kernel does otherwise with the operators of a pass.
+
+    Attributes
+    ----------
+    of_steps : bool
+        Whether decode steps get other operators than passes over prompts.
+    """
+
+    of_steps: ClassVar[bool] = False
 
     @abstractmethod
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
@@ -77,6 +86,11 @@ def further_kernels(model: Model) -> int:
     if not isinstance(model, Rewritten):
         return 0
     return sum(rewrite.further_kernels(model.plain) for rewrite in model.rewrites)
+
+
+def steps_apart(model: Model) -> bool:
+    """Whether decode steps of ``model`` run other operators than passes over prompts."""
+    return isinstance(model, Rewritten) and any(rewrite.of_steps for rewrite in model.rewrites)
 
 
 def rewritten(model: Model, rewrite: Rewrite) -> Rewritten:

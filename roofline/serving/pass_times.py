@@ -62,6 +62,8 @@ class PassTime(Value):
         Time in which what is found of a prompt comes from another tier of memory, seconds.
     fetch_overlap : float or array
         Share of the pass that may hide it.
+    drafted : bool
+        Whether drafts are verified, for which the scheduler of some engines waits (``drafting_step_s``).
     """
 
     runs: tuple[Run, ...]
@@ -75,6 +77,7 @@ class PassTime(Value):
     pool_share: float | None = None
     fetch_s: Number = 0.0
     fetch_overlap: Number = 1.0
+    drafted: bool = False
 
     def replace(self, **changes: Any) -> PassTime:
         """A copy with other fields."""
@@ -107,9 +110,12 @@ class PassTime(Value):
         if np.any(self.fetch_s):
             hidden_s = self.fetch_overlap * device_s
             device_s = np.maximum(self.fetch_s, hidden_s) + device_s - hidden_s
+        server, estimated = self.phase.deployment.server, time.startswith("estimate")
+        if self.drafted and estimated:
+            device_s = device_s + (server.drafting_step_s or 0.0)
         if not self.asynchronous:
             return device_s + self.serial_s
-        engine_s = HostTimes.of(self.phase.deployment.server).step_s if time.startswith("estimate") else 0.0
+        engine_s = HostTimes.of(server).step_s if estimated else 0.0
         return np.maximum(device_s - engine_s, engine_s + self.serial_s)
 
     @property
@@ -248,6 +254,7 @@ def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime
         asynchronous=case.asynchronous,
         halves=case.two_batches,
         pool_share=case.pool_share,
+        drafted=case.drafts is not None,
     )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidInput, Number, unknown
+from ..model.rewriting import steps_apart
 from ..operators.operator import Segment
 from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
@@ -204,6 +205,11 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     """
     if time not in TIMES:
         raise unknown("time", time, TIMES)
+    if steps_apart(serve.model):
+        raise InvalidInput(
+            f"decode steps run other kernels than its prompts: {serve.model.name} is not simulated;"
+            " apply gives its steady state"
+        )
     for degree in serve.parallel.degrees:
         if np.ndim(degree):
             raise InvalidInput("steps are simulated for one deployment at a time: a degree of parallelism is an array")

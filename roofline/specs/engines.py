@@ -146,6 +146,7 @@ FIELDS: Mapping[str, Kind] = {
     "launch_share": SHARE,
     "eager_layer_s": Kind(),
     "adapter_kernel_s": Kind(),
+    "drafting_step_s": Kind(),
     "graph_tokens": Kind(whole=True),
     "decode_factor": FACTOR,
     "prefill_factor": FACTOR,
@@ -223,6 +224,8 @@ class Engine:
         Host time per layer of a pass with prompts, which runs without a graph beside the device.
     adapter_kernel_s : float
         Host time of launching one kernel of a low-rank adapter in such a pass.
+    drafting_step_s : float
+        Host time that speculation adds to a step, where the scheduler waits for what was accepted.
     graph_tokens : int
         Tokens of a pass up to which it runs in captured graphs although it has prompts; 0 for none.
     decode_factor, prefill_factor : float
@@ -284,6 +287,7 @@ class Engine:
     launch_share: float | None = None
     eager_layer_s: float | None = None
     adapter_kernel_s: float | None = None
+    drafting_step_s: float | None = None
     graph_tokens: float | None = None
     decode_factor: float | None = None
     prefill_factor: float | None = None

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .adapters import *  # noqa: F403
     from .attention import *  # noqa: F403
     from .batching import *  # noqa: F403
+    from .context_parallelism import *  # noqa: F403
     from .encoders import *  # noqa: F403
     from .expert_layouts import *  # noqa: F403
     from .host import *  # noqa: F403

@@ -103,6 +103,11 @@ class ExpertParallelism(Technique):
         wanted = self.expert or 2
         return "" if ranks >= wanted else f"experts over {wanted} accelerators need a layout of as many: {ranks:g}"
 
+    def in_layout(self, case: Scenario) -> bool:
+        """Experts are spread over as many."""
+        spread_over = np.asarray(case.serve.parallel.expert)
+        return not self.refusal(case) and bool(np.all(spread_over == self._ways(case)))
+
     def had(self, case: Scenario) -> bool:
         """Whether experts are spread already."""
         spread_over = np.asarray(case.serve.parallel.expert)
@@ -208,8 +213,13 @@ class AttentionDataParallelism(Technique):
         return ("how many accelerators share a layer",)
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be several accelerators that a layer is divided over."""
-        tensor = np.max(case.serve.parallel.tensor)
+        """There have to be several accelerators that a layer is divided over, each with a whole cache."""
+        parallel = case.serve.parallel
+        if np.any(np.asarray(parallel.decode_context) > 1):
+            return "the ranks of a layer divide the cache that replicas would hold whole"
+        if self.had(case):
+            return ""
+        tensor = np.max(parallel.tensor)
         wanted = self.replicas or tensor
         if tensor < 2:
             return "tensor is 1: there is nothing to replicate"
@@ -217,12 +227,19 @@ class AttentionDataParallelism(Technique):
 
     def had(self, case: Scenario) -> bool:
         """Whether there are replicas already."""
-        return bool(np.all(np.asarray(case.serve.parallel.data) >= (self.replicas or 2)))
+        return bool(np.all(self._replicated(case)))
+
+    def in_layout(self, case: Scenario) -> bool:
+        """There are replicas."""
+        return not self.refusal(case) and self.had(case)
+
+    def _replicated(self, case: Scenario) -> Any:
+        return np.asarray(case.serve.parallel.data) >= (self.replicas or 2)
 
     def after(self, case: Scenario) -> Scenario:
-        """Replicas in the place of ranks."""
+        """Replicas in the place of ranks, where there are none yet."""
         parallel = case.serve.parallel
-        replicas = self.replicas or parallel.tensor
+        replicas = np.where(self._replicated(case), 1.0, self.replicas or parallel.tensor)[()]
         experts = parallel.tensor * parallel.data if has_experts(case) else parallel.expert
         return spread(case, tensor=parallel.tensor / replicas, data=parallel.data * replicas, expert=experts)
 
@@ -387,57 +404,3 @@ class AttentionFFNDisaggregation(Technique):
         """Microbatches that overlap, and experts that are read for each of them."""
         model = rewritten(case.model, Pooled(float(self.microbatches)))
         return case.with_model(model).replace(pool_share=self.attention_share or BALANCED)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecodeContextParallelism(Technique):
-    """The cached tokens of a sequence are divided over ranks that tensor parallelism gives whole copies of the cache.
-
-    KV heads past their number, and the latent of MLA, are whole on every rank.  Divided by tokens instead, ``d`` ranks
-    hold and read ``1 / d`` each: ``d`` times as many sequences fit, for two further messages a layer, queries gathered
-    before attention and partial results merged behind it (Helix, arXiv:2507.07120; ``--decode-context-parallel-size``).
-    Short contexts pay the messages and gain little.
-
-    Attributes
-    ----------
-    ways : int, optional
-        Ranks that share a sequence's cache; all that would hold copies of it if not given.
-    """
-
-    slug: ClassVar[str] = "dcp"
-    name: ClassVar[str] = "decode context parallelism"
-    helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "no copies of the cache: each rank reads and keeps its part of the tokens"
-    costs: ClassVar[str] = "two messages a layer in every decode step"
-    effort: ClassVar[str] = FLAG
-
-    ways: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.ways is not None:
-            number("ways", self.ways, least=1, whole=True)
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """How the cache is divided."""
-        return ("how the cache is divided",)
-
-    def _ways(self, case: Scenario) -> int:
-        """Ranks that hold the same part of the cache."""
-        pieces = max((cache.pieces for _, cache in case.model.counted_caches()), default=1)
-        return self.ways or max(int(np.max(case.serve.parallel.tensor)) // pieces, 1)
-
-    def refusal(self, case: Scenario) -> str:
-        """Ranks have to hold copies of the cache."""
-        tensor, ways = int(np.max(case.serve.parallel.tensor)), self._ways(case)
-        if ways < 2:
-            return f"tensor is {tensor}: no rank holds a copy of another one's cache"
-        return f"ways must divide the {tensor} ranks of a layer: {ways}" if tensor % ways else ""
-
-    def had(self, case: Scenario) -> bool:
-        """Whether it is divided already."""
-        return bool(np.all(np.asarray(case.serve.parallel.decode_context) >= max(self._ways(case), 2)))
-
-    def after(self, case: Scenario) -> Scenario:
-        """The cache by tokens."""
-        return spread(case, decode_context=self._ways(case))

@@ -80,6 +80,7 @@ MEASURED: Mapping[str, MeasuredGains] = MappingProxyType(
                 "vLLM blog, speculative decoding",
             ),
         ),
+        "tree-drafting": MeasuredGains(1.507, 1.507, 1, ("gpustack/gpustack docs/performance-lab",)),
         "parallel-drafting": MeasuredGains(1.05, 1.55, 7, ("vLLM blog, P-EAGLE",)),
         "quantization": MeasuredGains(
             0.572,
@@ -240,6 +241,9 @@ MEASURED: Mapping[str, MeasuredGains] = MappingProxyType(
         "flash-attention": MeasuredGains(1.746, 2.662, 2, ("FlashAttention-3 paper/README",)),
         "mla": MeasuredGains(5.76, 5.76, 1, ("DeepSeek-V2 paper arXiv 2405.04434",)),
         "kv-eviction": MeasuredGains(3.7, 3.7, 1, ("RocketKV paper arXiv 2502.14051",), bound=True),
+        "attention-ffn-disaggregation": MeasuredGains(
+            1.9, 1.9, 1, ("MegaScale-Infer paper arXiv 2504.02263",), bound=True
+        ),
         "disaggregation": MeasuredGains(4.48, 4.48, 1, ("DistServe paper arXiv 2401.09670",), bound=True),
     }
 )

@@ -51,13 +51,27 @@ class TensorParallelism(Technique):
         return bool(np.all(np.asarray(case.serve.parallel.tensor) >= self.tensor))
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be a link."""
-        gpu = case.serve.accelerator
-        return "" if gpu.scale_up or gpu.host_bytes_per_s else f"{gpu.name} states no link between accelerators"
+        """There has to be a link, and each part of a divided cache a rank."""
+        gpu, divided = case.serve.accelerator, int(np.max(case.serve.parallel.decode_context))
+        if self.tensor % divided:
+            return f"the cache is divided over {divided} ranks of a layer, which must divide tensor: {self.tensor}"
+        known = self.tensor == 1 or gpu.scale_up or gpu.host_bytes_per_s
+        return "" if known else f"{gpu.name} states no link between accelerators"
+
+    def in_layout(self, case: Scenario) -> bool:
+        """As many share a layer."""
+        return not self.refusal(case) and bool(np.all(np.asarray(case.serve.parallel.tensor) == self.tensor))
 
     def after(self, case: Scenario) -> Scenario:
-        """As many accelerators for every layer."""
-        parallel = dataclasses.replace(case.serve.parallel, tensor=self.tensor)
+        """As many accelerators for every layer, unless there are; experts spread over all of them still are."""
+        if self.had(case):
+            return case
+        before = case.serve.parallel
+        tensor = np.full(np.shape(before.tensor), self.tensor) if np.ndim(before.tensor) else self.tensor
+        spread = np.asarray(before.expert)
+        expert = np.where(spread == before.tensor * before.data, tensor * before.data, spread)[()]
+        expert = np.where(spread > 1, expert, spread)[()]
+        parallel = dataclasses.replace(before, tensor=tensor, expert=expert)
         return case.replace(serve=case.serve.replace(parallel=parallel))
 
 

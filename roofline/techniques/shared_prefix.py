@@ -21,6 +21,8 @@ from .technique import KERNEL, Technique
 class Cascade(Value, Rewrite):
     """Attention of a step in two: over the prefix for all sequences at once, and over the rest of each."""
 
+    of_steps: ClassVar[bool] = True
+
     prefix_tokens: Number
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:

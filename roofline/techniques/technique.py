@@ -120,6 +120,10 @@ class Technique(Value):
         """Why the deployment cannot have it; empty if it can."""
         return ""
 
+    def in_layout(self, case: Scenario) -> bool:
+        """Whether a plan, which tries every layout by itself, keeps this one: it has the technique, or can have it."""
+        return not self.refusal(case)
+
     def given(self, case: Scenario) -> Scenario:
         """The scenario as given, with what the technique's parameters say about it."""
         return case

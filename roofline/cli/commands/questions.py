@@ -121,7 +121,9 @@ def techniques(
         return print_json(asked.asked() | found.to_dict())
     rows = found.to_dict()["rows"]
     had = [row for row in rows if row["baseline"] != AS_GIVEN]
-    measured = [(row["technique"], row["measured"], row["assumes"]) for row in rows if row["measured"] or row["assumes"]]
+    measured = [
+        (row["technique"], row["measured"], row["assumes"]) for row in rows if row["measured"] or row["assumes"]
+    ]
     sources = [f"{row['technique']}: {row['sources']}" for row in rows if row["sources"]] if full else []
     refused = [f"{name}: {reason}" for name, reason in found.refused]
     return print_text(

@@ -1,0 +1,68 @@
+"""Context parallelism: the cached tokens of a sequence over ranks that would hold copies of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..errors import number
+from ..serving.scenario import Scenario
+from .expert_layouts import spread
+from .technique import FLAG, Technique
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeContextParallelism(Technique):
+    """The cached tokens of a sequence are divided over ranks that tensor parallelism gives whole copies of the cache.
+
+    KV heads past their number, and the latent of MLA, are whole on every rank.  Divided by tokens instead, ``d`` ranks
+    hold and read ``1 / d`` each: ``d`` times as many sequences fit, for two further messages a layer, queries gathered
+    before attention and partial results merged behind it (Helix, arXiv:2507.07120; ``--decode-context-parallel-size``).
+    Short contexts pay the messages and gain little.
+
+    Attributes
+    ----------
+    ways : int, optional
+        Ranks that share a sequence's cache; all that would hold copies of it if not given.
+    """
+
+    slug: ClassVar[str] = "dcp"
+    name: ClassVar[str] = "decode context parallelism"
+    helps: ClassVar[str] = "decode"
+    why: ClassVar[str] = "no copies of the cache: each rank reads and keeps its part of the tokens"
+    costs: ClassVar[str] = "two messages a layer in every decode step"
+    effort: ClassVar[str] = FLAG
+
+    ways: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.ways is not None:
+            number("ways", self.ways, least=1, whole=True)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """How the cache is divided."""
+        return ("how the cache is divided",)
+
+    def _ways(self, case: Scenario) -> Any:
+        """Ranks that hold the same part of the cache."""
+        pieces = max((cache.pieces for _, cache in case.model.counted_caches()), default=1)
+        copies = np.maximum(np.asarray(case.serve.parallel.tensor) // pieces, 1)
+        return np.broadcast_to(self.ways, copies.shape)[()] if self.ways else copies[()]
+
+    def refusal(self, case: Scenario) -> str:
+        """Ranks have to hold copies of the cache."""
+        tensor, ways = int(np.max(case.serve.parallel.tensor)), int(np.max(self._ways(case)))
+        if ways < 2:
+            return f"tensor is {tensor}: no rank holds a copy of another one's cache"
+        return f"ways must divide the {tensor} ranks of a layer: {ways}" if tensor % ways else ""
+
+    def had(self, case: Scenario) -> bool:
+        """Whether it is divided already."""
+        return bool(np.all(np.asarray(case.serve.parallel.decode_context) >= np.maximum(self._ways(case), 2)))
+
+    def after(self, case: Scenario) -> Scenario:
+        """The cache by tokens."""
+        return spread(case, decode_context=self._ways(case))
