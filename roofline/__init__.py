@@ -51,6 +51,7 @@ _HOME = {
     "matmul": "operators.products",
     "bound": "phases.bounds",
     "prefill": "phases.passes",
+    "encode": "phases.encoding",
     "decode": "phases.passes",
     "mixed": "phases.passes",
     "generate": "phases.generation",

@@ -50,6 +50,7 @@ from .operators.work import Work as Work
 from .phases.bounds import Bound as Bound
 from .phases.bounds import bound as bound
 from .phases.deployment import Deployment as Deployment
+from .phases.encoding import encode as encode
 from .phases.generation import Generation as Generation
 from .phases.generation import generate as generate
 from .phases.passes import Phase as Phase

@@ -26,6 +26,7 @@ from ..errors import InvalidInput, RooflineError, number, unknown
 from ..formats import FORMATS
 from ..model import Model
 from ..phases.deployment import Deployment
+from ..phases.encoding import refuse_encoders
 from ..phases.workload import Workload
 from ..specs.engines import list_engines
 from ..specs.library import get_model, list_accelerators, list_models
@@ -151,6 +152,7 @@ def read_state(query: str) -> State:
         raise Refused(" ".join(str(error).split()), _control_of(str(error))) from None
     try:
         serve = placement.single().deployment(model)
+        refuse_encoders(model, "explorer")
         load = Workload(**fields)
         checked = {**fields, **({} if rate is None else {"requests_per_s": number("requests_per_s", rate, least=1e-9)})}
         if price is not None:

@@ -21,7 +21,9 @@ from ..phases.passes import TIMES, Phase, decode, prefill
 from ..phases.workload import Workload
 from ..report import Step, plain
 
-EXPLAINED = ("prefill", "decode", "memory", "parameters", "crossovers")
+OF_DECODERS = ("prefill", "decode", "memory", "parameters", "crossovers")
+OF_ENCODERS = ("encode", "memory", "parameters")
+EXPLAINED = tuple(dict.fromkeys((*OF_DECODERS, *OF_ENCODERS)))
 """Answers that have a derivation, by their names on the command line."""
 
 
@@ -47,6 +49,16 @@ class Answers:
     def prefill(self) -> Phase:
         """The pass over the prompts."""
         return prefill(self.serve, self.load)
+
+    @property
+    def encode(self) -> Phase:
+        """The one pass of an encoder."""
+        return self.prefill
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the model is an encoder, of which there is one pass and no generation."""
+        return self.serve.model.encodes
 
     @cached_property
     def decode(self) -> Phase:
@@ -92,13 +104,14 @@ class Answers:
     def maths(self) -> tuple[str, ...]:
         """Formats of the units that compute it, the linear layers' first."""
         linear = self.serve.accelerator.math_on_chip(self.serve.precision.part("mlp").math)
-        used = (item.math for item in (*self.prefill.operators, *self.decode.operators) if item.flops)
+        steps = () if self.encodes else self.decode.operators
+        used = (item.math for item in (*self.prefill.operators, *steps) if item.flops)
         return tuple(dict.fromkeys((linear, *used)))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Notes of all answers, each once."""
-        return self.notes_of("parameters", "memory", "prefill", "decode")
+        return self.notes_of("parameters", "memory", *(("encode",) if self.encodes else ("prefill", "decode")))
 
     def notes_of(self, *names: str) -> tuple[str, ...]:
         """Notes of some of the answers, each once."""
@@ -112,9 +125,10 @@ class Answers:
         UnknownName
             No phase or no operator has that name.
         """
-        if phase not in (None, *EXPLAINED):
-            raise unknown("phase", phase, EXPLAINED)
-        found = {name: getattr(self, name).explain() for name in EXPLAINED if phase in (None, name)}
+        known = OF_ENCODERS if self.encodes else OF_DECODERS
+        if phase not in (None, *known):
+            raise unknown("phase", phase, known)
+        found = {name: getattr(self, name).explain() for name in known if phase in (None, name)}
         return found if phase and not operator else steps_about(found, operator)
 
     def asked(self) -> dict[str, Any]:
@@ -134,12 +148,25 @@ class Answers:
             "dense_flops_per_s": {math: plain(gpu.dense_flops_per_s[math]) for math in self.maths},
             "memory_bytes_per_s": plain(gpu.memory_bytes_per_s),
             "memory": self.memory.to_dict(),
+            **(self._encoded() if self.encodes else self._generated()),
+            "assumptions": list(self.assumptions),
+        }
+
+    def _generated(self) -> dict[str, Any]:
+        return {
             "prefill": self.prefill.to_dict(),
             "decode": self.decode.to_dict(),
             "generate": {time: result.to_dict() for time, result in self.generate.items()},
             "crossovers": self.crossovers.to_dict(),
-            "assumptions": list(self.assumptions),
         }
+
+    def _encoded(self) -> dict[str, Any]:
+        return {"encode": self.encode.to_dict() | {"sequences_per_s": plain(self.sequences_per_s("roofline_s"))}}
+
+    def sequences_per_s(self, time: str) -> Number:
+        """Sequences that an encoder encodes per second, by one of the three times."""
+        rate: Number = self.load.batch / getattr(self.encode, time)
+        return rate
 
 
 def deployment_dict(serve: Deployment) -> dict[str, Any]:

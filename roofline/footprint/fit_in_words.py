@@ -108,6 +108,9 @@ def _room(found: Memory) -> str:
     """Tokens and sequences of this length that the cache holds."""
     length, sequences = float(np.max(found.load.sequence_tokens)), float(found.max_batch)
     plural = "" if sequences == 1 else "s"
+    if found.deployment.model.encodes:
+        prompt = float(np.max(found.load.prompt_tokens))
+        return f"room for {sequences:,.0f} sequence{plural} of {prompt:,.0f} tokens in a pass"
     return f"{float(found.cache_tokens):,.0f} tokens of cache, {sequences:,.0f} sequence{plural} of {length:,.0f}"
 
 

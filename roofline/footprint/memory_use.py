@@ -23,12 +23,11 @@ from .allocation import NO_DRAFTER, Drafter, Paging
 from .engine_pool import EnginePool, sequence_bytes
 from .per_device import (
     cache_on_one,
-    logits_of_sequence,
-    media_workspace,
     paged_cache_on_one,
     resident_by_part,
     weights_on_one,
-    workspace_of_token,
+    workspace_of_chunk,
+    workspace_of_sequence,
 )
 
 __all__ = ["NO_DRAFTER", "Drafter", "Memory", "Paging", "cache_on_one", "memory", "weights_on_one"]
@@ -91,8 +90,8 @@ class Memory(OfWorkload, Report):
 
     @cached_property
     def engine_pool(self) -> EnginePool | None:
-        """What the engine named sets aside on the most loaded accelerator; None if no engine is named."""
-        if not self.deployment.names_engine:
+        """What the engine named sets aside on the most loaded accelerator; None if no engine is named, or no cache."""
+        if not self.deployment.names_engine or self.deployment.model.encodes:
             return None
         serve, draft_bytes = self.deployment, self._draft_bytes
         engine, host_bytes = self.paging.of_engine(serve.server), self.paging.moved_to_host(serve, draft_bytes)
@@ -167,17 +166,12 @@ class Memory(OfWorkload, Report):
     def chunk_bytes_on_one(self) -> Number:
         """Activations of the prompt tokens of a step, or those of encoding its images before, if they are more."""
         step = STEP_TOKENS if self.paging.step_tokens is None else self.paging.step_tokens
-        tokens = np.minimum(self.load.prompt_tokens, step) / self.deployment.parallel.context
-        return np.maximum(tokens * self._token_bytes, media_workspace(self.deployment, self.load))
+        return workspace_of_chunk(self.deployment, self.load, step)
 
     @cached_property
-    def _token_bytes(self) -> Number:
-        return workspace_of_token(self.deployment)
-
-    @property
     def sequence_workspace_bytes(self) -> Number:
-        """Activations and logits of one sequence that decodes in a step."""
-        return self._token_bytes + logits_of_sequence(self.deployment)
+        """Activations and logits of one sequence that decodes in a step; all activations of one that is encoded."""
+        return workspace_of_sequence(self.deployment, self.load)
 
     @property
     def workspace_on_one(self) -> Number:
@@ -284,7 +278,9 @@ class Memory(OfWorkload, Report):
 
     @property
     def cache_tokens(self) -> Number:
-        """Tokens of sequences of this length, in whole pages, that the pool holds."""
+        """Tokens of sequences of this length, in whole pages, that the pool holds; 0 for an encoder."""
+        if self.deployment.model.encodes:
+            return 0.0
         page = self.page_tokens
         tokens = np.ceil(np.divide(self.load.sequence_tokens, page)) * page
         return scalar(np.floor(self.concurrency(tokens) * tokens))

@@ -121,6 +121,20 @@ def _alive(block: Block, serve: Deployment) -> Number:
     return values
 
 
+def workspace_of_chunk(serve: Deployment, load: Workload, step_tokens: Number) -> Number:
+    """Bytes of activations of the prompt tokens of a step, or of encoding its images before; encoders have no steps."""
+    if serve.model.encodes:
+        return 0.0
+    tokens = np.minimum(load.prompt_tokens, step_tokens) / serve.parallel.context
+    return np.maximum(tokens * workspace_of_token(serve), media_workspace(serve, load))
+
+
+def workspace_of_sequence(serve: Deployment, load: Workload) -> Number:
+    """Bytes of activations and logits of one sequence that decodes; of an encoder's, whose tokens are all alive."""
+    tokens = load.prompt_tokens if serve.model.encodes else 1
+    return workspace_of_token(serve) * tokens + logits_of_sequence(serve)
+
+
 def media_workspace(serve: Deployment, load: Workload) -> Number:
     """Bytes of activations that encoding the images and the sound of one prompt takes, in 16 bits."""
     if not load.has_media:
@@ -135,8 +149,9 @@ def media_workspace(serve: Deployment, load: Workload) -> Number:
 
 
 def logits_of_sequence(serve: Deployment) -> Number:
-    """Bytes of one sequence's logits, gathered and in the format that they are sampled in."""
-    return serve.model.vocab * (serve.precision.wide_bits / 8 + SAMPLING_BYTES)
+    """Bytes of one sequence's logits, gathered and in the format that they are sampled in; an encoder has none."""
+    logits = 0 if serve.model.encodes else serve.model.vocab
+    return logits * (serve.precision.wide_bits / 8 + SAMPLING_BYTES)
 
 
 def tower_bytes(serve: Deployment) -> Number:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..model import Model
+from ..model import Layer, Model
 from ..operators.weights import Linear
 from .layer_groups import numbered_layers
 from .text_config import Text
@@ -33,18 +33,31 @@ class StoredModule(NamedTuple):
 def stored_modules(text: Text, model: Model) -> Iterator[StoredModule]:
     """Every linear module of the language model, the embedding and lm_head."""
     for at, layer in numbered_layers(text):
-        if layer.reused:
-            continue
-        for weight in layer.weights():
-            if isinstance(weight, Linear):
-                values = weight.copies * weight.d_in * weight.d_out
-                name = _name_in_layer(weight)
-                if text.fields.given("routed_expert_hidden_size"):
-                    name = name.replace("mlp.latent_", "mlp.routed_expert_")
-                yield StoredModule(f"layers.{at}.{name}", weight.part, values)
+        for module in () if layer.reused else _in_layer(at, layer):
+            renamed = module.name
+            if text.fields.given("routed_expert_hidden_size"):
+                renamed = renamed.replace("mlp.latent_", "mlp.routed_expert_")
+            yield module._replace(name=renamed)
     yield StoredModule("embed_tokens", "embedding", model.embedding.parameters)
     if not model.tied_embeddings:
         yield StoredModule("lm_head", "lm_head", model.lm_head.d_in * model.lm_head.d_out)
+
+
+def encoder_modules(model: Model) -> Iterator[StoredModule]:
+    """Every linear module of an encoder's layers, whose order does not matter, and the embedding."""
+    at = 0
+    for layer in model.layers:
+        for _ in range(layer.count):
+            yield from _in_layer(at, layer)
+            at += 1
+    yield StoredModule("embed_tokens", "embedding", model.embedding.parameters)
+
+
+def _in_layer(at: int, layer: Layer) -> Iterator[StoredModule]:
+    for weight in layer.weights():
+        if isinstance(weight, Linear):
+            values = weight.copies * weight.d_in * weight.d_out
+            yield StoredModule(f"layers.{at}.{_name_in_layer(weight)}", weight.part, values)
 
 
 _SPECIAL = {

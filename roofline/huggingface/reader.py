@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..errors import InvalidInput, SpecError
 from ..model import LookupTable, Model
 from ..model.blocks import Block, HyperConnections, Projection
-from .checkpoint_modules import stored_modules
+from .checkpoint_modules import StoredModule, encoder_modules, stored_modules
+from .encoders import encoder, is_encoder
 from .extra_modules import beside_the_text
 from .family import Family
 from .fields import Fields, class_defaults
@@ -27,7 +28,7 @@ def from_config(
     quantization: Mapping[str, Any] | None = None,
     checkpoint_bytes: int | None = None,
 ) -> Model:
-    """The decoder that a ``config.json`` describes.
+    """The language model that a ``config.json`` describes: a decoder, or an encoder of a family that is known here.
 
     Parameters
     ----------
@@ -45,15 +46,12 @@ def from_config(
     Raises
     ------
     SpecError
-        It is no decoder language model, a field is missing or contradictory, or its family has parts whose shapes a
+        It is no such model, a field is missing or contradictory, or its family has parts whose shapes a
         configuration does not give.  The message names the field and the value.
     """
     try:
-        text = text_model(data)
-        model = _model(data, text, name, source)
-        precision, notes = checkpoint_precision(data, quantization, stored_modules(text, model))
-        beside = beside_the_text(data, text, model)
-        unread = tuple(unread_structure(text.fields, text.family))
+        read = (_encoder if is_encoder(data) else _decoder)(data, name, source)
+        precision, notes = checkpoint_precision(data, quantization, read.modules)
     except InvalidInput as error:
         raise SpecError(f"{source or name or 'config'}: {error}") from None
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -62,18 +60,49 @@ def from_config(
     understood = precision is not None or not notes
     doubts = (
         *(() if understood else notes),
-        *text.assumptions,
-        *((f"fields that are not read here may add parameters: {', '.join(unread)}",) if unread else ()),
-        *beside.left_out,
+        *read.doubts,
     )
-    return model.replace(
-        apart=beside.parameters,
-        towers=beside.towers,
+    return read.model.replace(
         precision=precision,
-        checkpoint_bytes=checkpoint_bytes,
+        checkpoint_bytes=checkpoint_bytes if read.stored_as_run else None,
         doubts=doubts,
-        assumptions=tuple(dict.fromkeys((*doubts, *notes, *model.assumptions))),
+        assumptions=tuple(dict.fromkeys((*doubts, *notes, *read.model.assumptions))),
     )
+
+
+class _Read(NamedTuple):
+    """A model without its formats, its linear modules, and why its counts may be wrong.
+
+    ``stored_as_run`` says whether engines load the checkpoint in the formats in which it is stored.
+    """
+
+    model: Model
+    modules: Iterable[StoredModule]
+    doubts: tuple[str, ...]
+    stored_as_run: bool = True
+
+
+def _decoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
+    text = text_model(data)
+    model = _model(data, text, name, source)
+    beside = beside_the_text(data, text, model)
+    doubts = (*text.assumptions, *_unread(text.fields, text.family), *beside.left_out)
+    complete = model.replace(apart=beside.parameters, towers=beside.towers)
+    return _Read(complete, stored_modules(text, model), doubts)
+
+
+def _encoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
+    """An encoder; engines run those that are stored in fp32 in 16 bits."""
+    fields = Fields(data, {})
+    model = encoder(data, fields, name, source)
+    half = str(data.get("torch_dtype") or data.get("dtype")) != "float32"
+    return _Read(model, encoder_modules(model), tuple(_unread(fields, Family())), half)
+
+
+def _unread(fields: Fields, family: Family) -> Iterator[str]:
+    unread = tuple(unread_structure(fields, family))
+    if unread:
+        yield f"fields that are not read here may add parameters: {', '.join(unread)}"
 
 
 def _model(data: Mapping[str, Any], text: Text, name: str, source: str) -> Model:

@@ -15,15 +15,10 @@ from .fields import Fields, class_defaults
 TEXT_KEYS = ("text_config", "language_config", "llm_config", "thinker_config", "text_model_config")
 NOT_DECODERS = frozenset(
     {
-        "bert",
-        "roberta",
-        "xlm-roberta",
         "albert",
         "electra",
         "deberta",
         "deberta-v2",
-        "distilbert",
-        "modernbert",
         "t5",
         "mt5",
         "umt5",

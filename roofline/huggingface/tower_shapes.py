@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from math import isqrt
 from typing import Any
 
 from ..errors import SpecError
@@ -79,7 +80,7 @@ def _merge(at: Wrapper) -> int:
 
 def _usual_tokens(at: Wrapper, merge: int) -> int:
     """Tokens of an image of `IMAGE_PIXELS` on each side, resized to whole tokens as processors do."""
-    pixels = side(at.encoder, "patch_size") * round(merge**0.5)
+    pixels = side(at.encoder, "patch_size") * isqrt(merge)
     return max(round(IMAGE_PIXELS / pixels), 1) ** 2
 
 

@@ -1,4 +1,4 @@
-"""A decoder: its layers, what stands around them, and exact counts."""
+"""A decoder or an encoder: its layers, what stands around them, and exact counts."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import dataclasses
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .. import operators
 from ..arrays import FrozenMapping
 from ..errors import InvalidInput, Number, number
 from ..formats import cache_format
-from ..operators.operator import Operator, Pass
+from ..operators.operator import Operator, Pass, Segment
 from ..operators.precision import AS_PUBLISHED, Precision
 from ..operators.weights import Linear, Vector, Weight
 from ..report import Report, Step
 from ..units import humanize
-from .blocks import Block, Cache
+from .blocks import Attention, Block, Cache
 from .counting import active_steps, count_steps, layer_row
 from .layer import NORM_SOURCE, Layer
 from .layout_collectives import around_layers
@@ -37,7 +37,7 @@ SIZE_TOLERANCE = 0.02
 SHAPES = frozenset(
     {
         *("hidden", "vocab", "layers", "tied_embeddings", "embedding_rows", "embedding_width"),
-        *("tables", "around", "apart", "towers"),
+        *("tables", "around", "pooled", "has_lm_head", "apart", "towers"),
     }
 )
 """Fields that decide the size of a checkpoint."""
@@ -45,7 +45,7 @@ SHAPES = frozenset(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Model(Report):
-    """A decoder language model.
+    """A language model: a decoder, or an encoder, whose attention has no causal mask.
 
     Attributes
     ----------
@@ -61,6 +61,8 @@ class Model(Report):
         Whether lm_head is the embedding table.
     lm_head_bias : bool
         Whether lm_head has a bias.
+    has_lm_head : bool
+        Whether there is an lm_head; one that predicts masked tokens is resident, and no embedding needs it.
     final_norm : int
         Parameters of the norm before lm_head.
     position_rows : int
@@ -75,6 +77,8 @@ class Model(Report):
         Further tables that are looked up.
     around : tuple of Block
         Blocks that run once, outside the layers.
+    pooled : tuple of Block
+        Blocks of an encoder behind its layers, which run on one position of each sequence: a pooler, a classifier.
     max_context_tokens : int, optional
         What the model was made for; None if not stated.
     apart : mapping of str to int
@@ -101,6 +105,7 @@ class Model(Report):
     title: str = ""
     tied_embeddings: bool = False
     lm_head_bias: bool = False
+    has_lm_head: bool = True
     final_norm: int = 0
     position_rows: int = 0
     embedding_norm: int = 0
@@ -108,6 +113,7 @@ class Model(Report):
     embedding_width: int | None = None
     tables: tuple[LookupTable, ...] = ()
     around: tuple[Block, ...] = ()
+    pooled: tuple[Block, ...] = ()
     max_context_tokens: int | None = None
     apart: Mapping[str, int] = field(default_factory=dict)
     towers: Mapping[str, Tower] = field(default_factory=dict)
@@ -139,6 +145,12 @@ class Model(Report):
         """Layers of all groups."""
         return sum(layer.count for layer in self.layers)
 
+    @cached_property
+    def encodes(self) -> bool:
+        """Whether it is an encoder: all tokens see each other, nothing is cached, and no token is generated."""
+        blocks = (block for layer in self.layers for block in layer.blocks)
+        return any(isinstance(block, Attention) and not block.causal for block in blocks)
+
     @property
     def width(self) -> int:
         """Width of embedding and lm_head."""
@@ -151,8 +163,9 @@ class Model(Report):
 
     @property
     def lm_head(self) -> Linear:
-        """The output projection."""
-        return Linear("lm_head", self.width, self.vocab, "lm_head", self.lm_head_bias, split="columns")
+        """The output projection; of no columns where there is none."""
+        columns, pieces = (self.vocab, None) if self.has_lm_head else (0, 1)
+        return Linear("lm_head", self.width, columns, "lm_head", self.lm_head_bias, split="columns", pieces=pieces)
 
     @property
     def lookups(self) -> tuple[LookupTable, ...]:
@@ -201,7 +214,7 @@ class Model(Report):
             if not layer.reused:
                 for weight in layer.weights():
                     yield layer.count, weight
-        for block in self.around:
+        for block in (*self.around, *self.pooled):
             for weight in block.weights():
                 yield 1, weight
         for vector in self._vectors():
@@ -350,10 +363,19 @@ class Model(Report):
             )
             for vector in self._vectors()
         )
-        found.append(operators.linear(self.lm_head, run.emitted_tokens, run))
+        if self.encodes:
+            found.extend(self._pooling(run))
+        else:
+            found.append(operators.linear(self.lm_head, run.emitted_tokens, run))
         if not run.parallel.single:
-            found.extend(around_layers(self.hidden, self.vocab, run))
+            found.extend(around_layers(self.hidden, 0 if self.encodes else self.vocab, run))
         return tuple(found)
+
+    def _pooling(self, run: Pass) -> Iterator[Operator]:
+        """What runs on one position of each sequence; a head that predicts masked tokens does not."""
+        positions = tuple(Segment(part.sequences, part.emitted_tokens, 0.0) for part in run.segments)
+        for block in () if self.has_lm_head else self.pooled:
+            yield from block.operators(dataclasses.replace(run, segments=positions))
 
     def replace(self, **changes: Any) -> Model:
         """A copy with other fields; one with other shapes has no checkpoint whose size is known."""
@@ -395,7 +417,7 @@ class Model(Report):
             if not layer.reused
         ]
         outside: tuple[Weight, ...] = self._vectors()
-        for block in reversed(self.around):
+        for block in reversed((*self.around, *self.pooled)):
             outside = (*block.weights(), *outside)
         if outside:
             groups.append(("outside_layers", 1, outside))
@@ -406,7 +428,7 @@ class Model(Report):
             inputs = {"rows": table.rows, "width": table.width}
             steps.append(Step(table.name, "rows * width", inputs, table.parameters, self.source))
             parts[table.name] = table.parameters
-        if not self.tied_embeddings or self.lm_head_bias:
+        if self.has_lm_head and (self.lm_head_bias or not self.tied_embeddings):
             head = self.parameters.by_part["lm_head"]
             inputs = {"tied": int(self.tied_embeddings), "bias": int(self.lm_head_bias)}
             inputs |= {"width": self.width, "vocab": self.vocab}

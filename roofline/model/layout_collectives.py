@@ -106,8 +106,9 @@ def _over_decode_context(block: Block, run: Pass) -> Iterator[Operator]:
 def around_layers(hidden: int, vocab: int, run: Pass) -> Iterator[Operator]:
     """Logits gathered from the parts of a divided lm_head, and the residual stream handed from stage to stage."""
     parallel, wide = run.parallel, run.precision.wide_bits / 8
-    logits = Message("all_gather", run.emitted_tokens * vocab * wide, parallel.tensor, 0.0)
-    yield collective("logits_gather", logits, run)
+    if vocab:
+        logits = Message("all_gather", run.emitted_tokens * vocab * wide, parallel.tensor, 0.0)
+        yield collective("logits_gather", logits, run)
     stream_bytes = run.tokens * hidden * wide / parallel.tensor
     stages = np.where(np.asarray(parallel.pipeline) > 1, parallel.tensor * parallel.pipeline, 1)
     handover = collective("handover", Message("send", stream_bytes, stages, stream_bytes), run)

@@ -11,6 +11,7 @@ from ..model.decoder import PREDICTION
 from ..model.tower import Tower
 from ..operators.operator import Segment
 from .deployment import Deployment
+from .encoding import check_encoding
 from .workload import Workload
 
 KINDS = {False: ("images", "images"), True: ("audio_s", "sound")}
@@ -26,8 +27,11 @@ def prompts_of(serve: Deployment, load: Workload) -> Segment:
     Raises
     ------
     InvalidInput
-        They have images or sound that the deployment has no encoder for, or more of them than tokens.
+        They have images or sound that the deployment has no encoder for, or more of them than tokens; or the model
+        is an encoder that can't take them.
     """
+    if serve.model.encodes:
+        check_encoding(serve, load)
     cached = load.cached_tokens
     if not load.has_media:
         return Segment(load.batch, load.prompt_tokens, cached, shared_tokens=cached)

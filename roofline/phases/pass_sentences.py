@@ -26,7 +26,8 @@ def pass_sentence(phase: Phase, time: str) -> str:
     """
     if not np.size(phase.floor_s):
         return NO_POINTS
-    subject = {"prefill": "Prefill", "decode": "A decode step"}.get(phase.name, f"A {phase.name} step")
+    subjects = {"prefill": "Prefill", "encode": "Encoding", "decode": "A decode step"}
+    subject = subjects.get(phase.name, f"A {phase.name} step")
     return f"{subject} takes {time_words(phase, time)} and is {bound_by(phase.limit)}."
 
 

@@ -20,6 +20,7 @@ from ..units import humanize
 from .bounds import Bound, name_limits, notes_of_operators
 from .chunking import check_shapes, each_block, is_large, put_together, sequences_by_name, setting_aside
 from .deployment import Deployment
+from .encoding import encoder_notes, encoder_refusal
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
 from .media import media_notes, prompts_of
@@ -278,7 +279,8 @@ class Phase(PassEnergy, Report):
             notes.append(
                 f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
             )
-        notes.extend((*notes_of_layout(self.deployment), *media_notes(self.deployment, self.segments)))
+        notes.extend(notes_of_layout(self.deployment))
+        notes.extend((*media_notes(self.deployment, self.segments), *encoder_notes(self.deployment.model)))
         return (*notes, *experts, *cache_notes(self), *bases, *power_notes(self.deployment))
 
     def summary(self, time: str = "estimate_s") -> str:
@@ -304,17 +306,23 @@ def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimen
     InvalidInput
         ``serve`` is no `Deployment`, or the shapes of the segments do not broadcast.
     """
-    if not isinstance(serve, Deployment):
-        raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
+    if _checked(serve).model.encodes is not (name == "encode"):
+        raise InvalidInput(encoder_refusal(serve.model, name))
     check_shapes(segments, serve.parallel)
     return Phase(name, serve, segments, dimensions)
+
+
+def _checked(serve: Deployment) -> Deployment:
+    if not isinstance(serve, Deployment):
+        raise InvalidInput(f"serve must be a Deployment, such as Deployment('llama-3.1-8b', 'h100-sxm'): {serve!r}")
+    return serve
 
 
 def prefill(serve: Deployment, load: Workload) -> Phase:
     """The pass that computes the prompts of the whole batch and emits the first token of each.
 
     Attention is causal, over the cached prefix and the prompt itself; lm_head runs on the last position only. Images
-    and sound in the prompts are encoded first.
+    and sound in the prompts are encoded first. Of an encoder it is the one pass that there is (`roofline.encode`).
 
     Parameters
     ----------
@@ -326,7 +334,7 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     Returns
     -------
     Phase
-        The pass, called ``prefill``.
+        The pass, called ``prefill``; of an encoder ``encode``.
 
     Examples
     --------
@@ -336,7 +344,8 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     >>> f"{phase.flops:.4e} {phase.floor_s:.3f} {phase.limit}"
     '2.7905e+14 0.261 compute'
     """
-    return run_pass(serve, "prefill", prompts_of(serve, load), dimensions=load.dimensions)
+    name = "encode" if _checked(serve).model.encodes else "prefill"
+    return run_pass(serve, name, prompts_of(serve, load), dimensions=load.dimensions)
 
 
 def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None = None) -> Phase:

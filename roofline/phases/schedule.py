@@ -44,7 +44,8 @@ def schedule_pass(
     Parameters
     ----------
     name : str
-        ``prefill`` for prompts that start together; any other is a step.
+        ``prefill`` or ``encode`` for prompts that start together; any other is a step. An encoder needs a sequence
+        whole, so none is cut into chunks.
     parallel : Parallel
         How the model is spread.
     segments : tuple of Segment
@@ -56,8 +57,8 @@ def schedule_pass(
         return Schedule(segments, 1.0, 1.0, 1.0, 1.0)
     stages = np.asarray(parallel.pipeline, dtype=float)
     shares = tuple(np.ceil(each.sequences / parallel.data) for each in segments)
-    if name == "prefill":
-        return _prompts(parallel, segments[0], shares[0], chunk_tokens)
+    if name in ("prefill", "encode"):
+        return _prompts(parallel, segments[0], shares[0], chunk_tokens if name == "prefill" else np.inf)
     parts = tuple(np.ceil(share / stages) for share in shares)
     cut = tuple(
         replace(each, sequences=part[()], sharing=share)

@@ -20,6 +20,7 @@ from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..model.draft_heads import draft_head, has_own_lm_head
 from ..phases.deployment import Deployment
+from ..phases.encoding import refuse_encoders
 from ..phases.media import refuse_media
 from ..phases.workload import Workload
 from ..values import Value
@@ -214,6 +215,7 @@ class Scenario(Value):
 
     def __post_init__(self) -> None:
         refuse_media(self.load)
+        refuse_encoders(self.model, "requests under load or what-ifs")
 
     def replace(self, **changes: Any) -> Scenario:
         """A copy with other fields."""

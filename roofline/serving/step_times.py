@@ -30,6 +30,7 @@ from ..model.rewriting import steps_apart
 from ..operators.operator import Segment
 from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
+from ..phases.encoding import refuse_encoders
 from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
@@ -210,6 +211,7 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
             f"decode steps run other kernels than its prompts: {serve.model.name} is not simulated;"
             " apply gives its steady state"
         )
+    refuse_encoders(serve.model, "requests under load")
     for degree in serve.parallel.degrees:
         if np.ndim(degree):
             raise InvalidInput("steps are simulated for one deployment at a time: a degree of parallelism is an array")

@@ -135,6 +135,8 @@ class ModelSpec(SpecFile):
     """Whether lm_head is the embedding."""
     lm_head_bias: bool = False
     """Whether lm_head has a bias."""
+    has_lm_head: bool = True
+    """Whether there is an lm_head; encoders have none, or one that predicts masked tokens."""
     norm: Literal["rms", "layer", "none"] = "rms"
     """Kind of normalization: RMS (one vector), layer norm (two), or none with parameters."""
     position_rows: int = Field(default=0, ge=0)
@@ -151,6 +153,8 @@ class ModelSpec(SpecFile):
     """Further tables that a token looks up."""
     around: tuple[dict[str, dict[str, Any]], ...] = Field(default=(), strict=False)
     """Blocks before or after all layers."""
+    pooled: tuple[dict[str, dict[str, Any]], ...] = Field(default=(), strict=False)
+    """Blocks of an encoder that run on one position of each sequence: a pooler, a classifier."""
     apart: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """Parameters of towers beside the language model, by name."""
     towers: dict[str, TowerSpec] = Field(default_factory=dict)
@@ -188,13 +192,15 @@ class ModelSpec(SpecFile):
             layers=tuple(self._layer(f"layers.{at}", spec, norm) for at, spec in enumerate(self.layers)),
             tied_embeddings=self.tied_embeddings,
             lm_head_bias=self.lm_head_bias,
+            has_lm_head=self.has_lm_head,
             final_norm=norm if self.final_norm else 0,
             position_rows=self.position_rows,
             embedding_norm=norm if self.embedding_norm else 0,
             embedding_rows=self.embedding_rows,
             embedding_width=self.embedding_width,
             tables=tuple(LookupTable(name, table.rows, table.width) for name, table in self.tables.items()),
-            around=self._around(),
+            around=self._outside("around", self.around),
+            pooled=self._outside("pooled", self.pooled),
             apart=self.apart,
             towers={name: tower.build() for name, tower in self.towers.items()},
             precision=Precision(**self.precision.model_dump()) if self.precision else None,
@@ -207,10 +213,11 @@ class ModelSpec(SpecFile):
         with _located(where):
             return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused, spec.together)
 
-    def _around(self) -> tuple[Block, ...]:
+    def _outside(self, where: str, entries: tuple[dict[str, dict[str, Any]], ...]) -> tuple[Block, ...]:
+        """Blocks that run once, outside the layers."""
         return tuple(
-            self._block(f"around.{at}.{kind}", kind, fields)
-            for at, entry in enumerate(self.around)
+            self._block(f"{where}.{at}.{kind}", kind, fields)
+            for at, entry in enumerate(entries)
             for kind, fields in entry.items()
         )
 

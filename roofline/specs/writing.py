@@ -98,6 +98,8 @@ def _plain_fields(model: Model, norm: str) -> Iterator[str]:
         yield "tied_embeddings: true"
     if model.lm_head_bias:
         yield "lm_head_bias: true"
+    if not model.has_lm_head:
+        yield "has_lm_head: false"
     if not model.final_norm and norm != "none":
         yield "final_norm: false"
     if model.embedding_norm:
@@ -108,9 +110,10 @@ def _plain_fields(model: Model, norm: str) -> Iterator[str]:
     if model.tables:
         yield "tables:"
         yield from (f"  {table.name}: {{rows: {table.rows}, width: {table.width}}}" for table in model.tables)
-    if model.around:
-        yield "around:"
-        yield from (f"  - {line}" for block in model.around for line in _block(block, model.hidden))
+    for where, blocks in (("around", model.around), ("pooled", model.pooled)):
+        if blocks:
+            yield f"{where}:"
+            yield from (f"  - {line}" for block in blocks for line in _block(block, model.hidden))
     if model.apart:
         yield f"apart: {_flow(dict(model.apart))}"
     yield from tower_lines(model)

@@ -39,6 +39,8 @@ def analyze(
     if as_json:
         found = [answers.to_dict() for _, answers in points]
         return print_json(found if len(found) > 1 else found[0])
+    if loaded.encodes:
+        return print_text(*encoder_text(points, time, full=full))
     if len(points) > 1:
         return print_text(*_rows(points, time))
     return print_text(*_answer(points[0][1], time), *(_figures(points[0][1]) if full else _more(points[0][1])))
@@ -49,7 +51,7 @@ PhaseName = Annotated[
     opt.option(
         "--phase",
         "NAME",
-        "Derive all of prefill, decode, memory, parameters or crossovers.",
+        "Derive all of prefill, decode, memory, parameters or crossovers; of an encoder, encode.",
         group=opt.OTHER,
         show_default="the totals",
     ),
@@ -121,6 +123,8 @@ def title(asked: Answers | Model, *, time: str = "") -> str:
     if isinstance(asked, Model):
         return "\n".join((asked.title or asked.name, *doubt_lines(asked), table(_model_rows(asked))))
     load = asked.load
+    if asked.encodes:
+        return title_of(asked.serve, f"batch {load.batch:,}, {load.prompt_tokens:,} tokens each", time=time)
     context = asked.asked()["workload"]["context_tokens"]
     cached = f" after {load.cached_tokens:,} cached" if load.cached_tokens else ""
     prompt = f"prompt {load.prompt_tokens:,}{cached}{media_words(load)}"
@@ -142,10 +146,13 @@ def media_words(load: Workload) -> str:
 
 def title_of(serve: Deployment, *load: str, time: str = "") -> str:
     """A deployment, what is asked of it, and the time that is shown."""
+    formats = str(serve.precision)
+    if serve.model.encodes:
+        formats = formats.partition(", KV cache")[0]
     shown = [
         str(serve.parallel) if not serve.parallel.single else "",
         *load,
-        f"{serve.precision}",
+        formats,
         f"engine {serve.engine}" if serve.engine else "",
         f"time: {time.removesuffix('_s')}" if time else "",
     ]
@@ -224,6 +231,58 @@ def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[s
     ]
 
 
+def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *, full: bool) -> list[str]:
+    """The answer about an encoder: one pass over the batch, or a row for each point."""
+    found = points[0][1]
+    if len(points) > 1:
+        return _encoder_rows(points, time)
+    phase, memory = found.encode, found.memory
+    rows = [
+        ("one pass", *(brief_time(getattr(phase, each)) for each in TIMES[:-1]), time_words(phase), str(phase.limit)),
+        ("sequences/s", *(f"{found.sequences_per_s(each):,.0f}" for each in TIMES), ""),
+        ("tokens/s", *(f"{phase.tokens_per_s_by(each):,.0f}" for each in TIMES), ""),
+    ]
+    head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
+    lead = "\n".join(paragraph(sentence) for sentence in (memory.summary(), phase.summary(time)))
+    answer = [title(found, time=time), f"\n{lead}\n", table(rows, head=head, right=(1, 2, 3))]
+    if not full:
+        weights = f"weights {humanize('bytes', memory.weights_bytes)}, no cache, largest batch {memory.max_batch:,}"
+        notes = without_basis(note for note in found.notes_of("parameters", "encode"))
+        answer += [f"\n{paragraph(f'Memory: {weights}.')}", block("Notes", bullets([*notes, INTERVAL]))]
+        return [*answer, "\n" + paragraph("--full shows every figure, `roofline explain` how each comes about.")]
+    model, gpu = found.serve.model, found.serve.accelerator
+    return [
+        *answer,
+        block(f"Model  {model.title or model.name}", table(_model_rows(model))),
+        block(f"Hardware  {gpu.title or gpu.name}", table(_hardware_rows(found))),
+        block("Memory", facts(memory)),
+        block("One pass  throughput at the roofline", facts(phase)),
+        block("Notes", bullets(found.assumptions)),
+    ]
+
+
+def _encoder_rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
+    """One row for each point of the lists."""
+    first, fields = points[0][1], tuple(points[0][0])
+    names = [opt.flag_name(name) for name in fields]
+    rows = [
+        (
+            *(opt.shown(varied[field]) for field in fields),
+            humanize("fits", found.memory.fits),
+            time_words(found.encode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.encode, time)),
+            f"{found.sequences_per_s(time):,.0f}",
+            f"{found.encode.tokens_per_s_by(time):,.0f}",
+            str(found.encode.limit),
+        )
+        for varied, found in points
+    ]
+    head = (*names, "fits", "one pass", "sequences/s", "tokens/s", "limit")
+    numbers = {*range(len(names)), *range(len(names) + 1, len(names) + 4)}
+    subject_of = first.serve.model.title or first.serve.model.name
+    shared = f"{subject_of} by {_listed(names)}; time: {time.removesuffix('_s')}"
+    return [paragraph(shared) + "\n", table(rows, head=head, right=numbers)]
+
+
 MOST_VARIED = 2
 """Options with several values that leave room for every column on a terminal of 80."""
 
@@ -274,7 +333,10 @@ def _model_rows(model: Model) -> list[tuple[str, str]]:
         ("active per token", f"{counts.active:,}"),
         ("embedding", f"{counts.embedding:,}"),
         *(("layers", kind) for kind in layer_words(model)),
-        ("KV cache", f"{humanize('bytes', model.kv_bytes_per_token)} per token in bf16"),
+        (
+            "KV cache",
+            "none" if model.encodes else f"{humanize('bytes', model.kv_bytes_per_token)} per token in bf16",
+        ),
         ("longest context", humanize("tokens", model.max_context_tokens)),
     ]
 
