@@ -11,6 +11,7 @@ Every message says what is wrong, the value, and what would do.
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -45,6 +46,31 @@ def unknown(what: str, name: object, known: Iterable[str]) -> UnknownName:
     near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {_some(names)}"
     return UnknownName(f"no {what} named {name!r}; {hint}")
+
+
+def require(name: str, extra: str, purpose: str) -> None:
+    """Check that a module is installed that the package can do without.
+
+    Parameters
+    ----------
+    name : str
+        The module.
+    extra : str
+        The extra of the package that installs it.
+    purpose : str
+        What needs it, for the message.
+
+    Raises
+    ------
+    InvalidInput
+        It is not installed.
+    """
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise InvalidInput(f"{purpose} needs {name}: pip install 'roofline[{extra}]'") from None
 
 
 def _some(names: list[str], most: int = 12) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from .dimensions import Coordinate, Dimensions, names_of_axes, varying_along
+from .errors import require
 from .units import symbol_of
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def _asked(name: str, value: Any) -> Any:
 
 def frame_of(result: Result) -> pd.DataFrame:
     """One row a point of the sweep: coordinates and inputs, then the columns."""
+    require("pandas", "frame", "a table")
     import pandas as pd
 
     found, dimensions = _labeled(result), result.dimensions
@@ -96,6 +98,7 @@ def _spread(each: Coordinate, names: tuple[str, ...], shape: tuple[int, ...]) ->
 
 def dataset_of(result: Result) -> xr.Dataset:
     """The columns over named dimensions, with the inputs as coordinates."""
+    require("xarray", "sweep", "a labeled dataset")
     import xarray as xr
 
     found = _labeled(result)

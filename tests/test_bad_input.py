@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import re
+import sys
 
 import numpy as np
 import pytest
@@ -342,3 +344,17 @@ def test_wide_activations_leave_the_tables_of_a_quantized_checkpoint_alone(activ
     model = rl.get_model("llama-3.1-8b")
     narrow, wide = (rl.Precision(weights="int4_g128", activations=name) for name in ("bf16", activations))
     assert model.weight_bytes(wide) == model.weight_bytes(narrow)
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "message"),
+    [
+        ("pandas", lambda step: step.to_frame(), "a table needs pandas: pip install 'roofline[frame]'"),
+        ("xarray", lambda step: step.to_xarray(), "a labeled dataset needs xarray: pip install 'roofline[sweep]'"),
+    ],
+)
+def test_a_missing_extra_is_named(monkeypatch, module, asked, message):
+    step = rl.decode(rl.Deployment("gpt-2", "l4"), rl.Workload())
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(rl.InvalidInput, match=re.escape(message)):
+        asked(step)

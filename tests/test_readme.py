@@ -14,11 +14,15 @@ def blocks(language):
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_examples_run(code, capsys):
+def test_python_examples_run(code, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     scope = {}
     exec(compile(code, "README.md", "exec"), scope)
     plt.close("all")
     assert scope["step"].limit == "memory"
+    assert f"{1e3 * scope['step'].floor_s:.1f} ms at best, about {1e3 * scope['step'].estimate_s:.0f} ms" in code
+    assert f"# {scope['rl'].memory(scope['serve'], scope['load']).max_batch:.0f} sequences of this length fit" in code
+    assert (tmp_path / "roofline.png").stat().st_size > 10_000
     assert "floor_s = max(" in capsys.readouterr().out
 
 

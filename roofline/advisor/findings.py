@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import require
 from ..phases.deployment import Deployment
 from ..report import Report, Step, plain
 from ..serving.metrics import SLO_METRICS
@@ -231,6 +232,7 @@ class Findings(Report):
 
     def to_frame(self) -> Any:
         """The ranking, one row a technique."""
+        require("pandas", "frame", "a table")
         import pandas as pd
 
         return pd.DataFrame(self.rows)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import bisect
-from ..errors import Number
+from ..errors import Number, require
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report
@@ -123,6 +123,7 @@ class PhaseMap(Report):
 
     def to_frame(self) -> Any:
         """One row a point."""
+        require("pandas", "frame", "a table")
         import pandas as pd
 
         prompts, outputs = np.meshgrid(self.prompt_tokens, self.output_tokens, indexing="ij")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Truth
-from ..errors import InvalidInput, Number
+from ..errors import InvalidInput, Number, require
 from ..report import Report, Step, plain
 from ..tables import Line
 from ..units import bound_by, brief_speed, brief_time, humanize
@@ -131,6 +131,7 @@ class Comparison(Report):
             Columns ``before``, ``after`` and ``ratio`` for single results; for sweeps the inputs of the first, and
             each column with these endings.
         """
+        require("pandas", "frame", "a table")
         import pandas as pd
 
         if not any(np.ndim(value) for value in self.ratio.values()):
@@ -156,6 +157,7 @@ class Comparison(Report):
         xarray.Dataset
             The datasets of ``before`` and ``after``.
         """
+        require("xarray", "sweep", "a labeled dataset")
         import xarray as xr
 
         sides = xr.DataArray(["before", "after"], dims="side", name="side")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import FrozenMapping
-from ..errors import InvalidInput, RooflineError, unknown
+from ..errors import InvalidInput, RooflineError, require, unknown
 from ..footprint.memory_use import Memory, memory
 from ..hardware import Accelerator
 from ..model import Model
@@ -276,6 +276,7 @@ def _parallel(value: Parallel | int) -> Parallel:
 
 def _labeled(name: str, value: Any) -> xr.DataArray:
     """Numbers as an array with named dimensions."""
+    require("xarray", "sweep", "a labeled dataset")
     import xarray as xr
 
     if isinstance(value, xr.DataArray):
@@ -338,6 +339,7 @@ class _Job:
 
     def dataset(self, function: Callable[..., Any]) -> xr.Dataset:
         """The variables that a function of the numbers gives, lazy if the numbers are."""
+        require("xarray", "sweep", "a labeled dataset")
         import xarray as xr
 
         names, dtypes = [*self.asked.variables], self.asked.dtypes
@@ -414,6 +416,7 @@ def _nothing(dtypes: Sequence[Any], *numbers: Any) -> Any:
 
 def _nested(parts: Sequence[xr.Dataset], axes: Sequence[tuple[str, _Axis]]) -> xr.Dataset:
     """Datasets put together along the dimensions of the axes, the last one varying fastest."""
+    require("xarray", "sweep", "a labeled dataset")
     import xarray as xr
 
     if not axes:

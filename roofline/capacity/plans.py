@@ -166,7 +166,7 @@ class Plan(Rows):
         "batch": "batch",
         "ttft_s": "TTFT",
         "tpot_s": "TPOT",
-        "tokens_per_s_per_gpu": "a GPU",
+        "tokens_per_s_per_gpu": "tok/s/GPU",
         "usd_per_million_output_tokens": "USD/M out",
         "headroom": "headroom",
         "limit": "limit",

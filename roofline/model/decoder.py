@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import operators
 from ..arrays import FrozenMapping
-from ..errors import InvalidInput, Number, number
+from ..errors import InvalidInput, Number, number, require
 from ..formats import cache_format
 from ..operators.operator import Operator, Pass, Segment
 from ..operators.precision import AS_PUBLISHED, Precision
@@ -385,6 +385,7 @@ class Model(Report):
 
     def to_frame(self) -> pd.DataFrame:
         """One row a group of equal layers: what it is, its parameters, what it keeps of a sequence."""
+        require("pandas", "frame", "a table")
         import pandas as pd
 
         return pd.DataFrame([layer_row(layer) for layer in self.layers])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidInput, Number
+from ..errors import InvalidInput, Number, require
 from ..phases.deployment import Deployment
 from ..phases.passes import decode
 from ..phases.totals import COMMON_MODE
@@ -271,6 +271,7 @@ class Simulation(Report):
 
     def requests_frame(self) -> pd.DataFrame:
         """One row a request: tokens and times."""
+        require("pandas", "frame", "a table")
         import pandas as pd
 
         return pd.DataFrame(self._columns)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step, plain
@@ -82,6 +82,7 @@ class TechniqueTable(Report):
 
     def to_frame(self) -> Any:
         """One row a technique."""
+        require("pandas", "frame", "a table")
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=list(self.columns))
