@@ -95,6 +95,56 @@ def test_a_bottleneck_before_the_gates_of_ling_3_is_a_field():
     assert difference == 35 * 2 * (direct - narrow)
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "stored"),
+    [
+        ("ling-2.6-flash", {}, 107),
+        ("ling-3.0-flash", {}, 127),
+        ("ling-flash-2.0", {"num_nextn_predict_layers": 1}, 106),
+        ("ling-mini-2.0", {"num_nextn_predict_layers": 1}, 17),
+        ("ling-flash-2.0", {}, 103),
+        ("ling-mini-2.0", {}, 16),
+    ],
+)
+def test_prediction_layers_of_ling_are_like_its_last(name, fields, stored):
+    """The hub's sizes of Ling flash 2.6 and 3.0, and of the 2.0 base models with their layer and chat ones without."""
+    model = changed(name, **fields)
+    assert (model.parameters.total + sum(model.apart.values())) / 1e9 == pytest.approx(stored, abs=0.5)
+    assert not model.doubts
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("nemotron-3-super-120b-a12b", 124), ("nemotron-3-ultra-550b-a55b", 561), ("mimo-7b", 7.83)],
+)
+def test_prediction_layers_fill_the_gap_to_what_the_hub_stores(name, stored):
+    """The hub's sizes of both Nemotrons; MiMo's four files of 4.99, 4.97, 4.47 and 1.24 GB in bf16."""
+    model = changed(name)
+    assert (model.parameters.total + sum(model.apart.values())) / 1e9 == pytest.approx(stored, rel=0.004)
+    assert not model.doubts
+
+
+def test_the_prediction_layer_of_ernie_is_dense():
+    """2560 wide, 20 query heads and 4 of keys and values of 128, an MLP of 12288, two norms of its own."""
+    attention = 2 * 2560 * 20 * 128 + 2 * 2560 * 4 * 128
+    layer = attention + 3 * 2560 * 12288 + 2 * 2560
+    assert changed("ernie-4.5-21b-a3b").apart == {"multi_token_prediction": layer + 2 * 2560**2 + 2 * 2560}
+
+
+def test_the_prediction_layer_of_exaone_is_one_more_layer():
+    """5120 wide, 40 query heads and 8 of keys and values of 128, each normalized, an MLP of 27392."""
+    attention = 2 * 5120 * 40 * 128 + 2 * 5120 * 8 * 128 + 2 * 128
+    layer = attention + 3 * 5120 * 27392 + 2 * 5120
+    assert changed("exaone-4.5-33b").apart["multi_token_prediction"] == layer + 2 * 5120**2 + 3 * 5120
+
+
+def test_a_pattern_of_prediction_layers_with_an_unknown_letter_is_one_line():
+    with pytest.raises(SpecError, match=r"mtp_hybrid_override_pattern\[1\] is 'Q'"):
+        changed("nemotron-3-super-120b-a12b", mtp_hybrid_override_pattern="*Q")
+    without = changed("nemotron-3-super-120b-a12b", mtp_hybrid_override_pattern=None)
+    assert without.doubts == ("one layer of multi-token prediction left out: shapes not known here",)
+
+
 def test_lfm2_takes_two_thirds_of_block_ff_dim():
     """Model card: 1.17 B parameters; transformers builds 1,170,340,608."""
     assert "intermediate_size" not in BESIDE_SPECS["lfm2-1.2b"]

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..model import Model, Tower
+from ..model import Layer, Model, Tower
 from .family import Place
 from .layer_groups import layer_at, layer_kinds
+from .layer_kinds import prediction_blocks
 from .text_config import Text
 from .tower_shapes import tower_shape
 from .towers import tower
 
 TOWER_KEYS = ("vision_config", "visual_config", "audio_config", "vit_config", "vision_tower_config", "speech_config")
-PREDICTS = ("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm4_moe", "glm_moe_dsa", "glm4_moe_lite")
+PREDICTS = (
+    *("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm4_moe", "glm_moe_dsa", "glm4_moe_lite"),
+    *("bailing_moe", "bailing_moe_v2", "bailing_hybrid", "mimo", "exaone4_5", "exaone4_5_text"),
+)
+PREDICTS_DENSE = ("ernie4_5_moe", "step3p5", "step3p7", "step3p7_text")
 PREDICTS_V4 = ("deepseek_v4", "deepseek_ref")
 PREDICTS_STEP = ("step3p5", "step3p7", "step3p7_text")
 PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
@@ -55,24 +60,40 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
 def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:
     """Multi-token prediction modules (DeepSeek-V3, arXiv:2412.19437, section 2.2).
 
-    Each is one more layer like the last, a projection of two hidden states to one, and three norms; embedding and
-    lm_head are the model's own.  Qwen's have full attention in that layer, DeepSeek-V4's the window alone: the last
-    entry of ``compress_ratios``, which has one more than there are layers, is 0.  Step's have a window and a dense MLP:
-    the further entries of ``layer_types``, and layers that ``moe_layers_enum`` does not list.
+    Each is one more layer, a projection of two hidden states to one, and three norms (ERNIE's has no last one);
+    embedding and lm_head are the model's own.
     """
     modules = text.fields.optional("mtp_layers", least=0) or 0
     if not modules:
         return {}, []
-    if text.model_type not in (*PREDICTS, *PREDICTS_QWEN, *PREDICTS_V4, *PREDICTS_STEP):
-        layers = "one layer" if modules == 1 else f"{modules} layers"
-        return {}, [f"{layers} of multi-token prediction left out: shapes not known here"]
-    kinds, inner = layer_kinds(text)
-    kind = "full" if text.model_type in PREDICTS_QWEN else kinds[-1]
-    place = Place(len(kinds) - 1, len(kinds), kind)
-    if text.model_type in (*PREDICTS_V4, *PREDICTS_STEP):
-        place = Place(len(kinds), len(kinds) + 1, "sliding")
-    mlp = "dense" if text.model_type in PREDICTS_STEP else inner[-1]
-    layer = layer_at(text, place, mlp, first=False)[0]
-    size = sum(weight.parameters for weight in layer.weights())
-    joined = 2 * model.hidden**2 + 3 * model.hidden
+    layers = _prediction_layers(text)
+    if not layers:
+        count = "one layer" if modules == 1 else f"{modules} layers"
+        return {}, [f"{count} of multi-token prediction left out: shapes not known here"]
+    size = sum(weight.parameters for layer in layers for weight in layer.weights())
+    norms = 2 if text.model_type == "ernie4_5_moe" else 3
+    joined = 2 * model.hidden**2 + norms * model.hidden
     return {"multi_token_prediction": modules * (size + joined)}, []
+
+
+def _prediction_layers(text: Text) -> list[Layer]:
+    """What one module has between projection and last norm; nothing where that is not known.
+
+    Most have a layer like the last.  Qwen's have full attention in it, DeepSeek-V4's the window alone: the last entry
+    of ``compress_ratios``, which has one more than there are layers, is 0.  Step's have a window and a dense MLP: the
+    further entries of ``layer_types``, and layers that ``moe_layers_enum`` does not list.  ERNIE's has a dense MLP
+    too, and Nemotron's the blocks of a pattern of its own.
+    """
+    kinds, inner = layer_kinds(text)
+    if text.model_type == "nemotron_h":
+        blocks = prediction_blocks(text.fields, text.family)
+        places = [(Place(len(kinds) - 1, len(kinds), kind), mlp) for kind, mlp in blocks]
+    elif text.model_type in (*PREDICTS_V4, *PREDICTS_STEP):
+        places = [(Place(len(kinds), len(kinds) + 1, "sliding"), inner[-1])]
+    elif text.model_type in (*PREDICTS, *PREDICTS_QWEN, *PREDICTS_DENSE):
+        kind = "full" if text.model_type in PREDICTS_QWEN else kinds[-1]
+        places = [(Place(len(kinds) - 1, len(kinds), kind), inner[-1])]
+    else:
+        return []
+    dense = text.model_type in PREDICTS_DENSE
+    return [layer_at(text, place, "dense" if dense else mlp, first=False)[0] for place, mlp in places]

@@ -271,6 +271,15 @@ def feed_forwards(fields: Fields, family: Family, kinds: list[str]) -> list[str]
     return _moe_layers(fields, family, layers)
 
 
+def prediction_blocks(fields: Fields, family: Family) -> list[tuple[str, str]]:
+    """Mixer and MLP of each block of a prediction module that has a pattern of its own (Nemotron 3: ``*E``)."""
+    name = "mtp_layers_block_type" if fields.given("mtp_layers_block_type") else "mtp_hybrid_override_pattern"
+    words = fields.entries(name) if name == "mtp_layers_block_type" else list(fields.text(name) or "")
+    return [
+        (_meaning(word, f"{name}[{at}]", fields, family), _single(str(word))) for at, word in enumerate(words or ())
+    ]
+
+
 def _single(word: str) -> str:
     """Layers that are either a mixer or an MLP."""
     if word.lower() in ("moe", "e"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,13 +51,14 @@ class Adapted(Rewrite):
     def _matrices(self, weight: Linear) -> tuple[Linear, Linear]:
         """``A`` and ``B`` beside a matrix: where its inputs are divided so are those of A, else the outputs of B."""
         copies, used = self.adapters * weight.copies, weight.copies
-        inner = {"split": "rows", "pieces": weight.pieces} if weight.split == "rows" else {}
-        outer = {"split": "columns", "pieces": weight.pieces} if weight.split == "columns" else {}
-        down, up = (f"{weight.name}{end}" for end in ADAPTERS)
-        return (
-            Linear(down, weight.d_in, self.rank, "other", copies=copies, used=used, **inner),
-            Linear(up, self.rank, weight.d_out, "other", copies=copies, used=used, **outer),
-        )
+        name_down, name_up = (f"{weight.name}{end}" for end in ADAPTERS)
+        down = Linear(name_down, weight.d_in, self.rank, "other", copies=copies, used=used)
+        up = Linear(name_up, self.rank, weight.d_out, "other", copies=copies, used=used)
+        if weight.split == "rows":
+            return replace(down, split="rows", pieces=weight.pieces), up
+        if weight.split == "columns":
+            return down, replace(up, split="columns", pieces=weight.pieces)
+        return down, up
 
     def _detour(self, item: Operator, distinct: Any) -> tuple[Operator, ...]:
         if not is_linear(item) or item.kind != "matmul":
