@@ -211,7 +211,7 @@ def test_a_decoder_is_not_encoded():
 @pytest.mark.parametrize(
     ("load", "layout", "said"),
     [
-        (rl.Workload(512, cached_tokens=16), {}, "cached_tokens must be 0: bge-m3 is an encoder"),
+        (rl.Workload(512, cached_tokens=16), {}, "cached_tokens must be 0: bge-m3 encodes whole sequences"),
         (rl.Workload(512), {"context": 2}, "context must be 1"),
         (rl.Workload(512, images=1), {}, "images must be 0"),
     ],

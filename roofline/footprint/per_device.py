@@ -16,7 +16,7 @@ from ..operators.parallel import share
 from ..operators.precision import AS_PUBLISHED
 from ..operators.weights import Linear, Weight
 from ..phases.deployment import Deployment
-from ..phases.media import prompts_of
+from ..phases.sequences import prompts_of
 from ..phases.workload import Workload
 
 SAMPLING_BYTES = 4
@@ -125,7 +125,9 @@ def workspace_of_chunk(serve: Deployment, load: Workload, step_tokens: Number) -
     """Bytes of activations of the prompt tokens of a step, or of encoding its images before; encoders have no steps."""
     if serve.model.encodes:
         return 0.0
-    tokens = np.minimum(load.prompt_tokens, step_tokens) / serve.parallel.context
+    encoder = serve.model.encoder
+    positions = encoder.positions if encoder and encoder.positions else 0
+    tokens = np.maximum(np.minimum(load.prompt_tokens, step_tokens), positions) / serve.parallel.context
     return np.maximum(tokens * workspace_of_token(serve), media_workspace(serve, load))
 
 
@@ -137,7 +139,7 @@ def workspace_of_sequence(serve: Deployment, load: Workload) -> Number:
 
 def media_workspace(serve: Deployment, load: Workload) -> Number:
     """Bytes of activations that encoding the images and the sound of one prompt takes, in 16 bits."""
-    if not load.has_media:
+    if not (load.has_media and serve.model.towers):
         return 0.0
     segment = prompts_of(serve, load)
     found: Number = 0.0

@@ -44,9 +44,9 @@ def stored_modules(text: Text, model: Model) -> Iterator[StoredModule]:
 
 
 def encoder_modules(model: Model) -> Iterator[StoredModule]:
-    """Every linear module of an encoder's layers, whose order does not matter, and the embedding."""
+    """Every linear module of the layers of an encoder and of a decoder behind it, and the embedding."""
     at = 0
-    for layer in model.layers:
+    for layer in (*(model.encoder.layers if model.encoder else ()), *model.layers):
         for _ in range(layer.count):
             yield from _in_layer(at, layer)
             at += 1

@@ -9,6 +9,7 @@ from ..errors import InvalidInput, SpecError
 from ..model import LookupTable, Model
 from ..model.blocks import Block, HyperConnections, Projection
 from .checkpoint_modules import StoredModule, encoder_modules, stored_modules
+from .encoder_decoders import encoder_decoder, is_encoder_decoder
 from .encoders import encoder, is_encoder
 from .extra_modules import beside_the_text
 from .family import Family
@@ -50,7 +51,8 @@ def from_config(
         configuration does not give.  The message names the field and the value.
     """
     try:
-        read = (_encoder if is_encoder(data) else _decoder)(data, name, source)
+        with_encoder = is_encoder(data) or is_encoder_decoder(data)
+        read = (_encoder if with_encoder else _decoder)(data, name, source)
         precision, notes = checkpoint_precision(data, quantization, read.modules)
     except InvalidInput as error:
         raise SpecError(f"{source or name or 'config'}: {error}") from None
@@ -92,9 +94,9 @@ def _decoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
 
 
 def _encoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
-    """An encoder; engines run those that are stored in fp32 in 16 bits."""
+    """An encoder, or a model that has one; engines run those that are stored in fp32 in 16 bits."""
     fields = Fields(data, {})
-    model = encoder(data, fields, name, source)
+    model = (encoder if is_encoder(data) else encoder_decoder)(data, fields, name, source)
     half = str(data.get("torch_dtype") or data.get("dtype")) != "float32"
     return _Read(model, encoder_modules(model), tuple(_unread(fields, Family())), half)
 

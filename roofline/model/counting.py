@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..operators.weights import Linear, Weight
 from ..report import Step
+from ..units import humanize
 from .layer import Layer
+
+if TYPE_CHECKING:
+    from .decoder import Model
 
 
 def layer_row(layer: Layer) -> dict[str, Any]:
@@ -23,6 +27,21 @@ def layer_row(layer: Layer) -> dict[str, Any]:
         "window_tokens": min((cache.window for cache in caches if cache.window), default=None),
         "state_bytes": sum(cache.state_bytes for cache in caches),
     }
+
+
+def model_lines(model: Model) -> list[str]:
+    """A model in lines: its size, its layers, its widths, what stands beside it, its notes."""
+    counts, encoder = model.parameters, model.encoder
+    return [
+        f"{model.title or model.name}: {humanize('total', counts.total)} parameters, "
+        f"{humanize('active', counts.active)} active a token",
+        *(f"  encoder: {layer.count} x {layer.kind}" for layer in (encoder.layers if encoder else ())),
+        *(f"  {layer.count} x {layer.kind}" for layer in model.layers),
+        f"  hidden {model.hidden:,}, vocabulary {model.vocab:,}{' (tied)' if model.tied_embeddings else ''}, "
+        f"{model.kv_bytes_per_token:,.0f} cache bytes a token in bf16",
+        *(f"  apart: {name} {size:,}" for name, size in model.apart.items()),
+        *(f"  note: {note}" for note in model.assumptions),
+    ]
 
 
 def active_steps(groups: Sequence[tuple[str, int, tuple[Weight, ...]]], head: int, source: str) -> list[Step]:

@@ -19,7 +19,8 @@ from ..operators.weights import Linear, Vector, Weight
 from ..report import Report, Step
 from ..units import humanize
 from .blocks import Attention, Block, Cache
-from .counting import active_steps, count_steps, layer_row
+from .counting import active_steps, count_steps, layer_row, model_lines
+from .encoder_stack import EncoderStack
 from .layer import NORM_SOURCE, Layer
 from .layout_collectives import around_layers
 from .parameters import LookupTable, Parameters
@@ -37,7 +38,7 @@ SIZE_TOLERANCE = 0.02
 SHAPES = frozenset(
     {
         *("hidden", "vocab", "layers", "tied_embeddings", "embedding_rows", "embedding_width"),
-        *("tables", "around", "pooled", "has_lm_head", "apart", "towers"),
+        *("tables", "around", "encoder", "pooled", "has_lm_head", "apart", "towers"),
     }
 )
 """Fields that decide the size of a checkpoint."""
@@ -77,6 +78,8 @@ class Model(Report):
         Further tables that are looked up.
     around : tuple of Block
         Blocks that run once, outside the layers.
+    encoder : EncoderStack, optional
+        Of an encoder-decoder: what runs over the source, to which the layers attend.
     pooled : tuple of Block
         Blocks of an encoder behind its layers, which run on one position of each sequence: a pooler, a classifier.
     max_context_tokens : int, optional
@@ -113,6 +116,7 @@ class Model(Report):
     embedding_width: int | None = None
     tables: tuple[LookupTable, ...] = ()
     around: tuple[Block, ...] = ()
+    encoder: EncoderStack | None = None
     pooled: tuple[Block, ...] = ()
     max_context_tokens: int | None = None
     apart: Mapping[str, int] = field(default_factory=dict)
@@ -170,6 +174,10 @@ class Model(Report):
     @property
     def lookups(self) -> tuple[LookupTable, ...]:
         """Tables beside the embedding."""
+        return (*self._own_lookups(), *(self.encoder.tables if self.encoder else ()))
+
+    def _own_lookups(self) -> tuple[LookupTable, ...]:
+        """Those that a generated token looks up."""
         positions = (LookupTable("positions", self.position_rows, self.hidden),) if self.position_rows else ()
         return (*positions, *self.tables)
 
@@ -219,6 +227,9 @@ class Model(Report):
                 yield 1, weight
         for vector in self._vectors():
             yield 1, vector
+        for _, count, weights in self.encoder.groups() if self.encoder else ():
+            for weight in weights:
+                yield count, weight
 
     def weight_bytes(self, precision: Precision) -> float:
         """Bytes of all weights resident in memory, each part in its own format, a tied table once."""
@@ -350,9 +361,10 @@ class Model(Report):
         if any(segment.has_media for segment in run.segments):
             for name, tower in self.towers.items():
                 found.extend(tower.operators(name, run))
-        found.extend(
-            operators.lookup(table.name, run.tokens, table.width, run) for table in (self.embedding, *self.lookups)
-        )
+        if self.encoder is not None:
+            found.extend(self.encoder.operators(run))
+        tables = (self.embedding, *self._own_lookups())
+        found.extend(operators.lookup(table.name, run.tokens, table.width, run) for table in tables)
         for block in self.around:
             found.extend(block.operators(run))
         for layer in self.layers:
@@ -391,17 +403,7 @@ class Model(Report):
         return pd.DataFrame([layer_row(layer) for layer in self.layers])
 
     def __repr__(self) -> str:
-        counts = self.parameters
-        lines = [
-            f"{self.title or self.name}: {humanize('total', counts.total)} parameters, "
-            f"{humanize('active', counts.active)} active a token",
-            *(f"  {layer.count} x {layer.kind}" for layer in self.layers),
-            f"  hidden {self.hidden:,}, vocabulary {self.vocab:,}{' (tied)' if self.tied_embeddings else ''}, "
-            f"{self.kv_bytes_per_token:,.0f} cache bytes a token in bf16",
-            *(f"  apart: {name} {size:,}" for name, size in self.apart.items()),
-            *(f"  note: {note}" for note in self.assumptions),
-        ]
-        return "\n".join(lines)
+        return "\n".join(model_lines(self))
 
     def _repr_html_(self) -> str:
         lines = repr(self).split("\n")
@@ -422,6 +424,8 @@ class Model(Report):
             outside = (*block.weights(), *outside)
         if outside:
             groups.append(("outside_layers", 1, outside))
+        if self.encoder is not None:
+            groups.extend(self.encoder.groups())
         for name, count, weights in groups:
             steps.extend(count_steps(name, count, weights, self.source))
             parts[name] = steps[-1].value

@@ -175,8 +175,7 @@ class Tower:
                 weight_bytes=operator.least.weight_bytes / ways,
                 activation_bytes=operator.least.activation_bytes * fair,
             )
-            joins = f"{name}.{operator.joins}" if operator.joins else ""
-            yield replace(operator, name=f"{name}.{operator.name}", least=least, joins=joins).times(scalar(runs * 1.0))
+            yield replace(named(name, operator), least=least).times(scalar(runs * 1.0))
         if not run.parallel.single and self.projector:
             tokens = sum(segment.sequences * self.tokens_of(segment) for segment in run.segments)
             made_bytes = tokens * self.projector[-1].d_out * (inner.precision.wide_bits / 8)
@@ -211,6 +210,12 @@ class Tower:
         if self.windowed_layers:
             windowed = replace(full, window=self.window, chunked=True)
             yield Layer(self.windowed_layers, (windowed, mlp), norms)
+
+
+def named(part: str, operator: Operator) -> Operator:
+    """The operator as one of a part of a model: ``q_proj`` of ``vision`` is ``vision.q_proj``."""
+    joins = f"{part}.{operator.joins}" if operator.joins else ""
+    return replace(operator, name=f"{part}.{operator.name}", joins=joins)
 
 
 def _on_one(images: Number, ways: Number) -> Number:

@@ -111,6 +111,9 @@ class Segment(Value):
         Images among the new tokens of each sequence, and tokens of each; 0 tokens stand for the tower's usual number.
     audio_s : float or array
         Seconds of sound among the new tokens of each sequence.
+    source_tokens, encoded_tokens : float or array
+        Tokens of the encoder of an encoder-decoder that each sequence attends to, and those of them that are encoded in
+        this pass.
     sharing : float or array, optional
         Sequences that share the past; those of the segment if None.
     """
@@ -123,13 +126,16 @@ class Segment(Value):
     images: Number = 0.0
     image_tokens: Number = 0.0
     audio_s: Number = 0.0
+    source_tokens: Number = 0.0
+    encoded_tokens: Number = 0.0
     sharing: Number | None = None
 
     @property
     def is_sweep(self) -> bool:
         """Whether any number of it is an array."""
         lengths = (self.new_tokens, self.past_tokens, self.emitted_tokens, self.shared_tokens)
-        return has_array((self.sequences, self.sharing, *lengths, self.images, self.image_tokens, self.audio_s))
+        encoded = (self.images, self.image_tokens, self.audio_s, self.source_tokens, self.encoded_tokens)
+        return has_array((self.sequences, self.sharing, *lengths, *encoded))
 
     @property
     def has_media(self) -> bool:

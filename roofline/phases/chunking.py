@@ -39,6 +39,8 @@ def numbers_of(segment: Segment) -> tuple[Number, ...]:
         segment.images,
         segment.image_tokens,
         segment.audio_s,
+        segment.source_tokens,
+        segment.encoded_tokens,
     )
     return numbers if segment.sharing is None else (*numbers, segment.sharing)
 
@@ -58,6 +60,8 @@ def sequences_by_name(segments: tuple[Segment, ...]) -> dict[str, Number]:
             names |= {"context_tokens": segment.past_tokens}
         else:
             names |= {"prompt_tokens": segment.new_tokens, "cached_tokens": segment.past_tokens}
+        if np.any(segment.source_tokens):
+            names["source_tokens"] = segment.source_tokens
         if segment.has_media:
             names |= {name: getattr(segment, name) for name in ("images", "image_tokens", "audio_s")}
         number_of = 1 + sum(name.startswith("batch") for name in found)

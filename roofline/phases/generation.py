@@ -12,7 +12,8 @@ from ..errors import Number, unknown
 from ..report import Report, Step
 from .deployment import Deployment
 from .pass_sentences import generation_sentence
-from .passes import TIMES, Phase, prefill, run_pass, steps_of
+from .passes import TIMES, Phase, prefill, run_pass
+from .sequences import steps_of
 from .workload import OfWorkload, Workload
 
 
@@ -175,7 +176,8 @@ def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> 
     blocks = int(np.clip(np.max(steps, initial=1.0), 1, _STEPS))
     middles = (np.arange(blocks) + 0.5) / blocks
     context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
-    segment = steps_of(_spread(load.batch), context, _spread(load.cached_tokens))
+    cached, prompt = _spread(load.cached_tokens), _spread(load.prompt_tokens)
+    segment = steps_of(serve.model, _spread(load.batch), context, shared=cached, prompt_tokens=prompt)
     return Generation(serve, load, time, first, run_pass(serve, "decode", segment))
 
 

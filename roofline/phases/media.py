@@ -11,7 +11,6 @@ from ..model.decoder import PREDICTION
 from ..model.tower import Tower
 from ..operators.operator import Segment
 from .deployment import Deployment
-from .encoding import check_encoding
 from .workload import Workload
 
 KINDS = {False: ("images", "images"), True: ("audio_s", "sound")}
@@ -21,33 +20,17 @@ HEARING = ("audio", "speech")
 """What encoders of sound are called among `Model.apart`."""
 
 
-def prompts_of(serve: Deployment, load: Workload) -> Segment:
-    """The prompts of a workload as a segment of a pass.
+def check_media(serve: Deployment, segment: Segment) -> None:
+    """Refuse images and sound that a deployment can't encode.
 
     Raises
     ------
     InvalidInput
-        They have images or sound that the deployment has no encoder for, or more of them than tokens; or the model
-        is an encoder that can't take them.
+        It has no encoder for them, or there are more of them than tokens.
     """
-    if serve.model.encodes:
-        check_encoding(serve, load)
-    cached = load.cached_tokens
-    if not load.has_media:
-        return Segment(load.batch, load.prompt_tokens, cached, shared_tokens=cached)
-    found = Segment(
-        load.batch,
-        load.prompt_tokens,
-        cached,
-        shared_tokens=cached,
-        images=load.images,
-        image_tokens=load.image_tokens,
-        audio_s=load.audio_s,
-    )
-    for hears in KINDS:
-        if np.any(getattr(load, KINDS[hears][0])):
-            _check_tokens(serve, found, _tower(serve, hears))
-    return found
+    for hears, (field, _) in KINDS.items():
+        if np.any(getattr(segment, field)):
+            _check_tokens(serve, segment, _tower(serve, hears))
 
 
 def _tower(serve: Deployment, hears: bool) -> Tower:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arrays import Words, anywhere, read_only
+from ..arrays import Words, read_only
 from ..dimensions import UNNAMED, Dimensions
 from ..efficiency.store import specs
 from ..errors import InvalidInput, Number, number
@@ -23,10 +23,11 @@ from .deployment import Deployment
 from .encoding import encoder_notes, encoder_refusal
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
-from .media import media_notes, prompts_of
+from .media import media_notes
 from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
 from .schedule import Schedule, schedule_pass
+from .sequences import prompts_of, steps_of
 from .totals import (
     Estimates,
     ScheduledPass,
@@ -255,8 +256,8 @@ class Phase(PassEnergy, Report):
 
     @property
     def tokens(self) -> Number:
-        """Tokens computed in the pass."""
-        return total(segment.tokens for segment in self.segments)
+        """Tokens computed in the pass, those of an encoder included."""
+        return total(each.sequences * (each.new_tokens + each.encoded_tokens) for each in self.segments)
 
     @property
     def tokens_per_s(self) -> Number:
@@ -381,7 +382,7 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
     (load,), others, dimensions = together([load], context_tokens=context_tokens)
     asked = others["context_tokens"]
     context = load.context_tokens if asked is None else number("context_tokens", asked, whole=True, empty=True)
-    return run_pass(serve, "decode", steps_of(load.batch, context, load.cached_tokens), dimensions=dimensions)
+    return run_pass(serve, "decode", _steps(serve, load, context), dimensions=dimensions)
 
 
 def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
@@ -427,8 +428,13 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
     prompts, steps = _workloads("prefill", prefill), _workloads("decode", decode)
     loads, _, dimensions = together([*prompts, *steps])
     segments = [prompts_of(serve, load) for load in loads[: len(prompts)]]
-    segments += [steps_of(load.batch, load.context_tokens, load.cached_tokens) for load in loads[len(prompts) :]]
+    segments += [_steps(serve, load, load.context_tokens) for load in loads[len(prompts) :]]
     return run_pass(serve, "mixed", *segments, dimensions=dimensions)
+
+
+def _steps(serve: Deployment, load: Workload, context: Number) -> Segment:
+    model, prompt = _checked(serve).model, load.prompt_tokens
+    return steps_of(model, load.batch, context, shared=load.cached_tokens, prompt_tokens=prompt)
 
 
 def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workload, ...]:
@@ -439,10 +445,3 @@ def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workloa
     if not found or not all(isinstance(load, Workload) for load in found):
         raise InvalidInput(f"{name} must be a Workload or several of them: {reprlib.repr(loads)}")
     return found
-
-
-def steps_of(batch: Number, context_tokens: Number, shared: Number = 0.0) -> Segment:
-    """Sequences that decode; what is cached of their prompts may be a prefix that they share."""
-    if anywhere(shared > 0):
-        shared = np.minimum(shared, context_tokens)
-    return Segment(batch, 1.0, context_tokens, shared_tokens=shared)

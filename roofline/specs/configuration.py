@@ -19,7 +19,7 @@ CONFIG_SUFFIX = ".config.json"
 
 _SAME = (
     *("hidden", "vocab", "tied_embeddings", "lm_head_bias", "final_norm", "position_rows", "embedding_norm"),
-    *("embedding_rows", "embedding_width", "tables", "around", "pooled", "has_lm_head", "apart", "towers"),
+    *("embedding_rows", "embedding_width", "tables", "around", "encoder", "pooled", "has_lm_head", "apart", "towers"),
     "max_context_tokens",
 )
 """Fields of a model that a configuration decides, beside its layers and its precision."""

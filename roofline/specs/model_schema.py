@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
 
 from ..errors import InvalidInput
-from ..model import Layer, LookupTable, Model, Product, Tower
+from ..model import EncoderStack, Layer, LookupTable, Model, Product, Tower
 from ..model.blocks import KINDS, Block
 from ..operators.precision import Precision
 from .schema import Source, SpecFile, Strict, faults
@@ -118,6 +118,21 @@ class CountedSpec(Strict):
     """Which of the file's ``sources`` counted them."""
 
 
+class EncoderSpec(Strict):
+    """The encoder of an encoder-decoder, as wide and normalized like the decoder."""
+
+    layers: tuple[LayerSpec, ...] = Field(min_length=1, strict=False)
+    """Groups of equal layers."""
+    stem: tuple[ProductSpec, ...] = Field(default=(), strict=False)
+    """Matrices that make a position of frames of sound."""
+    tables: dict[str, TableSpec] = Field(default_factory=dict)
+    """Tables of positions, or of distances between them."""
+    positions: int | None = Field(default=None, ge=1)
+    """Positions of a source that always has as many; those of the prompt where absent."""
+    window_s: float = Field(default=0.0, ge=0, strict=False)
+    """Seconds of sound in a source of fixed length."""
+
+
 class ModelSpec(SpecFile):
     """One file of ``model_specs/``."""
 
@@ -157,6 +172,8 @@ class ModelSpec(SpecFile):
     """Blocks of an encoder that run on one position of each sequence: a pooler, a classifier."""
     apart: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """Parameters of towers beside the language model, by name."""
+    encoder: EncoderSpec | None = None
+    """Of an encoder-decoder: what runs over the source."""
     towers: dict[str, TowerSpec] = Field(default_factory=dict)
     """Shapes of encoders of images and sound among them, by the same names."""
     precision: PrecisionSpec | None = None
@@ -201,6 +218,7 @@ class ModelSpec(SpecFile):
             tables=tuple(LookupTable(name, table.rows, table.width) for name, table in self.tables.items()),
             around=self._outside("around", self.around),
             pooled=self._outside("pooled", self.pooled),
+            encoder=self._encoder(norm),
             apart=self.apart,
             towers={name: tower.build() for name, tower in self.towers.items()},
             precision=Precision(**self.precision.model_dump()) if self.precision else None,
@@ -212,6 +230,21 @@ class ModelSpec(SpecFile):
         blocks = (self._block(f"{where}.{kind}", kind, fields) for kind, fields in (spec.model_extra or {}).items())
         with _located(where):
             return Layer(spec.count, tuple(blocks), (norm,) * spec.norms, spec.reused, spec.together)
+
+    def _encoder(self, norm: int) -> EncoderStack | None:
+        if self.encoder is None:
+            return None
+        spec = self.encoder
+        layers = enumerate(spec.layers)
+        return EncoderStack(
+            hidden=self.hidden,
+            layers=tuple(self._layer(f"encoder.layers.{at}", layer, norm) for at, layer in layers),
+            final_norm=norm,
+            stem=tuple(Product(**dict(each)) for each in spec.stem),
+            tables=tuple(LookupTable(name, table.rows, table.width) for name, table in spec.tables.items()),
+            positions=spec.positions,
+            window_s=spec.window_s,
+        )
 
     def _outside(self, where: str, entries: tuple[dict[str, dict[str, Any]], ...]) -> tuple[Block, ...]:
         """Blocks that run once, outside the layers."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
-from ..model import Model
+from ..model import Layer, Model
 from ..model.blocks import KINDS, Block
 from ..operators.precision import Precision
 from .configuration import CONFIG_SUFFIX, read_config
@@ -63,20 +63,44 @@ def spec_text(model: Model, *, name: str, title: str, hub_id: str, accessed: str
         f"vocab: {model.vocab}",
         *_plain_fields(model, norm),
         *_precision(model.precision),
+        *_encoder(model, per_layer),
         "layers:",
     ]
-    for layer in model.layers:
-        lines.append(f"  - count: {layer.count}")
-        if len(layer.norms) != 2:
-            lines.append(f"    norms: {len(layer.norms)}")
-        if any(each != per_layer for each in layer.norms):
-            raise InvalidInput(f"a spec can't say norms of unequal widths: {layer.norms}")
-        if layer.reused:
-            lines.append("    reused: true")
-        if layer.together:
-            lines.append(f"    together: {_flow(layer.together)}")
-        lines += [f"    {line}" for block in layer.blocks for line in _block(block, model.hidden)]
+    lines += [f"  {line}" for layer in model.layers for line in _layer(layer, model.hidden, per_layer)]
     return "\n".join(lines) + "\n"
+
+
+def _layer(layer: Layer, hidden: int, per_layer: int) -> Iterator[str]:
+    """One group of equal layers."""
+    yield f"- count: {layer.count}"
+    if len(layer.norms) != 2:
+        yield f"  norms: {len(layer.norms)}"
+    if any(each != per_layer for each in layer.norms):
+        raise InvalidInput(f"a spec can't say norms of unequal widths: {layer.norms}")
+    if layer.reused:
+        yield "  reused: true"
+    if layer.together:
+        yield f"  together: {_flow(layer.together)}"
+    yield from (f"  {line}" for block in layer.blocks for line in _block(block, hidden))
+
+
+def _encoder(model: Model, per_layer: int) -> Iterator[str]:
+    """The encoder of an encoder-decoder."""
+    stack = model.encoder
+    if stack is None:
+        return
+    yield "encoder:"
+    if stack.positions:
+        yield f"  positions: {stack.positions}"
+    if stack.window_s:
+        yield f"  window_s: {stack.window_s}"
+    if stack.stem:
+        yield f"  stem: {_flow([_fields(each, 0) for each in stack.stem])}"
+    if stack.tables:
+        yield "  tables:"
+        yield from (f"    {table.name}: {{rows: {table.rows}, width: {table.width}}}" for table in stack.tables)
+    yield "  layers:"
+    yield from (f"    {line}" for layer in stack.layers for line in _layer(layer, model.hidden, per_layer))
 
 
 def _norms(model: Model) -> tuple[str, int]:

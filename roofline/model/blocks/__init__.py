@@ -14,7 +14,7 @@ from .block import Block, Cache
 
 if TYPE_CHECKING:
     from .compressed_attention import CompressedAttention
-    from .cross_attention import CrossAttentionLayer
+    from .cross_attention import CrossAttentionLayer, SourceAttention
     from .grouped_query_attention import Attention
     from .indexer import Indexer
     from .latent_attention import MLA
@@ -39,6 +39,7 @@ _WORDS = {
     "mixture_of_attention": ("mixture_of_attention", "MixtureOfAttention"),
     "compressed_attention": ("compressed_attention", "CompressedAttention"),
     "cross_attention": ("cross_attention", "CrossAttentionLayer"),
+    "source_attention": ("cross_attention", "SourceAttention"),
     "gated_delta_net": ("linear_attention", "GatedDeltaNet"),
     "kimi_delta_attention": ("linear_attention", "KimiDeltaAttention"),
     "lightning_attention": ("linear_attention", "LightningAttention"),
@@ -114,4 +115,5 @@ __all__ = [
     "RGLRU",
     "RWKV",
     "ShortConvolution",
+    "SourceAttention",
 ]

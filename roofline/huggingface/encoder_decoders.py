@@ -1,0 +1,134 @@
+"""Encoder-decoders, read from a ``config.json``: T5 and its kin (arXiv:1910.10683), Whisper (arXiv:2212.04356)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import SpecError
+from ..model import EncoderStack, Layer, LookupTable, Model, Product
+from ..model.blocks import MLP, Attention
+from ..model.blocks.cross_attention import SourceAttention
+from .fields import Fields
+from .tower_shapes import AUDIO_WINDOW_S
+
+ENCODER_DECODERS = {
+    "t5": ("T5ForConditionalGeneration", True),
+    "mt5": ("MT5ForConditionalGeneration", False),
+    "umt5": ("UMT5ForConditionalGeneration", False),
+    "whisper": ("WhisperForConditionalGeneration", True),
+}
+"""``model_type`` -> its class, and whether lm_head is the embedding where the file does not say."""
+
+BUCKETS = 32
+"""Distances between tokens that T5 tells apart, where the file does not say."""
+
+
+def is_encoder_decoder(data: Mapping[str, Any]) -> bool:
+    """Whether a ``config.json`` is that of an encoder-decoder that is known here."""
+    return str(data.get("model_type")) in ENCODER_DECODERS
+
+
+def encoder_decoder(data: Mapping[str, Any], fields: Fields, name: str, source: str) -> Model:
+    """The encoder-decoder that a ``config.json`` describes.
+
+    Parameters
+    ----------
+    data : mapping of str to object
+        The ``config.json``.
+    fields : Fields
+        Its fields; those that are read are marked.
+    name, source : str
+        Name of the model, its own if empty, and where the file is from.
+
+    Raises
+    ------
+    SpecError
+        A field is missing or makes no sense, or the class has another head.
+    """
+    model_type = str(data.get("model_type"))
+    expected, tied = ENCODER_DECODERS[model_type]
+    classes = data.get("architectures")
+    if isinstance(classes, list) and classes and str(classes[0]) != expected:
+        raise SpecError(f"the head of class {str(classes[0])!r:.80} is not known here: expected {expected}")
+    made = _whisper(fields) if model_type == "whisper" else _t5(fields, every_layer=model_type == "umt5")
+    return made.replace(
+        name=name or str(data.get("_name_or_path") or model_type),
+        tied_embeddings=fields.flag("tie_word_embeddings", tied),
+        source=source,
+    )
+
+
+def _t5(fields: Fields, *, every_layer: bool) -> Model:
+    """T5: norms of one vector, no biases, distances between tokens in the first layer of each stack (umT5: in all)."""
+    hidden, heads, head_dim = (fields.size(name) for name in ("d_model", "num_heads", "d_kv"))
+    encoders = fields.size("num_layers")
+    decoders = fields.optional("num_decoder_layers") or encoders
+    activation = fields.text("feed_forward_proj") or "relu"
+    mlp = MLP(hidden=hidden, intermediate=fields.size("d_ff"), gated=activation.startswith("gated"))
+    shape: dict[str, Any] = {"hidden": hidden, "query_heads": heads, "kv_heads": heads, "head_dim": head_dim}
+    rows = fields.optional("relative_attention_num_buckets") or BUCKETS
+
+    def distances(stack: str, layers: int) -> LookupTable:
+        return LookupTable(f"{stack}relative_positions", rows * (layers if every_layer else 1), heads)
+
+    stack = EncoderStack(
+        hidden=hidden,
+        layers=(Layer(encoders, (Attention(**shape, causal=False), mlp), (hidden, hidden)),),
+        final_norm=hidden,
+        tables=(distances("encoder_", encoders),),
+    )
+    return Model(
+        name="t5",
+        hidden=hidden,
+        vocab=fields.size("vocab_size"),
+        layers=(Layer(decoders, (Attention(**shape), SourceAttention(**shape), mlp), (hidden,) * 3),),
+        final_norm=hidden,
+        tables=(distances("", decoders),),
+        encoder=stack,
+        max_context_tokens=fields.optional("n_positions"),
+    )
+
+
+def _whisper(fields: Fields) -> Model:
+    """Whisper: layer norms, biases but for keys, a source of always as many positions."""
+    width, positions = fields.size("d_model"), fields.size("max_source_positions")
+
+    def attention(part: str) -> dict[str, Any]:
+        heads = fields.size(f"{part}_attention_heads")
+        if width % heads:
+            raise SpecError(f"d_model {width} is no multiple of {part}_attention_heads {heads}")
+        # Keys have no bias: that of the values stands among the vectors.
+        return {"hidden": width, "query_heads": heads, "kv_heads": heads, "head_dim": width // heads, "vectors": width}
+
+    def mlp(part: str) -> MLP:
+        return MLP(hidden=width, intermediate=fields.size(f"{part}_ffn_dim"), gated=False, bias=True)
+
+    norm = 2 * width
+    biases: dict[str, Any] = {"query_bias": True, "output_bias": True}
+    own = Attention(**attention("encoder"), **biases, causal=False)
+    stack = EncoderStack(
+        hidden=width,
+        layers=(Layer(fields.size("encoder_layers"), (own, mlp("encoder")), (norm, norm)),),
+        final_norm=norm,
+        stem=(Product(3 * fields.size("num_mel_bins"), width, 2), Product(3 * width, width)),
+        tables=(LookupTable("encoder_positions", positions, width),),
+        positions=positions,
+        window_s=AUDIO_WINDOW_S,
+    )
+    blocks = (
+        Attention(**attention("decoder"), **biases),
+        SourceAttention(**attention("decoder"), bias=True, positions=positions),
+        mlp("decoder"),
+    )
+    rows = fields.size("max_target_positions")
+    return Model(
+        name="whisper",
+        hidden=width,
+        vocab=fields.size("vocab_size"),
+        layers=(Layer(fields.size("decoder_layers"), blocks, (norm,) * 3),),
+        final_norm=norm,
+        position_rows=rows,
+        encoder=stack,
+        max_context_tokens=rows,
+    )
