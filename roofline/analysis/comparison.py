@@ -97,7 +97,9 @@ class Comparison(Report):
         sides: tuple[Any, Any] = (self.before, self.after)
         sizes = [humanize("bytes", side.needed_bytes) for side in sides]
         freed = np.subtract(*(side.needed_bytes for side in sides))
-        more = humanize("bytes", np.abs(freed)) + (" freed" if np.all(freed >= 0) else " more")
+        more = humanize("bytes", np.abs(freed)) + (" freed" if np.all(freed > 0) else " more")
+        if not np.any(freed):
+            more = "unchanged"
         fits = ["fits" if np.all(side.fits) else "does not fit" for side in sides]
         return f"Memory {' -> '.join(sizes)} needed ({more}); {' -> '.join(dict.fromkeys(fits))}."
 

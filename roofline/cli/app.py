@@ -41,7 +41,7 @@ estimate with its interval, and what limits each. A list such as --batch 1,8,64 
         "deployments:fit",
         "Say whether a model fits, and how many tokens are left for the cache.",
         """
-Yes or no in one line, with the tokens that the KV cache holds, the sequences of a length, and if it does not fit, the
+Yes or no, with the tokens that the KV cache holds, the sequences of a length, and if it does not fit, the
 nearest change with which it does. With --engine, the memory is divided as that engine does.
 """,
         (
@@ -83,7 +83,7 @@ Searches accelerators, their number, layouts, formats and batches. Every candida
 the reason why it is rejected.
 """,
         (
-            "llama-3.1-8b --hardware h100-sxm,l4 --tpot 50ms --prices h100-sxm=$2.5,l4",
+            "llama-3.1-8b --hardware h100-sxm,l4 --tpot 50ms --prices h100-sxm=2.5,l4",
             "llama-3.1-8b --hardware 2xl4 --precisions bf16,fp8 --tpot 30ms",
         ),
     ),
@@ -216,14 +216,36 @@ them in every estimate.
 and examples of its arguments."""
 
 LISTS = {
-    "models": "List models: parameters, KV cache per token, longest context.",
-    "hardware": "List accelerators: memory, bandwidth, peaks, ridge points.",
-    "formats": "List number formats: bits per value, and the units that multiply them.",
-    "techniques": "List serving techniques, their options, and the phase each helps.",
-    "engines": "List inference engines.",
-    "prices": "List known prices per accelerator-hour, the lowest first.",
+    "models": ("List models: parameters, KV cache per token, longest context.", ("qwen3", "llama --full")),
+    "hardware": (
+        "List accelerators: memory, bandwidth, peaks, ridge points.",
+        ("h100", "--vendor amd --minimum-memory 100GB", "--has-format fp4 --sort bandwidth --descending"),
+    ),
+    "formats": ("List number formats: bits per value, and the units that multiply them.", ("int4",)),
+    "techniques": (
+        "List serving techniques, their options, and the phase each helps.",
+        ("--helps decode", "caching"),
+    ),
+    "engines": ("List inference engines.", ("",)),
+    "prices": (
+        "List known prices per accelerator-hour, the lowest first.",
+        ("--hardware h100,h200 --term on-demand", "--hardware h100 --provider aws"),
+    ),
 }
-"""What ``roofline list`` lists, each by a function of that name in ``commands/libraries.py``."""
+"""What ``roofline list`` lists, each by a function of that name in ``commands/``, with examples of its arguments."""
+
+LISTED_FOR = {
+    "model": "models",
+    "gpu": "hardware",
+    "gpus": "hardware",
+    "accelerator": "hardware",
+    "accelerators": "hardware",
+    "format": "formats",
+    "technique": "techniques",
+    "engine": "engines",
+    "price": "prices",
+}
+"""Lists as people also call them -> the list."""
 
 
 def build() -> App:
@@ -244,8 +266,10 @@ def build() -> App:
     for name, (place, summary, more, examples) in COMMANDS.items():
         home = place if place.startswith("roofline.") else f"{__package__}.commands.{place}"
         program.command(home, name=name, help=_help(name, summary, more, examples), version_flags=[])
-    for name, summary in LISTS.items():
-        listing.command(f"{__package__}.commands.libraries:{name}", name=name, help=summary, version_flags=[])
+    for name, (summary, examples) in LISTS.items():
+        module = "price_lists" if name == "prices" else "libraries"
+        place = f"{__package__}.commands.{module}:{name}"
+        listing.command(place, name=name, help=_help(f"list {name}", summary, "", examples), version_flags=[])
     program.command(listing)
     plotting = App(name="plot", help=_help("plot", *PLOT_HELP), version_flags=[])
     for name, (summary, examples) in PLOTS.items():
@@ -268,7 +292,7 @@ def run(arguments: Sequence[str]) -> int:
     0 for an answer, 1 if it cannot be written, 2 for bad input, 130 if it is interrupted.
     """
     try:
-        code = build()(with_kind(arguments) or ["--help"], exit_on_error=False, print_error=False)
+        code = build()(_meant(with_kind(arguments)) or ["--help"], exit_on_error=False, print_error=False)
         if sys.stdout is None:
             return _complain("standard output is closed", 1)
         sys.stdout.flush()
@@ -295,6 +319,21 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(code, int):
         return code
     return 0 if arguments else 2
+
+
+def _meant(arguments: Sequence[str]) -> list[str]:
+    """The arguments with commands as people also type them: ``mode_switch``, ``help plan``, ``version``."""
+    if not arguments:
+        return []
+    first, *others = arguments
+    if first == "help":
+        return [*others, "--help"]
+    if first == "version":
+        return ["--version", *others]
+    if first == "list" and others and others[0] in LISTED_FOR:
+        return [first, LISTED_FOR[others[0]], *others[1:]]
+    hyphened = first.replace("_", "-")
+    return [hyphened if hyphened in COMMANDS else first, *others]
 
 
 LISTED_AS = {
@@ -327,8 +366,11 @@ def _usage_error(error: CycloptsError) -> str:
         text = str(unknown(chain[0] if chain == ("plot",) else "command", error.unused_tokens[0], known))
     elif isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         text = f"unexpected argument {error.unused_tokens[0]!r}"
+        if not error.unused_tokens[0].startswith("-"):
+            text += "; separate several values with commas and no blanks, as in --batch 1,8,64"
     elif isinstance(error, RepeatArgumentError):
-        text = f"{error.token.keyword} is given twice; several values are one list, as in --batch 1,8,64"
+        option = error.token.keyword
+        text = f"{option} is given twice; write several values as one list, as in {option} a,b"
     elif isinstance(error, MissingArgumentError) and error.argument is not None:
         wanted = error.argument.name
         text = f"{wanted} needs a value" if error.keyword else f"{' '.join(chain)} needs {wanted}"

@@ -153,8 +153,55 @@ def usd(text: str) -> Any:
 
 def metric_name(text: str) -> str:
     """A column with its unit: ``ttft`` is ``ttft_s``, ``tokens`` is ``tokens_per_s``."""
-    known = {"ttft": "ttft_s", "tpot": "tpot_s", "total": "total_s", "gap": "gap_s", "throughput": "tokens_per_s"}
-    return known.get(text.lower(), text)
+    return METRIC_NAMES.get(text.strip().lower().replace(" ", "-").replace("_", "-"), text)
+
+
+METRIC_NAMES = {
+    "ttft": "ttft_s",
+    "tpot": "tpot_s",
+    "itl": "tpot_s",
+    "total": "total_s",
+    "e2e": "total_s",
+    "end-to-end": "total_s",
+    "latency": "total_s",
+    "gap": "gap_s",
+    "throughput": "tokens_per_s",
+    "step": "step_s",
+}
+"""Metrics as people call them -> the column."""
+
+
+SLO_METRICS = ("ttft", "tpot", "total", "gap", "throughput")
+"""Metrics that techniques can be ranked by, as they are typed."""
+
+
+def slo_metric(text: str) -> str:
+    """The column of a metric that an SLO can have.
+
+    Raises
+    ------
+    UnknownName
+        It is none of them.
+    """
+    found = metric_name(text)
+    if found not in [METRIC_NAMES[name] for name in SLO_METRICS]:
+        raise unknown("metric", text, SLO_METRICS)
+    return found
+
+
+def rates(text: str) -> Any:
+    """Requests per second, typed in other units or a list of them."""
+    return quantities(text, "requests_per_s")
+
+
+def rate(text: str) -> Any:
+    """Requests per second, typed in other units."""
+    return quantity(text, "requests_per_s")
+
+
+def lower(text: str) -> str:
+    """A word in lower case."""
+    return text.strip().lower()
 
 
 def time_name(text: str) -> str:
@@ -165,10 +212,15 @@ def time_name(text: str) -> str:
     UnknownName
         It is none of the three.
     """
-    name = text if text.endswith("_s") else f"{text}_s"
+    name = _with_seconds(text)
     if name not in TIMES:
         raise unknown("time", text, [time.removesuffix("_s") for time in TIMES])
     return name
+
+
+def _with_seconds(text: str) -> str:
+    name = text.strip().lower().replace("-", "_").replace(" ", "_")
+    return name if name.endswith("_s") else f"{name}_s"
 
 
 def planned_time_name(text: str) -> str:
@@ -179,7 +231,7 @@ def planned_time_name(text: str) -> str:
     UnknownName
         It is none of these.
     """
-    name = text if text.endswith("_s") else f"{text}_s"
+    name = _with_seconds(text)
     return name if name == HIGH_END else time_name(text)
 
 
@@ -233,7 +285,7 @@ PARALLEL_FLAGS = {
 }
 KV_FLAGS = {"kv": PRECISION_FLAGS["kv"]}
 ENGINE_FLAGS = {
-    "engine": Flag("--engine", "ENGINE", lambda text: words(text.lower()), "the median of all"),
+    "engine": Flag("--engine", "ENGINE", words, "the median of all"),
     "attention": Flag("--attention", "NAME", words),
     "memory_fraction": Flag("--memory-fraction", "SHARE", quantities, "the engine's, else 0.9"),
     "leave_out": Flag("--leave-out", "PART", parts, None),
@@ -255,7 +307,7 @@ SLO_FLAGS = {
     "gap_s": Flag("--gap", "TIME", seconds),
     "tokens_per_s": Flag("--tokens-per-s", "N", quantities),
 }
-PLANNED_SLO_FLAGS = SLO_FLAGS | {"statistic": Flag("--statistic", "NAME", str)}
+PLANNED_SLO_FLAGS = SLO_FLAGS | {"statistic": Flag("--statistic", "NAME", lower)}
 
 
 def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:

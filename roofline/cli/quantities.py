@@ -11,6 +11,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from ..errors import InvalidInput
 from ..units import UNITS
 
 _COUNTS = {
@@ -20,15 +21,27 @@ _COUNTS = {
     "G": 1e9,
     "B": 1e9,
     "T": 1e12,
+    "m": 1e6,
     "Ki": 2.0**10,
+    "ki": 2.0**10,
     "Mi": 2.0**20,
+    "mi": 2.0**20,
     "Gi": 2.0**30,
     "%": 0.01,
 }
 _TYPED: dict[str, dict[str, float]] = {
     "count": _COUNTS,
     "tokens": _COUNTS,
-    "s": {"min": 60.0, "h": 3600.0},
+    "s": {"sec": 1.0, "min": 60.0, "h": 3600.0},
+    "requests_per_s": {
+        **dict.fromkeys(("/s", "rps", "req/s", "requests/s", "qps"), 1.0),
+        **dict.fromkeys(("/min", "rpm", "req/min", "requests/min"), 1 / 60),
+        **dict.fromkeys(("/h", "req/h", "requests/h"), 1 / 3600),
+        **dict.fromkeys(("/day", "/d", "req/day", "requests/day"), 1 / 86400),
+        "k/day": 1e3 / 86400,
+        "M/day": 1e6 / 86400,
+        "k": 1e3,
+    },
     "usd_per_hour": {"/h": 1.0, "$": 1.0, "$/h": 1.0, "USD": 1.0},
     "flops_per_s": {"TFLOPS": 1e12, "PFLOPS": 1e15},
 }
@@ -51,6 +64,8 @@ def quantity(text: str, unit: str = "count") -> Any:
     --------
     >>> quantity("32k"), quantity("500ms", "s"), quantity("70%"), quantity("$2.5", "usd_per_hour")
     (32000, 0.5, 0.7, 2.5)
+    >>> quantity("600/min", "requests_per_s")
+    10
     """
     try:
         return _whole_if_possible(float(text))
@@ -83,4 +98,12 @@ def quantities(text: str, unit: str = "count") -> Any:
     (8, (1000, 32000))
     """
     parts = listed(text)
+    if _THOUSANDS.fullmatch(text.strip()) and any(part.startswith("0") for part in parts[1:]):
+        raise InvalidInput(f"{text} is read as a list: write {text.replace(',', '')} for one number")
+    if found := _RANGE.fullmatch(text.strip()):
+        raise InvalidInput(f"{text!r} is a range: list the values instead, as in {found[1]},{found[2]}")
     return tuple(quantity(part, unit) for part in parts) if len(parts) > 1 else quantity(text, unit)
+
+
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
+_RANGE = re.compile(r"(\d+[kKM]?)\s*(?:-|:|\.\.\.?)\s*(\d+[kKM]?)(?::\d+)?")

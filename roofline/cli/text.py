@@ -103,7 +103,13 @@ def without_basis(notes: Iterable[str]) -> list[str]:
     return [note for note in notes if not any(words in note for words in BASIS)]
 
 
-def table(rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), right: int | Collection[int] = 0) -> str:
+def table(
+    rows: Iterable[Sequence[str]],
+    *,
+    head: Sequence[str] = (),
+    right: int | Collection[int] = 0,
+    fold_first: bool = False,
+) -> str:
     """Indented columns, those of numbers right-aligned.
 
     Text behind the first column wraps where the terminal is narrow, and so do heads; numbers never do.  Where even that
@@ -117,6 +123,8 @@ def table(rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), right: int
         Names of the columns.
     right : int or collection of int
         Columns of numbers: so many of the last ones, or these.
+    fold_first : bool
+        Whether the first column may wrap, too: where it holds names of several words.
     """
     cells = [list(row) for row in rows]
     if not cells:
@@ -124,17 +132,17 @@ def table(rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), right: int
     columns = list(zip_longest(*cells, fillvalue=""))
     heads = list(head) or [""] * len(columns)
     numbers = set(range(len(columns) - right, len(columns)) if isinstance(right, int) else right)
-    wide = _widths(columns, heads, numbers)
+    wide = _widths(columns, heads, numbers if fold_first else numbers | {0})
     if wide is None:
         return _stacked(cells, head)
     return "\n".join(line for row in ([heads] if head else []) + cells for line in _lines(row, wide, numbers))
 
 
-def _widths(columns: Sequence[Sequence[str]], heads: Sequence[str], numbers: set[int]) -> list[int] | None:
-    """Widths of the columns that fit side by side; None if none do."""
+def _widths(columns: Sequence[Sequence[str]], heads: Sequence[str], whole: set[int]) -> list[int] | None:
+    """Widths of the columns that fit side by side, those of ``whole`` cells unbroken; None if none do."""
     wide = [max(len(heads[at]), *map(len, column)) for at, column in enumerate(columns)]
     room = width() - INDENT - GAP * (len(columns) - 1)
-    least = [_narrowest(column, heads[at], whole=at == 0 or at in numbers) for at, column in enumerate(columns)]
+    least = [_narrowest(column, heads[at], whole=at in whole) for at, column in enumerate(columns)]
     while sum(wide) > room:
         shrinkable = [at for at in range(len(columns)) if wide[at] > least[at]]
         if not shrinkable:

@@ -79,6 +79,6 @@ def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> A
     head(
         ax,
         "What a token costs",
-        f"{name}; prompts included; large markers: sized for {fleet.requests_per_s:g} requests/s",
+        f"{name}; prompts included; large markers: sized for {fleet.requests_per_s:.4g} requests/s",
     )
     return ax

@@ -48,7 +48,7 @@ def served_sentence(found: Served) -> str:
 def _asked(concurrency: Any, rate: Any) -> str:
     if concurrency is not None:
         return f"With {concurrency:,.0f} request{'s' if concurrency != 1 else ''} in the system"
-    return f"At {rate:g} requests/s"
+    return f"At {rate:.4g} requests/s"
 
 
 def _several(found: Served) -> str:

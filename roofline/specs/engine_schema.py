@@ -47,6 +47,8 @@ class EngineSpec(Strict):
     """Profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty."""
     like: str = ""
     """The engine whose settings hold where this one states none."""
+    aliases: tuple[str, ...] = Field(default=(), strict=False)
+    """What else people call it."""
     sources: dict[str, Source] = Field(min_length=1)
     """Documents that settings are quoted from, by a short name."""
     settings: dict[str, Setting | list[Setting]] = Field(min_length=1)
@@ -78,7 +80,7 @@ class EngineSpec(Strict):
         rules = {
             name: tuple(self._rule(name, item) for item in _listed(value)) for name, value in self.settings.items()
         }
-        return EngineFacts(self.name, self.title, self.kernels, self.like, rules)
+        return EngineFacts(self.name, self.title, self.kernels, self.like, rules, self.aliases)
 
     def _rule(self, name: str, item: Setting) -> Rule:
         source = self.sources[item.source]

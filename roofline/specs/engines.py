@@ -68,6 +68,8 @@ class EngineFacts:
         The engine whose settings hold where this one states none.
     rules : mapping of str to tuple of Rule
         Field of `Engine` -> its defaults, in order.
+    aliases : tuple of str
+        What else people call it, beside its title.
     """
 
     name: str
@@ -75,6 +77,7 @@ class EngineFacts:
     kernels: str
     like: str
     rules: Mapping[str, tuple[Rule, ...]]
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,8 @@ class Engine:
     Attributes
     ----------
     name : str
-        An engine that ``engine_specs`` has a file of, such as ``vllm``, ``sglang`` or ``trtllm``.
+        An engine that ``engine_specs`` has a file of, such as ``vllm``, ``sglang`` or ``trtllm``, or another name of
+        one, such as ``TensorRT-LLM``.
     version : str
         Release, such as ``0.19.0``; the newest if empty.
     kernels : str
@@ -253,6 +257,8 @@ class Engine:
     ('mixed', 'prefill_first')
     >>> Engine("vllm", step_tokens=2048).step_tokens
     2048
+    >>> Engine("TensorRT-LLM").name
+    'trtllm'
     """
 
     name: str
@@ -298,6 +304,7 @@ class Engine:
     basis: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", engine_named(self.name))
         if self.kernels is None:
             object.__setattr__(self, "kernels", facts(self.name).kernels or None)
         for field, kind in FIELDS.items():
@@ -353,6 +360,38 @@ def list_engines() -> list[str]:
     True
     """
     return sorted(name for name in _paths(os.environ.get("ROOFLINE_SPECS", "")) if name != GENERIC)
+
+
+def engine_named(name: str) -> str:
+    """The engine that people mean by ``name``: case and separators do not matter, titles and aliases count.
+
+    Raises
+    ------
+    UnknownName
+        No engine has that name; the message offers the nearest.
+
+    Examples
+    --------
+    >>> engine_named("vLLM"), engine_named("TensorRT-LLM"), engine_named("llama.cpp")
+    ('vllm', 'trtllm', 'llamacpp')
+    """
+    paths = _paths(os.environ.get("ROOFLINE_SPECS", ""))
+    if name in paths:
+        return name
+    wanted = _squeezed(str(name))
+    for stem in paths:
+        if wanted == _squeezed(stem):
+            return stem
+    for stem in paths:  # files are read only for what is no file's name
+        known = facts(stem)
+        if wanted in map(_squeezed, (known.title, *known.aliases)):
+            return stem
+    raise unknown("engine", name, [stem for stem in paths if stem != GENERIC])
+
+
+def _squeezed(name: str) -> str:
+    """A name in lower case, letters and digits only."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def facts(name: str) -> EngineFacts:

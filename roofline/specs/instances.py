@@ -82,14 +82,14 @@ def find_instance(name: str) -> Instance | None:
 
 
 def counted(name: str) -> tuple[str, int] | None:
-    """The name and the number in ``8xh100``, ``8 x H100`` or ``h100:8``; None if there is no number.
+    """The name and the number in ``8xh100``, ``8 x H100``, ``8 h100`` or ``h100:8``; None if there is no number.
 
     Examples
     --------
     >>> counted("8xh100"), counted("h100:8"), counted("h100")
     (('h100', 8), ('h100', 8), None)
     """
-    before = re.fullmatch(r"\s*(\d{1,7})\s*[x×*]\s*(\S.*?)\s*", name, re.IGNORECASE)
+    before = re.fullmatch(r"\s*(\d{1,7})(?:\s*[x×*]\s*|\s+)(\S.*?)\s*", name, re.IGNORECASE)
     after = re.fullmatch(r"\s*(\S.*?)\s*(?::\s*|[\sx×*]+x?\s*)(\d{1,7})\s*", name, re.IGNORECASE)
     if before:
         number, bare = before[1], before[2]

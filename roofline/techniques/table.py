@@ -96,6 +96,22 @@ class TechniqueTable(Report):
         """The derivation of every effect, under the short name of its technique."""
         return tuple(step.under(effect.techniques[0].slug) for effect in self.effects for step in effect.explain())
 
+    def summary(self) -> str:
+        """The largest gains in throughput, prefill and decode, in a sentence."""
+        if not self.effects:
+            return "None of the techniques is possible here."
+        rows, said = self.rows, []
+        for name, words in (
+            ("throughput_gain", "throughput"),
+            ("prefill_speedup", "prefill"),
+            ("decode_speedup", "decode"),
+        ):
+            best = max(rows, key=lambda row: float(np.max(row[name])))
+            gain = float(np.max(best[name]))
+            if gain >= NOTICEABLE:
+                said.append(f"{words} {best['technique']} ({gain:.2f}x)")
+        return f"Largest gains: {'; '.join(said)}." if said else "No technique gains anything here."
+
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows as people read them."""
         return tuple(tuple(_cell(value) for value in row.values()) for row in self.rows)

@@ -20,7 +20,7 @@ from ...serving.methods import METHODS, method_named
 from ...serving.steady_state import PLANNED_TIMES
 from ...serving.trace import read_arrivals
 from ...specs.electricity import Power
-from ...specs.library import get_accelerator, get_hardware
+from ...specs.library import Hardware, get_accelerator, get_hardware
 from ...specs.prices import Price, get_price
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
@@ -29,7 +29,7 @@ from ..target import read_model, read_slo
 from ..technique_options import Chosen
 from .capacity_text import fleet_text, plan_text
 
-Hardware = Annotated[
+Machines = Annotated[
     tuple[str, ...],
     opt.option(
         "--hardware",
@@ -78,7 +78,7 @@ Rank = Annotated[
         "--rank",
         "WHAT",
         "What candidates that meet the SLO are ranked by: cost or energy.",
-        parse=opt.words,
+        parse=opt.lower,
         group=opt.OTHER,
     ),
 ]
@@ -88,8 +88,8 @@ Rate = Annotated[
     opt.option(
         "--rate",
         "N",
-        "Requests that arrive per second.",
-        parse=quantity,
+        "Requests that arrive per second, or as in 600/min.",
+        parse=opt.rate,
         group=opt.WORKLOAD,
         show_default="the traffic file's, if it has times",
     ),
@@ -128,7 +128,7 @@ TrafficFile = Annotated[
 Burstiness = Annotated[
     Any,
     opt.option(
-        "--burst",
+        ("--burstiness", "--burst"),
         "CV2",
         "Squared coefficient of variation of the gaps between arrivals; 1 is Poisson.",
         parse=quantity,
@@ -166,7 +166,7 @@ PlannedTime = Annotated[
 class Search:
     """What is searched, as typed."""
 
-    hardware: Hardware
+    hardware: Machines
     load: opt.LengthFields = dataclasses.field(default_factory=dict)
     slo: opt.PlannedSLOFields = dataclasses.field(default_factory=dict)
     precisions: Precisions = ()
@@ -203,7 +203,7 @@ class Search:
             **self.formats,
             **self.kernels,
             accelerators=gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus],
-            prices=dict(_price(entry) for entry in self.prices),
+            prices=dict(_price(entry, machines) for entry in self.prices),
             power=Power(**self.power),
             rank=self.rank,
             allow_uncalibrated=self.allow_uncalibrated,
@@ -215,15 +215,21 @@ class Search:
         )
 
 
-def _price(entry: str) -> tuple[str, float | Price]:
-    """``h100-sxm=2.5``, or a bare name for the bundled price."""
+def _price(entry: str, machines: Sequence[Hardware]) -> tuple[str, float | Price]:
+    """``h100-sxm=2.5``, a bare name for the bundled price, or a bare price where there is one accelerator."""
     name, given, usd = entry.partition("=")
+    bare = quantity(entry, "usd_per_hour")
+    names = dict.fromkeys(machine.accelerator.name for machine in machines)
+    if not isinstance(bare, str):
+        if len(names) > 1:
+            raise InvalidInput(f"--prices takes HW=USD, such as {next(iter(names))}=2.5: {entry!r}")
+        return next(iter(names)), bare
     gpu = get_accelerator(name).name
     if not given:
         return gpu, get_price(gpu)
     price = quantity(usd, "usd_per_hour")
     if isinstance(price, str):
-        raise InvalidInput(f"a price is a number of USD per hour: {entry!r}")
+        raise InvalidInput(f"--prices takes USD per accelerator-hour, such as {gpu}=2.5: {entry!r}")
     return gpu, price
 
 

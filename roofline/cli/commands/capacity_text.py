@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from ...capacity import Fleet, Plan, PoolPlan
+from ...capacity.basis import CALIBRATED
 from ...capacity.launch import OPTIONS_OF_POOLS, engines_on, launch_command
 from ...capacity.plan_sentences import interval_words, time_words
 from ...report import Rows
 from ...units import brief_time, humanize
-from ..text import block, bullets, paragraph, shell_line, table
+from ..text import block, bullets, paragraph, shell_line, table, without_basis
 
-DEPLOYMENTS = ("accelerator", "precision", "gpus", "layout", "batch", "headroom", "basis", "tie")
-SIZED = ("accelerator", "precision", "layout", "gpus", "replicas", "utilization", "basis", "tie")
-DETAILS = ("accelerator", "precision", "engine", "batch", "headroom", "limit", "bound_by")
+DETAILS = ("accelerator", "precision", "engine", "basis", "batch", "headroom", "utilization", "limit", "bound_by")
 YIELDS = (
     "accelerator",
     "precision",
@@ -36,7 +35,6 @@ ENERGY = (
     "gco2_per_request",
     "electricity_usd_per_request",
 )
-FLEETS = ("accelerator", "precision", "layout", "replicas", "load", "gpus", "usd_per_hour", "gpus_at_floor")
 SURE = ("accelerator", "precision", "engine", "batch", "gpus_low", "gpus_high", "basis", "tie")
 COSTS = (
     "accelerator",
@@ -81,31 +79,75 @@ HEADS = {
 
 
 def plan_text(found: Plan, pools: PoolPlan | str | None = None, *, full: bool) -> list[str]:
-    """The best of every accelerator and precision, why others are rejected, and how to start the best."""
+    """The answer, the best of every accelerator and precision, how to start the first, and separate pools beside it."""
     rows = found.by_accelerator
     met, rejected = rows.take(rows.feasible), rows.take(~rows.feasible)
-    count = (
-        f"{len(found):,} candidates, {int(found.feasible.sum()):,} of which {'meet the SLO' if _slo(found) else 'fit'}"
-    )
-    parts = [_title(found), f"\n{paragraph(found.summary())}", _launch(found)]
+    count = f"{len(found):,} candidates, {int(found.feasible.sum()):,} {'meet the SLO' if _slo(found) else 'fit'}"
+    parts = [paragraph(found.summary()), f"\n{_title(found)}"]
+    if len(met):
+        parts.append(paragraph(f"Best of each accelerator and format, {_first(found)} first ({count})"))
+        parts.append(_best_rows(met))
+    parts.append(_launch(found))
     if pools is not None:
         parts.append(_side_by_side(found, pools, full=full))
-    if len(met):
-        parts.append(
-            block(
-                f"Best of each accelerator and format, {_first(found)} first ({count})",
-                _table(met, SIZED if found.stream else DEPLOYMENTS),
-            )
-        )
+    if len(met) and full:
         parts.append(_requests(met))
-        if full:
-            parts.append(block("What limits them", _table(met, DETAILS)))
-            parts.append(block("Throughput and cost", _table(met, YIELDS)))
-            parts.append(block("Power and energy", _table(met, _known(met, ENERGY))))
+        parts.append(block("What limits them", _table(met, DETAILS)))
+        parts.append(block("Throughput and cost", _table(met, YIELDS)))
+        parts.append(block("Power and energy", _table(met, _known(met, ENERGY))))
     if len(rejected):
         words = zip(rejected.accelerator, rejected.precision, rejected.reason, strict=True)
         parts.append(block("Rejected (closest candidate of each kind)", table(words)))
-    return [*parts, block("Notes", bullets(found.assumptions)), "" if full else MORE]
+    notes = _notes_of(found, full=full)
+    return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE)}"]
+
+
+def _best_rows(found: Plan, fleet: Fleet | None = None) -> str:
+    """A line for each row of a plan: what it is made of, its size, its price, and what requests see."""
+    columns: dict[str, list[str]] = {
+        "accelerator": [str(name) for name in found.accelerator],
+        "formats": [str(name) for name in found.precision],
+    }
+    gpus = np.asarray(found.gpus, dtype=float)
+    if found.stream is None:
+        columns["layout"] = ["1 GPU" if name == "one" else str(name) for name in found.layout]
+        columns["batch"] = [f"{batch:,.0f}" for batch in found.batch]
+        dollars, head = np.asarray(found.usd_per_million_output_tokens), "$/M out"
+    else:
+        pairs = zip(found.replicas, found.layout, strict=True)
+        columns["deployments"] = [
+            _times_layout(float(count), str(name)).replace(" ", NO_BREAK) for count, name in pairs
+        ]
+        gpus = gpus * found.replicas
+        dollars, head = gpus * found.usd_per_hour, "$/h"
+    columns["GPUs"] = [f"{count:,.0f}" for count in gpus]
+    if fleet is not None:
+        columns["floor"] = [f"{count:,.0f}" if np.isfinite(count) else "–" for count in fleet.gpus_at_floor]
+    columns[head] = [_dollars(float(each)) for each in dollars]
+    columns["TTFT"] = [brief_time(each) for each in found.ttft_s]
+    columns["TPOT"] = [brief_time(each) for each in found.tpot_s]
+    columns[""] = [_doubts(*pair) for pair in zip(found.basis, (fleet or found).tie, strict=True)]
+    told = {name: cells for name, cells in columns.items() if any(cell not in ("", "–") for cell in cells)}
+    if len(found) > 1 and len(set(columns["formats"])) == 1:
+        del told["formats"]  # the answer above names it
+    numbers = [at for at, name in enumerate(told) if name in ("batch", "GPUs", "floor", head, "TTFT", "TPOT")]
+    return table(zip(*told.values(), strict=True), head=tuple(told), right=numbers).replace(NO_BREAK, " ")
+
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""Keeps the words of a layout on one line."""
+
+
+def _doubts(basis: str, tie: bool) -> str:
+    """What an estimate rests on, unless on timings of its own accelerator, and whether the row ties with the first."""
+    return ", ".join(filter(None, ("" if basis == CALIBRATED else str(basis), "tie" if tie else "")))
+
+
+def _notes_of(found: Plan | Fleet, *, full: bool) -> list[str]:
+    """Notes; those about power only where power is shown."""
+    if full:
+        return list(found.assumptions)
+    return [note for note in without_basis(found.assumptions) if not note.startswith(("power", "idle "))]
 
 
 def _side_by_side(found: Plan, pools: PoolPlan | str, *, full: bool) -> str:
@@ -207,10 +249,12 @@ def _ratio(ratio: float) -> str:
 
 
 def _dollars(usd: float) -> str:
-    return f"{usd:,.2f}" if np.isfinite(usd) else "–"
+    if not np.isfinite(usd):
+        return "–"
+    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3g}"
 
 
-MORE = "\n--full shows throughput, cost and energy of each, --csv every candidate."
+MORE = "--full shows intervals, throughput, cost and energy of each, --csv every candidate."
 
 
 def _first(found: Plan) -> str:
@@ -239,24 +283,27 @@ def _launch(found: Plan) -> str:
 
 
 def fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
-    """A line a fleet."""
-    head = f"Fleets, {_first(found.plan)} first; the floor is perfect software at full load"
+    """The answer, a line a fleet, and how to start the first one."""
     parts = [
-        _title(found.plan),
-        f"\n{paragraph(found.summary())}",
-        block(head, _table(found, _known(found, FLEETS))),
-        _requests(found),
-        block("How sure: accelerators at both ends of the interval, and what it rests on", _table(found, SURE)),
+        paragraph(found.summary()),
+        f"\n{_title(found.plan)}",
+        paragraph(f"Fleets, {_first(found.plan)} first; the floor is perfect software at full load"),
+        _best_rows(found.plan, found),
         _launch(found.plan),
     ]
     if full:
+        parts.append(_requests(found))
+        parts.append(block("Accelerators at both ends of the interval, and what it rests on", _table(found, SURE)))
         parts.append(block("Cost and energy", _table(found, _known(found, COSTS))))
     if rates is not None:
         words = [_break_even(each) for each in rates]
         rows = zip(found.accelerator, found.precision, words, strict=True)
         parts.append(block("As cheap as the API from", table(rows)))
-    more = "" if full else "\n--full shows cost and energy of each, --csv every column."
-    return [*parts, block("Notes", bullets(found.assumptions)), more]
+    notes = _notes_of(found, full=full)
+    return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE_OF_FLEETS)}"]
+
+
+MORE_OF_FLEETS = "--full shows intervals, cost and energy of each, --csv every column."
 
 
 def _break_even(rate: float) -> str:
@@ -275,7 +322,7 @@ def _title(found: Plan) -> str:
     lengths = f"prompt {found.load.prompt_tokens:,}, output {found.load.output_tokens:,} tokens"
     slo = f"SLO: {_slo(found)}" if _slo(found) else "no SLO"
     if found.stream is not None:
-        lengths = f"{found.stream.requests_per_s:g} requests/s, {lengths}"
+        lengths = f"{found.stream.requests_per_s:.4g} requests/s, {lengths}"
         slo += f" ({found.slo.statistic})" * bool(_slo(found))
     name = found.model.title or found.model.name
     return paragraph(f"{name}: {lengths}; {slo}; time: {time_words(found.time)}")

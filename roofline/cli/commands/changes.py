@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ...analysis.comparison import Comparison, compare
 from ...errors import InvalidInput
-from ...phases.passes import TIMES
 from ...serving.metrics import METRICS, SLO_METRICS
 from ...specs.library import get_hardware
 from ...techniques import Effect, apply
@@ -22,7 +22,7 @@ from ..quantities import quantities
 from ..target import Target, read_model
 from ..technique_options import Chosen, with_formats
 from ..text import block, bullets, derivations, label, paragraph, table, value, without_basis
-from .deployments import title
+from .deployments import tie_words, title, weight_only_notes
 
 COMPARED = ("prefill", "decode", "memory")
 
@@ -118,8 +118,8 @@ def what_if(
         found = [_comparison_dict(before, after) for _, after in points]
         return print_json(found if len(found) > 1 else found[0])
     if len(points) > 1:
-        return print_text(title(before, time=time), *_rows(before, points, time))
-    return print_text(title(before, time=time), *_comparison(before, points[0][1], time, full=full))
+        return print_text(*_rows(before, points, time))
+    return print_text(*_comparison(before, points[0][1], time, full=full))
 
 
 def _apply(before: Answers, techniques: Any, change: Change, *, time: str, full: bool, as_json: bool) -> None:
@@ -132,7 +132,7 @@ def _apply(before: Answers, techniques: Any, change: Change, *, time: str, full:
     if as_json:
         print_json(before.asked() | effect.to_dict())
     else:
-        print_text(title(before, time=time), *_effect(effect, full=full))
+        print_text(*_effect(effect, title(before, time=time), full=full))
 
 
 def _compared(before: Answers, after: Answers) -> dict[str, Comparison]:
@@ -151,18 +151,49 @@ def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> li
     sentences = [comparisons[name].summary(time) for name in names]
     if not after.memory.fits:
         sentences.append(after.memory.summary())
+    head = ("", "before", "after", "after / before")
     parts = [
-        block("Change", table(_changed_rows(before, after))),
-        "\n" + "\n".join(paragraph(sentence) for sentence in sentences),
+        "\n".join(paragraph(sentence) for sentence in sentences),
+        f"\n{title(before, time=time)}",
+        table([*_changed_rows(before, after), *_figure_rows(before, after, time)], right=(3,), head=head),
     ]
-    columns = None if full else (*TIMES, "limit", "needed_bytes", "fits", "max_batch")
-    for name, comparison in comparisons.items():
-        rows = [(label(column), *cells) for column, *cells in comparison.rows() if columns is None or column in columns]
-        parts.append(block(name.capitalize(), table(rows, right=3, head=("", "before", "after", "after / before"))))
+    for name, comparison in comparisons.items() if full else ():
+        rows = [(label(column), *cells) for column, *cells in comparison.rows()]
+        parts.append(block(name.capitalize(), table(rows, right=3, head=head)))
     shown = ("parameters", "memory", "prefill", "decode") if full else ("parameters", "prefill", "decode")
     every = notes_of_both(before, after, shown)
-    notes = list(every) if full else without_basis(every)
-    return [*parts, block("Notes", bullets(notes))]
+    notes = [*weight_only_notes(after.serve, "--to-activations"), *(every if full else without_basis(every))]
+    return [*parts, block("Notes", bullets(notes)), "" if full else MORE]
+
+
+MORE = "\n--full shows every figure before and after."
+
+
+def _figure_rows(before: Answers, after: Answers, time: str) -> list[tuple[str, ...]]:
+    """Times, throughput and memory before and after."""
+    shown = time.removesuffix("_s")
+    rows: tuple[tuple[str, Callable[[float], str], Callable[[Answers], Any]], ...] = (
+        (f"prefill, {shown}", brief_time, lambda side: getattr(side.prefill, time)),
+        (f"decode step, {shown}", brief_time, lambda side: getattr(side.decode, time)),
+        ("output tokens/s", _count, lambda side: side.decode.tokens_per_s_by(time)),
+        ("memory needed", partial(humanize, "bytes"), lambda side: side.memory.needed_bytes),
+        ("largest batch", _count, lambda side: side.memory.max_batch),
+    )
+    found = []
+    for name, words, of in rows:
+        first, second = float(of(before)), float(of(after))
+        found.append((name, words(first), words(second), _times(first, second)))
+    return found
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _times(before: float, after: float) -> str:
+    if before > 0:
+        return f"{after / before:.3g}x"
+    return "from 0" if after > 0 else "same"
 
 
 def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
@@ -174,8 +205,9 @@ def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], tim
     fastest = max(points, key=lambda each: (bool(each[1].memory.fits), -float(getattr(each[1].decode, time))))
     where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in fastest[0].items())
     lead = f"Fastest decode, at {where}: {compare(before.decode, fastest[1].decode).summary(time)}"
+    lead += tie_words(points, time)
     numbers = set(range(len(names) + 1, len(head)))
-    return [f"\n{paragraph(lead)}\n", table(rows, head=head, right=numbers)]
+    return [paragraph(lead), f"\n{title(before, time=time)}", table(rows, head=head, right=numbers)]
 
 
 def _row(names: list[str], before: Answers, after: Answers, time: str) -> list[str]:
@@ -192,14 +224,18 @@ def _row(names: list[str], before: Answers, after: Answers, time: str) -> list[s
     ]
 
 
-def _changed_rows(before: Answers, after: Answers) -> list[tuple[str, str]]:
+def _changed_rows(before: Answers, after: Answers) -> list[tuple[str, ...]]:
     """What differs between the two."""
     first, second = (_flat(found.asked()) for found in (before, after))
     return [
-        (label(name), f"{humanize(name, first.get(name))} -> {humanize(name, second.get(name))}")
+        (label(name), _shown(name, first.get(name)), _shown(name, second.get(name)), "")
         for name in dict.fromkeys((*first, *second))
         if first.get(name) != second.get(name)
     ]
+
+
+def _shown(name: str, asked: Any) -> str:
+    return "median of all" if name == "engine" and asked is None else humanize(name, asked)
 
 
 def _flat(asked: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +246,7 @@ def _flat(asked: dict[str, Any]) -> dict[str, Any]:
     return {**own, **asked["workload"], **formats, **parts, **layout}
 
 
-def _effect(effect: Effect, *, full: bool) -> list[str]:
+def _effect(effect: Effect, heading: str, *, full: bool) -> list[str]:
     """What the techniques do in a sentence, before and after; with ``full`` how they come to it."""
     rows = [
         (METRICS[name].words, *(value(name, getattr(side, name)) for side in (effect.before, effect.after)))
@@ -218,7 +254,8 @@ def _effect(effect: Effect, *, full: bool) -> list[str]:
     ]
     takes = [(item.label, item.effort, item.costs) for item in effect.techniques]
     return [
-        f"\n{paragraph(effect.summary())}\n",
+        paragraph(effect.summary()),
+        f"\n{heading}",
         table(rows, right=2, head=("", "before", "after")),
         block("Why", bullets(f"{item.label}: {item.why}" for item in effect.techniques)),
         block("What they take", table(takes)),

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from ...footprint.fit_in_words import host_sentence
 from ...footprint.memory_use import Memory
+from ...formats import get_format
 from ...model import Model
 from ...phases.deployment import Deployment
 from ...phases.pass_sentences import time_words
-from ...phases.passes import TIMES
+from ...phases.passes import TIMES, Phase
 from ...phases.workload import Workload
 from ...techniques import apply
 from ...techniques.tiers import WeightOffload
@@ -96,7 +97,7 @@ def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json
         print_json(answers if len(answers) > 1 else answers[0])
         return
     for need in found:
-        print_text(need.fit(), *_on_the_host(need))
+        print_text(paragraph(need.fit()), *_on_the_host(need))
         if full:
             print_text(block("Memory", facts(need)), block("Notes", bullets(need.assumptions)))
     if loaded.all_doubts():
@@ -153,12 +154,37 @@ def title_of(serve: Deployment, *load: str, time: str = "") -> str:
         str(serve.parallel) if not serve.parallel.single else "",
         *load,
         formats,
+        _parts(serve),
         f"engine {serve.engine}" if serve.engine else "",
         f"time: {time.removesuffix('_s')}" if time else "",
     ]
     model, gpu = serve.model, serve.accelerator
     head = paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
     return "\n".join((head, *doubt_lines(model)))
+
+
+def _parts(serve: Deployment) -> str:
+    """Formats of parts that differ from the checkpoint's."""
+    own = serve.model.precision.exceptions if serve.model.precision else {}
+    changed = {part: name for part, name in serve.precision.exceptions.items() if own.get(part) != name}
+    return ", ".join(f"{part} {name}" for part, name in changed.items())
+
+
+def weight_only_notes(serve: Deployment, option: str) -> list[str]:
+    """That 8-bit weights meet 16-bit activations on a chip whose 8-bit units then stand idle."""
+    precision = serve.precision
+    weights, activations = get_format(precision.weights), get_format(precision.activations)
+    is_8_bit = BITS_OF_8 <= weights.bits < BITS_OF_8 + 1  # scales included
+    if not is_8_bit or activations.bits < 2 * BITS_OF_8 or weights.math not in serve.accelerator.dense_flops_per_s:
+        return []
+    name = precision.weights.partition("_")[0]
+    return [
+        f"{precision.weights} weights with {precision.activations} activations are multiplied in "
+        f"{precision.activations}; {option} {name} uses the {weights.math} units"
+    ]
+
+
+BITS_OF_8 = 8.0
 
 
 def doubt_lines(model: Model) -> list[str]:
@@ -179,7 +205,7 @@ def _answer(found: Answers, time: str) -> tuple[str, ...]:
     rows.append(("output tokens/s", *(f"{each.tokens_per_s:,.0f}" for each in whole), ""))
     head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
     lead = "\n".join(paragraph(sentence) for sentence in sentences)
-    return (title(found, time=time), f"\n{lead}", block("", table(rows, head=head, right=(1, 2, 3))).removeprefix("\n"))
+    return (lead, f"\n{title(found, time=time)}", table(rows, head=head, right=(1, 2, 3)))
 
 
 def _more(found: Answers) -> tuple[str, ...]:
@@ -194,9 +220,45 @@ def _more(found: Answers) -> tuple[str, ...]:
     notes = without_basis(note for note in found.notes_of("parameters", "prefill", "decode") if note not in said)
     return (
         "\n" + paragraph(f"Memory: {', '.join(parts)}."),
-        block("Notes", bullets([*notes, INTERVAL])),
+        block("Notes", bullets([*weight_only_notes(found.serve, "--activations"), *notes, INTERVAL])),
         "\n" + paragraph("--full shows every figure, `roofline explain` how each comes about."),
     )
+
+
+def tie_words(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:
+    """Points on other accelerators, engines or formats that the intervals of the estimate cannot tell from the best.
+
+    The throughput of one of the two lies within the interval of the other's.
+    """
+    if time != opt.DEFAULT_TIME:
+        return ""
+    fitting = [each for each in points if bool(each[1].memory.fits)] or list(points)
+    best_varied, best = max(fitting, key=lambda each: float(each[1].decode.tokens_per_s_by(time)))
+    tied = [
+        _where(varied)
+        for varied, found in fitting
+        if any(varied[name] != best_varied[name] for name in varied if name in UNSURE)
+        and all(varied[name] == best_varied[name] for name in varied if name not in UNSURE)
+        and _within(found.decode, best.decode)
+    ]
+    return f" A tie within the intervals: {'; '.join(tied)}." if tied else ""
+
+
+UNSURE = ("hardware", "engine", "weights", "activations", "kv", "attention")
+"""What the estimates of two points may be off by different factors for."""
+
+
+def _within(one: Phase, other: Phase) -> bool:
+    """Whether the time per token of one pass lies within the interval of the other's."""
+    (low, middle, high), (other_low, other_middle, other_high) = (
+        [float(getattr(phase, name) / phase.tokens) for name in ("estimate_low_s", "estimate_s", "estimate_high_s")]
+        for phase in (one, other)
+    )
+    return low <= other_middle <= high or other_low <= middle <= other_high
+
+
+def _where(varied: dict[str, Any]) -> str:
+    return ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in varied.items())
 
 
 def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
@@ -224,11 +286,8 @@ def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[s
     shared = f"{first.serve.model.title or first.serve.model.name} by {_listed(names)}; time: {time.removesuffix('_s')}"
     numbers = {at for at, name in enumerate(columns) if name in ("prefill", "per token", "tokens/s", "memory")}
     rows = zip(*columns.values(), strict=True)
-    return [
-        paragraph(shared),
-        f"\n{paragraph(_lead(points, time))}\n",
-        table(rows, head=tuple(columns), right=numbers),
-    ]
+    lead = f"{_lead(points, time)}{tie_words(points, time)}"
+    return [paragraph(lead), f"\n{paragraph(shared)}", table(rows, head=tuple(columns), right=numbers)]
 
 
 def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *, full: bool) -> list[str]:
@@ -244,7 +303,7 @@ def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *,
     ]
     head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
     lead = "\n".join(paragraph(sentence) for sentence in (memory.summary(), phase.summary(time)))
-    answer = [title(found, time=time), f"\n{lead}\n", table(rows, head=head, right=(1, 2, 3))]
+    answer = [lead, f"\n{title(found, time=time)}", table(rows, head=head, right=(1, 2, 3))]
     if not full:
         weights = f"weights {humanize('bytes', memory.weights_bytes)}, no cache, largest batch {memory.max_batch:,}"
         notes = without_basis(note for note in found.notes_of("parameters", "encode"))
@@ -301,7 +360,7 @@ def _lead(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:
     varied, best = max(
         points, key=lambda each: (bool(each[1].memory.fits), float(each[1].decode.tokens_per_s_by(time)))
     )
-    where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in varied.items())
+    where = _where(varied)
     rate = f"{float(best.decode.tokens_per_s_by(time)):,.0f} tokens/s"
     limits = {str(found.decode.limit) for _, found in points}
     bound = f" Decode is {bound_by(limits.pop())} at every point." if len(limits) == 1 else ""

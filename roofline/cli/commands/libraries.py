@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
+import numpy as np
+from cyclopts import Parameter
+
 from ...analysis.ridges import ridge_table
-from ...errors import number
+from ...errors import number, unknown
 from ...formats import FORMATS, SCHEMES
 from ...report import plain
 from ...specs.engines import facts, list_engines
-from ...specs.library import get_accelerator, get_model, list_accelerators, list_models
-from ...specs.prices import list_prices
-from ...units import to_base
+from ...specs.library import get_model, list_models
 from .. import options as opt
 from ..answers import layer_words
 from ..output import print_json, print_text
@@ -26,11 +27,11 @@ FAMILIES = (("bf16", "fp16"), ("fp8", "int8"), ("fp4", "int4"))
 
 Name = Annotated[
     str,
-    opt.option("--name", "TEXT", "Those with this in their name, in any case.", group=opt.OTHER, show_default=False),
+    Parameter(name="--name", help="Those with this in their name, in any case.", show_default=False, negative=()),
 ]
 
 
-def models(*, name: Name = "", full: opt.Full = False, as_json: opt.Json = False) -> None:
+def models(name: Name = "", *, full: opt.Full = False, as_json: opt.Json = False) -> None:
     """Models by name."""
     rows = [_model_row(each) for each in _named(list_models(), name)]
     if as_json:
@@ -47,11 +48,20 @@ def models(*, name: Name = "", full: opt.Full = False, as_json: opt.Json = False
         )
         for row in rows
     ]
-    return print_text(table(cells, head=head, right=range(1, 5)))
+    return _listed("models", cells, head, right=range(1, 5))
 
 
 def _named(names: Iterable[str], text: str) -> list[str]:
     return [name for name in names if text.lower() in name.lower()]
+
+
+def _listed(
+    what: str, cells: Sequence[Sequence[str]], head: Sequence[str], *, right: Any = (), notes: str = ""
+) -> None:
+    """A table, or that nothing has what was asked for."""
+    if cells:
+        return print_text(table(cells, head=head, right=right), notes)
+    return print_text(f"No {what} match.")
 
 
 def _kilobytes(size_bytes: float) -> str:
@@ -78,10 +88,10 @@ Vendor = Annotated[str | None, opt.option("--vendor", "NAME", "Accelerators of t
 MinimumMemory = Annotated[
     Any,
     opt.option(
-        "--minimum-memory-gb",
-        "N",
-        "Accelerators with at least this much memory, GB (1e9 bytes).",
-        parse=quantity,
+        ("--minimum-memory", "--minimum-memory-gb"),
+        "SIZE",
+        "Accelerators with at least this much memory, as in 80GB; a bare number is GB (1e9 bytes).",
+        parse=lambda text: quantity(text if text.strip()[-1:].isalpha() else f"{text}GB", "bytes"),
         group=opt.OTHER,
     ),
 ]
@@ -89,13 +99,20 @@ HasFormat = Annotated[
     str | None,
     opt.option("--has-format", "FORMAT", "Accelerators with units for it, as in fp8 or int4.", group=opt.OTHER),
 ]
+SORTED_BY = {
+    "memory": "memory_bytes",
+    "bandwidth": "memory_bytes_per_s",
+    **{f"{math}_ridge": f"{math}_ridge_flops_per_byte" for math in ("bf16", "fp16", "fp8", "int8", "fp4", "int4")},
+}
+"""Columns as they are typed -> the column."""
+
 SortBy = Annotated[
     str,
     opt.option(
         "--sort",
         "COLUMN",
-        "Order by name, vendor, year, memory_bytes, memory_bytes_per_s, or a ridge point such as"
-        " fp8_ridge_flops_per_byte.",
+        "Order by name, vendor, year, memory, bandwidth, or the ridge point of a format, as in fp8_ridge.",
+        parse=lambda text: SORTED_BY.get(text.lower().replace("-", "_"), text),
         group=opt.OTHER,
     ),
 ]
@@ -103,17 +120,17 @@ Descending = Annotated[bool, opt.switch("--descending", "The largest first.")]
 
 
 def hardware(
-    *,
     name: Name = "",
+    *,
     vendor: Vendor = None,
-    minimum_memory_gb: MinimumMemory = 0,
+    minimum_memory: MinimumMemory = 0,
     has_format: HasFormat = None,
     sort: SortBy = "name",
     descending: Descending = False,
     as_json: opt.Json = False,
 ) -> None:
     """Every accelerator, or those that pass the filters."""
-    least = to_base(float(number("--minimum-memory-gb", minimum_memory_gb)), "GB", "bytes", field="--minimum-memory-gb")
+    least = float(np.max(number("--minimum-memory", minimum_memory)))
     found = ridge_table(
         vendor=vendor, minimum_memory_bytes=least, has_format=has_format, sort_by=sort, descending=descending
     )
@@ -130,7 +147,7 @@ def hardware(
     )
     head = ("hardware", "GB", "TB/s", "16 bits", "8 bits", "4 bits")
     cells = [_hardware_cells(row) for row in rows]
-    return print_text(table(cells, right=5, head=head), block("Notes", bullets(notes)))
+    return _listed("accelerators", cells, head, right=5, notes=block("Notes", bullets(notes)))
 
 
 def _hardware_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -151,7 +168,7 @@ def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
     return f"{_short(row['dense_flops_per_s'][math] / 1e12)} ({row[f'{math}_ridge_flops_per_byte']:.0f})"
 
 
-def formats(*, name: Name = "", as_json: opt.Json = False) -> None:
+def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
     """Number formats: bits per value, scales included, and the units that multiply them."""
     rows: list[dict[str, Any]] = [
         {"name": each, "bits": FORMATS[each].bits, "math": FORMATS[each].math, "schemes": _schemes(each)}
@@ -164,17 +181,28 @@ def formats(*, name: Name = "", as_json: opt.Json = False) -> None:
         (row["name"], f"{row['bits']:.4g}", row["math"] or "storage only", ", ".join(row["schemes"])) for row in rows
     ]
     notes = ("families with any numbers: int3_g64, int4_g64_sym, affine4_g64, fp8_block64x128, exl3_3.5",)
-    return print_text(table(cells, head=head, right=(1,)), block("Notes", bullets(notes)))
+    return _listed("formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)))
 
 
 def _schemes(name: str) -> list[str]:
     return [scheme for scheme, stored in SCHEMES.items() if stored == name]
 
 
-def techniques(*, name: Name = "", as_json: opt.Json = False) -> None:
+Helps = Annotated[
+    str | None,
+    opt.option(
+        "--helps", "PHASE", "Those that help prefill, decode, both or neither.", parse=opt.lower, group=opt.OTHER
+    ),
+]
+PHASES = ("prefill", "decode", "both", "neither")
+
+
+def techniques(name: Name = "", *, helps: Helps = None, as_json: opt.Json = False) -> None:
     """Serving techniques, for ``what-if --technique``: the phase that each helps, its parameters, and why."""
     from ...techniques import REGISTRY
 
+    if helps not in (None, *PHASES):
+        raise unknown("phase", helps, PHASES)
     rows: list[dict[str, Any]] = [
         {
             "name": slug,
@@ -184,12 +212,13 @@ def techniques(*, name: Name = "", as_json: opt.Json = False) -> None:
             "why": REGISTRY[slug].why,
         }
         for slug in _named(REGISTRY, name)
+        if helps in (None, REGISTRY[slug].helps)
     ]
     if as_json:
         return print_json(rows)
     head = ("technique", "helps", "options", "why")
     cells = [(row["name"], row["helps"], " ".join(map(_option, row["parameters"])), row["why"]) for row in rows]
-    return print_text(table(cells, head=head))
+    return _listed("techniques", cells, head)
 
 
 def _option(parameter: str) -> str:
@@ -198,53 +227,10 @@ def _option(parameter: str) -> str:
     return changed.replace("_", "-")
 
 
-def engines(*, name: Name = "", as_json: opt.Json = False) -> None:
+def engines(name: Name = "", *, as_json: opt.Json = False) -> None:
     """Inference servers whose scheduling and kernels are known."""
     found = [facts(each) for each in _named(list_engines(), name)]
     if as_json:
         return print_json([{"name": each.name, "title": each.title, "kernels": each.kernels} for each in found])
     cells = [(each.name, each.title, each.kernels or "the median of all") for each in found]
-    return print_text(table(cells, head=("engine", "title", "kernels of")))
-
-
-PriceHardware = Annotated[
-    tuple[str, ...],
-    opt.option(
-        "--hardware", "HW,...", "Prices of these accelerators.", parse=opt.words, group=opt.OTHER, show_default=False
-    ),
-]
-Provider = Annotated[str | None, opt.option("--provider", "NAME", "Prices of this provider.", group=opt.OTHER)]
-Term = Annotated[
-    str | None,
-    opt.option("--term", "NAME", "on_demand, spot, reserved_1y, reserved_3y or capacity_block.", group=opt.OTHER),
-]
-Region = Annotated[str | None, opt.option("--region", "NAME", "Prices of this region.", group=opt.OTHER)]
-Market = Annotated[
-    str | None, opt.option("--market", "NAME", "hyperscaler, cloud, marketplace or own.", group=opt.OTHER)
-]
-
-
-def prices(
-    *,
-    hardware: PriceHardware = (),
-    provider: Provider = None,
-    term: Term = None,
-    region: Region = None,
-    market: Market = None,
-    as_json: opt.Json = False,
-) -> None:
-    """Known prices per accelerator-hour, the lowest first."""
-    wanted = [get_accelerator(each).name for each in hardware] or list_accelerators()
-    found = [
-        (each, price)
-        for each in wanted
-        for price in list_prices(each, provider=provider, term=term, region=region, market=market)
-    ]
-    if as_json:
-        return print_json([{"hardware": each} | dataclasses.asdict(price) for each, price in found])
-    head = ("hardware", "USD/h", "provider", "term", "region", "date")
-    cells = [
-        (each, f"{price.usd_per_hour:.2f}", price.provider, price.term.replace("_", " "), price.region, price.date)
-        for each, price in found
-    ]
-    return print_text(table(cells, head=head, right=(1,)))
+    return _listed("engines", cells, ("engine", "title", "kernels of"))

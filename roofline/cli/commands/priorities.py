@@ -46,7 +46,7 @@ Metric = Annotated[
         "--metric",
         "NAME",
         "What techniques are ranked by: ttft, tpot, total, gap or throughput.",
-        parse=opt.metric_name,
+        parse=opt.slo_metric,
         group=opt.TARGETS,
         show_default="the target that breaks first, else total",
     ),
@@ -107,15 +107,17 @@ def _text(found: Advice, *, full: bool) -> list[str]:
     """An advice: the verdict in sentences, then the ranking; with ``full`` every table."""
     tables = list(tables_of(found))
     shown = tables if full else [each for each in tables if each[1][0][1:2] == ["gain"]]
-    parts = [f"{title_of(found)}; time: {found.time.removesuffix('_s')}", f"\n{paragraph(found.summary())}"]
+    parts = [paragraph(found.summary())]
+    parts.append("\n" + paragraph(f"{title_of(found)}; time: {found.time.removesuffix('_s')}"))
     if full:
         parts.append(block("Verdict", bullets([headline_of(found), *reasons_of(found)])))
     for heading, (head, *rows) in shown:
         right = 0 if head[1:2] == ["effort"] else len(head) - 1
-        parts.append(block(heading, table(rows, head=head, right=right)))
-    parts.append(block(FLIPS, bullets(flips_of(found))))
+        parts.append(block(heading, table(rows, head=head, right=right, fold_first=True)))
+    if full:
+        parts.append(block(FLIPS, bullets(flips_of(found))))
     notes = list(notes_of(found)) if full else without_basis(notes_of(found))
-    return [*parts, block("Notes", bullets(notes)), "" if full else MORE]
+    return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE)}"]
 
 
-MORE = "\n--full shows the load and the metrics in detail, and what each technique takes."
+MORE = "--full shows where the verdict changes, every load and metric, and what each technique takes."

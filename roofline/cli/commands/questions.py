@@ -10,6 +10,7 @@ from ...analysis.solver import SOLVED, WITHOUT_TARGET
 from ...analysis.solver import solve as solve_for
 from ...errors import InvalidInput, unknown
 from ...report import Report
+from ...serving.metrics import METRICS
 from ...techniques import mode_switch as switch_of
 from ...techniques import technique_table
 from ...techniques import visible as visible_of
@@ -64,7 +65,7 @@ def solve(
     """The value at which a figure reaches a target."""
     asked = target.single().answers(read_model(model))
     if metric is not None and metric not in (*SOLVED, *WITHOUT_TARGET):
-        raise unknown("metric", metric, (*SOLVED, *WITHOUT_TARGET))
+        raise unknown("metric", metric, (*opt.METRIC_NAMES, *SOLVED, *WITHOUT_TARGET))
     if level is None and metric not in WITHOUT_TARGET:
         raise InvalidInput("solve needs a target for the metric, as in --metric tpot --target 30ms")
     given: dict[str, Any] = {} if metric is None else {"metric": metric}
@@ -75,9 +76,10 @@ def solve(
         return print_json(asked.asked() | {"time": time} | found.to_dict())
     rows = [(found.find, humanize(found.find, found.value))] if found.possible else []
     if found.metric not in ("fits", "ridge"):
-        rows.append((f"{found.metric} there", humanize(found.metric, found.reached)))
+        words = METRICS[found.metric].words if found.metric in METRICS else found.metric
+        rows.append((f"{words} there", humanize(found.metric, found.reached)))
     rows.append(("method", found.method))
-    return print_text(title(asked, time=time), f"\n{paragraph(found.summary())}\n", table(rows))
+    return print_text(paragraph(found.summary()), f"\n{title(asked, time=time)}", table(rows))
 
 
 PassName = Annotated[str, opt.option("--phase", "NAME", "Which pass: prefill or decode.", group=opt.OTHER)]
@@ -97,7 +99,7 @@ def sensitivity(
     found = sensitivity_of(asked.pass_named(phase), time=time)
     if as_json:
         return print_json(asked.asked() | {"phase": phase, "time": time, "elasticity": found.to_dict()})
-    return print_text(title(asked, time=time), f"\n{paragraph(found.summary())}\n", _elasticities(found))
+    return print_text(paragraph(found.summary()), f"\n{title(asked, time=time)}", _elasticities(found))
 
 
 def _elasticities(found: Sensitivity) -> str:
@@ -119,7 +121,7 @@ def techniques(
     found = technique_table(asked.serve, asked.load, time=time)
     if as_json:
         return print_json(asked.asked() | found.to_dict())
-    rows = found.to_dict()["rows"]
+    rows = sorted(found.to_dict()["rows"], key=lambda row: -(row["throughput_gain"] or 0.0))
     had = [row for row in rows if row["baseline"] != AS_GIVEN]
     measured = [
         (row["technique"], row["measured"], row["assumes"]) for row in rows if row["measured"] or row["assumes"]
@@ -127,7 +129,8 @@ def techniques(
     sources = [f"{row['technique']}: {row['sources']}" for row in rows if row["sources"]] if full else []
     refused = [f"{name}: {reason}" for name, reason in found.refused]
     return print_text(
-        title(asked, time=time) + "\n",
+        paragraph(found.summary()),
+        f"\n{title(asked, time=time)}",
         _gains(rows, "helps", "phase"),
         block("Present already; gains over the same without it", _gains(had, "over", "baseline", of="baseline_")),
         block(MEASURED_ELSEWHERE, table(measured, head=("technique", "measured", "assumed here"))),
@@ -198,4 +201,4 @@ def _show(asked: Answers, found: Report, *, time: str, as_json: bool) -> None:
     if as_json:
         print_json(asked.asked() | {"time": time} | found.to_dict())
     else:
-        print_text(title(asked, time=time), f"\n{paragraph(found.summary())}\n", facts(found))
+        print_text(paragraph(found.summary()), f"\n{title(asked, time=time)}", facts(found))

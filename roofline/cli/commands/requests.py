@@ -37,12 +37,12 @@ Concurrency = Annotated[
     ),
 ]
 Rate = Annotated[
-    Any, opt.option("--rate", "N", "Requests that arrive per second (open loop).", parse=quantities, group=opt.WORKLOAD)
+    Any, opt.option("--rate", "N", "Requests that arrive per second (open loop).", parse=opt.rates, group=opt.WORKLOAD)
 ]
 Burstiness = Annotated[
     Any,
     opt.option(
-        "--burstiness",
+        ("--burstiness", "--burst"),
         "X",
         "Squared coefficient of variation of the gaps between arrivals: 1 is Poisson, 0 a metronome.",
         parse=quantity,
@@ -154,7 +154,7 @@ def serve(
     )
     if as_json:
         return print_json(deployment_dict(deployment) | {"load": _load_dict(lengths)} | _served_dict(found))
-    lead = (title_of(deployment, _words(lengths), time=time), f"\n{paragraph(found.summary())}\n")
+    lead = (paragraph(found.summary()), f"\n{title_of(deployment, _words(lengths), time=time)}")
     rows = _loads(found) if np.ndim(found.tokens_per_s) else _one_load(found)
     brackets = [BRACKETS] if time == opt.DEFAULT_TIME and np.ndim(found.tokens_per_s) == 0 and found.stable else []
     return print_text(*lead, rows, block("Notes", bullets([*brackets, *found.assumptions])))
@@ -284,8 +284,8 @@ def simulate(
         return print_json(deployment_dict(deployment) | {"load": _load_dict(asked)} | _simulated_dict(found, targets))
     lead = " ".join(filter(None, (found.summary(), _goodput(found, targets))))
     return print_text(
-        title_of(deployment, _words(asked), time=time),
-        f"\n{paragraph(lead)}\n",
+        paragraph(lead),
+        f"\n{title_of(deployment, _words(asked), time=time)}",
         _latencies(found, QUANTILES),
         f"\n{_deployment_rows(found)}",
         block("Notes", bullets([*([BRACKETS] if time == opt.DEFAULT_TIME else []), *found.assumptions])),

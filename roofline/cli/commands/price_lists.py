@@ -1,0 +1,115 @@
+"""The command ``list prices``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from ...errors import unknown
+from ...specs.library import get_accelerator, list_accelerators
+from ...specs.prices import MARKETS, TERMS, Price, list_prices
+from .. import options as opt
+from ..output import print_json, print_text
+from ..text import bullets, table
+
+PriceHardware = Annotated[
+    tuple[str, ...],
+    opt.option(
+        "--hardware", "HW,...", "Prices of these accelerators.", parse=opt.words, group=opt.OTHER, show_default=False
+    ),
+]
+Provider = Annotated[
+    str | None,
+    opt.option("--provider", "NAME", "Prices of providers with this in their name, in any case.", group=opt.OTHER),
+]
+
+
+def _underscored(text: str) -> str:
+    return text.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+Term = Annotated[
+    str | None,
+    opt.option(
+        "--term",
+        "NAME",
+        "on-demand, spot, reserved-1y, reserved-3y or capacity-block.",
+        parse=_underscored,
+        group=opt.OTHER,
+        completer=opt.completed_by(lambda: TERMS),
+    ),
+]
+Region = Annotated[
+    str | None, opt.option("--region", "NAME", "Prices of this region, and those that have none.", group=opt.OTHER)
+]
+Market = Annotated[
+    str | None,
+    opt.option(
+        "--market",
+        "NAME",
+        "hyperscaler, cloud, marketplace or own.",
+        parse=opt.lower,
+        group=opt.OTHER,
+        completer=opt.completed_by(lambda: MARKETS),
+    ),
+]
+Found = list[tuple[str, Price]]
+"""Accelerators, each with one of its prices."""
+
+
+def prices(
+    *,
+    hardware: PriceHardware = (),
+    provider: Provider = None,
+    term: Term = None,
+    region: Region = None,
+    market: Market = None,
+    full: opt.Full = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Known prices per accelerator-hour, the lowest first."""
+    wanted = [get_accelerator(each).name for each in hardware] or list_accelerators()
+    found = [
+        (each, price)
+        for each in wanted
+        for price in list_prices(each, provider=provider, term=term, region=region, market=market)
+    ]
+    if provider is not None and not found:
+        _require_provider(provider)
+    if as_json:
+        return print_json([{"hardware": each} | dataclasses.asdict(price) for each, price in found])
+    if not found:
+        return print_text("No prices match.")
+    notes = []
+    if not (full or hardware or provider or term or region or market):
+        found = _lowest(found)
+        notes.append("the lowest price of each accelerator and term; --hardware and --provider list more, --full all")
+    head = ("hardware", "USD/h", "provider", "term", "region", "date")
+    return print_text(table(_rows(found), head=head, right=(1,)), bullets(notes))
+
+
+def _require_provider(provider: str) -> None:
+    """Refuse a provider that no price is of."""
+    known = {price.provider for name in list_accelerators() for price in list_prices(name)}
+    if not any(provider.lower() in name.lower() for name in known):
+        raise unknown("provider", provider, known)
+
+
+def _lowest(found: Found) -> Found:
+    """The first, which is the lowest, of every accelerator and term."""
+    first: dict[tuple[str, str], tuple[str, Price]] = {}
+    for name, price in found:
+        first.setdefault((name, price.term), (name, price))
+    return list(first.values())
+
+
+def _rows(found: Found) -> list[tuple[str, ...]]:
+    """A row a price, provider, term and region, whatever the instance, with the latest month that it was seen in."""
+    groups: dict[tuple[str, ...], str] = {}
+    for name, price in found:
+        key = (name, f"{price.usd_per_hour:.2f}", price.provider, price.term.replace("_", " "), price.region)
+        groups[key] = max(groups.get(key, ""), price.date[:MONTH])
+    return [(*key, month) for key, month in groups.items()]
+
+
+MONTH = len("2026-09")

@@ -1,0 +1,185 @@
+"""What people type: units, counts, names and lists in the spellings that come to mind; and what is said first."""
+
+import pytest
+from command_line import answer, run, text
+
+import roofline as rl
+from roofline.cli.quantities import quantities, quantity
+
+SMALL = ("llama-3.1-8b", "--hardware", "h100")
+
+
+@pytest.mark.parametrize(
+    ("typed", "unit", "number"),
+    [
+        ("32k", "tokens", 32_000),
+        ("128K", "tokens", 128_000),
+        ("1M", "tokens", 1_000_000),
+        ("1m", "tokens", 1_000_000),
+        ("32ki", "tokens", 32_768),
+        ("500ms", "s", 0.5),
+        ("1s", "s", 1),
+        ("2 min", "s", 120),
+        ("70%", "count", 0.7),
+        ("$2.5", "usd_per_hour", 2.5),
+        ("600/min", "requests_per_s", 10),
+        ("36k/day", "requests_per_s", 36_000 / 86_400),
+        ("10 rps", "requests_per_s", 10),
+        ("3 req/s", "requests_per_s", 3),
+    ],
+)
+def test_numbers_take_their_units(typed, unit, number):
+    assert quantity(typed, unit) == pytest.approx(number, rel=1e-12)
+
+
+@pytest.mark.parametrize("typed", ["8xh100", "h100:8", "8 h100", "8 x H100", "h100x8"])
+def test_a_number_of_accelerators_is_typed_in_many_ways(typed):
+    assert answer("analyze", "llama-3.1-70b", "--hardware", typed)["parallel"]["tensor"] == 8
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("131,072", "131,072 is read as a list: write 131072 for one number"),
+        ("1-64", "'1-64' is a range: list the values instead, as in 1,64"),
+        ("1..64", "is a range"),
+    ],
+)
+def test_what_is_read_otherwise_than_meant_is_pointed_out(typed, said):
+    with pytest.raises(rl.InvalidInput, match=said.replace(".", r"\.")):
+        quantities(typed)
+    assert said in run("analyze", *SMALL, "--context", typed).stderr
+    assert quantities("8,192") == (8, 192)  # a list that nothing tells from a number
+
+
+@pytest.mark.parametrize(
+    ("typed", "engine"),
+    [
+        ("vLLM", "vllm"),
+        ("TensorRT-LLM", "trtllm"),
+        ("trt-llm", "trtllm"),
+        ("llama.cpp", "llamacpp"),
+        ("hf", "transformers"),
+    ],
+)
+def test_an_engine_is_found_by_what_people_call_it(typed, engine):
+    assert rl.Engine(typed).name == engine
+    assert answer("analyze", *SMALL, "--engine", typed)["engine"] == engine
+
+
+def test_case_and_separators_of_choices_do_not_matter():
+    assert answer("analyze", *SMALL, "--time", "Floor")["decode"]
+    assert answer("advise", *SMALL, "--metric", "TTFT")["metric"] == "ttft_s"
+    assert answer("advise", *SMALL, "--metric", "latency")["metric"] == "total_s"
+    asked = (
+        "plan",
+        *SMALL,
+        "--gpus",
+        1,
+        "--rate",
+        "120/min",
+        "--tpot",
+        "50ms",
+        "--no-pools",
+        "--method",
+        "closed-form",
+    )
+    found = answer(*asked, "--rank", "Cost", "--statistic", "P99")
+    assert (found["requests_per_s"], found["statistic"]) == (2, "p99")
+    assert "known: gap, throughput, total, tpot, ttft" in run("advise", *SMALL, "--metric", "p99").stderr
+
+
+def test_a_bare_price_is_that_of_the_only_accelerator():
+    asked = ("plan", *SMALL, "--gpus", 1, "--no-pools")
+    found = answer(*asked, "--prices", "$2.5")["best"]
+    assert found == answer(*asked, "--prices", "h100=2.5")["best"]
+    assert (
+        "--prices takes HW=USD, such as h100-sxm=2.5: '2.5'"
+        in run("plan", "llama-3.1-8b", "--hardware", "h100,l4", "--prices", "2.5").stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "same"),
+    [
+        (("mode_switch", *SMALL), ("mode-switch", *SMALL)),
+        (("what_if", *SMALL, "--to-batch", 8), ("what-if", *SMALL, "--to-batch", 8)),
+        (("help", "fit"), ("fit", "--help")),
+        (("version",), ("--version",)),
+        (("list", "gpus", "h200"), ("list", "hardware", "--name", "h200")),
+        (("list", "model", "qwen3"), ("list", "models", "--name", "qwen3")),
+        (("list", "hardware", "--sort", "bandwidth"), ("list", "hardware", "--sort", "memory_bytes_per_s")),
+        (("list", "hardware", "--minimum-memory", "100GB"), ("list", "hardware", "--minimum-memory-gb", "100")),
+        (
+            ("list", "prices", "--hardware", "h100", "--term", "on-demand"),
+            ("list", "prices", "--hardware", "h100", "--term", "on_demand"),
+        ),
+    ],
+)
+def test_commands_and_filters_have_the_names_that_come_to_mind(typed, same):
+    assert text(*typed) == text(*same)
+
+
+def test_lists_are_filtered_and_say_so_when_nothing_matches():
+    helped = answer("list", "techniques", "--helps", "prefill")
+    assert {row["helps"] for row in helped} == {"prefill"}
+    assert text("list", "models", "zzz").strip() == "No models match."
+    assert "no provider named 'nosuch'" in run("list", "prices", "--provider", "nosuch").stderr
+    assert "no phase named 'x'" in run("list", "techniques", "--helps", "x").stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--full",), ("--hardware", "h100")])
+def test_prices_repeat_no_row(more):
+    rows = [line for line in text("list", "prices", *more).splitlines() if line[2:3].isalnum()]
+    assert len(rows) == len(set(rows)) > 20
+
+
+def test_the_header_names_the_format_of_a_part():
+    assert "lm_head mxfp4" in " ".join(text("analyze", *SMALL, "--part", "lm_head=mxfp4").split())
+
+
+def test_weights_alone_in_8_bits_get_a_note():
+    note = "fp8 weights with bf16 activations are multiplied in bf16; --activations fp8 uses the fp8 units"
+    assert note in " ".join(text("analyze", *SMALL, "--weights", "fp8").split())
+    assert "are multiplied in" not in text("analyze", *SMALL, "--weights", "fp8", "--activations", "fp8")
+    assert "are multiplied in" not in text("analyze", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--weights", "fp8")
+    assert "--to-activations fp8 uses" in " ".join(text("what-if", *SMALL, "--to-weights", "fp8").split())
+
+
+def test_points_that_the_intervals_cannot_tell_apart_are_called_ties():
+    shown = " ".join(text("analyze", "llama-3.1-8b", "--hardware", "h100", "--engine", "vllm,trtllm").split())
+    vllm, trtllm = (
+        rl.decode(rl.Deployment("llama-3.1-8b", "h100", engine=engine), rl.Workload()) for engine in ("vllm", "trtllm")
+    )
+    assert vllm.estimate_low_s < trtllm.estimate_s < vllm.estimate_s < trtllm.estimate_high_s
+    assert "A tie within the intervals: engine vllm." in shown
+    assert "tie" not in text("analyze", "llama-3.1-8b", "--hardware", "h100", "--batch", "8,9")
+    assert "tie" not in text("analyze", "llama-3.1-8b", "--hardware", "h100,l4")
+
+
+ANSWERS = {
+    ("analyze", *SMALL): "Fits on one h100-sxm",
+    ("analyze", *SMALL, "--batch", "1,8"): "2 of 2 points fit.",
+    ("what-if", *SMALL, "--to-batch", "8"): "Decode ",
+    ("what-if", *SMALL, "--to-tp", "2,4"): "Fastest decode, at tp 4",
+    ("what-if", *SMALL, "--technique", "mtp"): "MTP: ",
+    ("plan", *SMALL, "--gpus", "1", "--no-pools"): "Fewest accelerator-seconds",
+    ("fleet", *SMALL, "--gpus", "1", "--rate", "5", "--method", "closed-form"): "5 requests/s need",
+    ("serve", *SMALL, "--concurrency", "8"): "With 8 requests in the system",
+    ("simulate", *SMALL, "--rate", "4", "--requests", "200"): "Median TTFT",
+    ("advise", *SMALL): "Decode first",
+    ("fit", *SMALL): "Yes: ",
+    ("solve", *SMALL, "--find", "batch", "--metric", "tpot", "--target", "20ms"): "batch must be at most",
+    ("sensitivity", *SMALL): "The time of a decode step",
+    ("techniques", *SMALL): "Largest gains: ",
+    ("mode-switch", *SMALL): "The gain is gone",
+    ("visible", *SMALL): "The first 4 tokens",
+}
+
+
+@pytest.mark.parametrize("args", ANSWERS, ids=" ".join)
+def test_the_first_line_answers_and_the_time_is_named(args):
+    shown = text(*args)
+    assert shown.startswith(ANSWERS[args])
+    assert max(map(len, shown.splitlines())) <= 80
+    assert args[0] == "fit" or "time: estimate" in " ".join(shown.split())
