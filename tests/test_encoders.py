@@ -262,7 +262,7 @@ def test_the_command_line_answers_with_one_pass():
     assert f"{32 / phase.estimate_s:,.0f}" in next(line for line in said.splitlines() if "sequences/s" in line)
     assert "KV cache" not in said
     assert "One pass" in text(*asked, "--full")
-    assert len(text(*asked[:5], "1,8", "--prompt", "512").splitlines()) == 5
+    assert len(text(*asked[:5], "1,8", "--prompt", "512").splitlines()) == 6
     derived = answer("explain", *asked[1:], "--phase", "encode")["encode"]
     assert next(step["value"] for step in derived if step["name"] == "encode.floor_s") == phase.floor_s
     for command in (("serve", "bge-m3", "--concurrency", "4"), ("plan", "bge-m3"), ("advise", "bge-m3")):

@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 import roofline as rl
-from roofline.specs.engines import FIELDS, GENERIC, Engine, facts, release
+from roofline.specs.engine_settings import FIELDS, release
+from roofline.specs.engines import GENERIC, Engine, facts
 
 H100 = rl.get_accelerator("h100-sxm")
 L4 = rl.get_accelerator("l4")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_orig
 from cyclopts import Parameter
 
 from ..docstrings import field_descriptions
-from ..errors import unknown
+from ..errors import UnknownName, unknown
 from ..formats import FORMATS
 from ..operators.parallel import Parallel
 from ..operators.precision import Precision
@@ -26,7 +26,7 @@ from ..phases.workload import Workload
 from ..serving.slo import SLO
 from ..serving.steady_state import HIGH_END
 from ..specs.electricity import Power
-from ..specs.engines import list_engines
+from ..specs.engines import engine_named, list_engines
 from ..specs.library import list_accelerators, list_models
 from .help_pages import GROUPS
 from .quantities import listed, quantities, quantity
@@ -129,6 +129,19 @@ def words(text: str) -> Any:
     """A word, or a tuple of several that commas separate."""
     parts = listed(text)
     return tuple(parts) if len(parts) > 1 else text
+
+
+def engines(text: str) -> Any:
+    """One engine or several, by the names of their files; unknown ones as typed, for the library to refuse."""
+    found = words(text)
+    return tuple(map(_engine, found)) if isinstance(found, tuple) else _engine(found)
+
+
+def _engine(name: str) -> str:
+    try:
+        return engine_named(name)
+    except UnknownName:
+        return name
 
 
 def parts(text: str) -> Any:
@@ -285,7 +298,7 @@ PARALLEL_FLAGS = {
 }
 KV_FLAGS = {"kv": PRECISION_FLAGS["kv"]}
 ENGINE_FLAGS = {
-    "engine": Flag("--engine", "ENGINE", words, "the median of all"),
+    "engine": Flag("--engine", "ENGINE", engines, "the median of all"),
     "attention": Flag("--attention", "NAME", words),
     "memory_fraction": Flag("--memory-fraction", "SHARE", quantities, "the engine's, else 0.9"),
     "leave_out": Flag("--leave-out", "PART", parts, None),

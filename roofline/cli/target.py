@@ -19,7 +19,7 @@ from ..operators.parallel import ONE, Parallel
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..serving.slo import SLO
-from ..specs.engines import FIELDS as SETTINGS
+from ..specs.engine_settings import FIELDS as SETTINGS
 from ..specs.engines import Engine
 from ..specs.library import get_hardware, get_model, list_models
 from . import options as opt

@@ -22,7 +22,8 @@ from ..errors import InvalidInput
 from ..phases.deployment import Deployment
 from ..phases.host import HostedModel, HostTimes
 from ..phases.workload import Workload
-from ..specs.engines import Engine, release
+from ..specs.engine_settings import release
+from ..specs.engines import Engine
 from . import closed_forms
 from .cache_pool import cache_pool
 from .lane import Lane, Lengths

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from ..errors import InvalidInput
 from ..units import to_base
-from .engines import FIELDS, EngineFacts, Rule
+from .engine_settings import FIELDS, EngineFacts, Rule
 from .schema import Source, Strict
 
 

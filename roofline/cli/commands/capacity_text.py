@@ -15,6 +15,7 @@ from ...capacity.plan_sentences import interval_words, time_words
 from ...report import Rows
 from ...units import brief_time, humanize
 from ..text import block, bullets, paragraph, shell_line, table, without_basis
+from .deployments import lead
 
 DETAILS = ("accelerator", "precision", "engine", "basis", "batch", "headroom", "utilization", "limit", "bound_by")
 YIELDS = (
@@ -83,7 +84,7 @@ def plan_text(found: Plan, pools: PoolPlan | str | None = None, *, full: bool) -
     rows = found.by_accelerator
     met, rejected = rows.take(rows.feasible), rows.take(~rows.feasible)
     count = f"{len(found):,} candidates, {int(found.feasible.sum()):,} {'meet the SLO' if _slo(found) else 'fit'}"
-    parts = [paragraph(found.summary()), f"\n{_title(found)}"]
+    parts = [lead(found.model, found.summary()), f"\n{_title(found)}"]
     if len(met):
         parts.append(paragraph(f"Best of each accelerator and format, {_first(found)} first ({count})"))
         parts.append(_best_rows(met))
@@ -285,7 +286,7 @@ def _launch(found: Plan) -> str:
 def fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
     """The answer, a line a fleet, and how to start the first one."""
     parts = [
-        paragraph(found.summary()),
+        lead(found.plan.model, found.summary()),
         f"\n{_title(found.plan)}",
         paragraph(f"Fleets, {_first(found.plan)} first; the floor is perfect software at full load"),
         _best_rows(found.plan, found),

@@ -21,8 +21,8 @@ from ..output import print_json, print_text
 from ..quantities import quantities
 from ..target import Target, read_model
 from ..technique_options import Chosen, with_formats
-from ..text import block, bullets, derivations, label, paragraph, table, value, without_basis
-from .deployments import tie_words, title, weight_only_notes
+from ..text import block, bullets, derivations, label, table, value, without_basis
+from .deployments import lead, tie_words, title, weight_only_notes
 
 COMPARED = ("prefill", "decode", "memory")
 
@@ -153,7 +153,7 @@ def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> li
         sentences.append(after.memory.summary())
     head = ("", "before", "after", "after / before")
     parts = [
-        "\n".join(paragraph(sentence) for sentence in sentences),
+        lead(before.serve.model, *sentences),
         f"\n{title(before, time=time)}",
         table([*_changed_rows(before, after), *_figure_rows(before, after, time)], right=(3,), head=head),
     ]
@@ -204,10 +204,10 @@ def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], tim
     rows += [_row([opt.shown(value) for value in varied.values()], before, after, time) for varied, after in points]
     fastest = max(points, key=lambda each: (bool(each[1].memory.fits), -float(getattr(each[1].decode, time))))
     where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in fastest[0].items())
-    lead = f"Fastest decode, at {where}: {compare(before.decode, fastest[1].decode).summary(time)}"
-    lead += tie_words(points, time)
+    answer = f"Fastest decode, at {where}: {compare(before.decode, fastest[1].decode).summary(time)}"
+    answer += tie_words(points, time)
     numbers = set(range(len(names) + 1, len(head)))
-    return [paragraph(lead), f"\n{title(before, time=time)}", table(rows, head=head, right=numbers)]
+    return [lead(before.serve.model, answer), f"\n{title(before, time=time)}", table(rows, head=head, right=numbers)]
 
 
 def _row(names: list[str], before: Answers, after: Answers, time: str) -> list[str]:
@@ -254,7 +254,7 @@ def _effect(effect: Effect, heading: str, *, full: bool) -> list[str]:
     ]
     takes = [(item.label, item.effort, item.costs) for item in effect.techniques]
     return [
-        paragraph(effect.summary()),
+        lead(effect.before.case.serve.model, effect.summary()),
         f"\n{heading}",
         table(rows, right=2, head=("", "before", "after")),
         block("Why", bullets(f"{item.label}: {item.why}" for item in effect.techniques)),

@@ -106,17 +106,17 @@ def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json
 
 def _on_the_host(need: Memory) -> list[str]:
     """What lives in host memory, and what a decode step takes with it."""
-    lead = host_sentence(need)
-    if not lead:
+    where = host_sentence(need)
+    if not where:
         return []
     serve, paging = need.deployment, need.paging
     if not serve.accelerator.host_bytes_per_s:
-        return [paragraph(lead)]
+        return [paragraph(where)]
     moved = WeightOffload(weights_host=paging.weights_host_share, experts_alone=paging.experts_alone)
     load = Workload(need.load.sequence_tokens - 2, 2, need.load.batch)
     floor, estimate = (apply(serve, load, moved, time=time).decode_after_s for time in ("floor_s", "estimate_s"))
     step = f"A decode step takes at least {brief_time(floor)}; estimate {brief_time(estimate)}."
-    return [paragraph(f"{lead} {step}")]
+    return [paragraph(f"{where} {step}")]
 
 
 def title(asked: Answers | Model, *, time: str = "") -> str:
@@ -159,8 +159,13 @@ def title_of(serve: Deployment, *load: str, time: str = "") -> str:
         f"time: {time.removesuffix('_s')}" if time else "",
     ]
     model, gpu = serve.model, serve.accelerator
-    head = paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
-    return "\n".join((head, *doubt_lines(model)))
+    return paragraph(f"{model.title or model.name} on {gpu.title or gpu.name}: {'; '.join(filter(None, shown))}")
+
+
+def lead(model: Model, *sentences: str) -> str:
+    """The answer, a paragraph a sentence; what may be wrong with the counts stands behind the first."""
+    first, *others = (paragraph(sentence) for sentence in sentences if sentence)
+    return "\n".join((first, *doubt_lines(model), *others))
 
 
 def _parts(serve: Deployment) -> str:
@@ -204,8 +209,11 @@ def _answer(found: Answers, time: str) -> tuple[str, ...]:
     rows.append(("whole batch", *(brief_time(each.total_s) for each in whole), ""))
     rows.append(("output tokens/s", *(f"{each.tokens_per_s:,.0f}" for each in whole), ""))
     head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
-    lead = "\n".join(paragraph(sentence) for sentence in sentences)
-    return (lead, f"\n{title(found, time=time)}", table(rows, head=head, right=(1, 2, 3)))
+    return (
+        lead(found.serve.model, *sentences),
+        f"\n{title(found, time=time)}",
+        table(rows, head=head, right=(1, 2, 3)),
+    )
 
 
 def _more(found: Answers) -> tuple[str, ...]:
@@ -286,8 +294,8 @@ def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[s
     shared = f"{first.serve.model.title or first.serve.model.name} by {_listed(names)}; time: {time.removesuffix('_s')}"
     numbers = {at for at, name in enumerate(columns) if name in ("prefill", "per token", "tokens/s", "memory")}
     rows = zip(*columns.values(), strict=True)
-    lead = f"{_lead(points, time)}{tie_words(points, time)}"
-    return [paragraph(lead), f"\n{paragraph(shared)}", table(rows, head=tuple(columns), right=numbers)]
+    answer = f"{_lead(points, time)}{tie_words(points, time)}"
+    return [lead(first.serve.model, answer), f"\n{paragraph(shared)}", table(rows, head=tuple(columns), right=numbers)]
 
 
 def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *, full: bool) -> list[str]:
@@ -302,8 +310,11 @@ def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *,
         ("tokens/s", *(f"{phase.tokens_per_s_by(each):,.0f}" for each in TIMES), ""),
     ]
     head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
-    lead = "\n".join(paragraph(sentence) for sentence in (memory.summary(), phase.summary(time)))
-    answer = [lead, f"\n{title(found, time=time)}", table(rows, head=head, right=(1, 2, 3))]
+    answer = [
+        lead(found.serve.model, memory.summary(), phase.summary(time)),
+        f"\n{title(found, time=time)}",
+        table(rows, head=head, right=(1, 2, 3)),
+    ]
     if not full:
         weights = f"weights {humanize('bytes', memory.weights_bytes)}, no cache, largest batch {memory.max_batch:,}"
         notes = without_basis(note for note in found.notes_of("parameters", "encode"))
@@ -339,7 +350,13 @@ def _encoder_rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -
     numbers = {*range(len(names)), *range(len(names) + 1, len(names) + 4)}
     subject_of = first.serve.model.title or first.serve.model.name
     shared = f"{subject_of} by {_listed(names)}; time: {time.removesuffix('_s')}"
-    return [paragraph(shared) + "\n", table(rows, head=head, right=numbers)]
+    fitting = sum(bool(found.memory.fits) for _, found in points)
+    varied, best = max(
+        points, key=lambda each: (bool(each[1].memory.fits), float(each[1].encode.tokens_per_s_by(time)))
+    )
+    rate = f"{float(best.encode.tokens_per_s_by(time)):,.0f} tokens/s"
+    answer = f"{fitting} of {len(points)} points fit. Most tokens/s: {rate}, at {_where(varied)}."
+    return [lead(first.serve.model, answer), f"\n{paragraph(shared)}", table(rows, head=head, right=numbers)]
 
 
 MOST_VARIED = 2

@@ -17,6 +17,7 @@ from ..quantities import quantities
 from ..target import Placement, read_model, read_slo
 from ..technique_options import Chosen
 from ..text import block, bullets, paragraph, table, without_basis
+from .deployments import lead
 
 TrafficFile = Annotated[
     Path | None,
@@ -107,7 +108,7 @@ def _text(found: Advice, *, full: bool) -> list[str]:
     """An advice: the verdict in sentences, then the ranking; with ``full`` every table."""
     tables = list(tables_of(found))
     shown = tables if full else [each for each in tables if each[1][0][1:2] == ["gain"]]
-    parts = [paragraph(found.summary())]
+    parts = [lead(found.serve.model, found.summary())]
     parts.append("\n" + paragraph(f"{title_of(found)}; time: {found.time.removesuffix('_s')}"))
     if full:
         parts.append(block("Verdict", bullets([headline_of(found), *reasons_of(found)])))

@@ -21,8 +21,8 @@ from ..answers import Answers
 from ..output import print_json, print_text
 from ..quantities import quantity
 from ..target import Target, read_model
-from ..text import block, bullets, facts, paragraph, table
-from .deployments import title
+from ..text import block, bullets, facts, table
+from .deployments import lead, title
 
 Find = Annotated[
     str,
@@ -79,7 +79,7 @@ def solve(
         words = METRICS[found.metric].words if found.metric in METRICS else found.metric
         rows.append((f"{words} there", humanize(found.metric, found.reached)))
     rows.append(("method", found.method))
-    return print_text(paragraph(found.summary()), f"\n{title(asked, time=time)}", table(rows))
+    return print_text(lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", table(rows))
 
 
 PassName = Annotated[str, opt.option("--phase", "NAME", "Which pass: prefill or decode.", group=opt.OTHER)]
@@ -99,7 +99,7 @@ def sensitivity(
     found = sensitivity_of(asked.pass_named(phase), time=time)
     if as_json:
         return print_json(asked.asked() | {"phase": phase, "time": time, "elasticity": found.to_dict()})
-    return print_text(paragraph(found.summary()), f"\n{title(asked, time=time)}", _elasticities(found))
+    return print_text(lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", _elasticities(found))
 
 
 def _elasticities(found: Sensitivity) -> str:
@@ -129,7 +129,7 @@ def techniques(
     sources = [f"{row['technique']}: {row['sources']}" for row in rows if row["sources"]] if full else []
     refused = [f"{name}: {reason}" for name, reason in found.refused]
     return print_text(
-        paragraph(found.summary()),
+        lead(asked.serve.model, found.summary()),
         f"\n{title(asked, time=time)}",
         _gains(rows, "helps", "phase"),
         block("Present already; gains over the same without it", _gains(had, "over", "baseline", of="baseline_")),
@@ -201,4 +201,4 @@ def _show(asked: Answers, found: Report, *, time: str, as_json: bool) -> None:
     if as_json:
         print_json(asked.asked() | {"time": time} | found.to_dict())
     else:
-        print_text(paragraph(found.summary()), f"\n{title(asked, time=time)}", facts(found))
+        print_text(lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", facts(found))

@@ -26,8 +26,8 @@ from ..answers import deployment_dict
 from ..output import print_json, print_text
 from ..quantities import quantities, quantity
 from ..target import Placement, read_model, read_slo
-from ..text import block, bullets, paragraph, table, value
-from .deployments import title_of
+from ..text import block, bullets, table, value
+from .deployments import lead, title_of
 from .priorities import TrafficFile
 
 Concurrency = Annotated[
@@ -154,10 +154,10 @@ def serve(
     )
     if as_json:
         return print_json(deployment_dict(deployment) | {"load": _load_dict(lengths)} | _served_dict(found))
-    lead = (paragraph(found.summary()), f"\n{title_of(deployment, _words(lengths), time=time)}")
+    said = lead(deployment.model, found.summary()), f"\n{title_of(deployment, _words(lengths), time=time)}"
     rows = _loads(found) if np.ndim(found.tokens_per_s) else _one_load(found)
     brackets = [BRACKETS] if time == opt.DEFAULT_TIME and np.ndim(found.tokens_per_s) == 0 and found.stable else []
-    return print_text(*lead, rows, block("Notes", bullets([*brackets, *found.assumptions])))
+    return print_text(*said, rows, block("Notes", bullets([*brackets, *found.assumptions])))
 
 
 def _array(asked: Any) -> Any:
@@ -282,9 +282,9 @@ def simulate(
     )
     if as_json:
         return print_json(deployment_dict(deployment) | {"load": _load_dict(asked)} | _simulated_dict(found, targets))
-    lead = " ".join(filter(None, (found.summary(), _goodput(found, targets))))
+    answer = " ".join(filter(None, (found.summary(), _goodput(found, targets))))
     return print_text(
-        paragraph(lead),
+        lead(deployment.model, answer),
         f"\n{title_of(deployment, _words(asked), time=time)}",
         _latencies(found, QUANTILES),
         f"\n{_deployment_rows(found)}",

@@ -1,0 +1,161 @@
+"""Settings of engines: what each takes, and the defaults that a file of ``engine_specs`` states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidInput, unknown
+from ..hardware import Accelerator
+
+Setting = bool | int | float | str
+
+
+class Rule(NamedTuple):
+    """A default and the conditions under which it holds."""
+
+    value: Setting
+    source: str
+    kind: str
+    before: str
+    from_memory_bytes: float
+    not_on: tuple[str, ...]
+
+    def holds(self, version: str) -> bool:
+        """Whether it is a default of that version; the newest if none is given."""
+        return not self.before or (bool(version) and release(version) < release(self.before))
+
+    def fits(self, accelerator: Accelerator) -> bool:
+        """Whether it is a default on that device."""
+        large = float(np.min(accelerator.memory_bytes)) >= self.from_memory_bytes
+        return large and not any(word in accelerator.name for word in self.not_on)
+
+    @property
+    def by_device(self) -> bool:
+        """Whether it depends on the device."""
+        return bool(self.from_memory_bytes or self.not_on)
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What a file of ``engine_specs`` says.
+
+    Attributes
+    ----------
+    name, title : str
+        The file's name, and the engine's own.
+    kernels : str
+        The profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty.
+    like : str
+        The engine whose settings hold where this one states none.
+    rules : mapping of str to tuple of Rule
+        Field of `Engine` -> its defaults, in order.
+    aliases : tuple of str
+        What else people call it, beside its title.
+    """
+
+    name: str
+    title: str
+    kernels: str
+    like: str
+    rules: Mapping[str, tuple[Rule, ...]]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a field of `Engine` takes: words, a switch, or numbers from ``least`` on."""
+
+    words: tuple[str, ...] = ()
+    switch: bool = False
+    least: float = 0.0
+    whole: bool = False
+    most: float = float("inf")
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a value that is not of this kind.
+
+        Raises
+        ------
+        InvalidInput
+            A number out of range, or no number or switch at all.
+        UnknownName
+            A word that is not among the choices.
+        """
+        if self.words:
+            if value not in self.words:
+                raise unknown(name, value, self.words)
+            return
+        if self.switch:
+            if not isinstance(value, bool):
+                raise InvalidInput(f"{name} must be true or false: {value!r}")
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.least <= value <= self.most:
+            most = "" if self.most == float("inf") else f" and <= {self.most:g}"
+            raise InvalidInput(f"{name} must be a number >= {self.least:g}{most}: {value!r}")
+        if self.whole and value != float("inf") and value != int(value):
+            raise InvalidInput(f"{name} must be a whole number: {value!r}")
+
+
+COUNT = Kind(least=1, whole=True)
+SHARE = Kind(most=1.0)
+FACTOR = Kind(least=0.01, most=100.0)
+
+FIELDS: Mapping[str, Kind] = {
+    "scheduler": Kind(words=("mixed", "prefill_first", "static")),
+    "chunked": Kind(switch=True),
+    "step_tokens": COUNT,
+    "max_sequences": COUNT,
+    "admission": Kind(words=("grow", "reserve")),
+    "page_tokens": COUNT,
+    "receive_interval": COUNT,
+    "prefix_caching": Kind(switch=True),
+    "memory_fraction": SHARE,
+    "memory_fraction_of": Kind(words=("device", "free_before_loading", "free_after_loading")),
+    "sampler_bytes": Kind(),
+    "non_torch_bytes": Kind(),
+    "non_torch_parallel_bytes": Kind(),
+    "graph_bytes": Kind(),
+    "graph_layer_bytes": Kind(),
+    "graphs_in_fraction": Kind(switch=True),
+    "eager": Kind(switch=True),
+    "state_bits": Kind(least=1),
+    "index_bits": Kind(least=1),
+    "groups_layers": Kind(switch=True),
+    "sampler_rows": Kind(words=("sequences", "tokens")),
+    "loads_prediction": Kind(switch=True),
+    "step_s": Kind(),
+    "layer_s": Kind(),
+    "rank_s": Kind(),
+    "sparse_layer_s": Kind(),
+    "launch_share": SHARE,
+    "eager_layer_s": Kind(),
+    "adapter_kernel_s": Kind(),
+    "drafting_step_s": Kind(),
+    "graph_tokens": Kind(whole=True),
+    "decode_factor": FACTOR,
+    "prefill_factor": FACTOR,
+    "first_token_steps": Kind(),
+    "request_s": Kind(),
+    "request_token_s": Kind(),
+    "receive_share": SHARE,
+}
+"""Field of `Engine` -> what it takes."""
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, for comparing: pre-releases count as their release.
+
+    Examples
+    --------
+    >>> release("1.2.0rc6.post3") > release("1.1.0-dev.2"), release("nightly-dev") > release("99")
+    (True, True)
+    """
+    found = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    if found is None:
+        return (10**6,)  # a nightly build is newer than every release
+    return tuple(int(part) for part in found[1].split("."))
