@@ -14,6 +14,7 @@ import csv
 import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar, nnls
 
 import roofline as rl
-from roofline.efficiency.power import clock_under, power_model, speed_under
+from roofline.efficiency.power import clock_of, clock_under, power_model, speed_under
 from roofline.phases.energy import Use
 
 HERE = Path(__file__).parent
@@ -246,11 +247,14 @@ HEAD = """\
 # at the 10th and the 90th percentile of models left out, `error` its median relative error."""
 
 CAPS = """\
-# Power limits: limit / demand = static + (1 - static) * clock^exponent, of four curves of an RTX 3090.
+# Power limits: what follows the clock draws in proportion to clock * voltage^2; the voltage is at its least up to the
+# knee and rises in a line to that at the full clock.  All three are those that miss the clocks of four curves of an
+# RTX 3090 by the least (benchmarks/energy.py).
 caps:
-  static: 0.46
-  exponent: 2.0
-  source: "club-3090: llama.cpp on an RTX 3090, limits of 190 to 390 W, prefill and decode of two models"
+  static: 0.36
+  knee: 0.85
+  voltage: 0.87
+  source: "club-3090: llama.cpp on an RTX 3090, limits of 190 to 370 W, prefill and decode of two models"
 """
 
 
@@ -283,6 +287,7 @@ class Curve:
     limits: Array
     demand: float
     speeds: Array
+    clocks: Array
 
     @property
     def memory_share(self) -> float:
@@ -305,7 +310,21 @@ def curves(rows: Sequence[Row]) -> Iterator[Curve]:
             (full,) = (row for row in mine if float(row["power_limit_w"]) == FULL_LIMIT)
             limits = np.array([float(row["power_limit_w"]) for row in mine])
             speeds = np.array([float(row[rate]) / float(full[rate]) for row in mine])
-            yield Curve(f"{model}, {phase}", limits, float(full["watts_per_gpu"]), speeds)
+            clocks = np.array([float(row["sm_clock_mhz"]) / float(full["sm_clock_mhz"]) for row in mine])
+            yield Curve(f"{model}, {phase}", limits, float(full["watts_per_gpu"]), speeds, clocks)
+
+
+def cap_error(found: Sequence[Curve], static: float, knee: float, voltage: float) -> float:
+    """Mean relative error of the clocks of some curves, with these parameters of limits."""
+    shares = [np.minimum(curve.limits / curve.demand, 1.0) for curve in found]
+    clocks = [clock_of((share - static) / (1 - static), knee, voltage) for share in shares]
+    return float(np.mean([np.abs(each / curve.clocks - 1) for each, curve in zip(clocks, found, strict=True)]))
+
+
+def fit_caps(found: Sequence[Curve]) -> tuple[float, float, float]:
+    """The static share, the knee and the voltage that miss the clocks of some curves by the least, on a coarse grid."""
+    grid = product(np.arange(20, 50, 2) / 100, np.arange(60, 100, 5) / 100, np.arange(75, 98, 2) / 100)
+    return min(grid, key=lambda caps: cap_error(found, *caps))
 
 
 def page(states: Sequence[Steady], rows: Sequence[Row]) -> str:
@@ -415,17 +434,20 @@ LIMITS = """
 ## Power limits
 
 Speed of an RTX 3090 under limits of 190 to 370 W over that at 370 W, with the share `m` of the pass that waits for the
-memory chosen for each curve.
+memory chosen for each curve; and its clock over that at 370 W.
 """
 
 
 def _curves(rows: Sequence[Row]) -> Iterator[str]:
     yield LIMITS
-    yield "| curve | m | median error | mean | largest |\n| --- | ---: | ---: | ---: | ---: |"
+    yield "| curve | m | median error | mean | largest | clock: mean error |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for curve in curves(rows):
         share = curve.memory_share
         off = curve.off(share)
-        yield f"| {curve.name} | {share:.2f} | {np.median(off):.1%} | {np.mean(off):.1%} | {np.max(off):.1%} |"
+        clock = np.mean(np.abs(np.asarray(clock_under(curve.limits, curve.demand)) / curve.clocks - 1))
+        errors = " | ".join(f"{value:.1%}" for value in (np.median(off), np.mean(off), np.max(off), clock))
+        yield f"| {curve.name} | {share:.2f} | {errors} |"
 
 
 def main() -> None:

@@ -10,11 +10,11 @@ board draws with nothing to do, ``busy`` what clocks and schedulers take on top 
 fitted for families of accelerators whose power was measured (``efficiency_specs/power.yaml``, written by
 ``benchmarks/energy.py``); for all others the TDP is given as an upper bound, which says so.
 
-Under a power limit the clock of the compute units falls and that of the memory stays.  Dynamic power is about
-proportional to ``f V^2``; near the top of the range voltage follows the clock, so that with a share ``s`` of the demand
-that does not depend on the clock, and an exponent ``g``,
+Under a power limit the clock of the compute units falls and that of the memory stays.  What follows the clock draws in
+proportion to ``f V^2``; the voltage ``V`` is at its least ``v`` up to a knee ``k`` and rises from there to 1 at full
+clock.  With a share ``s`` of the demand that does not depend on the clock (idle board and memory),
 
-    limit / demand = s + (1 - s) f^g,      f = ((limit / demand - s) / (1 - s))^(1 / g)
+    limit / demand = s + (1 - s) f V^2,      V = v + (1 - v) max(f - k, 0) / (1 - k)
 
 and a pass of which a share ``m`` waits for the memory or the network runs at ``1 / (m + (1 - m) / f)`` of its speed.
 """
@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arrays import larger, scalar, smaller
 from ..errors import Number
@@ -146,19 +147,31 @@ def clock_under(limit: Number, demand: Number) -> Number:
     Returns
     -------
     float or array
-        ``((limit / demand - s) / (1 - s))^(1 / g)``, with ``s`` and ``g`` of ``efficiency_specs/power.yaml``; 1 where
-        the limit is above the demand, and no less than `LEAST_CLOCK`.
+        The ``f`` whose ``s + (1 - s) f V^2`` is ``limit / demand``, with ``s``, ``k`` and ``v`` of
+        ``efficiency_specs/power.yaml``; 1 where the limit is above the demand, and no less than `LEAST_CLOCK`.
 
     Examples
     --------
-    >>> clock_under(300, 250), round(clock_under(300, 400), 3)
-    (1.0, 0.733)
+    >>> clock_under(300, 250), round(clock_under(300, 400), 3), round(clock_under(200, 400), 3)
+    (1.0, 0.805, 0.289)
     """
-    caps = _filed()["caps"]
-    static, exponent = float(caps["static"]), float(caps["exponent"])
+    static, knee, voltage = (float(_filed()["caps"][name]) for name in ("static", "knee", "voltage"))
     share = smaller(scalar(np.divide(limit, demand)), 1.0)
-    above = larger((share - static) / (1 - static), 0.0)
-    return scalar(larger(above ** (1 / exponent), LEAST_CLOCK))
+    return clock_of((share - static) / (1 - static), knee, voltage)
+
+
+def clock_of(drawn: Number, knee: float, voltage: float) -> Number:
+    """The ``f`` whose ``f V^2`` is ``drawn``, with a least voltage up to a knee; no less than `LEAST_CLOCK`."""
+    clocks, power = _clocks(knee, voltage)
+    return scalar(larger(np.interp(drawn, power, clocks), LEAST_CLOCK))
+
+
+@lru_cache(maxsize=64)
+def _clocks(knee: float, voltage: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Shares of the full clock, and ``f V^2`` at each."""
+    clocks = np.linspace(0.0, 1.0, 1001)
+    volts = voltage + (1 - voltage) * np.maximum(clocks - knee, 0.0) / (1 - knee)
+    return clocks, clocks * volts**2
 
 
 def speed_under(clock: Number, memory_share: Number) -> Number:

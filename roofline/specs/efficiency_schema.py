@@ -248,8 +248,10 @@ class PowerCapSpec(Strict):
 
     static: Annotated[FiniteFloat, Field(ge=0, lt=1)]
     """Share of the demand that does not depend on the clock."""
-    exponent: Annotated[FiniteFloat, Field(gt=0)]
-    """Exponent of the clock in the rest."""
+    knee: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    """Share of the full clock below which the voltage stays at its least."""
+    voltage: Annotated[FiniteFloat, Field(gt=0, le=1)]
+    """That least voltage over the one at the full clock."""
     source: Annotated[str, Field(min_length=1)]
     """Where limits were measured."""
 
