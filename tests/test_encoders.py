@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import answer, run, text
+from oracle_data import MODEL_SPECS
 
 import roofline as rl
 from roofline.huggingface import from_config
@@ -113,6 +114,19 @@ def test_one_pass_of_bge_m3_by_hand():
     # The floor: FLOPs at 121 TFLOP/s, the weights of the layers once, nothing of the embedding but its rows.
     weights = 2 * (24 * (12 * width**2 + 13 * width) + width**2)
     assert phase.least_bytes == pytest.approx(weights, rel=1e-3)
+
+
+def test_a_decoder_without_its_mask_is_an_embedder():
+    """EmbeddingGemma 300M: Gemma 3's layers, 256 tokens on either side in 20 of 24, no lm_head; 303 M by its page."""
+    model = rl.get_model("embeddinggemma-300m")
+    layer = 2 * 768 * 768 + 2 * 768 * 256 + 2 * 256 + 3 * 768 * 1152 + 4 * 768
+    assert model.parameters.total == 262_144 * 768 + 24 * layer + 768 == 302_863_104
+    assert model.parameters.active == 24 * layer + 768
+    assert model.encodes
+    assert {block.window for each in model.layers for block in each.blocks[:1]} == {None, 513}
+    config = json.loads((MODEL_SPECS / "embeddinggemma-300m.config.json").read_text(encoding="utf-8"))
+    assert not from_config({**config, "architectures": ["Gemma3ForCausalLM"]}).encodes
+    assert not from_config({**config, "use_bidirectional_attention": False}).encodes
 
 
 def test_windows_of_modernbert_by_hand():

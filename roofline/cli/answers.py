@@ -219,6 +219,8 @@ def steps_about(found: Mapping[str, tuple[Step, ...]], operator: str | None) -> 
 def layer_words(model: Model) -> list[str]:
     """Kinds of layers in order of appearance, each with the number of its layers."""
     kinds: Counter[str] = Counter()
+    for layer in model.encoder.layers if model.encoder else ():
+        kinds[f"{layer.kind} in the encoder"] += layer.count
     for layer in model.layers:
         kinds[layer.kind] += layer.count
     return [f"{count} x {kind}" for kind, count in kinds.items()]

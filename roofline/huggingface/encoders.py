@@ -9,6 +9,7 @@ BERT (arXiv:1810.04805), RoBERTa (arXiv:1907.11692), XLM-R (arXiv:1911.02116), M
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..errors import SpecError
@@ -107,6 +108,32 @@ def encoder(data: Mapping[str, Any], fields: Fields, name: str, source: str) -> 
         lm_head_bias=head == "ForMaskedLM" and fields.flag("decoder_bias", True),
         source=source,
     )
+
+
+def drops_the_mask(data: Mapping[str, Any]) -> bool:
+    """Whether a decoder's layers are an embedder's: all tokens see each other, and its class has no head.
+
+    Wrappers that see images both ways and generate (PaliGemma) say the same of their text model, and have a head.
+    """
+    classes = data.get("architectures")
+    headless = isinstance(classes, list) and bool(classes) and str(classes[0]).endswith("Model")
+    return headless and (data.get("use_bidirectional_attention") is True or data.get("is_causal") is False)
+
+
+def without_mask(model: Model) -> Model:
+    """The decoder's layers as an embedder runs them (EmbeddingGemma, arXiv:2509.20354).
+
+    A window of ``w`` tokens before a token becomes one of ``w / 2`` on either side.
+    """
+    layers = tuple(replace(layer, blocks=tuple(map(_both_ways, layer.blocks))) for layer in model.layers)
+    return model.replace(layers=layers, has_lm_head=False, tied_embeddings=False, lm_head_bias=False)
+
+
+def _both_ways(block: Block) -> Block:
+    if not isinstance(block, Attention):
+        return block
+    window = None if block.window is None else 2 * (block.window // 2) + 1
+    return replace(block, causal=False, window=window)
 
 
 def _head(data: Mapping[str, Any], family: EncoderFamily) -> str:

@@ -10,7 +10,7 @@ from ..model import LookupTable, Model
 from ..model.blocks import Block, HyperConnections, Projection
 from .checkpoint_modules import StoredModule, encoder_modules, stored_modules
 from .encoder_decoders import encoder_decoder, is_encoder_decoder
-from .encoders import encoder, is_encoder
+from .encoders import drops_the_mask, encoder, is_encoder, without_mask
 from .extra_modules import beside_the_text
 from .family import Family
 from .fields import Fields, class_defaults
@@ -87,6 +87,8 @@ class _Read(NamedTuple):
 def _decoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
     text = text_model(data)
     model = _model(data, text, name, source)
+    if drops_the_mask(data):
+        model = without_mask(model)
     beside = beside_the_text(data, text, model)
     doubts = (*text.assumptions, *_unread(text.fields, text.family), *beside.left_out)
     complete = model.replace(apart=beside.parameters, towers=beside.towers)
