@@ -116,6 +116,19 @@ def test_one_pass_of_bge_m3_by_hand():
     assert phase.least_bytes == pytest.approx(weights, rel=1e-3)
 
 
+PUBLISHED = {"TEI": 0.54, "Infinity": 0.51, "TensorRT": 0.43, "ONNX": 0.41, "Sentence Transformers": 0.17}
+"""Requests per second of BGE large en v1.5 on an L4: 256 sentences of 115,000 tokens together, servers included
+(github.com/michaelfeil/infinity, docs/benchmarks/benchmarking.md, version 0.0.25)."""
+
+
+def test_servers_of_embeddings_stay_above_the_floor_and_the_best_are_in_the_interval():
+    phase = rl.encode(rl.Deployment("bge-large-en-v1.5", "l4"), rl.Workload(round(115_000 / 256), batch=256))
+    times_s = {server: 1 / rate for server, rate in PUBLISHED.items()}
+    assert min(times_s.values()) > phase.roofline_s > phase.floor_s
+    for server in ("TEI", "Infinity"):
+        assert phase.estimate_low_s < times_s[server] < phase.estimate_high_s
+
+
 def test_a_decoder_without_its_mask_is_an_embedder():
     """EmbeddingGemma 300M: Gemma 3's layers, 256 tokens on either side in 20 of 24, no lm_head; 303 M by its page."""
     model = rl.get_model("embeddinggemma-300m")
