@@ -29,15 +29,15 @@ class RooflineError(Exception):
 
 
 class InvalidInput(RooflineError, ValueError):
-    """A value that makes no sense: negative, not finite, not a whole number, contradictory."""
+    """An invalid value: negative, not finite, not a whole number, or contradictory."""
 
 
 class SpecError(InvalidInput):
-    """A file that can't be read, or does not say what a spec has to say."""
+    """A file that can't be read, or lacks what a spec must have."""
 
 
 class UnknownName(RooflineError, LookupError):
-    """A name that nothing carries; the message offers the nearest ones."""
+    """An unknown name; the message offers the nearest ones."""
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> UnknownName:

@@ -61,13 +61,13 @@ class Link(Value):
     Attributes
     ----------
     name : str
-        As the vendor calls it.
+        The vendor's name for it.
     kind : str
         ``switch_reduce`` (a switch that also reduces), ``switch``, ``mesh``, ``ring``, ``torus`` or ``bridge``.
     bytes_per_s : float
-        Sum over all links of one accelerator, one direction.
+        Rate of all links of one accelerator together, one direction.
     domain : int
-        Accelerators that it joins.
+        Number of accelerators that it connects.
     """
 
     name: str
@@ -84,51 +84,51 @@ class Link(Value):
 
 @dataclass(frozen=True, repr=False)
 class Accelerator(Value):
-    """One accelerator.  Peaks are dense; every rate may be an array (a sweep over hardware).
+    """An accelerator. Peaks are dense; every rate may be an array (a sweep over hardware).
 
     Attributes
     ----------
     dense_flops_per_s : mapping of str to float or array
         Peak by math format; a format without units on this chip is absent.
     memory_bytes : float or array
-        What the device reports as its memory.
+        Memory size as the device reports it.
     memory_bytes_per_s : float or array
         Memory bandwidth.
     l2_bytes : float or array, optional
         Last-level cache or software-managed on-chip memory.
     scale_up : Link, optional
-        The link inside a domain, or None.
+        Link within a domain, or None.
     host_bytes_per_s : float or array, optional
-        To the host, one direction.
+        Rate of the link to the host, one direction.
     nic_bytes_per_s : float or array, optional
-        To the network, one direction.
+        Rate of the network card, one direction.
     tdp_watts : float or array, optional
-        Thermal design power, of what ``tdp_scope`` says.
+        Thermal design power of what ``tdp_scope`` names.
     narrow_accumulate_flops_per_s : mapping of str to float or array
-        Peak of formats whose products are faster when they are added up in 16 bits (GeForce); some kernels do that, so
-        the floor counts with it.
+        Peak of formats whose products are faster with 16-bit accumulation (GeForce). Some kernels use it, so the floor
+        does as well.
     sparse_flops_per_s : mapping of str to float or array
-        Peak with structured sparsity where the vendor prints one; nothing here computes with it.
+        Peak with structured sparsity, if the vendor prints one; for information only.
     compute_units : float or array, optional
-        SMs, CUs, matrix units ... as the vendor counts them.
+        Number of SMs, CUs or matrix units, as the vendor counts them.
     boost_clock_hz : float or array, optional
         The clock that the peaks are quoted at.
     max_clock_hz : float or array, optional
         The highest clock that the device can run at.
     flops_per_clock_per_unit : mapping of str to float or array
-        By math format; units x clock x this is the peak.
+        By math format; the peak is units x clock x this.
     exponentials_per_clock_per_unit : float or array, optional
-        Exponentials, which special-function units compute beside the matrix units.
+        Exponentials, computed by special-function units while the matrix units run.
     memory_bus_bits, memory_pin_bytes_per_s : float or array, optional
         Width of the memory bus and rate of a pin; their product is the bandwidth.
     tdp_scope : str
-        ``board`` (the accelerator alone), ``module`` (a module or package with its CPU) or ``machine`` (all of it, at
-        the wall); empty where it is not stated.
+        ``board`` (the accelerator alone), ``module`` (a module or package with its CPU) or ``machine`` (the whole
+        machine, at the wall); empty if not stated.
     confidence : str
-        How the capacity, bandwidth and 16-bit peak were read: ``vendor-doc-read``, ``second-source``, ``remembered`` or
+        How capacity, bandwidth and 16-bit peak were obtained: ``vendor-doc-read``, ``second-source``, ``remembered`` or
         ``user``.
     provenance : mapping of str to Provenance
-        Field (``dense_flops_per_s.bf16`` for a peak) -> where the figure is from.
+        Field (``dense_flops_per_s.bf16`` for a peak) -> where its figure comes from.
     """
 
     name: str

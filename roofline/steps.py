@@ -17,21 +17,21 @@ from .values import Value
 
 @dataclass(frozen=True)
 class Step(Value):
-    """One line of a derivation: ``name = formula = value``, with the numbers put in.
+    """One line of a derivation: ``name = formula = value``, with its inputs.
 
     Attributes
     ----------
     name : str
-        What is computed; the end of the name carries the unit.
+        What is computed; the end of the name is its unit.
     formula : str
         A Python expression over the names of ``inputs`` (and ``min``, ``max``, which broadcast), so that anyone can
         evaluate it; a test evaluates every one.
     inputs : mapping of str to number or array
-        The numbers that are put in.
+        Values of the variables.
     value : number or array
-        What comes out.
+        The result.
     source : str
-        Where the formula, or the figure, is from.
+        Where the formula or the figure comes from.
     """
 
     name: str

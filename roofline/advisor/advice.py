@@ -35,7 +35,7 @@ LOADS = (1, 8, 64)
 
 @dataclass(frozen=True, repr=False)
 class Advice(Findings):
-    """What to do first, and why: the findings (see `Findings`), and the same in words."""
+    """What to do first, and why: the findings (see `Findings`), also as text."""
 
     @property
     def reason(self) -> str:
@@ -76,26 +76,26 @@ def advise(
 ) -> Advice:
     """Which phase to work on first, and with what.
 
-    Requests are seen in steady state (`roofline.serving.steady_state`).  The rule of thumb looks at the accelerators'
-    time: prefill first from 60 % on, decode first from 70 % on, else both are profiled.  The SLO adds which target is
-    missed first: it names the metric, and techniques are ranked by their gain on it.
+    Requests are in steady state (`roofline.serving.steady_state`). A rule of thumb decides by the accelerators' time:
+    prefill first if it takes at least 60 %, decode first at 70 % or more, otherwise both. With an SLO the result also
+    says which target is missed first, and ranks techniques by their gain on that metric.
 
-    If the model does not fit on the one accelerator of ``serve``, the advice is for the smallest layout in which it
-    does, and says so.
+    If the model does not fit on the single accelerator of ``serve``, the advice is for the smallest layout in which it
+    fits, and says so.
 
     Parameters
     ----------
     serve : Deployment
         What runs where; its precision and engine count.
     traffic : Traffic, Workload or iterable of (int, int, float)
-        Requests by length: prompt tokens, output tokens, share.  Of a workload the batch does not matter: ``batches``
-        are asked.
+        Requests by length: prompt tokens, output tokens, share. The batch of a workload is ignored; ``batches`` sets
+        the load.
     slo : SLO, optional
         Targets.
     techniques : Technique or str, or several of them
-        What is in use already.
+        Techniques that are in use already.
     hit_rate : float
-        Share of the prompt tokens that the prefix cache of today finds.
+        Share of the prompt tokens that the current prefix cache finds.
     considered : Technique or str, or several of them, optional
         Which techniques could be added; all with their usual parameters if not given.
     batches : tuple of int

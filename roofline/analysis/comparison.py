@@ -188,7 +188,7 @@ class Comparison(Report):
 
 
 def compare(before: Report, after: Report) -> Comparison:
-    """``before`` and ``after`` side by side: the ratio of every column, and where the limit changes.
+    """Put two results side by side: the ratio of every column, and where the limit changes.
 
     Raises
     ------

@@ -17,17 +17,17 @@ from ..report import Report, Step
 
 @dataclass(frozen=True, repr=False)
 class Crossovers(Report):
-    """The batch sizes and contexts at which what limits decode changes.
+    """Batches and contexts at which the limit of decode changes.
 
     Attributes
     ----------
     ridge_batch : float
         Batch at which the projections together reach the ridge point; infinite if they never do.
     expert_ridge_batch : float, optional
-        The same for the routed experts, tokens spread evenly; None without experts.
+        The same for the routed experts, if tokens are spread evenly; None without experts.
     kv_context_tokens : int or array
-        Context at which the KV cache of the batch is read as many bytes as the weights; infinite if the cache stops
-        growing before.
+        Context at which the KV cache of the batch has as many bytes as the weights; infinite if the cache stops growing
+        before.
     kv_tokens : int or array
         Batch x context there.
     """
@@ -47,7 +47,8 @@ class Crossovers(Report):
 
 
 def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
-    """Where decode turns from weights to compute, and from weights to KV cache.
+    """Find the batch at which decode becomes limited by compute, and the context at which the KV cache outgrows the
+    weights.
 
     Projections: a token costs them ``F`` FLOPs and ``A`` bytes of activations, a step ``W`` bytes of weights.  Their
     intensity ``m F / (W + m A)`` reaches the ridge point ``R`` at ``m = R W / (F - R A)``, and never if ``F <= R A``.
@@ -58,7 +59,7 @@ def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
     Parameters
     ----------
     load : Workload, optional
-        Its batch is the one that the context is given for; one sequence if None.
+        Its batch, for which the context is given; one sequence if None.
 
     Examples
     --------

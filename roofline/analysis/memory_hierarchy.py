@@ -58,7 +58,7 @@ class MemoryLevel(Value):
 
 @dataclass(frozen=True, repr=False)
 class MemoryHierarchy(Rows):
-    """A product at every level of the memory hierarchy, the memory first; one row a level.
+    """A matrix product at every level of the memory hierarchy, one row per level, the memory first.
 
     Attributes
     ----------
@@ -147,10 +147,10 @@ def memory_hierarchy(
     activations: str = "bf16",
     tiling: Tiling | None = None,
 ) -> MemoryHierarchy:
-    """Hold ``[m, k] @ [k, n]`` against memory, L2 cache, shared memory and registers of a GPU.
+    """Compare ``[m, k] @ [k, n]`` with the memory, L2 cache, shared memory and registers of a GPU.
 
-    Memory moves each operand and the result once.  The levels inside move what the tiles ask for
-    (`roofline.operators.tiling`).  The bandwidth of shared memory is 128 bytes a clock and multiprocessor; registers
+    The memory moves each operand and the result once. The levels inside the chip move what the tiles need
+    (`roofline.operators.tiling`). The bandwidth of shared memory is 128 bytes per clock and multiprocessor; registers
     deliver at least three operands for each multiply-add of the fp32 units.
 
     Parameters
@@ -158,7 +158,7 @@ def memory_hierarchy(
     m, k, n : int
         Shape of the product; the ``[k, n]`` are weights.
     accelerator : Accelerator or str
-        A GPU of NVIDIA whose spec states the bandwidth of the L2 cache.
+        An NVIDIA GPU whose spec has the bandwidth of the L2 cache.
     weights, activations : str
         Formats of the operands.
     tiling : Tiling, optional
@@ -167,7 +167,7 @@ def memory_hierarchy(
     Returns
     -------
     MemoryHierarchy
-        One row a level, what limits, and the rate that is reached at most.
+        One row per level, what limits the product, and the highest rate that it can reach.
 
     Raises
     ------

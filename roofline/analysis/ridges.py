@@ -27,7 +27,8 @@ _RIDGE = "_ridge_flops_per_byte"
 
 @dataclass(frozen=True, repr=False)
 class RidgeTable(Rows):
-    """One row an accelerator.  A column is an array; a ridge point is NaN where the chip has no units for the format.
+    """Ridge points, one row per accelerator. A column is an array; a ridge point is NaN if the chip has no units for
+    the format.
 
     Attributes
     ----------
@@ -92,14 +93,14 @@ def ridge_table(
     sort_by: str = "name",
     descending: bool = False,
 ) -> RidgeTable:
-    """All known accelerators that pass, with the ridge point of every format they have units for.
+    """List the known accelerators that match, with their ridge point in every format that they have units for.
 
     Parameters
     ----------
     vendor : str, optional
         Only this vendor's, in any case.
     minimum_memory_bytes : float
-        Only those that report at least so much memory.
+        Only accelerators with at least this much memory.
     has_format : str, optional
         Only those with units for this math format.
     sort_by : str
@@ -112,7 +113,7 @@ def ridge_table(
     UnknownName
         No such vendor, format or column.
     InvalidInput
-        ``minimum_memory_bytes`` is no size.
+        ``minimum_memory_bytes`` is not a size.
 
     Examples
     --------

@@ -207,7 +207,8 @@ class Sensitivity(Report):
     time : str
         Which of the three times.
     elasticity : mapping of str to float or array
-        Input -> ``d log figure / d log input``; latency counts as a rate, so its elasticity is minus its share.
+        Input -> ``d log figure / d log input``. Latency counts as a rate, so its elasticity is minus its share of the
+        time.
     metric : str
         Metric of the requests; empty for the time of a pass.
     """
@@ -338,7 +339,7 @@ def _varied_figure(subject: Phase | Steady, name: str, by: float, time: str, met
 
 
 def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str = "total_s") -> Sensitivity:
-    """By how many percent a figure changes for one percent of each input.
+    """Compute by how many percent a figure changes if an input changes by one percent.
 
     Inputs are the bandwidth, each peak in use, the links, the batch, the context (prefill: the prompt; requests: prompt
     and output), the bits of weights and of the cache, and the parameters of the matrices; an estimate also has latency.

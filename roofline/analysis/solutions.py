@@ -16,23 +16,23 @@ class Solution(Report):
     Attributes
     ----------
     find : str
-        What was looked for.
+        The input that was searched for.
     value : float
-        What it has to be; NaN if no value meets the target, infinite if all do.
+        Its value; NaN if no value meets the target, infinite if all do.
     metric, target : str, float
         The figure and its target.
     reached : float
-        The figure at ``value``, computed anew.
+        The figure at ``value``, computed again.
     possible : bool
         Whether there is an answer.
     method : str
         ``closed form`` or ``bisection``.
     reason : str
-        What stands in the way, or what the value is the limit of.
+        Why there is no answer, or what the value is the limit of.
     steps : tuple of Step
         The derivation of a closed form.
     found : Steady, optional
-        What requests see at ``value``, where it was searched.
+        What requests see at ``value``, if it was found by a search.
     """
 
     find: str

@@ -144,7 +144,7 @@ def solve(
     target: float | None = None,
     time: str = "estimate_s",
 ) -> Solution:
-    """The value of ``find`` at which ``metric`` reaches ``target``; of whole numbers the last that meets it.
+    """Find the value of ``find`` at which ``metric`` reaches ``target``; for whole numbers, the last one that meets it.
 
     Latency and throughput are those of requests in steady state, ``load.batch`` of them in the system, as in ``plan``.
 

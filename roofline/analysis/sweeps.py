@@ -134,11 +134,11 @@ def sweep(
     chunks: int | str | Mapping[str, int] | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Every combination of models, accelerators, precisions, layouts and numbers, as one dataset.
+    """Compute every combination of models, accelerators, precisions, layouts and numbers as one dataset.
 
-    Needs ``roofline[sweep]``.  What is given as a list is a dimension of the dataset, labeled with what was given; what
-    is given as one value is a coordinate without a dimension.  A combination that cannot run (a format that a chip
-    has no units for, a layout that a model does not divide into) holds NaN, and ``attrs["refused"]`` says why.
+    Needs ``roofline[sweep]``. Each list becomes a dimension of the dataset, labeled with its values; a single value
+    becomes a coordinate without a dimension. A combination that cannot run (a format that a chip has no units for, a
+    layout that the model does not divide into) is NaN, and ``attrs["refused"]`` says why.
 
     Parameters
     ----------
@@ -147,26 +147,26 @@ def sweep(
     accelerators : Accelerator or str, or several of them
         Dimension ``accelerator``.
     precisions : Precision or str, or several of them, or a mapping of labels to them, optional
-        Dimension ``precision``; the name of a weight format stands for activations in it too, if it can be computed
-        with.  The checkpoint's own if None.
+        Dimension ``precision``; the name of a format applies to weights and, if it can be computed with, to
+        activations. The checkpoint's own if None.
     parallels : Parallel or int, or several of them, or a mapping of labels to them, optional
         Dimension ``layout``; a number is the degree of tensor parallelism.  One accelerator if None.
     batch, prompt_tokens, output_tokens, cached_tokens, context_tokens : int, sequence, Series or DataArray
-        Numbers of the workload, and tokens in the cache before a decode step (those of the prompt if None).  A
+        Numbers of the workload, and the tokens in the cache before a decode step (those of the prompt if None). A
         sequence is a dimension of that name; a `xarray.DataArray` keeps its dimensions, and stays lazy if it is; a
         `pandas.Series` has the dimension of its index.
     what : str or sequence of str
         ``decode``, ``prefill``, ``generate`` or ``memory`` for all columns of that result; or columns, as
         ``decode.floor_s`` or, for the first result in this order that has it, ``floor_s``.
     engine : str, optional
-        Server whose kernels estimates are of.
+        Engine whose kernels the estimates describe.
     time : str
         Which of the three times ``generate`` takes.
     chunks : int, str or mapping of str to int, optional
         Lazy on dask: points of a chunk, ``auto`` for 50,000, or chunk sizes by dimension.  Computed at once if None.
     progress : bool, optional
-        Whether a bar shows the progress of what is computed at once; if it takes more than a second and a terminal or
-        notebook is watched, if None.  For lazy datasets use ``dask.diagnostics.ProgressBar``.
+        Whether to show a progress bar for what is computed at once; if None, only in a terminal or notebook and if it
+        takes more than a second. For lazy datasets use ``dask.diagnostics.ProgressBar``.
 
     Returns
     -------

@@ -37,27 +37,27 @@ def disaggregate(
     method: str | None = None,
     progress: Callable[[list[str]], Iterable[str]] = iter,
 ) -> PoolPlan:
-    """Pools of prefill and decode workers for every accelerator and precision of a plan, sized for the same SLO.
+    """Size pools of prefill and decode workers for every accelerator and precision of a plan, for the same SLO.
 
     Layouts of both pools, the batch of decode workers and the number of each are searched
-    (`roofline.capacity.pool_sizing`).  Requests, rate, targets, techniques, prices and time are the plan's.
+    (`roofline.capacity.pool_sizing`). Requests, rate, targets, techniques, prices and time are those of the plan.
 
     Parameters
     ----------
     plan : Plan
-        The candidates that the pools stand beside; with a rate of arrivals or without.
+        The candidates to compare with, with or without a request rate.
     link_bytes_per_s : float, optional
         Rate of one accelerator's link between the pools, one way; its network card if not given.
     method : str, optional
-        How queues are computed where the plan has a rate: ``closed-form``, or ``simulation`` of those that may win,
-        which is the default.
+        How queues are computed if the plan has a rate: ``closed-form``, or ``simulation`` of the candidates that may
+        win (the default).
     progress : callable
         Wraps the list of accelerators and precisions while it is worked through (as ``tqdm`` does).
 
     Returns
     -------
     PoolPlan
-        One row an accelerator and precision, the cheapest pools first.
+        One row per accelerator and precision, the cheapest pools first.
 
     Raises
     ------

@@ -20,20 +20,20 @@ from .sizing import ROUNDING, whole_deployments
 
 @dataclass(frozen=True, repr=False)
 class Fleet(Rows):
-    """For every accelerator of a plan, its cheapest fleet that serves a rate of requests, the cheapest one first.
+    """For every accelerator of a plan, the cheapest fleet that serves a request rate, the cheapest one first.
 
-    Where the plan ranks by energy, the one that takes the least power, and the least first.
+    If the plan ranks by energy, the fleet that takes the least power, and the lowest power first.
 
     Attributes
     ----------
     plan : Plan
-        One row a fleet: the candidate that it is made of.
+        One row per fleet: the candidate of which it is made.
     floor : Plan
-        One row a fleet: the candidate that would take the fewest accelerators if all software were perfect.
+        One row per fleet: the candidate that would need the fewest accelerators if all software were perfect.
     requests_per_s : float
         Arrivals.
     utilization : float
-        Share of its throughput that a deployment may be loaded with; `load` is what it is loaded with.
+        Share of its throughput up to which a deployment may be loaded; `load` is its actual load.
     assumptions : tuple of str
         What the figures rest on.
 
@@ -44,29 +44,29 @@ class Fleet(Rows):
     load
         Share of its throughput that the fleet is loaded with.
     ttft_s, tpot_s
-        What the SLO's statistic says of requests that queue; with the ends of their intervals.
+        The SLO's statistic over requests, queueing included, with the ends of their intervals.
     replicas, gpus
         Deployments, and accelerators of all of them.
     gpus_low, gpus_high
         Accelerators if every pass took the lower or the upper end of its estimate's interval.
     tie
-        Whether the intervals leave open which fleet is better, this one or the first one: the price, or the number of
-        accelerators, of one of the two lies within the interval of the other's.
+        Whether the intervals cannot tell which fleet is better, this one or the first one: the price, or the number of
+        accelerators, of one lies within the interval of the other.
     usd_per_hour, usd_per_month
         Price of all accelerators, and for a month of 730 hours; not known without a price.
     usd_per_million_tokens
         All that the fleet costs over the tokens that it generates, prompts and idle time included.
     usd_per_million_input_tokens, usd_per_million_cached_tokens, usd_per_million_output_tokens
-        The same divided as in `Plan`, at the load of the fleet.
+        The same, split as in `Plan`, at the load of the fleet.
     watts
-        Mean power of the fleet with what the plan's ``power`` adds: that of its deployments at their batch for the
-        share of the time in which they are loaded, and idle for the rest.
+        Mean power of the fleet, with what the plan's ``power`` adds: its deployments run at their batch for the share
+        of the time given by their load, and idle for the rest.
     joules_per_request, gco2_per_request
-        That power over the requests that it serves.
+        That power divided by the requests that the fleet serves.
     electricity_usd_per_month
-        Of that power, where the plan's ``power`` states what a kWh costs; no part of the price.
+        For that power, if the plan's ``power`` has the price of a kWh; not part of the price of the fleet.
     replicas_at_floor, gpus_at_floor, usd_per_hour_at_floor
-        The least that any software could do with, in deployments of a layout of the plan (`roofline.capacity.floors`).
+        The least that any software would need, in deployments with a layout of the plan (`roofline.capacity.floors`).
     """
 
     plan: Plan
@@ -328,12 +328,12 @@ def fleet(
     burstiness: float = 1.0,
     method: str | None = None,
 ) -> Fleet:
-    """The fleet of every accelerator and precision of ``plan`` that serves ``requests_per_s``.
+    """Size a fleet for ``requests_per_s`` for every accelerator and precision of ``plan``.
 
-    Requests queue at every deployment, which sees its share of them; the fleet is the smallest that meets the SLO
-    (`roofline.capacity.sizing`).  Among all candidates the one with the lowest price is taken, or the fewest
-    accelerators where no price is given, or the least energy of a request if the plan ranks by energy.  Techniques,
-    formats, engine and power are the plan's.
+    Every deployment gets an equal share of the requests, which queue there; the fleet is the smallest that meets the
+    SLO (`roofline.capacity.sizing`). Of all candidates it uses the one with the lowest price, with the fewest
+    accelerators if no price is given, or with the least energy per request if the plan ranks by energy. Techniques,
+    formats, engine and power are those of the plan.
 
     Parameters
     ----------
@@ -342,8 +342,8 @@ def fleet(
     requests_per_s : float, optional
         Mean rate of arrivals; that of the plan if not given.
     utilization : float, optional
-        Share of its throughput that a deployment may be loaded with (0-1].  If not given, 0.7 without a target for a
-        time of requests, and with one as much as the queue allows.
+        Share of its throughput up to which a deployment may be loaded (0-1]; below 1 leaves headroom for bursts. If not
+        given, 0.7 without a latency target, and with one as much as the queue allows.
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
     method : str, optional
@@ -352,8 +352,8 @@ def fleet(
     Returns
     -------
     Fleet
-        One row for each accelerator and precision, the cheapest first; those whose estimates do not rest on timings of
-        their own behind the others, unless the plan allows them among them.
+        One row for each accelerator and precision, the cheapest first; accelerators without timings of their own come
+        last, unless the plan has ``allow_uncalibrated``.
 
     Raises
     ------

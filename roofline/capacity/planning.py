@@ -70,11 +70,11 @@ def plan(
     time: str = "estimate_s",
     progress: Callable[[list[Case]], Iterable[Case]] = iter,
 ) -> Plan:
-    """Every way to serve ``load``, ranked.
+    """Rank every way to serve ``load``.
 
-    For each accelerator and precision all layouts and batches are one array expression; what does not fit or misses a
-    target is kept, with the reason.  Without a rate, targets are for the mean of requests in steady state, and the best
-    candidate takes the least of a deployment for a request.  At a rate, requests queue: targets are for the SLO's
+    All layouts and batches of an accelerator and precision are computed at once. Candidates that do not fit or miss a
+    target are kept, with the reason. Without a rate, targets hold for the mean of requests in steady state, and the
+    best candidate serves a request at the lowest cost. With a rate, requests queue: targets hold for the SLO's
     statistic, and the best candidate makes the cheapest fleet (`roofline.capacity.sizing`).
 
     Parameters
@@ -82,12 +82,12 @@ def plan(
     model : Model or str
         A model, or its name.
     hardware : Accelerator or str, or a sequence of them
-        Accelerators, or their names; one of them need not be in a list.
+        Accelerators, or their names; a single one need not be in a list.
     load : Workload, Traffic or Trace
-        The lengths of the requests; the batch of a workload does not matter, ``batches`` are tried.  The steady state
-        is that of the mean lengths of a traffic or a trace, simulations take each request as it is.
+        The lengths of the requests. The batch of a workload is ignored; all of ``batches`` are tried. The steady state
+        uses the mean lengths of a traffic or a trace, simulations use each request.
     requests_per_s : float, optional
-        Rate of arrivals; of a trace its own if not given.
+        Rate of arrivals; for a trace, its own if not given.
     slo : SLO, optional
         Targets of the service.
     precisions : sequence of Precision or str
@@ -98,33 +98,33 @@ def plan(
     engine : str, optional
         Whose kernels the estimates are of: ``vllm``, ``sglang`` or ``trtllm``; the middle of them if not given.
     techniques : Technique or str, or several of them
-        What every candidate uses, as values or by slug.
+        Techniques that every candidate uses, as values or by slug.
     hit_rate : float
         Share of the prompt tokens that the prefix cache finds.
     accelerators : iterable of int
         Numbers of accelerators of one deployment.
     batches : int or array
-        Requests in the system of one deployment.
+        Requests in the system of one deployment, the batches to try.
     prices : mapping of str to float or Price, optional
-        Name of an accelerator -> USD an hour of one; see `roofline.get_price`.
+        Name of an accelerator -> USD per accelerator-hour; see `roofline.get_price`.
     power : Power, optional
-        Power limit of the accelerators, their host, losses, and what a kWh costs and causes; what is left out is not
-        counted, and the notes say so.
+        Power limit of the accelerators, power of the host, losses, and price and carbon intensity of electricity. What
+        is not given is not counted, and the notes say so.
     rank : str
-        What those that meet the SLO are ranked by: ``cost`` or ``energy``, both of a request.
+        How candidates that meet the SLO are ranked: by ``cost`` or ``energy`` of a request.
     allow_uncalibrated : bool
-        Whether accelerators whose estimates do not rest on timings of their own are ranked among those that have some.
-        They come behind them otherwise: an error of a guess is no reason to buy one or the other.
+        Whether accelerators without kernel timings of their own are ranked together with those that have some. By
+        default they come last, since their estimates are less certain.
     utilization : float, optional
-        Share of its throughput that a deployment may be loaded with.  If not given, 0.7 without a target for a time of
-        requests, and with one as much as the queue allows.
+        Share of its throughput up to which a deployment may be loaded; below 1 leaves headroom for bursts. If not
+        given, 0.7 without a latency target, and with one as much as the queue allows.
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
     method : str, optional
-        How queues are computed: ``closed-form``, or ``simulation`` of those that may win, which is the default.
+        How queues are computed: ``closed-form``, or ``simulation`` of the candidates that may win (the default).
     time : str
-        Which time the targets are for: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the upper
-        end of its interval.
+        Time that has to meet the targets: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the
+        upper end of its interval.
     progress : callable
         Wraps the list of accelerators and precisions while it is worked through (as ``tqdm`` does).
 

@@ -33,33 +33,33 @@ from .queues import Stream
 
 @dataclass(frozen=True, repr=False)
 class Plan(Rows):
-    """Candidates, the best first: those that meet the SLO by cost or energy, then the others with the reason.
+    """Candidates, the best first: those that meet the SLO, by cost or energy, then the rejected ones.
 
-    Cost is that of a request: in USD where a price is given, else in seconds of an accelerator.  Candidates without a
-    price, or without a known power, come behind those with one.
+    The cost is that of a request: in USD if a price is given, otherwise in accelerator-seconds. Candidates without a
+    price, or without a known power, come after those with one.
 
     Attributes
     ----------
     model, load, slo : Model, Workload, SLO
-        What is served, to which requests, with which targets.
+        What is served, the requests, and the targets.
     time : str
-        Which of the three times TTFT, TPOT and throughput are.
+        Which of the three times TTFT, TPOT and throughput rest on.
     table : Candidates
         The candidates.
     cases : mapping of (str, str) to Deployment
-        Accelerator and precision -> the deployment, its layouts an array.
+        Accelerator and precision -> the deployment, with an array of layouts.
     techniques : tuple of Technique
-        What every candidate uses.
+        Techniques that every candidate uses.
     power : Power
-        Host, losses and electricity, as far as they are known.
+        Host, losses and electricity, as far as known.
     rank : str
-        What those that meet the SLO are ranked by: ``cost`` or ``energy``.
+        How candidates that meet the SLO are ranked: by ``cost`` or ``energy``.
     allow_uncalibrated : bool
-        Whether accelerators without timings of their own are ranked among those with some.
+        Whether accelerators without timings of their own are ranked together with those that have some.
     lengths : Traffic or Trace, optional
-        What ``load`` has the mean lengths of.
+        The requests whose mean lengths ``load`` has.
     stream : Stream, optional
-        The requests that arrive, where a rate was asked for.
+        The arriving requests, if a rate was given.
     most_load : float
         Share of its throughput up to which a deployment is then loaded.
     assumptions : tuple of str
@@ -68,44 +68,45 @@ class Plan(Rows):
     Columns
     -------
     engine, basis
-        Whose kernels and settings the estimates are of (``any``: the median of the engines), and what they rest on:
+        Engine whose kernels and settings the estimates describe (``any``: the median of all), and what they rest on:
         ``calibrated`` (timings of this accelerator), ``borrowed`` (of another one of its family, another format or
         engine) or ``typical`` (published shares of peak).
     gpus, layout, batch
         Accelerators of one deployment, how the model is spread over them, and requests in the system.
     ttft_s, tpot_s
-        Of a request in steady state, while ``batch`` of them are in the system; where a rate was asked for, what the
-        SLO's statistic says of requests that also queue, at most ``batch`` of them running at once.
+        For a request in steady state, with ``batch`` of them in the system. If a rate was given, the SLO's statistic
+        over requests that also queue, with at most ``batch`` of them running at once.
     ttft_low_s, ttft_high_s, tpot_low_s, tpot_high_s
-        Ends of their 80 % intervals; of a floor or a roofline the figures themselves.
+        Ends of their 80 % intervals; for a floor or a roofline, the figures themselves.
     tokens_per_s_per_user, tokens_per_s_per_gpu
-        1 / TPOT; output tokens of all requests over the accelerators.
+        1 / TPOT; output tokens of all requests per accelerator.
     usd_per_request
         Price of the time that a request takes on all accelerators of the deployment.
     usd_per_million_input_tokens, usd_per_million_cached_tokens, usd_per_million_output_tokens
-        The same divided by what takes the time: prompt tokens that are computed (the first output token comes with
-        them), what attention to tokens found in the cache adds, and decode steps, over the tokens after the first.  At
-        the floor everything overlaps, so that there is nothing to divide.
+        The same, split by what takes the time: prompt tokens that are computed (the first output token comes with
+        them), attention to tokens found in the cache, and decode steps, for the tokens after the first. Not available
+        at the floor, where everything overlaps.
     watts
-        Mean power of one deployment while it is kept at its batch, with what ``power`` adds to its accelerators.
+        Mean power of one deployment at its full batch, with what ``power`` adds to that of the accelerators.
     joules_per_million_input_tokens, joules_per_output_token
-        Energy of a request divided in the same way; tokens found in the cache count with the prompt.
+        Energy of a request, split in the same way; tokens found in the cache count with the prompt.
     joules_per_request, tokens_per_joule
-        All of it; output tokens over all energy, prompts included.
+        The whole energy of a request; output tokens divided by all energy, prompts included.
     gco2_per_request, electricity_usd_per_request
-        Of that energy, where ``power`` states what a kWh causes and costs; the latter is no part of the price.
+        For that energy, if ``power`` has the carbon intensity and the price of a kWh; the latter is not part of the
+        price.
     headroom
-        Share of the tightest target that is left.
+        Share of the tightest target that is not used.
     limit
         What limits the decode step.
     bound_by
-        What the next larger batch would miss.
+        What the next larger batch would violate: a target, or memory.
     replicas, utilization
-        Deployments that the rate takes, and the share of its throughput that each is loaded with; not known without.
+        Deployments that the rate needs, and the load of each as a share of its throughput; unknown without a rate.
     queue
         How the queue was computed: ``closed-form`` or ``simulation``; empty without a rate.
     tie
-        Whether the intervals leave open which is better, this candidate or the first one (see `tie`).
+        Whether the intervals cannot tell which candidate is better, this one or the first one (see `tie`).
     reason
         Why a candidate is rejected; empty if it is not.
     """

@@ -48,12 +48,13 @@ class Group(Value):
 
 @dataclass(frozen=True, repr=False)
 class PoolPlan(Rows):
-    """For every accelerator and precision of a plan its cheapest pools of prefill and decode workers, beside its own.
+    """For every accelerator and precision of a plan, the cheapest pools of prefill and decode workers, beside the
+    plan's own deployment.
 
     Attributes
     ----------
     plan : Plan
-        One row each: the best deployment that does both, with which the pools are compared.
+        One row each: the best deployment that does both phases, for comparison.
     groups : tuple of (Group or None)
         The pools of each row; None where there are none.
     reasons : tuple of str
@@ -68,15 +69,15 @@ class PoolPlan(Rows):
     batch
         Sequences that a decode worker runs at once.
     replicas
-        Groups that the rate takes; not known without a rate.
+        Groups that the rate needs; unknown without a rate.
     gpus, usd_per_hour
-        Accelerators of all groups, of one without a rate, and their price.
+        Accelerators of all groups (of one group without a rate), and their price.
     ttft_s, tpot_s, total_s, gap_s
-        What the SLO's statistic says of requests, without a rate their mean; with the ends of their intervals.
+        The SLO's statistic over requests (their mean without a rate), with the ends of their intervals.
     handover_s
-        Time in which the cache of a request crosses to the decode pool.
+        Time to transfer the cache of a request to the decode pool.
     prefill_load, decode_load
-        Share of their throughput that workers are loaded with; simulated, of the time in which they are busy.
+        Load of the workers as a share of their throughput; if simulated, the share of the time in which they are busy.
     tokens_per_s_per_gpu
         Output tokens of all requests over all accelerators.
     usd_per_request
@@ -84,9 +85,9 @@ class PoolPlan(Rows):
     queue
         ``simulation``, or ``closed-form``; empty without a rate.
     aggregated_layout, aggregated_gpus, aggregated_usd_per_hour, aggregated_tokens_per_s_per_gpu
-        The deployments of the plan that prefill and decode on the same accelerators.
+        The plan's deployments, which run both phases on the same accelerators.
     cost_ratio
-        Cost of the pools over that of these deployments, for the same requests; below 1 the pools are cheaper.
+        Cost of the pools divided by that of these deployments, for the same requests; below 1 the pools are cheaper.
     feasible, reason
         Whether there are pools that meet the SLO, and why not.
     """

@@ -259,21 +259,21 @@ def calibrate(
     *,
     trusted: Callable[[str, Batch], bool] = lambda table, batch: True,
 ) -> Calibration:
-    """Parameters of today's kernel of every accelerator, engine and kind in a table or a folder of tables.
+    """Fit the parameters of the current kernel of every accelerator, engine and kind in a table of timings.
 
     Parameters
     ----------
     path : str or Path
-        A table of timings, or a folder of them (`roofline.efficiency.timings`).
+        A table of timings, or a directory of them (`roofline.efficiency.timings`).
     accelerators : callable
         Name to `Accelerator`.
     trusted : callable
-        Whether a batch of the table of that name takes part.
+        Whether a table of that name takes part in the fit.
 
     Returns
     -------
     Calibration
-        Parameters by accelerator, profile and kind, and the groups that were refused.
+        Parameters by accelerator, profile and kind, and the groups that were rejected.
 
     Raises
     ------

@@ -17,27 +17,28 @@ from .per_device import resident_by_part, weights_on_one
 
 @dataclass(frozen=True)
 class Paging(Value):
-    """How an engine allocates.
+    """How an engine allocates the KV cache.
 
     Attributes
     ----------
     page_tokens : int or array, optional
-        Tokens of a page (vLLM's ``block_size``); those of the engine named if None, and 16 without one.
+        Tokens per page (vLLM's ``block_size``); if None, those of the engine, or 16 without one.
     hybrid : bool
         Whether layers with a window keep their window only (see `Model.engine_cache_bytes`).
     step_tokens : int or array, optional
-        Most tokens of prompts in one step (vLLM's ``max_num_batched_tokens``): longer prompts come in chunks; those of
-        the engine named if None, and 8,192 without one.
+        Largest number of prompt tokens in a step (vLLM's ``max_num_batched_tokens``); longer prompts are split into
+        chunks. If None, that of the engine, or 8,192 without one.
     reserved_tokens : int or array, optional
-        Tokens that are reserved for each sequence, as engines did before pages; None takes pages as a sequence grows.
+        Tokens that are reserved for each sequence, as in engines without pages; None allocates pages as a sequence
+        grows.
     shared_tokens : int or array
-        Tokens of a prefix that all sequences have in common and that is stored once.
+        Tokens of a prefix that all sequences share and that is stored once.
     host_share : float or array
-        Share of each sequence's cache that lives in host memory instead of the accelerator's.
+        Share of each sequence's cache that is kept in host memory.
     weights_host_share : float or array
-        Share of the weights of the layers that lives there.
+        Share of the layers' weights that is kept in host memory.
     experts_alone : bool
-        Whether that is a share of the routed experts' weights, the others staying on the accelerator.
+        Whether that is a share of the routed experts' weights only, with all others on the accelerator.
     """
 
     page_tokens: Number | None = None

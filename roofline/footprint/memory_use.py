@@ -41,9 +41,9 @@ STEP_TOKENS = 8192
 
 @dataclass(frozen=True, repr=False)
 class Memory(OfWorkload, Report):
-    """What a deployment needs of its memory, and what it has, all accelerators together.
+    """Memory that a deployment needs and has, for all accelerators together.
 
-    `per_accelerator` is the part of the most loaded one; whether it fits is decided there.
+    `per_accelerator` is for the most loaded device, which decides whether it fits.
 
     Attributes
     ----------
@@ -417,7 +417,7 @@ class Memory(OfWorkload, Report):
 
 
 def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, drafter: Drafter = NO_DRAFTER) -> Memory:
-    """What ``serve`` needs in memory for ``load``.  Not fitting is a value, not an error.
+    """Compute the memory that ``serve`` needs for ``load``. A deployment that does not fit is a result, not an error.
 
     Parameters
     ----------
@@ -426,8 +426,8 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     load : Workload
         The sequences whose cache is held at their full length.
     paging : Paging, optional
-        How the engine allocates; as the engine of ``serve`` does if None, and if it names none, pages of 16 tokens,
-        windows kept as such and 8,192 tokens a step.
+        How the engine allocates. If None, as the engine of ``serve`` does; without one, pages of 16 tokens, layers with
+        a window that keep only their window, and 8,192 tokens per step.
     drafter : Drafter
         What drafts tokens and is resident as well; nothing unless given.
 

@@ -1,7 +1,7 @@
-"""Measured results: what benchmark tools and profilers wrote, read back and held against the roof.
+"""Measured results: files of benchmark tools and profilers, read and compared with their bounds.
 
-`read` takes a file of any tool and returns its runs; `headroom` holds a run against a deployment's floor, roofline and
-estimate.
+`read` returns the runs in a file of any of these tools; `headroom` compares a run with the floor, the roofline and the
+estimate of a deployment.
 """
 
 from .comparing import headroom, headroom_of_file

@@ -58,31 +58,31 @@ def headroom(
     phase: str = "decode",
     steps: float | None = None,
 ) -> Headroom | KernelHeadroom | list[Headroom | KernelHeadroom]:
-    """Hold a measurement against the floor, the roofline and the estimate of a deployment.
+    """Compare a measurement with the floor, the roofline and the estimate of a deployment.
 
     Parameters
     ----------
     serve : Deployment
-        What ran where.  Result files seldom say it, and what they say is compared with it, not used in its place.
+        What ran where. Result files rarely say it; what they do say is only compared with it.
     measured : Measurement, KernelProfile, or a list of them
         What `roofline.measured.read` returns.
     load : Workload, optional
-        Batch and lengths where the file does not say them; for a profile of kernels, the work of a step.
+        Batch and lengths that the file does not contain; for a kernel profile, the work of a step.
     phase : str
-        For a profile of kernels: ``decode`` or ``prefill``.
+        For a kernel profile: ``decode`` or ``prefill``.
     steps : float, optional
-        For a profile of kernels: passes that it covers; from the calls of attention kernels if None.
+        For a kernel profile: the number of passes that it covers; if None, derived from the calls of attention kernels.
 
     Returns
     -------
     Headroom or KernelHeadroom, or a list of them
-        MFU, MBU, shares of the three times, what limits and what is left to win; where a time beats its floor, the
-        likely reasons in order.
+        MFU, MBU, shares of the three times, the limit, and what is left to gain; if a time beats its floor, the likely
+        reasons in order.
 
     Raises
     ------
     InvalidInput
-        The file has no time that can be compared, or lacks lengths that ``load`` has to give.
+        The file has no time that can be compared, or lacks lengths that ``load`` does not give either.
 
     Examples
     --------

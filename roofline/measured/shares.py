@@ -192,16 +192,16 @@ _GAPS = {
 
 @dataclass(frozen=True, repr=False)
 class Headroom(Report):
-    """A measured run against its deployment, one row a phase.
+    """A measured run compared with its deployment, one row per phase.
 
     Attributes
     ----------
     measurement : Measurement
         The run.
     deployment : Deployment
-        What ran where, as the caller says.
+        What ran where, as given by the caller.
     phases : tuple of PhaseHeadroom
-        Prefill, decode, a whole generation or a request's share of the run: what the file has figures of.
+        Prefill, decode, a whole generation or a request's share of the run, as far as the file has figures for them.
     notes : tuple of str
         What the comparison rests on, and where the file contradicts the deployment.
     """

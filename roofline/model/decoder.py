@@ -79,26 +79,26 @@ class Model(Report):
     around : tuple of Block
         Blocks that run once, outside the layers.
     encoder : EncoderStack, optional
-        Of an encoder-decoder: what runs over the source, to which the layers attend.
+        For an encoder-decoder: the encoder, whose output the layers attend to.
     pooled : tuple of Block
         Blocks of an encoder behind its layers, which run on one position of each sequence: a pooler, a classifier.
     max_context_tokens : int, optional
-        What the model was made for; None if not stated.
+        Longest context that the model was made for; None if not stated.
     apart : mapping of str to int
-        Parameters of what a checkpoint has beside the language model (towers, multi-token prediction), by name.
+        Parameters of other parts of the checkpoint (towers, multi-token prediction), by name.
     towers : mapping of str to Tower
         Shapes of encoders of images and sound among them, by the same names, as far as they are known.
     precision : Precision, optional
         The formats that the checkpoint comes in; None if not stated.
     checkpoint_bytes : int, optional
-        Exact size of the checkpoint's tensors, where an index beside the config gives it.
+        Exact size of the checkpoint's tensors, if an index beside the config gives it.
     source : str
-        Where the shapes are from.
+        Where the shapes come from.
     doubts : tuple of str
-        Why counts and sizes may be wrong: a scheme, a field or a family that is not understood. They stand in the first
-        lines of answers.
+        Why counts and sizes may be wrong: a scheme, a field or a family that is not understood. They are shown at the
+        top of answers.
     assumptions : tuple of str
-        What was taken by convention, and what was left out; doubts included.
+        What was assumed by convention or left out; doubts included.
     """
 
     name: str

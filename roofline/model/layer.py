@@ -15,21 +15,21 @@ from .layout_collectives import behind_blocks
 
 @dataclass(frozen=True)
 class Layer:
-    """``count`` equal layers.
+    """A group of ``count`` equal layers.
 
     Attributes
     ----------
     count : int
         How many.
     blocks : tuple of Block
-        What each is made of, in order: as a rule an attention kind and an MLP kind.
+        Blocks of each layer, in order: usually an attention kind and an MLP kind.
     norms : tuple of int
         Parameters of each norm (a norm without parameters is 0).
     reused : bool
         Whether the weights are those of an earlier group: run again, not stored again (Zamba).
     together : tuple of int
-        How many blocks after one another have their outputs added before anything reads the sum: ``(2,)`` for attention
-        and MLP side by side (GPT-J, Falcon); one each if empty.
+        How many successive blocks add their outputs before anything reads the sum: ``(2,)`` for attention and MLP in
+        parallel (GPT-J, Falcon); one each if empty.
     """
 
     count: int

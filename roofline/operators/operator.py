@@ -20,32 +20,32 @@ from .work import Work
 
 @dataclass(frozen=True, slots=True)
 class Operator(Value):
-    """One operator of a layer, run ``count`` times a pass.
+    """One operator of a layer, run ``count`` times per pass.
 
     Attributes
     ----------
     name : str
-        As the field calls it (``q_proj``, ``attention``, ``experts`` ...).
+        Its usual name (``q_proj``, ``attention``, ``experts`` ...).
     kind : str
         What sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``,
         ``collective``, or ``work`` for FLOPs and bytes without a shape.
     work : Work
-        FLOPs and all bytes in and out, once.
+        FLOPs and all bytes in and out, of one run.
     least : Work
-        The work that no implementation can avoid: the floor counts this.
+        The work that no implementation can avoid, which the floor counts.
     inputs : mapping of str to object
-        The numbers that ``formulas`` are over.
+        The variables of ``formulas``.
     formulas : mapping of str to str
         Field of `Work` -> its formula as a Python expression over ``inputs``.
     source : str
-        Where the formulas are from.
+        Where the formulas come from.
     message : Message, optional
         What is exchanged with other accelerators; None for work on the chip.
     latent : bool
         Whether it is attention on latents: one cache entry is both key and value of all query heads (MLA).
     joins : str
-        Name of the product whose kernel computes this one too, as further columns of it: engines run the q, k and v
-        projections as one product; empty if the operator has a kernel of its own.
+        Name of the product whose kernel also computes this one, as additional columns: engines run the q, k and v
+        projections as one product. Empty if the operator has its own kernel.
     choice, option : str
         A part of the pass that can be computed in several ways, and the way that this operator belongs to
         (`roofline.operators.alternatives`); empty if it runs in any case.
@@ -93,7 +93,7 @@ class Operator(Value):
 
 @dataclass(frozen=True, slots=True)
 class Segment(Value):
-    """Sequences that do the same in one forward pass.
+    """Sequences with the same lengths in one forward pass.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Segment(Value):
     emitted_tokens : int or array
         Positions of each whose logits are needed (1 for prefill and decode).
     shared_tokens : int or array
-        Tokens of the past that may be one prefix which all sequences share.
+        Cached tokens that belong to a prefix which all sequences share.
     images, image_tokens : float or array
         Images among the new tokens of each sequence, and tokens of each; 0 tokens stand for the tower's usual number.
     audio_s : float or array

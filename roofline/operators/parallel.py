@@ -38,23 +38,24 @@ class Parallel(Value):
     Attributes
     ----------
     tensor : int or array
-        Accelerators that each matrix is divided over (tensor parallelism, TP).
+        Accelerators over which each matrix is divided (tensor parallelism, TP).
     pipeline : int or array
         Stages that the layers are divided into (pipeline parallelism, PP).
     expert : int or array
-        Accelerators that the routed experts are divided over (expert parallelism, EP); 1 divides experts like any
+        Accelerators over which the routed experts are divided (expert parallelism, EP); 1 divides experts like any
         other matrix.
     data : int or array
         Replicas of attention and dense layers, each with its own sequences (data parallelism, DP).
     context : int or array
-        Accelerators that the tokens of a sequence are divided over (context parallelism, CP).
+        Accelerators over which the tokens of a sequence are divided (context parallelism, CP).
     decode_context : int or array
-        Accelerators of a tensor-parallel group that the cached tokens of a sequence are divided over (DCP).
+        Accelerators of a tensor-parallel group over which the cached tokens of a sequence are divided (decode context
+        parallelism, DCP).
     overlap : float or array
         Share of the communication time that is hidden behind other work, 0 to 1.
     moe_tensor : int, optional
-        Accelerators that the matrices of each routed expert are divided over, where these span data-parallel replicas:
-        engines that replicate attention divide the experts over all replicas, unless expert parallelism is on (vLLM's
+        Accelerators over which the matrices of each routed expert are divided, if they span data-parallel replicas:
+        engines that replicate attention divide the experts over all replicas unless expert parallelism is on (vLLM's
         ``--data-parallel-size``, SGLang's ``--enable-dp-attention``). The tensor-parallel group over ``expert`` if not
         given.
 

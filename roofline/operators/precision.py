@@ -35,8 +35,8 @@ class PartFormats:
 class Precision(Value):
     """Formats of weights, activations and KV cache.
 
-    Quantization touches the linear layers.  Embedding, lm_head, norms, router and biases stay in 16 bits (a GGUF
-    format covers all matrices instead), unless ``exceptions`` says otherwise.
+    Quantization applies to the linear layers. Embedding, lm_head, norms, router and biases stay in 16 bits, unless
+    ``exceptions`` says otherwise; a GGUF format covers all matrices.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ MATMUL_SOURCE = "dense product [m,k] @ [k,n]: a multiply and an add for each of 
 
 
 def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activations: str = "bf16") -> Work:
-    """Work of ``[m, k] @ [k, n]``, the ``[k, n]`` being weights that are read once.
+    """Work of ``[m, k] @ [k, n]``, where ``[k, n]`` are weights that are read once.
 
     Each of the ``m * n`` results is a dot product of length ``k``: ``k`` multiplies and ``k`` adds, so ``2 m k n``
     FLOPs.  The weights are ``k n`` values, input and output ``m k`` and ``m n``.
@@ -38,7 +38,7 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
     m, k, n : float or array
         Sizes, floats or arrays.
     weights, activations : str
-        Formats; they decide the bytes and on which units the product runs.
+        Formats, which decide the bytes and the units on which the product runs.
 
     Raises
     ------

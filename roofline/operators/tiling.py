@@ -28,7 +28,7 @@ ACCUMULATOR_BYTES = 4.0
 
 @dataclass(frozen=True)
 class Tiling(Value):
-    """Tiles of a product, from the outside in; those of CUTLASS's largest 16-bit kernels on an A100 by default.
+    """Tiles of a matrix product, from the outside in; by default those of CUTLASS's largest 16-bit kernels on an A100.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Tiling(Value):
     Raises
     ------
     InvalidInput
-        A size that is no whole number >= 1, or tiles that do not divide the ones around them.
+        A size that is not a whole number >= 1, or tiles that do not divide the ones around them.
     """
 
     block_m: int = 128

@@ -16,7 +16,7 @@ class Work(Value):
     Attributes
     ----------
     flops : float or array
-        2 a multiply-add; softmax, norms and other elementwise arithmetic are not counted.
+        2 per multiply-add; softmax, norms and other elementwise arithmetic are not counted.
     weight_bytes : float or array
         Parameters read.
     activation_bytes : float or array
@@ -26,9 +26,9 @@ class Work(Value):
     math : str
         The format of the units that the FLOPs run on.
     exponentials : float or array
-        Exponentials of a softmax, which other units than the FLOPs' compute.
+        Exponentials of a softmax, which run on other units than the FLOPs.
     shape : mapping of str to float or array, optional
-        The sizes that it is of, if it is one operation; sums and multiples have none.
+        Its sizes, if it is a single operation; sums and multiples have none.
     """
 
     flops: Number = 0.0

@@ -79,22 +79,22 @@ class Kernels(Value):
 
 @dataclass(frozen=True, repr=False)
 class Bound(Report):
-    """The bounds of one operator on one accelerator, all its ``count`` runs together.
+    """The bounds of one operator on one accelerator, for all its ``count`` runs together.
 
     Attributes
     ----------
     operator : Operator
-        What is run.
+        The operator.
     accelerator : Accelerator
-        On what.
+        The accelerator.
     resident_bytes : float or array
-        Bytes of its operands that are on the chip already.
+        Bytes of its operands that are already on the chip.
     engine : str, optional
-        Whose kernels the estimate is of (`roofline.efficiency.estimates`); the median of all if None.
+        Engine whose kernels the estimate describes (`roofline.efficiency.estimates`); the median of all if None.
     kernels : Kernels, optional
-        The kernels of the pass that the operator is of; None if it stands alone.
+        The kernels of the pass that the operator belongs to; None if it stands alone.
     place : int
-        Where in that pass it stands.
+        Its position in that pass.
     """
 
     operator: Operator
@@ -332,18 +332,18 @@ def bound(
     accelerator : Accelerator, str or path
         Where it runs, or its name.
     resident_bytes : float or array
-        Bytes of its operands that are in the on-chip cache already (a timing loop finds them there).
+        Bytes of its operands that are already in the on-chip cache, as in a timing loop.
     name : str
-        What plots and derivations call it.
+        Name in plots and derivations.
     engine : str, optional
-        Whose kernels the estimate is of (``vllm``, ``sglang``, ``trtllm``); the middle of all if None.
+        Engine whose kernels the estimate describes (``vllm``, ``sglang``, ``trtllm``); the median of all if None.
 
     Raises
     ------
     InvalidInput
         ``resident_bytes`` is not a finite number >= 0.
     UnknownName
-        The chip has no units for the math of ``work`` nor for anything wider.
+        The chip has no units for the math of ``work`` or for any wider format.
 
     Examples
     --------

@@ -34,7 +34,7 @@ USUAL_FRACTION = 0.9
 
 @dataclass(frozen=True, repr=False)
 class Deployment(Value):
-    """A model on accelerators, in a precision.
+    """What runs where: a model on accelerators, in a precision and a layout.
 
     Attributes
     ----------
@@ -43,30 +43,30 @@ class Deployment(Value):
     accelerator : Accelerator or str
         The accelerator that it runs on; a name or a path, as `get_accelerator` takes them, is looked up.
     precision : Precision
-        Formats of weights, activations and KV cache; the checkpoint's own by default, bf16 where it states none.
+        Formats of weights, activations and KV cache; by default the checkpoint's own, or bf16 if it states none.
     parallel : Parallel
         How the model is spread over several accelerators.
     attention : str
         ``fused`` (FlashAttention: scores stay on the chip) or ``unfused`` (scores are written and read back).
     memory_fraction : float, optional
-        Share of the device's memory that the engine takes (vLLM's ``gpu_memory_utilization``); the engine's own if not
-        given, and 0.9 if no engine is named.
+        Share of the device's memory that the engine uses (vLLM's ``gpu_memory_utilization``); if not given, the
+        engine's default, or 0.9 without an engine.
     engine : Engine, str or None
-        Server that runs it, whose kernels the estimate describes and whose rules admit requests: ``vllm``, ``sglang``,
-        ``trtllm``; a generic one with the median of all kernels by default.
+        Engine that runs it, whose kernels the estimate describes and whose scheduler admits requests: ``vllm``,
+        ``sglang``, ``trtllm``; by default a generic one with the median of all kernels.
     routing_skew : float
-        Exponent of the power law by which tokens choose experts, for estimates; 0 is uniform, as the roofline has it.
+        Exponent of the power law by which tokens choose experts, for estimates; 0 is uniform, as in the roofline.
     leave_out : tuple of str
-        What a checkpoint has beside the language model and is not loaded: ``towers`` (encoders of images and sound),
-        ``prediction`` (layers of multi-token prediction). All of it is resident unless left out.
+        Parts of the checkpoint that are not loaded: ``towers`` (encoders of images and sound), ``prediction`` (layers
+        for multi-token prediction). By default all of it is resident.
     power_limit_watts : float, array or None
-        Power limit of every accelerator, W, under which estimates get longer; that of the device if None.
+        Power limit of every accelerator in watts, which makes estimates longer; that of the device if None.
 
     Raises
     ------
     InvalidInput
-        ``memory_fraction`` outside (0, 1], or a precision or layout that is neither of these values.
-        A list of models or accelerators; make one deployment of each.
+        ``memory_fraction`` outside (0, 1], a precision or layout of another type, or a list of models or accelerators
+        (make one deployment for each).
     UnknownName
         ``attention`` is neither of the two, or no engine has that name.
     """

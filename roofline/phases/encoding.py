@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 def encode(serve: Deployment, load: Workload) -> Phase:
     """The pass of an encoder over a batch: embeddings of its sequences, or scores of a reranker.
 
-    All tokens of a sequence see each other, ``S^2`` pairs of ``S`` tokens, fewer where layers have windows. Nothing is
-    cached. A pooler or a classifier runs on one position of each sequence; a head that predicts masked tokens does not
-    run.
+    All tokens of a sequence attend to each other, ``S^2`` pairs for ``S`` tokens, or fewer in layers with windows.
+    Nothing is cached. A pooler or a classifier runs on one position of each sequence; a head that predicts masked
+    tokens does not run.
 
     Parameters
     ----------
     serve : Deployment
         An encoder, and what it runs on.
     load : Workload
-        ``batch`` sequences of ``prompt_tokens``; for a reranker query and passage together. Output lengths do not
-        matter.
+        ``batch`` sequences of ``prompt_tokens``; for a reranker, query and passage together. Output lengths are
+        ignored.
 
     Returns
     -------

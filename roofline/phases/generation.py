@@ -19,7 +19,7 @@ from .workload import OfWorkload, Workload
 
 @dataclass(frozen=True, repr=False)
 class Generation(OfWorkload, Report):
-    """A batch from its prompts to its last tokens.
+    """A batch from its prompts to its last output tokens.
 
     Attributes
     ----------
@@ -28,11 +28,11 @@ class Generation(OfWorkload, Report):
     load : Workload
         The batch.
     time : str
-        Which of the three times the figures are.
+        Which of the three times the figures rest on.
     prefill : Phase
         The pass over the prompts.
     steps : Phase
-        The decode steps: one for each block of them, at its mean context, along the last axis.
+        The decode steps, in blocks along the last axis: one step at the mean context of each block.
 
     Columns
     -------
@@ -142,13 +142,13 @@ _STEPS = 256
 
 
 def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> Generation:
-    """The prefill, which emits the first token, then ``output - 1`` decode steps.
+    """Run a batch: the prefill, which yields the first token, then ``output - 1`` decode steps.
 
     With a prompt of ``P`` tokens and ``O`` tokens of output, the contexts of the steps are ``P`` to ``P + O - 2``.
 
-    The steps are gathered in at most 256 equal blocks and each block costs its length times the step at its mean
-    context.  That is exact for up to 256 steps, and wherever the step time is linear in the context, which it is but
-    for the one block where an operator changes its limit or a window fills up.
+    The steps are grouped into at most 256 equal blocks, and each block takes its length times the step at its mean
+    context. That is exact for up to 256 steps and wherever the time of a step is linear in the context, that is, except
+    in a block where an operator changes its limit or a window fills up.
 
     Parameters
     ----------

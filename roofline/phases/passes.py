@@ -61,12 +61,13 @@ class Phase(PassEnergy, Report):
     accelerator, which sets the pace.
 
     ``floor_s``
-        max over resources of the sum of what is compulsory: everything overlaps with everything and intermediate
-        results never leave the chip.  A measurement below it is wrong, or the data sheet is.
+        maximum over resources of the sum of all compulsory work: everything overlaps, and intermediate results never
+        leave the chip. If a measurement is below it, either that or the data sheet is wrong.
     ``roofline_s``
-        sum over operators of each one's roofline: one after another, at data-sheet peaks, inputs and outputs moved.
+        sum over operators of their roofline times: one after another, at data-sheet peaks, with inputs and outputs
+        moved.
     ``estimate_s``
-        the same with the shares of peak that are reached in practice and a time for each kernel.
+        the same with the shares of the peaks that kernels reach in practice, and fixed times of each kernel.
 
     Attributes
     ----------
@@ -323,14 +324,14 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
     """The pass that computes the prompts of the whole batch and emits the first token of each.
 
     Attention is causal, over the cached prefix and the prompt itself; lm_head runs on the last position only. Images
-    and sound in the prompts are encoded first. Of an encoder it is the one pass that there is (`roofline.encode`).
+    and sound in the prompts are encoded first. For an encoder this is its only pass (`roofline.encode`).
 
     Parameters
     ----------
     serve : Deployment
         What runs where.
     load : Workload
-        The prompts; its output lengths do not matter here.
+        The prompts; output lengths are ignored.
 
     Returns
     -------
@@ -388,9 +389,9 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
 def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
     """One step in which some sequences decode a token and the prompts of others, or chunks of them, are computed.
 
-    The linear layers see the tokens of all sequences together and stream their weights once, which is what makes a
-    mixed step shorter than the two steps apart (chunked prefill: Sarathi, arXiv:2308.16369, section 4.2). Attention
-    runs over each group of sequences by itself, so lengths may differ from group to group.
+    The linear layers process the tokens of all sequences together and read their weights once, which makes a mixed step
+    shorter than two separate ones (chunked prefill: Sarathi, arXiv:2308.16369, section 4.2). Attention runs over each
+    group of sequences separately, so lengths may differ between groups.
 
     Parameters
     ----------
@@ -409,7 +410,7 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
     Raises
     ------
     InvalidInput
-        Nothing decodes or nothing is prefilled (then it is a `prefill` or a `decode`), or shapes that do not broadcast.
+        There is nothing to decode or nothing to prefill (use `prefill` or `decode`), or shapes do not broadcast.
 
     Examples
     --------

@@ -21,22 +21,22 @@ COUNTS = (*TEXT_COUNTS, *MEDIA_COUNTS)
 
 @dataclass(frozen=True, repr=False)
 class Workload(Value):
-    """Requests that run together; any field may be an array, all broadcast against each other.
+    """Requests that run together. Any field may be an array; all of them broadcast.
 
-    A `xarray.DataArray` or `pandas.Series` keeps its dimensions, coordinates and index: fields of one dimension share
-    an axis, others are crossed, and the frames and datasets of results carry the names.  An empty array gives empty
+    A `xarray.DataArray` or `pandas.Series` keeps its dimensions, coordinates and index: fields with the same dimension
+    share an axis, others are crossed, and the tables and datasets of results have the names. An empty array gives empty
     results.
 
     Attributes
     ----------
     prompt_tokens : int or array
-        Tokens of each prompt that have to be computed, those of images and sound included, as engines count them.
+        Tokens of each prompt that have to be computed, including those of images and sound, as engines count them.
     output_tokens : int or array
-        Tokens generated for each prompt; the prefill emits the first one.
+        Tokens generated for each prompt; the prefill yields the first one.
     batch : int or array
         Sequences that run together.
     cached_tokens : int or array
-        Tokens of each prompt that are in the KV cache already, before those that have to be computed.
+        Tokens of each prompt that are already in the KV cache, before those that have to be computed.
     images : int or array
         Images among the tokens of each prompt that have to be computed, which an encoder turns into tokens first.
     image_tokens : int or array

@@ -1,6 +1,6 @@
 """Plots of results.  Every function draws on the axes it is given, or on a new figure, and returns the axes.
 
-The only importer of matplotlib.  Results carry the numbers: nothing is modelled here.
+Plots take all numbers from results and model nothing themselves. No other part of the package imports matplotlib.
 """
 
 from .breakdown import time_breakdown

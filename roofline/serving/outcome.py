@@ -32,7 +32,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, repr=False)
 class Simulation(Report):
-    """What the requests of a simulation saw; means over all of them.
+    """What the requests of a simulation saw; figures are means over all of them.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Simulation(Report):
     load : Workload, Traffic or Trace
         Lengths of the requests.
     demand : Demand
-        How requests come.
+        How requests arrive.
     times : StepTimes
-        Times of steps.
+        Times of the steps.
     requests : Requests
-        Every request: tokens and times.
+        All requests: tokens and times.
     tallies : tuple of Tally
-        What each scheduler has done.
+        What each scheduler did.
     """
 
     deployment: Deployment

@@ -34,14 +34,14 @@ MOST_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServerCalibration(Report):
-    """Engines whose times were fitted to a user's own runs.
+    """Engines whose times were fitted to your own runs.
 
     Attributes
     ----------
     engines : tuple of Engine
-        One for each engine in the file, to be given to `Deployment`; its ``basis`` says what it rests on.
+        One for each engine in the file, to pass to `Deployment`; ``basis`` says what it rests on.
     runs : array
-        Runs of each.
+        Number of runs of each.
     error_before, error_after : array
         Median relative error of the time per output token, before and after the fit.
     """
@@ -86,11 +86,11 @@ class ServerCalibration(Report):
 
 
 def calibrate_serving(path: str | Path) -> ServerCalibration:
-    r"""Fit the times of engines to runs of one's own.
+    r"""Fit the times of engines to your own runs.
 
-    Each engine gets a factor for its decode steps, one for its passes with prompts, and a time for every step; all stay
-    near what they are where the runs do not say otherwise. A handful of runs at different concurrencies tells them
-    apart.
+    Each engine gets a factor for its decode steps, one for its passes with prompts, and a fixed time for every step.
+    They stay near their present values unless the runs say otherwise. A handful of runs at different concurrencies is
+    enough to tell them apart.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def calibrate_serving(path: str | Path) -> ServerCalibration:
     Returns
     -------
     ServerCalibration
-        An engine for each in the file, and how well it explains the runs.
+        One engine for each in the file, and how well it explains the runs.
 
     Raises
     ------

@@ -32,18 +32,18 @@ from .traffic import Traffic
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pools(Simulation):
-    """What the requests of two pools saw; see `Simulation`.
+    """What the requests of a prefill and a decode pool saw; see `Simulation`.
 
     Attributes
     ----------
     prefill : Deployment
-        A worker of the pool for prompts; ``deployment`` is one of the pool that generates.
+        A worker of the prefill pool; ``deployment`` is a worker of the decode pool.
     prefill_workers, decode_workers : int
         How many of each.
     prefill_schedulers : int
-        How many of ``tallies``, the first ones, are of the pool for prompts.
+        How many of the first ``tallies`` belong to the prefill pool.
     handover_s : float
-        Mean time in which a cache crosses to the pool that generates.
+        Mean time to transfer the cache of a request to the decode pool.
     """
 
     prefill: Deployment
@@ -122,7 +122,7 @@ def serve_pools(
     by_layer: bool = False,
     time: str = "estimate_s",
 ) -> Pools:
-    """Simulate a pool of workers for prompts and one that generates.
+    """Simulate separate pools of prefill and decode workers.
 
     Parameters
     ----------
@@ -139,12 +139,12 @@ def serve_pools(
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals.
     requests, seed : int
-        How many requests, and the seed of their chance.
+        Number of requests, and the random seed.
     link_bytes_per_s : float
         Rate of one accelerator's link between the pools, one way; the network card of ``prefill`` if None.
     by_layer : bool
-        Whether the cache of a layer is sent as soon as it is computed, so that what crosses in the time of the prompt
-        is hidden and only the last layer's and the excess are waited for.
+        Whether the cache of each layer is sent as soon as it is computed. Then the transfer is hidden behind the
+        prefill, except for the last layer and whatever takes longer than the prefill.
     time : str
         Which of the three times a step takes.
 

@@ -50,17 +50,17 @@ def simulate(
     deployment : Deployment
         What runs where; its engine says how requests are scheduled.
     load : Workload, Traffic or Trace
-        Lengths of the requests. Requests of a workload are all alike and move in step with each other; a traffic
-        draws from its buckets; a trace comes as it was recorded where neither a concurrency nor a rate is given.
+        Lengths of the requests. Requests of a workload are all alike and run in lockstep; requests of a traffic are
+        drawn from its buckets; a trace is replayed as recorded if neither a concurrency nor a rate is given.
     concurrency : int
         Requests in the system at any time (closed loop).
     requests_per_s : float
-        Mean rate of arrivals (open loop). Above what the deployment can do, waiting times grow with the length of the
-        run, and a note says so.
+        Mean rate of arrivals (open loop). Above the capacity of the deployment, waiting times grow with the length of
+        the run, and a note says so.
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson.
     requests : int
-        How many; 10 for each client of a closed loop, 5,000 in an open one.
+        Number of requests; by default 10 for each client of a closed loop, 5,000 in an open loop.
     seed : int
         The same seed repeats a run exactly.
     hit_rate : float
@@ -78,8 +78,8 @@ def simulate(
     Raises
     ------
     InvalidInput
-        Both of ``concurrency`` and ``requests_per_s``, or neither without a trace; numbers out of range; or a request
-        that is longer than the cache: the message says which length fits.
+        Both ``concurrency`` and ``requests_per_s``, or neither without a trace; numbers out of range; or a request
+        longer than the cache (the message says which length fits).
 
     Examples
     --------

@@ -16,7 +16,7 @@ TARGETS = ("ttft_s", "tpot_s", "total_s", "gap_s", "tokens_per_s")
 
 @dataclass(frozen=True)
 class SLO:
-    """Targets of a service; None is no target.
+    """Latency and throughput targets of a service; None means no target.
 
     Attributes
     ----------
@@ -31,7 +31,8 @@ class SLO:
     tokens_per_s : float
         Lowest throughput of the whole deployment, output tokens per second.
     statistic : str
-        What of the requests must stay within the times where they queue: ``mean``, ``p50``, ``p95`` or ``p99``.
+        Statistic over requests that has to meet the latency targets if requests queue: ``mean``, ``p50``, ``p95`` or
+        ``p99``.
 
     Raises
     ------

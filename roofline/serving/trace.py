@@ -29,16 +29,16 @@ CACHED_NAMES = ("cached_tokens", "num_cached_tokens")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Report):
-    """Requests in the order in which they came.
+    """Recorded requests, in the order of their arrival.
 
     Attributes
     ----------
     arrival_s : array
-        When each came, seconds from the first, never before the one above it.
+        Arrival times in seconds since the first, in ascending order.
     prompt_tokens, output_tokens : array
-        Lengths of each, prompt tokens that are cached already not counted.
+        Lengths of each request; prompt tokens that are already cached are not counted.
     cached_tokens : array
-        Tokens of each prompt whose cache is there already.
+        Tokens of each prompt that are already cached.
     source : str
         Where it is from.
     """
@@ -79,15 +79,15 @@ class Trace(Report):
 
 
 def read_trace(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Trace:
-    """The trace in a CSV file or a file of JSON lines.
+    """Read a trace from a CSV or JSON Lines file.
 
     Parameters
     ----------
     path : str or Path
-        A line a request: its time of arrival (``arrival_s``, ``timestamp`` ..., in seconds or as a date),
+        One line per request: its time of arrival (``arrival_s``, ``timestamp`` ..., in seconds or as a date),
         ``prompt_tokens`` and ``output_tokens`` or what other tools call them, and ``cached_tokens`` if there are any.
     max_bytes : int
-        A larger file is refused.
+        Larger files are refused.
 
     Returns
     -------

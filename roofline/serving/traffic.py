@@ -34,21 +34,21 @@ Lengths = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Traffic(Report):
-    """A mix of requests in buckets; the shares add up to 1.
+    """A mix of request lengths in buckets, whose shares add up to 1.
 
     Attributes
     ----------
     prompt_tokens, output_tokens : array
         Lengths of each bucket's requests, rounded to whole tokens.
     share : array
-        Share of each bucket in the requests.
+        Share of the requests in each bucket.
     source : str
         Where it is from.
 
     Raises
     ------
     InvalidInput
-        No bucket, a length below one token, or shares that add up to nothing.
+        No bucket, a length below one token, or shares that add up to 0.
     """
 
     prompt_tokens: npt.NDArray[np.float64]
@@ -110,7 +110,7 @@ class Traffic(Report):
 
 
 def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
-    """The traffic in a file, gathered in buckets within a factor of two.
+    """Read the traffic in a file, grouped into buckets that are a factor of two wide.
 
     ==========  =====================================================================================================
     CSV         a line of names, then one request or bucket a line: ``prompt_tokens``, ``output_tokens`` and, if it is a
@@ -124,7 +124,7 @@ def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
     Parameters
     ----------
     path : str or path
-        The file; its content decides the kind.
+        The file; its content decides the format.
     max_bytes : int
         A larger file is refused.
 

@@ -43,7 +43,7 @@ MANY = 1e6
 
 @dataclass(frozen=True, repr=False)
 class Served(Report):
-    """What users see of a server under load; every figure is a mean over requests unless it says otherwise.
+    """What users see under load; figures are means over requests unless stated otherwise.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class Served(Report):
     figures : mapping
         The columns.
     simulations : tuple of Simulation
-        The simulations behind the figures, if there are any.
+        The simulations behind the figures, if any.
     origin : tuple
-        The question and the times of steps, from which `low` and `high` are computed.
+        Arguments and step times, from which `low` and `high` are computed.
     """
 
     deployment: Deployment
@@ -170,27 +170,28 @@ def serve(
     seed: int = 0,
     time: str = "estimate_s",
 ) -> Served:
-    """What users see of a deployment under load.
+    """Compute what users see of a deployment under load.
 
     Parameters
     ----------
     deployment : Deployment
         What runs where; its engine says how requests are scheduled.
     load : Workload, Traffic or Trace
-        Lengths of the requests; a closed form takes the means of a traffic. The times of a trace are for `simulate`.
+        Lengths of the requests; a closed form uses the mean lengths of a traffic. Arrival times of a trace are used by
+        `simulate` only.
     concurrency : int or array
         Requests in the system at any time (closed loop).
     requests_per_s : float or array
-        Mean rate of arrivals (open loop). A rate above capacity is an answer: it is not stable, its waiting times are
-        infinite, and the throughput is the capacity.
+        Mean rate of arrivals (open loop). Above capacity the result is not stable, waiting times are infinite, and the
+        throughput is the capacity.
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson.
     method : str
-        ``closed-form`` or ``simulation``; the former for a closed loop, the latter for an open one if None.
+        ``closed-form`` or ``simulation``; if None, the former for a closed loop and the latter for an open loop.
     hit_rate : float
         Share of every prompt that is found in the prefix cache.
     requests, seed : int
-        Requests of a simulation, and the seed of its chance.
+        Number of requests of a simulation, and its random seed.
     time : str
         Which of the three times a step takes.
 

@@ -16,21 +16,20 @@ WATTS_OF_A_KILOWATT = 1000
 
 @dataclass(frozen=True)
 class Power(Value):
-    """Power limit, host, losses and price of electricity; nothing is assumed of what is left out, and results say so.
+    """Power limit, host, losses and price of electricity. Nothing is assumed for what is not given, and results say so.
 
     Attributes
     ----------
     limit_w : float, optional
         Power limit of each accelerator, W; that of the device if not given.
     idle_w : float, optional
-        What an accelerator draws while its deployment has nothing to do, W; what was measured of its family if not
-        given.
+        Power of an accelerator while its deployment is idle, in watts; if not given, what was measured for its family.
     host_w : float, optional
-        Share of one accelerator in the CPUs, memory, NICs and fans of its host, W.
+        One accelerator's share of the power of its host's CPUs, memory, NICs and fans, in watts.
     wall : float, optional
-        Power at the wall over that of accelerators and host, at least 1: losses of the power supplies.
+        Power at the wall divided by that of accelerators and host, at least 1: losses of the power supplies.
     pue : float, optional
-        Power usage effectiveness: power of the data center over that of its machines, at least 1.
+        Power usage effectiveness: power of the data center divided by that of its machines, at least 1.
     usd_per_kwh : float, optional
         Price of electricity, USD per kWh.
     gco2_per_kwh : float, optional

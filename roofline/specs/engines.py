@@ -26,41 +26,42 @@ GENERIC = "default"
 
 @dataclass(frozen=True)
 class Engine:
-    """An inference server and its settings; what is None is the engine's own default.
+    """An inference engine and its settings; None stands for the engine's default.
 
     Attributes
     ----------
     name : str
-        An engine that ``engine_specs`` has a file of, such as ``vllm``, ``sglang`` or ``trtllm``, or another name of
-        one, such as ``TensorRT-LLM``.
+        An engine with a file in ``engine_specs``, such as ``vllm``, ``sglang`` or ``trtllm``, or another name for one,
+        such as ``TensorRT-LLM``.
     version : str
         Release, such as ``0.19.0``; the newest if empty.
     kernels : str
-        Profile of ``efficiency_specs`` that its kernels are of; None for the middle of all.
+        Profile in ``efficiency_specs`` that describes its kernels; None for the median of all.
     scheduler : str
         ``mixed``: a step computes a token of every running sequence and as many prompt tokens as its budget has left
         (vLLM, TensorRT-LLM, llama.cpp). ``prefill_first``: prompts run in passes of their own while decoding waits
         (SGLang, TGI). ``static``: a batch runs until its last sequence ends (plain ``transformers``).
     chunked : bool
-        Whether a prompt may be cut to fill a step's budget; without, whole prompts only.
+        Whether a prompt may be split to fill the budget of a step; otherwise only whole prompts run.
     step_tokens : int
-        Tokens of a step at most, prompts and running sequences together (vLLM's ``max_num_batched_tokens``); prompt
-        tokens of a pass for ``prefill_first`` (SGLang's ``chunked_prefill_size``). Infinite takes every prompt whole.
+        Largest number of tokens in a step, prompts and running sequences together (vLLM's ``max_num_batched_tokens``);
+        for ``prefill_first``, of prompt tokens in a pass (SGLang's ``chunked_prefill_size``). If infinite, prompts are
+        never split.
     max_sequences : int
-        Sequences that run at most (vLLM's ``max_num_seqs``).
+        Largest number of running sequences (vLLM's ``max_num_seqs``).
     admission : str
         ``grow``: a sequence takes pages as it grows, and the last one admitted is preempted when they run out.
         ``reserve``: the pages of its full length are set aside before it starts.
     page_tokens : int
         Tokens of a page of the KV cache.
     receive_interval : int
-        Steps between two looks at what has arrived (SGLang's ``--scheduler-recv-interval``).
+        Steps between two checks for new requests (SGLang's ``--scheduler-recv-interval``).
     prefix_caching : bool
-        Whether prefixes of earlier prompts are kept.
+        Whether prefixes of earlier prompts are kept in the cache.
     memory_fraction, memory_fraction_of : float, str
-        Share of memory that the engine takes, and what it is a share of.
+        Share of memory that the engine uses, and what it is a share of.
     sampler_bytes : float
-        Bytes for each logit of each sequence that may run while tokens are sampled.
+        Bytes for each logit of each sequence while tokens are sampled.
     non_torch_bytes, non_torch_parallel_bytes : float
         Memory outside the framework's allocator, on one accelerator and under tensor parallelism.
     graph_bytes, graph_layer_bytes : float
@@ -76,27 +77,27 @@ class Engine:
     index_bits : float
         Bits of a value of an index key of DeepSeek sparse attention, scales included; those of the KV cache if None.
     eager : bool
-        Whether it runs without CUDA graphs (vLLM's ``enforce_eager``).
+        Whether the engine runs without CUDA graphs (vLLM's ``enforce_eager``).
     loads_prediction : bool
-        Whether layers of multi-token prediction are loaded; engines that speculate with them do.
+        Whether layers for multi-token prediction are loaded, as engines do that speculate with them.
     step_s, layer_s : float
-        Time that the host adds to every step, and to every layer of it.
+        Host time that is added to every step, and to every layer of it.
     rank_s : float
-        Time per layer of waiting for each other, times ``log2`` of the accelerators that share a layer.
+        Time per layer that accelerators wait for each other, to be multiplied by ``log2`` of their number.
     sparse_layer_s : float
         Time that selecting tokens adds to each layer with an indexer (DeepSeek sparse attention).
     launch_share : float
-        Share of the kernels' fixed times that is left in a decode step (CUDA graphs hide the rest).
+        Share of the kernels' fixed times that remains in a decode step (CUDA graphs hide the rest).
     eager_layer_s : float
-        Host time per layer of a pass with prompts, which runs without a graph beside the device.
+        Host time per layer of a pass with prompts, which runs without a graph and in parallel with the device.
     adapter_kernel_s : float
         Host time of launching one kernel of a low-rank adapter in such a pass.
     drafting_step_s : float
-        Host time that speculation adds to a step, where the scheduler waits for what was accepted.
+        Host time that speculation adds to a step if the scheduler waits for the accepted tokens.
     graph_tokens : int
-        Tokens of a pass up to which it runs in captured graphs although it has prompts; 0 for none.
+        Largest number of tokens with which a pass with prompts runs in captured graphs; 0 for none.
     decode_factor, prefill_factor : float
-        Time of a decode step and of a pass with prompts over what their kernels take.
+        Time of a decode step, and of a pass with prompts, divided by the time of their kernels.
     first_token_steps, request_s : float
         Steps and seconds between the arrival of a request and its first token that belong to neither queue nor pass:
         a step that is scheduled ahead of the arrival, HTTP, detokenization.
@@ -105,7 +106,7 @@ class Engine:
     receive_share : float
         Share of the receive interval that a request waits on average.
     basis : str
-        What the host's times rest on where they were fitted to runs of one's own.
+        What the host times rest on, if they were fitted to your own runs.
 
     Raises
     ------
@@ -215,7 +216,7 @@ class Engine:
 
 
 def list_engines() -> list[str]:
-    """Names of all engines that ``engine_specs`` has a file of, sorted.
+    """List the names of all engines with a file in ``engine_specs``.
 
     Examples
     --------

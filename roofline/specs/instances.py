@@ -45,7 +45,7 @@ class Instance:
 
 
 def list_instances() -> list[Instance]:
-    """Every cloud instance that the library knows, sorted by provider and name.
+    """List all cloud instances in the library, sorted by provider and name.
 
     Examples
     --------

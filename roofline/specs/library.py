@@ -29,14 +29,14 @@ LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class Hardware(Value):
-    """Accelerators that a name stands for.
+    """The accelerators that a name stands for.
 
     Attributes
     ----------
     accelerator : Accelerator
-        One of them.
+        The accelerator.
     count : int
-        How many; 1 where the name says none.
+        Their number; 1 if the name has none.
     """
 
     accelerator: Accelerator
@@ -44,29 +44,29 @@ class Hardware(Value):
 
 
 def list_accelerators() -> list[str]:
-    """Names of all accelerators, sorted."""
+    """List the names of all accelerators, sorted."""
     return sorted(_index("hardware_specs"))
 
 
 def list_models() -> list[str]:
-    """Names of all models, sorted."""
+    """List the names of all models, sorted."""
     return sorted(_index("model_specs"))
 
 
 def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
-    """The accelerator of that name, or the one in a YAML file at that path.
+    """Look up an accelerator by name, or read it from a YAML file.
 
     Parameters
     ----------
     name : str, Path or Accelerator
-        A name that `list_accelerators` shows, an alias, a title or what a driver prints; a cloud instance
-        (``p5.48xlarge``, ``ND H100 v5``) or a name with a count (``8xh100``), of which this is one accelerator; or the
-        path of a YAML spec. An accelerator is returned as it is, so that functions can accept either.
+        A name from `list_accelerators`, an alias, a title, or the name that a driver prints; a cloud instance
+        (``p5.48xlarge``, ``ND H100 v5``) or a name with a count (``8xh100``), for which one accelerator is returned; or
+        the path of a YAML spec. An accelerator is returned as it is, so that functions can accept either.
 
     Returns
     -------
     Accelerator
-        Its figures in base units, each with its source.
+        The accelerator, with figures in base units, each with its source.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
 
 
 def get_hardware(name: str | Path | Accelerator) -> Hardware:
-    """The accelerator that a name stands for, and how many of them.
+    """Look up an accelerator and the number of them that a name stands for.
 
     Parameters
     ----------
@@ -142,21 +142,22 @@ def called_accelerators(name: str) -> list[str]:
 
 
 def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
-    """A model by name, from a file, or from a configuration.
+    """Look up a model by name, or read it from a file or a configuration.
 
     Parameters
     ----------
     name : str, Path, mapping or Model
-        A name that `list_models` shows, an alias, a title, or an id of the Hugging Face hub; the path of a YAML spec,
-        of a ``config.json`` or of a folder that holds one, or of a GGUF file (with ``roofline[gguf]``); or the object
-        of a ``config.json`` itself. Words that change no shape are ignored (``-Instruct``, ``-it``, ``-2507``); a
-        format in the name (``-FP8``, ``-AWQ``) sets the precision. Ids that the library does not know are fetched
-        from the hub (with ``roofline[hub]``). A model is returned as it is, so that functions can accept either.
+        A name from `list_models`, an alias, a title, or a Hugging Face hub id; the path of a YAML spec, of a
+        ``config.json`` or a directory with one, or of a GGUF file (with ``roofline[gguf]``); or the contents of a
+        ``config.json`` as a mapping. Parts of a name that do not change the shapes are ignored (``-Instruct``, ``-it``,
+        ``-2507``); a format in the name (``-FP8``, ``-AWQ``) sets the precision. Ids that the library does not know are
+        fetched from the hub (with ``roofline[hub]``). A model is returned as it is, so that functions can accept
+        either.
 
     Returns
     -------
     Model
-        Its layers, exact counts and, where the checkpoint or the name states one, its precision.
+        The model, with exact counts and, if the checkpoint or the name states it, its precision.
 
     Raises
     ------

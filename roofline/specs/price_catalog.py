@@ -19,10 +19,10 @@ MARKETPLACES = {"vastai": "Vast.ai"}
 
 
 def live_prices(accelerator: str, *, provider: str | None = None, spot: bool | None = None) -> tuple[Price, ...]:
-    """Today's prices of an accelerator in the catalog of ``gpuhunt``, the lowest first.
+    """Fetch current prices of an accelerator from the catalog of ``gpuhunt``, the lowest first.
 
-    The catalog does not always tell the forms of one chip apart: an offer counts if its instance is known to have this
-    accelerator or, for unknown instances, if the catalog's name and memory are one of its names.
+    The catalog does not always distinguish the variants of a chip. An offer counts if its instance is known to have
+    this accelerator or, for unknown instances, if name and memory in the catalog match one of its names.
 
     Parameters
     ----------

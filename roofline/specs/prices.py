@@ -39,26 +39,26 @@ SECONDS_OF_AN_HOUR = 3600
 
 @dataclass(frozen=True)
 class Price:
-    """What one accelerator costs by the hour, its share of the host included.
+    """What one accelerator costs per hour, including its share of the host.
 
     Attributes
     ----------
     usd_per_hour : float
-        For one accelerator.
+        USD per accelerator-hour.
     date : str
         When it was seen: ``YYYY-MM-DD``, ``YYYY-MM`` or ``YYYY``.
     source : str
         Where.
     provider : str
-        Who asks it.
+        The provider.
     term : str
         ``on_demand``, ``spot``, ``reserved_1y``, ``reserved_3y``, ``capacity_block``, or ``owned``.
     region : str
-        Where it holds; empty if everywhere or not stated.
+        Where the price applies; empty if everywhere or not stated.
     currency : str
-        What is billed; ``usd_per_hour`` is converted.
+        Currency that is billed; ``usd_per_hour`` is converted.
     instance : str
-        The instance that the price is of.
+        The instance that the price is for.
     accelerators : int
         Accelerators in that instance.
     market : str
@@ -172,7 +172,7 @@ class Purchase:
     source : str
         Where.
     note : str
-        What a reader has to know about it.
+        What else there is to know about it.
     """
 
     usd: float
@@ -216,7 +216,7 @@ def list_prices(
     region: str | None = None,
     market: str | None = None,
 ) -> tuple[Price, ...]:
-    """Every known price of an accelerator, the lowest first; one's own list goes before the package's.
+    """List all known prices of an accelerator, the lowest first; your own list takes precedence over the package's.
 
     Parameters
     ----------
@@ -266,12 +266,13 @@ def get_price(
     region: str | None = None,
     market: str | None = None,
 ) -> Price:
-    """The price of an accelerator to compute with, where the caller names no figure.
+    """Choose the price of an accelerator that is used if you name none.
 
-    One's own list comes first, then the largest hyperscaler that offers the accelerator (AWS, Azure, Google Cloud,
-    Oracle Cloud), then the median over clouds that specialize in accelerators, then over marketplaces. Of a provider it
-    is the lowest price: that of the smallest host. Prices on demand come before all others. Hyperscalers and
-    marketplaces differ fourfold for one chip: the result says which it is of, and `list_prices` shows all.
+    Your own list comes first, then the largest hyperscaler that offers the accelerator (AWS, Azure, Google Cloud,
+    Oracle Cloud), then the median over clouds that specialize in accelerators, then the median over marketplaces. Of
+    each provider the lowest price counts, which is that of the smallest host. On-demand prices come before all others.
+    Prices of hyperscalers and marketplaces differ by a factor of four for the same chip: the result says which it is,
+    and `list_prices` shows all.
 
     Parameters
     ----------
@@ -339,7 +340,7 @@ def _no_price(chip: Accelerator, provider: str | None, term: str | None, region:
 
 
 def list_purchases(accelerator: Accelerator | str | Path) -> tuple[Purchase, ...]:
-    """What an accelerator costs to buy, the newest price first; one's own list goes before the package's.
+    """List what an accelerator costs to buy, the newest price first; your own list takes precedence over the package's.
 
     Parameters
     ----------

@@ -49,22 +49,22 @@ _PRICES = {"usd_per_hour": "usd_per_hour", "usd": "usd"}
 
 
 def check_specs(path: str | Path) -> list[str]:
-    """Every fault of a spec file, or of all spec files under a folder; each line starts with the file's path.
+    """Validate a spec file, or all spec files under a directory.
 
-    What a file should be is told from its keys: an accelerator, a model, a list of prices or of instances, an engine
-    or a file of efficiency. Checked are keys, types, units and sources, then whether the figures can be true: units x
+    The keys of a file tell what it describes: an accelerator, a model, a list of prices or instances, an engine, or
+    efficiencies. Keys, types, units and sources are checked first, and then whether the figures can be true: units x
     clock x rate against peaks, bus against bandwidth, sparse against dense, one direction against both, GiB against GB,
-    prices against what is asked, a model against its counts and against the ``config.json`` beside it.
+    prices against usual ones, and a model against its counts and the ``config.json`` beside it.
 
     Parameters
     ----------
     path : str or Path
-        A file, or a folder that is searched.
+        A file, or a directory to search.
 
     Returns
     -------
     list of str
-        Empty if there is no fault.
+        The faults, each starting with the path of its file; empty if there are none.
 
     Examples
     --------

@@ -51,7 +51,7 @@ def list_templates(topic: str | None = None, difficulty: int | None = None) -> t
 
 
 def quiz(topic: str | None = None, *, difficulty: int | None = None, seed: int | None = None) -> Question:
-    """Ask a question with fresh numbers.
+    """Draw a question with new numbers.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def quiz(topic: str | None = None, *, difficulty: int | None = None, seed: int |
     Returns
     -------
     Question
-        Print it, type an answer into `Question.mark`, read `Question.explain`.
+        Print it, mark an answer with `Question.mark`, and see the solution with `Question.explain`.
 
     Raises
     ------

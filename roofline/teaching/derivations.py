@@ -25,7 +25,7 @@ from .lines import SHEET_DIGITS, Napkin, NapkinLine, given, line, rounded, said
 
 
 def napkin(result: Phase | Bound | Memory | Generation) -> Napkin:
-    """Derive a result the way one does in the head: five lines, each with its exact value and the deviation.
+    """Derive a result by mental arithmetic: about five lines, each with its exact value and the deviation.
 
     Parameters
     ----------

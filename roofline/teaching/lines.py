@@ -28,17 +28,17 @@ class NapkinLine(Value):
     Attributes
     ----------
     words : str
-        The arithmetic as one says it.
+        The arithmetic in words.
     name : str
-        What comes out, with its unit.
+        What is computed, with its unit.
     formula : str
         The arithmetic as a Python expression over ``inputs``.
     inputs : dict
-        The rounded numbers that go in.
+        The rounded inputs.
     value : float
         The rounded result.
     exact : float
-        What it really is.
+        The exact result.
     """
 
     words: str
@@ -68,14 +68,14 @@ def _signed(share: float) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Napkin(Report):
-    """Five lines that a person can do in the head.
+    """A derivation in about five lines of mental arithmetic.
 
     Attributes
     ----------
     title : str
-        What is worked out.
+        What is computed.
     lines : tuple of Line
-        The lines, in the order in which one does them.
+        The lines, in order.
     """
 
     title: str

@@ -1,8 +1,8 @@
-"""Techniques: every way the field knows to serve a model faster, as a value with an effect on each phase.
+"""Techniques: ways to serve a model faster, each a value with an effect on every phase.
 
-A `Technique` turns one `Scenario` (what runs where, for which requests, served how) into another; `apply` gives the
-`Effect` of one or several of them on requests in steady state; `technique_table` that of all.  Each has one slug, by
-which it is called in Python, on the command line and in the table (`REGISTRY`).
+A `Technique` turns one `Scenario` (what runs where, for which requests, served how) into another. `apply` returns the
+`Effect` of one or several techniques on requests in steady state, `technique_table` the effects of all of them. Each
+has a slug, its name in Python, on the command line and in the table (`REGISTRY`).
 
     attention and KV cache      KVCache, GroupedQueryAttention, MultiQueryAttention, MultiHeadLatentAttention,
                                 FlashAttention, SlidingWindow, AttentionSinks, ScoreEviction, SharedPrefixAttention
@@ -18,8 +18,8 @@ which it is called in Python, on the command line and in the table (`REGISTRY`).
     prompts and drafts          PrefixCaching, PromptCompression, Speculation, MultiTokenPrediction, TreeDrafting,
                                 NgramDrafting, ParallelDrafting
 
-Where a gain ends is answered by functions of their own: `speculation_limits`, `tensor_limits`, `handover`,
-`mode_switch`, `swap_or_recompute`; and `visible` says what a reader of a stream sees.
+Further functions say where a gain ends: `speculation_limits`, `tensor_limits`, `handover`, `mode_switch`,
+`swap_or_recompute`; and `visible` says when a reader of a stream sees tokens.
 """
 
 from typing import TYPE_CHECKING, Any

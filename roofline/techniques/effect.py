@@ -25,16 +25,16 @@ AS_GIVEN = "as given"
 
 @dataclass(frozen=True, repr=False)
 class Effect(Report):
-    """What one or several techniques do to the requests of a deployment in steady state.
+    """The effect of one or several techniques on the requests of a deployment in steady state.
 
-    Speedups and gains compare with the deployment as given.  Columns that start with ``baseline_`` compare with the
-    same deployment without the technique: a model with multi-head attention for GQA, an engine without a KV cache for
-    the KV cache.  Values above 1 are better.
+    Speedups and gains compare with the deployment as given. Columns that start with ``baseline_`` compare with the same
+    deployment without the technique, such as a model with multi-head attention for GQA, an engine without a KV cache
+    for the KV cache. Values above 1 are better.
 
     Attributes
     ----------
     techniques : tuple of Technique
-        What was applied.
+        The techniques that were applied.
     before, after : Steady
         The deployment as given, and with the techniques.
     baseline : Steady
@@ -43,11 +43,11 @@ class Effect(Report):
     Columns
     -------
     prefill_speedup, decode_speedup
-        Of the phases: a prompt by itself, and a token of a decode step.
+        Speedups of the phases: a prompt by itself, and a token of a decode step.
     ttft_speedup, tpot_speedup, total_speedup
-        Of what a request sees, waiting and stalls included.
+        Speedups of what a request sees, including waiting and stalls.
     throughput_gain, capacity_gain
-        Of the deployment, with as many requests as given, and with as many as fit.
+        Gains of the deployment in throughput, with as many requests as given and with as many as fit.
     """
 
     techniques: tuple[Technique, ...]

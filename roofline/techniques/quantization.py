@@ -15,10 +15,11 @@ from .technique import Technique
 def quantize(
     serve: Deployment, *, weights: str | None = None, activations: str | None = None, kv: str | None = None
 ) -> Deployment:
-    """The same deployment in other formats; what is None stays as it is.
+    """Return the same deployment in other formats; None keeps the present one.
 
-    Weights alone (``weights="int4_g128"``) is weight-only: fewer bytes, the math where it was.  Weights and activations
-    both in 8 bits use the 8-bit units, if the chip has them; else the result of a phase names what stands in.
+    Quantizing only the weights (``weights="int4_g128"``) means fewer bytes, while the math stays as it was. With
+    weights and activations in 8 bits the 8-bit units are used, if the chip has them; otherwise the result of a phase
+    names the format that is used instead.
 
     Raises
     ------

@@ -30,20 +30,20 @@ class TechniqueTable(Report):
     Attributes
     ----------
     effects : tuple of Effect
-        One for each technique that the deployment can have.
+        One for each technique that the deployment can use.
     refused : tuple of (str, str)
-        Label of a technique, and why the deployment cannot have it.
+        Label of a technique, and why the deployment cannot use it.
 
     Columns
     -------
     claimed_phase, phase
-        The phase that the field says a technique helps, and the one that gains over the baseline by the numbers.
+        The phase that a technique is said to help, and the one that gains over the baseline here.
     prefill_speedup, decode_speedup, throughput_gain, batch_gain
-        Over the deployment as given; 1 for what it has already.
+        Compared with the deployment as given; 1 for techniques that it uses already.
     baseline, baseline_prefill_speedup, ...
-        What the technique is compared with where the deployment has it already, and the same gains over that.
+        What a technique that is in use already is compared with, and its gains over that.
     measured, sources
-        Range of the gains that were measured, on any deployment, with their number, and who measured them.
+        Range of measured gains on any deployment, their number, and who measured them.
     assumes
         Parameters that the prediction rests on.
     """
@@ -171,7 +171,7 @@ def phase_of(effect: Effect) -> str:
 def technique_table(
     serve: Deployment, load: Workload, *, techniques: Iterable[Technique] | None = None, time: str = "estimate_s"
 ) -> TechniqueTable:
-    """Technique, phase and reason, as the field's tables have them, with the numbers of this deployment.
+    """Compare all techniques on this deployment: the phase that each helps, why, and by how much.
 
     Parameters
     ----------

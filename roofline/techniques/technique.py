@@ -146,17 +146,17 @@ Chosen = Iterable[Technique | str] | Technique | str
 
 
 def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = "estimate_s") -> Effect:
-    """What techniques do to the requests of a deployment, phase by phase.
+    """Compute the effect of techniques on the requests of a deployment, phase by phase.
 
     Parameters
     ----------
     serve : Deployment
         What runs where, as given.
     load : Workload
-        The requests, of which ``batch`` are in the system at any time.
+        The requests; ``batch`` of them are in the system at any time.
     techniques : Technique or str, or several of them
-        Values, or slugs for their usual parameters.  Their order does not matter unless both change the shape of the
-        model.
+        Techniques as values, or by slug with their usual parameters. Their order matters only if several of them change
+        the shape of the model.
     time : str
         ``floor_s``, ``roofline_s`` or ``estimate_s``.
 
