@@ -138,6 +138,36 @@ def test_the_prediction_layer_of_exaone_is_one_more_layer():
     assert changed("exaone-4.5-33b").apart["multi_token_prediction"] == layer + 2 * 5120**2 + 3 * 5120
 
 
+def test_the_prediction_layer_of_k_exaone_is_dense():
+    """6144 wide, 64 query heads and 8 of keys and values of 128, each normalized, an MLP of 18432."""
+    attention = 2 * 6144 * 64 * 128 + 2 * 6144 * 8 * 128 + 2 * 128
+    layer = attention + 3 * 6144 * 18432 + 2 * 6144
+    assert changed("k-exaone-236b-a23b").apart == {"multi_token_prediction": layer + 2 * 6144**2 + 3 * 6144}
+
+
+def test_files_may_leave_the_encoder_of_qwen2_5_vl_to_its_class():
+    """The 72B's names two widths of its encoder; the hub's metadata states 73,410,777,344 parameters."""
+    assert "depth" not in BESIDE_SPECS["qwen2.5-vl-72b"]["vision_config"]
+    large = changed("qwen2.5-vl-72b")
+    assert large.parameters.total + large.apart["vision"] == 73_410_777_344
+    short = {"hidden_size": 1280, "in_chans": 3, "model_type": "qwen2_5_vl", "spatial_patch_size": 14}
+    assert changed("qwen2.5-vl-7b", vision_config=short).apart == changed("qwen2.5-vl-7b").apart
+    assert changed("qwen2.5-vl-7b", vision_config=short).towers == changed("qwen2.5-vl-7b").towers
+
+
+@pytest.mark.parametrize(("name", "layers"), [("mimo-v2-flash", 48), ("mimo-v2.5-pro-1t", 70)])
+def test_mimo_keeps_the_output_of_attention_in_16_bits(name, layers):
+    """Its FP8 checkpoints ignore every ``o_proj``; a share of a model's attention is then stored twice as large."""
+    config = BESIDE_SPECS[name]
+    assert len(config["quantization_config"]["ignored_layers"]) == layers
+    less = changed(name, quantization_config={**config["quantization_config"], "ignored_layers": []})
+    whole = changed(name)
+    wider = whole.weight_bytes(whole.precision) - less.weight_bytes(less.precision)
+    scales = 4 / 128**2
+    each = config["num_attention_heads"] * 128 * config["hidden_size"]
+    assert wider == pytest.approx(layers * each * (2 - 1 - scales), rel=1e-6)
+
+
 def test_a_pattern_of_prediction_layers_with_an_unknown_letter_is_one_line():
     with pytest.raises(SpecError, match=r"mtp_hybrid_override_pattern\[1\] is 'Q'"):
         changed("nemotron-3-super-120b-a12b", mtp_hybrid_override_pattern="*Q")

@@ -139,6 +139,25 @@ hy3-preview 295 21
 a.x-k1 519 33
 ling-3.0-flash 124 5.1
 ling-2.6-flash 104 7.4
+codestral-22b 22.2 -
+lfm2-2.6b 2.6 -
+glm-4-32b-0414 32 -
+qwen2.5-vl-72b 73.4 -
+qwen2-vl-7b 8.29 -
+command-r-plus-104b 104 -
+minimax-text-01 456 45.9
+k-exaone-236b-a23b 236 23
+nemotron-nano-9b-v2 8.89 -
+nemotron-nano-12b-v2 12.31 -
+qwen3-vl-2b 2 -
+phi-2 2.7 -
+olmo-2-13b 13.7 -
+olmoe-1b-7b 6.9 1.3
+snowflake-arctic 480 17
+glm-4.5v 106 12
+starcoder2-3b 3 -
+starcoder2-15b 15 -
+mimo-v2.5-pro-1t 1020 42
 """
 """Billions of parameters, in all and active, as model cards, papers and the hub's metadata print them."""
 

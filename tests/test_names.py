@@ -281,6 +281,37 @@ tencent/Hy3-preview -> hy3-preview
 skt/A.X-K1 -> a.x-k1
 inclusionAI/Ling-3.0-flash -> ling-3.0-flash
 inclusionAI/Ling-2.6-flash -> ling-2.6-flash
+mistralai/Codestral-22B-v0.1 -> codestral-22b
+LiquidAI/LFM2-2.6B -> lfm2-2.6b
+zai-org/GLM-4-32B-0414 -> glm-4-32b-0414
+THUDM/GLM-Z1-32B-0414 -> glm-4-32b-0414
+Qwen/Qwen2.5-VL-72B-Instruct -> qwen2.5-vl-72b
+Qwen/Qwen2-VL-7B-Instruct -> qwen2-vl-7b
+CohereLabs/c4ai-command-r-plus -> command-r-plus-104b
+MiniMaxAI/MiniMax-Text-01 -> minimax-text-01
+MiniMaxAI/MiniMax-M1-80k -> minimax-text-01
+LGAI-EXAONE/K-EXAONE-236B-A23B -> k-exaone-236b-a23b
+nvidia/NVIDIA-Nemotron-Nano-9B-v2 -> nemotron-nano-9b-v2
+nvidia/NVIDIA-Nemotron-Nano-12B-v2-Base -> nemotron-nano-12b-v2
+Qwen/Qwen3-VL-2B-Thinking -> qwen3-vl-2b
+microsoft/phi-2 -> phi-2
+allenai/OLMo-2-1124-13B-Instruct -> olmo-2-13b
+allenai/OLMoE-1B-7B-0125-Instruct -> olmoe-1b-7b
+Snowflake/snowflake-arctic-instruct -> snowflake-arctic
+zai-org/GLM-4.5V-FP8 -> glm-4.5v
+bigcode/starcoder2-15b -> starcoder2-15b
+XiaomiMiMo/MiMo-V2.5-Pro -> mimo-v2.5-pro-1t
+NousResearch/Hermes-4-405B -> llama-3.1-405b
+NousResearch/Hermes-4-70B -> llama-3.1-70b
+meta-llama/Llama-Guard-3-8B -> llama-3.1-8b
+lmsys/vicuna-7b-v1.5 -> llama-2-7b
+lmsys/vicuna-13b-v1.5 -> llama-2-13b
+HuggingFaceH4/zephyr-7b-beta -> mistral-7b
+moonshotai/Kimi-Dev-72B -> qwen2.5-72b
+deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct -> deepseek-v2-lite
+deepseek-ai/DeepSeek-Coder-V2-Instruct-0724 -> deepseek-v2
+ai21labs/AI21-Jamba-1.5-Mini -> jamba-v0.1
+nvidia/Llama-3_3-Nemotron-Super-49B-v1_5 -> nemotron-super-49b
 """
 NAMED = [tuple(line.split(" -> ")) for line in MODELS.strip().splitlines()]
 

@@ -18,7 +18,7 @@ PREDICTS = (
     *("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm4_moe", "glm_moe_dsa", "glm4_moe_lite"),
     *("bailing_moe", "bailing_moe_v2", "bailing_hybrid", "mimo", "exaone4_5", "exaone4_5_text"),
 )
-PREDICTS_DENSE = ("ernie4_5_moe", "step3p5", "step3p7", "step3p7_text")
+PREDICTS_DENSE = ("ernie4_5_moe", "exaone_moe", "step3p5", "step3p7", "step3p7_text")
 PREDICTS_V4 = ("deepseek_v4", "deepseek_ref")
 PREDICTS_STEP = ("step3p5", "step3p7", "step3p7_text")
 PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")

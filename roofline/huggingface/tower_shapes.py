@@ -54,7 +54,8 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], hidden: int) 
     if shape is None:
         return None
     try:
-        return shape(Wrapper(Fields(inner, DEFAULTS.get(wrapper, {})), Fields(data, {}), hidden))
+        fields = Fields(inner, DEFAULTS.get(wrapper, {}), partial=True)
+        return shape(Wrapper(fields, Fields(data, {}), hidden))
     except MissingField:
         return None
 

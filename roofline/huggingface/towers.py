@@ -52,7 +52,7 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
     if found is None:
         return None
     count, projector = found
-    fields = Fields(_plain_names(inner), DEFAULTS.get(wrapper, {}))
+    fields = Fields(_plain_names(inner), DEFAULTS.get(wrapper, {}), partial=True)
     try:
         return count(fields) + projector(Wrapper(fields, Fields(data, {}), hidden))
     except MissingField:
@@ -318,5 +318,9 @@ AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "qwen2_vl": {"embed_dim": 1280, "depth": 32, "num_heads": 16, "patch_size": 14},
+    "qwen2_5_vl": {
+        **{"depth": 32, "num_heads": 16, "patch_size": 14, "hidden_size": 3584},
+        **{"intermediate_size": 3420, "out_hidden_size": 3584, "fullatt_block_indexes": [7, 15, 23, 31]},
+    },
 }
 """Wrapper -> fields of its tower that published files leave to the class of transformers 5.24.0."""

@@ -40,6 +40,7 @@ HARMLESS = frozenset(
             "moe_router_enable_routed_scaling",
             "group_norm_size",
             "norm_after_topk",
+            "postnorm",
         ),
     }
 )
