@@ -175,6 +175,19 @@ def test_a_pattern_of_prediction_layers_with_an_unknown_letter_is_one_line():
     assert without.doubts == ("one layer of multi-token prediction left out: shapes not known here",)
 
 
+def test_arctic_is_the_sum_that_its_makers_give():
+    """10 B of a dense model, and 128 experts of 3.66 B of which two are used: 480 B, and 17 B active."""
+    arctic = changed("snowflake-arctic").parameters
+    assert arctic.total / 1e9 == pytest.approx(10 + 128 * 3.66, rel=0.001)
+    assert arctic.active / 1e9 == pytest.approx(10 + 2 * 3.66, abs=0.5)
+
+
+def test_minimax_counts_neither_embedding_nor_lm_head_as_active():
+    """45.9 B of 456 B are active, as its model card says; the table of 200064 words is 6144 wide."""
+    minimax = changed("minimax-text-01").parameters
+    assert (minimax.active - 200064 * 6144) / 1e9 == pytest.approx(45.9, abs=0.05)
+
+
 def test_lfm2_takes_two_thirds_of_block_ff_dim():
     """Model card: 1.17 B parameters; transformers builds 1,170,340,608."""
     assert "intermediate_size" not in BESIDE_SPECS["lfm2-1.2b"]

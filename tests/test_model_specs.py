@@ -145,7 +145,7 @@ glm-4-32b-0414 32 -
 qwen2.5-vl-72b 73.4 -
 qwen2-vl-7b 8.29 -
 command-r-plus-104b 104 -
-minimax-text-01 456 45.9
+minimax-text-01 456 -
 k-exaone-236b-a23b 236 23
 nemotron-nano-9b-v2 8.89 -
 nemotron-nano-12b-v2 12.31 -
@@ -153,7 +153,6 @@ qwen3-vl-2b 2 -
 phi-2 2.7 -
 olmo-2-13b 13.7 -
 olmoe-1b-7b 6.9 1.3
-snowflake-arctic 480 17
 glm-4.5v 106 12
 starcoder2-3b 3 -
 starcoder2-15b 15 -
