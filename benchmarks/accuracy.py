@@ -279,8 +279,8 @@ def page(folder: Path) -> str:
             calibrate.ABOUT,
             calibrate.report(folder),
             "## Accelerators left out whole",
-            "Timings of an accelerator against the median of the kernels of another one, the interval widened as for "
-            "accelerators without timings.",
+            "Timings of an accelerator compared with the median of the kernels of another one, with the wider "
+            "interval of accelerators without timings.",
             left_out(folder),
             "## Whole models",
             "Published figures of one pass or one batch at a known batch, against the estimate with the profile of the "

@@ -337,12 +337,12 @@ def page(states: Sequence[Steady], rows: Sequence[Row]) -> str:
 INTRODUCTION = """\
 # Power and energy against measured boards
 
-Mean power of boards (NVML) in steady states that were measured, against the power of the same bytes, FLOPs and time
-(`roofline/efficiency/power.py`).  The time is the measured one, so that this judges the power alone.  Rows in doubt are
-left out.  The parameters are in `efficiency_specs/power.yaml`.  Prompt lengths of ML.ENERGY are not in its files and
-are taken as short (250 to 500 tokens).  A step counts as running kernels throughout up to twice its estimate; of six
-factors that were tried on these rows (1, 1.3, 1.5, 2, 2.5 and no limit: 12.5, 11.9, 10.2, 9.8, 10.6 and 11.7 % pooled
-median) 2 was kept, so that errors here, models left out included, are somewhat optimistic.
+Mean power of boards (NVML) in measured steady states, compared with the modeled power for the same bytes, FLOPs and
+time (`roofline/efficiency/power.py`). The time is the measured one, so only the power is judged. Doubtful rows are
+left out. The parameters are in `efficiency_specs/power.yaml`. The files of ML.ENERGY do not contain prompt lengths,
+which are taken as short (250 to 500 tokens). A step counts as running kernels all the time, up to twice its estimate.
+Of six factors that were tried on these rows (1, 1.3, 1.5, 2, 2.5 and no limit: 12.5, 11.9, 10.2, 9.8, 10.6 and 11.7 %
+pooled median) 2 was chosen, so the errors here are somewhat optimistic, those of models left out included.
 """
 
 MEASURES = "median | mean | 90th percentile"
@@ -351,8 +351,8 @@ RULE = "| --- | ---: " + "| ---: " * 3 + "|"
 
 BY_ACCELERATOR = """## By accelerator
 
-Relative error of power.  In the library's own time, a step takes what its estimate says and not what was measured,
-which is what a user is told; servers of 2023 (A100) were slower, so that their boards waited more.
+Relative error of power. "In the library's own time" means that a step takes its estimate and not the measured time, as
+in the results that users see. Servers of 2023 (A100) were slower, so their boards waited more.
 """
 
 
@@ -381,8 +381,8 @@ def _task(state: Steady) -> str:
 SOURCES = """
 ## Sources left out
 
-Each source, and each accelerator, predicted with one set of shares fitted to all the others, whatever their
-accelerator: what the model is worth where nobody measured.
+Each source, and each accelerator, predicted with one set of shares that is fitted to all the others, whatever their
+accelerator. This says how good the model is where nothing was measured.
 """
 
 
@@ -399,7 +399,7 @@ BATCHES = ((1, 12), (13, 48), (49, 199), (200, 5000))
 
 
 def _batches(states: Sequence[Steady]) -> Iterator[str]:
-    yield "\n## By batch\n\nMeasured power over TDP, and over the model fitted on the accelerator.\n"
+    yield "\n## By batch\n\nMeasured power divided by TDP, and by the model fitted to the accelerator.\n"
     yield "| accelerator | batch | rows | over TDP, median | over the model, median |"
     yield "| --- | --- | ---: | ---: | ---: |"
     for name in FAMILIES:
@@ -415,8 +415,8 @@ def _batches(states: Sequence[Steady]) -> Iterator[str]:
 NOT_FITTED = """
 ## Not fitted: the TDP is an upper bound
 
-Too few steady states, or too unlike each other: single streams of llama.cpp unpack weights.  Measured mean power over
-TDP.
+Too few steady states, or too different from each other: single streams of llama.cpp unpack weights. Measured mean power
+divided by TDP.
 """
 
 
@@ -433,8 +433,8 @@ def _others(rows: Sequence[Row]) -> Iterator[str]:
 LIMITS = """
 ## Power limits
 
-Speed of an RTX 3090 under limits of 190 to 370 W over that at 370 W, with the share `m` of the pass that waits for the
-memory chosen for each curve; and its clock over that at 370 W.
+Speed of an RTX 3090 under limits of 190 to 370 W relative to 370 W, with the share `m` of the pass that waits for
+memory chosen for each curve; and its clock relative to that at 370 W.
 """
 
 

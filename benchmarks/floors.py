@@ -192,13 +192,13 @@ def main() -> None:
     text = "\n\n".join(
         [
             "# Floors against measured times",
-            "Floor / measured: 1 is a kernel that reaches its floor, above 1 one that beats it. The loops that "
-            "timed these kernels may find operands in the last-level cache, so its size is taken off what moves, "
-            "unless the operands are over three times as large.",
+            "Floor / measured: at 1 a kernel reaches its floor, above 1 it beats the floor. The loops that timed these "
+            "kernels may find operands in the last-level cache, so its size is subtracted from the bytes that move, "
+            "unless the operands are more than three times as large.",
             summary(compared),
-            "Rows that beat their floor if a rate is cut; a floor without room to spare has some. Boards with none "
-            "for a peak do not hold their highest clock, which the floor counts with, under products so large: power "
-            "limits them.",
+            "Rows that would beat their floor if a rate were lower by this much: a tight floor has some. Boards with "
+            "none for a peak cannot hold their highest clock, which the floor assumes, during products so large, "
+            "because power limits them.",
             cuts_table(args.folder),
             "The closest row of each format:",
             table(lines(compared)),

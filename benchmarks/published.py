@@ -293,8 +293,8 @@ def main() -> None:
     text = "\n\n".join(
         [
             "# Floors against published figures of whole models",
-            "Floor / measured.  Several accelerators count as one that is as many times as fast; a throughput whose "
-            "batch is not known is held against a batch without end.",
+            "Floor / measured. Several accelerators count as one that is as many times as fast. A throughput at an "
+            "unknown batch is compared with the floor of an infinite batch.",
             table(compare(args.file)),
         ]
     )

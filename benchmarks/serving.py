@@ -486,10 +486,10 @@ def of_fit(found: Fit) -> list[str]:
         "",
         "## Fitted times of the host",
         "",
-        "Steps and slopes are those of the simulation itself. What explains runs that are fitted but none that are "
-        "left out is no parameter: times of a step of today's releases, a share of launches other than that of steps "
-        "measured by themselves (0.45), a time of each rank, factors by engine of TensorRT-LLM and SGLang, by format "
-        "or by architecture, another skew of routing.",
+        "Steps and slopes are those of the simulation itself. Candidates that explain the fitted runs but not those "
+        "left out are not parameters: step times of current releases, another share of launches than that of steps "
+        "measured by themselves (0.45), a time for each rank, factors by engine for TensorRT-LLM and SGLang, by "
+        "format or by architecture, and another skew of routing.",
         "",
         printed(found.values),
         *first,
@@ -510,15 +510,14 @@ def page(
     parts = [
         "# Whole servers under load",
         "",
-        "Mean times of public closed-loop runs against a simulation of every scheduler step; `python "
+        "Mean times of public closed-loop runs compared with a simulation of every scheduler step; `python "
         "benchmarks/serving.py --fit 8` writes this page. Kernels are estimated from their own timings; a server adds "
-        "the times of the host that `engine_specs` states. Errors are relative; bias is the median of the signed "
-        "error.",
+        "the host times in `engine_specs`. Errors are relative; bias is the median of the signed error.",
         "",
-        f"{len(results):,} undoubted runs of {len({r.measured.run.group for r in results})} pairs of a model and an "
-        "accelerator, all answered. One factor for each model, accelerator, engine and format would leave "
-        f"{bound_of_data(results):.1%}: the bound of this data. The 80 % interval of a step holds "
-        f"{covered(results):.0%} of the measured times per output token.",
+        f"{len(results):,} runs without doubts, of {len({r.measured.run.group for r in results})} pairs of a model "
+        "and an accelerator; all of them are simulated. With a factor for each model, accelerator, engine and format "
+        f"an error of {bound_of_data(results):.1%} would remain, the limit of this data. The 80 % interval of a step "
+        f"contains {covered(results):.0%} of the measured times per output token.",
         "",
         f"![measured against simulated]({picture})" if picture else "",
         "",
@@ -542,7 +541,7 @@ def page(
     ):
         parts += ["", f"## By {title}", "", table(title, results, key)]
     parts += ["", *further]
-    parts += ["", "## Left aside", "", "| reason | runs |", "|---|---:|"]
+    parts += ["", "## Excluded runs", "", "| reason | runs |", "|---|---:|"]
     parts += [f"| {reason} | {count} |" for reason, count in doubts.most_common()]
     return "\n".join(parts) + "\n"
 

@@ -267,11 +267,12 @@ def section(runs: Sequence[OpenRun]) -> list[str]:
     return [
         "## Requests at a finite rate",
         "",
-        f"{len(runs)} runs of more_serving_runs, simulated as they were: so many requests at the asked rate, the mean "
-        f"of {len(SEEDS)} seeds. None of them had a part in any fit. A run was saturated if it fell short of its rate "
-        f"and its first tokens took over {QUEUE_S:g} s; saturation is named if the rate exceeds the capacity. vLLM 0.6 "
-        "on MI300X handed over 15 tokens at a time, so that its times per token are not compared. Kernels of GB10, RTX "
-        "5090 and MI300X were never timed; lengths of the traces on GB10 and RTX 5090 are known by their means alone.",
+        f"{len(runs)} runs of more_serving_runs, simulated with the same number of requests at the same rate, as "
+        f"the mean of {len(SEEDS)} seeds. None of them was used in any fit. A run counts as saturated if it fell "
+        f"short of its rate and its first tokens took over {QUEUE_S:g} s; saturation is named if the rate exceeds the "
+        "capacity. vLLM 0.6 on MI300X returned 15 tokens at a time, so its times per token are not compared. There "
+        "are no kernel timings of GB10, RTX 5090 and MI300X; of the traces on GB10 and RTX 5090 only the mean lengths "
+        "are known.",
         "",
         HEAD,
         *(line(name, group) for name, group in sorted(groups.items())),

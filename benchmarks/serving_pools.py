@@ -160,9 +160,9 @@ def section(every: Sequence[Mapping[str, str]], runs: Sequence[PoolsRun]) -> lis
     return [
         "## Two pools",
         "",
-        f"{len(runs)} disaggregated runs, simulated as two pools with the workers and degrees that they state. None of "
-        "them had a part in any fit. Their first tokens come later than simulated where few requests wait: routers and "
-        "the registration of caches take time that is not modelled. "
+        f"{len(runs)} disaggregated runs, simulated as two pools with the stated workers and degrees. None of them was "
+        "used in any fit. Their first tokens come later than simulated if few requests wait: routers and the "
+        "registration of caches take time that is not modeled. "
         + "; ".join(f"{number} more: {reason}" for reason, number in doubts.most_common())
         + ".",
         "",
