@@ -4,6 +4,8 @@ import pytest
 from command_line import answer, run, text
 
 import roofline as rl
+from roofline.cli.app import COMMANDS, LISTS
+from roofline.cli.plot_kinds import PLOTS
 from roofline.cli.quantities import quantities, quantity
 
 SMALL = ("llama-3.1-8b", "--hardware", "h100")
@@ -183,3 +185,38 @@ def test_the_first_line_answers_and_the_time_is_named(args):
     assert shown.startswith(ANSWERS[args])
     assert max(map(len, shown.splitlines())) <= 80
     assert args[0] == "fit" or "time: estimate" in " ".join(shown.split())
+
+
+HELPED = [(name,) for name in COMMANDS] + [("list", name) for name in LISTS] + [("plot", name) for name in PLOTS]
+
+
+@pytest.mark.parametrize("command", [(), ("list",), ("plot",), *HELPED], ids=" ".join)
+def test_every_help_has_examples_of_its_own_command(command):
+    shown = text(*command, "--help")
+    start = " ".join(("  roofline", *command))
+    examples = [line for line in shown.partition("For example:")[2].splitlines() if line.startswith(start)]
+    assert examples
+
+
+@pytest.mark.parametrize("columns", [0, 40, 80])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("analyze", *SMALL, "--full"),
+        ("explain", *SMALL),
+        ("plan", *SMALL, "--gpus", "1,2", "--full"),
+        ("advise", *SMALL, "--full"),
+        ("list", "techniques", "--full"),
+        ("list", "engines"),
+        ("plan", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_no_word_is_broken_in_a_narrow_terminal(args, columns):
+    wide, narrow = (_words(text(*args, columns=width)) for width in (300, columns))
+    assert not narrow - wide
+
+
+def _words(shown):
+    """Words without what a narrow terminal puts around them: colons behind heads, backslashes of continued commands."""
+    return {word.strip(":") for word in shown.split() if word not in ("\\", "=")}

@@ -234,6 +234,16 @@ LISTS = {
 }
 """What ``roofline list`` lists, each by a function of that name in ``commands/``, with examples of its arguments."""
 
+LIST_EXAMPLES = ("models qwen3", "hardware --vendor amd", "prices --hardware h100")
+
+ABOUT = "LLM inference from first principles: how fast, what limits it, on how many accelerators, and why."
+
+EXAMPLES = (
+    "analyze llama-3.1-8b --hardware h100",
+    "what-if llama-3.1-70b --hardware 2xh100 --to-weights fp8 --to-activations fp8",
+    "plan llama-3.1-70b --hardware h100,h200 --rate 10 --tpot 50ms",
+)
+
 LISTED_FOR = {
     "model": "models",
     "gpu": "hardware",
@@ -250,10 +260,11 @@ LISTED_FOR = {
 
 def build() -> App:
     """The program with all its commands, none of them imported."""
-    listing = App(name="list", help="List models, hardware, formats, techniques, engines or prices.", version_flags=[])
+    named = _help("list", "List models, hardware, formats, techniques, engines or prices.", "", LIST_EXAMPLES)
+    listing = App(name="list", help=named, version_flags=[])
     program = App(
         name="roofline",
-        help="LLM inference from first principles: how fast, what limits it, on how many accelerators, and why.",
+        help=_help("", ABOUT, "", EXAMPLES),
         version=f"roofline {__version__}",
         help_flags=["--help", "-h"],
         help_format="plaintext",
@@ -282,7 +293,7 @@ def build() -> App:
 
 
 def _help(name: str, summary: str, more: str, examples: Sequence[str]) -> str:
-    shown = "\n".join(f"  roofline {name} {arguments}".rstrip() for arguments in examples)
+    shown = "\n".join("  " + " ".join(filter(None, ("roofline", name, arguments))) for arguments in examples)
     return "\n\n".join(part for part in (summary, " ".join(more.split()), f"For example:\n{shown}") if part)
 
 

@@ -44,7 +44,9 @@ class PlainHelp:
     def render_usage(self, console: Any, options: Any, usage: Any) -> None:
         """Print the usage line."""
         if usage:
-            _print(console, f"Usage: {_plain(usage).strip().removeprefix('Usage: ')}\n")
+            words = f"Usage: {_plain(usage).strip().removeprefix('Usage: ')}"
+            lines = textwrap.wrap(words, columns(), subsequent_indent=" " * len("Usage: "), break_on_hyphens=False)
+            _print(console, "\n".join([*lines, ""]))
 
     def render_description(self, console: Any, options: Any, description: Any) -> None:
         """Print what a command does, and its examples."""

@@ -66,18 +66,28 @@ def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
     )
 
 
+HANG = " " * 6
+"""Before the lines of a command that continue it."""
+
+
+def _kept(pair: str, room: int) -> str:
+    """An option and its value on one line where there is room."""
+    return pair.replace(" ", NO_BREAK) if len(pair) <= room else pair
+
+
 NO_BREAK = "\N{WORD JOINER}"
 """Stands for a blank at which a line must not end."""
 
 
 def shell_line(text: str) -> str:
     """A command, continued over lines as a shell takes it, each option on one line with its value."""
-    together = re.sub(r"(?<=\s)(--?[\w-]+) (?!-)", f"\\1{NO_BREAK}", text)
+    room = width() - 2 - len(HANG)
+    together = re.sub(r"(?<=\s)--?[\w-]+ [^-\s]\S*", lambda pair: _kept(pair[0], room), text)
     lines = textwrap.wrap(
         together,
         width() - 2,
         initial_indent="  ",
-        subsequent_indent="      ",
+        subsequent_indent=HANG,
         break_on_hyphens=False,
         break_long_words=False,
     )
@@ -153,11 +163,9 @@ def _widths(columns: Sequence[Sequence[str]], heads: Sequence[str], whole: set[i
 
 
 def _narrowest(column: Sequence[str], head: str, *, whole: bool) -> int:
-    """Width below which a column would break a word, or a very long word into many pieces."""
+    """Width below which a column would break a word."""
     parts = column if whole else [word for cell in column for word in cell.split()]
-    longest = max(map(len, parts), default=1)
-    heading = max(map(len, head.split()), default=1)
-    return max(longest if whole else min(longest, width() // 5), heading)
+    return max(max(map(len, parts), default=1), max(map(len, head.split()), default=1))
 
 
 def _lines(row: Sequence[str], wide: Sequence[int], numbers: set[int]) -> list[str]:
@@ -181,7 +189,8 @@ def _stacked(cells: Sequence[Sequence[str]], head: Sequence[str]) -> str:
     lines = []
     for first, *others in cells:
         title = f"{head[0]}: {first}" if head and head[0] else first
-        lines.append(paragraph(title, indent="  ", hang="    "))
+        if title:
+            lines.append(paragraph(title, indent="  ", hang="    "))
         names = list(head[1:]) or [""] * len(others)
         for name, cell in zip(names, others, strict=True):
             if cell:

@@ -21,7 +21,7 @@ from ..output import print_json, print_text
 from ..quantities import quantities
 from ..target import Target, read_model
 from ..technique_options import Chosen, with_formats
-from ..text import block, bullets, derivations, label, table, value, without_basis
+from ..text import block, bullets, derivations, label, paragraph, table, value, without_basis
 from .deployments import lead, tie_words, title, weight_only_notes
 
 COMPARED = ("prefill", "decode", "memory")
@@ -163,10 +163,10 @@ def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> li
     shown = ("parameters", "memory", "prefill", "decode") if full else ("parameters", "prefill", "decode")
     every = notes_of_both(before, after, shown)
     notes = [*weight_only_notes(after.serve, "--to-activations"), *(every if full else without_basis(every))]
-    return [*parts, block("Notes", bullets(notes)), "" if full else MORE]
+    return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE)}"]
 
 
-MORE = "\n--full shows every figure before and after."
+MORE = "--full shows every figure before and after."
 
 
 def _figure_rows(before: Answers, after: Answers, time: str) -> list[tuple[str, ...]]:

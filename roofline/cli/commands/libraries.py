@@ -197,7 +197,7 @@ Helps = Annotated[
 PHASES = ("prefill", "decode", "both", "neither")
 
 
-def techniques(name: Name = "", *, helps: Helps = None, as_json: opt.Json = False) -> None:
+def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, as_json: opt.Json = False) -> None:
     """Serving techniques, for ``what-if --technique``: the phase that each helps, its parameters, and why."""
     from ...techniques import REGISTRY
 
@@ -216,8 +216,12 @@ def techniques(name: Name = "", *, helps: Helps = None, as_json: opt.Json = Fals
     ]
     if as_json:
         return print_json(rows)
-    head = ("technique", "helps", "options", "why")
-    cells = [(row["name"], row["helps"], " ".join(map(_option, row["parameters"])), row["why"]) for row in rows]
+    options = [" ".join(map(_option, row["parameters"])) for row in rows]
+    head = ("technique", "helps", *(["options"] if full else []), "why")
+    cells = [
+        (row["name"], row["helps"], *([taken] if full else []), row["why"])
+        for row, taken in zip(rows, options, strict=True)
+    ]
     return _listed("techniques", cells, head)
 
 

@@ -21,7 +21,7 @@ from ..answers import Answers
 from ..output import print_json, print_text
 from ..quantities import quantity
 from ..target import Target, read_model
-from ..text import block, bullets, facts, table
+from ..text import block, bullets, facts, paragraph, table
 from .deployments import lead, title
 
 Find = Annotated[
@@ -136,7 +136,7 @@ def techniques(
         block(MEASURED_ELSEWHERE, table(measured, head=("technique", "measured", "assumed here"))),
         block("Measured by", bullets(sources)),
         block("Not possible here", bullets(refused)),
-        "" if full else "\n--full names the sources of what was measured.",
+        "" if full else "\n" + paragraph("--full names the sources of what was measured."),
     )
 
 
