@@ -96,8 +96,27 @@ def rows(path: Path = DATA) -> list[dict[str, str]]:
 
 
 def undoubted(row: Mapping[str, str]) -> bool:
-    """Whether a run can be fitted: no doubt, no speculation, a known concurrency."""
-    return not row["doubt"] and not row["speculative"] and bool(row["concurrency_in_flight"])
+    """Whether a run can be fitted: no doubt, no speculation, a known concurrency, and not listed twice."""
+    known = not row["doubt"] and not row["speculative"] and bool(row["concurrency_in_flight"])
+    return known and not is_copy(row)
+
+
+def is_copy(row: Mapping[str, str]) -> bool:
+    """Whether a row repeats another: the vendor's runs of Kimi K2.5 are those of InferenceX, to the last digit."""
+    return row["source_kind"] != "inferencex" and row["library_model"] == "kimi-k2.5"
+
+
+def degrees(row: Mapping[str, str]) -> tuple[int, int, int]:
+    """Tensor, data and expert parallelism of a run.
+
+    The table calls vLLM's public runs of two days in March 2026 data-parallel. The vendor's copies of those of Kimi
+    K2.5 say tensor parallelism, and on four H100 the first token of MiniMax M2.5 comes as early as four accelerators
+    together can compute a prompt of 8,192 tokens (0.27 s), which takes one of them 0.65 s.
+    """
+    tensor, data, expert = (int(float(row[name])) for name in ("tensor", "data", "expert"))
+    if row["engine"] == "vllm" and row["measured"] in ("2026-03-27", "2026-03-28"):
+        tensor, data = tensor * data, 1
+    return tensor, data, expert
 
 
 def precision(row: Mapping[str, str]) -> rl.Precision:
@@ -131,11 +150,18 @@ def cache_format(row: Mapping[str, str]) -> str:
 
 
 def launched(row: Mapping[str, str]) -> rl.Engine:
-    """The engine with the options of the public launch scripts; the defaults of the day for a vendor's own runs."""
+    """The engine with the options of the public launch scripts, or of those that the vendor's tool writes.
+
+    The tool gives a step room for the running sequences, one prompt and `VENDOR_SPARE_TOKENS` (``max_num_tokens`` in
+    github.com/ai-dynamo/aiconfigurator, src/aiconfigurator/generator/rule_plugin/trtllm.rule and vllm.rule), so that
+    prompts of 1,024 tokens run two at a time and longer ones one by one.  SGLang's budget is that of the day.
+    """
     engine, prompt = row["engine"], int(float(row["input_tokens_max"]))
     clients = int(float(row["concurrency_in_flight"]))
     public = row["source_kind"] == "inferencex"
     version = row["engine_version"]
+    if not public and engine != "sglang":
+        return rl.Engine(engine, version=version, step_tokens=clients + prompt + VENDOR_SPARE_TOKENS)
     if engine == "trtllm":
         most = 20_000 if row["library_model"] == "gpt-oss-120b" else max(8192, clients + prompt + 128)
         return rl.Engine(engine, version=version, step_tokens=most)
@@ -150,6 +176,10 @@ def launched(row: Mapping[str, str]) -> rl.Engine:
     if rarely:
         interval = 30 if clients >= 16 else 10
     return rl.Engine(engine, version=version, step_tokens=16_384 if small else 32_768, receive_interval=interval)
+
+
+VENDOR_SPARE_TOKENS = 1_500
+"""Tokens of a step beyond the running sequences and a prompt, in the launch scripts that the vendor's tool writes."""
 
 
 @cache
@@ -181,38 +211,17 @@ def between(prompt: int, output: int) -> rl.Traffic:
     return rl.Traffic(prompts.ravel(), outputs.ravel(), np.ones(prompts.size))
 
 
-OUT_OF_STEP = 0.02
-"""Spread of the lengths that stands for clients which do not answer at once, in runs whose requests are all alike.
-
-Requests of equal lengths that start together would end together, and their next prompts would be computed together.
-Engines that prefill first hold such groups together: they wait for the pass of all prompts that have arrived. Where
-prompts are mixed into steps the first of a group starts a step before the others, and the group dissolves: without a
-spread the first token of vLLM's runs would come 1.9 times as late as measured, and that of TensorRT-LLM's 1.3 times.
-"""
-
-
-@cache
-def nearly_alike(prompt: int, output: int) -> rl.Traffic:
-    """Requests of one length that do not move in step with each other."""
-    share = np.linspace(1.0 - OUT_OF_STEP, 1.0 + OUT_OF_STEP, 33)
-    prompts, outputs = np.meshgrid(share * prompt, share * output)
-    return rl.Traffic(prompts.ravel(), outputs.ravel(), np.ones(prompts.size))
-
-
 def lengths(row: Mapping[str, str]) -> rl.Workload | rl.Traffic:
-    """Lengths of the requests of a run."""
+    """Lengths of the requests of a run: drawn, or fixed, so that requests that start together stay in step."""
     prompt, output = (int(float(row[name])) for name in ("input_tokens_max", "output_tokens_max"))
     if row["source_kind"] == "inferencex":
         return between(prompt, output)
-    if rl.Engine(row["engine"]).scheduler == "prefill_first":
-        return rl.Workload(prompt, output)
-    return nearly_alike(prompt, output)
+    return rl.Workload(prompt, output)
 
 
 def measured(row: Mapping[str, str]) -> Measured:
     """A row as a run of the library."""
-    degrees = tuple(int(float(row[name])) for name in ("tensor", "data", "expert"))
-    serve = deployment(row["library_model"], row["accelerator"], precision(row), launched(row), degrees)
+    serve = deployment(row["library_model"], row["accelerator"], precision(row), launched(row), degrees(row))
     return Measured(
         row,
         ServerRun(

@@ -93,8 +93,7 @@ class PoolsRun:
     def output_tokens(self) -> float:
         """Mean tokens of an answer."""
         load = self.found.load
-        assert isinstance(load, rl.Traffic)
-        return load.mean_output_tokens
+        return float(load.mean_output_tokens if isinstance(load, rl.Traffic) else load.output_tokens)
 
     def _total_s(self, ttft_s: float, tpot_s: float) -> float:
         return ttft_s + tpot_s * (self.output_tokens - 1)

@@ -266,14 +266,14 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
     found = names.called.get(spoken(name), [])
     if found:
         return index[_only(found, name)], 1
-    instance = find_instance(name)
-    if instance is not None and instance.accelerator in index:
-        return index[instance.accelerator], instance.accelerators
     several = counted(name)
     if several is not None:
         bare = names.called.get(spoken(several[0]), [])
         if bare:
             return index[_only(bare, several[0])], several[1]
+    instance = find_instance(name)  # last: the lists of the clouds are long to read
+    if instance is not None and instance.accelerator in index:
+        return index[instance.accelerator], instance.accelerators
     nearest = _nearest(spoken(name), names, f"`roofline list hardware` shows all {len(index)}")
     raise UnknownName(f"no accelerator named {name!r:.100}; {nearest}")
 

@@ -13,8 +13,6 @@ from ...phases.deployment import Deployment
 from ...phases.pass_sentences import time_words
 from ...phases.passes import TIMES, Phase
 from ...phases.workload import Workload
-from ...techniques import apply
-from ...techniques.tiers import WeightOffload
 from ...units import bound_by, brief_time, humanize
 from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
@@ -112,6 +110,9 @@ def _on_the_host(need: Memory) -> list[str]:
     serve, paging = need.deployment, need.paging
     if not serve.accelerator.host_bytes_per_s:
         return [paragraph(where)]
+    from ...techniques import apply  # loads every technique, which the others need not wait for
+    from ...techniques.tiers import WeightOffload
+
     moved = WeightOffload(weights_host=paging.weights_host_share, experts_alone=paging.experts_alone)
     load = Workload(need.load.sequence_tokens - 2, 2, need.load.batch)
     floor, estimate = (apply(serve, load, moved, time=time).decode_after_s for time in ("floor_s", "estimate_s"))
