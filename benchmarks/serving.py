@@ -531,7 +531,7 @@ def page(
         "# Whole servers under load",
         "",
         "Mean times of public closed-loop runs compared with a simulation of every scheduler step; `python "
-        "benchmarks/serving.py --fit 8` writes this page. Kernels are estimated from their own timings; a server adds "
+        "benchmarks/serving.py --fit 1` writes this page. Kernels are estimated from their own timings; a server adds "
         "the host times in `engine_specs`. Errors are relative; bias is the median of the signed error.",
         "",
         f"{len(results):,} runs without doubts, of {len({r.measured.run.group for r in results})} pairs of a model "

@@ -327,7 +327,7 @@ def interval(times: StepTimes, batch: float, load: Workload | Traffic | Trace) -
 FITTED_SERVERS = ("vllm", "sglang", "trtllm")
 """Engines whose times of the host are fitted to runs of whole servers (engine_specs)."""
 
-SERVERS_MODE = 0.07
+SERVERS_MODE = 0.045
 """What `roofline.phases.totals.COMMON_MODE` is for them: the fit takes up most of what all kernels are off together.
 
 With it the interval holds 80 % of the runs whose model and accelerator had no part in the fit."""
