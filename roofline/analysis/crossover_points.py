@@ -47,8 +47,7 @@ class Crossovers(Report):
 
 
 def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
-    """Find the batch at which decode becomes limited by compute, and the context at which the KV cache outgrows the
-    weights.
+    """Find where compute begins to limit decode, and where the KV cache outgrows the weights.
 
     Projections: a token costs them ``F`` FLOPs and ``A`` bytes of activations, a step ``W`` bytes of weights.  Their
     intensity ``m F / (W + m A)`` reaches the ridge point ``R`` at ``m = R W / (F - R A)``, and never if ``F <= R A``.

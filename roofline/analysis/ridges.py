@@ -27,8 +27,7 @@ _RIDGE = "_ridge_flops_per_byte"
 
 @dataclass(frozen=True, repr=False)
 class RidgeTable(Rows):
-    """Ridge points, one row per accelerator. A column is an array; a ridge point is NaN if the chip has no units for
-    the format.
+    """Ridge points, one row per accelerator; NaN if the chip has no units for the format.
 
     Attributes
     ----------

@@ -48,8 +48,7 @@ class Group(Value):
 
 @dataclass(frozen=True, repr=False)
 class PoolPlan(Rows):
-    """For every accelerator and precision of a plan, the cheapest pools of prefill and decode workers, beside the
-    plan's own deployment.
+    """The cheapest pools of prefill and decode workers for every accelerator and precision of a plan.
 
     Attributes
     ----------

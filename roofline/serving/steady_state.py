@@ -43,7 +43,7 @@ PLANNED_TIMES = (*TIMES, HIGH_END)
 
 @dataclass(frozen=True, repr=False)
 class Steady(Report):
-    """What requests see of a deployment in steady state; every figure is that of a request unless it says otherwise.
+    """What requests see of a deployment in steady state; figures describe a request unless stated otherwise.
 
     Attributes
     ----------

@@ -18,10 +18,10 @@ from .technique import FLAG, KERNEL, MODEL, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class KVCache(Technique):
-    """Keys and values are kept; without, every step computes its whole context again.
+    """Keys and values are kept; without a cache, every step computes its whole context again.
 
-    Over a generation of ``O`` tokens after ``P`` the linear layers see ``sum over t of (P + t)`` tokens instead of
-    ``P + O``: quadratic work becomes linear.
+    For ``O`` output tokens after ``P`` prompt tokens, the linear layers process ``P + O`` tokens instead of ``sum over
+    t of (P + t)``: quadratic work becomes linear.
     """
 
     slug: ClassVar[str] = "kv-cache"
@@ -51,7 +51,7 @@ class KVCache(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedQueryAttention(Technique):
-    """Groups of query heads share a KV head (GQA, arXiv:2305.13245), against a KV head for each query head (MHA).
+    """Groups of query heads share a KV head (GQA, arXiv:2305.13245), compared with one for each query head (MHA).
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class GroupedQueryAttention(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class MultiQueryAttention(GroupedQueryAttention):
-    """All query heads share one KV head (MQA, arXiv:1911.02150), against a KV head for each (MHA).
+    """All query heads share one KV head (MQA, arXiv:1911.02150), compared with one for each query head (MHA).
 
     Attributes
     ----------
@@ -115,9 +115,9 @@ class MultiQueryAttention(GroupedQueryAttention):
 
 @dataclass(frozen=True, kw_only=True)
 class MultiHeadLatentAttention(Technique):
-    """A latent is cached from which all heads are expanded (MLA, arXiv:2405.04434), against full heads (MHA).
+    """The cache holds a latent from which all heads are expanded (MLA, arXiv:2405.04434), not full heads (MHA).
 
-    A model that has MLA keeps it; another gets a latent of ``kv_rank + rope_dim`` instead of its KV heads.
+    A model with MLA keeps it; other models get a latent of ``kv_rank + rope_dim`` instead of their KV heads.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class MultiHeadLatentAttention(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class FlashAttention(Technique):
-    """Scores stay on the chip, tile by tile (arXiv:2205.14135), against written and read before and after softmax."""
+    """Scores stay on the chip, tile by tile (arXiv:2205.14135), instead of going through memory."""
 
     slug: ClassVar[str] = "flash-attention"
     name: ClassVar[str] = "FlashAttention"
@@ -224,7 +224,7 @@ class FlashAttention(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingWindow(Technique):
-    """A query sees the last tokens only, and older ones are evicted from the cache (arXiv:2004.05150).
+    """A query attends only to the last tokens, and older ones are evicted from the cache (arXiv:2004.05150).
 
     Attributes
     ----------
@@ -274,7 +274,7 @@ class SlidingWindow(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSinks(SlidingWindow):
-    """The first and the last tokens stay in the cache (StreamingLLM, arXiv:2309.17453): no model has to be trained.
+    """The first and the last tokens stay in the cache (StreamingLLM, arXiv:2309.17453); no training is needed.
 
     Attributes
     ----------
@@ -302,10 +302,10 @@ class AttentionSinks(SlidingWindow):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreEviction(Technique):
-    """Tokens that attention hardly looks at leave the cache once the prompt is computed (H2O, SnapKV, RocketKV).
+    """Tokens with low attention scores are evicted once the prompt is computed (H2O, SnapKV, RocketKV).
 
-    The prompt is computed as before, with a vote of its last queries on which tokens stay; decode then reads and keeps
-    the budget alone (arXiv:2306.14048, arXiv:2404.14469, arXiv:2502.14051).
+    The prompt is computed as before, and its last queries decide which tokens stay; decode then keeps and reads only
+    those (arXiv:2306.14048, arXiv:2404.14469, arXiv:2502.14051).
 
     Attributes
     ----------
@@ -342,7 +342,7 @@ class ScoreEviction(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class HostOffload(Technique):
-    """A share of the cache lives in host memory and crosses the host link in every step: room for time.
+    """A share of the cache is kept in host memory and crosses the host link in every step, which trades time for room.
 
     Attributes
     ----------

@@ -20,17 +20,17 @@ Lengths = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuousBatching(Technique):
-    """A sequence that ends makes room at once, against a batch that runs until its longest sequence ends.
+    """A new sequence starts as soon as one ends, compared with a batch that runs until its longest sequence ends.
 
     In a static batch of ``B`` the slots do useful work for ``mean / E[longest of B]`` of the time (Orca, OSDI 2022).
-    Lengths that are given are drawn from; without, they are taken as exponential around the mean, whose longest of
-    ``B`` is ``H_B = 1 + 1/2 + ... + 1/B`` times the mean.  Only decode steps are wasted on empty slots, so the gain in
-    throughput is ``(T_p + H_B (O - 1) s) / (T_p + (O - 1) s)`` for prompts that take ``T_p`` and steps that take ``s``.
+    Lengths are drawn from those given, or else assumed to be exponential, where the mean of the longest of ``B`` is
+    ``H_B = 1 + 1/2 + ... + 1/B`` times the mean. Only decode steps are wasted on empty slots, so the gain in throughput
+    is ``(T_p + H_B (O - 1) s) / (T_p + (O - 1) s)`` for prompts that take ``T_p`` and steps that take ``s``.
 
     Attributes
     ----------
     lengths : tuple of int
-        Output lengths as observed.
+        Observed output lengths.
     """
 
     slug: ClassVar[str] = "continuous-batching"
@@ -89,7 +89,7 @@ def static_slots_used(batch: Number, lengths: Lengths = ()) -> Number:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptBatching(Technique):
-    """Prompts of unlike lengths in one pass: packed end to end or grouped by length, against padded to the longest.
+    """Prompts of different lengths run in one pass, packed or grouped by length, instead of padded to the longest.
 
     Attributes
     ----------
@@ -169,13 +169,14 @@ LONGEST_OVER_MEAN = float(np.log(100))
 
 @dataclass(frozen=True, kw_only=True)
 class PagedAttention(Technique):
-    """The cache in pages taken as a sequence grows, against one stretch of the greatest length for each.
+    """The cache is allocated in pages as a sequence grows, not in one block of the greatest length.
 
-    What is freed becomes batch (vLLM, arXiv:2309.06180: engines that reserve used 20-38 % of the cache they held).
+    The memory saved is used for a larger batch (vLLM, arXiv:2309.06180: engines that reserve used 20-38 % of their
+    cache).
 
-    What engines without pages reserve is the longest sequence that they are ready for, which is that of their traffic,
-    not of the model: with lengths that are exponential around their mean 99 of 100 are within ``ln(100) = 4.6`` times
-    the mean, of which a reservation then uses 22 %.
+    Engines without pages reserve the length of the longest sequence that they expect, which depends on their traffic,
+    not on the model. If lengths are exponential, 99 of 100 are within ``ln(100) = 4.6`` times the mean, and a sequence
+    uses 22 % of its reservation.
 
     Attributes
     ----------
@@ -184,7 +185,7 @@ class PagedAttention(Technique):
     reserved_tokens : int, optional
         Length that is reserved without pages, tokens; 4.6 times the mean length of a sequence if not given.
     lengths : tuple of int
-        Lengths of sequences as observed, prompt and output together; without pages the longest is reserved.
+        Observed lengths of sequences, prompt and output together; without pages the longest is reserved.
     """
 
     slug: ClassVar[str] = "paged-attention"
@@ -237,10 +238,10 @@ class PagedAttention(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkedPrefill(Technique):
-    """Prompts join the decode steps a chunk at a time (Sarathi, arXiv:2308.16369): no step waits for a whole prompt.
+    """Prompts are computed in chunks that join decode steps (Sarathi, arXiv:2308.16369), so no step waits for long.
 
-    The weights are streamed once for a chunk and for the tokens of all running sequences.  A longer chunk means a
-    sooner first token and a longer gap between the others.
+    The weights are read once for a chunk and the tokens of all running sequences. With longer chunks the first token
+    comes sooner, and the gaps between the others get longer.
 
     Attributes
     ----------
@@ -271,7 +272,7 @@ class ChunkedPrefill(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class Disaggregation(Technique):
-    """Prefill and decode on pools of their own (DistServe, arXiv:2401.09670): the cache crosses a link once a request.
+    """Prefill and decode run on separate pools (DistServe, arXiv:2401.09670), linked by transfers of the cache.
 
     No prompt stalls a decode step; the first token waits for the transfer.
 

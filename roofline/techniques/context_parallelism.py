@@ -15,17 +15,17 @@ from .technique import FLAG, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeContextParallelism(Technique):
-    """The cached tokens of a sequence are divided over ranks that tensor parallelism gives whole copies of the cache.
+    """The cached tokens of a sequence are divided over ranks that would otherwise hold copies of the whole cache.
 
-    KV heads past their number, and the latent of MLA, are whole on every rank.  Divided by tokens instead, ``d`` ranks
-    hold and read ``1 / d`` each: ``d`` times as many sequences fit, for two further messages a layer, queries gathered
-    before attention and partial results merged behind it (Helix, arXiv:2507.07120; ``--decode-context-parallel-size``).
-    Short contexts pay the messages and gain little.
+    KV heads beyond their number, and the latent of MLA, are stored on every rank. Divided by tokens, each of ``d``
+    ranks holds and reads ``1 / d`` of them, so ``d`` times as many sequences fit. That takes two more messages per
+    layer: queries are gathered before attention, and partial results merged after it (Helix, arXiv:2507.07120;
+    ``--decode-context-parallel-size``). At short contexts the messages cost more than is gained.
 
     Attributes
     ----------
     ways : int, optional
-        Ranks that share a sequence's cache; all that would hold copies of it if not given.
+        Ranks that share the cache of a sequence; by default all that would hold copies of it.
     """
 
     slug: ClassVar[str] = "dcp"

@@ -18,11 +18,11 @@ from .technique import HARDWARE, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDisaggregation(Technique):
-    """Images are encoded on accelerators of their own (vLLM blog of December 2025; arXiv:2501.05460).
+    """Images are encoded on separate accelerators (vLLM blog of December 2025; arXiv:2501.05460).
 
-    An encoder of ``N`` parameters takes ``2 N`` FLOPs for each of its patches, during which no decode step runs where
-    it shares the accelerators.  Apart, a prompt waits for it as long, and for the embeddings to cross a link, but steps
-    of other requests go on.
+    An encoder of ``N`` parameters takes ``2 N`` FLOPs for each patch, and no decode step runs meanwhile if it shares
+    the accelerators. On separate accelerators a prompt waits just as long, plus the time to transfer the embeddings,
+    but steps of other requests continue.
 
     Attributes
     ----------

@@ -60,18 +60,18 @@ def loaded(case: Scenario, load: float) -> Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertParallelism(Technique):
-    """Experts are whole on the accelerators instead of cut (DeepSeek-V3, arXiv:2412.19437, section 3.4).
+    """Accelerators hold whole experts, not a part of every expert (DeepSeek-V3, arXiv:2412.19437, section 3.4).
 
-    Each accelerator reads its own experts only, and computes fewer, larger products; tokens travel to their experts and
-    back.  The most loaded accelerator sets the pace: it gets ``load`` times the mean tokens.
+    Each accelerator reads only its own experts and computes fewer but larger products; tokens are sent to their experts
+    and back. The most loaded accelerator, which sets the pace, gets ``load`` times the mean number of tokens.
 
     Attributes
     ----------
     expert : int, optional
-        Accelerators that the experts are spread over; all that share a layer if not given.
+        Accelerators over which the experts are spread; by default all that share a layer.
     load : float, optional
-        Tokens of the most loaded accelerator over the mean; what the deployment's ``routing_skew`` makes of it if not
-        given.
+        Tokens of the most loaded accelerator divided by the mean; by default as given by the deployment's
+        ``routing_skew``.
     """
 
     slug: ClassVar[str] = "expert-parallelism"
@@ -124,17 +124,17 @@ class ExpertParallelism(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertBalancing(Technique):
-    """Experts that are chosen most are kept twice and placed by their load (EPLB, github.com/deepseek-ai/EPLB).
+    """The most used experts are replicated, and experts are placed by their load (EPLB, github.com/deepseek-ai/EPLB).
 
-    Its experts and its messages wait for no one, and all others wait for the most loaded accelerator.  With balancing
-    it gets 1.2 times the mean tokens (a perfect balance is 1.18 times faster in prefill, lmsys.org blog of 2025-05-05).
-    Without, 2.5 times is assumed and not measured: state the ``load`` of your traffic.  That blog's gain of 2.54 in
-    decode over 72 accelerators needs a load beyond 2.5 even if a step were nothing but experts.
+    All accelerators wait for the most loaded one. With balancing it gets 1.2 times the mean number of tokens (a perfect
+    balance is 1.18 times faster in prefill, lmsys.org blog of 2025-05-05). Without balancing, 2.5 times is assumed, not
+    measured: give the ``load`` of your traffic. That blog's gain of 2.54 in decode over 72 accelerators needs a load
+    beyond 2.5 even if a step were nothing but experts.
 
     Attributes
     ----------
     load : float
-        Tokens of the most loaded accelerator over the mean, without balancing.
+        Tokens of the most loaded accelerator divided by the mean, without balancing.
     balanced_load : float
         The same with it.
     """
@@ -182,16 +182,16 @@ class ExpertBalancing(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionDataParallelism(Technique):
-    """Attention is replicated, each replica with sequences of its own, and experts are spread over all of them.
+    """Attention is replicated, with different sequences on each replica, and experts are spread over all replicas.
 
-    The latent of MLA, and KV heads past their number, are whole on every rank of tensor parallelism; replicas hold the
-    caches of different sequences instead, so that many times as many fit.  A sequence has the attention of a single
-    accelerator, and the layout needs an all-to-all where experts span it.
+    Under tensor parallelism the latent of MLA, and KV heads beyond their number, are stored on every rank. Replicas
+    hold the caches of different sequences instead, so more sequences fit. Attention of a sequence then runs on one
+    accelerator, and experts that span replicas need an all-to-all.
 
     Attributes
     ----------
     replicas : int, optional
-        Replicas of attention; as many as accelerators share a layer if not given.
+        Replicas of attention; by default as many as accelerators share a layer.
     """
 
     slug: ClassVar[str] = "attention-dp"
@@ -304,8 +304,8 @@ class NarrowMessages(Rewrite):
 class QuantizedCollectives(Technique):
     """All-reduces and all-to-alls carry 8 bits instead of 16 (Flash Communication, arXiv:2412.04964).
 
-    Half the bytes cross the links; each message is read wide, written narrow, and expanded behind.  Prompts gain, whose
-    messages are large; those of a decode step are latency.
+    Half the bytes cross the links; each message is narrowed before and widened after. Prompts gain, since their
+    messages are large; small messages of decode steps take only latency.
 
     Attributes
     ----------
@@ -355,16 +355,16 @@ class Pooled(Rewrite):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionFFNDisaggregation(Technique):
-    """Attention and experts on pools of their own (MegaScale-Infer, arXiv:2504.02263; Step-3, arXiv:2507.19427).
+    """Attention and experts run on separate pools (MegaScale-Infer, arXiv:2504.02263; Step-3, arXiv:2507.19427).
 
-    Microbatches go to and fro between the pools, so that both are busy.  Of ``n`` accelerators ``a n`` hold attention
-    and the others experts, so that a step takes
+    Microbatches alternate between the pools, so both are busy. Of ``n`` accelerators ``a n`` hold attention and the
+    others experts, and a step takes
 
         max(attention / a, experts / (1 - a)) + exchange,
 
-    the parts being what they take on all accelerators, with the experts' weights read for every microbatch.  On
-    accelerators of one kind that is no shorter than taking turns, and equal in the balanced split where weights are not
-    what takes the time.  What is gained in memory, and from pools of different kinds, is not in these figures.
+    the parts being what they take on all accelerators, with the experts' weights read for every microbatch. With the
+    same accelerator in both pools that is never shorter than running both parts on all accelerators in turn, and at
+    best as long. Gains in memory, and from different accelerators in the pools, are not included.
 
     Attributes
     ----------

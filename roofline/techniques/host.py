@@ -16,9 +16,9 @@ from .technique import FLAG, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class CudaGraphs(Technique):
-    """A decode step is captured once and launched as one graph, against kernels that are launched one by one.
+    """A decode step is captured once and launched as a single graph, instead of kernel by kernel.
 
-    The host launches ahead of the device, so an eager step takes the longer of the two, rounded where they meet:
+    The host launches ahead of the device, so an eager step takes the longer of the two times, joined smoothly:
 
         eager step = (device^4 + (layers * launch)^4)^(1/4) + host,   graph step = device + host
 
@@ -78,10 +78,10 @@ USUAL_LAYER_S = 6.5e-4
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncScheduling(Technique):
-    """The host schedules and samples the next step while the device runs this one: their maximum, not their sum.
+    """The host prepares the next step while the device runs the current one: a step takes the longer of the two.
 
-    Beside a fixed time of each step the host spends about 18 microseconds on each sequence: scheduling, sampling,
-    detokenization.  That is the median of four servers of gpt-oss that were measured with and without
+    In addition to a fixed time per step, the host spends about 18 microseconds on each sequence for scheduling,
+    sampling and detokenization. That is the median of four servers of gpt-oss that were measured with and without it
     (``1 / rate before - 1 / rate after``: 5 to 23 microseconds a token; gpustack's performance lab).
 
     Attributes

@@ -13,10 +13,10 @@ from .technique import MODEL, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixCaching(Technique):
-    """Prompts begin with what is in the cache already: a system prompt, a document, earlier turns.
+    """The beginning of a prompt is already in the cache: a system prompt, a document, or earlier turns.
 
-    Prefill skips what is found; decode reads it all the same.  At a hit rate of 1 one prompt token is left, which
-    makes the prefill one more decode step.
+    Prefill skips what is found; decode still reads it. At a hit rate of 1 a single prompt token remains, and the
+    prefill is like a decode step.
 
     Attributes
     ----------
@@ -51,12 +51,12 @@ class PrefixCaching(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCompression(Technique):
-    """A shorter prompt that says the same (LLMLingua, arXiv:2310.05736): less to compute, to keep and to read.
+    """Prompts are shortened without losing their content (LLMLingua, arXiv:2310.05736).
 
     Attributes
     ----------
     times : float or array
-        Tokens of the prompt for each one that is left (4 turns 4K into 1K).
+        Prompt tokens per remaining token (4 turns 4K into 1K).
     """
 
     slug: ClassVar[str] = "prompt-compression"

@@ -43,17 +43,17 @@ def quantize(
 
 @dataclass(frozen=True, kw_only=True)
 class Quantization(Technique):
-    """Weights, and activations if asked, in a narrower format (see `quantize`).
+    """Weights, and optionally activations, are stored in a narrower format (see `quantize`).
 
-    Decode streams fewer weight bytes; prefill gains only if the activations go along and the chip has units for them;
-    memory freed becomes batch.
+    Decode reads fewer weight bytes. Prefill gains only if activations are quantized as well and the chip has units for
+    the format. The memory saved makes room for a larger batch.
 
     Attributes
     ----------
     weights : str, optional
         Format of the linear layers' weights.
     activations : str, optional
-        Format that is fed to the linear layers; as it is if not given.
+        Format of the inputs of the linear layers; unchanged if not given.
     dequantization : float or array
         Time of expanding what is stored, as a share of a pass; fused kernels hide most of it.
     """
@@ -102,7 +102,7 @@ class Quantization(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class KVQuantization(Technique):
-    """The KV cache in a narrower format: decode at long contexts, and more sequences.
+    """A narrower format of the KV cache speeds up decode at long contexts and makes room for more sequences.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from .technique import HARDWARE, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class TensorParallelism(Technique):
-    """Every matrix over several accelerators (Megatron-LM, arXiv:1909.08053), with two all-reduces a layer.
+    """Matrices are divided over several accelerators (Megatron-LM, arXiv:1909.08053), with two all-reduces per layer.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class TensorLimits(Report):
     prefill_s, step_s : object
         Times.
     prefill_exchange_share, step_exchange_share : object
-        Parts of them spent in exchanges.
+        Shares of the times spent exchanging results.
     time : str
         Which of the times they are.
     """

@@ -25,7 +25,7 @@ CAPTURING = ("sglang", "trtllm")
 
 @dataclass(frozen=True, kw_only=True)
 class Speculation(Technique):
-    """A small model drafts some tokens, the large one verifies them all in one pass (arXiv:2211.17192).
+    """A small model drafts several tokens, which the large one verifies in a single pass (arXiv:2211.17192).
 
     A step yields ``AL`` tokens, which is measured (``acceptance_length``) or expected of a chain of ``k`` drafts,
     ``(1 - a^(k+1)) / (1 - a)``.  It takes a pass of the large model over ``w`` tokens of each sequence and ``p`` passes
@@ -33,8 +33,8 @@ class Speculation(Technique):
 
         speedup = AL T(1) / (T(w) + p t_draft)
 
-    ``T(w)`` costs little more than ``T(1)`` as long as reading dense weights takes the time.  It stops paying at large
-    batches, and pays less where experts take turns: ``w`` tokens of each sequence touch more of them.
+    ``T(w)`` costs little more than ``T(1)`` as long as reading dense weights takes the time. It stops paying at large
+    batches, and pays less for mixtures of experts, since ``w`` tokens of each sequence need more of them.
 
     Unless a model or a share is given, an EAGLE-3 head drafts (`roofline.model.draft_heads`), which runs once more a
     step to put what was accepted into its own cache.
@@ -42,7 +42,7 @@ class Speculation(Technique):
     Attributes
     ----------
     acceptance : float or array
-        Probability that a draft is accepted, given that those before it were.
+        Probability that a draft is accepted if those before it were.
     drafts : int or array
         Draft tokens in a row.
     draft : Model or str, optional
@@ -149,7 +149,7 @@ class Speculation(Technique):
 
 @dataclass(frozen=True, kw_only=True)
 class MultiTokenPrediction(Speculation):
-    """The model's own extra layers draft: DeepSeek-V3 has 85-90 % of second tokens accepted (arXiv:2412.19437, 5.4.3).
+    """Extra layers of the model draft; DeepSeek-V3 accepts 85-90 % of second tokens (arXiv:2412.19437, 5.4.3).
 
     A draft pass runs one more of the model's layers, ``eh_proj`` that fuses embedding and hidden state, and lm_head;
     the first one of a step also takes in what was accepted.  The layers are a part of the model, so that engines
@@ -169,11 +169,11 @@ class MultiTokenPrediction(Speculation):
 
 @dataclass(frozen=True, kw_only=True)
 class TreeDrafting(Speculation):
-    """Drafts branch (SpecInfer, arXiv:2305.09781; EAGLE-2, arXiv:2406.16858): a step verifies a tree of them at once.
+    """A step verifies a tree of drafts (SpecInfer, arXiv:2305.09781; EAGLE-2, arXiv:2406.16858).
 
-    A level of the tree takes one draft pass, over the branches that are followed; a level counts as accepted where any
-    of its branches is, so fewer steps end early than in a chain.  The verification is as wide as the tree: what is
-    gained in tokens is paid in FLOPs and in experts touched.
+    Each level of the tree takes one draft pass over the branches that are followed. A level is accepted if any of its
+    branches is, so fewer steps end early than with a chain. The verification is as wide as the tree, so the additional
+    tokens cost FLOPs and more experts.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class TreeDrafting(Speculation):
     drafts : int or array
         Levels of the tree.
     verify_width : int or array
-        Tokens of the tree that a step verifies, the last one that is certain included.
+        Tokens of the tree that a step verifies, including the last accepted token.
     """
 
     slug: ClassVar[str] = "tree-drafting"
@@ -196,10 +196,10 @@ class TreeDrafting(Speculation):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramDrafting(Speculation):
-    """Drafts are looked up in the text so far (prompt lookup; vLLM's and TensorRT-LLM's n-gram speculation).
+    """Drafts are copied from the text so far (prompt lookup; n-gram speculation in vLLM and TensorRT-LLM).
 
-    Nothing runs to draft, so a step costs its verification alone.  What is accepted depends on how much the output
-    repeats: editing, extraction and code accept most.
+    Drafting takes no time, so a step costs only its verification. The acceptance depends on how much the output repeats
+    the input; it is highest in editing, extraction and code.
     """
 
     slug: ClassVar[str] = "ngram-drafting"
@@ -216,7 +216,7 @@ class NgramDrafting(Speculation):
 class ParallelDrafting(Speculation):
     """All drafts of a step come from one pass (Medusa, arXiv:2401.10774; P-EAGLE, vLLM blog of March 2026).
 
-    The pass runs over placeholders for all tokens to come, and takes in what was accepted at the same time.
+    The pass runs over placeholders for all tokens to draft, and processes the accepted tokens at the same time.
     """
 
     slug: ClassVar[str] = "parallel-drafting"
@@ -230,14 +230,14 @@ class ParallelDrafting(Speculation):
 
 @dataclass(frozen=True, repr=False)
 class SpeculationLimits(Report):
-    """Where speculative decoding stops paying.
+    """Limits beyond which speculative decoding does not pay.
 
     Attributes
     ----------
     step_cost : float or array
-        Time of a step with drafts over that of a plain one, at the workload's batch.
+        Time of a step with drafts divided by that of a plain one, at the workload's batch.
     verify_compute : float or array
-        FLOPs of the verifying pass for each token it yields, over those of plain decode.
+        FLOPs of the verifying pass per token that it yields, divided by those of plain decode.
     break_even_acceptance : float or array
         Acceptance at which a token takes as long as without drafts; above 1: it never pays.
     stops_at_batch : float

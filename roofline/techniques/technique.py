@@ -45,9 +45,9 @@ class Technique(Value):
     slug : str
         Short name, by which it is called in Python, on the command line and in tables.
     name : str
-        Name as the field writes it.
+        Its usual name.
     helps : str
-        Phase that the field says it helps: ``prefill``, ``decode`` or ``both``.
+        Phase that it is said to help: ``prefill``, ``decode`` or ``both``.
     why : str
         How it helps, in one line.
     effort : str
@@ -60,7 +60,7 @@ class Technique(Value):
     in_place : bool
         Whether every engine has it already, so that nothing is left to gain.
     decides : tuple of str
-        What it settles; two techniques that settle the same thing exclude each other.
+        What it decides; two techniques that decide the same thing exclude each other.
     """
 
     slug: ClassVar[str]

@@ -18,23 +18,23 @@ from .technique import FLAG, Technique
 
 @dataclass(frozen=True, kw_only=True)
 class KVTiers(Technique):
-    """Caches of earlier requests stay in host memory, on disks or in a shared store, and come back when they are hit.
+    """Caches of earlier requests are kept in host memory, on disks or in a shared store, and fetched on a hit.
 
-    LMCache, HiCache and Mooncake keep what the device evicts.  What is found crosses a link, beside the computing of
-    the rest as far as layers can be fetched ahead:
+    LMCache, HiCache and Mooncake keep what the device evicts. What is found crosses a link, in parallel with computing
+    the rest of the prompt as far as layers can be fetched ahead:
 
         TTFT = max(hit bytes / link, overlap * rest) + (1 - overlap) * rest
 
-    A tier of ``C`` bytes holds ``C / (working set)`` of what comes again, so the hit rate is that share of the reuse.
+    A tier of ``C`` bytes holds ``C / (working set)`` of what is reused, so the hit rate is that share of the reuse.
 
     Attributes
     ----------
     hit_rate : float or array
-        Share of the prompt tokens that came before, whether the tier still holds them or not.
+        Share of the prompt tokens that occurred before, whether the tier still holds them or not.
     tier_bytes : float or array, optional
-        Capacity of the tier, bytes; everything that came before if not given.
+        Capacity of the tier in bytes; unlimited if not given.
     working_set_tokens : float or array, optional
-        Tokens that may come again, of all users together.
+        Tokens that may be reused, of all users together.
     tier_bytes_per_s : float or array, optional
         Rate at which an accelerator fetches, bytes/s; its host link if not given.
     fetch_overlap : float or array

@@ -28,7 +28,7 @@ class ModeSwitch(Report):
     break_even_steps : float or array
         Decode steps after which the gain is gone.
     prefill_steps : float or array
-        How many decode steps a prefill takes as long as.
+        Number of decode steps that take as long as a prefill.
     """
 
     prefill_s: Number
@@ -91,16 +91,16 @@ def mode_switch(
 
 @dataclass(frozen=True, repr=False)
 class Visible(Report):
-    """What a reader sees of a stream whose tokens are shown ``buffer`` at a time.
+    """What a reader sees of a stream whose tokens are shown in groups of ``buffer``.
 
     Attributes
     ----------
     first_visible_s : float or array
-        Until the first burst.
+        Time until the first burst.
     cadence_s : float or array
-        Between bursts.
+        Time between bursts.
     bursts : float or array
-        How many a response takes.
+        Number of bursts in a response.
     """
 
     ttft_s: Number
@@ -159,7 +159,7 @@ def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str 
 
 @dataclass(frozen=True, repr=False)
 class SwapIn(Report):
-    """A sequence's cache brought back from the host, or computed again.
+    """Fetching the cache of a sequence from the host, compared with computing it again.
 
     Attributes
     ----------
@@ -217,22 +217,22 @@ def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = 
 
 @dataclass(frozen=True, repr=False)
 class Handover(Report):
-    """Prefill and decode on pools of their own, against one pool for both.
+    """Prefill and decode on separate pools, compared with one pool for both.
 
     Attributes
     ----------
     kv_bytes : float or array
-        Cache of a request that crosses the link.
+        Cache of a request, which crosses the link.
     transfer_s : float or array
-        Its crossing.
+        Time to transfer it.
     prefill_s, step_s : float or array
-        One prompt, and one decode step of the batch.
+        Time of one prompt, and of one decode step of the batch.
     stall_s : float or array
-        How long a prompt holds the running sequences up in one pool.
+        How long a prompt stops the running sequences in a shared pool.
     prefill_per_decode : float or array
-        Accelerators that prefill for each that decodes, both pools busy.
+        Prefill accelerators per decode accelerator, if both pools are fully used.
     pays_above_hz : float or array
-        Requests a second to one accelerator above which the stalls of a request's decode take longer than its transfer.
+        Requests per second and accelerator above which the stalls of a request's decode take longer than its transfer.
     """
 
     kv_bytes: Number

@@ -41,7 +41,7 @@ def _together(operator: Operator) -> frozenset[str] | int:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFusion(Technique):
-    """Norms, residuals and products of one input fused: fewer launches, fewer activations through memory.
+    """Norms, residuals and products of the same input are fused, which saves launches and traffic of activations.
 
     Attributes
     ----------
@@ -169,15 +169,16 @@ def _is_mlp(operator: Operator) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationSparsity(Technique):
-    """Neurons that a token leaves at zero are skipped (Deja Vu, arXiv:2310.17157): each token has its own.
+    """Neurons whose activation is zero are skipped (Deja Vu, arXiv:2310.17157); they differ by token.
 
-    A pass reads what any of its tokens needs, ``1 - s^T`` of the neurons for ``T`` tokens whose choices are
-    independent, and dense units multiply all that is read: a gain for one sequence, none for a prompt or a batch.
+    A pass reads every neuron that any of its ``T`` tokens needs, a share of ``1 - s^T`` if their choices are
+    independent, and dense units multiply all that is read. So there is a gain for a single sequence, but none for a
+    prompt or a batch.
 
     Attributes
     ----------
     skipped : float
-        Share that is left out: of the neurons that one token leaves at zero.
+        Share of the neurons that are zero for one token.
     """
 
     slug: ClassVar[str] = "activation-sparsity"
@@ -248,7 +249,7 @@ class Indexed(Rewrite):
 
 @dataclass(frozen=True, kw_only=True)
 class SparseAttentionMask(Technique):
-    """Tiles of the attention square that do not matter are skipped once their scores are known (skip-softmax).
+    """Tiles of the attention matrix that do not matter are skipped once their scores are known (skip-softmax).
 
     A tile whose largest score is far below the running maximum of its rows adds nothing: its exponentials and its
     product with the values are left out.  The scores themselves are what tells, so all of them are computed: of the
@@ -293,11 +294,11 @@ INDEX_LAUNCHES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedSparseAttention(Technique):
-    """Pairs that matter are found before attention, and nothing of the others is computed (MInference, 2407.02490).
+    """An index selects the pairs that matter; the others are not computed (MInference, arXiv:2407.02490).
 
-    An index of vertical and slash lines is estimated from the scores of the last 64 queries of each head.  The search
-    takes about twenty kernels a head and layer, one head after another, whatever the length: at short prompts it takes
-    longer than the attention that it saves.
+    An index of vertical and slash lines is estimated from the scores of the last 64 queries of each head. The search
+    takes about twenty kernels per head and layer, one head after another, whatever the length. At short prompts it
+    takes longer than the attention that it saves.
 
     Attributes
     ----------
@@ -347,13 +348,13 @@ class IndexedSparseAttention(Technique):
 class MixtureOfExperts(Technique):
     """Mixture of experts (MoE, arXiv:1701.06538) against a dense model of equal total or equal active size.
 
-    A model with experts is compared with its dense twin; a dense one gets its MLPs split in ``experts``, of which a
-    token takes ``top_k``.
+    A model with experts is compared with a dense one; the MLPs of a dense model are split into ``experts``, of which a
+    token uses ``top_k``.
 
     Attributes
     ----------
     against : str
-        ``total``: the dense MLP is as wide as all experts together; ``active``: as those that a token takes.
+        ``total``: the dense MLP is as wide as all experts together; ``active``: as wide as those that a token uses.
     experts : int
         Experts of each layer, for a dense model.
     top_k : int
