@@ -1,6 +1,7 @@
 """Every model of the library against the ``config.json`` beside it, and wrong specs that the check has to catch."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -267,3 +268,13 @@ def test_the_command_that_writes_a_spec(tmp_path, monkeypatch):
     assert rl.get_model(Path("acme-8b.yaml")).parameters.total == 8_030_261_248
     assert rl.check_specs("acme-8b.yaml") == []
     assert Path("acme-8b.config.json").is_file()
+
+
+def test_the_example_of_the_readme_is_a_valid_spec(tmp_path):
+    """Its shapes are those of Llama 3.1 8B, whose checkpoint has 8,030,261,248 parameters."""
+    readme = (Path(__file__).parents[1] / "model_specs" / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "acme-7b.yaml"
+    path.write_text(example, encoding="utf-8")
+    assert rl.check_specs(path) == []
+    assert rl.get_model(path).parameters.total == 8_030_261_248
