@@ -179,7 +179,7 @@ def _figure_rows(before: Answers, after: Answers, time: str) -> list[tuple[str, 
         ("memory needed", partial(humanize, "bytes"), lambda side: side.memory.needed_bytes),
         ("largest batch", _count, lambda side: side.memory.max_batch),
     )
-    found = []
+    found: list[tuple[str, ...]] = []
     for name, words, of in rows:
         first, second = float(of(before)), float(of(after))
         found.append((name, words(first), words(second), _times(first, second)))
