@@ -175,6 +175,20 @@ def test_a_pattern_of_prediction_layers_with_an_unknown_letter_is_one_line():
     assert without.doubts == ("one layer of multi-token prediction left out: shapes not known here",)
 
 
+@pytest.mark.parametrize(("name", "built"), [("gemma-4-e2b", 5_104_297_504), ("gemma-4-e4b", 7_941_100_832)])
+def test_gemma_4_hears_with_the_encoder_of_gemma_3n(name, built):
+    """Model cards: 5.1 B and 8 B with embeddings; transformers 5.24.0 builds all three parts on the meta device."""
+    gemma = changed(name)
+    assert gemma.parameters.total + gemma.apart["vision"] + gemma.apart["audio"] == built
+
+
+@pytest.mark.parametrize("channels", [[128], [128, "32"], [128, 0], [128, 32, 8], [True, 32]])
+def test_the_convolutions_of_an_audio_encoder_are_two_numbers(channels):
+    audio = BESIDE_SPECS["gemma-4-e2b"]["audio_config"]
+    with pytest.raises(SpecError, match="subsampling_conv_channels must be two whole numbers above 0"):
+        changed("gemma-4-e2b", audio_config={**audio, "subsampling_conv_channels": channels})
+
+
 def test_arctic_is_the_sum_that_its_makers_give():
     """10 B of a dense model, and 128 experts of 3.66 B of which two are used: 480 B, and 17 B active."""
     arctic = changed("snowflake-arctic").parameters

@@ -158,6 +158,20 @@ glm-4.5v 106 12
 starcoder2-3b 3 -
 starcoder2-15b 15 -
 mimo-v2.5-pro-1t 1020 42
+opt-1.3b 1.3 -
+opt-6.7b 6.7 -
+opt-13b 13 -
+opt-30b 30 -
+opt-66b 66 -
+granite-3.3-2b 2.5 -
+deepseek-coder-33b 33 -
+deepseek-coder-6.7b 6.7 -
+llama-13b 13.0 -
+llama-65b 65.2 -
+smollm2-1.7b 1.7 -
+falcon-40b 40 -
+gemma-4-e2b 5.1 -
+gemma-4-e4b 8 -
 """
 """Billions of parameters, in all and active, as model cards, papers and the hub's metadata print them."""
 

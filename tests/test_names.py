@@ -312,6 +312,17 @@ deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct -> deepseek-v2-lite
 deepseek-ai/DeepSeek-Coder-V2-Instruct-0724 -> deepseek-v2
 ai21labs/AI21-Jamba-1.5-Mini -> jamba-v0.1
 nvidia/Llama-3_3-Nemotron-Super-49B-v1_5 -> nemotron-super-49b
+facebook/opt-1.3b -> opt-1.3b
+facebook/opt-66b -> opt-66b
+ibm-granite/granite-3.3-2b-instruct -> granite-3.3-2b
+deepseek-ai/deepseek-coder-33b-base -> deepseek-coder-33b
+deepseek-ai/deepseek-coder-6.7b-instruct -> deepseek-coder-6.7b
+huggyllama/llama-13b -> llama-13b
+huggyllama/llama-65b -> llama-65b
+HuggingFaceTB/SmolLM2-1.7B-Instruct -> smollm2-1.7b
+tiiuae/falcon-40b-instruct -> falcon-40b
+google/gemma-4-E2B-it -> gemma-4-e2b
+google/gemma-4-E4B-it -> gemma-4-e4b
 """
 NAMED = [tuple(line.split(" -> ")) for line in MODELS.strip().splitlines()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import SpecError
 from .fields import Fields
 from .vision_encoders import layer, matrix
 
@@ -17,17 +18,50 @@ def whisper(fields: Fields) -> int:
 
 
 def usm(fields: Fields) -> int:
-    """Universal speech encoder of Gemma 3n (arXiv:2303.01037): two strided convolutions, then conformer layers.
+    """Universal speech encoder of Gemma 3n (arXiv:2303.01037)."""
+    return _conformer(
+        width=fields.size("hidden_size"),
+        layers=fields.size("conf_num_hidden_layers"),
+        heads=fields.size("conf_num_attention_heads"),
+        kernel=fields.optional("conf_conv_kernel_size") or 5,
+        channels=_two(fields, "sscp_conv_channel_size"),
+        bins=fields.size("input_feat_size"),
+    )
+
+
+def gemma4(fields: Fields) -> int:
+    """Gemma 4's: the same encoder, which sees as many mel bins as its first convolution has channels; a last matrix."""
+    channels = _two(fields, "subsampling_conv_channels")
+    width = fields.size("hidden_size")
+    encoder = _conformer(
+        width=width,
+        layers=fields.size("num_hidden_layers"),
+        heads=fields.size("num_attention_heads"),
+        kernel=fields.optional("conv_kernel_size") or 5,
+        channels=channels,
+        bins=channels[0],
+    )
+    return encoder + matrix(width, fields.size("output_proj_dims"))
+
+
+def _two(fields: Fields, name: str) -> tuple[int, int]:
+    """Channels of both convolutions."""
+    listed = fields.entries(name) or [128, 32]
+    if len(listed) != 2 or not all(type(each) is int and 0 < each < 1_000_000 for each in listed):
+        raise SpecError(f"{name} must be two whole numbers above 0: {listed!r:.80}")
+    return listed[0], listed[1]
+
+
+def _conformer(*, width: int, layers: int, heads: int, kernel: int, channels: tuple[int, int], bins: int) -> int:
+    """Two strided convolutions, then conformer layers.
 
     A layer has two MLPs of four times the width, attention with a projection of relative positions and a scale for each
-    value of a head, a gated convolution of width 5, and nine norms.
+    value of a head, a gated convolution, and nine norms.
     """
-    width, layers = fields.size("hidden_size"), fields.size("conf_num_hidden_layers")
-    kernel = fields.optional("conf_conv_kernel_size") or 5
-    first, second = fields.entries("sscp_conv_channel_size") or (128, 32)
+    first, second = channels
     convolutions = 9 * first + first + 9 * first * second + second
-    flattened = second * (fields.size("input_feat_size") // 4)
-    attention = 5 * width**2 + width // fields.size("conf_num_attention_heads")
+    flattened = second * (bins // 4)
+    attention = 5 * width**2 + width // heads
     block = attention + 16 * width**2 + 3 * width**2 + kernel * width + 9 * width
     return convolutions + flattened * width + layers * block
 

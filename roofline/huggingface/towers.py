@@ -125,6 +125,10 @@ def _one_matrix(at: Wrapper) -> int:
     return _width(at) * at.hidden
 
 
+def _gemma4_audio(at: Wrapper) -> int:
+    return at.encoder.size("output_proj_dims") * at.hidden
+
+
 def _mistral3(at: Wrapper) -> int:
     """A norm, a merger of patches and two matrices."""
     width, merge = _width(at), at.outer.optional("spatial_merge_size") or 2
@@ -311,6 +315,7 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
 AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
     "qwen2_audio": (audio_encoders.whisper, _qwen2_audio),
     "gemma3n": (audio_encoders.usm, _gemma3n),
+    "gemma4": (audio_encoders.gemma4, _gemma4_audio),
     "voxtral": (audio_encoders.whisper, _voxtral),
     "moss_transcribe_diarize": (audio_encoders.whisper, _moss),
 }
