@@ -1,6 +1,6 @@
 """A model under the roofline.
 
-Prefill and decode as open markers, their operators as filled ones; the area is the share of the time.
+Prefill and decode are open markers, their operators filled ones, with the share of the time as area.
 """
 
 import roofline as rl

@@ -1,6 +1,6 @@
 """Throughput against speed.
 
-Tokens a second of a GPU against those of a user, as the batch grows; the gray line is the frontier.
+Tokens/s per GPU against tokens/s per user as the batch grows; the gray line is the frontier.
 """
 
 import numpy as np

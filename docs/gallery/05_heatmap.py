@@ -1,6 +1,6 @@
 """Time of a step over batch and context.
 
-What does not fit stays white; the line is a target for the time of a token.
+What does not fit stays blank; the line is a target for the time per output token.
 """
 
 import roofline as rl

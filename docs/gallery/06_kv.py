@@ -1,6 +1,6 @@
 """The cache over the context.
 
-Kinds of attention keep different amounts for each token.
+Different kinds of attention keep different amounts per token.
 """
 
 import roofline as rl

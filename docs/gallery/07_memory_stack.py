@@ -1,6 +1,6 @@
 """What fits.
 
-Weights, cache and what the engine keeps, for one, two and four accelerators.
+Weights, cache and the engine's reserve on one, two and four accelerators.
 """
 
 import roofline as rl

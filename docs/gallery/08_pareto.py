@@ -1,6 +1,6 @@
 """Candidates of a plan.
 
-Every candidate that fits, the frontier of each accelerator, and the target as a dashed line.
+All candidates that fit, the frontier of each accelerator, and the target as a dashed line.
 """
 
 import roofline as rl

@@ -1,6 +1,6 @@
 """What a time depends on.
 
-Each input twice as large and half as large, the strongest at the top.
+Each input doubled and halved, the one that matters most at the top.
 """
 
 import roofline as rl

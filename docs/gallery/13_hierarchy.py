@@ -1,6 +1,6 @@
 """The memory hierarchy.
 
-A roof for each level that operands pass through, and one product with small tiles: the L2 cache limits it.
+A roof for each level that operands pass through. The product has small tiles, and the L2 cache limits it.
 """
 
 import roofline as rl

@@ -1,6 +1,6 @@
 """A second of a server.
 
-Decode steps, prompts, and the sequences that wait meanwhile.
+Decode steps, prefill, and the requests that run and wait.
 """
 
 import roofline as rl

@@ -1,6 +1,6 @@
 """Requests in the system.
 
-How many wait, how many are read and how many generate, over a simulated run.
+How many requests wait, are in prefill, and generate, over a simulated run.
 """
 
 import roofline as rl

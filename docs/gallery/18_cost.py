@@ -1,6 +1,6 @@
 """What a token costs at partial load.
 
-A fleet costs the same whatever it serves.
+A fleet costs the same at any load, so tokens cost more at low utilization.
 """
 
 import roofline as rl

@@ -1,6 +1,6 @@
 """Time to first token under load.
 
-What users see as more requests arrive. Beyond its capacity the queue of a server grows without end.
+What users see as more requests arrive. Above capacity the queue grows without bound.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """A measured run under the roofline.
 
-`roofline.headroom` holds a run of a benchmark against its bounds; on the plot it is a star. `roofline.measured.read`
+`roofline.headroom` compares a benchmark run with its bounds; on the plot it is a star. `roofline.measured.read`
 reads the files of 22 tools; here the figures are typed in.
 """
 

@@ -1,6 +1,6 @@
 """Techniques one after the other.
 
-What each technique adds to those before it, for a token of a request.
+What each technique adds to those before it, in time per output token.
 """
 
 import roofline as rl
