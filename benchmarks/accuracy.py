@@ -19,7 +19,7 @@ import calibrate
 import floors
 import numpy as np
 import published
-from published import Run
+from published import Quarantine, Run
 
 import roofline as rl
 from roofline.efficiency import store, timings
@@ -33,6 +33,7 @@ HERE = Path(__file__).parent
 
 ENGINES = {
     "llama.cpp/Ollama": "ollama",
+    "TensorRT-LLM 0.": "trtllm-tensorrt",
     "TensorRT-LLM": "trtllm",
     "TensorRT": "trtllm",
     "vLLM": "vllm",
@@ -43,14 +44,46 @@ ENGINES = {
 """How an engine's name begins in a table -> its profile; longer names first."""
 
 
-NOT_ONE_PASS = (
-    "layer split",
-    "prefill interference",
-    "includes queueing",
-    "values and batch are per GPU",
-    "value and batch are per GPU",
+COMPILED = ("LMDeploy", "Transformers NeuronX")
+"""Engines without a profile that launch no layer from Python: C++ (TurboMind) or a compiled graph (Neuron)."""
+
+
+NARROW_SUMS = ("ExLlama",)
+"""Engines whose products of prompts add up in 16 bits (cublasHgemm), twice as fast on GeForce cards."""
+
+
+def _row(reason: str, table: str = "", **words: str) -> Quarantine:
+    return Quarantine(table, words, reason)
+
+
+COLD = "timed once, as the first pass of a process that one square product warms up (its examples/benchmark.py)"
+ONE_ROW = "kernels for one row read the weights again for every row: 2,048 tokens take as long as 240 to 300 decode steps"
+UNFUSED = (
+    "prompts of 4,096 and 8,192 tokens contradict each other, as if attention was fused in some builds only: on 12 "
+    "Inferentia2 4,096 tokens of Mistral-7B take longer than 8,192, and on 16 Trainium1 4,096 tokens of Llama-2-13B take "
+    "2.6 times as long as on those"
 )
-"""Words of rows that time something else: accelerators one after another, servers under load, one of many GPUs."""
+SLOW_START = (
+    "rates rise with the length of the prompt, where those of all other chips fall: at 512 tokens an A100 SXM is 13 "
+    "times as slow as an A100 PCIe, an L40S three times as slow as an RTX 6000 Ada"
+)
+
+HELD_BACK = (
+    _row("accelerators that work one after another", notes="layer split"),
+    _row("a server under load: prompts run between the steps", notes="prefill interference"),
+    _row("a server under load: waiting is included", notes="includes queueing"),
+    _row("figures and batch of one of many GPUs", notes="value and batch are per GPU"),
+    _row("a server under load: requests come and go, and prompts run between the steps", table="trtllm-dsr1"),
+    _row("neither the engine nor the two machines' network are stated", table="community", n_gpus="16"),
+    _row(ONE_ROW, table="autoawq", engine_and_version="GEMV", phase="prefill"),
+    _row(ONE_ROW, table="autoawq", engine_and_version="GEMV", batch_or_concurrency="8.0"),
+    _row(COLD, table="autoawq", phase="prefill"),
+    _row(UNFUSED, table="aws-neuron", engine_and_version="2.18.0", phase="prefill", input_len="4096.0"),
+    _row(UNFUSED, table="aws-neuron", engine_and_version="2.18.0", phase="prefill", input_len="8192.0"),
+    _row(SLOW_START, table="xiongjie", accelerator="a100-sxm", weight_dtype="fp16", phase="prefill"),
+    _row(SLOW_START, table="xiongjie", accelerator="l40s", weight_dtype="fp16", phase="prefill"),
+)
+"""Rows that time something else than one pass or one batch of a known kind; their floors hold all the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +106,29 @@ class Judged:
     default: tuple[float, float, float]
 
 
-def engine_of(row: Mapping[str, str]) -> str | None:
+def engine_of(row: Mapping[str, str]) -> rl.Engine | str | None:
     """The profile of the engine of a row, if it has one."""
     name = row["engine_and_version"]
+    if name.startswith(COMPILED):
+        return rl.Engine("default", eager_layer_s=0.0)
     return next((profile for start, profile in ENGINES.items() if name.startswith(start)), None)
 
 
-def deployed(run: Run, engine: str | None) -> rl.Deployment:
+def held_back(row: Mapping[str, str]) -> str:
+    """The reason why a row is no figure to judge estimates by, or nothing."""
+    return next((entry.reason for entry in (*published.QUARANTINE, *HELD_BACK) if entry.holds(row)), "")
+
+
+def summing(run: Run) -> rl.Accelerator:
+    """The accelerator of a row, at the rate of sums in 16 bits where its engine's products add up in them."""
+    gpu = run.serve.accelerator
+    if not run.row["engine_and_version"].startswith(NARROW_SUMS):
+        return gpu
+    rate = gpu.narrow_accumulate_flops_per_s.get("fp16", gpu.peak_flops_per_s("fp16"))
+    return gpu.replace(dense_flops_per_s={**gpu.dense_flops_per_s, "fp16": rate, "bf16": rate})
+
+
+def deployed(run: Run, engine: rl.Engine | str | None) -> rl.Deployment:
     """The row's model on all its accelerators: tensor parallel, or attention in replicas where the row says so."""
     pipeline = int(run.number("pp")) if run.number("pp") > 0 else 1
     accelerators = int(run.number("n_gpus") or 1)
@@ -89,7 +138,7 @@ def deployed(run: Run, engine: str | None) -> rl.Deployment:
     else:
         expert = tensor if run.number("ep") > 1 else 1
         parallel = rl.Parallel(tensor=tensor, pipeline=pipeline, expert=expert)
-    return run.serve.replace(parallel=parallel, engine=engine, precision=stored(run))
+    return run.serve.replace(accelerator=summing(run), parallel=parallel, engine=engine, precision=stored(run))
 
 
 def stored(run: Run) -> rl.Precision:
@@ -102,7 +151,7 @@ def expected(run: Run, serve: rl.Deployment) -> tuple[float, float, float] | Non
     """Estimate and interval of what the figure counts; None where that is not one pass or one batch."""
     batch, prompt, output = (run.number(name) for name in ("batch_or_concurrency", "input_len", "output_len"))
     context, metric = run.number("context_at_measure"), run.row["metric"]
-    load = rl.Workload(batch=batch, prompt_tokens=prompt if prompt >= 1 else 1.0)
+    load = rl.Workload(batch=batch, prompt_tokens=prompt if prompt >= 1 else 1.0, cached_tokens=run.cached_tokens)
     if metric in ("prefill_tokens_per_s", "ttft_ms") and prompt > 0:
         return _of_phase(rl.prefill(serve, load))
     if run.row["phase"] == "decode":
@@ -137,8 +186,7 @@ def measured_s(run: Run) -> float:
 def judge(path: Path) -> Iterator[Judged]:
     """Every published figure of one pass or one batch at a known batch, outside quarantine."""
     for run in published.read(path):
-        known = run.number("batch_or_concurrency") > 0 and not published.quarantined(run.row)
-        if not known or any(word in run.row["notes"] for word in NOT_ONE_PASS):
+        if not run.number("batch_or_concurrency") > 0 or held_back(run.row):
             continue
         named = expected(run, deployed(run, engine_of(run.row)))
         default = expected(run, deployed(run, None))
@@ -265,7 +313,8 @@ def _serving(path: Path) -> str:
 
 def _held_back() -> str:
     kernels = [f"- kernels, {entry.table}, {entry.words}: {entry.reason}" for entry in floors.QUARANTINE]
-    models = [f"- whole models, {entry.table}, {entry.words}: {entry.reason}" for entry in published.QUARANTINE]
+    every = (*published.QUARANTINE, *HELD_BACK)
+    models = [f"- whole models, {entry.table or 'any source'}, {dict(entry.words)}: {entry.reason}" for entry in every]
     return "\n".join([*kernels, *models])
 
 

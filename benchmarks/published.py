@@ -12,6 +12,7 @@ import argparse
 import csv
 import gzip
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -115,25 +116,27 @@ EXCEPTIONS = {
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Rows that may beat their floor: the first part of their ids, words that their columns hold, and why."""
+    """Rows to hold back: the first part of their ids, words that their columns hold, and why."""
 
     table: str
     words: Mapping[str, str]
     reason: str
+
+    def holds(self, row: Mapping[str, str]) -> bool:
+        """Whether a row is one of them."""
+        return row["id"].startswith(self.table) and all(word in row[name] for name, word in self.words.items())
 
 
 QUARANTINE = (
     Quarantine("premai", {"engine_and_version": "TensorRT-LLM"}, "no rate of generated tokens at batch 1: early stops"),
     Quarantine("premai", {"weight_dtype": "fp32"}, "as fast as the fp16 rows beside it: these were not fp32"),
 )
+"""Rows that may beat their floor."""
 
 
 def quarantined(row: Mapping[str, str]) -> str:
     """The reason why a row may beat its floor, or nothing."""
-    for entry in QUARANTINE:
-        if row["id"].startswith(entry.table) and all(word in row[name] for name, word in entry.words.items()):
-            return entry.reason
-    return ""
+    return next((entry.reason for entry in QUARANTINE if entry.holds(row)), "")
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,12 @@ class Run:
     def number(self, name: str) -> float:
         """A column as a number; NaN if blank."""
         return float(self.row[name] or "nan")
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens in the cache before the prompt (llama-bench's depth)."""
+        found = re.search(r"@ depth (\d+)", self.row["notes"])
+        return int(found[1]) if found else 0
 
     @property
     def table(self) -> str:
@@ -236,7 +245,7 @@ def step(run: Run, batch: float, context: float) -> Phase:
 
 def prompts(run: Run, batch: float, prompt: float) -> Phase:
     """A prefill."""
-    return rl.prefill(run.serve, rl.Workload(batch=batch, prompt_tokens=prompt))
+    return rl.prefill(run.serve, rl.Workload(batch=batch, prompt_tokens=prompt, cached_tokens=run.cached_tokens))
 
 
 def request_s(run: Run, batch: float, prompt: float, output: float) -> float:

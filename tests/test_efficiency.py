@@ -1,5 +1,7 @@
 """Estimates against measured times: how far off, in which direction, and whether the interval holds what it says."""
 
+import csv
+import gzip
 import sys
 from dataclasses import replace
 from functools import reduce
@@ -250,6 +252,43 @@ def test_single_streams_of_whole_models(table):
     off = decode_errors(table)
     assert len(off) >= 4
     assert np.median(np.abs(off)) <= 0.15
+
+
+@pytest.fixture(scope="module")
+def judged():
+    return list(accuracy.judge(published.DATA))
+
+
+@pytest.mark.parametrize(
+    ("table", "phase", "accelerators"),
+    [
+        pytest.param("trtllm-v0.5", "prefill", 8, id="enqueued from C++"),
+        pytest.param("trtllm-v0.9", "prefill", 1, id="enqueued from C++, one accelerator"),
+        pytest.param("amd-mi300x-blog", "mixed", 8, id="no CUDA graphs"),
+        pytest.param("exllama", "prefill", 1, id="sums in 16 bits"),
+        pytest.param("aws-neuron", "prefill", 16, id="a compiled graph"),
+    ],
+)
+def test_whole_models_by_how_their_engine_runs(judged, table, phase, accelerators):
+    rows = [item for item in judged if (item.run.table, item.run.row["phase"]) == (table, phase)]
+    kept = [item.named[0] / item.measured_s - 1 for item in rows if item.run.number("n_gpus") <= accelerators]
+    assert kept
+    assert np.median(np.abs(kept)) <= 0.16
+
+
+def test_a_depth_is_in_the_cache_before_the_prompt():
+    """gpt-oss-20b on DGX Spark: 2,048 tokens after 32,768 take twice as long as 2,048 from an empty cache."""
+    deep = [run for run in published.read() if "pp2048 @ depth 32768" in run.row["notes"]]
+    assert {run.cached_tokens for run in deep} == {32768}
+    run = next(run for run in deep if "gpt-oss-20b" in run.row["model"])
+    whole = rl.prefill(run.serve, rl.Workload(prompt_tokens=2048))
+    assert published.prompts(run, 1.0, 2048).flops > 1.2 * whole.flops
+
+
+def test_every_reason_to_hold_back_has_rows():
+    with gzip.open(published.DATA, "rt") as file:
+        rows = list(csv.DictReader(file))
+    assert [entry for entry in accuracy.HELD_BACK if not any(map(entry.holds, rows))] == []
 
 
 def test_tensor_parallel_single_streams():
