@@ -115,7 +115,8 @@ def test_qwen36_27b_in_fp8_on_four_3090():
     assert covers(rl.decode(serve, rl.Workload(), context_tokens=1000), 16.2e-3)
     prompt = rl.prefill(serve, rl.Workload(10_000))
     assert prompt.floor_s < 6.7 < prompt.estimate_high_s
-    assert prompt.estimate_low_s < 1.15 * 6.7  # vLLM's passes with prompts are slower beside their kernels on other chips
+    # Passes of vLLM with prompts take longer than their kernels on other chips.
+    assert prompt.estimate_low_s < 1.15 * 6.7
 
 
 def test_activations_are_inside_the_fraction_of_vllm():

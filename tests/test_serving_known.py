@@ -84,6 +84,7 @@ def test_rows_that_repeat_others_are_no_runs_of_their_own(benchmark):
     runs = [row for row in benchmark.rows() if row["library_model"] == "kimi-k2.5" and not benchmark.is_copy(row)]
     times = {(round(float(row["ttft_mean_ms"]), 1), round(float(row["tpot_mean_ms"]), 1)): row for row in runs}
     found = [times.get((round(float(row["ttft_mean_ms"]), 1), round(float(row["tpot_mean_ms"]), 1))) for row in copies]
-    assert len(copies) == 15 and all(found)
+    assert len(copies) == 15
+    assert all(found)
     assert {benchmark.degrees(row)[:2] for row in found} == {(4, 1)}
     assert not any(benchmark.undoubted(row) for row in copies)
