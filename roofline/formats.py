@@ -43,9 +43,9 @@ class Format:
     Attributes
     ----------
     name : str
-        As the field writes it.
+        Its usual spelling.
     bits : float
-        Stored bits a value, scales and zero points included.
+        Stored bits per value, scales and zero points included.
     math : str, optional
         The units that multiply it, or None when it is only ever a storage format, expanded before the multiply.
     whole_model : bool
@@ -171,7 +171,7 @@ MATH_FORMATS = tuple(WIDER)
 def get_format(name: object) -> Format:
     """Return the format of that name.
 
-    Beside the names of `FORMATS` these families are understood, whatever their numbers:
+    In addition to the names in `FORMATS`, these families are understood, with any numbers:
 
     ====================  =========================================================================================
     ``int3_g64``          integers in groups that share a 16-bit scale and a zero point of as many bits (GPTQ, AWQ)
@@ -213,7 +213,7 @@ A cache of 4-bit integers keeps a scale and an offset of 16 bits for each head o
 
 
 def cache_format(name: object) -> Format:
-    """What a KV cache of that format stores, its scales included.
+    """Return what a KV cache in that format stores, scales included.
 
     Raises
     ------
@@ -334,7 +334,7 @@ def _mixture(name: str) -> Format | None:
 
 
 def math_format(weights: Format, activations: Format) -> str:
-    """The units on which ``weights`` times ``activations`` is computed, before any chip is asked whether it has them.
+    """Return the units on which ``weights`` times ``activations`` is computed, if the chip has them.
 
     Weights narrower than the activations are expanded to the activations' format before the multiply, so weight-only
     quantization leaves the math where it was.  Weights wider than the activations decide instead.

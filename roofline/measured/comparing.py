@@ -118,9 +118,9 @@ def headroom_of_file(
     phase: str = "decode",
     steps: float | None = None,
 ) -> list[Headroom | KernelHeadroom]:
-    """Read a result file and hold each of its runs against ``serve``.
+    """Read a result file and compare each of its runs with ``serve``.
 
-    Runs without a figure that can be compared (all requests failed, say) are left out, unless none is left.
+    Runs without a comparable figure (for example because all requests failed) are left out.
 
     Parameters
     ----------

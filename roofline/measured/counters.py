@@ -21,7 +21,7 @@ class DeviceCounters(Report):
     Attributes
     ----------
     tool, source : str
-        What wrote the file, and the file.
+        The tool that wrote the file, and the file.
     device : str
         The device's number.
     accelerator : str
@@ -31,7 +31,7 @@ class DeviceCounters(Report):
     power_watts : float
         Mean power draw.
     samples : int
-        Samples that the means are over.
+        Number of samples.
     """
 
     tool: str

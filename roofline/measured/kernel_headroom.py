@@ -35,7 +35,7 @@ class KernelHeadroom(Report):
     profile : KernelProfile
         The kernels.
     phase : Phase
-        The pass that they are held against.
+        The pass with which they are compared.
     steps : float
         Passes that the profile covers.
     """

@@ -104,13 +104,13 @@ class KernelProfile(Report):
     Attributes
     ----------
     tool, source : str
-        What wrote the file, and the file.
+        The tool that wrote the file, and the file.
     kernels : tuple of Kernel
         The kernels.
     stated : mapping
         What the file says of the deployment (``accelerator``).
     doubts : tuple of str
-        What a reader should not rely on.
+        What should not be relied on.
     """
 
     tool: str

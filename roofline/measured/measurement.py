@@ -31,12 +31,12 @@ class StepTime(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Measurement(Report):
-    """One run of a benchmark.  None stands for what the file does not say; nothing is filled in by guessing.
+    """One run of a benchmark. None means that the file does not say it; nothing is guessed.
 
     Attributes
     ----------
     tool : str
-        What wrote the file.
+        The tool that wrote the file.
     source : str
         The file, and the place in it if it holds several runs.
     kind : str
@@ -55,17 +55,17 @@ class Measurement(Report):
     batch : int
         Sequences that start together; None for serving.
     concurrency : float
-        Requests in flight at most, as asked; None if there was no cap or the file is silent.
+        Requested limit of requests in flight; None if there was none or the file does not say.
     request_rate : float
-        Requests a second, as asked; None if they were not paced or the file is silent.
+        Requested rate in requests per second; None if there was none or the file does not say.
     in_flight : float
         Mean number of requests in the system, as the tool measured it.
     requests_per_s : float
-        Requests finished a second.
+        Finished requests per second.
     tokens_per_s : float
-        Output tokens a second, of the whole deployment.
+        Output tokens per second of the whole deployment.
     prompt_tokens_per_s, total_tokens_per_s : float
-        Prompt tokens, and prompt and output tokens together, a second.
+        Prompt tokens, and prompt and output tokens together, per second.
     ttft_mean_s, ttft_median_s : float
         Time to first token.
     tpot_mean_s, tpot_median_s : float
@@ -85,9 +85,9 @@ class Measurement(Report):
     steps : tuple of Step
         How figures that the file does not print follow from those that it does.
     repaired : tuple of str
-        What was put right, one sentence each.
+        What was repaired, one sentence each.
     doubts : tuple of str
-        What a reader should not rely on, one sentence each.
+        What should not be relied on, one sentence each.
 
     Examples
     --------

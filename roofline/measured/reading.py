@@ -98,9 +98,9 @@ MAX_DEPTH = 4
 def read(path: str | Path) -> list[Result]:
     """Read the result file of a benchmark or a profiler.
 
-    The content decides which tool wrote it.  What a file says of the deployment is kept in ``stated`` and not relied
-    on: the caller names the `Deployment`.  Means and medians stay apart; each result says what was repaired and what is
-    in doubt.
+    The content tells which tool wrote it. What a file says about the deployment is kept in ``stated`` but not used: the
+    caller gives the `Deployment`. Means and medians are kept apart; each result says what was repaired and what is
+    doubtful.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from .work_bounds import WorkBounds
 
 @dataclass(frozen=True, repr=False)
 class PhaseHeadroom(Report):
-    """One measured time against the bounds of the work that it took.
+    """One measured time compared with the bounds of its work.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class PhaseHeadroom(Report):
     bounds : WorkBounds
         What the deployment can do.
     basis : str
-        Which figures of the file the time is from, and which work it is held against.
+        The figures of the file behind the time, and the work with which it is compared.
     reasons : tuple of str
-        Where the time beats its floor: what may be the matter, the likeliest first.
+        If the time beats its floor: possible reasons, the most likely first.
     """
 
     name: str

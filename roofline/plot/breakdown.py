@@ -20,10 +20,10 @@ from .tracks import captions, legend_words, operator_name, shares_of_time, swept
 
 
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
-    """Shares of ``roofline_s`` by operator, one bar a phase, the color and hatch saying what limits the operator.
+    """Plot shares of ``roofline_s`` by operator, one bar per phase; color and hatch say what limits an operator.
 
-    Operators with the same name are one piece.  The order is the same in every bar, the longest over all phases
-    first; a piece too narrow for its name has none.
+    Operators with the same name are one piece. The order is the same in every bar, the longest over all phases first.
+    Pieces that are too narrow have no name.
 
     Parameters
     ----------

@@ -30,14 +30,14 @@ from .tracks import deployment_facets, tell_apart
 
 
 def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
-    """Memory of the most loaded accelerator, one bar a deployment, from the weights up; a line for what it has.
+    """Plot the memory use of the most loaded accelerator, one bar per deployment, with a line for its memory size.
 
     Parameters
     ----------
     *needs : Memory
         Single cases, drawn from the left.
     names : sequence of str, optional
-        What the bars are called; model, accelerator, layout and formats, as far as they differ, if none are given.
+        Names of the bars; by default model, accelerator, layout and formats, as far as they differ.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
@@ -124,10 +124,10 @@ def _part(need: Memory, part: str) -> float:
 
 
 def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
-    """Tokens/s of an accelerator over tokens/s of a user: every candidate that fits, and each accelerator's frontier.
+    """Plot tokens/s per accelerator over tokens/s per user: all candidates that fit, and each accelerator's frontier.
 
-    Left of the dashed line the time per output token is longer than its target.  A star marks the best of each
-    accelerator that meets the SLO.
+    Candidates to the left of the dashed line miss the target for the time per output token. A star marks the best
+    candidate of each accelerator that meets the SLO.
 
     Parameters
     ----------
@@ -190,9 +190,9 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
 
 
 def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) -> Axes:
-    """Change of the time if each input is ``factor`` times as large, or as small; the input that matters most on top.
+    """Plot the change of the time if each input is multiplied or divided by ``factor``, the most important one on top.
 
-    Every bar is computed anew (`Sensitivity.ratio`), not extrapolated.
+    Every bar is computed (`Sensitivity.ratio`), not extrapolated.
 
     Parameters
     ----------

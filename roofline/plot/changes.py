@@ -49,19 +49,19 @@ class Change:
 
 
 def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Axes | None = None) -> Axes:
-    """How a total becomes another: a bar for each part that changes, from the total before to the total after.
+    """Plot how a change leads from one total to another, with a bar for each part that changes.
 
-    Two passes (`roofline.compare`) differ by operator, the largest change first; what scheduling, host and overlap add
-    to the operators is a part of its own.  Two results of `roofline.memory` differ by what memory holds.  Techniques
-    (`roofline.apply`) are added one to the other in the order in which they were given.
+    Two passes (`roofline.compare`) are split by operator, the largest change first; scheduling, host and overlap are a
+    part of their own. Two results of `roofline.memory` are split by what memory holds. Techniques (`roofline.apply`)
+    are added one after the other, in the given order.
 
     Parameters
     ----------
     what_if : Comparison or Effect
         Of single cases.
     column : str, optional
-        Of passes ``estimate_s`` (if None) or ``roofline_s``; of techniques ``tpot_s`` (if None), ``ttft_s`` or
-        ``total_s`` of a request.
+        For passes, ``estimate_s`` (the default) or ``roofline_s``; for techniques, ``tpot_s`` (the default), ``ttft_s``
+        or ``total_s`` of a request.
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
 
@@ -249,12 +249,12 @@ GAINS = {
 
 
 def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
-    """How much each technique speeds up prefill, decode and throughput: 1 is no change, right of it is better.
+    """Plot how much each technique speeds up prefill, decode and throughput; values above 1 are better.
 
     Axes that are too low for all rows show the techniques with the largest effects, and say how many are missing.
 
-    Filled markers compare with the deployment as given.  Open ones are of techniques that it has already, such as a KV
-    cache, and compare with the same deployment without them.
+    Filled markers compare with the deployment as given. Open ones are techniques that it uses already, such as a KV
+    cache, compared with the same deployment without them.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
     Raises
     ------
     InvalidInput
-        The deployment can have none of the techniques.
+        The deployment can use none of the techniques.
 
     Examples
     --------

@@ -54,25 +54,25 @@ _DENSE = 32
 
 
 def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom, ax: Axes | None = None) -> Axes:
-    """Attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of an accelerator.
+    """Plot attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of an accelerator.
 
-    A phase is a large open marker at its FLOPs over its ``roofline_s``, those of one accelerator, on average, if
-    several share the work; the filled markers of its shape are its operators, their area the share of the time.
-    Operators that lie together share a label. A bare `Bound` is one filled marker. A sweep (array results) is a line
-    through its points, the first and the last one labeled, and the only ones marked if there are many; its operators
-    are not drawn. Operators that move bytes and compute nothing (norm, residual, collectives) have intensity 0, which a
-    logarithmic axis has not: the plot says how much time they take. A measured run (`roofline.headroom`) is a star at
-    the FLOPs of its work over the measured time.
+    A phase is a large open marker at its FLOPs divided by ``roofline_s``, per accelerator if several share the work.
+    The filled markers of the same shape are its operators, with the share of the time as area. Operators that are close
+    together share a label, and those below 1 % of the time have none. A single `Bound` is one filled marker. A sweep
+    (array results) is a line whose first and last points are labeled; its operators are not drawn. Operators that move
+    bytes and compute nothing (norm, residual, collectives) have intensity 0, which has no place on a logarithmic axis:
+    the plot says how much time they take. A measured run (`roofline.headroom`) is a star at its FLOPs divided by the
+    measured time.
 
     There is one ceiling for each rate that the results use; without results, one for every rate of the chip. Labels are
-    placed for the present size of the axes. Operators are labeled while there are at most two results, of different
-    names; more than four results have a legend. A label for which no place is free is left out, and the plot says how
-    many were. Passes that do not fit in memory are stamped so.
+    placed for the present size of the axes. Operators are labeled if there are at most two results, with different
+    names; more than four results have a legend. Labels without room are left out, and the plot says how many. Passes
+    that do not fit in memory are stamped.
 
     Parameters
     ----------
     accelerator : Accelerator, str or Path
-        Whose roofs are drawn, or its name.
+        The accelerator whose roofs are drawn, or its name.
     *results : Phase, Bound or Headroom
         Passes, bounds and measured runs on ``accelerator``.
     ax : Axes, optional

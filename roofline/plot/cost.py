@@ -16,17 +16,17 @@ LEAST_UTILIZATION = 0.05
 
 
 def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> Axes:
-    """USD per million output tokens, prompts included, over the share of its throughput that each fleet is used with.
+    """Plot USD per million output tokens, prompts included, over the utilization of each fleet.
 
-    A fleet costs the same whatever it serves, so that its tokens cost ``1 / utilization`` of what they do at full
-    load; the mark on a line is the load that it was sized for.
+    A fleet costs the same at any load, so its tokens cost ``1 / utilization`` times as much as at full load. The large
+    marker on a line is the load that the fleet was sized for.
 
     Parameters
     ----------
     fleet : Fleet
         Fleets with prices, one line each.
     api : float, optional
-        What an API asks for the same, USD per million output tokens with their prompts, as a line across.
+        Price of an API, in USD per million output tokens with their prompts, drawn as a horizontal line.
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
 

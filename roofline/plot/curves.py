@@ -68,25 +68,24 @@ class Curve(NamedTuple):
 def curves(
     *found: Phase | Served, column: str | None = None, measured: Given | None = None, ax: Axes | None = None
 ) -> Axes:
-    """A figure over the one input that a sweep varies, in each of its times, with measured points on top.
+    """Plot a figure over the swept input, in each of the three times, with measured points on top.
 
-    Of a pass the curves are its floor, roofline and estimate over batch, context or new tokens.  Of a server
-    (`roofline.serve`) they are what users see over the requests in the system or the rate at which they arrive, a line
-    for each result.  Points that do not fit in memory, and rates that the server cannot keep up with, lie in a hatched
-    area.
+    For a pass, the curves are floor, roofline and estimate over batch, context or new tokens. For a server
+    (`roofline.serve`), they are what users see over concurrency or request rate, one line for each result. Points that
+    do not fit in memory and rates above capacity are in a hatched area.
 
     Parameters
     ----------
     *found : Phase or Served
-        One pass that is a sweep over one input, or one or several results of `roofline.serve` for the same loads,
-        such as one for each of the three times.
+        One pass with a sweep over one input, or one or several results of `roofline.serve` for the same loads, such as
+        one for each of the three times.
     column : str, optional
         For a pass, ``time`` (if None) or ``tokens_per_s``. For a server, a column such as ``tpot_s`` (if None),
         ``ttft_s``, ``total_s``, ``queue_s`` or ``tokens_per_s``.
     measured : mapping of float to float, or sequence of Measurement, optional
         Measured values in base units by the swept input, such as seconds by batch; or runs that
         `roofline.measured.read` returns, which are drawn at their own batch, lengths or load. A run whose other inputs
-        are not those of the sweep is an open marker.
+        differ from those of the sweep is an open marker.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 

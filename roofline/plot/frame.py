@@ -69,7 +69,7 @@ def axes_or_new(ax: Axes | None, height: float = HEIGHT, **margins: float) -> Ax
 
 
 def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float | None = None) -> Axes:
-    """Axes on a figure of their own that no window and no notebook shows, for programs and pages.
+    """Create axes on a figure that no window and no notebook shows, for programs and pages.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float | None
     width : float
         Inches.
     height : float, optional
-        Inches; what the plot that is drawn on them takes if None.
+        Inches; if None, the height that the plot needs.
 
     Returns
     -------

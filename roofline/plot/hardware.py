@@ -34,16 +34,16 @@ _VENDORS = ("NVIDIA", "AMD", "Google", "Apple", "AWS", "Intel", "Huawei")
 
 
 def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: Axes | None = None) -> Axes:
-    """The roofs of several accelerators for one format, each with its ridge point and its name at its own line.
+    """Plot the roofs of several accelerators for one format, each with its ridge point and its name.
 
-    An accelerator without units for the format computes in the next wider one that it has, which its label names.
+    If an accelerator has no units for the format, the next wider one is used, and its label says so.
 
     Parameters
     ----------
     *accelerators : Accelerator, str or Path
         One to eight of them, or their names, with single figures.
     math : str
-        The format that is computed in.
+        Format of the math.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
@@ -57,7 +57,7 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
     InvalidInput
         None or more than eight accelerators, or one whose rates are arrays.
     UnknownName
-        A format that nothing is called, or that an accelerator can't compute in.
+        An unknown format, or one that an accelerator can't compute in.
 
     Examples
     --------
@@ -90,10 +90,10 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
 
 
 def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes | None = None) -> Axes:
-    """A column of a ridge table over the year of each accelerator, colored by vendor.
+    """Plot a column of a ridge table over the year of each accelerator, colored by vendor.
 
-    Within a year the points stand side by side in the order of their vendors.  As many points are named as have
-    room for a name, the extremes first; the subtitle says how many are not.
+    Points of the same year are side by side, ordered by vendor. As many points as possible are labeled, the extremes
+    first; the subtitle says how many are not.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def heatmap(
     time: str = "estimate_s",
     ax: Axes | None = None,
 ) -> Axes:
-    """Time of a decode step over batch and context; what does not fit stays blank.
+    """Plot the time of a decode step over batch and context; what does not fit stays blank.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def heatmap(
     context_tokens : sequence of float
         Tokens of each sequence in the cache, increasing.
     tpot_s : float, optional
-        Largest time per output token in seconds that users accept, drawn as a line.
+        Target for the time per output token in seconds, drawn as a line.
     time : {"floor_s", "roofline_s", "estimate_s"}
         Which of the three times is drawn; the title names it.
     ax : Axes, optional

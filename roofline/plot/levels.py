@@ -16,10 +16,10 @@ WORDS = {"l2": "L2", "shared": "shared memory"}
 
 
 def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
-    """Attained FLOP/s over intensity, with the roof of each level and the product's intensity there.
+    """Plot attained FLOP/s over intensity, with the roof of each memory level and the product's intensity there.
 
-    All points are at one height, the rate that the product reaches at most; the level whose point touches its slanted
-    roof is what limits it.
+    All large markers are at the same height, the highest rate that the product can reach. The level whose marker
+    touches its slanted roof limits it.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        FLOPs a byte and TFLOP/s, both logarithmic.
+        FLOP/byte and TFLOP/s, both logarithmic.
 
     Examples
     --------

@@ -18,12 +18,12 @@ TEXT_SIZE = (6.0, 1.5)
 
 
 def phase_map(found: PhaseMap, *, ax: Axes | None = None) -> Axes:
-    """The verdict over prompt and output lengths, and the traffic on it as dots, the larger the more requests.
+    """Plot the verdict over prompt and output lengths, with the traffic as dots whose size grows with its share.
 
     Parameters
     ----------
     found : PhaseMap
-        Of an advice (``advice.phase_map``) or of `roofline.advisor.phase_map`.
+        From an advice (``advice.phase_map``) or from `roofline.advisor.phase_map`.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 

@@ -33,11 +33,11 @@ MOST_STEPS = 400
 def timeline(
     simulation: Simulation | Served, *, start_s: float | None = None, span_s: float = 1.0, ax: Axes | None = None
 ) -> Axes:
-    """A simulated second of a server, pass by pass: decode steps, prompts, and what waits meanwhile.
+    """Plot a simulated second of a server, pass by pass: decode steps, prefill, and what waits meanwhile.
 
-    A row for each scheduler shows its passes: decode steps, prompts, or steps with both.  Below it, a stall is a pass
-    during which sequences that generate get no token.  The lower rows are the sequences that generate and the requests
-    that wait, each as high as its most.
+    A row for each scheduler shows its passes: decode steps, prefill, or steps with both. The row below it shows stalls,
+    which are passes in which generating sequences get no token. The lower rows are the generating sequences and the
+    waiting requests, each scaled to its maximum.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def timeline(
     start_s : float, optional
         Seconds from the start of the run; the middle of the run if None.
     span_s : float
-        How many seconds are shown.
+        Number of seconds to show.
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
 
@@ -92,7 +92,7 @@ def timeline(
 
 
 def queue(simulation: Simulation | Served, *, ax: Axes | None = None) -> Axes:
-    """Requests in the system over the time of a simulation: those that wait, whose prompt is computed, that generate.
+    """Plot the requests in the system over the time of a simulation: waiting, in prefill, and generating.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def queue(simulation: Simulation | Served, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        Seconds of the run and requests, stacked; the mean time in the queue is in the subtitle.
+        Seconds of the run and requests, stacked; the mean time in the queue is in the title.
 
     Raises
     ------

@@ -24,18 +24,18 @@ Array = npt.NDArray[np.float64]
 
 
 def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_s", ax: Axes | None = None) -> Axes:
-    """Tokens/s of each GPU against tokens/s of each user as the batch grows, a line for each deployment.
+    """Plot tokens/s per GPU against tokens/s per user as the batch grows, one line for each deployment.
 
-    Larger batches share the weights' traffic among more users, so a line runs from the lower right (one user, fast)
-    to the upper left.  The wide gray line is the frontier: what no drawn point that fits beats in both.  A line goes on
-    dotted where the batch no longer fits in memory.
+    In larger batches more users share the traffic of the weights, so a line runs from the lower right (one user, fast)
+    to the upper left. The wide gray line is the frontier: points that fit and that no other one beats in both. A line
+    is dotted if the batch does not fit in memory.
 
     Parameters
     ----------
     *phases : Phase
         Decode steps, each a sweep over the batch.
     names : sequence of str, optional
-        One for each phase; what tells the deployments apart if none are given.
+        One name for each phase; by default what tells the deployments apart.
     time : {"floor_s", "roofline_s", "estimate_s"}
         The time that the speeds rest on, which the subtitle names.
     ax : Axes, optional
@@ -105,7 +105,7 @@ def kv(
     cache_format: str = "bf16",
     ax: Axes | None = None,
 ) -> Axes:
-    """KV cache and state of ``batch`` sequences over the length of their context, a line for each model.
+    """Plot the KV cache and state of ``batch`` sequences over the length of their context, one line for each model.
 
     Parameters
     ----------

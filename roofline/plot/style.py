@@ -31,7 +31,7 @@ class Style(Value):
     ink, quiet, faint : str
         Text and axes; less important text; grids.
     warning : str
-        What does not fit or misses a target.
+        Color of what does not fit or misses a target.
     lines : tuple of (str, str)
         Color and marker of each line, in order.
     phases : mapping
@@ -179,7 +179,7 @@ def ink_on_fill(style: Style, color: str) -> str:
 
 
 def style_of(ax: Axes) -> Style:
-    """The style for what is behind ``ax``: `LIGHT` or `DARK`, with that background as its paper."""
+    """Return the style for the background of ``ax``: `LIGHT` or `DARK`, with that background as its paper."""
     paper = background(ax)
     return replace(LIGHT if luminance(paper) > MIDDLE else DARK, paper=paper)
 
