@@ -11,9 +11,10 @@ A pass with prompts has no graph of its own, but for one of few tokens where an 
 longer of the two, rounded where they meet:
 
     prompts_s = ((kernels * prefill_factor)^4 + launching^4)^(1/4) + step_s,
-    launching = layers * eager_layer_s + adapter kernels * adapter_kernel_s
+    launching = layers * eager_layer_s * (1 + quantization kernels / 12) + adapter kernels * adapter_kernel_s
 
-with two kernels for every matrix that has a low-rank adapter beside it.
+with two kernels for every matrix that has a low-rank adapter beside it, and one before every product of 8 and 4-bit
+activations where an engine launches those by themselves; a layer has about 12 without them.
 
 An engine that was told to do without graphs (``Engine(eager=True)``) runs its decode steps that way as well.
 
@@ -36,6 +37,10 @@ EAGER_NORM = 4.0
 """Exponent that joins the device and the host of a pass with prompts: near the longer one, rounded where they meet."""
 
 
+LAYER_OPERATORS = 12
+"""Operators of a layer of attention and a gated MLP, which the host's time of an eager layer launches."""
+
+
 class HostTimes(NamedTuple):
     """Times that the host adds; see `roofline.specs.engines.Engine`. Any may be an array, one value a run."""
 
@@ -50,6 +55,7 @@ class HostTimes(NamedTuple):
     graph_tokens: Any = 0.0
     eager: Any = 0.0
     adapter_kernel_s: Any = 0.0
+    quantization_kernels: Any = 0.0
 
     @classmethod
     def of(cls, engine: Engine) -> HostTimes:
@@ -64,7 +70,8 @@ class HostTimes(NamedTuple):
 
     def eager_s(self, shape: HostedModel, tokens: Any) -> Any:
         """Launching the kernels of all layers one by one, in a pass of ``tokens`` that no graph was captured for."""
-        launching_s = shape.layers * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
+        layers = shape.layers * (1.0 + shape.quantizes * self.quantization_kernels / LAYER_OPERATORS)
+        launching_s = layers * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
         return launching_s * (np.asarray(tokens) > self.graph_tokens)
 
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
@@ -100,6 +107,8 @@ class HostedModel(NamedTuple):
         Fixed times of all kernels of a decode step.
     adapter_kernels : int
         Kernels of low-rank adapters in a pass.
+    quantizes : bool
+        Whether activations are narrower than 16 bits in products.
     """
 
     layers: Any
@@ -107,13 +116,15 @@ class HostedModel(NamedTuple):
     ranks: Any
     launch_s: Any
     adapter_kernels: Any = 0
+    quantizes: Any = False
 
     @classmethod
     def of(cls, serve: Deployment, launch_s: Any) -> HostedModel:
         """That of a deployment whose decode step has kernels with fixed times of ``launch_s`` together."""
         ranks = serve.parallel.tensor * serve.parallel.context
         kernels = further_kernels(serve.model)
-        return cls(serve.model.layer_count, sparse_layers(serve), ranks, launch_s, kernels)
+        narrow = serve.precision.activation_bits < 16
+        return cls(serve.model.layer_count, sparse_layers(serve), ranks, launch_s, kernels, narrow)
 
 
 def sparse_layers(serve: Deployment) -> int:

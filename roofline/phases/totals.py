@@ -21,7 +21,7 @@ from ..values import Value
 from .bounds import Bound, Kernels
 from .deployment import Deployment
 from .energy import Use, under_a_limit, use_of
-from .host import HostedModel, HostTimes
+from .host import LAYER_OPERATORS, HostedModel, HostTimes
 from .schedule import Schedule
 
 
@@ -399,10 +399,6 @@ def one_by_one(found: Estimates, serve: Deployment, tokens: Number) -> Estimates
     return _scaled(found, time_s, found.fixed_s, found.time_s * host.prefill_factor)
 
 
-LAYER_OPERATORS = 12
-"""Operators of a layer of attention and a gated MLP, which the host's time of an eager layer launches."""
-
-
 def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
     """A short eager pass inside a step, as of a draft head, which adds nothing to what the scheduler takes.
 
@@ -411,7 +407,7 @@ def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
     """
     host = HostTimes.of(one.deployment.server)._replace(step_s=0.0)
     operators = total(item.operator.launches for item in one.operators)
-    shape = HostedModel.of(one.deployment, found.fixed_s)._replace(layers=operators / LAYER_OPERATORS)
+    shape = HostedModel.of(one.deployment, found.fixed_s)._replace(layers=operators / LAYER_OPERATORS, quantizes=False)
     time_s = host.prompts_s(found.time_s, shape, np.inf)  # never captured
     return _scaled(found, time_s, found.fixed_s, found.kernels_s)
 

@@ -134,6 +134,7 @@ FIELDS: Mapping[str, Kind] = {
     "sparse_layer_s": Kind(),
     "launch_share": SHARE,
     "eager_layer_s": Kind(),
+    "quantization_kernels": Kind(whole=True),
     "adapter_kernel_s": Kind(),
     "drafting_step_s": Kind(),
     "graph_tokens": Kind(whole=True),

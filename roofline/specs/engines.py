@@ -90,6 +90,8 @@ class Engine:
         Share of the kernels' fixed times that remains in a decode step (CUDA graphs hide the rest).
     eager_layer_s : float
         Host time per layer of a pass with prompts, which runs without a graph and in parallel with the device.
+    quantization_kernels : float
+        Kernels of a layer that quantize activations before a product, where they are launched by themselves.
     adapter_kernel_s : float
         Host time of launching one kernel of a low-rank adapter in such a pass.
     drafting_step_s : float
@@ -156,6 +158,7 @@ class Engine:
     sparse_layer_s: float | None = None
     launch_share: float | None = None
     eager_layer_s: float | None = None
+    quantization_kernels: float | None = None
     adapter_kernel_s: float | None = None
     drafting_step_s: float | None = None
     graph_tokens: float | None = None
