@@ -57,11 +57,13 @@ def _row(reason: str, table: str = "", **words: str) -> Quarantine:
 
 
 COLD = "timed once, as the first pass of a process that one square product warms up (its examples/benchmark.py)"
-ONE_ROW = "kernels for one row read the weights again for every row: 2,048 tokens take as long as 240 to 300 decode steps"
+ONE_ROW = (
+    "kernels for one row read the weights again for every row: 2,048 tokens take as long as 240 to 300 decode steps"
+)
 UNFUSED = (
     "prompts of 4,096 and 8,192 tokens contradict each other, as if attention was fused in some builds only: on 12 "
-    "Inferentia2 4,096 tokens of Mistral-7B take longer than 8,192, and on 16 Trainium1 4,096 tokens of Llama-2-13B take "
-    "2.6 times as long as on those"
+    "Inferentia2 4,096 tokens of Mistral-7B take longer than 8,192, and on 16 Trainium1 4,096 tokens of Llama-2-13B "
+    "take 2.6 times as long as on those"
 )
 SLOW_START = (
     "rates rise with the length of the prompt, where those of all other chips fall: at 512 tokens an A100 SXM is 13 "
