@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 import roofline as rl
-from roofline.serving import Scenario, steady_state
+from roofline.serving.scenario import Scenario
+from roofline.serving.steady_state import steady_state
 
 RELEASES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "vllm": (("2024-09", "0.6.0"), ("2025-03-18", "0.8.0"), ("2025-07-07", "0.9.2"), ("2025-10", "0.11.0")),

@@ -26,7 +26,8 @@ from measured_servers import NEWEST_FROM, SHAREGPT, as_trtllm_bench, release_of,
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.serving import Scenario, Steady, steady_state
+from roofline.serving.scenario import Scenario
+from roofline.serving.steady_state import Steady, steady_state
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "tests" / "data" / "measurements" / "technique_gains.csv"

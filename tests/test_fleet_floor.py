@@ -8,7 +8,7 @@ import pytest
 import roofline as rl
 from roofline.capacity.floors import least_busy_s, most_sequences
 from roofline.capacity.layouts import layouts
-from roofline.serving import Scenario
+from roofline.serving.scenario import Scenario
 
 H100, L40S, B200 = (rl.get_accelerator(name) for name in ("h100-sxm", "l40s", "b200-sxm"))
 NO_SLO = rl.SLO()

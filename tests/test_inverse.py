@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofline as rl
-from roofline.serving import Scenario, steady_state
+from roofline.serving.scenario import Scenario
+from roofline.serving.steady_state import steady_state
 
 H100 = rl.get_accelerator("h100-sxm")
 LLAMA, MIXTRAL = rl.get_model("llama-3.1-70b"), rl.get_model("mixtral-8x7b")

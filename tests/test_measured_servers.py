@@ -9,7 +9,7 @@ import pytest
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.serving import Scenario
+from roofline.serving.scenario import Scenario
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))

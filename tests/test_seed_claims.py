@@ -14,7 +14,8 @@ import roofline as rl
 from roofline import techniques as t
 from roofline.advisor import verdict_of
 from roofline.advisor.verdict import prefill_share
-from roofline.serving import Scenario, steady_state
+from roofline.serving.scenario import Scenario
+from roofline.serving.steady_state import steady_state
 from roofline.techniques.table import phase_of
 
 ROWS = yaml.safe_load((Path(__file__).parent / "golden" / "seed_claims.yaml").read_text(encoding="utf-8"))

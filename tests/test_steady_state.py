@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 import roofline as rl
 from roofline import techniques as t
 from roofline.capacity import layouts
-from roofline.serving import Drafts, Scenario, closed_forms, steady_state
+from roofline.serving import closed_forms
 from roofline.serving.metrics import METRICS, SLO_METRICS, metric_named
+from roofline.serving.scenario import Drafts, Scenario
+from roofline.serving.steady_state import steady_state
 
 LLAMA_70B, LLAMA_8B = rl.get_model("llama-3.1-70b"), rl.get_model("llama-3.1-8b")
 MIXTRAL, DEEPSEEK = rl.get_model("mixtral-8x7b"), rl.get_model("deepseek-v3")

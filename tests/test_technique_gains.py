@@ -11,7 +11,8 @@ from roofline import techniques as t
 from roofline.model.draft_heads import draft_head
 from roofline.operators.operator import Segment
 from roofline.phases.passes import run_pass
-from roofline.serving import Scenario, steady_state
+from roofline.serving.scenario import Scenario
+from roofline.serving.steady_state import steady_state
 
 GAINS = Path(__file__).parent / "data/measurements/technique_gains.csv"
 ROWS = {row["id"]: row for row in csv.DictReader(GAINS.read_text("utf-8").splitlines())}

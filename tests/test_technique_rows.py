@@ -8,7 +8,8 @@ import pytest
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.serving import Scenario, steady_state
+from roofline.serving.scenario import Scenario
+from roofline.serving.steady_state import steady_state
 
 GAINS = Path(__file__).parent / "data/measurements/technique_gains.csv"
 ROWS = {row["id"]: row for row in csv.DictReader(GAINS.read_text("utf-8").splitlines())}

@@ -9,7 +9,7 @@ from command_line import answer
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.serving import Scenario
+from roofline.serving.scenario import Scenario
 
 LOAD = rl.Workload(2000, 200, 8)
 PLACES = (

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.serving import Scenario, steady_state
+from roofline.serving.scenario import Scenario
+from roofline.serving.steady_state import steady_state
 
 H100 = rl.get_accelerator("h100-sxm")
 NAMES = ("llama-3.1-8b", "mixtral-8x7b", "gemma-2-9b", "gpt-2")

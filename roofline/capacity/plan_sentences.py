@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..serving.methods import method_words
-from ..serving.steady_state import HIGH_END
+from ..serving.slo import HIGH_END
 from ..units import brief_time, humanize
 from .basis import CALIBRATED
 

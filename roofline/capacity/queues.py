@@ -36,8 +36,7 @@ from ..serving.lane import Lane, Lengths
 from ..serving.outcome import Simulation, interval
 from ..serving.scenario import Scenario
 from ..serving.simulation import run
-from ..serving.slo import SLO
-from ..serving.steady_state import HIGH_END
+from ..serving.slo import HIGH_END, SLO
 from ..serving.step_times import StepTimes, step_times
 from ..serving.trace import Trace, without_times
 from ..serving.traffic import Traffic

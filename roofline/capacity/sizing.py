@@ -15,7 +15,7 @@ import numpy as np
 
 from ..serving.methods import CLOSED_FORM, SIMULATION
 from ..serving.metrics import METRICS
-from ..serving.steady_state import HIGH_END
+from ..serving.slo import HIGH_END
 from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates, cost_of_one
 from .queues import (
     ClosedQueue,

@@ -23,8 +23,7 @@ from ..operators.precision import Precision
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
-from ..serving.slo import SLO
-from ..serving.steady_state import HIGH_END
+from ..serving.slo import HIGH_END, SLO
 from ..specs.electricity import Power
 from ..specs.engines import engine_named, list_engines
 from ..specs.library import list_accelerators, list_models

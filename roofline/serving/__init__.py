@@ -15,8 +15,3 @@ deployment      ``tokens_per_s`` and ``requests_per_s`` are those of the whole d
 
 ``max_batch`` is everywhere the number of sequences that memory holds at once, as `roofline.memory` counts it.
 """
-
-from .scenario import Drafts, Scenario, expected_tokens
-from .steady_state import Steady, steady_state
-
-__all__ = ["Drafts", "Scenario", "Steady", "expected_tokens", "steady_state"]

@@ -11,6 +11,9 @@ from ..errors import number, unknown
 STATISTICS: Mapping[str, float] = MappingProxyType({"mean": 1.0, "p50": 0.5, "p95": 0.95, "p99": 0.99})
 """What of the requests a target is for -> the share of them that meets it; for a mean, as if all did."""
 
+HIGH_END = "estimate_high_s"
+"""The upper end of the estimate's interval, which cautious plans compare with their targets."""
+
 TARGETS = ("ttft_s", "tpot_s", "total_s", "gap_s", "tokens_per_s")
 
 

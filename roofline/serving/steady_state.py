@@ -33,9 +33,7 @@ from . import closed_forms
 from .closed_forms import RequestTimes
 from .request_passes import Passes
 from .scenario import Scenario
-
-HIGH_END = "estimate_high_s"
-"""The upper end of the estimate's interval, which cautious plans hold against their targets."""
+from .slo import HIGH_END
 
 PLANNED_TIMES = (*TIMES, HIGH_END)
 """Times in which requests can be asked for: each of the three, or the upper end of the estimate's interval."""
@@ -354,7 +352,8 @@ def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
     Examples
     --------
     >>> import roofline as rl
-    >>> from roofline.serving import Scenario, steady_state
+    >>> from roofline.serving.scenario import Scenario
+    >>> from roofline.serving.steady_state import steady_state
     >>> serve = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
     >>> found = steady_state(Scenario(serve, rl.Workload(1500, 300, batch=16)), time="roofline_s")
     >>> round(found.requests_per_s * found.total_s)
