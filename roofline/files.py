@@ -71,7 +71,7 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES, what: str = "a spec or
     except OSError as error:
         raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise SpecError(f"{str(path)!r} is no path: {error}") from None
+        raise SpecError(f"{str(path)!r} is not a path: {error}") from None
 
 
 def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def test_a_run_is_drawn_under_the_roofline(tmp_path):
     [
         ((RUN, "--hardware", "h100-sxm"), "headroom needs --model"),
         ((KERNELS, *RAN), "states no shapes: give the load (batch and prompt tokens) and the phase"),
-        ((KERNELS, *RAN, "--batch", "8"), "no whole multiple of 32 layers: give steps"),
+        ((KERNELS, *RAN, "--batch", "8"), "not a whole multiple of 32 layers: give steps"),
         ((KERNELS, *RAN, "--batch", "8", "--phase", "both"), "no phase named 'both'"),
         ((DATA / "README.md", *RAN), "is not a result of a known tool"),
         ((DATA / "missing.json", *RAN), "missing.json can't be read"),

@@ -129,7 +129,7 @@ def test_what_has_no_pools_says_why():
     assert found.feasible.tolist() == [True, False]
     assert "TTFT at least" in found.reason[1]
     alone = rl.plan("llama-3.1-8b", "apple-m4", rl.Workload(500, 50), accelerators=[1])
-    assert "states no nic_bytes_per_s" in rl.disaggregate(alone).reason[0]
+    assert "has no nic_bytes_per_s" in rl.disaggregate(alone).reason[0]
     assert rl.disaggregate(alone, link_bytes_per_s=1e9).feasible[0]
 
 

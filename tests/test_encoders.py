@@ -253,7 +253,7 @@ def test_what_an_encoder_does_not_take(load, layout, said):
     ("changes", "said"),
     [
         ({"architectures": ["BertForQuestionAnswering"]}, "the head of class 'BertForQuestionAnswering' is not known"),
-        ({"num_attention_heads": 7}, "hidden_size 768 is no multiple of num_attention_heads 7"),
+        ({"num_attention_heads": 7}, "hidden_size 768 is not a multiple of num_attention_heads 7"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type must be absolute or rope"),
         ({"hidden_size": "wide"}, "hidden_size must be a whole number"),
         ({"model_type": "deberta-v2"}, "'deberta-v2' is not a decoder language model"),

@@ -70,7 +70,7 @@ def test_doubts_stand_in_the_first_lines(tmp_path):
 
 def test_an_unknown_encoder_is_refused():
     config = json.loads((FOLDER / "further" / "llama-3.2-11b-vision.json").read_text(encoding="utf-8"))["text_config"]
-    with pytest.raises(rl.SpecError, match="'AcmeModel' is no causal language model"):
+    with pytest.raises(rl.SpecError, match="'AcmeModel' is not a causal language model"):
         rl.get_model({**config, "model_type": "acme", "architectures": ["AcmeModel"]})
 
 

@@ -215,7 +215,7 @@ def test_a_name_that_is_no_text(name):
 
 
 def test_a_path_with_a_null():
-    with pytest.raises(rl.SpecError, match="is no path"):
+    with pytest.raises(rl.SpecError, match="is not a path"):
         rl.get_accelerator("a\0b.yaml")
 
 

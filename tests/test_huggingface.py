@@ -113,7 +113,7 @@ WRONG = [
     (changed(LLAMA, intermediate_size="absent"), "intermediate_size is missing"),
     (changed(LLAMA, vocab_size="absent"), "vocab_size is missing"),
     (changed(LLAMA, num_attention_heads=33), "num_attention_heads 33 does not divide hidden_size 4096"),
-    (changed(LLAMA, num_key_value_heads=5), "num_attention_heads 32 is no multiple of num_key_value_heads 5"),
+    (changed(LLAMA, num_key_value_heads=5), "num_attention_heads 32 is not a multiple of num_key_value_heads 5"),
     (changed(LLAMA, hidden_size=-1), "hidden_size must be a whole number from 1 .*: -1"),
     (changed(LLAMA, hidden_size="4096"), "hidden_size must be a whole number .*: '4096'"),
     (changed(LLAMA, hidden_size=4096.5), "hidden_size must be a whole number .*: 4096.5"),
@@ -126,7 +126,7 @@ WRONG = [
     (changed(DEEPSEEK, kv_lora_rank="much"), "kv_lora_rank must be a whole number"),
     (
         changed(QWEN_NEXT, linear_num_value_heads=33),
-        "linear_num_value_heads 33 is no multiple of linear_num_key_heads 16",
+        "linear_num_value_heads 33 is not a multiple of linear_num_key_heads 16",
     ),
     ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12}, "max_position_embeddings is missing"),
     ({"model_type": "electra", "hidden_size": 768}, "'electra' is not a decoder language model"),
@@ -749,7 +749,7 @@ def test_a_gguf_header_gives_shapes_formats_and_exact_bytes(tmp_path: Path) -> N
 
 def test_what_is_no_gguf_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"GGUF" + b"\xff" * 64)
-    with pytest.raises(SpecError, match="no readable GGUF file"):
+    with pytest.raises(SpecError, match="not a readable GGUF file"):
         rl.get_model(tmp_path / "x.gguf")
 
 

@@ -14,7 +14,7 @@ REFUSED = [
     ("deepseek-v3", "fp8_block", {"tensor": 1, "expert": 3, "data": 3}, "256 experts do not divide over EP 3"),
     ("deepseek-v3", "fp8_block", {"tensor": 12}, "128 query heads do not divide over TP 12"),
     # Qwen2 and 2.5 of 72B in GPTQ and AWQ: 29,568 = 231 x 128, which Qwen padded for larger degrees.
-    ("qwen2.5-72b", "int4_g128", {"tensor": 2}, "no multiple of the 128 values that share a scale in int4_g128"),
+    ("qwen2.5-72b", "int4_g128", {"tensor": 2}, "not a multiple of the 128 values that share a scale in int4_g128"),
     # vLLM's recipe for MiniMax-M2 on eight GPUs asks for expert parallelism: 1,536 / 8 is not a multiple of 128.
     ("minimax-m2.5", "fp8_block", {"tensor": 8}, "experts_gate of 1,536 over TP 8 is 192 each"),
     ("qwen3-235b-a22b", "fp8_block", {"tensor": 8}, "experts_gate of 1,536 over TP 8 is 192 each"),

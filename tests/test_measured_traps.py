@@ -364,7 +364,7 @@ def test_kernels_need_a_workload_and_a_number_of_passes():
     with pytest.raises(rl.InvalidInput, match="which states no shapes: give the load"):
         rl.headroom(SMALL, profile())
     with pytest.raises(
-        rl.InvalidInput, match="2 calls of attention kernels, no whole multiple of 12 layers: give steps, "
+        rl.InvalidInput, match="2 calls of attention kernels, not a whole multiple of 12 layers: give steps, "
     ):
         rl.headroom(SMALL, profile(), load=rl.Workload())
     with pytest.raises(rl.UnknownName, match="no phase named 'both'"):

@@ -250,7 +250,7 @@ def test_layouts_that_make_no_sense(degrees, says):
 
 def test_an_accelerator_without_any_link_says_so():
     alone = H100.replace(scale_up=None, host_bytes_per_s=None)
-    with pytest.raises(rl.InvalidInput, match="states no link between accelerators"):
+    with pytest.raises(rl.InvalidInput, match="has no link between accelerators"):
         _ = rl.decode(rl.Deployment(LLAMA, alone, parallel=rl.Parallel(tensor=2)), rl.Workload()).roofline_s
 
 

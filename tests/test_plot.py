@@ -284,7 +284,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line():
     phase = both(LLAMA, 1)[0]
     refused = [
         (other, phase, "other rates than those of the roof"),
-        (GPU, rl.matmul(1, 8, 8), "Work is none of these"),
+        (GPU, rl.matmul(1, 8, 8), "measured runs, not Work"),
         (array, rl.bound(rl.matmul(1, 8, 8), array), "rates of 'h100-sxm' are arrays"),
     ]
     for accelerator, result, message in refused:

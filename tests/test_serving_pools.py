@@ -83,7 +83,7 @@ def test_an_open_loop_repeats_by_its_seed(worker):
 
 def test_what_makes_no_sense_is_one_line(worker):
     apple = worker.replace(accelerator=rl.get_accelerator("apple-m4"), engine=None)
-    with pytest.raises(rl.InvalidInput, match="apple-m4 states no nic_bytes_per_s: give link_bytes_per_s"):
+    with pytest.raises(rl.InvalidInput, match="apple-m4 has no nic_bytes_per_s: give link_bytes_per_s"):
         serve_pools(LOAD, prefill=apple, decode=worker, concurrency=1)
     with pytest.raises(rl.InvalidInput, match="prefill_workers must be a whole number >= 1: 0"):
         serve_pools(LOAD, prefill=worker, decode=worker, prefill_workers=0, concurrency=1)

@@ -121,7 +121,12 @@ ACCELERATORS = {
         "aliases: [h100, h200-sxm,",
         "is the name of h200-sxm",
     ),
-    "an architecture that is none": ("h100-sxm", "architecture: Hopper", "architecture: Hoper", "is none of NVIDIA's"),
+    "an architecture that is none": (
+        "h100-sxm",
+        "architecture: Hopper",
+        "architecture: Hoper",
+        "is not one of NVIDIA's",
+    ),
     "a year that can't be": ("h100-sxm", "year: 2022", "year: 2052", "year 2052 is not between 2015 and 2035"),
     "a date that is none": (
         "h100-sxm",

@@ -48,7 +48,7 @@ def _with_peak(serve: Deployment, load: Workload, value: float) -> Setting:
 def _with_link(serve: Deployment, load: Workload, value: float) -> Setting:
     gpu = serve.accelerator
     if gpu.scale_up is None:
-        raise InvalidInput(f"{gpu.name} states no link between accelerators: link_bytes_per_s can't be solved for")
+        raise InvalidInput(f"{gpu.name} has no link between accelerators: link_bytes_per_s can't be solved for")
     return serve.replace(accelerator=gpu.replace(scale_up=replace(gpu.scale_up, bytes_per_s=value))), load
 
 

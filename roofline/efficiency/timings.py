@@ -155,7 +155,7 @@ def batches(table: Mapping[str, np.ndarray[Any, Any]], where: str = "table") -> 
     """
     kind = next((kind for sign, kind in SIGNS.items() if sign in table), None)
     if kind is None or "latency_s" not in table:
-        raise SpecError(f"{where}: columns of no known kind of timing: {', '.join(table)}")
+        raise SpecError(f"{where}: the columns match no kind of timing: {', '.join(table)}")
     words = {name: values for name, values in table.items() if name in WORDS}
     numbers = {name: _numbers(name, v, where) for name, v in table.items() if name not in WORDS}
     keys, inverse = np.unique(np.stack(list(words.values())), axis=1, return_inverse=True)

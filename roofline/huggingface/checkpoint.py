@@ -100,7 +100,7 @@ def read_hub(name: str) -> Model:
         import huggingface_hub
     except ImportError:
         raise SpecError(
-            f"{name!r} is no file here; to read it from the Hugging Face hub, pip install 'roofline[hub]',"
+            f"{name!r} is not a file here; to read it from the Hugging Face hub, pip install 'roofline[hub]',"
             " or give the path of its config.json"
         ) from None
     options = {} if is_reachable() else {"local_files_only": True}
@@ -146,7 +146,7 @@ def _fetch(hub: Any, name: str, file: str, options: Mapping[str, bool]) -> Path 
         if options:
             kind, reason = "no connection", "the hub does not answer and the file is not in the local cache"
         raise SpecError(
-            f"{name!r} is no file here and can't be had from the Hugging Face hub ({kind}: {reason});"
+            f"{name!r} is not a file here and can't be fetched from the Hugging Face hub ({kind}: {reason});"
             " check the name, the network and your token, or give the path of a config.json"
         ) from None
 

@@ -97,7 +97,7 @@ def _whisper(fields: Fields) -> Model:
     def attention(part: str) -> dict[str, Any]:
         heads = fields.size(f"{part}_attention_heads")
         if width % heads:
-            raise SpecError(f"d_model {width} is no multiple of {part}_attention_heads {heads}")
+            raise SpecError(f"d_model {width} is not a multiple of {part}_attention_heads {heads}")
         # Keys have no bias: that of the values stands among the vectors.
         return {"hidden": width, "query_heads": heads, "kv_heads": heads, "head_dim": width // heads, "vectors": width}
 

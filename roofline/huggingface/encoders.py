@@ -151,7 +151,7 @@ def _head(data: Mapping[str, Any], family: EncoderFamily) -> str:
 def _attention(fields: Fields, *, bias: bool, window: int | None = None) -> Attention:
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     if hidden % heads:
-        raise SpecError(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}")
+        raise SpecError(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}")
     return Attention(
         hidden=hidden,
         query_heads=heads,

@@ -299,7 +299,7 @@ def inkling2_loops(fields: Fields, model: Model) -> Model:
     again = fields.size("loop_num_passes") - 1
     looped = [layer for layer in model.layers if _mixes_messages(layer)]
     if first >= end or sum(layer.count for layer in looped) != end - first:
-        raise SpecError(f"the loop from layer {first} to {end} is none of the model's {model.layer_count} layers")
+        raise SpecError(f"the loop from layer {first} to {end} is not within the model's {model.layer_count} layers")
     repeated = tuple(replace(layer, count=again * layer.count, reused=True) for layer in looped if again)
     queries = BlockResidual(hidden=model.hidden, sources=1, queries=4 * (end - first))
     changed = model.replace(layers=(*model.layers, *repeated), around=(*model.around, queries))

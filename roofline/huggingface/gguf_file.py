@@ -50,7 +50,7 @@ def read_gguf(path: Path) -> Model:
         tensors = [(t.name, t.tensor_type.name, int(t.n_elements), int(t.n_bytes)) for t in reader.tensors]
         shapes = {t.name: tuple(int(size) for size in t.shape) for t in reader.tensors}
     except Exception as error:
-        raise SpecError(f"{path} is no readable GGUF file: {type(error).__name__}: {str(error)[:160]}") from None
+        raise SpecError(f"{path} is not a readable GGUF file: {type(error).__name__}: {str(error)[:160]}") from None
     return _model(path, keys, tensors, shapes)
 
 

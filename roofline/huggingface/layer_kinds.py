@@ -93,7 +93,7 @@ def _listed(fields: Fields, family: Family, layers: int) -> list[str] | None:
 def _meaning(word: Any, where: str, fields: Fields, family: Family) -> str:
     kind = _MEANING.get(str(word).lower())
     if kind is None:
-        raise SpecError(f"{where} is {word!r:.60}, which is no kind of layer known here")
+        raise SpecError(f"{where} is {word!r:.60}, which is not a known kind of layer")
     if kind == "sliding" and _window_off(fields, family):
         return "full"
     return "full" if kind == "full" and family.all_sliding and fields.get("sliding_window") is None else kind

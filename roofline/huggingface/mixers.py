@@ -103,7 +103,7 @@ def _heads(fields: Fields, family: Family, place: Place) -> tuple[int, int, int,
     )
     kv = special.optional("num_key_value_heads") or _kv_heads(fields, place, queries)
     if queries % kv:
-        raise SpecError(f"num_attention_heads {queries} is no multiple of num_key_value_heads {kv}")
+        raise SpecError(f"num_attention_heads {queries} is not a multiple of num_key_value_heads {kv}")
     value = (fields.optional("swa_v_head_dim") if sliding else None) or fields.optional("v_head_dim") or width
     return queries, kv, width, value
 

@@ -53,7 +53,7 @@ def recurrent(fields: Fields, family: Family) -> Block:
 def _gated_delta_net(fields: Fields, family: Family) -> GatedDeltaNet:
     keys, values = fields.size("linear_num_key_heads"), fields.size("linear_num_value_heads")
     if values % keys:
-        raise SpecError(f"linear_num_value_heads {values} is no multiple of linear_num_key_heads {keys}")
+        raise SpecError(f"linear_num_value_heads {values} is not a multiple of linear_num_key_heads {keys}")
     return GatedDeltaNet(
         hidden=fields.size("hidden_size"),
         key_heads=keys,

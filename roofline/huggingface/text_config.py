@@ -167,7 +167,7 @@ def _by_convention(data: Mapping[str, Any], model_type: str) -> tuple[Family, tu
     named = [str(name) for name in classes] if isinstance(classes, list) else []
     if named and not any(name.endswith(CAUSAL) for name in named):
         raise SpecError(
-            f"model_type {model_type!r} is not known, and its class {named[0]!r} is no causal language model;"
+            f"model_type {model_type!r} is not known, and its class {named[0]!r} is not a causal language model;"
             f" expected one that ends in {' or '.join(CAUSAL)}"
         )
     fields = Fields(data, {})

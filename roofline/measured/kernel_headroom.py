@@ -189,7 +189,7 @@ def _passes(profile: KernelProfile, phase: Phase) -> float:
     calls = sum(kernel.calls for kernel in profile.kernels if _runs_once_a_layer(kernel.name))
     if not layers or not calls or calls % layers:
         raise InvalidInput(
-            f"{profile.source} has {calls} calls of attention kernels, no whole multiple of {layers:g} layers: "
+            f"{profile.source} has {calls} calls of attention kernels, not a whole multiple of {layers:g} layers: "
             "give steps, the number of passes that it covers"
         )
     return calls / layers

@@ -129,7 +129,7 @@ def _of_matrix(weight: Linear, precision: Precision, ways: int) -> Iterator[str]
     part = side // pieces * max(pieces // ways, 1)
     if group > 1 and side % group == 0 and part % group:
         yield (
-            f"{weight.name} of {side:,} over TP {ways} is {part:,} each, which is no multiple of the"
+            f"{weight.name} of {side:,} over TP {ways} is {part:,} each, which is not a multiple of the"
             f" {group} values that share a scale in {precision.weight_format(weight.part)}"
         )
 

@@ -89,7 +89,7 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
     if link is None or link.kind == "bridge":
         if host is None and (link is None or anywhere(accelerators > link.domain)):
             raise InvalidInput(
-                f"{accelerator.name} states no link between accelerators: give scale_up or host_bytes_per_s"
+                f"{accelerator.name} has no link between accelerators: give scale_up or host_bytes_per_s"
             )
         bus = 0.0 if host is None else host
         inside = link.bytes_per_s if link else bus
@@ -121,7 +121,7 @@ def exchange_s(collective: str, message_bytes: Number, accelerators: Number, acc
         return within_s
     if accelerator.nic_bytes_per_s is None:
         raise InvalidInput(
-            f"{accelerator.name} joins {domain:g} accelerators and states no nic_bytes_per_s to reach more"
+            f"{accelerator.name} connects {domain:g} accelerators and has no nic_bytes_per_s to reach more"
         )
     domains = larger(accelerators / domain, 1.0)
     each = message_bytes if collective in ("all_to_all", "send") else message_bytes / domain

@@ -126,7 +126,7 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom,
 def _check(accelerator: Accelerator, result: object) -> None:
     if not isinstance(result, Phase | Bound | Headroom):
         kind = type(result).__name__
-        raise InvalidInput(f"a roofline plot shows phases, bounds and measured runs: {kind} is none of these")
+        raise InvalidInput(f"a roofline plot shows phases, bounds and measured runs, not {kind}")
     other = result.accelerator if isinstance(result, Bound) else result.deployment.accelerator
     wanted, given = ((item.memory_bytes_per_s, *item.dense_flops_per_s.values()) for item in (accelerator, other))
     if any(np.ndim(rate) for rate in (*wanted, *given)):

@@ -164,7 +164,7 @@ def _rows(path: Path) -> Iterator[tuple[dict[str, str], str]]:
             named = {str(key).strip().lower(): str(value or "").strip() for key, value in row.items() if key}
             yield named, f"{path}, row {number}"
     except csv.Error as error:
-        raise SpecError(f"{path} is no CSV: {error}") from None
+        raise SpecError(f"{path} is not CSV: {error}") from None
 
 
 def _run(row: Mapping[str, str], where: str) -> ServerRun:

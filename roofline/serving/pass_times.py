@@ -381,7 +381,7 @@ def _host_s(case: Scenario, batch: Number, context_tokens: Number) -> Number:
         return 0.0
     rate = case.serve.accelerator.host_bytes_per_s
     if rate is None:
-        raise InvalidInput(f"{case.serve.accelerator.name} states no host_bytes_per_s: offload needs a host link")
+        raise InvalidInput(f"{case.serve.accelerator.name} has no host_bytes_per_s: offload needs a host link")
     cache = case.model.cache_bytes(np.floor(context_tokens), case.serve.precision.kv)
     crossing: Any = case.host_share * batch * cache / (rate * case.serve.parallel.accelerators)
     return crossing  # type: ignore[no-any-return]

@@ -222,7 +222,7 @@ def _handover(
     given = rate if rate is not None else prefill.accelerator.nic_bytes_per_s
     if given is None:
         name = prefill.accelerator.name
-        raise InvalidInput(f"{name} states no nic_bytes_per_s: give link_bytes_per_s, the rate of its link")
+        raise InvalidInput(f"{name} has no nic_bytes_per_s: give link_bytes_per_s, the rate of its link")
     number("link_bytes_per_s", given, least=1.0)
     links, bytes_per_s = float(prefill.parallel.accelerators / prefill.parallel.data), float(given)
     layers = decode.model.layer_count

@@ -152,7 +152,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[Mapping[str, Any]]:
         for row in csv.DictReader(io.StringIO(text), strict=True):
             yield {key.strip().lower(): value for key, value in row.items() if isinstance(key, str)}
     except csv.Error as error:
-        raise SpecError(f"{path} is no CSV: {error}") from None
+        raise SpecError(f"{path} is not CSV: {error}") from None
 
 
 def _json_rows(text: str, path: Path) -> Iterator[Mapping[str, Any]]:

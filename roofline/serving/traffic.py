@@ -155,7 +155,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[Lengths]:
             named = {key.strip().lower(): value for key, value in row.items() if isinstance(key, str)}
             yield _lengths(named, f"{path}, row {at}")
     except csv.Error as error:
-        raise SpecError(f"{path} is no CSV: {error}") from None
+        raise SpecError(f"{path} is not CSV: {error}") from None
 
 
 def _json_rows(text: str, path: Path) -> Iterator[Lengths]:

@@ -90,7 +90,7 @@ def _names(spec: AcceleratorSpec) -> Iterator[str]:
     known = ARCHITECTURES.get(spec.vendor, "").split()
     first = spec.architecture.split()[0] if spec.architecture.strip() else ""
     if known and first and first not in known:
-        yield f"architecture {spec.architecture!r} is none of {spec.vendor}'s: {', '.join(known)}"
+        yield f"architecture {spec.architecture!r} is not one of {spec.vendor}'s: {', '.join(known)}"
     if spec.year is not None and spec.year not in YEARS:
         yield f"year {spec.year} is not between {YEARS[0]} and {YEARS[-1]}"
 

@@ -307,5 +307,5 @@ def _rules(name: str, field: str) -> tuple[Rule, ...]:
             return known.rules[field]
         name = known.like or (GENERIC if name != GENERIC else "")
     if len(seen) > 1 and seen[-1] != GENERIC:
-        raise SpecError(f"engine_specs: {' and '.join(seen)} are like each other")
+        raise SpecError(f"engine_specs: {' and '.join(seen)} refer to each other with like")
     return ()

@@ -76,7 +76,7 @@ def _layer(layer: Layer, hidden: int, per_layer: int) -> Iterator[str]:
     if len(layer.norms) != 2:
         yield f"  norms: {len(layer.norms)}"
     if any(each != per_layer for each in layer.norms):
-        raise InvalidInput(f"a spec can't say norms of unequal widths: {layer.norms}")
+        raise InvalidInput(f"a spec can't express norms of different widths: {layer.norms}")
     if layer.reused:
         yield "  reused: true"
     if layer.together:
@@ -107,11 +107,11 @@ def _norms(model: Model) -> tuple[str, int]:
     """The word for the kind of norm, and its parameters."""
     each = {norm for layer in model.layers for norm in layer.norms} | ({model.final_norm} - {0})
     if len(each) > 1:
-        raise InvalidInput(f"a spec can't say norms of unequal widths: {sorted(each)}")
+        raise InvalidInput(f"a spec can't express norms of different widths: {sorted(each)}")
     width = each.pop() if each else 0
     words = {model.hidden: "rms", 2 * model.hidden: "layer", 0: "none"}
     if width not in words:
-        raise InvalidInput(f"a norm of {width} parameters is none of a hidden width of {model.hidden}")
+        raise InvalidInput(f"a norm of {width} parameters does not match a hidden width of {model.hidden}")
     return words[width], width
 
 

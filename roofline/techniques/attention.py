@@ -369,7 +369,7 @@ class HostOffload(Technique):
     def refusal(self, case: Scenario) -> str:
         """There has to be a link to the host."""
         gpu = case.serve.accelerator
-        return f"{gpu.name} states no host_bytes_per_s" if gpu.host_bytes_per_s is None else ""
+        return f"{gpu.name} has no host_bytes_per_s" if gpu.host_bytes_per_s is None else ""
 
     def after(self, case: Scenario) -> Scenario:
         """That share in host memory."""

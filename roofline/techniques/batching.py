@@ -307,7 +307,7 @@ class Disaggregation(Technique):
     def refusal(self, case: Scenario) -> str:
         """There has to be a link."""
         name = case.serve.accelerator.name
-        return "" if self.rate(case) is not None else f"{name} states no nic_bytes_per_s: give link_bytes_per_s"
+        return "" if self.rate(case) is not None else f"{name} has no nic_bytes_per_s: give link_bytes_per_s"
 
     def after(self, case: Scenario) -> Scenario:
         """A hand-over between pools."""

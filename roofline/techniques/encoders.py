@@ -61,7 +61,7 @@ class EncoderDisaggregation(Technique):
         if not self._parameters(case):
             return f"{case.model.name} has no encoder of images or sound"
         name = case.serve.accelerator.name
-        return "" if self._rate(case) is not None else f"{name} states no nic_bytes_per_s: give link_bytes_per_s"
+        return "" if self._rate(case) is not None else f"{name} has no nic_bytes_per_s: give link_bytes_per_s"
 
     def _parameters(self, case: Scenario) -> int:
         return sum(size for name, size in case.model.apart.items() if name != PREDICTION)

@@ -56,7 +56,7 @@ class TensorParallelism(Technique):
         if self.tensor % divided:
             return f"the cache is divided over {divided} ranks of a layer, which must divide tensor: {self.tensor}"
         known = self.tensor == 1 or gpu.scale_up or gpu.host_bytes_per_s
-        return "" if known else f"{gpu.name} states no link between accelerators"
+        return "" if known else f"{gpu.name} has no link between accelerators"
 
     def in_layout(self, case: Scenario) -> bool:
         """As many share a layer."""

@@ -73,7 +73,7 @@ class KVTiers(Technique):
     def refusal(self, case: Scenario) -> str:
         """There has to be a link."""
         gpu = case.serve.accelerator
-        return "" if self._rate(case) is not None else f"{gpu.name} states no host_bytes_per_s: give tier_bytes_per_s"
+        return "" if self._rate(case) is not None else f"{gpu.name} has no host_bytes_per_s: give tier_bytes_per_s"
 
     def _rate(self, case: Scenario) -> Number | None:
         return case.serve.accelerator.host_bytes_per_s if self.tier_bytes_per_s is None else self.tier_bytes_per_s
@@ -153,7 +153,7 @@ class WeightOffload(Technique):
             return f"{case.model.name} has no routed experts: give experts_alone=False"
         gpu = case.serve.accelerator
         known = self._rate(case) is not None
-        return "" if known else f"{gpu.name} states no host_bytes_per_s: give weights_host_bytes_per_s"
+        return "" if known else f"{gpu.name} has no host_bytes_per_s: give weights_host_bytes_per_s"
 
     def _rate(self, case: Scenario) -> Number | None:
         given = self.weights_host_bytes_per_s

@@ -199,7 +199,7 @@ def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = 
     """
     gpu = serve.accelerator
     if gpu.host_bytes_per_s is None:
-        raise InvalidInput(f"{gpu.name} states no host_bytes_per_s: swapping needs a host link")
+        raise InvalidInput(f"{gpu.name} has no host_bytes_per_s: swapping needs a host link")
     context = number("context_tokens", context_tokens, least=1, whole=True)
     rate, searched = gpu.host_bytes_per_s * links(serve), 2.0 ** np.arange(21)
 
