@@ -249,12 +249,13 @@ HEAD = """\
 CAPS = """\
 # Power limits: what follows the clock draws in proportion to clock * voltage^2; the voltage is at its least up to the
 # knee and rises in a line to that at the full clock.  All three are those that miss the clocks of four curves of an
-# RTX 3090 by the least (benchmarks/energy.py).
+# RTX 3090 by the least (benchmarks/energy.py); static_low is that of an RTX 5090 with locked clocks: boards differ.
 caps:
   static: 0.36
+  static_low: 0.13
   knee: 0.85
   voltage: 0.87
-  source: "club-3090: llama.cpp on an RTX 3090, limits of 190 to 370 W, prefill and decode of two models"
+  source: "club-3090: llama.cpp on an RTX 3090 with limits of 190 to 370 W; an RTX 5090 with locked clocks"
 """
 
 

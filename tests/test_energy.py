@@ -200,6 +200,31 @@ def test_below_the_knee_power_is_a_line_in_the_clock():
     assert np.all(np.diff(watts / line)[3:] > 0.03)
 
 
+def test_boards_differ_in_what_they_draw_without_regard_to_the_clock():
+    """The power at no clock, by extrapolation, of an RTX 5090's two lines over that at the full clock: 0.09 and 0.12.
+
+    With knee and voltage as filed their clocks fit a share of 0.10 and 0.16; an RTX 3090's one of 0.36.
+    """
+    mine = [row for row in ROWS if row["source"] == "club-3090-5090" and row["sm_clock_mhz"]]
+    caps = read_yaml(energy.PARAMETERS)["caps"]
+    still = []
+    for rows in (mine[-14:-7], mine[-7:]):
+        clocks, watts = (np.array([float(row[name]) for row in rows]) for name in ("sm_clock_mhz", "watts_per_gpu"))
+        line = np.polyfit(clocks[:4], watts[:4], 1)
+        assert line[1] / watts[-1] == pytest.approx(0.105, abs=0.02)
+        f = clocks / clocks[-1]
+        drawn = (
+            f * (caps["voltage"] + (1 - caps["voltage"]) * np.maximum(f - caps["knee"], 0) / (1 - caps["knee"])) ** 2
+        )
+        rest = 1 - drawn
+        still.append(float(rest @ (watts / watts[-1] - drawn) / (rest @ rest)))
+    assert np.mean(still) == pytest.approx(caps["static_low"], abs=0.005)
+    full = rl.prefill(rl.Deployment(LLAMA_8B, "h100-sxm"), rl.Workload(8000))
+    limited = rl.prefill(rl.Deployment(LLAMA_8B, "h100-sxm", power_limit_watts=300), rl.Workload(8000))
+    slower = limited.estimate_s / full.estimate_s, limited.estimate_low_s / full.estimate_low_s
+    assert slower == pytest.approx((6.6, 2.2), abs=0.2)
+
+
 @pytest.mark.parametrize("curve", list(energy.curves(ROWS)), ids=lambda curve: curve.name)
 def test_estimates_under_a_limit_are_near_measured_curves(curve):
     """With the library's own shares; limits in proportion to the demand that it takes, 5 % above the card's."""

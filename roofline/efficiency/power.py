@@ -134,7 +134,7 @@ LEAST_CLOCK = 0.1
 The lowest clocks that boards can be locked at are 0.06 to 0.15 of their highest (180 of 3,090 MHz on an RTX 5090)."""
 
 
-def clock_under(limit: Number, demand: Number) -> Number:
+def clock_under(limit: Number, demand: Number, static: str = "static") -> Number:
     """The share of its full clock that a device runs at under a power limit.
 
     Parameters
@@ -143,6 +143,8 @@ def clock_under(limit: Number, demand: Number) -> Number:
         Power limit, W.
     demand : float or array
         What it would draw without one, W.
+    static : str
+        Which share of the demand does not depend on the clock: ``static``, or ``static_low``, the least of any board.
 
     Returns
     -------
@@ -155,9 +157,9 @@ def clock_under(limit: Number, demand: Number) -> Number:
     >>> clock_under(300, 250), round(clock_under(300, 400), 3), round(clock_under(200, 400), 3)
     (1.0, 0.805, 0.289)
     """
-    static, knee, voltage = (float(_filed()["caps"][name]) for name in ("static", "knee", "voltage"))
+    still, knee, voltage = (float(_filed()["caps"][name]) for name in (static, "knee", "voltage"))
     share = smaller(scalar(np.divide(limit, demand)), 1.0)
-    return clock_of((share - static) / (1 - static), knee, voltage)
+    return clock_of((share - still) / (1 - still), knee, voltage)
 
 
 def clock_of(drawn: Number, knee: float, voltage: float) -> Number:

@@ -178,11 +178,13 @@ def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estima
 
     Kernels that unpack weights into a wider format do so on the compute units: single streams of a 3-bit model on an
     RTX 3090 slow down as if nothing waited for the memory, those of a 4-bit mixture of experts as if four fifths did.
-    The estimate takes the former for all of them, the lower end of its interval the latter.
+    The estimate takes the former for all of them, the lower end of its interval the latter and the clock of the board
+    that is measured to draw the least without regard to its clock.
     """
     least, most = memory_shares(one)
-    clock = clock_under(limit, demand_watts(one))
-    slower, slightly = (1.0 / speed_under(clock, share) - 1.0 for share in (least, most))
+    demand = demand_watts(one)
+    slower = 1.0 / speed_under(clock_under(limit, demand), least) - 1.0
+    slightly = 1.0 / speed_under(clock_under(limit, demand, "static_low"), most) - 1.0
     return found._replace(
         time_s=found.time_s + slower * found.kernels_s,
         low_s=found.low_s + slightly * found.kernels_s * found.low_s / found.time_s,

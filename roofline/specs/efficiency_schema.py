@@ -248,6 +248,8 @@ class PowerCapSpec(Strict):
 
     static: Annotated[FiniteFloat, Field(ge=0, lt=1)]
     """Share of the demand that does not depend on the clock."""
+    static_low: Annotated[FiniteFloat, Field(ge=0, lt=1)]
+    """The least such share that was measured of any board."""
     knee: Annotated[FiniteFloat, Field(gt=0, lt=1)]
     """Share of the full clock below which the voltage stays at its least."""
     voltage: Annotated[FiniteFloat, Field(gt=0, le=1)]
