@@ -243,3 +243,10 @@ def test_uncalibrated_accelerators_are_ranked_apart_unless_allowed():
     shown = " ".join(text(*asked, "--allow-uncalibrated").split())
     assert "mi300x is not calibrated: its estimates are typical" in shown
     assert "--time estimate_high" not in run(*asked, "--time", "estimate_high").stderr
+
+
+def test_a_plan_that_nothing_meets_is_json_too():
+    """No L4 computes 2,000 tokens in a millisecond: their products alone are 32 TFLOP, 0.26 s at 121 TFLOP/s."""
+    found = json.loads(text("plan", "llama-3.1-8b", "--hardware", "l4", "--ttft", "1ms", "--json"))
+    assert (found["feasible"], found["best"]) == (0, None)
+    assert {each["accelerator"] for each in found["by_accelerator"]} == {"l4"}
