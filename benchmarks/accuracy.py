@@ -315,6 +315,11 @@ def _serving(path: Path) -> str:
 
 def _held_back() -> str:
     kernels = [f"- kernels, {entry.table}, {entry.words}: {entry.reason}" for entry in floors.QUARANTINE]
+    kernels += [
+        f"- kernels, collectives, {host.accelerator}, {host.least_gpus} accelerators and more, all but "
+        f"{' '.join(host.sound)}: {host.reason}"
+        for host in calibrate.SLOW_HOSTS
+    ]
     every = (*published.QUARANTINE, *HELD_BACK)
     models = [f"- whole models, {entry.table or 'any source'}, {dict(entry.words)}: {entry.reason}" for entry in every]
     return "\n".join([*kernels, *models])

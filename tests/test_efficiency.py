@@ -276,6 +276,13 @@ def test_whole_models_by_how_their_engine_runs(judged, table, phase, accelerator
     assert np.median(np.abs(kept)) <= 0.16
 
 
+def test_four_and_eight_l40s_reach_each_other_at_the_rate_of_pcie(judged):
+    """TensorRT-LLM 0.9 on 4 and 8 L40S, which no parameter was fitted to: the links of two reach as far."""
+    rows = [item for item in judged if item.run.row["accelerator"] == "l40s" and item.run.number("n_gpus") > 2]
+    assert len(rows) == 10
+    assert np.median([abs(item.named[0] / item.measured_s - 1) for item in rows]) <= 0.15
+
+
 def test_a_depth_is_in_the_cache_before_the_prompt():
     """gpt-oss-20b on DGX Spark: 2,048 tokens after 32,768 take twice as long as 2,048 from an empty cache."""
     deep = [run for run in published.read() if "pp2048 @ depth 32768" in run.row["notes"]]

@@ -257,7 +257,7 @@ def calibrate(
     path: str | Path,
     accelerators: Callable[[str], Accelerator] = get_accelerator,
     *,
-    trusted: Callable[[str, Batch], bool] = lambda table, batch: True,
+    trusted: Callable[[str, Batch], bool | Array] = lambda table, batch: True,
 ) -> Calibration:
     """Fit the parameters of the current kernel of every accelerator, engine and kind in a table of timings.
 
@@ -268,7 +268,7 @@ def calibrate(
     accelerators : callable
         Name to `Accelerator`.
     trusted : callable
-        Whether a table of that name takes part in the fit.
+        Of a table's name and a batch of its rows: whether the batch takes part in the fit, or which of its rows do.
 
     Returns
     -------
@@ -281,7 +281,7 @@ def calibrate(
         No group has enough rows.
     """
     found = timings.tables(path) if Path(path).is_dir() else [(Path(path).stem, timings.read_timings(path))]
-    batches = [batch for table, some in found for batch in some if trusted(table, batch)]
+    batches = [kept for table, some in found for batch in some for kept in _kept(batch, trusted(table, batch))]
     gathered = [group for group in groups(batches, accelerators) if len(group.measured_s) >= LEAST_ROWS]
     if not gathered:
         raise InvalidInput(f"{path}: no accelerator, engine and format has {LEAST_ROWS} timings or more")
@@ -298,6 +298,14 @@ def calibrate(
     off_middle = middle_errors([group for group, _ in kept], profiles, accelerators)
     middle = {(name, "default", kind): _figures(kind, off) for (name, kind), off in off_middle.items()}
     return Calibration(kernels | middle, tuple(refused))
+
+
+def _kept(batch: Batch, trusted: bool | Array) -> list[Batch]:
+    """A batch, the rows of it that are trusted, or nothing."""
+    rows = np.broadcast_to(trusted, len(batch.latency_s))
+    if np.all(rows):
+        return [batch]
+    return [batch.take(np.nonzero(rows)[0])] if np.any(rows) else []
 
 
 def _profiles(kernels: Mapping[tuple[str, str, str], Calibrated], accelerator: str) -> Profiles:
