@@ -38,6 +38,7 @@ ENGINES = {
     "TensorRT": "trtllm",
     "vLLM": "vllm",
     "SGLang": "sglang",
+    "llama.cpp llama-bench, May 2024": "llamacpp-2024",
     "llama.cpp": "llamacpp",
     "HF": "transformers",
 }
@@ -155,7 +156,7 @@ def expected(run: Run, serve: rl.Deployment) -> tuple[float, float, float] | Non
     context, metric = run.number("context_at_measure"), run.row["metric"]
     load = rl.Workload(batch=batch, prompt_tokens=prompt if prompt >= 1 else 1.0, cached_tokens=run.cached_tokens)
     if metric in ("prefill_tokens_per_s", "ttft_ms") and prompt > 0:
-        return _of_phase(rl.prefill(serve, load))
+        return _prompts(serve, load, micro_batch(run.row))
     if run.row["phase"] == "decode":
         at = context if context > 0 else (prompt if prompt > 0 else 0.0)
         return _of_phase(rl.decode(serve, load, context_tokens=round(at)))
@@ -164,6 +165,27 @@ def expected(run: Run, serve: rl.Deployment) -> tuple[float, float, float] | Non
         step = _of_phase(rl.decode(serve, load, context_tokens=round(prompt + output / 2)))
         return tuple(a + (output - 1) * b for a, b in zip(first, step, strict=True))  # type: ignore[return-value]
     return None
+
+
+MICRO_BATCHES = {"llamacpp-dgx-spark": 2048, "xiongjie-llamacpp": 512}
+"""Tokens that llama-bench computes at a time (--ubatch-size: 512 unless said)."""
+
+
+def micro_batch(row: Mapping[str, str]) -> int | None:
+    """Tokens of a prompt that a row's engine computes at a time; None if it takes prompts whole."""
+    return MICRO_BATCHES.get(row["id"].rpartition("-")[0])
+
+
+def _prompts(serve: rl.Deployment, load: rl.Workload, most: int | None) -> tuple[float, float, float]:
+    """Prompts in passes of at most so many tokens, each after those before it."""
+    prompt = round(float(load.prompt_tokens))
+    if most is None or prompt <= most:
+        return _of_phase(rl.prefill(serve, load))
+    starts = np.arange(0, prompt, most)
+    tokens, cached = np.minimum(most, prompt - starts), load.cached_tokens + starts
+    parts = rl.prefill(serve, replace(load, prompt_tokens=tokens, cached_tokens=cached))
+    low_s, high_s = float(np.sum(parts.estimate_low_s)), float(np.sum(parts.estimate_high_s))
+    return float(np.sum(parts.estimate_s)), low_s, high_s
 
 
 def _of_phase(phase: Phase) -> tuple[float, float, float]:

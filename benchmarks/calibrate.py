@@ -59,8 +59,8 @@ SLOW_HOSTS = (
         4,
         ("SGLang", "0.5.12"),
         "all-reduces move 2.5 GB/s over 4 and 1.1 GB/s over 8 accelerators, a fifth and a tenth of those timed with "
-        "SGLang 0.5.12 (13.5 and 11.5, as much of PCIe as over 2); of eight L40S in public, Llama-3-70B of TensorRT-LLM "
-        "0.14 moves at least 7 GB/s at 1,377 tokens/s",
+        "SGLang 0.5.12 (13.5 and 11.5, as much of PCIe as over 2); eight L40S that serve Llama-3-70B at 1,377 tokens/s "
+        "(TensorRT-LLM 0.14) move at least 7 GB/s",
     ),
 )
 """Timings of hosts whose accelerators do not reach each other at the rate of their links."""

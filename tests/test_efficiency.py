@@ -13,6 +13,7 @@ import yaml
 
 import roofline as rl
 from roofline.efficiency import calibration, lookup, store, timings, trust
+from roofline.efficiency.attention_forms import scores_s
 from roofline.efficiency.estimates import estimate, kind_of
 from roofline.efficiency.forms import GEMM, Kernel, larger, smaller
 from roofline.efficiency.groups import Group, groups
@@ -274,6 +275,34 @@ def test_whole_models_by_how_their_engine_runs(judged, table, phase, accelerator
     kept = [item.named[0] / item.measured_s - 1 for item in rows if item.run.number("n_gpus") <= accelerators]
     assert kept
     assert np.median(np.abs(kept)) <= 0.16
+
+
+GEFORCE = ("rtx-3070", "rtx-3080-10gb", "rtx-3080-ti", "rtx-3090", "rtx-4070-ti")
+"""Cards whose prompts in Q4_K_M the share of `llamacpp-2024` was fitted to."""
+
+
+def test_prompts_of_llamacpp_on_chips_left_out_of_the_fit(judged):
+    prompts = [item for item in judged if item.run.row["phase"] == "prefill"]
+    cublas = [item for item in prompts if item.run.table == "xiongjie-llamacpp"]
+    others = [item for item in cublas if not item.run.row["accelerator"].startswith((*GEFORCE, "apple"))]
+    assert len(others) == 42
+    assert np.median([abs(item.named[0] / item.measured_s - 1) for item in others]) <= 0.12
+    spark = [item for item in prompts if item.run.table == "llamacpp-dgx-spark"]
+    others = [item for item in spark if "Qwen2.5" not in item.run.row["model"]]
+    assert len(others) == 20
+    assert np.median([abs(item.named[0] / item.measured_s - 1) for item in others]) <= 0.1
+
+
+def test_scores_that_go_through_memory():
+    """512 queries of 32 heads on 4,096 keys: 32 x 512 x 4,096 scores of 24 bytes are 1.611 GB, 2 ms at 0.8 TB/s."""
+    cached, values = 4096 + 512, 512 * 32 * 256
+    moved = (cached * 2048 * 16 + values * 16) / 8
+    shape = dict.fromkeys(("sequences", "new_written"), 1.0) | {"query_heads": 32.0, "new_tokens": 512.0}
+    shape |= {"past_tokens": 3584.0, "past_read": 3584.0, "new_read": 1024.0 - 1.0, "kv_values": 2048.0}
+    shape |= {"kv_bits": 16.0, "activation_bits": 16.0, "key_dim": 128.0, "value_dim": 128.0}
+    run = Kernel(0.0, moved / 1e12, 0.0, 100.0, shape)
+    assert scores_s({"score_bytes": 24.0, "memory": 0.8}, run) == pytest.approx(2.013e-3, rel=1e-3)
+    assert scores_s({"memory": 0.8}, run) == 0.0
 
 
 def test_four_and_eight_l40s_reach_each_other_at_the_rate_of_pcie(judged):

@@ -124,12 +124,17 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     units of their own, 16 a clock and multiprocessor.  Tiles run in waves; one starts in ``block_s`` and walks along
     its keys at ``token_s`` each.  New keys and values are written, and converted to the format of the cache, at
     ``write_s`` a value.
+
+    Kernels that are not fused (``score_bytes`` above 0, see `scores_s`) compute the masked pairs too and take their
+    scores to memory and back, one kernel after another.
     """
     shape = run.inputs
     new, past, sequences = shape["new_tokens"], shape["past_tokens"], shape["sequences"]
     widths = shape["key_dim"] + shape["value_dim"]
     unmasked = new * past + new * (new + 1) / 2 + shape["mutual"] * new * (new - 1) / 2
     pairs = shape["pairs"] + p.get("window_leak", 0.0) * (unmasked - shape["pairs"]) + new * (QUERY_TILE / 2)
+    if "score_bytes" in p:
+        pairs = new * (past + new)
     factor = width_factor(p, widths / 2)
     waves = sequences * shape["query_heads"] * ceil(new / QUERY_TILE) / run.processors
     rounded = full_waves(p["split"], waves)
@@ -139,7 +144,25 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     written_s = sequences * new * shape["kv_heads"] * shape["key_dim"] * p["write_s"]
     fixed_s = p["kernel_s"] + heads_s(p, shape, (shape["pairs"] < unmasked) * 1.0)
     joined = {"computing_s": compute_s, "moving_s": bytes_s(p, run), "walk_s": walk_s}
-    return Terms(fixed_s, written_s, p["overlap"], joined)
+    return Terms(fixed_s, written_s + scores_s(p, run), p["overlap"], joined)
+
+
+def scores_s(p: Parameters, run: Kernel) -> Any:
+    """Time to take scores through memory between kernels that are not fused, ``score_bytes`` for each; else nothing.
+
+    llama.cpp without FlashAttention moves 24 bytes a score: a product in 16 bits writes it (2) and a kernel converts
+    it to 32 (2 + 4), the softmax reads and writes it (4 + 4), another kernel converts it to 16 bits (4 + 2), and the
+    second product reads it (2).
+    """
+    if "score_bytes" not in p:
+        return 0.0
+    shape = run.inputs
+    sequences, heads, new = shape["sequences"], shape["query_heads"], shape["new_tokens"]
+    entries = shape["past_read"] + shape["new_read"] + shape["new_written"]
+    values = new * heads * (shape["key_dim"] + shape["value_dim"])
+    moved = sequences * (entries * shape["kv_values"] * shape["kv_bits"] + values * shape["activation_bits"]) / 8
+    scores = sequences * heads * new * (shape["past_tokens"] + new)
+    return (run.memory_s + run.cached_s) / moved * scores * p["score_bytes"] / p["memory"]
 
 
 PREFILL = Form(

@@ -209,8 +209,12 @@ FEW_ROWS, MANY_ROWS = 64, 128
 
 def expanding(most: Any, rows: Any) -> Any:
     """How much longer a kernel that expands its weights computes: nothing for few rows, ``most`` times for many."""
-    many = smaller(larger((rows - FEW_ROWS) / (MANY_ROWS - FEW_ROWS), 0.0), 1.0)
-    return 1 + (most - 1) * many
+    return 1 + (most - 1) * many_rows(rows)
+
+
+def many_rows(rows: Any) -> Any:
+    """How far a product is from waiting for its weights (0) to being decided by FLOPs (1)."""
+    return smaller(larger((rows - FEW_ROWS) / (MANY_ROWS - FEW_ROWS), 0.0), 1.0)
 
 
 def full_waves(split: Any, waves: Any) -> Any:
@@ -230,6 +234,8 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
 
     Results are written in 16 bits, which a roofline in the format of the operands leaves out.  Engines that quantize
     activations on the way read and write each of the ``m k`` values (``quant_s``) and reduce each row (``row_s``).
+    Engines that expand narrow weights to 16 bits in memory before products of many rows write ``expanded_bytes`` more
+    for each weight.
     """
     shape = run.inputs
     m, n, k = shape["m"], shape["n"], shape["k"]
@@ -245,6 +251,9 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     moved = m * (k + n) * value_bytes + k * n * (shape["weight_bits"] / 8)
     results_s = (run.memory_s + run.cached_s) * m * n * larger(2 - value_bytes, 0.0) / moved
     quantized_s = m * k * p["quant_s"] + m * p["row_s"]
+    if "expanded_bytes" in p:
+        written = many_rows(m) * n * k * p["expanded_bytes"] * (shape["weight_bits"] < 16)
+        quantized_s = quantized_s + (run.memory_s + run.cached_s) * written / moved / p["memory"]
     moving_s = bytes_s(p, run, results_s)
     joined = {"computing_s": compute_s, "moving_s": moving_s, "walk_s": walk_s, **unpacking(p, run)}
     return Terms(p["kernel_s"], waves * p["wave_s"] + quantized_s, p["overlap"], joined)
