@@ -119,6 +119,18 @@ def has_array(values: Iterable[Any]) -> bool:
     return np.ndarray in map(type, values)
 
 
+def last_axis(value: Any) -> Any:
+    """Return an array with one more axis, of length 1, behind its own; anything else as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> last_axis(np.ones(3)).shape, last_axis(2.0)
+    ((3, 1), 2.0)
+    """
+    return value[..., None] if isinstance(value, np.ndarray) else value
+
+
 def read_only(values: T) -> T:
     """Return ``values`` with every array among them made read-only, for results that are kept.
 

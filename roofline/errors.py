@@ -23,6 +23,9 @@ Number = float | int | npt.NDArray[Any]
 MOST = 1e30
 """Counts beyond it (tokens, sequences, heads) are slips, and their products leave what a float can hold."""
 
+MOST_WHOLE = 2**20
+"""Whole numbers beyond it become floats: NumPy's products of several of them would leave 64 bits, and wrap around."""
+
 
 class RooflineError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -102,7 +105,7 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
         if whole and MOST < value < float("inf"):
             raise InvalidInput(f"{what} must be at most {MOST:g}: {value:g}" if value < 1e308 else _beyond(what))
         if least <= value < float("inf") and (not whole or value == int(value)):
-            return value
+            return value if isinstance(value, float) or value <= MOST_WHOLE else float(value)
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
     array = _real_array(value)
     if array is None or not (array.size or empty):

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from .arrays import FrozenMapping, has_array, larger
+from .arrays import FrozenMapping, larger, last_axis
 from .errors import InvalidInput, Number, UnknownName, number, unknown
 from .formats import MATH_FORMATS, WIDER
 from .units import humanize
@@ -189,10 +190,29 @@ class Accelerator(Value):
         raise UnknownName(f"{self.name} has no units for {math} or wider; it has {', '.join(self.dense_flops_per_s)}")
 
     @cached_property
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The figures that are arrays, by name; those of the link between accelerators included."""
+        figures = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        for name in FIGURES_BY_FORMAT:
+            figures |= {f"{name}.{math}": value for math, value in getattr(self, name).items()}
+        if self.scale_up is not None:
+            figures["scale_up.bytes_per_s"] = self.scale_up.bytes_per_s
+        return {name: value for name, value in figures.items() if isinstance(value, np.ndarray)}
+
+    @property
     def is_sweep(self) -> bool:
         """Whether any of its figures is an array."""
-        by_format = any(has_array(getattr(self, name).values()) for name in FIGURES_BY_FORMAT)
-        return by_format or has_array(getattr(self, item.name) for item in dataclasses.fields(self))
+        return bool(self.arrays)
+
+    def with_new_axis(self) -> Accelerator:
+        """The same with an axis of length 1 behind those of its arrays."""
+        changes: dict[str, Any] = {item.name: last_axis(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        for name in FIGURES_BY_FORMAT:
+            changes[name] = {math: last_axis(value) for math, value in changes[name].items()}
+        if self.scale_up is not None:
+            rate = last_axis(self.scale_up.bytes_per_s)
+            changes["scale_up"] = dataclasses.replace(self.scale_up, bytes_per_s=rate)
+        return self.replace(**changes)
 
     @cached_property
     def _units(self) -> Mapping[str, str]:

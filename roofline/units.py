@@ -112,7 +112,7 @@ def humanize(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
-    if np.isnan(value):
+    if isinstance(value, float) and np.isnan(value):  # NumPy knows no whole numbers beyond 64 bits
         return "–"
     if not -np.inf < value < np.inf:
         return "never" if value > 0 else str(value)

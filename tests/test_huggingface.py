@@ -156,6 +156,32 @@ def test_a_wrong_config_is_refused_in_one_line_that_names_the_field(config: dict
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("model_type", [["llama"] * 100_000, 7, {"a": 1}, True])
+def test_a_model_type_that_is_no_word_is_refused(model_type: Any) -> None:
+    with pytest.raises(SpecError, match="model_type must be text") as caught:
+        from_config({**LLAMA, "model_type": model_type})
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"model_type": "9" * 5000},
+        {"quantization_config": {"quant_method": "gptq", "bits": [1] * 100_000, "group_size": 128}},
+        {"quantization_config": {"quant_method": "x\n" * 5000}},
+        {"num_key_value_heads": 3, "architectures": ["A" * 5000 + "ForCausalLM"]},
+    ],
+)
+def test_sentences_about_a_file_stay_short_whatever_it_holds(field: dict[str, Any]) -> None:
+    try:
+        model = from_config({**LLAMA, **field})
+        said = (*model.doubts, *model.assumptions)
+    except SpecError as error:
+        said = (str(error),)
+    assert said
+    assert all(len(sentence) < 600 and "\n" not in sentence for sentence in said)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", "nul\0l", '{"a": ' * 5000, "1"])
 def test_a_file_that_is_no_json_object_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)

@@ -209,5 +209,7 @@ def test_layouts_refuse_named_dimensions_and_shapes_that_do_not_fit():
     ):
         rl.Parallel(tensor=xr.DataArray([1, 2, 4], dims="ways"))
     layouts = rl.Parallel(tensor=np.array([1, 2, 4]))
-    with pytest.raises(rl.InvalidInput, match=r"batch and tokens \(2,\) must broadcast .* parallelism \(3,\)"):
+    with pytest.raises(
+        rl.InvalidInput, match=r"batch and tokens \(2,\) and arrays of the deployment must broadcast: tensor \(3,\)"
+    ):
         rl.decode(SERVE.replace(parallel=layouts), rl.Workload(batch=[1, 2]))

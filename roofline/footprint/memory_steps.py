@@ -18,14 +18,17 @@ Row = tuple[str, str, dict[str, Number], str]
 
 
 def memory_parts(found: Memory) -> dict[str, Number]:
-    """The memory of the most loaded accelerator from the bottom up, to its full size (see `Memory.parts`)."""
+    """The memory of the most loaded accelerator from the bottom up, to its full size (see `Memory.parts`).
+
+    An engine may hold less than the architecture needs: recurrent state in fewer bits, a prefix of all sequences once.
+    """
     count, device = found.accelerators, found.deployment.accelerator.memory_bytes
     weights = {f"{name} weights": value / count for name, value in found.weights_bytes_by_part.items()}
-    cache = {
-        "KV cache": (found.kv_bytes - found.state_bytes) / count,
-        "state": found.state_bytes / count,
-        "pages": (found.paged_kv_bytes - found.kv_bytes) / count,
-    }
+    held = found.paged_on_one * found.sequences_on_one + found.shared_on_one
+    engine_state = found.allocated_bytes(0.0) * found.sequences_on_one
+    state = np.minimum(found.state_bytes / count, engine_state)
+    growing = np.minimum((found.kv_bytes - found.state_bytes) / count, held - state)
+    cache = {"KV cache": growing, "state": state, "pages": held - state - growing}
     workspace = {"workspace": found.workspace_on_one}
     if found.engine_pool is not None:
         workspace |= {"non-torch": found.non_torch_bytes / count, "graphs": found.graph_bytes / count}

@@ -424,7 +424,7 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     serve : Deployment
         What runs where.
     load : Workload
-        The sequences whose cache is held at their full length.
+        The sequences whose cache is held at their full length; its arrays broadcast with those of ``serve``.
     paging : Paging, optional
         How the engine allocates. If None, as the engine of ``serve`` does; without one, pages of 16 tokens, layers with
         a window that keep only their window, and 8,192 tokens per step.
@@ -443,4 +443,5 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     >>> need.fits, need.accelerators_needed
     (False, 2)
     """
+    serve.check_shape(np.broadcast_shapes(*map(np.shape, load.counts.values())))
     return Memory(serve, load, paging or Paging(), drafter)

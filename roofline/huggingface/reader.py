@@ -51,14 +51,16 @@ def from_config(
         configuration does not give.  The message names the field and the value.
     """
     try:
+        _check_type(data)
         with_encoder = is_encoder(data) or is_encoder_decoder(data)
         read = (_encoder if with_encoder else _decoder)(data, name, source)
         precision, notes = checkpoint_precision(data, quantization, read.modules)
     except InvalidInput as error:
-        raise SpecError(f"{source or name or 'config'}: {error}") from None
+        raise SpecError(f"{source or name or 'config'}: {_brief(str(error))}") from None
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         # A file is data: whatever type its author put where, the answer is a line and not a traceback.
-        raise SpecError(f"{source or name or 'config'}: a field has an unexpected type: {error}") from None
+        said = _brief(str(error))
+        raise SpecError(f"{source or name or 'config'}: a field has an unexpected type: {said}") from None
     understood = precision is not None or not notes
     doubts = (
         *(() if understood else notes),
@@ -67,9 +69,26 @@ def from_config(
     return read.model.replace(
         precision=precision,
         checkpoint_bytes=checkpoint_bytes if read.stored_as_run else None,
-        doubts=doubts,
-        assumptions=tuple(dict.fromkeys((*doubts, *notes, *read.model.assumptions))),
+        doubts=tuple(map(_brief, doubts)),
+        assumptions=tuple(dict.fromkeys(map(_brief, (*doubts, *notes, *read.model.assumptions)))),
     )
+
+
+MOST_CHARACTERS = 500
+"""Of a sentence about a file; a field may hold a list of a hundred thousand entries."""
+
+
+def _brief(sentence: str) -> str:
+    """A sentence in one line of at most `MOST_CHARACTERS`."""
+    line = " ".join(sentence.split())
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]} …"
+
+
+def _check_type(data: Mapping[str, Any]) -> None:
+    """Refuse a ``model_type`` that is no word."""
+    model_type = data.get("model_type")
+    if model_type is not None and not isinstance(model_type, str):
+        raise SpecError(f"model_type must be text: {model_type!r:.80}")
 
 
 class _Read(NamedTuple):

@@ -179,7 +179,8 @@ class Tower:
         if not run.parallel.single and self.projector:
             tokens = sum(segment.sequences * self.tokens_of(segment) for segment in run.segments)
             made_bytes = tokens * self.projector[-1].d_out * (inner.precision.wide_bits / 8)
-            yield collective(f"{name}.gather", Message("all_gather", made_bytes, ways, 0.0), run)
+            gather = collective(f"{name}.gather", Message("all_gather", made_bytes, ways, 0.0), run)
+            yield gather.times(scalar(runs * 1.0))
 
     def _operators(self, run: Pass) -> Iterator[Operator]:
         """First matrices, layers, projector; every image by itself in attention."""

@@ -147,17 +147,19 @@ class Segment(Value):
         """Whether any of the past may be shared."""
         return isinstance(self.shared_tokens, np.ndarray) or self.shared_tokens > 0
 
-    def least_read(self, past: Number) -> Number:
+    def least_read(self, past: Number, shared: Number | None = None) -> Number:
         """Entries of the past that all sequences together can't avoid reading, where a kernel reads ``past`` of each.
 
         A prefix that all ``n`` share is read once for all of them at best (cascade attention, arXiv:2402.05099): each
-        spares ``(n - 1) / n`` of it.
+        spares ``(n - 1) / n`` of what it reads of the prefix.  That is ``shared``; if None, the entries are the last of
+        the past, as of a window, which leaves the beginning of the prefix unread.
         """
         if not self.shares_prefix:
             return self.sequences * past
+        if shared is None:
+            shared = np.maximum(self.shared_tokens - (self.past_tokens - past), 0.0)
         sharing = self.sequences if self.sharing is None else self.sharing
-        spared = self.shared_tokens * (1.0 - 1.0 / np.maximum(sharing, 1.0))
-        return self.sequences * np.maximum(past - spared, 0.0)
+        return self.sequences * (past - shared * (1.0 - 1.0 / np.maximum(sharing, 1.0)))
 
     @property
     def tokens(self) -> Number:

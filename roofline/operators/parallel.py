@@ -20,12 +20,15 @@ context; vLLM's and SGLang's decode context parallelism (Helix, arXiv:2507.07120
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ..arrays import ceil, has_array, larger
+from ..arrays import ceil, larger, last_axis
 from ..errors import InvalidInput, Number, number
 from ..units import humanize
 from ..values import Value, brief
@@ -94,6 +97,7 @@ class Parallel(Value):
         for item in fields(self)[:-2]:
             object.__setattr__(self, item.name, number(item.name, getattr(self, item.name), least=1, whole=True))
         overlap = number("overlap", self.overlap)
+        object.__setattr__(self, "overlap", overlap)
         if np.any(np.asarray(overlap) > 1):
             raise InvalidInput(f"overlap must be at most 1: {self.overlap!r}")
         self._check_experts()
@@ -130,9 +134,19 @@ class Parallel(Value):
         return all(np.ndim(value) == 0 and value == 1 for value in self.degrees)
 
     @cached_property
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The figures that are arrays, by name."""
+        figures = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in figures.items() if isinstance(value, np.ndarray)}
+
+    @property
     def is_sweep(self) -> bool:
         """Whether any of its figures is an array."""
-        return has_array(getattr(self, item.name) for item in fields(self))
+        return bool(self.arrays)
+
+    def with_new_axis(self) -> Parallel:
+        """The same with an axis of length 1 behind those of its arrays."""
+        return replace(self, **{name: last_axis(value) for name, value in self.arrays.items()})
 
     @property
     def degrees(self) -> tuple[Number, ...]:

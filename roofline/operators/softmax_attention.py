@@ -6,7 +6,7 @@ own: chunked, shared, sparse, compressed and latent attention.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -81,18 +81,19 @@ class Reads(Value):
         New entries read back by a kernel.
     written : float or array
         New entries written.
+    shared : float or array, optional
+        Those of ``least_past`` that may be of a prefix that sequences share; None if they are the last of the past.
     """
 
     past: Number
     least_past: Number
     new: Number
     written: Number
+    shared: Number | None = None
 
     def divided(self, ways: Number) -> Reads:
-        """An even share of all of them."""
-        return Reads(
-            past=self.past / ways, least_past=self.least_past / ways, new=self.new / ways, written=self.written / ways
-        )
+        """An even share of what kernels move."""
+        return replace(self, past=self.past / ways, new=self.new / ways, written=self.written / ways)
 
 
 def attend(
@@ -133,6 +134,7 @@ def attend(
     """
     precision = run.precision
     sequences, new = segment.sequences, segment.new_tokens
+    least_past = segment.least_read(reads.least_past, reads.shared)
     if not run.parallel.single:
         tensor, context = run.parallel.tensor, run.parallel.context
         split = np.where(decodes(segment), run.parallel.decode_context, 1)[()]
@@ -141,7 +143,7 @@ def attend(
         query_heads = query_heads * share(query_heads, tensor)
         kv_heads, kv_values = kv_heads * kv_share, kv_values * kv_share
         pairs = pairs / context
-        reads = reads.divided(context)
+        reads, least_past = reads.divided(context), least_past / context
     entry_bytes = kv_values * (precision.kv_bits / 8)
     flops = 2.0 * sequences * query_heads * pairs * (key_dim + value_dim)
     value_bytes = precision.wide_bits / 8
@@ -153,7 +155,7 @@ def attend(
         io_bytes = io_bytes + sequences * (reads.past + new) * query_heads * expanded_width * value_bytes
         formulas = EXPANDED
     moved = sequences * (reads.past + reads.new + reads.written) * entry_bytes
-    least = (segment.least_read(reads.least_past) + sequences * reads.written) * entry_bytes
+    least = (least_past + sequences * reads.written) * entry_bytes
     math, exponentials = precision.attention, sequences * query_heads * pairs if softmax else 0.0
     cached = get_format(precision.kv)
     least_math = cached.math if cached.math and cached.bits < get_format(math).bits else math

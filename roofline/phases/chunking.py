@@ -12,7 +12,6 @@ import numpy as np
 
 from ..errors import InvalidInput, Number
 from ..operators.operator import Segment
-from ..operators.parallel import Parallel
 
 Found = TypeVar("Found")
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -99,25 +98,6 @@ def each_block(function: Callable[[tuple[Segment, ...]], Found], segments: tuple
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_AT_ONCE)) as pool:
         yield from pool.map(function, split(segments))
-
-
-def check_shapes(segments: tuple[Segment, ...], parallel: Parallel) -> None:
-    """Refuse sequences whose arrays do not broadcast, among themselves or with the degrees of parallelism.
-
-    Raises
-    ------
-    InvalidInput
-        They do not.
-    """
-    shape = broadcast_shape(segments)
-    if not parallel.is_sweep:
-        return
-    degrees = [np.shape(value) for value in parallel.degrees if np.ndim(value)]
-    try:
-        np.broadcast_shapes(shape, *degrees)
-    except ValueError:
-        said = " with ".join(dict.fromkeys(map(str, degrees)))
-        raise InvalidInput(f"batch and tokens {shape} must broadcast with the degrees of parallelism {said}") from None
 
 
 def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ..arrays import same
+from ..arrays import last_axis, same
 from ..efficiency.joining import ROUTING_SKEW
 from ..efficiency.lookup import profiles
 from ..errors import InvalidInput, Number, UnknownName, number, unknown
@@ -122,6 +123,43 @@ class Deployment(Value):
             object.__setattr__(self, "power_limit_watts", self._checked_limit(self.power_limit_watts))
         if self.engine is not None and not isinstance(self.engine, Engine):
             object.__setattr__(self, "engine", self._named(self.engine))
+        self.check_shape(())
+
+    @cached_property
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """What of the accelerator, the layout and the power limit is an array, by name."""
+        limit = {} if np.ndim(self.power_limit_watts) == 0 else {"power_limit_watts": self.power_limit_watts}
+        return {**self.accelerator.arrays, **self.parallel.arrays, **limit}
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether anything of the accelerator, the layout or the power limit is an array."""
+        return bool(self.arrays)
+
+    def with_new_axis(self) -> Deployment:
+        """The same with an axis of length 1 behind those of its arrays, for an axis that the requests have besides."""
+        if not self.is_sweep:
+            return self
+        limit = None if self.power_limit_watts is None else last_axis(self.power_limit_watts)
+        gpu, parallel = self.accelerator.with_new_axis(), self.parallel.with_new_axis()
+        return self.replace(accelerator=gpu, parallel=parallel, power_limit_watts=limit)
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Check that arrays of requests of ``shape`` broadcast with those of the deployment.
+
+        Raises
+        ------
+        InvalidInput
+            They do not, or those of the deployment do not among themselves.
+        """
+        if not self.arrays:
+            return
+        try:
+            np.broadcast_shapes(shape, *(value.shape for value in self.arrays.values()))
+        except ValueError:
+            requests = f"batch and tokens {shape} and " if shape else ""
+            own = ", ".join(f"{name} {value.shape}" for name, value in self.arrays.items())
+            raise InvalidInput(f"{requests}arrays of the deployment must broadcast: {own}") from None
 
     def _checked_limit(self, watts: Number) -> Number:
         """A power limit, if it can be one and the accelerator states what it limits."""

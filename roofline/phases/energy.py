@@ -251,8 +251,10 @@ def explain_energy(phase: Phase) -> Iterator[Step]:
     demand = {**inputs, "time_s": found.unlimited_s}
     yield Step(f"{name}.demand_watts", formula, demand, found.demand_watts, "without a power limit")
     inputs = {"demand_watts": found.demand_watts, **count, "limit_watts": limit_watts(serve)}
+    inputs |= {"idle": model.idle, **tdp}
     source = gpu.source_of("tdp_watts") if serve.power_limit_watts is None else "the power limit that is set"
-    yield Step(f"{name}.watts", "min(demand_watts, accelerators * limit_watts)", inputs, found.watts, source)
+    formula = "max(min(demand_watts, accelerators * limit_watts), idle * tdp_watts * accelerators)"
+    yield Step(f"{name}.watts", formula, inputs, found.watts, source)
     inputs = {"watts": found.watts, "estimate_s": phase.estimate_s}
     yield Step(f"{name}.energy_j", "watts * estimate_s", inputs, phase.energy_j, "all accelerators")
 

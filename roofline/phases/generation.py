@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..arrays import read_only, scalar
+from ..arrays import last_axis, read_only, scalar
 from ..errors import Number, unknown
 from ..report import Report, Step
 from .deployment import Deployment
@@ -176,11 +176,6 @@ def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> 
     blocks = int(np.clip(np.max(steps, initial=1.0), 1, _STEPS))
     middles = (np.arange(blocks) + 0.5) / blocks
     context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
-    cached, prompt = _spread(load.cached_tokens), _spread(load.prompt_tokens)
-    segment = steps_of(serve.model, _spread(load.batch), context, shared=cached, prompt_tokens=prompt)
-    return Generation(serve, load, time, first, run_pass(serve, "decode", segment))
-
-
-def _spread(value: Number) -> Number:
-    """An array with an axis for the blocks of steps."""
-    return value[..., None] if isinstance(value, np.ndarray) else value
+    cached, prompt = last_axis(load.cached_tokens), last_axis(load.prompt_tokens)
+    segment = steps_of(serve.model, last_axis(load.batch), context, shared=cached, prompt_tokens=prompt)
+    return Generation(serve, load, time, first, run_pass(serve.with_new_axis(), "decode", segment))

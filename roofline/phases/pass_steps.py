@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..efficiency.power import clock_under
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -11,6 +12,7 @@ from ..operators.roofline import least_math
 from ..report import Step
 from ..steps import identifier
 from .bounds import Bound
+from .energy import demand_watts, memory_shares
 from .host import EAGER_NORM, HostedModel, HostTimes
 from .totals import ScheduledPass, computing, network_s, resources_s
 
@@ -125,7 +127,7 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
     times = [(item, found.time_s) for item, found in each]
     kernels = one.kernels
     yield from _of_a_pass(f"{name}.estimate", one, times, kernels.time_s, basis)
-    end_s = one.estimates.time_s
+    end_s = one.unlimited.time_s
     host, shape = HostTimes.of(one.deployment.server), HostedModel.of(one.deployment, kernels.fixed_s)
     if one.launch == "graph":
         inputs = {"kernels_s": kernels.time_s, "decode_factor": host.decode_factor}
@@ -139,7 +141,21 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
         formula = "((kernels_s * prefill_factor) ** norm + eager_s ** norm) ** (1 / norm) + host_s"
         source = "the host launches kernels while the device works on earlier ones, and schedules"
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
+    yield from _under_a_limit(name, one)
     yield _all_rounds(f"{name}.estimate_s", one, one.estimates.time_s, one.estimate_s)
+
+
+def _under_a_limit(name: str, one: ScheduledPass) -> Iterator[Step]:
+    """What a power limit adds: kernels slow down with the clock, as far as they do not wait for the memory."""
+    limit = one.deployment.power_limit_watts
+    if limit is None:
+        return
+    clock = clock_under(limit, demand_watts(one))
+    inputs = {"unlimited_s": one.unlimited.time_s, "kernels_s": one.unlimited.kernels_s}
+    inputs |= {"memory_share": memory_shares(one)[0], "clock": clock}
+    formula = "unlimited_s + (memory_share + (1 - memory_share) / clock - 1) * kernels_s"
+    source = "the clock that the power limit leaves (efficiency_specs/power.yaml); the memory is as fast as before"
+    yield Step(f"{name}.estimate_under_limit_s", formula, inputs, one.estimates.time_s, source)
 
 
 def _of_a_pass(

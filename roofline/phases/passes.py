@@ -18,7 +18,7 @@ from ..operators.operator import Segment
 from ..report import Report, Step
 from ..units import humanize
 from .bounds import Bound, name_limits, notes_of_operators
-from .chunking import check_shapes, each_block, is_large, put_together, sequences_by_name, setting_aside
+from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
 from .deployment import Deployment
 from .encoding import encoder_notes, encoder_refusal
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
@@ -33,7 +33,6 @@ from .totals import (
     ScheduledPass,
     Sums,
     Totals,
-    is_hardware_sweep,
     resources_s,
     scheduled_once,
     scheduled_pass,
@@ -122,7 +121,7 @@ class Phase(PassEnergy, Report):
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
         launch = (EAGER_LAUNCHES if self.deployment.server.eager else LAUNCHES).get(self.name, "eager")
-        if is_hardware_sweep(self.deployment) or any(each.is_sweep for each in self.segments):
+        if self.deployment.is_sweep or any(each.is_sweep for each in self.segments):
             return scheduled_pass(self.deployment, self.schedule, launch=launch)
         return scheduled_once(self.deployment, self.schedule, launch, specs())
 
@@ -150,7 +149,7 @@ class Phase(PassEnergy, Report):
 
     @property
     def _is_whole(self) -> bool:
-        return is_hardware_sweep(self.deployment) or not is_large(self.segments)
+        return self.deployment.is_sweep or not is_large(self.segments)
 
     def _by_blocks(self, function: Callable[[Phase], Found]) -> Iterator[Found]:
         """``function`` of this phase, or of each block of a large sweep, whose operators go when it is done."""
@@ -310,7 +309,7 @@ def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimen
     """
     if _checked(serve).model.encodes is not (name == "encode"):
         raise InvalidInput(encoder_refusal(serve.model, name))
-    check_shapes(segments, serve.parallel)
+    serve.check_shape(broadcast_shape(segments))
     return Phase(name, serve, segments, dimensions)
 
 

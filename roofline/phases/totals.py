@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..arrays import anywhere, has_array, larger, scalar
+from ..arrays import anywhere, larger, scalar
 from ..efficiency.estimates import Estimate
 from ..efficiency.forms import TINY_S
 from ..errors import Number
@@ -416,9 +416,3 @@ def _scaled(found: Estimates, time_s: Number, fixed_s: Number, kernels_s: Number
     """Another time with the interval in proportion."""
     scale = time_s / larger(found.time_s, TINY_S)
     return Estimates(time_s, found.low_s * scale, found.high_s * scale, fixed_s, kernels_s, time_s)
-
-
-def is_hardware_sweep(serve: Deployment) -> bool:
-    """Whether rates, degrees of parallelism or the power limit are arrays."""
-    gpu = serve.accelerator
-    return gpu.is_sweep or has_array((*serve.parallel.degrees, serve.power_limit_watts))

@@ -212,9 +212,8 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
             " apply gives its steady state"
         )
     refuse_encoders(serve.model, "requests under load")
-    for degree in serve.parallel.degrees:
-        if np.ndim(degree):
-            raise InvalidInput("steps are simulated for one deployment at a time: a degree of parallelism is an array")
+    if serve.is_sweep:
+        raise InvalidInput(f"steps are simulated for one deployment at a time: {next(iter(serve.arrays))} is an array")
     return StepTimes(serve, time, engine or serve.server, _tables(_without_engine(serve), time))
 
 

@@ -160,7 +160,7 @@ class CompressedAttention(Block):
             value_dim=0,
             pairs=strided_pairs(segment.new_tokens, segment.past_tokens, self.ratio),
             kv_values=indexer.dim,
-            reads=Reads(past=past, least_past=past, new=new, written=new),
+            reads=Reads(past=past, least_past=past, new=new, written=new, shared=self._shared(segment, past)),
             softmax=False,
             name="indexer",
         )
@@ -196,9 +196,13 @@ class CompressedAttention(Block):
             pairs=strided_pairs(segment.new_tokens, segment.past_tokens, self.ratio, most),
             kv_values=self.head_dim,
             latent=True,
-            reads=Reads(past=read, least_past=least, new=new, written=new),
+            reads=Reads(past=read, least_past=least, new=new, written=new, shared=self._shared(segment, least)),
             name="compressed_attention",
         )
+
+    def _shared(self, segment: Segment, entries: Number) -> Number:
+        """Those of ``entries`` that may be of a prefix that sequences share."""
+        return np.minimum(segment.shared_tokens / self.ratio, entries)
 
     def _kept(self, segment: Segment) -> tuple[Number, Number]:
         """Entries of the past, and new ones."""

@@ -106,6 +106,7 @@ class Indexer:
             yield operators.linear(weight, run.tokens, run)
         for segment in run.segments:
             new, past = segment.new_tokens, segment.past_tokens
+            keys, shared = past / self.pool, segment.shared_tokens / self.pool
             yield attend(
                 segment,
                 run,
@@ -114,7 +115,7 @@ class Indexer:
                 value_dim=0 if self.scheme == "plain" else 1,
                 pairs=visible_pairs(new, past) / self.pool,
                 kv_values=self.dim,
-                reads=Reads(past=past / self.pool, least_past=past / self.pool, new=new, written=new),
+                reads=Reads(past=keys, least_past=keys, new=new, written=new, shared=shared),
                 softmax=False,
                 name="indexer",
             )
@@ -123,10 +124,10 @@ class Indexer:
         """Pairs that attention still computes, and the entries that it reads.
 
         A token attends to ``min(visible, topk)`` tokens.  The past is read for the union of what the new tokens
-        select: at least ``topk`` if they all agree, at most ``topk`` for each.
+        select: at least ``topk`` if they all agree, at most ``topk`` for each.  All of it may be of a shared prefix.
         """
         new, past = segment.new_tokens, segment.past_tokens
-        reads = Reads(
-            past=np.minimum(past, new * self.topk), least_past=np.minimum(past, self.topk), new=new, written=new
-        )
+        least = np.minimum(past, self.topk)
+        shared = np.minimum(segment.shared_tokens, least)
+        reads = Reads(past=np.minimum(past, new * self.topk), least_past=least, new=new, written=new, shared=shared)
         return visible_pairs(new, past, self.topk), reads

@@ -218,7 +218,7 @@ class MLA(Block):
         if not np.any(tokens):
             return
         product = operators.linear(self.kv_b_proj, np.maximum(tokens, 1.0), run)
-        least = segment.least_read(reads.least_past) / context / np.maximum(tokens, 1.0)
+        least = segment.least_read(reads.least_past, reads.shared) / context / np.maximum(tokens, 1.0)
         written = product.work.flops / (2 * product.inputs["k"]) * (product.inputs["activation_bits"] / 8)
         work = replace(product.work, weight_bytes=0.0, activation_bytes=written)
         expansion = replace(

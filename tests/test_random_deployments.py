@@ -1,0 +1,171 @@
+"""Deployments and workloads that few would write by hand: arrays everywhere, huge counts, prefixes behind windows."""
+
+import json
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.operators.operator import Segment
+
+GPU = rl.get_accelerator("h100-sxm")
+SMALL = "llama-3.2-1b"
+THREE = rl.Workload(batch=[1, 2, 3])
+
+
+def arrays_of_two():
+    """A deployment for each figure that may be an array, with two values of it, and the two deployments."""
+    for name, values in {
+        "memory_bytes_per_s": (1e12, 2e12),
+        "memory_bytes": (40e9, 80e9),
+        "tdp_watts": (300.0, 700.0),
+        "l2_bytes": (20e6, 50e6),
+    }.items():
+        ones = [rl.Deployment(SMALL, GPU.replace(**{name: value})) for value in values]
+        yield pytest.param(rl.Deployment(SMALL, GPU.replace(**{name: list(values)})), ones, id=name)
+    for degree, values in {
+        "tensor": (1, 2),
+        "pipeline": (1, 2),
+        "decode_context": (1, 2),
+        "overlap": (0.0, 1.0),
+    }.items():
+        tensor = {} if degree == "tensor" else {"tensor": 16}
+        ones = [rl.Deployment(SMALL, GPU, parallel=rl.Parallel(**tensor, **{degree: value})) for value in values]
+        many = rl.Deployment(SMALL, GPU, parallel=rl.Parallel(**tensor, **{degree: list(values)}))
+        yield pytest.param(many, ones, id=degree)
+    ones = [rl.Deployment(SMALL, GPU, power_limit_watts=value) for value in (250, 350)]
+    yield pytest.param(rl.Deployment(SMALL, GPU, power_limit_watts=[250, 350]), ones, id="power_limit_watts")
+
+
+PASSES = {
+    "prefill": rl.prefill,
+    "decode": rl.decode,
+    "memory": rl.memory,
+    "generate": rl.generate,
+    "mixed": lambda serve, load: rl.mixed(serve, decode=load, prefill=load),
+}
+
+
+@pytest.mark.parametrize(("many", "ones"), list(arrays_of_two()))
+@pytest.mark.parametrize("name", PASSES)
+def test_arrays_of_a_deployment_that_do_not_broadcast_are_one_line(name, many, ones):
+    with pytest.raises(
+        rl.InvalidInput, match=r"batch and tokens \(.*3.*\) and arrays of the deployment must broadcast"
+    ):
+        PASSES[name](many, THREE)
+
+
+@pytest.mark.parametrize(("many", "ones"), list(arrays_of_two()))
+@pytest.mark.parametrize("name", PASSES)
+def test_an_array_of_a_deployment_is_each_of_its_values(name, many, ones):
+    load = rl.Workload(prompt_tokens=700, output_tokens=300, batch=8)
+    found, expected = PASSES[name](many, load), [PASSES[name](one, load) for one in ones]
+    json.dumps(found.to_dict(), allow_nan=False)
+    for column in expected[0].columns:
+        values = [getattr(one, column) for one in expected]
+        if not isinstance(values[0], str):
+            assert np.broadcast_to(getattr(found, column), (2,)) == pytest.approx(values, rel=1e-9), column
+
+
+def test_arrays_of_a_deployment_have_to_broadcast_among_themselves():
+    with pytest.raises(rl.InvalidInput, match=r"arrays of the deployment must broadcast: .*\(3,\), tensor \(2,\)"):
+        rl.Deployment(SMALL, GPU.replace(memory_bytes_per_s=[1e12, 2e12, 3e12]), parallel=rl.Parallel(tensor=[1, 2]))
+
+
+@pytest.mark.parametrize(("many", "ones"), list(arrays_of_two()))
+def test_requests_under_load_take_one_deployment(many, ones):
+    with pytest.raises(rl.InvalidInput, match=r"one deployment at a time: .* is an array"):
+        rl.serve(many, rl.Workload(), concurrency=2)
+
+
+# Counts that leave 64 bits
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "ollama"])
+@pytest.mark.parametrize("counts", [{"batch": 10**24}, {"prompt_tokens": 10**24}, {"output_tokens": 10**24}])
+def test_whole_numbers_beyond_64_bits_are_counted(engine, counts):
+    serve, load = rl.Deployment("qwen2-vl-2b", GPU, engine=engine), rl.Workload(**counts)
+    for found in (rl.prefill(serve, load), rl.decode(serve, load), rl.memory(serve, load), rl.generate(serve, load)):
+        json.dumps(found.to_dict(), allow_nan=False)
+        assert repr(found)
+        assert isinstance(found.summary(), str)
+
+
+def test_products_of_whole_numbers_do_not_wrap_around():
+    """Layers with windows of 512: ``S`` tokens see 512 each but the first, far beyond what 64 bits hold."""
+    prompt = 84_682_194_474_768_112
+    one = rl.prefill(rl.Deployment("step-3.5-flash", GPU), rl.Workload(prompt))
+    other = rl.prefill(rl.Deployment("step-3.5-flash", GPU), rl.Workload(float(prompt)))
+    assert one.flops == other.flops > 2 * 1e9 * prompt
+
+
+def test_a_model_of_more_parameters_than_64_bits_is_printed(tmp_path):
+    config = {"model_type": "llama", "hidden_size": 10**9, "intermediate_size": 10**9, "num_hidden_layers": 100}
+    config |= {"num_attention_heads": 1000, "num_key_value_heads": 1000, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = rl.get_model(tmp_path)
+    assert model.parameters.total > 2**63
+    assert "parameters" in repr(model)
+
+
+# Prefixes that sequences share
+
+
+def test_a_window_behind_the_prefix_spares_nothing():
+    """Of 5,000 cached tokens the first 4,000 are shared; a window of 1,023 holds 23 of them, one of 1,000 none."""
+    step = Segment(4, 1.0, 5000, shared_tokens=4000)
+    assert step.least_read(1000) == 4 * 1000
+    assert step.least_read(1023) == 4 * 1000 + 23
+    assert step.least_read(5000) == 4 * 1000 + 4000
+
+
+def test_selected_entries_are_read_at_least_once():
+    """DeepSeek-V3.2 reads 2,048 selected entries of 576 values: all of a prefix of 10,000, so once for any batch."""
+    serve = rl.Deployment("deepseek-v3.2", "b200-sxm")
+    for batch in (1, 2, 64):
+        step = rl.decode(serve, rl.Workload(1, batch=batch, cached_tokens=10_000))
+        for item in step.operators:
+            if item.operator.name == "attention":
+                assert item.operator.least.cache_bytes == pytest.approx(2 * 576 * (2048 + batch))
+
+
+@pytest.mark.parametrize("name", ["gemma-3-12b", "deepseek-v3.2", "deepseek-v4-flash", "gpt-oss-20b", "llama-3.1-8b"])
+@pytest.mark.parametrize("degrees", [{}, {"context": 4}, {"tensor": 2, "data": 2}])
+def test_more_sequences_on_a_prefix_are_never_faster(name, degrees):
+    serve = rl.Deployment(name, "b200-sxm", parallel=rl.Parallel(**degrees))
+    batch, cached = np.arange(1, 40)[:, None], np.array([1, 100, 3000, 20_000])
+    load = rl.Workload(1, batch=batch, cached_tokens=cached)
+    for found in (rl.prefill(serve, load), rl.decode(serve, load)):
+        assert np.all(np.diff(found.floor_s, axis=0) >= 0)
+        assert np.all(np.diff(found.roofline_s, axis=0) >= 0)
+
+
+# What an engine holds, images in some prompts, and derivations under a power limit
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp", "trtllm", None])
+@pytest.mark.parametrize("name", ["qwen3.5-4b", "lfm2-2.6b", "falcon-h1-0.5b", "kimi-linear-48b-a3b"])
+def test_no_part_of_memory_is_negative(engine, name):
+    """Engines keep recurrent state in fewer bits, or one column of a convolution less, than the architecture has."""
+    need = rl.memory(rl.Deployment(name, "h200-sxm", engine=engine), rl.Workload(100, 673, batch=5))
+    parts = need.parts
+    assert min(parts.values()) >= 0
+    held = parts["KV cache"] + parts["state"] + parts["pages"]
+    assert held == pytest.approx(need.paged_kv_bytes)
+    assert parts["KV cache"] == pytest.approx(need.kv_bytes - need.state_bytes)
+
+
+def test_prompts_without_images_cost_nothing_in_an_array_with_them():
+    serve = rl.Deployment("qwen2.5-vl-7b", GPU, parallel=rl.Parallel(tensor=2))
+    both = rl.prefill(serve, rl.Workload(4000, images=[0, 1]))
+    without = rl.prefill(serve, rl.Workload(4000))
+    assert both.estimate_s[0] == pytest.approx(without.estimate_s, rel=1e-12)
+
+
+@pytest.mark.parametrize("watts", [30, 150, 400, 2000])
+@pytest.mark.parametrize("name", ["prefill", "decode"])
+def test_derivations_hold_under_a_power_limit(watts, name):
+    found = PASSES[name](rl.Deployment("llama-3.1-8b", GPU, power_limit_watts=watts), rl.Workload(3000, batch=16))
+    for step in found.explain():
+        value = eval(step.formula, {"__builtins__": {}}, {"max": max, "min": min, **step.inputs})
+        assert value == pytest.approx(step.value, rel=1e-12), str(step)
