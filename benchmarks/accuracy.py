@@ -363,7 +363,7 @@ def page(folder: Path) -> str:
             "## Whole models",
             "Published figures of one pass or one batch at a known batch, against the estimate with the profile of the "
             "row's engine (the default where it has none) and against the default.  Bias above 0: the estimate is too "
-            'slow.  "Inside": the measured figure is in the 80 % interval.',
+            'slow.  "Inside": the measured figure is in the 80% interval.',
             whole_models(_table(folder, "published_runs")),
             "## Serving runs",
             _serving(_table(folder, "serving_runs")),

@@ -34,7 +34,7 @@ ABOUT = """\
 Each row is estimated twice: with the profile of its engine, and with the default, the median of all engines. Rejected
 groups are listed at the end and count in none of the figures; nor do excluded rows (see floors.md). If an engine had
 several kernels under one label (releases, special cases), the profile describes the current one: rows of older kernels
-count only in the columns of all kernels. "Inside" is the share of rows within the 80 % interval.
+count only in the columns of all kernels. "Inside" is the share of rows within the 80% interval.
 """
 
 

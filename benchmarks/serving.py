@@ -482,7 +482,7 @@ def bound_of_data(results: Sequence[Result]) -> float:
 
 
 def covered(results: Sequence[Result]) -> float:
-    """Share of the measured times per output token that the 80 % interval of a step, around the estimate, holds."""
+    """Share of the measured times per output token that the 80% interval of a step, around the estimate, holds."""
     inside = []
     for result in results:
         run = result.measured.run

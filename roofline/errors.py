@@ -137,5 +137,10 @@ def _beyond(what: str) -> str:
     return f"{what} must be at most {MOST:g}"
 
 
+SMALLEST = 1e-6
+"""A bound below it stands for anything above 0."""
+
+
 def _wanted(least: float, whole: bool) -> str:
-    return f"a {'whole' if whole else 'finite'} number >= {least:g}"
+    kind = "whole" if whole else "finite"
+    return f"a {kind} number above 0" if 0 < least < SMALLEST else f"a {kind} number >= {least:g}"

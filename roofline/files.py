@@ -60,7 +60,7 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES, what: str = "a spec or
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
-            raise SpecError(f"{path} is a directory; give a file")
+            raise SpecError(f"{path} is a directory; expected a file")
         if not stat.S_ISREG(found.st_mode):
             raise SpecError(f"{path} is not a regular file")
         if found.st_size > max_bytes:
@@ -82,8 +82,9 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     SpecError
         Not readable (see `read_text`), not JSON, nested too deeply, or not an object.
     """
+    text = read_text(path, max_bytes=max_bytes)
     try:
-        data = json.loads(read_text(path, max_bytes=max_bytes))
+        data = json.loads(text)
     except json.JSONDecodeError as error:
         raise SpecError(f"{path} is not JSON: {error}") from None
     except ValueError as error:  # a number of thousands of digits

@@ -289,7 +289,10 @@ def test_printed_tables_say_what_people_ask_for(plan):
     [
         ({"hardware": []}, "a plan needs hardware: none was given"),
         ({"time": "roof_s"}, "no time named 'roof_s'"),
-        ({"load": rl.Workload(np.array([1, 2]), 3)}, "a plan is for requests of one length: prompt_tokens is an array"),
+        (
+            {"load": rl.Workload(np.array([1, 2]), 3)},
+            "a plan takes one prompt_tokens, not several; a mix of lengths is a Traffic",
+        ),
         ({"prices": {"h200-sxm": 1.0}}, "no accelerator of this plan named 'h200-sxm'"),
         ({"prices": {"h100-sxm": -1.0}}, "a price must be a finite number >= 0: -1.0"),
         ({"accelerators": (0,)}, "accelerators must be a whole number >= 1: 0"),

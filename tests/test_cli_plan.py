@@ -116,7 +116,7 @@ def test_a_plan_is_drawn(tmp_path):
     ("args", "says"),
     [
         (("plan", "llama-3.1-8b", "--hardware", "h101"), "no accelerator named 'h101'"),
-        (("plan", *ASKED, "--gpus", "1,x"), "accelerators must be a whole number >= 1"),
+        (("plan", *ASKED, "--gpus", "1,x"), "--gpus must be a whole number >= 1"),
         (
             ("plan", *ASKED, "--prices", "l4=cheap"),
             "--prices takes USD per accelerator-hour, such as l4=2.5: 'l4=cheap'",
@@ -124,7 +124,7 @@ def test_a_plan_is_drawn(tmp_path):
         (("plan", *ASKED, "--prices", "a100-sxm-80gb=1"), "no accelerator of this plan named"),
         (("plan", *ASKED, "--precisions", "fp9"), "no number format named 'fp9'"),
         (("plan", *ASKED, "--time", "best"), "no time named 'best'"),
-        (("fleet", *ASKED, "--rate", 0), "requests_per_s must be a finite number"),
+        (("fleet", *ASKED, "--rate", 0), "--rate must be a finite number above 0"),
         (("fleet", *ASKED, "--rate", 1, "--utilization", 2), "utilization must be above 0 and at most 1: 2"),
     ],
 )

@@ -62,13 +62,13 @@ def test_serve_has_a_row_for_each_load(small):
 
 def test_a_rate_above_capacity_is_an_answer():
     shown = words("serve", *SMALL, *LENGTHS, "--rate", "1k", "--requests", "200")
-    assert "At 1000 requests/s: unstable, the queue grows without end" in shown
+    assert "At 1000 requests/s: unstable, the queue grows without bound" in shown
     assert "TTFT endless" in shown
     assert "p99" not in shown, "the percentiles of a queue that grows are those of the length of the run"
     listed = words("serve", *SMALL, *LENGTHS, "--rate", "1,1000", "--method", "closed-form")
-    assert "1 of 2 loads are served; the capacity is" in listed
+    assert "1 of 2 loads are sustainable; the capacity is" in listed
     both = words("serve", *SMALL, *LENGTHS, "--rate", "1000,2000", "--method", "closed-form")
-    assert "None of the 2 loads is served" in both
+    assert "None of the 2 loads is sustainable" in both
 
 
 def test_traffic_and_traces_come_from_files(small, tmp_path):
@@ -112,9 +112,9 @@ def test_requests_of_one_token_have_no_tpot(small):
     ("args", "says"),
     [
         (("serve", *SMALL), "serve needs a load: --concurrency N (closed loop) or --rate N"),
-        (("serve", *SMALL, "--rate", "1", "--concurrency", "1"), "give either concurrency"),
-        (("serve", *SMALL, "--rate", "fast"), "requests_per_s must be a finite number"),
-        (("serve", *SMALL, "--rate", "1,fast"), "requests_per_s must be a finite number"),
+        (("serve", *SMALL, "--rate", "1", "--concurrency", "1"), "give either --concurrency"),
+        (("serve", *SMALL, "--rate", "fast"), "--rate must be a finite number above 0"),
+        (("serve", *SMALL, "--rate", "1,fast"), "--rate must be a finite number above 0"),
         (("serve", *SMALL, "--rate", "1", "--method", "guess"), "no method named 'guess'"),
         (("serve", *SMALL, "--traffic", "x.csv", "--prompt", "1", "--rate", "1"), "leave --prompt and --output out"),
         (("serve", "llama-3.1-70b", "--hardware", "h100-sxm", "--rate", "1"), "the weights leave no memory"),

@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_an_answer(numbers):
     found = numbers({"model": "llama-3.1-70b", "hardware": "h100-sxm"})
     assert found["fits"] is False
     assert found["headline"].startswith("Does not fit on one h100-sxm: 141.8 GB needed")
-    assert "the weights leave no memory for a cache" in found["queue"]["sentence"]
+    assert "the weights leave no memory for a KV cache" in found["queue"]["sentence"]
     assert found["cost"]["usd_per_million_tokens"] is None
 
 
@@ -531,7 +531,7 @@ def test_the_page_may_start_with_a_deployment(monkeypatch, args, query):
     [
         (("llama-3.1-71b",), "no model named 'llama-3.1-71b'"),
         (("gpt-2", "--batch", "0"), "batch must be a whole number >= 1: 0"),
-        (("gpt-2", "--batch", "1,2"), "this command takes one value of each option: batch has several"),
+        (("gpt-2", "--batch", "1,2"), "this command takes one value of each option: --batch lists several"),
         (("gpt-2", "--context", "99"), "the page has no control for --part and --context"),
         (("gpt-2", "--memory-fraction", "0.8"), "no control named 'memory_fraction'"),
         (("gpt-2", "--hardware", "h1000"), "no accelerator named 'h1000'"),

@@ -288,7 +288,7 @@ def test_fit_says_what_lives_in_host_memory():
     assert "A decode step takes at least" in said.replace("\n", " ")
     assert run("fit", "kimi-k2.5", "--hardware", "rtx-4090", "--host-part", "lm_head").exit_code == 2
     refused = run("fit", "llama-3.1-70b", "--hardware", "rtx-4090", "--weights", "int4_g128").stdout.replace("\n", " ")
-    assert "or with 75 % of its layers in host memory" in refused
+    assert "or with 75% of its layers in host memory" in refused
 
 
 def test_dcp_is_an_option():

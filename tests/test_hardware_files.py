@@ -189,9 +189,9 @@ def test_a_file_that_is_no_yaml(write, text):
 def test_a_folder_as_path(tmp_path):
     folder = tmp_path / "acme-x1.yaml"
     folder.mkdir()
-    with pytest.raises(rl.SpecError, match=r"acme-x1.yaml is a directory; give a file"):
+    with pytest.raises(rl.SpecError, match=r"acme-x1.yaml is a directory; expected a file"):
         rl.get_accelerator(folder)
-    assert rl.check_specs(folder) == [f"{folder} holds no .yaml file"]
+    assert rl.check_specs(folder) == [f"{folder} has no .yaml files"]
 
 
 def test_a_missing_file(tmp_path):

@@ -105,7 +105,7 @@ def test_the_largest_batch_within_a_tpot_of_requests():
 def test_never_and_always_say_so():
     never = rl.solve(SERVE, find="dense_flops_per_s", target=0.001, time="roofline_s")
     assert not never.possible
-    assert never.reason.startswith("never: step_s is 0.0417")
+    assert never.reason.startswith("never: the decode step is 41.7 ms")
     always = rl.solve(SERVE, find="output_tokens", metric="ttft_s", target=10.0, time="roofline_s")
     assert always.possible
     assert always.value == np.inf

@@ -43,7 +43,7 @@ def test_experts_beside_attention_in_data_parallel():
     assert (sglang["--tp-size"], sglang["--dp-size"], sglang["--ep-size"]) == ("8", "8", "8")
     assert "--enable-dp-attention" in sglang
     assert (trtllm["--tp_size"], trtllm["--ep_size"]) == ("8", "8")
-    assert launch_command(serve, LOAD, engine="trtllm").endswith("# set enable_attention_dp in the file of --config")
+    assert launch_command(serve, LOAD, engine="trtllm").endswith("# set enable_attention_dp in the --config file")
 
 
 def test_formats_are_options_or_notes():

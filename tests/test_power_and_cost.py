@@ -58,7 +58,7 @@ def test_what_is_around_the_accelerators_is_added_as_far_as_it_is_given(bare, me
     two = row_of(bare, gpus=2), row_of(metered, gpus=2)
     assert metered.watts[two[1]] == pytest.approx((bare.watts[two[0]] + 240) * 1.26)
     assert any("without host, power supplies, data center (PUE)" in note for note in bare.assumptions)
-    assert "power and energy of accelerators, host, power supplies, data center (PUE)" in metered.assumptions
+    assert "power and energy cover accelerators, host, power supplies, data center (PUE)" in metered.assumptions
 
 
 def test_energy_of_a_request_divides_into_prompt_and_steps(metered):
@@ -96,7 +96,7 @@ def test_a_power_limit_holds_and_slows(bare):
     rows = row_of(bare), row_of(limited)
     assert limited.requests_per_s[rows[1]] < bare.requests_per_s[rows[0]]
     assert limited.ttft_s[rows[1]] > bare.ttft_s[rows[0]]
-    assert "power limit: 300 W an accelerator" in limited.assumptions
+    assert "power limit: 300 W per accelerator" in limited.assumptions
 
 
 def test_an_output_token_costs_what_its_decode_step_costs(bare):
@@ -112,7 +112,7 @@ def test_there_is_no_split_at_the_floor():
         assert np.isnan(getattr(floor, f"usd_per_million_{name}_tokens")).all()
     assert np.isfinite(floor.usd_per_request).all()
     assert np.isnan(floor.watts).all()
-    assert any(note.startswith("at the floor nothing divides") for note in floor.assumptions)
+    assert any(note.startswith("at the floor prefill and decode overlap") for note in floor.assumptions)
     assert "nan" not in floor.summary()
 
 

@@ -87,5 +87,5 @@ def test_what_makes_no_sense_is_one_line(worker):
         serve_pools(LOAD, prefill=apple, decode=worker, concurrency=1)
     with pytest.raises(rl.InvalidInput, match="prefill_workers must be a whole number >= 1: 0"):
         serve_pools(LOAD, prefill=worker, decode=worker, prefill_workers=0, concurrency=1)
-    with pytest.raises(rl.InvalidInput, match="longer than the cache"):
+    with pytest.raises(rl.InvalidInput, match="does not fit in the KV cache"):
         serve_pools(rl.Workload(10**6, 1), prefill=worker, decode=worker, concurrency=1)

@@ -110,7 +110,7 @@ def test_where_memory_is_the_limit_preempted_requests_are_computed_again(server,
     found = serve(server, rl.Workload(prompt, output), concurrency=clients)
     exact = simulate(server, rl.Workload(prompt, output), concurrency=clients, requests=4 * clients)
     assert (found.limit, exact.preempted > 0) == ("memory", True)
-    assert any("preempted compute half of their output again" in line for line in found.assumptions)
+    assert any("preempted requests recompute half of their output" in line for line in found.assumptions)
     assert found.requests_per_s == pytest.approx(exact.requests_per_s, rel=0.08)
     roomy = serve(server, LOAD, concurrency=16)
     assert not any("preempted" in line for line in roomy.assumptions)
@@ -138,7 +138,7 @@ def test_replicas_and_stages_are_lanes(server):
 
 
 def test_a_request_longer_than_the_cache_is_refused(server):
-    with pytest.raises(rl.InvalidInput, match="is longer than the cache; at most"):
+    with pytest.raises(rl.InvalidInput, match="does not fit in the KV cache; at most"):
         serve(server, rl.Workload(10**7, 10), concurrency=1)
 
 

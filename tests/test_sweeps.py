@@ -75,7 +75,7 @@ def test_what_cannot_run_is_blank_and_says_why():
     assert blank.floor_s.isnull().all()
     assert blank.limit.values.tolist() == ["", ""]
     assert int(found.floor_s.isnull().sum()) == len(BATCHES)
-    with pytest.raises(rl.InvalidInput, match="nothing of this sweep can be computed: gpt-2, apple-m2, TP 2: "):
+    with pytest.raises(rl.InvalidInput, match="no point of this sweep can be computed: gpt-2, apple-m2, TP 2: "):
         rl.sweep("gpt-2", "apple-m2", parallels=2)
     with pytest.raises(rl.InvalidInput, match="batch must be a whole number >= 1"):
         rl.sweep("gpt-2", "h100-sxm", batch=[0, -1])

@@ -164,7 +164,7 @@ def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> 
         if degree <= reach(serve.accelerator) and holds(spread):
             gpu = serve.accelerator.name
             return spread, f"Does not fit on one {gpu}; this starts from TP {degree}, the smallest layout that fits."
-    return serve, f"Does not fit on {serve.accelerator.name}, however many; all figures are as if it did."
+    return serve, f"Does not fit on any number of {serve.accelerator.name}; the figures below assume that it does."
 
 
 def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traffic:

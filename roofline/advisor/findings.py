@@ -164,7 +164,7 @@ class Findings(Report):
         loads = ", ".join(map(str, self.batches))
         notes = [
             *filter(None, [self.start.rstrip(".")]),
-            f"{self.time}; batches of {loads} stand for low to high load, and nothing queues",
+            f"{self.time}; batches of {loads} stand for low to high load; queueing is not included",
         ]
         if self.techniques:
             notes.append(f"in use: {', '.join(item.label for item in self.techniques)}")
@@ -181,7 +181,7 @@ class Findings(Report):
                 "prompts_s / busy_s",
                 {"prompts_s": float(prompts[at].sum()), "busy_s": float(busy[at].sum())},
                 float(self.load_shares[at]),
-                "time that a mean request takes of the accelerators",
+                "accelerator time of a mean request",
             )
             for at, batch in enumerate(self.batches)
         ]

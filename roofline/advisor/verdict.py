@@ -55,7 +55,7 @@ class Flip:
     after: str
 
     def __str__(self) -> str:
-        return f"{self.variable} from {self.at:,} on: {self.after} instead of {self.before}"
+        return f"{self.variable} of {self.at:,} or more: {self.after} instead of {self.before}"
 
 
 def flips(case: Scenario, time: str = "estimate_s") -> tuple[Flip, ...]:

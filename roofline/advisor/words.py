@@ -66,9 +66,9 @@ def summary_of(found: Findings) -> str:
     sentences = [*filter(None, [found.start]), f"{lead}: {part}.", *_missed(found)]
     name = METRICS[found.metric].words
     if found.first == "nothing":
-        sentences.append(f"No technique considered gains on the {name}.")
+        sentences.append(f"No technique considered improves the {name}.")
     else:
-        sentences.append(f"The largest gain on the {name}: {found.options[0].name}, {found.gain:.2f}x.")
+        sentences.append(f"Largest gain in {name}: {found.options[0].name}, {found.gain:.2f}x.")
     return " ".join(sentences)
 
 
@@ -100,14 +100,14 @@ def tables_of(found: Findings) -> Iterator[tuple[str, Rows]]:
 
 def flips_of(found: Findings) -> tuple[str, ...]:
     """The crossovers in sentences."""
-    return tuple(map(str, found.flips)) or ("nowhere within the lengths searched",)
+    return tuple(map(str, found.flips)) or ("the verdict is the same at all lengths searched",)
 
 
 def notes_of(found: Findings) -> Iterator[str]:
     """What is in use already, what the deployment cannot have, what the figures rest on."""
     if found.had:
         yield f"In use already: {', '.join(found.had)}."
-    yield from (f"Not available here: {name}, {reason}." for name, reason in found.refused)
+    yield from (f"Not available here: {name} ({reason})." for name, reason in found.refused)
     yield from (f"{note}." for note in found.assumptions)
 
 
@@ -130,7 +130,7 @@ def _share_rows(found: Findings) -> Rows:
 def _metric_rows(found: Findings) -> Rows:
     rows = [[METRICS[name].words, *(humanize(name, value) for value in found.mean(name))] for name in SLO_METRICS]
     cost = found.usd_per_million_tokens
-    priced = [] if cost is None else [["USD a million tokens", *(f"{value:.2f}" for value in cost)]]
+    priced = [] if cost is None else [["USD per million tokens", *(f"{value:.2f}" for value in cost)]]
     return [["", *_loads(found)], *rows, *priced]
 
 

@@ -307,7 +307,7 @@ class Sensitivity(Report):
         time = self.time.removesuffix("_s")
         return (
             f"The time of {what} depends most on {first.replace('_', ' ')}{next_ones}:"
-            f" 1 % more of the first changes the {time} by {change:+.2f} %."
+            f" 1% more {first.replace('_', ' ')} changes the {time} by {change:+.2f}%."
         )
 
     @property

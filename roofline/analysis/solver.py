@@ -23,6 +23,7 @@ from ..report import Step
 from ..serving.metrics import METRICS, Metric
 from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
+from ..units import humanize
 from .crossover_points import crossovers
 from .solutions import Solution
 
@@ -288,7 +289,8 @@ def _never(asked: _Asked, ends: tuple[float, float], fine: bool) -> Solution:
     best, worst = (max, min) if asked.metric.more_is_better else (min, max)
     nearest = worst(ends) if fine else best(ends)
     verdict, extreme = ("always", "worst") if fine else ("never", "best")
-    why = f"{verdict}: {asked.metric.name} is {nearest:.6g} at {extreme}, whatever {asked.find} is"
+    shown = humanize(asked.metric.name, nearest)
+    why = f"{verdict}: the {asked.metric.words} is {shown} at {extreme}, at any {asked.find}"
     value = np.inf if fine else np.nan
     return Solution(asked.find, value, asked.metric.name, asked.target, nearest, fine, "bisection", why)
 

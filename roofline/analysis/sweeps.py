@@ -374,7 +374,7 @@ def _crossed(axes: Mapping[str, _Axis], job: _Job) -> xr.Dataset:
         parts.append(job.dataset(partial(_in_blocks, job.asked, serve, tuple(job.arrays), report)))
     tell(1, 1)
     if len(refused) == len(cases):
-        raise InvalidInput(f"nothing of this sweep can be computed: {refused[0]}")
+        raise InvalidInput(f"no point of this sweep can be computed: {refused[0]}")
     whole = _nested(parts, [*axes.items()])
     return whole.assign_attrs(refused=refused) if refused else whole
 

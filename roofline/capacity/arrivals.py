@@ -60,7 +60,7 @@ def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, meth
 
 def _notes(plan: Plan, stream: Stream, most_load: float) -> tuple[str, ...]:
     """How queues were computed."""
-    shares = "each deployment sees its share of the arrivals"
-    arrivals = f"{shares}, {stream.requests_per_s:.4g} requests/s with a burstiness of {stream.gaps_cv2:.3g} in all"
-    limit = f"deployments are loaded with at most {most_load:.0%} of their throughput in steady state"
+    shares = "arrivals are spread evenly over the deployments"
+    arrivals = f"{shares}: {stream.requests_per_s:.4g} requests/s in total, burstiness {stream.gaps_cv2:.3g}"
+    limit = f"deployments are loaded to at most {most_load:.0%} of their throughput in steady state"
     return (arrivals, limit)

@@ -206,10 +206,10 @@ def _notes(serve: Deployment, engine: str) -> Iterator[str]:
     if weights != _of_checkpoint(serve) and needs_checkpoint:
         yield f"needs a checkpoint in {weights}"
     if engine == "trtllm" and _fp8_cache(serve):
-        yield "set kv_cache_config.dtype to fp8 in the file of --config"
+        yield "set kv_cache_config.dtype to fp8 in the --config file"
     if engine == "trtllm" and layout.data > 1:
-        replicas = f"start {layout.data} of them behind a load balancer"
-        yield "set enable_attention_dp in the file of --config" if layout.expert > 1 else replicas
+        replicas = f"start {layout.data} servers behind a load balancer"
+        yield "set enable_attention_dp in the --config file" if layout.expert > 1 else replicas
     kv = serve.precision.kv
     if get_format(kv).bits < 16 and not _fp8_cache(serve):
-        yield f"a KV cache in {kv} needs an engine that has it"
+        yield f"check that the engine supports a KV cache in {kv}"

@@ -197,5 +197,5 @@ def why_it_does_not_fit(weights_bytes: float, available_bytes: float, max_batch:
         sizes = f"{weights_bytes / 1e9:.3g} GB of weights per accelerator, {available_bytes / 1e9:.3g} GB available"
         return f"does not fit: {sizes}"
     if max_batch < 1:
-        return "does not fit: no sequence fits beside the weights"
+        return "does not fit: the weights leave no room for a sequence"
     return f"does not fit: only {max_batch:.0f} sequences fit at once"

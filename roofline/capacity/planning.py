@@ -169,7 +169,7 @@ def plan(
     ]
     asked, refused, no_start = _cases(deployments, spread, tried, used, usd)
     if not asked:
-        links = "none of the accelerators has the links for any of the layouts: allow one accelerator"
+        links = "no accelerator has the links for any of these layouts: include layouts on one accelerator"
         raise InvalidInput(next((f"{name}: {reason}" for name, reason in refused.items()), links))
     parts = [
         evaluate(case, slo or SLO(), price, idle_watts(power, serve.accelerator, idle_share(serve)), time)
@@ -285,7 +285,7 @@ def _check(chips: Sequence[Accelerator], load: Workload, time: str) -> None:
         raise unknown("time", time, PLANNED_TIMES)
     for name in ("prompt_tokens", "output_tokens", "cached_tokens"):
         if np.ndim(getattr(load, name)):
-            raise InvalidInput(f"a plan is for requests of one length: {name} is an array")
+            raise InvalidInput(f"a plan takes one {name}, not several; a mix of lengths is a Traffic")
 
 
 def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerator]) -> dict[str, float]:
@@ -310,10 +310,10 @@ def idle_share(serve: Deployment) -> float:
 def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time: str) -> tuple[str, ...]:
     """What the power is of and rests on."""
     if time == "floor_s":
-        return ("at the floor nothing divides the time between prompts and steps, and no power is known",)
+        return ("at the floor prefill and decode overlap, so that neither their shares nor the power are known",)
     serves = {serve.accelerator.name: serve for serve in cases.values()}
     bases = dict.fromkeys(note for serve in serves.values() for note in power_notes(serve))
-    scope = f"power and energy of {power.scope}"
+    scope = f"power and energy cover {power.scope}"
     if power.idle_w is not None:
         return (*bases, scope)
     return (*bases, scope, *(_idle_words(serve) for serve in serves.values()))
@@ -322,7 +322,7 @@ def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time
 def _idle_words(serve: Deployment) -> str:
     """What an idle accelerator is taken to draw."""
     name, watts = serve.accelerator.name, idle_watts(BOARDS_ALONE, serve.accelerator, idle_share(serve))
-    known = f"{watts:.0f} W, as measured of its family" if np.isfinite(watts) else "not known; give idle_w"
+    known = f"{watts:.0f} W, measured on its family" if np.isfinite(watts) else "unknown; give idle_w"
     return f"idle {name}: {known}"
 
 
@@ -333,7 +333,7 @@ def _notes(
     chips = {serve.accelerator.name: serve.accelerator for serve in cases.values()}
     most = float(np.max(spread.accelerators))
     ends = [
-        f"{name}: no layouts beyond {reach(chip):g}, which is what it states links for"
+        f"{name}: no layouts beyond {reach(chip):g} accelerators, the most that it states links for"
         for name, chip in chips.items()
         if reach(chip) < most
     ]

@@ -34,7 +34,7 @@ MOST_WORKERS = 12
 AS_CHEAP = 0.02
 """Without a rate, the smallest group that costs at most this share more than the cheapest one is taken."""
 
-REQUESTS = 3_000
+REQUESTS = 5_000
 """Requests of a simulation of a group."""
 
 LAYOUTS_TRIED, MOST_STEP = 3, 4

@@ -326,7 +326,7 @@ def run(arguments: Sequence[str]) -> int:
 
         if not isinstance(error, RooflineError):
             raise
-        return _complain(_with_list(str(error)), 2)
+        return _complain(_with_list(_with_option(str(error), arguments)), 2)
     if isinstance(code, int):
         return code
     return 0 if arguments else 2
@@ -358,6 +358,18 @@ LISTED_AS = {
 """What an unknown name is said to be -> the list that has the known ones."""
 
 
+def _with_option(message: str, arguments: Sequence[str]) -> str:
+    """A message about a field by the option that filled it, if that was typed: ``--tp`` in the place of ``tensor``."""
+    field, must, rest = message.partition(" must be ")
+    if not must or not field.isidentifier():
+        return message
+    from .options import flags_of
+
+    typed = {argument.partition("=")[0] for argument in arguments}
+    option = next((flag for flag in flags_of(field) if flag in typed), field)
+    return f"{option}{must}{rest}"
+
+
 def _with_list(message: str) -> str:
     """A message about an unknown name, and where the known ones are listed."""
     named = re.match(r"no ([a-z ]+) named ", message)
@@ -368,13 +380,17 @@ def _with_list(message: str) -> str:
 def _usage_error(error: CycloptsError) -> str:
     """What is wrong with the arguments, in one line, and where the right ones are described."""
     chain = error.command_chain or ()
-    text = " ".join(str(error).split()).rstrip(".")
+    text = re.sub(r"\. Did you mean ([^?]*)\?", r"; did you mean \1?", " ".join(str(error).split())).rstrip(".")
+    text = text.replace("unknown option: ", "unknown option ").replace("Unknown option: ", "unknown option ")
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         from ..errors import unknown
 
         below: dict[str, Iterable[str]] = {"list": LISTS, "plot": PLOTS}
         known = below[chain[0]] if chain else (*COMMANDS, *below)
-        text = str(unknown(chain[0] if chain == ("plot",) else "command", error.unused_tokens[0], known))
+        wrong = error.unused_tokens[0]
+        text = str(unknown(chain[0] if chain == ("plot",) else "command", wrong, known))
+        if wrong.startswith("-"):
+            text = f"unknown option {wrong}"
     elif isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         text = f"unexpected argument {error.unused_tokens[0]!r}"
         if not error.unused_tokens[0].startswith("-"):

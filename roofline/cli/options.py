@@ -337,6 +337,26 @@ def flag_name(field: str) -> str:
     return field if field not in every or field == "context" else every[field].name.removeprefix("--")
 
 
+OTHER_FLAGS = {
+    "context_tokens": "--context",
+    "requests_per_s": "--rate",
+    "accelerators": "--gpus",
+    "batches": "--loads",
+    "limit_w": "--power-limit",
+    "weights_host_share": "--weights-host",
+}
+"""Fields whose options are none of a value's."""
+
+
+def flags_of(field: str) -> list[str]:
+    """Options that may have filled a field, after a change or not."""
+    every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS | PLANNED_SLO_FLAGS | POWER_FLAGS
+    named = [every[field].name] if field in every else []
+    other = [OTHER_FLAGS[field]] if field in OTHER_FLAGS else []
+    flags = [*named, *other, f"--{field.replace('_', '-')}"]
+    return [*flags, *(f"--to-{flag.removeprefix('--')}" for flag in flags)]
+
+
 def shown(value: Any) -> str:
     """A value of an option as people read it."""
     return f"{value:,}" if isinstance(value, int | float) else str(value)

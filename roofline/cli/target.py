@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 
 from cyclopts import Parameter
 
-from ..errors import InvalidInput, number, unknown
+from ..errors import InvalidInput, UnknownName, number, unknown
 from ..footprint.allocation import Paging
 from ..footprint.memory_use import Memory, memory
 from ..model import Model
@@ -31,7 +31,12 @@ from .quantities import quantities
 def read_model(name: str) -> Model:
     """The model of that name or path; a directory needs no slash unless a model has the same name."""
     is_directory = os.path.isdir(name) and name not in list_models()
-    return get_model(f"{name}/" if is_directory else name)
+    if not is_directory:
+        return get_model(name)
+    try:
+        return get_model(f"{name}/")
+    except UnknownName:
+        raise InvalidInput(f"{name} is a directory without a config.json or a GGUF file") from None
 
 
 def read_parts(entries: Iterable[str]) -> dict[str, str]:
@@ -106,7 +111,7 @@ def read_settings(entries: Iterable[str]) -> dict[str, Any]:
             raise InvalidInput(f"--engine-setting takes NAME=VALUE, such as eager=true: {entry!r}")
         field = name.replace("-", "_")
         if field not in ("version", *SETTINGS):
-            raise unknown("setting of an engine", name, ("version", *SETTINGS))
+            raise unknown("engine setting", name, ("version", *SETTINGS))
         found[field] = text if field == "version" or SETTINGS[field].words else _setting(text)
     return found
 
@@ -169,7 +174,8 @@ class Placement:
         """
         points = list(self.points())
         if len(points) > 1:
-            raise InvalidInput(f"this command takes one value of each option: {', '.join(points[0][0])} has several")
+            several = " and ".join(f"--{opt.flag_name(name)}" for name in points[0][0])
+            raise InvalidInput(f"this command takes one value of each option: {several} lists several")
         return points[0][1]
 
     def deployment(self, model: Model) -> Deployment:

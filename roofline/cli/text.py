@@ -16,7 +16,7 @@ from .terminal import columns as width
 GAP, INDENT = 2, 2
 """Blanks between columns, and before the first."""
 
-_SHOWN_BY_VALUE = {"s", "bytes", "tokens", "tokens_per_s", "flops_per_byte"}
+_SHOWN_BY_VALUE = {"s", "bytes", "tokens", "tokens_per_s", "flops_per_byte", "watts"}
 _WORDS = {"kv": "KV cache", "ttft": "TTFT", "tpot": "TPOT", "flops": "FLOPs", "max": "largest"}
 _LABELS = {
     "estimate_low_s": "estimate, low end",
@@ -24,6 +24,17 @@ _LABELS = {
     "tokens_per_s": "throughput",
     "kv_bytes_per_sequence": "KV cache of one sequence",
     "kv_bytes": "KV cache of the batch",
+    "paged_kv_bytes": "KV cache in whole pages",
+    "tower_bytes": "towers for images and sound",
+    "prediction_bytes": "multi-token prediction layers",
+    "state_bytes": "recurrent state",
+    "workspace_bytes": "workspace for activations",
+    "non_torch_bytes": "outside PyTorch",
+    "graph_bytes": "CUDA graphs",
+    "reserved_bytes": "left to others by the engine",
+    "pool_bytes": "left for the KV cache",
+    "cache_tokens": "tokens that fit in the KV cache",
+    "largest_context": "longest context that fits",
     "ridge_batch": "batch at which projections reach the ridge point",
     "expert_ridge_batch": "batch at which experts reach the ridge point",
     "kv_context_tokens": "context at which KV bytes exceed weight bytes",

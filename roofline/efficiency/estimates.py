@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
     time_s : float or array
         Expected time of all runs.
     low_s, high_s : float or array
-        Ends of the 80 % interval of this kernel by itself.
+        Ends of the 80% interval of this kernel by itself.
     basis : str
         What the numbers rest on.
     fixed_s : float or array

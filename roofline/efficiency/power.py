@@ -113,12 +113,12 @@ def _power_model(name: str, vendor: str, architecture: str, memory_type: str) ->
     for family in _filed()["families"]:
         if matches(family, said):
             measured = f"{family['rows']:,} steady states of {family['boards']}"
-            basis = f"power: fitted to {measured}, median error {family['error']:.0%} on models left out"
+            basis = f"power: fitted to {measured}, median error {family['error']:.0%} on held-out models"
             idle, busy, memory, compute = (float(family[name]) for name in ("idle", "busy", "memory", "compute"))
             return PowerModel(idle, busy, memory, compute, float(family["low"]), float(family["high"]), basis)
     others = _filed()["others"]
     idle, low = float(others["idle"]), float(others["low"])
-    basis = f"power: TDP as an upper bound; the power of {name} and its kin was not fitted"
+    basis = f"power: TDP as an upper bound; no measurements of {name} or its family"
     return PowerModel(idle, 1.0 - idle, 0.0, 0.0, low, 1.0, basis, fitted=False)
 
 

@@ -218,7 +218,7 @@ def _on_the_host(found: Memory) -> Iterator[Change]:
         paging = replace(found.paging, weights_host_share=percent / 100, experts_alone=experts)
         changed = memory(serve, found.load, paging=paging, drafter=found.drafter)
         if changed.fits:
-            yield Change(f"with {percent} % of {words} in host memory", changed)
+            yield Change(f"with {percent}% of {words} in host memory", changed)
             return
 
 

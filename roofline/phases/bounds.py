@@ -377,7 +377,7 @@ def notes_of_operators(bounds: Sequence[Bound]) -> tuple[tuple[str, ...], ...]:
     return fallback_notes(list(bounds)), (ROUTING,) if routed else (), tuple(filter(None, bases))
 
 
-ROUTING = "experts: the floor reads top-k of them, the roofline those expected under uniform routing"
+ROUTING = "experts: the floor counts the top k, the roofline the number expected under uniform routing"
 
 
 def fallback_notes(bounds: list[Bound]) -> tuple[str, ...]:

@@ -223,7 +223,7 @@ def power_notes(serve: Deployment) -> tuple[str, ...]:
     if gpu.tdp_scope in BEYOND_THE_BOARD:
         notes.append(f"power: the TDP of {gpu.name} is that of {BEYOND_THE_BOARD[gpu.tdp_scope]}")
     if serve.power_limit_watts is not None:
-        notes.append(f"power limit: {humanize('watts', serve.power_limit_watts)} an accelerator")
+        notes.append(f"power limit: {humanize('watts', serve.power_limit_watts)} per accelerator")
     return tuple(notes)
 
 

@@ -161,6 +161,7 @@ def demand(
         rate = float(number("requests_per_s", requests_per_s, least=1e-9))
         count = OPEN_REQUESTS if requests is None else requests
     number("burstiness", burstiness)
+    number("seed", seed, whole=True)
     number("requests", count, least=1, whole=True)
     if count > MOST_REQUESTS:
         raise InvalidInput(f"requests must be at most {MOST_REQUESTS:,}: {count:,}")

@@ -83,11 +83,11 @@ class CachePool:
         """
         place = f"{serve.model.name} on {serve.parallel.accelerators:g} x {serve.accelerator.name}"
         if self.pool_bytes <= 0:
-            raise InvalidInput(f"{place}: the weights leave no memory for a cache")
+            raise InvalidInput(f"{place}: the weights leave no memory for a KV cache")
         longest = self.longest_tokens
         if tokens > longest:
             raise InvalidInput(
-                f"{place}: a request of {tokens:,.0f} tokens is longer than the cache; at most {longest:,.0f} fit"
+                f"{place}: a request of {tokens:,.0f} tokens does not fit in the KV cache; at most {longest:,.0f} fit"
             )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LIMITS = {
     "memory": "the KV cache is full",
-    "slots": "every slot of the scheduler is taken",
+    "slots": "all slots of the scheduler are taken",
     "prefill": "prompts take most of the time",
     "steps": "decode steps take most of the time",
 }
@@ -39,7 +39,7 @@ def served_sentence(found: Served) -> str:
     where = _asked(found.asked_concurrency, found.asked_requests_per_s)
     rate, capacity = f"{found.tokens_per_s:,.0f} output tokens/s", f"{found.capacity_requests_per_s:.3g} requests/s"
     if not found.stable:
-        return f"{where}: unstable, the queue grows without end; the capacity is {capacity} ({rate})."
+        return f"{where}: unstable, the queue grows without bound; the capacity is {capacity} ({rate})."
     times = f"TTFT {brief_time(found.ttft_s)}, TPOT {brief_time(found.tpot_s)}, end to end {brief_time(found.total_s)}"
     load = f"{found.utilization:.0%} of the capacity of {capacity}"
     return f"{where}: {times}, {rate}; {load}; {LIMITS[str(found.limit)]}."
@@ -58,14 +58,17 @@ def _several(found: Served) -> str:
     ttft, tpot = (np.ravel(np.broadcast_to(values, found.stable.shape)) for values in (found.ttft_s, found.tpot_s))
     capacity = f"{float(np.max(found.capacity_requests_per_s)):.3g} requests/s"
     if not stable.any():
-        return f"None of the {len(stable)} loads is served: the capacity is {capacity}."
+        return f"None of the {len(stable)} loads is sustainable: the capacity is {capacity}."
     best = int(np.argmax(np.where(stable, rates, -np.inf)))
     asked = found.asked_requests_per_s if found.asked_concurrency is None else found.asked_concurrency
     one = float(np.ravel(asked)[best])
     where = _asked(None, one) if found.asked_concurrency is None else _asked(one, None)
-    count = "" if stable.all() else f"{stable.sum()} of {len(stable)} loads are served; the capacity is {capacity}. "
+    where = f"{where[0].lower()}{where[1:]}"
+    count = (
+        "" if stable.all() else f"{stable.sum()} of {len(stable)} loads are sustainable; the capacity is {capacity}. "
+    )
     return (
-        f"{count}{where}, the most throughput of them: {rates[best]:,.0f} output tokens/s, "
+        f"{count}Highest throughput {where}: {rates[best]:,.0f} output tokens/s, "
         f"TTFT {brief_time(ttft[best])}, TPOT {brief_time(tpot[best])}."
     )
 

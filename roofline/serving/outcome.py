@@ -16,6 +16,7 @@ from ..phases.passes import decode
 from ..phases.totals import COMMON_MODE
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..specs.engines import GENERIC, Engine
 from .arrivals import Demand
 from .load_sentences import simulation_sentence
 from .record import Requests, Tally
@@ -339,18 +340,33 @@ def _of_servers(factor: float) -> float:
     return exp((kernels + SERVERS_MODE**2) ** 0.5)
 
 
+ADMISSIONS = {
+    "grow": "cache allocated as sequences grow",
+    "reserve": "cache reserved for whole sequences",
+}
+"""How an engine admits requests, in words."""
+
+
+def engine_note(engine: Engine) -> str:
+    """How an engine schedules and admits requests."""
+    name = "a generic engine" if engine.name == GENERIC else f"engine {engine}"
+    return (
+        f"{name}: {str(engine.scheduler).replace('_', ' ')} scheduling, {engine.step_tokens:,.0f} tokens per step, "
+        f"{engine.max_sequences:,.0f} sequences at most, {ADMISSIONS[str(engine.admission)]}"
+    )
+
+
 def notes(found: Simulation) -> tuple[str, ...]:
     """What a simulation rests on, in sentences."""
     engine = found.times.engine
     lines = [
         f"simulation of {len(found.requests.prompt):,} requests, {found.demand}, seed {found.demand.seed}",
-        f"engine {engine}: {engine.scheduler} scheduling, {engine.step_tokens:,.0f} tokens a step, "
-        f"{engine.max_sequences:,.0f} sequences at most, admission by {engine.admission}",
+        engine_note(engine),
     ]
     if engine.basis:
         lines.append(f"host times {engine.basis}")
     if found.preempted:
-        lines.append(f"{found.preempted:,} times a request was preempted for lack of memory and computed again")
+        lines.append(f"{found.preempted:,} preemptions for lack of KV-cache memory, each recomputed")
     if found.demand.hit_rate and not engine.prefix_caching:
-        lines.append(f"{engine.title} keeps no prefixes by default; hit_rate takes it that it does")
+        lines.append(f"{engine.title} does not cache prefixes by default; hit_rate assumes that this is enabled")
     return tuple(lines)

@@ -197,7 +197,7 @@ def run_pools(
     conductor = _Conductor(record, first, second, crossing)
     conductor.play(how, rng)
     if min(record.finish) < 0:
-        raise InvalidInput("the simulation came to a stop: some requests can never start")
+        raise InvalidInput("the simulation stopped: some requests can never start")
     return Pools(
         decode,
         load,

@@ -127,7 +127,7 @@ def run(
     else:
         _closed_loop(schedulers, requests, how.concurrency, progress)
     if min(requests.finish) < 0:
-        raise InvalidInput("the simulation came to a stop: some requests can never start")
+        raise InvalidInput("the simulation stopped: some requests can never start")
     return Simulation(deployment, load, how, times, requests, tuple(each.tally for each in schedulers))
 
 

@@ -264,9 +264,9 @@ class Steady(Report):
         """What the figures rest on."""
         notes = list(self.passes.prompt.phase.assumptions)
         if np.any(np.asarray(self.case.serve.parallel.data) > 1):
-            notes.append("replicas of attention compute their prompts at the same time")
+            notes.append("replicas of attention are assumed to run their prefills at the same time")
         if np.any(np.asarray(self.case.serve.parallel.pipeline) > 1):
-            notes.append("the stages of the pipeline are always busy")
+            notes.append("all stages of the pipeline are assumed to be busy")
         return tuple(notes)
 
     def at(self, time: str) -> Steady:

@@ -29,7 +29,7 @@ from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths
 from .load_sentences import served_sentence
 from .methods import METHODS, SIMULATION, method_named, method_words
-from .outcome import Simulation, interval
+from .outcome import Simulation, engine_note, interval
 from .simulation import run
 from .step_times import StepTimes, step_times
 from .trace import Trace, without_times
@@ -349,7 +349,7 @@ class _Ask:
         return tuple(lines)
 
 
-PREEMPTION = "memory is full: requests that are preempted compute half of their output again, on average"
+PREEMPTION = "memory is full: preempted requests recompute half of their output on average"
 """Said where memory limits the batch; see `roofline.serving.lane.Lane.computed_tokens`."""
 
 HANDLING_ROUNDS = 3
@@ -390,16 +390,17 @@ def _unless_stable(found: dict[str, Any], stable: Any) -> dict[str, Any]:
 def _closed_notes(times: StepTimes, load: Workload | Traffic, open_loop: bool) -> tuple[str, ...]:
     engine = times.engine
     lines = [
-        "closed form of the steady state: means, without the first wave of a run",
-        f"engine {engine}: {engine.scheduler} scheduling, {engine.step_tokens:,.0f} tokens a step, "
-        f"{engine.max_sequences:,.0f} sequences at most, admission by {engine.admission}",
+        "closed form of the steady state: means, without warm-up",
+        engine_note(engine),
     ]
     if engine.basis:
         lines.append(f"host times {engine.basis}")
     if isinstance(load, Traffic):
-        lines.append("every request is taken to have the mean lengths of the traffic")
+        lines.append("all requests are assumed to have the mean lengths of the traffic")
     if open_loop:
-        lines.append("Poisson arrivals that find the mean number of others; a simulation is right near capacity")
+        lines.append(
+            "Poisson arrivals are assumed to find the mean number of other requests; simulate loads near capacity"
+        )
     return tuple(lines)
 
 

@@ -164,7 +164,7 @@ class EngineKernelsSpec(Strict):
     parameters: dict[str, dict[str, FiniteFloat]]
     """Kind of kernel, or ``every`` -> parameters."""
     spread: Annotated[FiniteFloat, Field(ge=1)]
-    """Bounds of the 80 % interval: divided by and multiplied with this."""
+    """Bounds of the 80% interval: divided by and multiplied with this."""
     source: Annotated[str, Field(min_length=1)]
     """Where the steps are published."""
 
@@ -229,7 +229,7 @@ class PowerFamilySpec(Strict):
     rows: Annotated[int, Field(ge=1)]
     """Steady states that the shares were fitted to."""
     error: Annotated[FiniteFloat, Field(ge=0, le=1)]
-    """Median relative error on models left out."""
+    """Median relative error on held-out models."""
     source: Annotated[str, Field(min_length=1)]
     """Where the power was measured."""
 

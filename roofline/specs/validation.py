@@ -78,7 +78,7 @@ def check_specs(path: str | Path) -> list[str]:
         return list(_faults(path, library))
     files = sorted(file for file in path.rglob("*") if file.suffix in {".yaml", ".yml"})
     if not files:
-        return [f"{path} holds no .yaml file"]
+        return [f"{path} has no .yaml files"]
     return [fault for file in files for fault in _faults(file, library)] + list(_twice(files))
 
 
@@ -178,7 +178,7 @@ def _faults(path: Path, library: _Library) -> Iterator[str]:
     spec = _kind(data)
     if spec is None:
         kinds = "an accelerator, a model, a price list, an engine or a file of efficiency"
-        yield f"{path} is no spec: it has no key of {kinds}"
+        yield f"{path} is not a spec file: it has no key of {kinds}"
         return
     wrong = problems(data, spec, path.stem)
     if not wrong:

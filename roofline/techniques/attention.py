@@ -62,7 +62,7 @@ class GroupedQueryAttention(Technique):
     slug: ClassVar[str] = "gqa"
     name: ClassVar[str] = "GQA"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "fewer KV heads: fewer cache bytes to read and to keep"
+    why: ClassVar[str] = "fewer KV heads: less cache to read and to store"
     costs: ClassVar[str] = "a model trained for it"
     effort: ClassVar[str] = MODEL
     baseline: ClassVar[str] = "multi-head attention"
@@ -107,7 +107,7 @@ class MultiQueryAttention(GroupedQueryAttention):
 
     slug: ClassVar[str] = "mqa"
     name: ClassVar[str] = "MQA"
-    why: ClassVar[str] = "one KV head: the fewest cache bytes to read and to keep"
+    why: ClassVar[str] = "one KV head: the least cache to read and to store"
     costs: ClassVar[str] = "a model trained for it; accuracy"
 
     kv_heads: int | None = 1
@@ -131,7 +131,7 @@ class MultiHeadLatentAttention(Technique):
     name: ClassVar[str] = "MLA"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "one latent instead of keys and values of every head"
-    costs: ClassVar[str] = "a model trained for it; more FLOPs a cached token"
+    costs: ClassVar[str] = "a model trained for it; more FLOPs per cached token"
     effort: ClassVar[str] = MODEL
     baseline: ClassVar[str] = "multi-head attention"
 
@@ -235,8 +235,8 @@ class SlidingWindow(Technique):
     slug: ClassVar[str] = "sliding-window"
     name: ClassVar[str] = "sliding window"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "what was evicted is neither read nor kept"
-    costs: ClassVar[str] = "what was evicted is forgotten; a model trained for it"
+    why: ClassVar[str] = "evicted tokens are neither read nor stored"
+    costs: ClassVar[str] = "evicted tokens are lost; a model trained for it"
     effort: ClassVar[str] = MODEL
 
     tokens: int = 4096
@@ -286,7 +286,7 @@ class AttentionSinks(SlidingWindow):
 
     slug: ClassVar[str] = "attention-sinks"
     name: ClassVar[str] = "attention sinks"
-    costs: ClassVar[str] = "what was evicted is forgotten"
+    costs: ClassVar[str] = "evicted tokens are lost"
     effort: ClassVar[str] = FLAG
 
     sinks: int = 4
@@ -316,8 +316,8 @@ class ScoreEviction(Technique):
     slug: ClassVar[str] = "kv-eviction"
     name: ClassVar[str] = "score-based eviction"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "tokens that nothing attends to are neither read nor kept"
-    costs: ClassVar[str] = "what was evicted is forgotten; a vote on what stays"
+    why: ClassVar[str] = "tokens that get little attention are neither read nor stored"
+    costs: ClassVar[str] = "evicted tokens are lost; scores that decide which stay"
     effort: ClassVar[str] = KERNEL
 
     kept_tokens: Number = 1024
@@ -353,8 +353,8 @@ class HostOffload(Technique):
     slug: ClassVar[str] = "offload"
     name: ClassVar[str] = "KV offload to host"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "host memory holds what the device's can't"
-    costs: ClassVar[str] = "the host link in every step"
+    why: ClassVar[str] = "host memory holds what does not fit on the device"
+    costs: ClassVar[str] = "traffic on the host link in every step"
 
     host: Number = 0.5
 

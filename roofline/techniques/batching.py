@@ -36,8 +36,8 @@ class ContinuousBatching(Technique):
     slug: ClassVar[str] = "continuous-batching"
     name: ClassVar[str] = "continuous batching"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "no slot waits for the longest sequence: the weight read is shared by more"
-    costs: ClassVar[str] = "prompts that come in stall the running sequences"
+    why: ClassVar[str] = "no slot waits for the longest sequence, so more sequences share each read of the weights"
+    costs: ClassVar[str] = "incoming prompts stall the running sequences"
     baseline: ClassVar[str] = "a static batch"
     in_place: ClassVar[bool] = True
 
@@ -191,8 +191,8 @@ class PagedAttention(Technique):
     slug: ClassVar[str] = "paged-attention"
     name: ClassVar[str] = "PagedAttention"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "memory for the tokens there are, not for those there may be: a larger batch"
-    costs: ClassVar[str] = "kernels that look pages up"
+    why: ClassVar[str] = "memory only for tokens that exist, not for the longest possible sequence: a larger batch"
+    costs: ClassVar[str] = "kernels that follow page tables"
     effort: ClassVar[str] = KERNEL
     baseline: ClassVar[str] = "the longest context reserved for each sequence"
     in_place: ClassVar[bool] = True

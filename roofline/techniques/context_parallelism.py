@@ -31,8 +31,8 @@ class DecodeContextParallelism(Technique):
     slug: ClassVar[str] = "dcp"
     name: ClassVar[str] = "decode context parallelism"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "no copies of the cache: each rank reads and keeps its part of the tokens"
-    costs: ClassVar[str] = "two messages a layer in every decode step"
+    why: ClassVar[str] = "no copies of the cache: each rank reads and stores its part of the tokens"
+    costs: ClassVar[str] = "two messages per layer in every decode step"
     effort: ClassVar[str] = FLAG
 
     ways: int | None = None

@@ -142,8 +142,8 @@ class ExpertBalancing(Technique):
     slug: ClassVar[str] = "eplb"
     name: ClassVar[str] = "expert load balancing"
     helps: ClassVar[str] = "both"
-    why: ClassVar[str] = "the most loaded accelerator, for which all wait, has fewer tokens"
-    costs: ClassVar[str] = "memory for experts kept twice; weights moved when the traffic changes"
+    why: ClassVar[str] = "the most loaded accelerator, which sets the pace, has fewer tokens"
+    costs: ClassVar[str] = "memory for duplicated experts; weights move when the traffic changes"
     effort: ClassVar[str] = FLAG
     baseline: ClassVar[str] = "experts placed in order"
 
@@ -197,7 +197,7 @@ class AttentionDataParallelism(Technique):
     slug: ClassVar[str] = "attention-dp"
     name: ClassVar[str] = "attention data parallelism"
     helps: ClassVar[str] = "both"
-    why: ClassVar[str] = "no cache is kept twice: a larger batch, and no all-reduce behind attention"
+    why: ClassVar[str] = "no cache is duplicated: a larger batch, and no all-reduce after attention"
     costs: ClassVar[str] = "attention weights on every accelerator; slower for a single sequence; replicas to balance"
     effort: ClassVar[str] = FLAG
 
@@ -258,8 +258,8 @@ class TwoBatchOverlap(Technique):
     slug: ClassVar[str] = "two-batch-overlap"
     name: ClassVar[str] = "two-batch overlap"
     helps: ClassVar[str] = "both"
-    why: ClassVar[str] = "messages of one half cross while the other computes"
-    costs: ClassVar[str] = "weights read twice a pass; slower at small batches"
+    why: ClassVar[str] = "one half of the batch communicates while the other computes"
+    costs: ClassVar[str] = "weights are read twice per pass; slower at small batches"
     effort: ClassVar[str] = FLAG
 
     @property
@@ -317,7 +317,7 @@ class QuantizedCollectives(Technique):
     name: ClassVar[str] = "quantized collectives"
     helps: ClassVar[str] = "prefill"
     why: ClassVar[str] = "fewer bytes cross the links"
-    costs: ClassVar[str] = "accuracy; kernels around every message"
+    costs: ClassVar[str] = "accuracy; a quantization kernel around every message"
     effort: ClassVar[str] = KERNEL
 
     wire: str = "fp8"

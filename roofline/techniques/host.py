@@ -93,8 +93,8 @@ class AsyncScheduling(Technique):
     slug: ClassVar[str] = "async-scheduling"
     name: ClassVar[str] = "asynchronous scheduling"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "the host works beside the device instead of after it"
-    costs: ClassVar[str] = "a step of delay before a sequence that ends is seen"
+    why: ClassVar[str] = "the host prepares the next step while the device runs this one"
+    costs: ClassVar[str] = "finished sequences are noticed one step late"
     effort: ClassVar[str] = FLAG
     baseline: ClassVar[str] = "the device waits for the host between steps"
 

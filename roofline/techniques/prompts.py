@@ -29,8 +29,8 @@ class PrefixCaching(Technique):
     slug: ClassVar[str] = "prefix-caching"
     name: ClassVar[str] = "prefix caching"
     helps: ClassVar[str] = "prefill"
-    why: ClassVar[str] = "what was computed for another request is not computed again"
-    costs: ClassVar[str] = "memory for prefixes that may not come again"
+    why: ClassVar[str] = "prefixes computed for earlier requests are reused"
+    costs: ClassVar[str] = "memory for prefixes that may never be reused"
 
     hit_rate: Number = 0.5
     shared: bool = True
@@ -63,7 +63,7 @@ class PromptCompression(Technique):
     name: ClassVar[str] = "prompt compression"
     helps: ClassVar[str] = "prefill"
     why: ClassVar[str] = "fewer prompt tokens to compute, and fewer cached ones to read"
-    costs: ClassVar[str] = "what is left out; a small model that decides it"
+    costs: ClassVar[str] = "information that is left out; a small model to choose it"
     effort: ClassVar[str] = MODEL
 
     times: Number = 4.0

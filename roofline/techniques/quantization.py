@@ -115,7 +115,7 @@ class KVQuantization(Technique):
     slug: ClassVar[str] = "kv-quantization"
     name: ClassVar[str] = "KV-cache quantization"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "fewer cache bytes to read each step, and to keep"
+    why: ClassVar[str] = "less cache to read in each step and to store"
     costs: ClassVar[str] = "accuracy at long contexts; expanding the cache in every step"
 
     kv: str = "fp8"

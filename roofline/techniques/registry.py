@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -112,6 +112,12 @@ def _default(kind: type[Technique], name: str) -> Any:
     return None if item.default is MISSING else item.default
 
 
+def _listed(slugs: Sequence[str]) -> str:
+    """Slugs in a sentence."""
+    *others, last = slugs or ["no technique"]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def named(names: Iterable[str], values: Mapping[str, Any]) -> tuple[Technique, ...]:
     """The techniques with these slugs, each with those of ``values`` that it takes.
 
@@ -140,7 +146,7 @@ def named(names: Iterable[str], values: Mapping[str, Any]) -> tuple[Technique, .
     for name in given:
         if not any(name in _names(kind) for kind in chosen):
             takers = [slug for slug, kind in REGISTRY.items() if name in _names(kind)]
-            raise InvalidInput(f"{name} is a parameter of {' and '.join(takers) or 'no technique'}")
+            raise InvalidInput(f"{name} is a parameter of {_listed(takers)}: name one of them")
     return tuple(_made(kind, given) for kind in chosen)
 
 

@@ -33,7 +33,7 @@ class TensorParallelism(Technique):
     name: ClassVar[str] = "tensor parallelism"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "each accelerator computes and reads its part of every matrix"
-    costs: ClassVar[str] = "two all-reduces a layer"
+    costs: ClassVar[str] = "two all-reduces per layer"
     effort: ClassVar[str] = HARDWARE
 
     tensor: int = 2

@@ -79,8 +79,8 @@ class SharedPrefixAttention(Technique):
     slug: ClassVar[str] = "shared-prefix-attention"
     name: ClassVar[str] = "shared-prefix attention"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "the shared part of the cache is read once a step, not once a sequence"
-    costs: ClassVar[str] = "two kernels and a merge in the place of one; nothing without a shared prefix"
+    why: ClassVar[str] = "the shared part of the cache is read once per step, not once per sequence"
+    costs: ClassVar[str] = "two kernels and a merge instead of one; no gain without a shared prefix"
     effort: ClassVar[str] = KERNEL
 
     prefix_tokens: Number = 1024

@@ -65,7 +65,7 @@ class Speculation(Technique):
     name: ClassVar[str] = "speculative decoding"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "several tokens for one read of the weights"
-    costs: ClassVar[str] = "FLOPs for drafts that are refused; the draft's weights and cache; prefill of the draft"
+    costs: ClassVar[str] = "FLOPs for rejected drafts; the draft's weights and cache; prefill of the draft"
     effort: ClassVar[str] = MODEL
 
     acceptance: Number = 0.7
@@ -159,7 +159,7 @@ class MultiTokenPrediction(Speculation):
     slug: ClassVar[str] = "mtp"
     name: ClassVar[str] = "MTP"
     why: ClassVar[str] = "extra layers draft the next tokens for one read of the weights"
-    costs: ClassVar[str] = "FLOPs for drafts that are refused; the extra layers' weights"
+    costs: ClassVar[str] = "FLOPs for rejected drafts; the extra layers' weights"
     head: ClassVar[str] = "mtp"
     extends: ClassVar[bool] = False
 
@@ -188,7 +188,7 @@ class TreeDrafting(Speculation):
     slug: ClassVar[str] = "tree-drafting"
     name: ClassVar[str] = "tree drafting"
     why: ClassVar[str] = "several branches are verified at once: more tokens for one read of the weights"
-    costs: ClassVar[str] = "FLOPs and experts for every branch; gone with a batch"
+    costs: ClassVar[str] = "FLOPs and experts for every branch; no gain in large batches"
 
     acceptance: Number = 0.8
     verify_width: Number | None = 16
@@ -204,8 +204,8 @@ class NgramDrafting(Speculation):
 
     slug: ClassVar[str] = "ngram-drafting"
     name: ClassVar[str] = "n-gram drafting"
-    why: ClassVar[str] = "text that repeats is guessed for nothing and verified in one read of the weights"
-    costs: ClassVar[str] = "FLOPs for drafts that are refused; no gain where text does not repeat"
+    why: ClassVar[str] = "repeated text is drafted for free and verified in one read of the weights"
+    costs: ClassVar[str] = "FLOPs for rejected drafts; no gain where text does not repeat"
     effort: ClassVar[str] = FLAG
 
     acceptance: Number = 0.5
@@ -222,7 +222,7 @@ class ParallelDrafting(Speculation):
     slug: ClassVar[str] = "parallel-drafting"
     name: ClassVar[str] = "parallel drafting"
     why: ClassVar[str] = "one draft pass for all drafts, verified in one read of the weights"
-    costs: ClassVar[str] = "FLOPs for drafts that are refused; a head trained for it"
+    costs: ClassVar[str] = "FLOPs for rejected drafts; a head trained for it"
     extends: ClassVar[bool] = False
 
     passes: Number | None = 1

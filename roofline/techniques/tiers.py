@@ -44,10 +44,8 @@ class KVTiers(Technique):
     slug: ClassVar[str] = "kv-tiers"
     name: ClassVar[str] = "KV-cache tiers"
     helps: ClassVar[str] = "prefill"
-    why: ClassVar[str] = "what any request computed before is fetched instead of computed again"
-    costs: ClassVar[str] = (
-        "host memory or a store; a link in the way of the first token; nothing where nothing comes again"
-    )
+    why: ClassVar[str] = "prefixes of any earlier request are fetched instead of recomputed"
+    costs: ClassVar[str] = "host memory or a store; the first token waits for a link; no gain without reuse"
     effort: ClassVar[str] = FLAG
 
     hit_rate: Number = 0.6
@@ -129,8 +127,8 @@ class WeightOffload(Technique):
     slug: ClassVar[str] = "weight-offload"
     name: ClassVar[str] = "weights on the host"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "host memory holds what the device's can't: a larger model, or room for more cache"
-    costs: ClassVar[str] = "the host's memory or link in every pass"
+    why: ClassVar[str] = "host memory holds part of the weights: a larger model, or room for more cache"
+    costs: ClassVar[str] = "the host's memory or link is used in every pass"
     effort: ClassVar[str] = FLAG
 
     weights_host: Number = 0.5

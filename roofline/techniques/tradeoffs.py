@@ -51,7 +51,8 @@ class ModeSwitch(Report):
     def summary(self) -> str:
         """When the gain is gone, in a sentence."""
         steps, length = (np.max(np.asarray(each)) for each in (self.break_even_steps, self.prefill_steps))
-        return f"The gain is gone after {steps:,.3g} output tokens; a prefill takes as long as {length:,.3g} of them."
+        until = f"The faster prefill is a net loss beyond {steps:,.3g} output tokens"
+        return f"{until}; a prefill takes as long as {length:,.3g} decode steps."
 
     def _derivation(self) -> tuple[Step, ...]:
         """The seconds gained once over the seconds lost each step."""

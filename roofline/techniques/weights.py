@@ -184,8 +184,8 @@ class ActivationSparsity(Technique):
     slug: ClassVar[str] = "activation-sparsity"
     name: ClassVar[str] = "activation sparsity"
     helps: ClassVar[str] = "decode"
-    why: ClassVar[str] = "neurons that no token needs are not read"
-    costs: ClassVar[str] = "a predictor; accuracy; gone with a batch"
+    why: ClassVar[str] = "neurons that no token activates are not read"
+    costs: ClassVar[str] = "a predictor; accuracy; no gain in large batches"
     effort: ClassVar[str] = KERNEL
 
     skipped: float = 0.5
@@ -265,7 +265,7 @@ class SparseAttentionMask(Technique):
     slug: ClassVar[str] = "sparse-attention"
     name: ClassVar[str] = "sparse attention mask"
     helps: ClassVar[str] = "prefill"
-    why: ClassVar[str] = "pairs that do not matter are not computed"
+    why: ClassVar[str] = "query-key pairs that matter little are skipped"
     costs: ClassVar[str] = "accuracy; a kernel for each pattern"
     effort: ClassVar[str] = KERNEL
 
@@ -311,7 +311,7 @@ class IndexedSparseAttention(Technique):
     slug: ClassVar[str] = "indexed-sparse-attention"
     name: ClassVar[str] = "sparse attention with an index"
     helps: ClassVar[str] = "prefill"
-    why: ClassVar[str] = "pairs that an index leaves out are not computed"
+    why: ClassVar[str] = "query-key pairs that an index leaves out are skipped"
     costs: ClassVar[str] = "the index: twenty kernels a head; accuracy"
     effort: ClassVar[str] = KERNEL
 
@@ -364,7 +364,7 @@ class MixtureOfExperts(Technique):
     slug: ClassVar[str] = "moe"
     name: ClassVar[str] = "MoE"
     helps: ClassVar[str] = "both"
-    why: ClassVar[str] = "fewer parameters active a token"
+    why: ClassVar[str] = "fewer active parameters per token"
     costs: ClassVar[str] = "memory for all experts; a batch reads most of them"
     effort: ClassVar[str] = MODEL
     baseline: ClassVar[str] = "a dense model"

@@ -20,7 +20,7 @@ from ..output import print_json, print_text
 from ..target import Fit, ModelOrTarget, Target, read_model
 from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table, without_basis
 
-INTERVAL = "in brackets: the 80 % interval of the estimate"
+INTERVAL = "in brackets: the 80% interval of the estimate"
 
 
 def analyze(

@@ -104,7 +104,7 @@ def sensitivity(
 
 def _elasticities(found: Sensitivity) -> str:
     rows = [(name.replace("_", " "), f"{float(getattr(found, name)):+.2f}") for name in found.ranked]
-    return table(rows, head=("input", "change in time, % for +1 %"), right=1)
+    return table(rows, head=("input", "change in time, % for +1%"), right=1)
 
 
 def techniques(

@@ -115,7 +115,7 @@ FIGURES = {
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
-BRACKETS = "in brackets: the mean at both ends of the 80 % interval of every step"
+BRACKETS = "in brackets: the mean at both ends of the 80% interval of every step"
 
 
 def serve(
@@ -140,6 +140,8 @@ def serve(
     lengths = _lengths(load, traffic)
     if concurrency is None and rate is None:
         raise InvalidInput("serve needs a load: --concurrency N (closed loop) or --rate N (requests per second)")
+    if concurrency is not None and rate is not None:
+        raise InvalidInput("give either --concurrency (closed loop) or --rate (open loop), not both")
     found = serve_requests(
         deployment,
         lengths,
@@ -267,6 +269,8 @@ def simulate(
     if trace is not None and (load or traffic is not None):
         raise InvalidInput("--trace has the lengths of its own requests: leave --traffic, --prompt and --output out")
     asked = _lengths(load, traffic) if trace is None else read_trace(trace)
+    if concurrency is not None and rate is not None:
+        raise InvalidInput("give either --concurrency (closed loop) or --rate (open loop), not both")
     targets = read_slo(slo or {})
     found = run_simulation(
         deployment,
