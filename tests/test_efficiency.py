@@ -293,6 +293,15 @@ def test_prompts_of_llamacpp_on_chips_left_out_of_the_fit(judged):
     assert np.median([abs(item.named[0] / item.measured_s - 1) for item in others]) <= 0.1
 
 
+def test_single_streams_of_llamacpp_are_graphs(judged):
+    """llama-bench of 2026: 652.6 tokens/s of a 1B in BF16 on RTX 5090, 102.8 of an 8B at 33,024 tokens on RTX 4090."""
+    rows = [
+        item for item in judged if item.run.table == "community" and item.run.row["engine_and_version"] == "llama.cpp"
+    ]
+    assert len(rows) == 2
+    assert all(abs(item.named[0] / item.measured_s - 1) < 0.3 for item in rows)
+
+
 def test_scores_that_go_through_memory():
     """512 queries of 32 heads on 4,096 keys: 32 x 512 x 4,096 scores of 24 bytes are 1.611 GB, 2 ms at 0.8 TB/s."""
     cached, values = 4096 + 512, 512 * 32 * 256

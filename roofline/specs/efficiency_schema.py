@@ -159,6 +159,8 @@ class EngineKernelsSpec(Strict):
     """The engine."""
     vendor: str = ""
     """Part of the vendor's name."""
+    memory_type: str = ""
+    """Part of the type of memory."""
     like: str = ""
     """``accelerator`` where the other parameters are the chip's own."""
     parameters: dict[str, dict[str, FiniteFloat]]
