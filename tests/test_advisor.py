@@ -213,7 +213,7 @@ def test_text_says_what_a_manager_asks(advice):
         "Decode first",
         "first SLO target to be missed is time per output token 20 ms",
         "a config flag",
-        "USD a million",
+        "USD per million",
         "from",
     ):
         assert words in text

@@ -55,6 +55,14 @@ def test_workers_of_pools_have_launch_commands_of_their_own(plan):
     assert "--disaggregation-mode decode" in shown
 
 
+def test_the_link_between_pools_can_be_given():
+    asked = ("plan", "llama-3.1-8b", "--hardware", "apple-m4", "--gpus", 1, "--prompt", 500, "--output", 50)
+    assert "No separate pools for prefill and decode" in " ".join(text(*asked).split())
+    found = json.loads(text(*asked, "--pool-link", "1GB/s", "--json"))["disaggregated"]["best"]
+    # 500 tokens of 131,072 B of cache cross a link of 1e9 B/s
+    assert found["handover_s"] == pytest.approx(500 * 131_072 / 1e9)
+
+
 def test_pools_with_a_technique_that_meets_prompts_otherwise_are_left_out():
     words = " ".join(text("plan", *ASKED, "--technique", "chunked-prefill").split())
     assert "No separate pools for prefill and decode: chunked prefill and disaggregated prefill both decide" in words

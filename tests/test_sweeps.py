@@ -70,7 +70,7 @@ def test_what_cannot_run_is_blank_and_says_why():
     """A chip without links has no layout over two."""
     found = rl.sweep("gpt-2", ["l4", "apple-m2"], parallels=[1, 2], batch=BATCHES, what=["floor_s", "limit", "fits"])
     (reason,) = found.attrs["refused"]
-    assert reason.startswith("gpt-2, apple-m2, TP 2: apple-m2 states no link")
+    assert reason.startswith("gpt-2, apple-m2, TP 2: apple-m2 has no link")
     blank = found.sel(accelerator="apple-m2", layout="TP 2")
     assert blank.floor_s.isnull().all()
     assert blank.limit.values.tolist() == ["", ""]

@@ -148,6 +148,17 @@ Method = Annotated[
     ),
 ]
 NoPools = Annotated[bool, opt.switch("--no-pools", "Leave out separate pools for prefill and decode.")]
+PoolLink = Annotated[
+    Any,
+    opt.option(
+        "--pool-link",
+        "RATE",
+        "Link of one accelerator between the two pools, one way, as in 50GB/s.",
+        parse=lambda text: quantity(text, "bytes_per_s"),
+        group=opt.OTHER,
+        show_default="its network card",
+    ),
+]
 PlannedTime = Annotated[
     str,
     opt.option(
@@ -241,6 +252,7 @@ def plan(
     *,
     rate: Rate = None,
     no_pools: NoPools = False,
+    pool_link: PoolLink = None,
     file: Annotated[Path | None, opt.PICTURE] = None,
     full: opt.Full = False,
     as_csv: opt.Csv = False,
@@ -256,16 +268,16 @@ def plan(
         save_picture(file, lambda ax: pareto(found, ax=ax))
     if as_csv:
         return print_csv(found.columns, found.rows())
-    pools = None if no_pools else _pools(found, search.method)
+    pools = None if no_pools else _pools(found, search.method, pool_link)
     if as_json:
         return print_json(plan_dict(found, pools))
     return print_text(*plan_text(found, pools, full=full))
 
 
-def _pools(found: Plan, method: str | None) -> PoolPlan | str:
+def _pools(found: Plan, method: str | None, link: Any) -> PoolPlan | str:
     """Pools of prefill and decode workers beside a plan, or why there are none."""
     try:
-        return disaggregate(found, method=method, progress=patient)
+        return disaggregate(found, method=method, link_bytes_per_s=link, progress=patient)
     except InvalidInput as error:
         return str(error)
 
