@@ -215,3 +215,15 @@ def test_curves_of_a_server_are_its_columns_and_rates_beyond_capacity_are_marked
         rl.plot.curves(found, column="speed")
     with pytest.raises(rl.InvalidInput, match="several loads"):
         rl.plot.curves(rl.serve(LLAMA8, LOAD, concurrency=4))
+
+
+KINDS = ("by_year", "cost", "curves", "heatmap", "hierarchy", "kv", "memory_stack", "pareto", "phase_map", "queue")
+KINDS += ("roofline", "rooflines", "techniques", "throughput", "time_breakdown", "timeline", "tornado", "waterfall")
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("found", [None, 3.0, "no such thing", [1], rl.SLO(tpot_s=0.05)], ids=str)
+def test_what_a_plot_does_not_show_is_refused_in_one_line(name, found):
+    with pytest.raises((rl.InvalidInput, rl.UnknownName)) as caught:
+        getattr(rl.plot, name)(found)
+    assert len(str(caught.value).splitlines()) == 1

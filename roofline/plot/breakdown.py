@@ -13,6 +13,7 @@ from matplotlib.ticker import PercentFormatter
 
 from ..errors import InvalidInput
 from ..phases.passes import Phase
+from .arguments import check_kind
 from .fits import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_rows, renderer_of, widen
 from .style import Style, ink_on_fill, style_of
@@ -54,6 +55,7 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
     """
     if not phases:
         raise InvalidInput("time_breakdown needs a phase: none was given")
+    check_kind("time_breakdown", "rl.prefill, rl.decode or rl.mixed", Phase, *phases)
     for phase in phases:
         if swept(phase):
             raise InvalidInput(

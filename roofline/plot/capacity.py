@@ -13,6 +13,7 @@ from ..analysis.sensitivities import Sensitivity
 from ..capacity import Plan
 from ..errors import InvalidInput
 from ..footprint.memory_use import Memory
+from .arguments import check_kind
 from .fits import DOES_NOT_FIT
 from .frame import (
     axes_or_new,
@@ -64,6 +65,7 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     """
     if not needs:
         raise InvalidInput("memory_stack needs a result of memory: none was given")
+    check_kind("memory_stack", "rl.memory", Memory, *needs)
     if any(np.ndim(need.needed_bytes) for need in needs):
         raise InvalidInput("memory_stack shows single cases: draw the points of a sweep one by one")
     if names and len(names) != len(needs):
@@ -156,6 +158,7 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
+    check_kind("pareto", "rl.plan", Plan, plan)
     if not len(plan.frontier):
         raise InvalidInput(f"pareto needs a candidate that fits: {plan.reason[0]}")
     ax = axes_or_new(ax)
@@ -223,6 +226,7 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
+    check_kind("tornado", "rl.sensitivity", Sensitivity, found)
     if any(np.ndim(value) for value in found.elasticity.values()):
         raise InvalidInput("tornado shows a single pass: draw one point of the sweep")
     if not factor > 1:

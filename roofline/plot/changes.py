@@ -18,6 +18,7 @@ from ..techniques import Effect, TechniqueTable
 from ..techniques.stages import stages
 from ..techniques.table import NOTICEABLE
 from ..units import brief_speed
+from .arguments import check_kind
 from .fits import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, lay_out, legend_below, log_axis, log_limits, name_rows, widen
 from .style import Look, Style, style_of
@@ -284,6 +285,7 @@ def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
+    check_kind("techniques", "rl.technique_table", TechniqueTable, table)
     rows = sorted(table.rows, key=_largest_gain)
     if not rows:
         raise InvalidInput("techniques needs a technique that the deployment can have: all were refused")

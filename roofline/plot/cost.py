@@ -8,6 +8,7 @@ from matplotlib.ticker import PercentFormatter
 
 from ..capacity import Fleet
 from ..errors import InvalidInput, number
+from .arguments import check_kind
 from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
 from .style import style_of
 
@@ -50,6 +51,7 @@ def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> A
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
+    check_kind("cost", "rl.fleet", Fleet, fleet)
     priced = np.flatnonzero(np.isfinite(fleet.usd_per_hour))
     if not len(priced):
         raise InvalidInput("cost needs prices: give some to plan, such as prices={'h100-sxm': 2.5}")

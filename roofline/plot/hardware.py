@@ -17,6 +17,7 @@ from ..errors import InvalidInput, unknown
 from ..hardware import Accelerator
 from ..specs.library import get_accelerator
 from ..units import humanize, quantity_of
+from .arguments import check_kind
 from .frame import axes_or_new, head, label_axes, lay_out, legend_inside, log_axis, text_inches, widen
 from .labels import Label, place_labels
 from .style import Look, Style, style_of
@@ -125,6 +126,7 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
     'ridge point in bf16, FLOP/byte'
     >>> plt.close(ax.figure)
     """
+    check_kind("by_year", "rl.ridge_table", RidgeTable, table)
     figures = [name for name in table.columns if quantity_of(name)]
     if column not in figures:
         raise unknown("column of figures", column, figures)

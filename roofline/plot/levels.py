@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 
 from ..analysis.memory_hierarchy import MemoryHierarchy
 from ..units import humanize
+from .arguments import check_kind
 from .frame import axes_or_new, head, label_axes, legend_inside, log_axis
 from .style import style_of
 
@@ -42,6 +43,7 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
+    check_kind("hierarchy", "rl.memory_hierarchy", MemoryHierarchy, found)
     ax = axes_or_new(ax)
     style = style_of(ax)
     peak, height = found.peak_flops_per_s / TERA, found.attained_flops_per_s / TERA

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from ..advisor.verdict import DECODE_FROM, PREFILL_FROM, PhaseMap
+from .arguments import check_kind
 from .frame import axes_or_new, head, label_axes, legend_below, log_axis
 from .style import Style, style_of
 
@@ -32,6 +33,7 @@ def phase_map(found: PhaseMap, *, ax: Axes | None = None) -> Axes:
     Axes
         Tokens of prompts and outputs, both logarithmic.
     """
+    check_kind("phase_map", "roofline.advisor.phase_map", PhaseMap, found)
     ax = axes_or_new(ax)
     style = style_of(ax)
     x, y, share = found.prompt_tokens, found.output_tokens, np.asarray(found.prefill_share).T

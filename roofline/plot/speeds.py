@@ -14,6 +14,7 @@ from ..model.decoder import Model
 from ..phases.passes import TIMES, Phase
 from ..specs.library import get_model
 from ..units import humanize
+from .arguments import check_kind
 from .curves import INPUTS, swept_input
 from .fits import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
@@ -64,6 +65,7 @@ def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_
     """
     if not phases:
         raise InvalidInput("throughput needs a decode step swept over the batch: none was given")
+    check_kind("throughput", "rl.decode", Phase, *phases)
     if names and len(names) != len(phases):
         raise InvalidInput(f"throughput needs a name for each of {len(phases)} phases: {len(names)} given")
     if time not in TIMES:
