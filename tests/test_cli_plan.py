@@ -55,6 +55,12 @@ def test_workers_of_pools_have_launch_commands_of_their_own(plan):
     assert "--disaggregation-mode decode" in shown
 
 
+def test_where_nothing_fits_there_is_no_comparison():
+    shown = text("plan", "llama-3.1-405b", "--hardware", "l4", "--gpus", 1)
+    assert shown.startswith("No candidate fits")
+    assert "side by side" not in shown
+
+
 def test_the_link_between_pools_can_be_given():
     asked = ("plan", "llama-3.1-8b", "--hardware", "apple-m4", "--gpus", 1, "--prompt", 500, "--output", 50)
     assert "No separate pools for prefill and decode" in " ".join(text(*asked).split())

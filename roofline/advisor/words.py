@@ -94,7 +94,10 @@ def tables_of(found: Findings) -> Iterator[tuple[str, Rows]]:
     yield "How much of that is prefill", _governs_rows(found)
     if found.lines:
         yield "SLO targets, the first to be missed on top", _line_rows(found)
-    yield f"What to do, by gain in {METRICS[found.metric].words}", _gain_rows(found)
+    yield (
+        f"What to do, by gain in {METRICS[found.metric].words}; what needs more hardware comes last",
+        _gain_rows(found),
+    )
     yield "What it takes", _price_rows(found)
 
 

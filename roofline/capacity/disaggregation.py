@@ -123,7 +123,7 @@ def _answer(plan: Plan, pools: Disaggregation, accelerator: str, precision: str)
     try:
         case = scenario_with(serve, load, (*plan.techniques, pools))
     except InvalidInput as error:
-        return str(error)
+        return str(error).removeprefix(f"{pools.name}: ")
     most_load = MOST_LOAD if plan.stream is None else plan.most_load
     ask = Question(case, plan.slo, plan.stream, most_load, plan.time)
     if not ask.decodes.rows.fits.any():

@@ -154,6 +154,8 @@ def _notes_of(found: Plan | Fleet, *, full: bool) -> list[str]:
 def _side_by_side(found: Plan, pools: PoolPlan | str, *, full: bool) -> str:
     """The best deployments that do both beside the best separate pools, with the same targets."""
     heading = "Aggregated and disaggregated side by side"
+    if not isinstance(pools, str) and not len(found.best) and not len(pools.best) and not full:
+        return ""  # neither way does it: the reasons below say why
     if isinstance(pools, str):
         return block(heading, paragraph(f"No separate pools for prefill and decode: {pools}", indent="  "))
     columns = [_aggregated_cells(found.best)] if len(found.best) else []
