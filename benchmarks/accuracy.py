@@ -33,6 +33,8 @@ HERE = Path(__file__).parent
 
 ENGINES = {
     "llama.cpp/Ollama": "ollama",
+    "TensorRT-LLM 0.5": "trtllm-0.7",
+    "TensorRT-LLM 0.6": "trtllm-0.7",
     "TensorRT-LLM 0.": "trtllm-tensorrt",
     "TensorRT-LLM": "trtllm",
     "TensorRT": "trtllm",

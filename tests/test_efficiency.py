@@ -293,6 +293,16 @@ def test_prompts_of_llamacpp_on_chips_left_out_of_the_fit(judged):
     assert np.median([abs(item.named[0] / item.measured_s - 1) for item in others]) <= 0.1
 
 
+def test_query_heads_that_do_not_share_the_cache(judged):
+    """Llama-2-70B of TensorRT-LLM 0.5 and 0.6.1, 8 query heads a KV head: before XQA each of them read the cache."""
+    older = [item for item in judged if item.run.table in ("trtllm-v0.5", "trtllm-v0.6.1")]
+    grouped = [item for item in older if "70b" in item.run.row["model"] and item.run.row["phase"] == "mixed"]
+    assert len(grouped) == 8
+    assert np.median([abs(item.named[0] / item.measured_s - 1) for item in grouped]) <= 0.12
+    sharing = [accuracy.expected(item.run, accuracy.deployed(item.run, "trtllm-tensorrt")) for item in grouped]
+    assert min(found[0] / item.measured_s for found, item in zip(sharing, grouped, strict=True)) < 0.5
+
+
 def test_single_streams_of_llamacpp_are_graphs(judged):
     """llama-bench of 2026: 652.6 tokens/s of a 1B in BF16 on RTX 5090, 102.8 of an 8B at 33,024 tokens on RTX 4090."""
     rows = [

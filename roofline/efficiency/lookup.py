@@ -72,7 +72,8 @@ def _find(
         raise unknown("engine profile", profile, known)
     entry = _engine_of(profile, about) if profile not in filed else {}
     if entry:
-        base = _find(about, kind, None, cases, folders) if "like" in entry else None
+        lender = None if entry.get("like") == "accelerator" else entry.get("like")
+        base = _find(about, kind, lender, cases, folders) if "like" in entry else None
         return _of_engine(entry, name, kind, base or typical_kernels(name, kind, family_of(*about)))
     own = chosen(filed, name, kind, profile, cases)
     if own:

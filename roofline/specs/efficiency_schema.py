@@ -162,7 +162,7 @@ class EngineKernelsSpec(Strict):
     memory_type: str = ""
     """Part of the type of memory."""
     like: str = ""
-    """``accelerator`` where the other parameters are the chip's own."""
+    """``accelerator`` where the other parameters are the chip's own, or the engine whose they are."""
     parameters: dict[str, dict[str, FiniteFloat]]
     """Kind of kernel, or ``every`` -> parameters."""
     spread: Annotated[FiniteFloat, Field(ge=1)]
