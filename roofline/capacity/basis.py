@@ -38,6 +38,8 @@ def basis_of(steady: Steady) -> str:
 def word_for(basis: str) -> str:
     """The word for the sentence in which an estimate says what it rests on (`roofline.efficiency.lookup`).
 
+    Messages over another number of the same accelerators are timings of this accelerator.
+
     Examples
     --------
     >>> word_for("gemm.bf16: 842 timings on h100-sxm (vllm), median error 4%")
@@ -45,4 +47,6 @@ def word_for(basis: str) -> str:
     """
     if "not calibrated" in basis:
         return BORROWED if "which is of its family" in basis else TYPICAL
+    if "stand-in for collective." in basis:
+        return CALIBRATED
     return BORROWED if "stand-in for" in basis or "no timings of" in basis else CALIBRATED
