@@ -169,3 +169,25 @@ def test_derivations_hold_under_a_power_limit(watts, name):
     for step in found.explain():
         value = eval(step.formula, {"__builtins__": {}}, {"max": max, "min": min, **step.inputs})
         assert value == pytest.approx(step.value, rel=1e-12), str(step)
+
+
+def test_tpot_is_derived_beside_a_prefill_that_swallows_it():
+    """(total - TTFT) / (output - 1) in floats is 0 where the prefill takes 1e16 times as long as the steps."""
+    found = rl.generate(rl.Deployment(SMALL, GPU), rl.Workload(10**13, 228))
+    step = next(step for step in found.explain() if step.name == "tpot_s")
+    value = eval(step.formula, {"__builtins__": {}}, {"min": min, **step.inputs})
+    assert value == step.value == pytest.approx(found.tpot_s)
+    assert found.tpot_s > 0
+
+
+def test_advice_beside_a_prompt_beyond_all_measure():
+    advice = rl.advise(rl.Deployment("falcon-h1-7b", "mi300x", engine="sglang"), rl.Workload(10**26, 128, batch=52))
+    json.dumps(advice.to_dict(), allow_nan=False)
+
+
+def test_attention_over_nothing_takes_no_time_where_scores_go_through_memory():
+    """Kernels without FlashAttention move their scores; prompts without images have none in the encoder."""
+    serve = rl.Deployment("qwen3.5-0.8b", "a100-sxm-80gb", engine="llamacpp-2024")
+    both = rl.prefill(serve, rl.Workload(16_383, images=[0, 5]))
+    assert np.all(np.isfinite(both.estimate_s))
+    assert both.estimate_s[0] == pytest.approx(rl.prefill(serve, rl.Workload(16_383)).estimate_s, rel=1e-12)

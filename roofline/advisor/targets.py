@@ -109,7 +109,9 @@ def governed(seen: Steady) -> dict[str, Array]:
     """
     token_s = np.asarray(np.divide(seen.step_s, seen.tokens_per_step))
     tokens = np.asarray(seen.passes.tokens_after_first)
-    stalled = 1 - token_s / np.where(tokens > 0, seen.tpot_s, token_s)
+    # Beside prompts beyond all measure the time after the first token vanishes in rounding.
+    apart = (tokens > 0) & (np.asarray(seen.tpot_s) > 0)
+    stalled = 1 - token_s / np.where(apart, seen.tpot_s, token_s)
     return {
         "ttft_s": np.ones(loads_and_buckets(seen)),
         "tpot_s": np.clip(np.where(tokens > 0, stalled, 0.0), 0.0, 1.0),

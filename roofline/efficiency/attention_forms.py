@@ -162,7 +162,7 @@ def scores_s(p: Parameters, run: Kernel) -> Any:
     values = new * heads * (shape["key_dim"] + shape["value_dim"])
     moved = sequences * (entries * shape["kv_values"] * shape["kv_bits"] + values * shape["activation_bits"]) / 8
     scores = sequences * heads * new * (shape["past_tokens"] + new)
-    return (run.memory_s + run.cached_s) / moved * scores * p["score_bytes"] / p["memory"]
+    return (run.memory_s + run.cached_s) / larger(moved, 1.0) * scores * p["score_bytes"] / p["memory"]
 
 
 PREFILL = Form(

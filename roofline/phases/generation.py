@@ -120,6 +120,7 @@ class Generation(OfWorkload, Report):
         whole = {"ttft_s": self.ttft_s, "step_s": self.step_s} | counted
         ends = {"total_s": self.total_s, "ttft_s": self.ttft_s}
         first = {f"prefill_{self.time}": getattr(self.prefill, self.time)}
+        later = {"step_s": self.step_s} | counted
         produced = {"batch": load.batch, "total_s": self.total_s} | counted
         defined = "by definition"
         where = "decode steps in blocks of one length, each at its mean context"
@@ -129,9 +130,7 @@ class Generation(OfWorkload, Report):
             Step("ttft_s", f"prefill_{self.time}", first, self.ttft_s, "the prefill emits the first token"),
             Step("step_s", "sum_of_blocks_s / blocks", of_blocks, self.step_s, where),
             Step("total_s", "ttft_s + (output_tokens - 1) * step_s", whole, self.total_s, "prefill, then the steps"),
-            Step(
-                "tpot_s", "(total_s - ttft_s) / max(output_tokens - 1, 1)", ends | counted, self.tpot_s, "by definition"
-            ),
+            Step("tpot_s", "step_s * min(output_tokens - 1, 1)", later, self.tpot_s, "(total - TTFT) / (output - 1)"),
             Step("prefill_share", "ttft_s / total_s", ends, self.prefill_share, defined),
             Step("tokens_per_s", "batch * output_tokens / total_s", produced, self.tokens_per_s, defined),
         )
