@@ -128,8 +128,9 @@ class Deployment(Value):
     @cached_property
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
         """What of the accelerator, the layout and the power limit is an array, by name."""
-        limit = {} if np.ndim(self.power_limit_watts) == 0 else {"power_limit_watts": self.power_limit_watts}
-        return {**self.accelerator.arrays, **self.parallel.arrays, **limit}
+        limit = self.power_limit_watts
+        limits = {"power_limit_watts": limit} if isinstance(limit, np.ndarray) and limit.ndim else {}
+        return {**self.accelerator.arrays, **self.parallel.arrays, **limits}
 
     @property
     def is_sweep(self) -> bool:
