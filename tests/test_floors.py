@@ -116,7 +116,7 @@ def test_resident_operands_do_not_move_but_the_products_remain():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,b\n1,2\n", "no known kind"),
+        ("a,b\n1,2\n", "match no kind of timing"),
         ("m,n,k,dtype,accelerator,latency_s\nx,2,2,fp8,l4,1\n", "m: could not convert"),
         ("m,n,k\n", "holds no timings"),
     ],
