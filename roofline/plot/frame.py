@@ -274,7 +274,7 @@ class LogTicks(LogLocator):
         """Multiples ``subs`` of at most about ``count`` powers of ten within the limits."""
         self.set_params(subs=subs, numticks=count)
         ticks = np.asarray(super().tick_values(low, high))
-        return ticks[(ticks >= low) & (ticks <= high)]
+        return ticks[(ticks >= low * (1 - 1e-9)) & (ticks <= high * (1 + 1e-9))]  # powers of ten may be rounded
 
     def _has_room(self, ticks: npt.NDArray[np.float64]) -> bool:
         """Whether the numbers stay apart; two always do."""
