@@ -111,13 +111,14 @@ def degrees(row: Mapping[str, str]) -> tuple[int, int, int]:
 
     The table calls vLLM's public runs of two days in March 2026 data-parallel. The vendor's copies of those of Kimi
     K2.5 say tensor parallelism, and on four H100 the first token of MiniMax M2.5 comes as early as four accelerators
-    together can compute a prompt of 8,192 tokens (0.27 s), which takes one of them 0.65 s.  The script of MiniMax M2.5
-    of that month asks for expert parallelism where its degree is at least 1, which it always is.
+    together can compute a prompt of 8,192 tokens (0.27 s), which takes one of them 0.65 s.  On Blackwell the script of
+    MiniMax M2.5 of that month asks for expert parallelism where its degree is at least 1, which it always is.
     """
     tensor, data, expert = (int(float(row[name])) for name in ("tensor", "data", "expert"))
     if row["engine"] == "vllm" and row["measured"] in ("2026-03-27", "2026-03-28"):
         tensor, data = tensor * data, 1
-    if row["library_model"] == "minimax-m2.5" and row["measured"].startswith("2026-03"):
+    on_blackwell = row["accelerator"] in BLACKWELL
+    if row["library_model"] == "minimax-m2.5" and on_blackwell and row["measured"].startswith("2026-03"):
         expert = tensor
     return tensor, data, expert
 
@@ -169,10 +170,12 @@ def launched(row: Mapping[str, str]) -> rl.Engine:
         most = 20_000 if row["library_model"] == "gpt-oss-120b" else max(8192, clients + prompt + 128)
         return rl.Engine(engine, version=version, step_tokens=most)
     if engine == "vllm":
-        minimax = row["library_model"] == "minimax-m2.5" and row["accelerator"] != "h100-sxm"
-        stated = row["accelerator"] == "h100-sxm" or row["library_model"] == "kimi-k2.5"
-        sequences = {"max_sequences": clients} if stated else {}
-        return rl.Engine(engine, version=version, step_tokens=2 * prompt if minimax else 8192, **sequences)
+        on_hopper, minimax = row["accelerator"] == "h100-sxm", row["library_model"] == "minimax-m2.5"
+        sequences = {}
+        if on_hopper or row["library_model"] == "kimi-k2.5":
+            sequences["max_sequences"] = 256 if minimax else clients
+        budget = 2 * prompt if minimax and not on_hopper else 8192
+        return rl.Engine(engine, version=version, step_tokens=budget, **sequences)
     if not public:
         return rl.Engine(engine, version=version, step_tokens=8192)
     small = row["library_model"].startswith("qwen3.5") or row["precision"] == "fp4"
