@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
+from .large_products import MOST_OF_PEAK, flops_per_joule, math_of, power_share, public_share
 from .store import PROFILES, Calibrated, Found, chosen, folder, form_of, profiles_of, specs
 
 
@@ -42,8 +43,27 @@ def kernels_for(accelerator: Accelerator, kind: str, profile: str | None = None,
     UnknownName
         ``profile`` is none that there are parameters of.
     """
-    about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type, accelerator.name)
-    return _find(about, kind, profile, cases, specs())
+    return _find(_about(accelerator), kind, profile, cases, specs())
+
+
+class About(NamedTuple):
+    """What decides whose kernels an accelerator takes."""
+
+    vendor: str
+    architecture: str
+    memory_type: str
+    name: str
+    flops_per_joule: float
+
+    @property
+    def words(self) -> tuple[str, str, str, str]:
+        """What families are recognized by."""
+        return self[:4]
+
+
+def _about(accelerator: Accelerator) -> About:
+    words = (accelerator.vendor, accelerator.architecture, accelerator.memory_type, accelerator.name)
+    return About(*words, flops_per_joule(accelerator))
 
 
 def profiles(accelerator: Accelerator) -> frozenset[str]:
@@ -59,13 +79,13 @@ def _profiles(accelerator: str, folders: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _find(
-    about: tuple[str, str, str, str],
+    about: About,
     kind: str,
     profile: str | None,
     cases: tuple[str, ...],
     folders: str,
 ) -> Found:
-    name = about[-1]
+    name = about.name
     filed = profiles_of(name, folders)
     known = _profiles(name, folders)
     if profile is not None and profile not in known:
@@ -74,28 +94,31 @@ def _find(
     if entry:
         lender = None if entry.get("like") == "accelerator" else entry.get("like")
         base = _find(about, kind, lender, cases, folders) if "like" in entry else None
-        return _of_engine(entry, name, kind, base or typical_kernels(name, kind, family_of(*about)))
+        return _of_engine(entry, name, kind, base or typical_kernels(name, kind, family_of(*about.words)))
     own = chosen(filed, name, kind, profile, cases)
     if own:
         return own
-    family = family_of(*about)
+    family = family_of(*about.words)
     lender = family.get("like", "")
     shared = chosen(profiles_of(lender, folders), lender, kind, profile, cases) if lender else None
     if shared:
-        return _borrowed(name, shared, family)
+        return _borrowed(about, shared, family)
     return typical_kernels(name, kind, family)
 
 
-def _borrowed(name: str, shared: Found, family: Mapping[str, Any]) -> Found:
-    """Kernels of another chip of the family, with the shares of peak that are published for this one."""
+def _borrowed(about: About, shared: Found, family: Mapping[str, Any]) -> Found:
+    """Kernels of another chip of the family, with the shares of peak that are known of this one."""
     wider = float(family.get("widen", 1.5))
     said = f"; {family['source']}" if "source" in family else ""
-    basis = f"{name} not calibrated: {shared.basis}, which is of its family; interval widened{said}"
-    changes = family.get("shares", {}).get(shared.kind.partition(".")[0], {}) | public_share(name, shared.kind)
-    members = {
-        engine: replace(member, parameters={**member.parameters, **changes})
-        for engine, member in shared.members.items()
-    }
+    basis = f"{about.name} not calibrated: {shared.basis}, which is of its family; interval widened{said}"
+    changes = family.get("shares", {}).get(shared.kind.partition(".")[0], {}) | public_share(about.name, shared.kind)
+    powered = shared.kind.startswith("gemm") and "compute" not in changes and "sustained_flops_per_joule" in family
+    if powered:
+        basis += "; large products reach the share of peak that its power allows"
+    members = {}
+    for engine, member in shared.members.items():
+        known = power_share(member.parameters, about.flops_per_joule, family) if powered else {}
+        members[engine] = replace(member, parameters={**member.parameters, **changes, **known})
     return replace(shared, members=members, low=shared.low**wider, high=shared.high**wider, basis=basis)
 
 
@@ -124,9 +147,9 @@ def _engines() -> list[dict[str, Any]]:
     return list(read_yaml(folder() / "engines.yaml")["engines"])
 
 
-def _engine_of(engine: str | None, about: tuple[str, str, str, str]) -> dict[str, Any]:
+def _engine_of(engine: str | None, about: About) -> dict[str, Any]:
     """What is known of an engine without timings of its kernels: the first entry whose words all fit."""
-    said = dict(zip(("vendor", "architecture", "memory_type", "name"), about, strict=True))
+    said = dict(zip(("vendor", "architecture", "memory_type", "name"), about.words, strict=True))
     for entry in _engines():
         words = {key: str(entry[key]).lower() for key in said if key in entry}
         if entry["engine"] == engine and all(word in said[key].lower() for key, word in words.items()):
@@ -160,17 +183,7 @@ def _of_int8_peak(name: str, kind: str, share: float) -> float:
     from ..specs.library import get_accelerator
 
     gpu = get_accelerator(name)
-    return min(share * float(gpu.peak_flops_per_s("int8") / gpu.peak_flops_per_s(_math_of(kind))), MOST_OF_PEAK)
-
-
-def _math_of(kind: str) -> str:
-    """The math of a product's kind."""
-    label = kind.partition(".")[2]
-    if label.endswith("a16"):
-        return "bf16"
-    if label == "w4int8":
-        return "int8"
-    return "fp8" if label in ("fp8_block", "w4a8", "mx4a8") else label
+    return min(share * float(gpu.peak_flops_per_s("int8") / gpu.peak_flops_per_s(math_of(kind))), MOST_OF_PEAK)
 
 
 @lru_cache(maxsize=1)
@@ -206,48 +219,3 @@ def typical_kernels(name: str, kind: str, family: Mapping[str, Any]) -> Found:
     said = family.get("source", "shares of peak typical of any chip")
     member = Calibrated(parameters, 0, 0.0, 0.0, 1 / spread, spread, kind)
     return Found({"typical": member}, 1 / spread, spread, f"{name} not calibrated: {said}", kind)
-
-
-@lru_cache(maxsize=1)
-def _public_products() -> dict[str, dict[str, Any]]:
-    return dict(read_yaml(folder() / "public_products.yaml")["products"])
-
-
-PUBLIC_FORMATS = {"bf16": ("bf16", "fp16"), "fp8": ("fp8",), "int8": ("int8",), "fp4": ("fp4",)}
-"""Math of a product -> the formats of public figures that tell of it, the best one first."""
-
-
-def public_share(name: str, kind: str) -> dict[str, float]:
-    """What public figures of large products say of a kernel: the share of the peak that it reaches at most.
-
-    Large products ran until the clock was steady, so that nothing droops beyond it.  Chips whose peak is small for
-    their power (GeForce cards, L20, H20) reach all of it, large ones about three quarters.
-
-    Parameters
-    ----------
-    name : str
-        An accelerator of the library.
-    kind : str
-        ``gemm`` or ``experts`` with a format.
-
-    Returns
-    -------
-    dict
-        ``compute`` and ``droop``; empty where there is no figure.
-    """
-    from ..specs.library import get_accelerator
-
-    head = kind.partition(".")[0]
-    figures = _public_products().get(name, {})
-    if head != "gemm" or not figures:
-        return {}
-    peaks = get_accelerator(name).dense_flops_per_s
-    math = _math_of(kind)
-    wanted = (*PUBLIC_FORMATS.get(math, ()), "bf16", "fp16")
-    found = next((form for form in wanted if form in figures and form in peaks), None)
-    if found is None:
-        return {}
-    return {"compute": min(figures[found] * 1e12 / float(peaks[found]), MOST_OF_PEAK), "droop": 0.0}
-
-
-MOST_OF_PEAK = 0.99
