@@ -243,6 +243,19 @@ def test_explain_begins_with_the_totals():
     assert "decode.floor_s" in [step["name"] for step in found["decode"]]
 
 
+def test_explain_derives_one_time_alone(serve):
+    step = rl.decode(serve, rl.Workload())
+    for time in ("floor", "roofline", "estimate"):
+        found = answer("explain", *LLAMA, "--phase", "decode", "--time", time)["decode"]
+        assert found[-1]["name"] == f"decode.{time}_s"
+        assert found[-1]["value"] == getattr(step, f"{time}_s")
+        assert f"time: {time}" in " ".join(text("explain", *LLAMA, "--time", time).split())
+    assert [each["name"] for each in answer("explain", *LLAMA, "--operator", "q_proj", "--time", "roofline")["decode"]][
+        -1
+    ] == "q_proj.roofline_s"
+    assert "time: floor, roofline and estimate" in " ".join(text("explain", *LLAMA).split())
+
+
 def test_explain_of_a_model_alone_derives_its_count():
     found = answer("explain", "mixtral-8x7b")
     values = {step["name"]: step["value"] for step in found["parameters"]}
@@ -358,7 +371,7 @@ def test_techniques_shows_what_was_measured_and_what_is_assumed():
     assert "vllm-project/vllm issue 20780" not in shown
     full = " ".join(text("techniques", *small, "--full").split())
     assert all(source in full for source in t.MEASURED["speculative"].sources)
-    assert "Present already; gains over the same without it" in full
+    assert "Already in use; gains compared with the same deployment without it" in full
 
 
 def test_mode_switch_and_visible_are_the_library():
@@ -401,7 +414,7 @@ def test_check_says_every_fault(tmp_path):
 def test_check_of_a_sound_spec(tmp_path):
     spec = tmp_path / "h100-sxm.yaml"
     spec.write_bytes((Path(__file__).parents[1] / "hardware_specs" / "h100-sxm.yaml").read_bytes())
-    assert text("check", spec) == f"{spec}: no faults\n"
+    assert text("check", spec) == f"{spec}: no errors\n"
     assert answer("check", spec) == []
 
 
@@ -452,6 +465,9 @@ BAD = [
     (("what-if", *LLAMA, "--to-batch", "0"), "batch must be a whole number >= 1: 0"),
     (("explain", *LLAMA, "--phase", "prefil"), "no phase named 'prefil'; did you mean 'prefill'"),
     (("explain", "gpt-2", "--phase", "decode"), "--phase decode needs --hardware"),
+    (("explain", "gpt-2", "--time", "floor"), "--time needs --hardware"),
+    (("explain", *LLAMA, "--phase", "memory", "--time", "floor"), "--phase memory has no times"),
+    (("explain", *LLAMA, "--operator", "q_proj", "--time", "floor"), "operators have no floor of their own"),
     (("explain", "gpt-2", "--phase", "parameter"), "no phase named 'parameter'; did you mean 'parameters'"),
     (("explain", "gpt-2", "--operator", "layer_0"), "no operator named 'layer_0'; did you mean 'layers_0'"),
     (("explain", *LLAMA, "--operator", "atention"), "no operator named 'atention'; did you mean 'attention'"),
@@ -470,13 +486,16 @@ BAD = [
     (("visible", *LLAMA, "--buffer", "x"), "buffer must be a whole number >= 1: 'x'"),
     (("mode-switch", *LLAMA, "--decode-cost", "0"), "--decode-cost must be above 0: 0"),
     (("list", "prices", "--hardware", "h101"), "no accelerator named 'h101'"),
-    (("plot", *LLAMA, "-o", "roofline.bmp"), "a plot's file name must end in .png, .svg or .pdf: 'roofline.bmp'"),
+    (("plot", *LLAMA, "-o", "roofline.bmp"), "the file name of a plot must end in .png, .svg or .pdf: 'roofline.bmp'"),
     (("analyze", *LLAMA, "--part", "lm_head"), "--part takes PART=FORMAT, such as lm_head=fp8: 'lm_head'"),
     (("analyze", *LLAMA, "--part", "head=fp8"), "no part of a model named 'head'"),
     (("analyze", *LLAMA, "--time", "best"), "no time named 'best'"),
-    (("analyze", "gpt-2", "--hardware", "8xh100-sxm", "--tp", "4"), "--hardware names 8 accelerators, but the layout"),
-    (("explain", *LLAMA, "--batch", "1,8"), "this command takes one value of each option: --batch lists several"),
-    (("plot", *LLAMA, "-o", "roofline"), "a plot's file name must end in .png, .svg or .pdf: 'roofline'"),
+    (
+        ("analyze", "gpt-2", "--hardware", "8xh100-sxm", "--tp", "4"),
+        "--hardware asks for 8 accelerators, but the layout",
+    ),
+    (("explain", *LLAMA, "--batch", "1,8"), "this command takes one value per option: --batch lists several"),
+    (("plot", *LLAMA, "-o", "roofline"), "the file name of a plot must end in .png, .svg or .pdf: 'roofline'"),
 ]
 
 

@@ -118,7 +118,7 @@ BAD_TECHNIQUES = [
     ("mtp", ("--acceptance", "2"), "--acceptance must be a share from 0 to 1: 2"),
     ("mtp", ("--acceptance", "x"), "--acceptance must be a finite number >= 0: 'x'"),
     ("mtp", ("--technique", "speculative"), "MTP and speculative decoding both decide"),
-    ("mtp", ("--to-batch", "4"), "--technique goes with --to-weights"),
+    ("mtp", ("--to-batch", "4"), "--technique can be combined with --to-weights"),
     ("mtp", ("--context", "4"), "--technique is about whole batches"),
     ("gqa", ("--kv-heads", "5"), "query_heads must be a multiple of kv_heads"),
     ("sliding-window", ("--tokens", "0.5"), "--tokens must be a whole number >= 1"),
@@ -130,7 +130,7 @@ BAD = [
     (("advise", *SMALL, "--ttft", "-1"), "--ttft must be a finite number above 0"),
     (("advise", *SMALL, "--metric", "speed"), "no metric named 'speed'"),
     (("advise", *SMALL, "--traffic", "missing.csv"), "missing.csv can't be read"),
-    (("advise", *SMALL, "-o", "map.gif"), "a plot's file name must end in"),
+    (("advise", *SMALL, "-o", "map.gif"), "the file name of a plot must end in"),
 ]
 
 

@@ -41,6 +41,16 @@ def test_the_answer_of_a_run_comes_first(ran):
     assert "Time above the floor" in words("headroom", RUN, *RAN, "--full")
 
 
+def test_a_run_is_compared_with_the_time_that_is_asked_for(ran):
+    [found] = rl.measured.headroom_of_file(RUN, ran)
+    shown = words("headroom", RUN, *RAN, "--time", "estimate")
+    step = found.phase("decode")
+    assert "time: estimate" in shown
+    assert f"{step.measured_s / step.estimate_s:.2f} times the estimate" in shown
+    assert "of estimate" in shown
+    assert f"{step.share_of_estimate:.0%}" in shown
+
+
 def test_several_runs_have_a_row_each(ran):
     file = DATA / "vllm_serve/v0.11_append_result.json"
     found = rl.measured.headroom_of_file(file, ran)
@@ -56,9 +66,9 @@ def test_a_beaten_floor_has_reasons():
     """The file is of a 4-bit checkpoint and the deployment is said to be in bf16."""
     file = DATA / "llama_bench/bench.json"
     ran = ("--model", "llama-3.1-8b", "--hardware", "rtx-4090")
-    assert "Floors are beaten in 2 (decode)" in words("headroom", file, *ran)
+    assert "Faster than the floor: run 2 (decode)" in words("headroom", file, *ran)
     full = words("headroom", file, *ran, "--full")
-    assert "Why decode may beat its floor, the likeliest first" in full
+    assert "Why decode may beat its floor, most likely reason first" in full
     # 6.738 ms at 1.008 TB/s are 6.8 GB; the file states 4.9 GB of weights.
     assert "the memory of 1 x rtx-4090 moves 6.79" in full
     assert "the file states 4.913 GB of weights, the deployment holds 16.06 GB" in full
@@ -97,7 +107,7 @@ def test_a_run_is_drawn_under_the_roofline(tmp_path):
         ((KERNELS, *RAN, "--batch", "8", "--phase", "both"), "no phase named 'both'"),
         ((DATA / "README.md", *RAN), "is not a result of a known tool"),
         ((DATA / "missing.json", *RAN), "missing.json can't be read"),
-        ((RUN, *RAN, "-o", "run.txt"), "a plot's file name must end in"),
+        ((RUN, *RAN, "-o", "run.txt"), "the file name of a plot must end in"),
         ((DATA / "dcgm/dmon.txt", *RAN), "shares of its peaks already"),
     ],
     ids=str,

@@ -244,8 +244,8 @@ def test_a_plan_at_a_rate_says_what_it_takes_in_all(tmp_path):
     assert found["workload"] == {"prompt_tokens": 1500, "output_tokens": 300}
     assert found["best"]["queue"] == "simulation"
     done = run("plan", *asked, *lengths, "--traffic", trace)
-    assert "--traffic has the lengths of its own requests" in done.stderr
-    assert "fleet needs arrivals" in run("fleet", *asked, *lengths).stderr
+    assert "--traffic already contains prompt and output lengths" in done.stderr
+    assert "fleet needs a request rate" in run("fleet", *asked, *lengths).stderr
 
 
 def test_uncalibrated_accelerators_are_ranked_apart_unless_allowed():

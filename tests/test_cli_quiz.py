@@ -25,7 +25,7 @@ def test_it_asks_marks_explains_and_keeps_score(monkeypatch):
         assert " ".join(question.solution[0].split()) in flat
     assert f"Right: {first.shown}." in flat
     assert f"answer: {second.shown}" in flat
-    assert flat.endswith(f"1 of 3 right (33%). Worth another look: {second.topic}, {third.topic}.")
+    assert flat.endswith(f"1 of 3 correct (33%). Review: {second.topic}, {third.topic}.")
 
 
 def test_a_known_mistake_is_named(monkeypatch):
@@ -34,7 +34,7 @@ def test_a_known_mistake_is_named(monkeypatch):
     typed(monkeypatch, mistake.value)
     flat = " ".join(text("quiz", "roofline", "--difficulty", 1, "--seed", 2, "--count", 1).split())
     assert mistake.why in flat
-    assert "0 of 1 right (0%). Worth another look: roofline." in flat
+    assert "0 of 1 correct (0%). Review: roofline." in flat
 
 
 def test_nonsense_is_asked_again(monkeypatch):
@@ -42,7 +42,7 @@ def test_nonsense_is_asked_again(monkeypatch):
     typed(monkeypatch, "", "a lot", question.answer)
     shown = text("quiz", "kv", "--seed", 4, "--count", 1)
     assert "'a lot'" in shown
-    assert shown.endswith("1 of 1 right (100%).\n")
+    assert shown.endswith("1 of 1 correct (100%).\n")
 
 
 @pytest.mark.parametrize("lines", [("q",), ()], ids=["quit", "end of input"])

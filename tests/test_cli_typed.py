@@ -43,8 +43,8 @@ def test_a_number_of_accelerators_is_typed_in_many_ways(typed):
     ("typed", "said"),
     [
         ("131,072", "131,072 is read as a list: write 131072 for one number"),
-        ("1-64", "'1-64' is a range: list the values instead, as in 1,64"),
-        ("1..64", "is a range"),
+        ("1-64", "'1-64' looks like a range; list the values instead, as in 1,64"),
+        ("1..64", "looks like a range"),
     ],
 )
 def test_what_is_read_otherwise_than_meant_is_pointed_out(typed, said):
@@ -141,7 +141,7 @@ def test_the_header_names_the_format_of_a_part():
 
 
 def test_weights_alone_in_8_bits_get_a_note():
-    note = "fp8 weights with bf16 activations are multiplied in bf16; --activations fp8 uses the fp8 units"
+    note = "fp8 weights with bf16 activations are multiplied in bf16; --activations fp8 would use the fp8 units"
     assert note in " ".join(text("analyze", *SMALL, "--weights", "fp8").split())
     assert "are multiplied in" not in text("analyze", *SMALL, "--weights", "fp8", "--activations", "fp8")
     assert "are multiplied in" not in text("analyze", "llama-3.1-8b", "--hardware", "a100-sxm-80gb", "--weights", "fp8")
@@ -171,6 +171,7 @@ ANSWERS = {
     ("simulate", *SMALL, "--rate", "4", "--requests", "200"): "Median TTFT",
     ("advise", *SMALL): "Decode first",
     ("fit", *SMALL): "Yes: ",
+    ("explain", *SMALL, "--time", "estimate"): "Fits on one h100-sxm",
     ("solve", *SMALL, "--find", "batch", "--metric", "tpot", "--target", "20ms"): "batch must be at most",
     ("sensitivity", *SMALL): "The time of a decode step",
     ("techniques", *SMALL): "Largest gains: ",
@@ -220,3 +221,30 @@ def test_no_word_is_broken_in_a_narrow_terminal(args, columns):
 def _words(shown):
     """Words without what a narrow terminal puts around them: colons behind heads, backslashes of continued commands."""
     return {word.strip(":") for word in shown.split() if word not in ("\\", "=")}
+
+
+def test_one_option_has_one_meaning_in_all_commands():
+    """The same option has the same placeholder, help and default wherever it sets the same thing."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for command in HELPED:
+        for option, words in _options(text(*command, "--help", columns=300)):
+            found.setdefault(option, {}).setdefault(words.replace(" [required]", ""), set()).add(" ".join(command))
+    assert len(found) > 100
+    several = {option for option, meanings in found.items() if len(meanings) > 1}
+    assert several == OF_THEIR_OWN
+
+
+OF_THEIR_OWN = {
+    *("--context", "--column", "--method", "--metric", "--phase", "--rate", "--seed", "--time", "--tpot"),
+    *("--api", "--hardware", "--hit-rate", "--kv", "--traffic", "--weights-host"),
+}
+"""Options whose meaning depends on the command: a plan ranks, a plot draws, a quiz asks."""
+
+
+def _options(shown):
+    """Options of a help page in one column, with placeholder and description."""
+    for line in shown.splitlines():
+        if line.startswith("  --"):
+            names, _, words = line.strip().partition("   ")
+            option, _, placeholder = names.replace(", ", ",").partition(" ")
+            yield option, f"{placeholder} {words.strip()}"

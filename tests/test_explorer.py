@@ -531,7 +531,7 @@ def test_the_page_may_start_with_a_deployment(monkeypatch, args, query):
     [
         (("llama-3.1-71b",), "no model named 'llama-3.1-71b'"),
         (("gpt-2", "--batch", "0"), "batch must be a whole number >= 1: 0"),
-        (("gpt-2", "--batch", "1,2"), "this command takes one value of each option: --batch lists several"),
+        (("gpt-2", "--batch", "1,2"), "this command takes one value per option: --batch lists several"),
         (("gpt-2", "--context", "99"), "the page has no control for --part and --context"),
         (("gpt-2", "--memory-fraction", "0.8"), "no control named 'memory_fraction'"),
         (("gpt-2", "--hardware", "h1000"), "no accelerator named 'h1000'"),

@@ -20,11 +20,15 @@ from ..phases.generation import Generation, generate
 from ..phases.passes import TIMES, Phase, decode, prefill
 from ..phases.workload import Workload
 from ..report import Step, plain
+from ..steps import branch_of
 
 OF_DECODERS = ("prefill", "decode", "memory", "parameters", "crossovers")
 OF_ENCODERS = ("encode", "memory", "parameters")
 EXPLAINED = tuple(dict.fromkeys((*OF_DECODERS, *OF_ENCODERS)))
 """Answers that have a derivation, by their names on the command line."""
+
+PASSES = ("prefill", "decode", "encode")
+"""Those that are passes, and so have a floor, a roofline and an estimate."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,9 +40,9 @@ class Answers:
     serve : Deployment
         What runs where.
     load : Workload
-        What is asked of it.
+        The requests.
     context_tokens : int or None
-        Tokens in the cache before the decode step; those of the prompt if None.
+        Tokens in the cache before the decode step; the length of the prompt if None.
     """
 
     serve: Deployment
@@ -57,7 +61,7 @@ class Answers:
 
     @property
     def encodes(self) -> bool:
-        """Whether the model is an encoder, of which there is one pass and no generation."""
+        """Whether the model is an encoder, which runs one pass and generates nothing."""
         return self.serve.model.encodes
 
     @cached_property
@@ -66,12 +70,12 @@ class Answers:
         return decode(self.serve, self.load, context_tokens=self.context_tokens)
 
     def pass_named(self, name: str) -> Phase:
-        """The prefill or the decode step.
+        """Return the prefill or the decode step.
 
         Raises
         ------
         UnknownName
-            Neither has that name.
+            There is no pass of that name.
         """
         if name not in ("prefill", "decode"):
             raise unknown("pass", name, ("prefill", "decode"))
@@ -87,7 +91,7 @@ class Answers:
 
     @cached_property
     def generate(self) -> dict[str, Generation]:
-        """The whole generation, in each of the three times."""
+        """The whole generation by each of the three times."""
         return {time: generate(self.serve, self.load, time=time) for time in TIMES}
 
     @property
@@ -102,7 +106,7 @@ class Answers:
 
     @property
     def maths(self) -> tuple[str, ...]:
-        """Formats of the units that compute it, the linear layers' first."""
+        """Math formats that the work is computed in, that of the linear layers first."""
         linear = self.serve.accelerator.math_on_chip(self.serve.precision.part("mlp").math)
         steps = () if self.encodes else self.decode.operators
         used = (item.math for item in (*self.prefill.operators, *steps) if item.flops)
@@ -117,18 +121,32 @@ class Answers:
         """Notes of some of the answers, each once."""
         return tuple(dict.fromkeys(note for name in names for note in getattr(self, name).assumptions))
 
-    def steps(self, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
+    def sentences(self, time: str) -> tuple[str, ...]:
+        """Whether it fits, and how long its passes take in one of the three times."""
+        passes = (self.encode,) if self.encodes else (self.decode, self.prefill)
+        return (self.memory.summary(), *(each.summary(time) for each in passes))
+
+    def steps(self, *, phase: str | None, operator: str | None, time: str | None = None) -> dict[str, tuple[Step, ...]]:
         """The derivation by answer: all of one answer, one operator wherever it runs, or the totals of every answer.
+
+        With ``time``, only the steps that lead to that time of each pass, or of the operator in it.
 
         Raises
         ------
         UnknownName
-            No phase or no operator has that name.
+            No phase or no operator has that name, or the operator has no such time.
+        InvalidInput
+            The phase has no times.
         """
         known = OF_ENCODERS if self.encodes else OF_DECODERS
         if phase not in (None, *known):
             raise unknown("phase", phase, known)
-        found = {name: getattr(self, name).explain() for name in known if phase in (None, name)}
+        if time is not None and phase not in (None, *PASSES):
+            raise InvalidInput(f"--phase {phase} has no times; --time takes --phase {' or '.join(PASSES)}")
+        chosen = [name for name in known if phase in (None, name) and (time is None or name in PASSES)]
+        found = {name: getattr(self, name).explain() for name in chosen}
+        if time is not None:
+            return {name: _branch(steps, time, operator) for name, steps in found.items()}
         return found if phase and not operator else steps_about(found, operator)
 
     def asked(self) -> dict[str, Any]:
@@ -164,9 +182,19 @@ class Answers:
         return {"encode": self.encode.to_dict() | {"sequences_per_s": plain(self.sequences_per_s("roofline_s"))}}
 
     def sequences_per_s(self, time: str) -> Number:
-        """Sequences that an encoder encodes per second, by one of the three times."""
+        """Sequences per second of an encoder, by one of the three times."""
         rate: Number = self.load.batch / getattr(self.encode, time)
         return rate
+
+
+def _branch(steps: tuple[Step, ...], time: str, operator: str | None) -> tuple[Step, ...]:
+    """The steps that lead to one time of a pass, or of one operator in it."""
+    if operator is None:
+        return tuple(step for step in branch_of(steps, time) if subject(step) in EXPLAINED)
+    about = steps_about({"": steps}, operator)[""]
+    if not any(step.name.endswith(f".{time}") for step in about):
+        raise InvalidInput(f"operators have no {time.removesuffix('_s')} of their own: a floor is that of a whole pass")
+    return tuple(step for step in branch_of(steps, f"{operator}.{time}") if subject(step) == operator)
 
 
 def deployment_dict(serve: Deployment) -> dict[str, Any]:
@@ -184,14 +212,14 @@ def deployment_dict(serve: Deployment) -> dict[str, Any]:
 
 
 def model_steps(model: Model, *, phase: str | None, operator: str | None) -> dict[str, tuple[Step, ...]]:
-    """The derivation of a model's parameters, which need no accelerator, or its part about one group of layers.
+    """The derivation of a model's parameter count, or the part of it about one group of layers; needs no accelerator.
 
     Raises
     ------
     InvalidInput
         The phase depends on an accelerator.
     UnknownName
-        No phase or no group of layers has that name.
+        There is no phase or group of layers of that name.
     """
     if phase not in (None, *EXPLAINED):
         raise unknown("phase", phase, EXPLAINED)
@@ -202,12 +230,12 @@ def model_steps(model: Model, *, phase: str | None, operator: str | None) -> dic
 
 
 def subject(step: Step) -> str:
-    """What a step is about, an operator or a phase: the part of its name before the quantity."""
+    """The operator or phase that a step is about: the part of its name before the quantity."""
     return step.name.rpartition(".")[0] or step.name
 
 
 def steps_about(found: Mapping[str, tuple[Step, ...]], operator: str | None) -> dict[str, tuple[Step, ...]]:
-    """The steps about ``operator``, or those of the totals if None."""
+    """The steps about ``operator``, or about the totals if None."""
     names = {subject(step) for steps in found.values() for step in steps}
     if operator not in (None, *names):
         raise unknown("operator", operator, names.difference(EXPLAINED))
@@ -227,7 +255,7 @@ def layer_words(model: Model) -> list[str]:
 
 
 def notes_of_both(before: Answers, after: Answers, names: Iterable[str]) -> Iterator[str]:
-    """Notes of some answers about two deployments, and of which one where they differ."""
+    """Notes about two deployments; a note that holds for only one of them says which."""
     first, second = (dict.fromkeys(found.notes_of(*names)) for found in (before, after))
     for note in first:
         yield note if note in second else f"before: {note}"

@@ -38,11 +38,11 @@ estimate with its interval, and what limits each. A list such as --batch 1,8,64 
         ),
     ),
     "fit": (
-        "deployments:fit",
-        "Say whether a model fits, and how many tokens are left for the cache.",
+        "fits:fit",
+        "Check whether a model fits, and how many tokens the KV cache holds.",
         """
-Yes or no, with the tokens that the KV cache holds, the sequences of a length, and if it does not fit, the
-nearest change with which it does. With --engine, the memory is divided as that engine does.
+Prints yes or no, the number of tokens and sequences that the KV cache holds and, if the model does not fit, the
+smallest change that makes it fit. With --engine, memory is divided as that engine divides it.
 """,
         (
             "qwen3.6-27b --hardware h100-sxm --engine vllm --length 32k",
@@ -53,8 +53,8 @@ nearest change with which it does. With --engine, the memory is divided as that 
         "changes:what_if",
         "Compare a deployment before and after a change.",
         """
-Other formats, hardware, layout, engine or batch, or several at once: prefill, decode and memory side by side. Or
-techniques with their parameters: what they do to each phase, to memory and to throughput.
+Changes formats, hardware, layout, engine or batch, or several at once, and shows prefill, decode and memory side by
+side. With --technique, shows the effect of a technique on each phase, memory and throughput.
 """,
         (
             "llama-3.1-70b --hardware 2xh100-sxm --to-weights fp8 --to-kv fp8",
@@ -66,11 +66,12 @@ techniques with their parameters: what they do to each phase, to memory and to t
         "deployments:explain",
         "Derive the numbers step by step.",
         """
-For each number its formula, the numbers put in, the value and the source: the totals by default, every operator with
---phase or --operator. Without --hardware, the parameters of the model.
+For each number, its formula, the numbers put in, the value and the source: the totals by default, every operator with
+--phase or --operator, and what leads to one time with --time. Without --hardware, the parameters of the model.
 """,
         (
             "llama-3.1-70b --hardware h100-sxm --phase decode",
+            "llama-3.1-70b --hardware h100-sxm --phase decode --time floor",
             "llama-3.1-70b --hardware h100-sxm --operator q_proj",
             "mixtral-8x7b",
         ),
@@ -79,8 +80,8 @@ For each number its formula, the numbers put in, the value and the source: the t
         "capacity_plans:plan",
         "Find the cheapest deployment that meets an SLO.",
         """
-Searches accelerators, their number, layouts, formats and batches. Every candidate has TTFT, TPOT, tokens/s and cost, or
-the reason why it is rejected.
+Searches over accelerators, how many of them, layouts, formats and batches. Every candidate is listed with TTFT, TPOT,
+tokens/s and cost, or with the reason for its rejection.
 """,
         (
             "llama-3.1-8b --hardware h100-sxm,l4 --tpot 50ms --prices h100-sxm=2.5,l4",
@@ -91,8 +92,8 @@ the reason why it is rejected.
         "capacity_plans:fleet",
         "Size a fleet for a request rate.",
         """
-How many deployments and accelerators a rate of requests needs and what they cost per hour: at the estimate, and at the
-floor, the fewest that any software could do with.
+Shows how many deployments and accelerators a request rate needs, and what they cost per hour. The floor is the smallest
+number that would do with perfect software.
 """,
         ("llama-3.1-70b --hardware h100-sxm --rate 20 --tpot 50ms --utilization 70%",),
     ),
@@ -100,8 +101,8 @@ floor, the fewest that any software could do with.
         "requests:serve",
         "Show what users see under load: TTFT, TPOT, throughput.",
         """
-Requests in steady state, with their queue, chunked prefill and preemption: a number of them in the system
-(--concurrency) or a rate of arrivals (--rate). A list such as --concurrency 1,8,64 gives one row for each value.
+Requests in steady state, with queueing, chunked prefill and preemption, at a fixed concurrency (--concurrency) or an
+arrival rate (--rate). A list such as --concurrency 1,8,64 gives one row for each value.
 """,
         (
             "llama-3.1-8b --hardware h100-sxm --engine vllm --concurrency 1,8,64",
@@ -112,9 +113,9 @@ Requests in steady state, with their queue, chunked prefill and preemption: a nu
         "requests:simulate",
         "Simulate a server step by step: percentiles, goodput.",
         """
-Every scheduler step of a deployment with the queue in front of it: percentiles of TTFT, TPOT and end-to-end latency,
-and the share of requests that meet an SLO. Arrivals come at a rate, from clients that wait for each answer, or from a
-recorded trace.
+Runs every scheduler step of a deployment and its queue, and prints percentiles of TTFT, TPOT and end-to-end latency,
+and the share of requests that meet an SLO. Arrivals come at a rate (--rate), from clients that wait for each answer
+(--concurrency), or from a recorded trace (--trace).
 """,
         (
             "llama-3.1-8b --hardware h100-sxm --engine vllm --rate 8 --ttft 500ms --tpot 30ms",
@@ -123,10 +124,10 @@ recorded trace.
     ),
     "advise": (
         "priorities:advise",
-        "Say which phase to optimize first, and with what.",
+        "Advise which phase to optimize first, and with which technique.",
         """
-For a mix of requests at low, medium and high load: how the time divides between prefill and decode, which SLO target
-breaks first, every technique ranked by its gain, and where the answer changes.
+For a mix of requests at low, medium and high load, shows how the time divides between prefill and decode, which SLO
+target is missed first, every technique ranked by its gain, and where the advice changes.
 """,
         (
             "llama-3.1-8b --hardware h100-sxm --prompt 4k --ttft 500ms --tpot 30ms",
@@ -144,34 +145,34 @@ breaks first, every technique ranked by its gain, and where the answer changes.
     ),
     "sensitivity": (
         "questions:sensitivity",
-        "Show what the time of a pass depends on, the strongest first.",
-        "For each input, by how many percent the time changes for one percent more of it.",
+        "Show what the time of a pass depends on, strongest first.",
+        "For each input, the percent change in time for a 1 % increase.",
         ("llama-3.1-70b --hardware 2xh100-sxm --phase decode",),
     ),
     "techniques": (
         "questions:techniques",
-        "Show what every technique does to a deployment.",
-        "Speedup of prefill and decode, and gain in throughput and batch, each technique by itself.",
+        "Show the effect of every technique on a deployment.",
+        "Speedup of prefill and decode, and gain in throughput and batch size, for each technique alone.",
         ("llama-3.1-70b --hardware 4xh100-sxm --batch 32",),
     ),
     "mode-switch": (
         "questions:mode_switch",
-        "Find after how many tokens a faster prefill that slows decode is a loss.",
+        "Find the output length beyond which a faster prefill with slower decode loses time.",
         "",
         ("llama-3.1-8b --hardware h100-sxm --prefill-gain 20% --decode-cost 5%",),
     ),
     "visible": (
         "questions:visible",
-        "Show when a reader sees tokens that are shown several at a time.",
+        "Show the delay a reader sees if tokens are displayed several at a time.",
         "",
         ("llama-3.1-8b --hardware h100-sxm --buffer 8",),
     ),
     "headroom": (
         "measurements:headroom",
-        "Hold a measured run against its floor, roofline and estimate.",
+        "Compare a measured run with its floor, roofline and estimate.",
         """
-Reads the result file of a benchmark (vLLM, SGLang, TensorRT-LLM, AIPerf, GuideLLM, llama-bench ...) or a profile of
-kernels (nsys, ncu, torch), and shows MFU, MBU, what limits each phase, and how much is left to win.
+Reads the result file of a benchmark (vLLM, SGLang, TensorRT-LLM, AIPerf, GuideLLM, llama-bench ...) or a kernel profile
+(nsys, ncu, torch), and shows MFU, MBU, what limits each phase, and how much faster it could be.
 """,
         (
             "result.json --model llama-3.1-8b --hardware h100-sxm --engine vllm",
@@ -180,40 +181,41 @@ kernels (nsys, ncu, torch), and shows MFU, MBU, what limits each phase, and how 
     ),
     "quiz": (
         "quizzes:quiz",
-        "Ask questions with fresh numbers, mark the answers and explain them.",
+        "Ask questions with new numbers each time, mark the answers and explain them.",
         """
-Every question has a worked solution and names the mistake behind a common wrong answer. --cards writes a deck for
-Anki instead.
+Every question has a worked solution, and explains the mistake behind each common wrong answer. --cards writes an Anki
+deck instead.
 """,
         ("", "kv --difficulty 2 --count 10", "interview --seed 7", "moe --cards deck.csv --count 50"),
     ),
     "explore": (
         "roofline.app.command:explore",
-        "Open a page whose controls change a deployment.",
+        "Explore a deployment interactively in the browser.",
         """
-Model, accelerator, formats, layout, engine and load as controls; answer, roofline, time by operator, memory, latency
-over batch, queue and cost follow them. The page runs on this machine alone and loads nothing from elsewhere.
+Opens a page with controls for model, accelerator, formats, layout, engine and load. The summary, roofline, time by
+operator, memory, latency over batch, queue and cost update as they change. The page is served from this machine and
+loads nothing from the network.
 """,
         ("", "llama-3.1-70b --hardware 4xh100-sxm --kv fp8", "--port 9000 --no-browser"),
     ),
     "check": (
         "spec_files:check",
         "Validate a spec file, or a directory of them.",
-        "Prints one line per fault; the exit code is 0 without faults, else 2.",
+        "Prints one line per error. The exit code is 0 if there are none, and 2 otherwise.",
         ("my-accelerator.yaml",),
     ),
     "calibrate": (
         "spec_files:calibrate",
         "Fit kernel efficiencies to your own timings.",
         """
-Writes one parameter file for each accelerator in the timings. Set ROOFLINE_SPECS to the directory above them to use
-them in every estimate.
+Writes one parameter file for each accelerator in the timings. To use the files in every estimate, set ROOFLINE_SPECS to
+their parent directory.
 """,
         ("timings.csv -o my-specs/efficiency_specs --source 'own L40S'",),
     ),
 }
-"""Command -> where it is (in ``commands/``, or in a room above), what it does in one line, what else there is to say,
-and examples of its arguments."""
+"""Command -> its location (in ``commands/`` or another package), a one-line summary, further help, and example
+arguments."""
 
 LISTS = {
     "models": ("List models: parameters, KV cache per token, longest context.", ("qwen3", "llama --full")),
@@ -232,11 +234,13 @@ LISTS = {
         ("--hardware h100,h200 --term on-demand", "--hardware h100 --provider aws"),
     ),
 }
-"""What ``roofline list`` lists, each by a function of that name in ``commands/``, with examples of its arguments."""
+"""What ``roofline list`` lists, each by a function of that name in ``commands/``, with example arguments."""
 
 LIST_EXAMPLES = ("models qwen3", "hardware --vendor amd", "prices --hardware h100")
 
-ABOUT = "LLM inference from first principles: how fast, what limits it, on how many accelerators, and why."
+ABOUT = (
+    "LLM inference from first principles: how fast it runs, what limits it, how many accelerators it needs, and why."
+)
 
 EXAMPLES = (
     "analyze llama-3.1-8b --hardware h100",
@@ -255,11 +259,11 @@ LISTED_FOR = {
     "engine": "engines",
     "price": "prices",
 }
-"""Lists as people also call them -> the list."""
+"""Other names for a list -> the list."""
 
 
 def build() -> App:
-    """The program with all its commands, none of them imported."""
+    """Build the program with all its commands, without importing any of them."""
     named = _help("list", "List models, hardware, formats, techniques, engines or prices.", "", LIST_EXAMPLES)
     listing = App(name="list", help=named, version_flags=[])
     program = App(
@@ -333,7 +337,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _meant(arguments: Sequence[str]) -> list[str]:
-    """The arguments with commands as people also type them: ``mode_switch``, ``help plan``, ``version``."""
+    """The arguments, with other spellings of commands resolved: ``mode_switch``, ``help plan``, ``version``."""
     if not arguments:
         return []
     first, *others = arguments
@@ -355,11 +359,11 @@ LISTED_AS = {
     "technique": "techniques",
     "engine": "engines",
 }
-"""What an unknown name is said to be -> the list that has the known ones."""
+"""Kind of an unknown name -> the list of known ones."""
 
 
 def _with_option(message: str, arguments: Sequence[str]) -> str:
-    """A message about a field by the option that filled it, if that was typed: ``--tp`` in the place of ``tensor``."""
+    """A message about a field with the option that was typed in its place: ``--tp`` instead of ``tensor``."""
     field, must, rest = message.partition(" must be ")
     if not must or not field.isidentifier():
         return message
@@ -371,14 +375,14 @@ def _with_option(message: str, arguments: Sequence[str]) -> str:
 
 
 def _with_list(message: str) -> str:
-    """A message about an unknown name, and where the known ones are listed."""
+    """A message about an unknown name, and the command that lists the known ones."""
     named = re.match(r"no ([a-z ]+) named ", message)
     listed = LISTED_AS.get(named[1], "") if named else ""
     return f"{message} (`roofline list {listed}` shows all)" if listed and "roofline list" not in message else message
 
 
 def _usage_error(error: CycloptsError) -> str:
-    """What is wrong with the arguments, in one line, and where the right ones are described."""
+    """One line about what is wrong with the arguments, with the command that shows their help."""
     chain = error.command_chain or ()
     text = re.sub(r"\. Did you mean ([^?]*)\?", r"; did you mean \1?", " ".join(str(error).split())).rstrip(".")
     text = text.replace("unknown option: ", "unknown option ").replace("Unknown option: ", "unknown option ")
@@ -411,6 +415,6 @@ def _complain(text: str, code: int) -> int:
 
 
 def _abandon_output() -> int:
-    """Point standard output nowhere, so that the interpreter does not fail again when it flushes at exit."""
+    """Redirect standard output to the null device, so that flushing at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 1

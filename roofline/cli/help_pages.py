@@ -1,4 +1,4 @@
-"""Help as plain text: options in one column, what they mean in another, wrapped at the terminal's width."""
+"""Help as plain text: options in one column and their descriptions in another, wrapped to the terminal's width."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADINGS = (
 GROUPS = {name: Group(name, sort_key=at) for at, name in enumerate(HEADINGS)}
 
 LEFT = 26
-"""Width of the column of options; a longer one has its text on the next line."""
+"""Width of the option column; the description of a longer option starts on the next line."""
 
 
 class PlainHelp:
@@ -70,7 +70,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def _filled(line: str) -> str:
-    """A line of text wrapped; one that is indented is a command, continued as a shell takes it."""
+    """A wrapped line of text; an indented line is a command, continued with backslashes."""
     if not line.startswith(" "):
         return textwrap.fill(line, columns(), break_on_hyphens=False)
     lines = textwrap.wrap(line, columns() - 2, subsequent_indent="      ", break_on_hyphens=False)
@@ -88,12 +88,12 @@ def _text_of(entry: Any) -> str:
 
 
 def _plain(text: Any) -> str:
-    """The characters of a string, of a text of rich, or of one that cyclopts holds; nothing for what is silent."""
+    """The characters of a string, of a rich text, or of a cyclopts renderable; empty for anything else."""
     text = getattr(text, "primary_renderable", text)
     text = getattr(text, "plain", text)
     return text.strip("\n") if isinstance(text, str) else ""
 
 
 def _print(console: Any, text: str) -> None:
-    # Not through the console, which would wrap and color once more, and shows nothing at a width of 0.
+    # Not through the console, which would wrap and color again, and prints nothing at a width of 0.
     print(text, file=console.file)

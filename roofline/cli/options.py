@@ -1,4 +1,4 @@
-"""Options generated from the fields of the values that they fill, and those that several commands share.
+"""Options that several commands share, most of them generated from the fields of dataclasses.
 
 A name, a default and a help text are written once: as a field of a dataclass and in the ``Attributes`` section of its
 docstring.  `fields_of` turns chosen fields into options of `cyclopts`; a command receives those that were given as a
@@ -36,18 +36,18 @@ DEFAULT_TIME = "estimate_s"
 
 @dataclass(frozen=True)
 class Flag:
-    """How a field is typed on the command line.
+    """The option of a field.
 
     Attributes
     ----------
     name : str
         The option, with its dashes.
     metavar : str
-        What stands for the value in the help.
+        Placeholder of the value in the help.
     parse : callable
-        Text as typed to the field's value.
+        Converts the typed text to the field's value.
     default : str or None
-        Shown as the default in place of the field's own; None shows no default.
+        Default that the help shows instead of the field's own; None shows no default.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Flag:
 
 
 def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
-    """The fields of a dataclass as options, for the annotation of a parameter that takes a mapping.
+    """Return the fields of a dataclass as options, to annotate a parameter that takes a mapping.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
 
 
 def completed_by(known: Callable[[], Iterable[str]]) -> Callable[[Any], list[str]]:
-    """A completer of `cyclopts` that offers the known names to the shell."""
+    """A shell completer that offers the known names."""
     return lambda _: sorted(known())
 
 
 COMPLETED = {"FORMAT": completed_by(lambda: FORMATS), "ENGINE": completed_by(list_engines)}
-"""What stands for a value in the help -> the names that the shell offers for it."""
+"""Placeholder in the help -> names that the shell completes."""
 
 
 def _parameter(flag: Flag, text: str, default: Any) -> Parameter:
@@ -113,7 +113,7 @@ def _shown(default: Any) -> str:
 
 
 def parsed_by(parse: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
-    """``parse`` as a converter of `cyclopts`; an option that may be repeated gives one tuple of all its values."""
+    """``parse`` as a `cyclopts` converter; an option that may be repeated gives one tuple of all its values."""
 
     def convert(kind: Any, tokens: Any) -> Any:
         values = [parse(token.value) for token in tokens]
@@ -125,13 +125,13 @@ def parsed_by(parse: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
 
 
 def words(text: str) -> Any:
-    """A word, or a tuple of several that commas separate."""
+    """A word, or a tuple of several words separated by commas."""
     parts = listed(text)
     return tuple(parts) if len(parts) > 1 else text
 
 
 def engines(text: str) -> Any:
-    """One engine or several, by the names of their files; unknown ones as typed, for the library to refuse."""
+    """One or several engines by canonical name; unknown names are kept, so that the library refuses them."""
     found = words(text)
     return tuple(map(_engine, found)) if isinstance(found, tuple) else _engine(found)
 
@@ -144,7 +144,7 @@ def _engine(name: str) -> str:
 
 
 def parts(text: str) -> Any:
-    """Parts that commas separate, as one value: a tuple would be a list of points."""
+    """Parts separated by commas, as one value: a tuple would be a list of points."""
     return frozenset(listed(text))
 
 
@@ -180,7 +180,7 @@ METRIC_NAMES = {
     "throughput": "tokens_per_s",
     "step": "step_s",
 }
-"""Metrics as people call them -> the column."""
+"""Common names of metrics -> the column."""
 
 
 SLO_METRICS = ("ttft", "tpot", "total", "gap", "throughput")
@@ -193,7 +193,7 @@ def slo_metric(text: str) -> str:
     Raises
     ------
     UnknownName
-        It is none of them.
+        There is no such metric.
     """
     found = metric_name(text)
     if found not in [METRIC_NAMES[name] for name in SLO_METRICS]:
@@ -222,7 +222,7 @@ def time_name(text: str) -> str:
     Raises
     ------
     UnknownName
-        It is none of the three.
+        There is no such time.
     """
     name = _with_seconds(text)
     if name not in TIMES:
@@ -241,16 +241,16 @@ def planned_time_name(text: str) -> str:
     Raises
     ------
     UnknownName
-        It is none of these.
+        There is no such time.
     """
     name = _with_seconds(text)
     return name if name == HIGH_END else time_name(text)
 
 
 def option(
-    name: str, metavar: str, text: str, *, parse: Callable[[str], Any] = str, group: str, **more: Any
+    name: str | tuple[str, ...], metavar: str, text: str, *, parse: Callable[[str], Any] = str, group: str, **more: Any
 ) -> Parameter:
-    """An option that is no field of a value."""
+    """An option that is not generated from a field."""
     return Parameter(
         name=name,
         negative=(),
@@ -323,7 +323,7 @@ PLANNED_SLO_FLAGS = SLO_FLAGS | {"statistic": Flag("--statistic", "NAME", lower)
 
 
 def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:
-    """The same options for the state after a change: ``--batch`` becomes ``--to-batch``; none has a default."""
+    """The same options for the state after a change: ``--batch`` becomes ``--to-batch``, without a default."""
     return {
         name: dataclasses.replace(flag, name=flag.name.replace("--", "--to-"), default=None)
         for name, flag in flags.items()
@@ -331,7 +331,7 @@ def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:
 
 
 def flag_name(field: str) -> str:
-    """A field as its option calls it, without dashes."""
+    """The option of a field, without dashes."""
     every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS | POWER_FLAGS
     # ``context`` is also a degree of parallelism, whose option is ``--cp``; the tokens of a decode step have no field.
     return field if field not in every or field == "context" else every[field].name.removeprefix("--")
@@ -345,11 +345,11 @@ OTHER_FLAGS = {
     "limit_w": "--power-limit",
     "weights_host_share": "--weights-host",
 }
-"""Fields whose options are none of a value's."""
+"""Fields whose options are not generated from a dataclass."""
 
 
 def flags_of(field: str) -> list[str]:
-    """Options that may have filled a field, after a change or not."""
+    """Options that may have set a field, before or after a change."""
     every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS | PLANNED_SLO_FLAGS | POWER_FLAGS
     named = [every[field].name] if field in every else []
     other = [OTHER_FLAGS[field]] if field in OTHER_FLAGS else []
@@ -411,30 +411,36 @@ ModelName = Annotated[
 def hardware(flag: str = "--hardware", *, tp: str = "--tp", group: str = LAYOUT, required: bool = True) -> Parameter:
     """The option that names an accelerator, before or after a change."""
     text = f"Accelerator: a name or the path of a spec; 8xh100 or h100:8 also sets {tp}."
-    shown = None if required or group == CHANGE else "none: the parameters alone"
+    shown = None if required or group == CHANGE else "none; only the parameters are shown"
     completer = completed_by(list_accelerators)
     return option(flag, "HW", text, parse=words, group=group, show_default=shown or False, completer=completer)
 
 
+def time_option(text: str, **more: Any) -> Parameter:
+    """The option that names one of the three times."""
+    names = completed_by(lambda: [time.removesuffix("_s") for time in TIMES])
+    return option("--time", "NAME", text, parse=time_name, group=OUTPUT, completer=names, **more)
+
+
 Hardware = Annotated[Any, hardware()]
-Time = Annotated[
-    str,
+Time = Annotated[str, time_option("Which time is shown: floor, roofline or estimate.")]
+Burstiness = Annotated[
+    Any,
     option(
-        "--time",
-        "NAME",
-        "Which time is shown: floor, roofline or estimate.",
-        parse=time_name,
-        group=OUTPUT,
-        completer=completed_by(lambda: [time.removesuffix("_s") for time in TIMES]),
+        ("--burstiness", "--burst"),
+        "X",
+        "Squared coefficient of variation of the gaps between arrivals; 1 is Poisson, 0 evenly spaced.",
+        parse=quantity,
+        group=WORKLOAD,
     ),
 ]
 Json = Annotated[bool, switch("--json", "Print JSON in base units (bytes, s, FLOPs).")]
-Full = Annotated[bool, switch("--full", "Print every figure and note.")]
+Full = Annotated[bool, switch("--full", "Print every number and note.")]
 Csv = Annotated[bool, switch("--csv", "Print every row as CSV in base units.")]
 PICTURE = Parameter(
     name=("--file", "-o"),
     metavar="FILE",
-    help="Picture to draw: a name that ends in .png, .svg or .pdf.",
+    help="File to write the plot to: .png, .svg or .pdf.",
     converter=parsed_by(Path),
     group=GROUPS[OUTPUT],
 )

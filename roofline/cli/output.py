@@ -1,4 +1,4 @@
-"""Where answers go: standard output, in text, JSON or CSV, and picture files."""
+"""Output: text, JSON or CSV on standard output, and picture files."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ ENDINGS = (".png", ".svg", ".pdf")
 
 
 def print_text(*parts: str) -> None:
-    """Print blocks of text below each other; empty ones are left out."""
+    """Print blocks of text one below the other, without empty ones."""
     print("\n".join(part for part in parts if part))
 
 
 def print_json(data: Any) -> None:
-    """Print plain JSON types; ASCII alone, so that any terminal and any file takes it."""
+    """Print plain JSON types, in ASCII, so that any terminal and file can take them."""
     print(json.dumps(data, indent=2, allow_nan=False))
 
 
 def print_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print every row, the names of the columns first; nothing for what is not known."""
+    """Print every row as CSV, with a header; unknown values are empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(row.values() for row in rows)
 
 
 def print_note(text: str) -> None:
-    """Say something beside the answer, where it does not end up in a file."""
+    """Print a note to standard error, so that redirected output stays clean."""
     print(f"roofline: note: {text}", file=sys.stderr)
 
 
 def check_picture(file: Path) -> None:
-    """Refuse a file whose ending names no format that can be drawn, before anything is computed.
+    """Refuse a file name with an unsupported extension, before anything is computed.
 
     Raises
     ------
     InvalidInput
-        Another ending.
+        The extension is not supported.
     """
     if file.suffix.lower() not in ENDINGS:
         endings = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
-        raise InvalidInput(f"a plot's file name must end in {endings}: {str(file)!r}")
+        raise InvalidInput(f"the file name of a plot must end in {endings}: {str(file)!r}")
 
 
 def save_picture(file: Path, draw: Callable[[Any], Any], *, dark: bool = False, width: float = 7.0) -> None:
-    """Let ``draw`` draw on new axes and write them to ``file``, without any window.
+    """Call ``draw`` with new axes and write the figure to ``file``, without opening a window.
 
     Raises
     ------

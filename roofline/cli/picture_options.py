@@ -1,4 +1,4 @@
-"""Options of every command that draws: where the picture goes, how it looks, which measured runs it shows."""
+"""Options that all plot commands share: output file, style and measured runs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,22 @@ from .quantities import quantity
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """Where a picture goes and how it looks, as typed."""
+    """Output file and style of a plot, as typed."""
 
     file: Annotated[Path, opt.PICTURE]
-    dark: Annotated[bool, opt.switch("--dark", "Draw for a dark page or slide.")] = False
-    width: Annotated[
-        Any, opt.option("--width", "INCHES", "Width of the picture.", parse=quantity, group=opt.OUTPUT)
-    ] = 6.0
+    dark: Annotated[bool, opt.switch("--dark", "Draw for a dark background.")] = False
+    width: Annotated[Any, opt.option("--width", "INCHES", "Width of the plot.", parse=quantity, group=opt.OUTPUT)] = 6.0
 
     def draw(self, function: Callable[..., Any], *results: Any, **how: Any) -> None:
-        """Draw with a function of `roofline.plot` and say where the picture is."""
+        """Draw with a function of `roofline.plot` and print the path of the file."""
         save_picture(self.file, lambda ax: function(*results, ax=ax, **how), dark=self.dark, width=self.width)
         print_text(f"wrote {self.file}")
 
     def check(self) -> None:
-        """Refuse a file that cannot be drawn, before anything is computed."""
+        """Refuse a file that cannot be written, before anything is computed."""
         check_picture(self.file)
         if not 2 <= self.width <= 30:
-            raise InvalidInput(f"--width takes 2 to 30 inches: {self.width:g}")
+            raise InvalidInput(f"--width must be 2 to 30 inches: {self.width:g}")
 
 
 MeasuredFiles = Annotated[
@@ -43,7 +41,7 @@ MeasuredFiles = Annotated[
     opt.option(
         "--measured",
         "FILE",
-        "Result file of a benchmark, whose runs are drawn; may be repeated.",
+        "Result file of a benchmark whose runs are drawn; may be repeated.",
         parse=Path,
         group=opt.OTHER,
         show_default=False,

@@ -1,4 +1,4 @@
-"""What ``roofline plot`` draws: the kinds of pictures, and how a command line without a kind is read."""
+"""The kinds of plots that ``roofline plot`` draws, and how a command line without a kind is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLOTS = {
         ("llama-3.1-8b --hardware h100-sxm --batch 1,64 -o time.png",),
     ),
     "memory-stack": (
-        "Draw what memory holds, a bar for each value of a list.",
+        "Draw memory use, one bar for each value of a list.",
         ("llama-3.1-70b --hardware h100-sxm --tp 1,2,4 -o memory.png",),
     ),
     "curves": (
@@ -30,11 +30,11 @@ PLOTS = {
         ),
     ),
     "throughput": (
-        "Draw throughput per GPU against speed per user, a line for each deployment.",
+        "Draw throughput per GPU against speed per user, one line per deployment.",
         ("llama-3.1-8b --hardware h100-sxm,l40s --weights bf16,fp8 -o throughput.png",),
     ),
     "cost": (
-        "Draw what tokens cost over how well a fleet is used.",
+        "Draw the cost of tokens over the utilization of a fleet.",
         ("llama-3.1-8b --hardware h100-sxm --prices h100-sxm=$2.5 --rate 20 -o cost.png",),
     ),
     "hierarchy": (
@@ -54,7 +54,7 @@ PLOTS = {
         ),
     ),
     "techniques": (
-        "Draw what every technique does to a deployment.",
+        "Draw the effect of every technique on a deployment.",
         ("llama-3.1-70b --hardware 4xh100-sxm --batch 32 -o techniques.png",),
     ),
     "tornado": (
@@ -66,34 +66,34 @@ PLOTS = {
         ("llama-3.1-8b --hardware h100-sxm --engine vllm --rate 12 --requests 400 -o second.png",),
     ),
     "queue": (
-        "Draw the requests that wait and run over the time of a simulation.",
+        "Draw the waiting and running requests of a simulation over time.",
         ("llama-3.1-8b --hardware h100-sxm --rate 20 --burstiness 4 --requests 1000 -o queue.png",),
     ),
     "pareto": (
-        "Draw throughput against speed of every candidate of a plan.",
+        "Draw throughput against speed for every candidate of a plan.",
         ("llama-3.1-8b --hardware h100-sxm,l4 --tpot 30ms -o pareto.png",),
     ),
     "phase-map": (
-        "Draw which phase takes the time, over the lengths of prompts and outputs.",
+        "Draw whether prefill or decode takes most of the time, over prompt and output lengths.",
         ("llama-3.1-8b --hardware h100-sxm --batch 16 -o map.png",),
     ),
-    "by-year": ("Draw a figure of all accelerators over their years.", ("--vendor NVIDIA -o years.png",)),
+    "by-year": ("Draw a property of all accelerators by year.", ("--vendor NVIDIA -o years.png",)),
 }
-"""What ``roofline plot`` draws, each by a function of that name in ``commands/pictures.py``, and examples."""
+"""Kinds of plots, each drawn by a function of that name in ``commands/pictures.py``, with examples."""
 
 OF_SERVERS = ("timeline", "queue")
 """Kinds whose functions are in ``commands/server_pictures.py``."""
 
 PLOT_HELP = (
-    "Draw a picture: roofline, curves, memory, queue and more.",
-    "The picture is a PNG, SVG or PDF, by the ending of the file. Without a kind, it is the roofline.",
+    "Draw a plot: roofline, curves, memory, queue and more.",
+    "The file extension selects PNG, SVG or PDF. Without a kind, the roofline is drawn.",
     ("roofline llama-3.1-70b --hardware 2xh100-sxm -o roofline.png", "curves --help"),
 )
-"""What ``roofline plot`` does, what else there is to say, and examples."""
+"""Summary, description and examples of ``roofline plot``."""
 
 
 def with_kind(arguments: Sequence[str]) -> list[str]:
-    """The arguments; ``plot MODEL`` without a kind of picture draws the roofline.
+    """The arguments, with ``roofline`` as the kind if ``plot MODEL`` names none.
 
     Examples
     --------

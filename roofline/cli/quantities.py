@@ -1,8 +1,8 @@
 """Numbers as people type them: units in, base units out.
 
 ``32k`` tokens, ``1M``, ``500ms``, ``70%``, ``$2.5``, ``80GB``, ``3.35TB/s``, and lists of them, ``1,8,64``.  Prefixes
-are decimal (``32k`` is 32,000); ``Ki`` and ``Mi`` are powers of 1,024.  What is no number is handed on as the text that
-it is, so that the library refuses it by the name of the field.
+are decimal (``32k`` is 32,000); ``Ki`` and ``Mi`` are powers of 1,024. Text that is not a number is passed on
+unchanged, so that the library refuses it with the name of the field.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _TYPED: dict[str, dict[str, float]] = {
     "usd_per_hour": {"/h": 1.0, "$": 1.0, "$/h": 1.0, "USD": 1.0},
     "flops_per_s": {"TFLOPS": 1e12, "PFLOPS": 1e15},
 }
-"""Quantity -> suffix as typed -> its size in base units, beside those that spec files write."""
+"""Quantity -> suffix as typed -> its size in base units, in addition to the units of spec files."""
 
 _NUMBER = re.compile(r"([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*)")
 
 
 def quantity(text: str, unit: str = "count") -> Any:
-    """The number that ``text`` writes, in base units; ``text`` itself where it writes none.
+    """Return the number in ``text`` in base units, or ``text`` itself if it is not a number.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def quantity(text: str, unit: str = "count") -> Any:
     suffixes = UNITS.get(unit, {}) | _TYPED.get(unit, {}) | {"": 1.0}
     if found is None or found[2] not in suffixes:
         return text
-    # Decimal keeps what was typed: 0.07 for 70 ms, where 70 * 1e-3 in floats may differ in the last digit.
+    # Decimal keeps the typed digits: 0.07 for 70 ms, where 70 * 1e-3 in floats may differ in the last digit.
     return _whole_if_possible(float(Decimal(found[1]) * Decimal(repr(suffixes[found[2]]))))
 
 
@@ -85,12 +85,12 @@ def _whole_if_possible(value: float) -> float | int:
 
 
 def listed(text: str) -> list[str]:
-    """The parts of a list that commas separate, without blanks."""
+    """The parts of a comma-separated list, without blanks."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def quantities(text: str, unit: str = "count") -> Any:
-    """One number, or a tuple of several that commas separate.
+    """One number, or a tuple of several separated by commas.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def quantities(text: str, unit: str = "count") -> Any:
     if _THOUSANDS.fullmatch(text.strip()) and any(part.startswith("0") for part in parts[1:]):
         raise InvalidInput(f"{text} is read as a list: write {text.replace(',', '')} for one number")
     if found := _RANGE.fullmatch(text.strip()):
-        raise InvalidInput(f"{text!r} is a range: list the values instead, as in {found[1]},{found[2]}")
+        raise InvalidInput(f"{text!r} looks like a range; list the values instead, as in {found[1]},{found[2]}")
     return tuple(quantity(part, unit) for part in parts) if len(parts) > 1 else quantity(text, unit)
 
 

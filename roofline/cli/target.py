@@ -1,4 +1,4 @@
-"""What the options of a command describe: deployments and workloads, one for each point of a list."""
+"""Deployments and workloads described by the options of a command, one for each point of a list."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .quantities import quantities
 
 
 def read_model(name: str) -> Model:
-    """The model of that name or path; a directory needs no slash unless a model has the same name."""
+    """Return the model of a name or path; a directory needs no slash unless a model has the same name."""
     is_directory = os.path.isdir(name) and name not in list_models()
     if not is_directory:
         return get_model(name)
@@ -57,7 +57,7 @@ def read_parts(entries: Iterable[str]) -> dict[str, str]:
 
 
 REPEATED = ("part", "engine_setting")
-"""Options that may be repeated, whose values are one thing and no list of points."""
+"""Options that may be repeated and whose values form one setting, not a list of points."""
 
 Context = Annotated[
     Any,
@@ -117,7 +117,7 @@ def read_settings(entries: Iterable[str]) -> dict[str, Any]:
 
 
 def _setting(text: str) -> Any:
-    """A switch or a number; anything else as it is, for the engine to refuse."""
+    """A switch or a number; anything else unchanged, for the engine to refuse."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
@@ -139,14 +139,14 @@ class Placement:
     engine_setting: EngineSetting = ()
 
     def points(self) -> Iterator[tuple[dict[str, Any], Self]]:
-        """Every combination of what is listed: name -> value of what varies, and the same with single values."""
+        """Yield every combination of listed values: what varies by name, and the placement with single values."""
         varied = {key: values for key, values in self._typed() if isinstance(values, tuple) and key[0] not in REPEATED}
         for combination in itertools.product(*varied.values()):
             chosen = dict(zip(varied, combination, strict=True))
             yield {name or group: value for (group, name), value in chosen.items()}, self._single(chosen)
 
     def _typed(self) -> Iterator[tuple[tuple[str, str], Any]]:
-        """Every value that was typed, under its field and, where that is a mapping, the name in it."""
+        """Every value that was typed, with its field and, if that is a mapping, its name in it."""
         for item in dataclasses.fields(self):
             found = getattr(self, item.name)
             if isinstance(found, Mapping):
@@ -155,7 +155,7 @@ class Placement:
                 yield (item.name, ""), found
 
     def _single(self, chosen: Mapping[tuple[str, str], Any]) -> Self:
-        """The same with one value for each thing that varies."""
+        """The same, with one value for each option that varies."""
         changes: dict[str, Any] = {}
         for (group, name), value in chosen.items():
             if name:
@@ -165,17 +165,17 @@ class Placement:
         return dataclasses.replace(self, **changes)
 
     def single(self) -> Self:
-        """The same for a command that takes no lists.
+        """The same, for a command that takes no lists.
 
         Raises
         ------
         InvalidInput
-            An option lists several values.
+            An option has several values.
         """
         points = list(self.points())
         if len(points) > 1:
             several = " and ".join(f"--{opt.flag_name(name)}" for name in points[0][0])
-            raise InvalidInput(f"this command takes one value of each option: {several} lists several")
+            raise InvalidInput(f"this command takes one value per option: {several} lists several")
         return points[0][1]
 
     def deployment(self, model: Model) -> Deployment:
@@ -184,9 +184,9 @@ class Placement:
         Raises
         ------
         InvalidInput
-            A value makes no sense, or two options contradict each other.
+            A value is invalid, or two options contradict each other.
         UnknownName
-            A name that nothing has.
+            A name is unknown.
         """
         found = get_hardware(self.hardware)
         parallel = layout_of(self.parallel, found.count)
@@ -226,21 +226,22 @@ class ModelOrTarget(Target):
 
 
 USUAL_LENGTH = 8192
-"""Tokens of a sequence where no length is asked for."""
+"""Default length of a sequence."""
 
 Length = Annotated[
     Any,
     opt.option(
         "--length",
         "N",
-        "Tokens of each sequence, prompt and output.",
+        "Tokens of each sequence, prompt plus output.",
         parse=lambda text: quantities(text, "tokens"),
         group=opt.WORKLOAD,
         show_default="8,192, or the model's longest context",
     ),
 ]
 Sequences = Annotated[
-    Any, opt.option("--batch", "N", "Sequences at once.", parse=quantities, group=opt.WORKLOAD, show_default="1")
+    Any,
+    opt.option("--batch", "N", "Sequences that run together.", parse=quantities, group=opt.WORKLOAD, show_default="1"),
 ]
 
 
@@ -249,7 +250,7 @@ HostShare = Annotated[
     opt.option(
         "--weights-host",
         "SHARE",
-        "Share of the weights that lives in host memory: of the routed experts, or of all layers without any.",
+        "Share of the weights kept in host memory: of the routed experts, or of all layers if there are none.",
         parse=quantities,
         group=opt.LAYOUT,
         show_default="0",
@@ -260,7 +261,7 @@ HostPart = Annotated[
     opt.option(
         "--host-part",
         "PART",
-        "Which weights those are: experts (the routed ones) or layers (all of them).",
+        "Which weights --weights-host applies to: experts (the routed ones) or layers (all).",
         group=opt.LAYOUT,
         show_default="experts if there are any",
     ),
@@ -271,7 +272,7 @@ HOST_PARTS = ("experts", "layers")
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Fit(Placement):
-    """A deployment, and sequences whose cache is to fit beside its weights."""
+    """A deployment, and the sequences whose KV cache has to fit with its weights."""
 
     length: Length = None
     batch: Sequences = 1
@@ -279,7 +280,7 @@ class Fit(Placement):
     host_part: HostPart = ""
 
     def memory(self, model: Model) -> Memory:
-        """What a placement with single values needs and has."""
+        """Memory use of a placement with single values."""
         length = min(USUAL_LENGTH, model.max_context_tokens or USUAL_LENGTH) if self.length is None else self.length
         tokens = number("length", length, least=2, whole=True)
         part = self.host_part or ("experts" if model.has_experts else "layers")
@@ -290,11 +291,11 @@ class Fit(Placement):
 
 
 LONGEST_USUAL_S = {"ttft_s": 60.0, "tpot_s": 2.0, "gap_s": 60.0, "total_s": 3600.0}
-"""Targets beyond these are rather milliseconds whose unit was left out."""
+"""Targets above these were probably typed in milliseconds without the unit."""
 
 
 def read_slo(given: Mapping[str, Any]) -> SLO:
-    """The targets of the options; one that can hardly be meant is pointed out."""
+    """Return the targets of the options, and print a note about an implausible one."""
     slo = SLO(**given)
     for name, usual in LONGEST_USUAL_S.items():
         level = getattr(slo, name)
@@ -305,12 +306,12 @@ def read_slo(given: Mapping[str, Any]) -> SLO:
 
 
 def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
-    """The layout of the options; several accelerators named with the hardware become tensor parallelism.
+    """Return the layout of the options; a number of accelerators given with the hardware means tensor parallelism.
 
     Raises
     ------
     InvalidInput
-        The number named with the hardware is not that of the layout.
+        The number given with the hardware differs from that of the layout.
     """
     if not given:
         return Parallel(tensor=count) if count > 1 else ONE
@@ -318,5 +319,5 @@ def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
         given = {"tensor": count, **given}
     layout = Parallel(**given)
     if count > 1 and layout.accelerators != count:
-        raise InvalidInput(f"--hardware names {count} accelerators, but the layout has {layout.accelerators:g}")
+        raise InvalidInput(f"--hardware asks for {count} accelerators, but the layout has {layout.accelerators:g}")
     return layout

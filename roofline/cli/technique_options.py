@@ -1,4 +1,4 @@
-"""Options about techniques: one for each parameter that a technique has."""
+"""Options for techniques, one for each parameter of any technique."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from .quantities import quantities, quantity
 from .target import read_model
 
 BY_OTHER_OPTIONS = ("weights", "activations", "kv")
-"""Parameters that are formats, which ``--to-weights`` and the like set."""
+"""Formats, which are set by ``--to-weights`` and the like."""
+
+OPTIONS = {"rank": "--lora-rank"}
+"""Parameters whose option has another name: ``--rank`` is what a plan ranks candidates by."""
 
 Names = Annotated[
     tuple[str, ...],
     opt.option(
         "--technique",
         "NAME",
-        "Apply it, as in speculative or prefix-caching; may be repeated. `roofline list techniques` shows all.",
+        "Technique to apply, such as speculative; may be repeated. `roofline list techniques` shows all.",
         parse=opt.words,
         group=opt.TECHNIQUES,
         show_default=False,
@@ -34,7 +37,7 @@ Names = Annotated[
 
 
 def _fields() -> Any:
-    """Every parameter of every technique as an option whose help names the techniques that take it."""
+    """Every parameter of every technique as an option; its help names the techniques that take it."""
     hints = {
         item.name: Annotated[Any, _option(item)]
         for item in sorted(parameters(), key=lambda item: item.name)
@@ -47,17 +50,24 @@ def _option(item: TechniqueParameter) -> Parameter:
     field = next(each for each in dataclasses.fields(REGISTRY[item.slugs[0]]) if each.name == item.name)
     parse, metavar = _reading(item.name, str(field.type))
     return Parameter(
-        name=f"--{item.name.replace('_', '-')}",
+        name=option_of(item.name),
         negative=(),
         metavar=metavar,
-        help=f"{', '.join(item.slugs)}: {opt.plain_text(item.help)}",
+        help=opt.plain_text(item.help),
         converter=opt.parsed_by(parse),
         show_default=False,
     )
 
 
+def option_of(parameter: str) -> str:
+    """The option that sets a parameter of a technique."""
+    if parameter in BY_OTHER_OPTIONS:
+        return f"--to-{parameter}"
+    return OPTIONS.get(parameter) or f"--{parameter.replace('_', '-')}"
+
+
 def _reading(name: str, kind: str) -> tuple[Any, str]:
-    """How a parameter of that type is read, and what stands for its value."""
+    """Parser and placeholder for a parameter of that type."""
     if kind == "bool":
         return _yes_or_no, "yes|no"
     if kind.startswith("Model"):
@@ -93,19 +103,19 @@ class Chosen:
     parameters: TechniqueFields = dataclasses.field(default_factory=dict)
 
     def techniques(self) -> tuple[Technique, ...]:
-        """The techniques that are named, with their parameters; none if none is named.
+        """The named techniques with their parameters.
 
         Raises
         ------
         UnknownName
-            No technique has that name.
+            There is no such technique.
         InvalidInput
-            A parameter that none of them has.
+            None of the techniques has such a parameter.
         """
         return named(self.technique, self.parameters)
 
     def with_hit_rate(self) -> tuple[tuple[Technique, ...], float]:
-        """The techniques, and the hit rate where it is given without the technique that it belongs to."""
+        """The techniques, and the hit rate if it is given without prefix caching."""
         if "prefix-caching" in self.technique or "hit_rate" not in self.parameters:
             return self.techniques(), 0.0
         others = {name: value for name, value in self.parameters.items() if name != "hit_rate"}
@@ -113,13 +123,13 @@ class Chosen:
 
 
 def with_formats(chosen: tuple[Technique, ...], formats: Mapping[str, str]) -> tuple[Technique, ...]:
-    """The techniques with these formats, on the quantization among them or on one that is added."""
+    """The techniques with these formats, set on the quantization among them or on an added one."""
     for slug in ("quantization", "kv-quantization"):
         kind = REGISTRY[slug]
         mine = {item.name for item in dataclasses.fields(kind)}
         given = {name: value for name, value in formats.items() if name in mine}
         if given:
-            # A quantization that nobody asked for sets the given formats alone, not its default ones as well.
+            # An added quantization sets only the given formats, not its defaults as well.
             added = kind(**{name: given.get(name) for name in mine & set(BY_OTHER_OPTIONS)})
             changed = [dataclasses.replace(item, **given) if isinstance(item, kind) else item for item in chosen]
             chosen = tuple(changed) if any(isinstance(item, kind) for item in chosen) else (*chosen, added)

@@ -1,4 +1,4 @@
-"""The terminal: how wide it is, and which characters it takes."""
+"""Width and character set of the terminal."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import shutil
 import sys
 
 NARROWEST = 24
-"""A terminal is never taken to be narrower."""
+"""Smallest width that is assumed."""
 
 LOOKALIKES = str.maketrans({"–": "-", "—": "-", "…": "...", "µ": "u", "×": "x", "→": "->", "≤": "<=", "≥": ">="})
-"""What stands for a character where the encoding has none for it."""
+"""Replacements for characters that an encoding lacks."""
 
 
 def columns() -> int:
-    """Columns of the terminal, 80 where there is none."""
+    """Columns of the terminal; 80 if output is not a terminal."""
     return max(shutil.get_terminal_size().columns, NARROWEST)
 
 
 def accept_every_character() -> None:
-    """Let output in an encoding such as ASCII replace what it cannot write, in place of failing."""
+    """Make output replace characters that its encoding lacks, instead of failing."""
     codecs.register_error("lookalike", _lookalike)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

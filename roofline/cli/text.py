@@ -14,7 +14,7 @@ from .answers import subject
 from .terminal import columns as width
 
 GAP, INDENT = 2, 2
-"""Blanks between columns, and before the first."""
+"""Blanks between columns and before the first."""
 
 _SHOWN_BY_VALUE = {"s", "bytes", "tokens", "tokens_per_s", "flops_per_byte", "watts"}
 _WORDS = {"kv": "KV cache", "ttft": "TTFT", "tpot": "TPOT", "flops": "FLOPs", "max": "largest"}
@@ -31,31 +31,31 @@ _LABELS = {
     "workspace_bytes": "workspace for activations",
     "non_torch_bytes": "outside PyTorch",
     "graph_bytes": "CUDA graphs",
-    "reserved_bytes": "left to others by the engine",
+    "reserved_bytes": "outside the engine's fraction",
     "pool_bytes": "left for the KV cache",
     "cache_tokens": "tokens that fit in the KV cache",
     "largest_context": "longest context that fits",
     "ridge_batch": "batch at which projections reach the ridge point",
     "expert_ridge_batch": "batch at which experts reach the ridge point",
     "kv_context_tokens": "context at which KV bytes exceed weight bytes",
-    "kv_tokens": "the same as batch x context",
+    "kv_tokens": "the same, as batch x context",
 }
 
 
 def label(column: str) -> str:
-    """A column's name as people read it; the value shows the unit."""
+    """The printed name of a column; the value shows the unit."""
     quantity = quantity_of(column)
     stem = column.removesuffix(f"_{quantity}") if quantity in _SHOWN_BY_VALUE else column
     return _LABELS.get(column) or " ".join(_WORDS.get(word, word) for word in stem.split("_"))
 
 
 def value(column: str, number: Any) -> str:
-    """A value as people write it."""
+    """A printed value."""
     return f"{number:.1%}" if column.endswith("_share") else humanize(column, number)
 
 
 def size(parameters: float) -> str:
-    """A count of parameters as people write it.
+    """A parameter count in short form.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def size(parameters: float) -> str:
 
 
 def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
-    """``text`` wrapped at the terminal's width, lines after the first behind ``hang``."""
+    """``text`` wrapped to the terminal's width, with ``hang`` before all lines but the first."""
     behind = indent if hang is None else hang
     return textwrap.fill(
         text, width(), initial_indent=indent, subsequent_indent=behind, break_on_hyphens=False, break_long_words=False
@@ -78,20 +78,20 @@ def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
 
 
 HANG = " " * 6
-"""Before the lines of a command that continue it."""
+"""Indent of continued lines of a command."""
 
 
 def _kept(pair: str, room: int) -> str:
-    """An option and its value on one line where there is room."""
+    """An option and its value, kept on one line if there is room."""
     return pair.replace(" ", NO_BREAK) if len(pair) <= room else pair
 
 
 NO_BREAK = "\N{WORD JOINER}"
-"""Stands for a blank at which a line must not end."""
+"""Placeholder for a blank at which a line must not break."""
 
 
 def shell_line(text: str) -> str:
-    """A command, continued over lines as a shell takes it, each option on one line with its value."""
+    """A shell command, continued over lines with backslashes, each option on one line with its value."""
     room = width() - 2 - len(HANG)
     together = re.sub(r"(?<=\s)--?[\w-]+ [^-\s]\S*", lambda pair: _kept(pair[0], room), text)
     lines = textwrap.wrap(
@@ -106,21 +106,21 @@ def shell_line(text: str) -> str:
 
 
 def block(heading: str, body: str) -> str:
-    """A heading with something below it; nothing if there is nothing to show."""
+    """A heading with a body below it; empty if the body is."""
     return f"\n{paragraph(heading)}\n{body}" if body else ""
 
 
 def bullets(lines: Iterable[str]) -> str:
-    """Sentences, each behind a dash."""
+    """A bulleted list."""
     return "\n".join(paragraph(line, indent="  - ", hang="    ") for line in lines)
 
 
 BASIS = (" timings on ", "power: fitted to ")
-"""Words of notes that say what estimates and power rest on: too much for a first answer."""
+"""Words in notes about the basis of estimates and power, which a short answer leaves out."""
 
 
 def without_basis(notes: Iterable[str]) -> list[str]:
-    """The notes of a short answer: those that do not just say what fitted figures rest on."""
+    """The notes of a short answer, without those about the basis of fitted values."""
     return [note for note in notes if not any(words in note for words in BASIS)]
 
 
@@ -131,10 +131,10 @@ def table(
     right: int | Collection[int] = 0,
     fold_first: bool = False,
 ) -> str:
-    """Indented columns, those of numbers right-aligned.
+    """An indented table with columns of numbers right-aligned.
 
-    Text behind the first column wraps where the terminal is narrow, and so do heads; numbers never do.  Where even that
-    does not fit, every row becomes a short list.
+    Text after the first column wraps if the terminal is narrow; numbers never do. If that is not enough, every row is
+    printed as a short list.
 
     Parameters
     ----------
@@ -143,9 +143,9 @@ def table(
     head : sequence of str
         Names of the columns.
     right : int or collection of int
-        Columns of numbers: so many of the last ones, or these.
+        Columns of numbers: how many of the last columns, or their indices.
     fold_first : bool
-        Whether the first column may wrap, too: where it holds names of several words.
+        Whether the first column may wrap as well.
     """
     cells = [list(row) for row in rows]
     if not cells:
@@ -160,7 +160,7 @@ def table(
 
 
 def _widths(columns: Sequence[Sequence[str]], heads: Sequence[str], whole: set[int]) -> list[int] | None:
-    """Widths of the columns that fit side by side, those of ``whole`` cells unbroken; None if none do."""
+    """Column widths that fit the terminal, with the columns of ``whole`` unbroken; None if there are none."""
     wide = [max(len(heads[at]), *map(len, column)) for at, column in enumerate(columns)]
     room = width() - INDENT - GAP * (len(columns) - 1)
     least = [_narrowest(column, heads[at], whole=at in whole) for at, column in enumerate(columns)]
@@ -174,13 +174,13 @@ def _widths(columns: Sequence[Sequence[str]], heads: Sequence[str], whole: set[i
 
 
 def _narrowest(column: Sequence[str], head: str, *, whole: bool) -> int:
-    """Width below which a column would break a word."""
+    """Smallest width at which no word of a column breaks."""
     parts = column if whole else [word for cell in column for word in cell.split()]
     return max(max(map(len, parts), default=1), max(map(len, head.split()), default=1))
 
 
 def _lines(row: Sequence[str], wide: Sequence[int], numbers: set[int]) -> list[str]:
-    """The lines of one row, as many as its tallest cell has."""
+    """The lines of one row."""
     folded = [_folded(cell, wide[at]) for at, cell in enumerate(row)]
     found = []
     for line in zip_longest(*folded, fillvalue=""):
@@ -190,13 +190,13 @@ def _lines(row: Sequence[str], wide: Sequence[int], numbers: set[int]) -> list[s
 
 
 def _folded(cell: str, wide: int) -> list[str]:
-    """A cell's lines, split at blanks; at hyphens only where a word is too long."""
+    """The lines of a cell, broken at blanks, and at hyphens only if a word is too long."""
     too_long = any(len(word) > wide for word in cell.split())
     return textwrap.wrap(cell, wide, break_on_hyphens=too_long) or [""]
 
 
 def _stacked(cells: Sequence[Sequence[str]], head: Sequence[str]) -> str:
-    """Every row as a list: its first cell, then one line for each of the others."""
+    """Every row as a list: its first cell, then one line for each other cell."""
     lines = []
     for first, *others in cells:
         title = f"{head[0]}: {first}" if head and head[0] else first
@@ -210,20 +210,20 @@ def _stacked(cells: Sequence[Sequence[str]], head: Sequence[str]) -> str:
 
 
 def facts(result: Report) -> str:
-    """The columns of one result, one a line."""
+    """The columns of one result, one per line."""
     values = {name: getattr(result, name) for name in result.columns}
     return table([(label(name), value(name, item)) for name, item in values.items() if item is not None])
 
 
 def side_by_side(results: Mapping[str, Report], *, leave_out: str = "") -> str:
-    """The columns of results of one kind, one result a column of text."""
+    """The columns of several results of one kind, side by side."""
     columns = [name for name in next(iter(results.values())).columns if name != leave_out]
     rows = [(label(name), *(value(name, getattr(item, name)) for item in results.values())) for name in columns]
     return table(rows, head=("", *results), right=len(results))
 
 
 def derivations(phases: Mapping[str, Iterable[Step]]) -> str:
-    """Steps by phase and operator: formula, the numbers put in, the value; sources as footnotes below."""
+    """Steps by phase and operator: formula, formula with numbers, value; sources as footnotes."""
     sources = dict.fromkeys(step.source for steps in phases.values() for step in steps)
     marks = {source: f"[{at}]" for at, source in enumerate(sources, 1)}
     parts = []

@@ -150,13 +150,31 @@ class PhaseHeadroom(Report):
 
     @property
     def sentence(self) -> str:
-        """The answer in a sentence."""
+        """The answer in a sentence, against the floor."""
+        return self.sentence_against("floor_s")
+
+    def share_of(self, time: str) -> float:
+        """One of the three times over the measured time."""
+        share: float = getattr(self, time) / self.measured_s
+        return share
+
+    def sentence_against(self, time: str) -> str:
+        """The answer in a sentence, against one of the three times.
+
+        Parameters
+        ----------
+        time : {"floor_s", "roofline_s", "estimate_s"}
+            The time that the measured one is compared with.
+        """
         measured, floor = (humanize("s", value) for value in (self.measured_s, self.floor_s))
         if self.beats_floor:
             return f"{self.name}: {measured} beats its floor of {floor} by {1 - self.measured_s / self.floor_s:.0%}"
+        if time != "floor_s":
+            other, name = getattr(self, time), time.removesuffix("_s")
+            return f"{self.name}: {measured}, {self.measured_s / other:.2f} times the {name} of {humanize('s', other)}"
         return (
             f"{self.name}: {measured}, {self.share_of_floor:.0%} of what {self.limit} allows ({floor}); at most "
-            f"{self.measured_s / self.floor_s:.2f}x to win, most of it in {_GAPS[self.largest_gap]}"
+            f"{self.measured_s / self.floor_s:.2f}x faster is possible, mostly from {_GAPS[self.largest_gap]}"
         )
 
     def _derivation(self) -> tuple[Step, ...]:
@@ -183,8 +201,8 @@ class PhaseHeadroom(Report):
 
 
 _GAPS = {
-    "overlap": "overlap and intermediate results",
-    "kernels": "kernels below their peaks",
+    "overlap": "overlap and intermediate results that stay on the chip",
+    "kernels": "kernels closer to their peaks",
     "engine": "the engine: scheduling, host, stalls or queueing",
     "none": "nothing",
 }

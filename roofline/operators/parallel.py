@@ -36,38 +36,38 @@ from ..values import Value, brief
 
 @dataclass(frozen=True, repr=False)
 class Parallel(Value):
-    """Degrees of parallelism; each a whole number >= 1 or an array of them.
+    """Degrees of parallelism, each a whole number >= 1 or an array.
 
     Attributes
     ----------
     tensor : int or array
-        Accelerators over which each matrix is divided (tensor parallelism, TP).
+        Accelerators that each matrix is divided over (tensor parallelism, TP).
     pipeline : int or array
         Stages that the layers are divided into (pipeline parallelism, PP).
     expert : int or array
-        Accelerators over which the routed experts are divided (expert parallelism, EP); 1 divides experts like any
-        other matrix.
+        Accelerators that the routed experts are divided over (expert parallelism, EP); with 1, experts are divided like
+        any other matrix.
     data : int or array
         Replicas of attention and dense layers, each with its own sequences (data parallelism, DP).
     context : int or array
-        Accelerators over which the tokens of a sequence are divided (context parallelism, CP).
+        Accelerators that the tokens of a sequence are divided over (context parallelism, CP).
     decode_context : int or array
-        Accelerators of a tensor-parallel group over which the cached tokens of a sequence are divided (decode context
+        Accelerators of a tensor-parallel group that the cached tokens of a sequence are divided over (decode context
         parallelism, DCP).
     overlap : float or array
-        Share of the communication time that is hidden behind other work, 0 to 1.
+        Share of the communication time that overlaps with other work, 0 to 1.
     moe_tensor : int, optional
-        Accelerators over which the matrices of each routed expert are divided, if they span data-parallel replicas:
-        engines that replicate attention divide the experts over all replicas unless expert parallelism is on (vLLM's
-        ``--data-parallel-size``, SGLang's ``--enable-dp-attention``). The tensor-parallel group over ``expert`` if not
-        given.
+        Accelerators that the matrices of each routed expert are divided over, if that group spans data-parallel
+        replicas. Engines that replicate attention (vLLM's ``--data-parallel-size``, SGLang's ``--enable-dp-attention``)
+        divide experts over all replicas unless expert parallelism is on. If not given, the tensor-parallel group
+        divided by ``expert``.
 
     Raises
     ------
     InvalidInput
-        A degree that is not a whole number >= 1, an overlap outside [0, 1], or experts spread over more accelerators
-        than tensor x data has, or over a number that tensor parallelism does not divide evenly with; with
-        ``moe_tensor`` the accelerators that share a set of experts, ``expert * moe_tensor``, have to be whole replicas.
+        A degree is not a whole number >= 1, the overlap is outside [0, 1], or ``expert`` exceeds tensor x data or does
+        not divide evenly with ``tensor``. With ``moe_tensor``, the ``expert * moe_tensor`` accelerators that share a
+        set of experts have to be whole replicas.
 
     Examples
     --------

@@ -17,14 +17,14 @@ QUANTIZED_PARTS = ("attention", "mlp", "experts", "shared_experts", "mixer", "in
 """Parts that a weight format applies to: the linear layers of the blocks."""
 
 KEPT_PARTS = ("embedding", "lm_head", "norm", "router", "bias", "other")
-"""Parts that stay in 16 bits when a narrower weight format is asked for."""
+"""Parts that stay in 16 bits with a narrower weight format."""
 
 PARTS = (*QUANTIZED_PARTS, *KEPT_PARTS)
 
 
 @dataclass(frozen=True)
 class PartFormats:
-    """How the matrices of one part are stored, fed and multiplied."""
+    """Formats in which the matrices of one part are stored, fed and multiplied."""
 
     weight_bits: float
     activation_bits: float
@@ -43,20 +43,21 @@ class Precision(Value):
     weights : str
         Format that the weights of the linear layers are stored in.
     activations : str
-        Format of the inputs of the linear layers; with 16 bits, narrower weights are quantized weight-only.
+        Format of the inputs of the linear layers; with 16-bit activations, narrower weights mean weight-only
+        quantization.
     kv : str
         Format that the KV cache is stored in.
     attention : str
-        Format of the attention math, chosen separately from that of the cache.
+        Format of the attention math, independent of the format of the cache.
     exceptions : mapping of str to str
-        Part of the model -> weight format, for parts that differ (``{"lm_head": "fp8"}``).
+        Weight formats of parts that differ, such as ``{"lm_head": "fp8"}``.
 
     Raises
     ------
     UnknownName
-        A format or a part that does not exist.
+        There is no such format or part.
     InvalidInput
-        Activations or attention in a storage-only format.
+        Activations or attention are in a storage-only format.
     """
 
     weights: str = "bf16"

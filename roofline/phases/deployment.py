@@ -28,7 +28,7 @@ from ..values import Value
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
 BESIDE = ("towers", "prediction")
-"""What a checkpoint may have beside its language model."""
+"""Parts that a checkpoint may have besides its language model."""
 
 USUAL_FRACTION = 0.9
 
@@ -40,36 +40,36 @@ class Deployment(Value):
     Attributes
     ----------
     model : Model or str
-        The model that is served; a name or a path, as `get_model` takes them, is looked up.
+        The model that is served. A name or path is looked up by `get_model`.
     accelerator : Accelerator or str
-        The accelerator that it runs on; a name or a path, as `get_accelerator` takes them, is looked up.
+        The accelerator that it runs on. A name or path is looked up by `get_accelerator`.
     precision : Precision
         Formats of weights, activations and KV cache; by default the checkpoint's own, or bf16 if it states none.
     parallel : Parallel
-        How the model is spread over several accelerators.
+        How the model is divided over several accelerators.
     attention : str
         ``fused`` (FlashAttention: scores stay on the chip) or ``unfused`` (scores are written and read back).
     memory_fraction : float, optional
         Share of the device's memory that the engine uses (vLLM's ``gpu_memory_utilization``); if not given, the
         engine's default, or 0.9 without an engine.
     engine : Engine, str or None
-        Engine that runs it, whose kernels the estimate describes and whose scheduler admits requests: ``vllm``,
-        ``sglang``, ``trtllm``; by default a generic one with the median of all kernels.
+        Inference engine (``vllm``, ``sglang``, ``trtllm`` ...) whose kernels the estimate uses and whose scheduler
+        admits requests; by default a generic engine with the median of all kernels.
     routing_skew : float
         Exponent of the power law by which tokens choose experts, for estimates; 0 is uniform, as in the roofline.
     leave_out : tuple of str
         Parts of the checkpoint that are not loaded: ``towers`` (encoders of images and sound), ``prediction`` (layers
-        for multi-token prediction). By default all of it is resident.
+        for multi-token prediction). By default, everything is resident.
     power_limit_watts : float, array or None
-        Power limit of every accelerator in watts, which makes estimates longer; that of the device if None.
+        Power limit of each accelerator in watts, which may slow it down; the device's own if not given.
 
     Raises
     ------
     InvalidInput
-        ``memory_fraction`` outside (0, 1], a precision or layout of another type, or a list of models or accelerators
-        (make one deployment for each).
+        ``memory_fraction`` is outside (0, 1], a precision or layout has the wrong type, or ``model`` or ``accelerator``
+        is a list (make one deployment for each).
     UnknownName
-        ``attention`` is neither of the two, or no engine has that name.
+        There is no such attention algorithm or engine.
     """
 
     model: Model

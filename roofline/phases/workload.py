@@ -21,37 +21,38 @@ COUNTS = (*TEXT_COUNTS, *MEDIA_COUNTS)
 
 @dataclass(frozen=True, repr=False)
 class Workload(Value):
-    """Requests that run together. Any field may be an array; all of them broadcast.
+    """Requests that run together. Any field may be an array; all fields broadcast.
 
-    A `xarray.DataArray` or `pandas.Series` keeps its dimensions, coordinates and index: fields with the same dimension
-    share an axis, others are crossed, and the tables and datasets of results have the names. An empty array gives empty
-    results.
+    An `xarray.DataArray` or `pandas.Series` keeps its dimensions, coordinates and index. Fields with the same dimension
+    share an axis, and other dimensions are crossed; tables and datasets of results carry the names. Empty arrays give
+    empty results.
 
     Attributes
     ----------
     prompt_tokens : int or array
-        Tokens of each prompt that have to be computed, including those of images and sound, as engines count them.
+        New tokens per prompt (cached tokens not included), with tokens of images and audio counted as engines count
+        them.
     output_tokens : int or array
-        Tokens generated for each prompt; the prefill yields the first one.
+        Tokens generated per prompt; the first one comes from prefill.
     batch : int or array
         Sequences that run together.
     cached_tokens : int or array
-        Tokens of each prompt that are already in the KV cache, before those that have to be computed.
+        Tokens per prompt that are already in the KV cache and precede the new ones.
     images : int or array
-        Images among the tokens of each prompt that have to be computed, which an encoder turns into tokens first.
+        Images per prompt, which an encoder turns into tokens; their tokens are part of ``prompt_tokens``.
     image_tokens : int or array
-        Tokens that each image becomes in the language model; 0 for the usual number: that of the encoder's fixed size,
-        or of 1,024 x 1,024 pixels where it takes any size.
+        Tokens per image in the language model; 0 for the usual number, which is that of the encoder's fixed image size,
+        or of 1,024 x 1,024 pixels if it accepts any size.
     audio_s : float or array
-        Seconds of sound in each prompt.
+        Seconds of audio per prompt.
     dimensions : Dimensions
-        Names of the axes of the arrays; read from the fields.
+        Names of the axes, read from the fields.
 
     Raises
     ------
     InvalidInput
-        A field that is not a whole number >= 1 (from ``cached_tokens`` on: >= 0; ``audio_s`` need not be whole), or
-        shapes that do not broadcast.
+        A field is not a whole number >= 1 (>= 0 from ``cached_tokens`` on; ``audio_s`` need not be whole), or the
+        fields do not broadcast.
     """
 
     prompt_tokens: Number = 2000
@@ -86,12 +87,12 @@ class Workload(Value):
 
     @property
     def counts(self) -> dict[str, Number]:
-        """The numbers of the workload by name; those of images and sound if there are any."""
+        """The fields of the workload by name; those of images and audio only if there are any."""
         return {name: getattr(self, name) for name in (*TEXT_COUNTS, *(MEDIA_COUNTS if self.has_media else ()))}
 
     @property
     def has_media(self) -> bool:
-        """Whether any prompt has images or sound."""
+        """Whether any prompt has images or audio."""
         return bool(np.any(self.images)) or bool(np.any(self.audio_s))
 
     @property

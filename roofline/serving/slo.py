@@ -32,7 +32,7 @@ class SLO:
     gap_s : float
         Longest gap between two tokens of a request.
     tokens_per_s : float
-        Lowest throughput of the whole deployment, output tokens per second.
+        Smallest throughput of the whole deployment, in output tokens per second.
     statistic : str
         Statistic over requests that has to meet the latency targets if requests queue: ``mean``, ``p50``, ``p95`` or
         ``p99``.
@@ -40,9 +40,9 @@ class SLO:
     Raises
     ------
     InvalidInput
-        A target that is not a finite number above 0.
+        A target is not a finite number above 0.
     UnknownName
-        ``statistic`` is none of these.
+        There is no such statistic.
     """
 
     ttft_s: float | None = None
@@ -65,10 +65,10 @@ class SLO:
 
     @property
     def share(self) -> float:
-        """Share of the requests that meets a target of a time; 1 for a mean."""
+        """Share of the requests that has to meet a latency target; 1 for a mean."""
         return STATISTICS[self.statistic]
 
     @property
     def latencies(self) -> tuple[tuple[str, float], ...]:
-        """The targets of times of a request, without that of throughput."""
+        """The latency targets, without throughput."""
         return tuple((name, target) for name, target in self.targets() if name != "tokens_per_s")

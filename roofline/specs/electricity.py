@@ -21,19 +21,19 @@ class Power(Value):
     Attributes
     ----------
     limit_w : float, optional
-        Power limit of each accelerator, W; that of the device if not given.
+        Power limit of each accelerator in watts, which may slow it down; the device's own if not given.
     idle_w : float, optional
-        Power of an accelerator while its deployment is idle, in watts; if not given, what was measured for its family.
+        Power of an idle accelerator, in watts; measured values of its family if not given.
     host_w : float, optional
-        One accelerator's share of the power of its host's CPUs, memory, NICs and fans, in watts.
+        Share of the host's power (CPUs, memory, NICs, fans) per accelerator, in watts.
     wall : float, optional
-        Power at the wall divided by that of accelerators and host, at least 1: losses of the power supplies.
+        Power at the wall divided by power of accelerators and host, at least 1; accounts for losses in power supplies.
     pue : float, optional
-        Power usage effectiveness: power of the data center divided by that of its machines, at least 1.
+        Power usage effectiveness (PUE): power of the data center divided by power of its machines, at least 1.
     usd_per_kwh : float, optional
-        Price of electricity, USD per kWh.
+        Price of electricity in USD per kWh.
     gco2_per_kwh : float, optional
-        Carbon intensity of electricity, grams of CO2 per kWh.
+        Carbon intensity of electricity in grams of CO2 per kWh.
 
     Raises
     ------

@@ -279,9 +279,9 @@ class AttentionSinks(SlidingWindow):
     Attributes
     ----------
     tokens : int
-        Last tokens that stay, the newest included.
+        Number of last tokens that are kept, including the newest.
     sinks : int
-        First tokens that stay; 4 are enough by table 2 of the paper.
+        Number of first tokens that are kept; 4 are enough according to table 2 of the paper.
     """
 
     slug: ClassVar[str] = "attention-sinks"
@@ -310,7 +310,7 @@ class ScoreEviction(Technique):
     Attributes
     ----------
     kept_tokens : int or array
-        Tokens of a sequence that stay.
+        Tokens kept per sequence.
     """
 
     slug: ClassVar[str] = "kv-eviction"

@@ -94,9 +94,9 @@ class PromptBatching(Technique):
     Attributes
     ----------
     lengths : tuple of int
-        Prompt lengths as observed.
+        Observed prompt lengths.
     tolerance : float
-        How much longer than the shortest of its group a prompt may be; 0 packs prompts without any padding.
+        How much longer a prompt may be than the shortest one in its group, as a share; 0 packs prompts without padding.
     """
 
     slug: ClassVar[str] = "prompt-batching"
@@ -181,11 +181,11 @@ class PagedAttention(Technique):
     Attributes
     ----------
     page_tokens : int
-        Tokens of a page.
+        Tokens per page.
     reserved_tokens : int, optional
-        Length that is reserved without pages, tokens; 4.6 times the mean length of a sequence if not given.
+        Tokens reserved per sequence without paging; 4.6 times the mean sequence length if not given.
     lengths : tuple of int
-        Observed lengths of sequences, prompt and output together; without pages the longest is reserved.
+        Observed sequence lengths, prompt plus output; without paging, the longest is reserved for each.
     """
 
     slug: ClassVar[str] = "paged-attention"

@@ -25,7 +25,7 @@ class DecodeContextParallelism(Technique):
     Attributes
     ----------
     ways : int, optional
-        Ranks that share the cache of a sequence; by default all that would hold copies of it.
+        Ranks that share the cache of a sequence; by default all ranks that would otherwise hold copies of it.
     """
 
     slug: ClassVar[str] = "dcp"

@@ -27,9 +27,9 @@ class EncoderDisaggregation(Technique):
     Attributes
     ----------
     patches : int or array
-        Patches of the images or frames of a request that go through the encoder.
+        Patches per request, from images or video frames, that the encoder processes.
     encoder_share : float or array
-        Share of the peak that the encoder reaches: large products of 16 bits reach 0.5 to 0.6.
+        Share of the peak FLOP/s that the encoder reaches; large 16-bit matrix products reach 0.5 to 0.6.
     link_bytes_per_s : float or array, optional
         One direction of the link from the encoders, bytes/s; the accelerator's network if not given.
     """

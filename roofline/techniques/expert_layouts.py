@@ -68,9 +68,9 @@ class ExpertParallelism(Technique):
     Attributes
     ----------
     expert : int, optional
-        Accelerators over which the experts are spread; by default all that share a layer.
+        Number of accelerators that the experts are divided over; by default all that share a layer.
     load : float, optional
-        Tokens of the most loaded accelerator divided by the mean; by default as given by the deployment's
+        Tokens of the most loaded accelerator divided by the mean; by default derived from the deployment's
         ``routing_skew``.
     """
 
@@ -136,7 +136,7 @@ class ExpertBalancing(Technique):
     load : float
         Tokens of the most loaded accelerator divided by the mean, without balancing.
     balanced_load : float
-        The same with it.
+        Tokens of the most loaded accelerator divided by the mean, with balancing.
     """
 
     slug: ClassVar[str] = "eplb"

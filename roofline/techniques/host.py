@@ -87,7 +87,7 @@ class AsyncScheduling(Technique):
     Attributes
     ----------
     host_sequence_s : float or array
-        Host time of a step for each sequence, seconds.
+        Host time per sequence and step, seconds.
     """
 
     slug: ClassVar[str] = "async-scheduling"

@@ -55,7 +55,7 @@ class Quantization(Technique):
     activations : str, optional
         Format of the inputs of the linear layers; unchanged if not given.
     dequantization : float or array
-        Time of expanding what is stored, as a share of a pass; fused kernels hide most of it.
+        Time to dequantize the stored values, as a share of a pass; fused kernels hide most of it.
     """
 
     slug: ClassVar[str] = "quantization"
@@ -109,7 +109,7 @@ class KVQuantization(Technique):
     kv : str
         Format of the cache.
     dequantization : float or array
-        Extra time of a decode step as a share of it.
+        Extra time of a decode step, as a share of the step.
     """
 
     slug: ClassVar[str] = "kv-quantization"

@@ -74,7 +74,7 @@ class TechniqueParameter:
     slugs : tuple of str
         Techniques that take it.
     help : str
-        What it means, from the documentation of the first of them.
+        What it means, after the techniques that take it; once for each meaning.
     defaults : mapping of str to object
         Slug -> value if it is not given.
     """
@@ -102,9 +102,12 @@ def parameters() -> tuple[TechniqueParameter, ...]:
 
 
 def _parameter(name: str, kinds: Mapping[str, type[Technique]]) -> TechniqueParameter:
-    helps = [text for kind in kinds.values() if (text := field_descriptions(kind).get(name))]
+    meanings: dict[str, list[str]] = {}
+    for slug, kind in kinds.items():
+        meanings.setdefault(field_descriptions(kind).get(name, ""), []).append(slug)
+    help_text = " ".join(f"{', '.join(slugs)}: {text}" for text, slugs in meanings.items())
     defaults = {slug: _default(kind, name) for slug, kind in kinds.items()}
-    return TechniqueParameter(name, tuple(kinds), helps[0] if helps else "", MappingProxyType(defaults))
+    return TechniqueParameter(name, tuple(kinds), help_text, MappingProxyType(defaults))
 
 
 def _default(kind: type[Technique], name: str) -> Any:

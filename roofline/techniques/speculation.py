@@ -51,14 +51,14 @@ class Speculation(Technique):
         Time of a draft pass as a share of a decode step (0.02 to 0.11 in table 2 of the paper), where neither a model
         nor a head drafts.
     acceptance_length : float or array, optional
-        Tokens that a step yields as measured, the one of the verification included; in the place of ``acceptance``.
+        Measured mean number of tokens per step, including the token from verification; replaces ``acceptance``.
     passes : int or array, optional
-        Draft passes one after another; as many as ``drafts`` if not given.
+        Number of sequential draft passes; equal to ``drafts`` if not given.
     verify_width : int or array, optional
         Tokens of each sequence that a step verifies; ``drafts + 1`` if not given.
     captured : bool
-        Whether draft passes run inside a captured graph; without, the host launches each of them.  SGLang and
-        TensorRT-LLM capture them in any case, vLLM by its version.
+        Whether draft passes run inside a captured CUDA graph; if not, the host launches each pass. SGLang and
+        TensorRT-LLM always capture them; for vLLM it depends on the version.
     """
 
     slug: ClassVar[str] = "speculative"

@@ -34,11 +34,11 @@ class KVTiers(Technique):
     tier_bytes : float or array, optional
         Capacity of the tier in bytes; unlimited if not given.
     working_set_tokens : float or array, optional
-        Tokens that may be reused, of all users together.
+        Tokens of all users together that may be reused.
     tier_bytes_per_s : float or array, optional
-        Rate at which an accelerator fetches, bytes/s; its host link if not given.
+        Rate at which an accelerator reads from the tier, bytes/s; its host link if not given.
     fetch_overlap : float or array
-        Share of computing the rest of a prompt that may hide the fetch: 1 where layers are fetched ahead.
+        Share of the remaining prefill that can overlap with the fetch; 1 if layers are fetched ahead.
     """
 
     slug: ClassVar[str] = "kv-tiers"
@@ -118,10 +118,11 @@ class WeightOffload(Technique):
     weights_host : float or array
         Share of the weights in host memory.
     experts_alone : bool
-        Whether that is a share of the routed experts, the rest staying on the accelerator.
+        Whether only routed experts move to the host; the share then counts experts alone, and everything else stays on
+        the accelerator.
     weights_host_bytes_per_s : float or array, optional
-        Rate at which the host's share is worked on, bytes/s: of its memory where it computes, of the link where
-        weights are streamed, which is meant if not given.
+        Rate at which the weights in host memory are read, bytes/s: that of host memory if the host computes with them,
+        that of the host link if they are streamed to the accelerator (the default).
     """
 
     slug: ClassVar[str] = "weight-offload"

@@ -120,7 +120,7 @@ class StructuredSparsity(Technique):
     Attributes
     ----------
     compute_gain : float
-        How many times as fast as a dense kernel a sparse one computes where FLOPs decide.
+        Speedup of a sparse kernel over a dense one where compute is the limit.
     """
 
     slug: ClassVar[str] = "sparsity"
@@ -178,7 +178,7 @@ class ActivationSparsity(Technique):
     Attributes
     ----------
     skipped : float
-        Share of the neurons that are zero for one token.
+        Share of the neurons that are zero for a token.
     """
 
     slug: ClassVar[str] = "activation-sparsity"
@@ -259,7 +259,7 @@ class SparseAttentionMask(Technique):
     Attributes
     ----------
     skipped : float
-        Share that is left out: of the pairs of query and key.
+        Share of the query-key pairs that are skipped.
     """
 
     slug: ClassVar[str] = "sparse-attention"
@@ -303,7 +303,7 @@ class IndexedSparseAttention(Technique):
     Attributes
     ----------
     skipped : float
-        Share that is left out: of the pairs of query and key.
+        Share of the query-key pairs that are skipped.
     launch_s : float or array
         Host time of launching a kernel, seconds.
     """
@@ -354,11 +354,12 @@ class MixtureOfExperts(Technique):
     Attributes
     ----------
     against : str
-        ``total``: the dense MLP is as wide as all experts together; ``active``: as wide as those that a token uses.
+        What the mixture is compared with: a dense MLP as wide as all experts together (``total``) or as the experts
+        that a token uses (``active``).
     experts : int
-        Experts of each layer, for a dense model.
+        Experts per layer, if the model is dense.
     top_k : int
-        Experts that a token takes, for a dense model.
+        Experts per token, if the model is dense.
     """
 
     slug: ClassVar[str] = "moe"

@@ -34,7 +34,7 @@ Machines = Annotated[
     opt.option(
         "--hardware",
         "HW,HW,...",
-        "Accelerators: names, or paths of specs; may be repeated. 8xh100 tries that number alone.",
+        "Accelerators: names or paths of specs; may be repeated. 8xh100 tries only 8 of them.",
         parse=opt.words,
         group=opt.LAYOUT,
     ),
@@ -44,7 +44,7 @@ Precisions = Annotated[
     opt.option(
         "--precisions",
         "FORMAT,...",
-        "Formats of the weights and, where they can be computed with, the activations.",
+        "Formats of the weights, and of the activations where the hardware computes in them.",
         parse=opt.words,
         group=opt.LAYOUT,
         show_default="the checkpoint's",
@@ -88,7 +88,7 @@ Rate = Annotated[
     opt.option(
         "--rate",
         "N",
-        "Requests that arrive per second, or as in 600/min.",
+        "Requests per second that arrive (open loop), or another unit such as 600/min.",
         parse=opt.rate,
         group=opt.WORKLOAD,
         show_default="the traffic file's, if it has times",
@@ -99,7 +99,7 @@ Utilization = Annotated[
     opt.option(
         "--utilization",
         "SHARE",
-        "Share of its throughput that a deployment may be loaded with (0-1].",
+        "Target utilization (0-1]; below 1 leaves headroom for bursts.",
         parse=quantity,
         group=opt.TARGETS,
         show_default="0.7 without an SLO, else what the queue allows",
@@ -109,7 +109,7 @@ Uncalibrated = Annotated[
     bool,
     Parameter(
         name="--allow-uncalibrated",
-        help="Rank accelerators without timings of their own among the others.",
+        help="Rank accelerators whose estimates are not calibrated together with the others.",
         negative=(),
         show_default=False,
         group=opt.GROUPS[opt.OTHER],
@@ -120,19 +120,9 @@ TrafficFile = Annotated[
     Parameter(
         name="--traffic",
         metavar="FILE",
-        help="Requests to plan for, as CSV or JSON: lengths, and times of arrival if there is no --rate.",
+        help="Request log to plan for, as CSV or JSON: lengths, and arrival times if --rate is not given.",
         converter=opt.parsed_by(Path),
         group=opt.GROUPS[opt.WORKLOAD],
-    ),
-]
-Burstiness = Annotated[
-    Any,
-    opt.option(
-        ("--burstiness", "--burst"),
-        "CV2",
-        "Squared coefficient of variation of the gaps between arrivals; 1 is Poisson.",
-        parse=quantity,
-        group=opt.WORKLOAD,
     ),
 ]
 Method = Annotated[
@@ -140,20 +130,20 @@ Method = Annotated[
     opt.option(
         "--method",
         "NAME",
-        "How queues are computed: closed-form, or simulation of those that may win.",
+        "How queues are computed: closed-form or simulation (of the leading candidates).",
         parse=method_named,
         group=opt.OTHER,
         show_default="simulation",
         completer=opt.completed_by(lambda: METHODS),
     ),
 ]
-NoPools = Annotated[bool, opt.switch("--no-pools", "Leave out separate pools for prefill and decode.")]
+NoPools = Annotated[bool, opt.switch("--no-pools", "Do not consider separate pools for prefill and decode.")]
 PoolLink = Annotated[
     Any,
     opt.option(
         "--pool-link",
         "RATE",
-        "Link of one accelerator between the two pools, one way, as in 50GB/s.",
+        "One-way bandwidth per accelerator between the two pools, as in 50GB/s.",
         parse=lambda text: quantity(text, "bytes_per_s"),
         group=opt.OTHER,
         show_default="its network card",
@@ -164,7 +154,7 @@ PlannedTime = Annotated[
     opt.option(
         "--time",
         "NAME",
-        "Which time targets are for: floor, roofline, estimate, or estimate_high, the upper end of its interval.",
+        "Which time has to meet the targets: floor, roofline, estimate or estimate_high (upper end of its interval).",
         parse=opt.planned_time_name,
         group=opt.OUTPUT,
         completer=opt.completed_by(lambda: [time.removesuffix("_s") for time in PLANNED_TIMES]),
@@ -175,7 +165,7 @@ PlannedTime = Annotated[
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is searched, as typed."""
+    """The search space, as typed."""
 
     hardware: Machines
     load: opt.LengthFields = dataclasses.field(default_factory=dict)
@@ -189,7 +179,7 @@ class Search:
     rank: Rank = "cost"
     allow_uncalibrated: Uncalibrated = False
     traffic: TrafficFile = None
-    burstiness: Burstiness = 1
+    burstiness: opt.Burstiness = 1
     utilization: Utilization = None
     method: Method = None
     time: PlannedTime = opt.DEFAULT_TIME
@@ -197,7 +187,7 @@ class Search:
     def plan(self, model: str, chosen: Chosen | None, rate: Any = None) -> Plan:
         """The plan of the library, every candidate with these techniques."""
         if self.traffic is not None and self.load:
-            raise InvalidInput("--traffic has the lengths of its own requests: leave --prompt and --output out")
+            raise InvalidInput("--traffic already contains prompt and output lengths; drop --prompt and --output")
         techniques, hit_rate = (chosen or Chosen()).with_hit_rate()
         machines = [get_hardware(name) for name in self.hardware]
         counts = sorted({machine.count for machine in machines if machine.count > 1})
@@ -258,7 +248,7 @@ def plan(
     as_csv: opt.Csv = False,
     as_json: opt.Json = False,
 ) -> None:
-    """The cheapest deployments that meet an SLO, at a rate of requests if one is given."""
+    """Find the cheapest deployments that meet an SLO, at a request rate if one is given."""
     if file is not None:
         check_picture(file)
     found = search.plan(model, chosen, rate)
@@ -275,7 +265,7 @@ def plan(
 
 
 def _pools(found: Plan, method: str | None, link: Any) -> PoolPlan | str:
-    """Pools of prefill and decode workers beside a plan, or why there are none."""
+    """Pools of prefill and decode workers for the same plan, or the reason why there are none."""
     try:
         return disaggregate(found, method=method, link_bytes_per_s=link, progress=patient)
     except InvalidInput as error:
@@ -287,7 +277,7 @@ Api = Annotated[
     opt.option(
         "--api",
         "IN,CACHED,OUT",
-        "Prices of an API, USD per million tokens, to break even with.",
+        "API prices in USD per million tokens, for the break-even rate.",
         group=opt.OTHER,
         show_default=False,
     ),
@@ -307,12 +297,12 @@ def fleet(
     as_csv: opt.Csv = False,
     as_json: opt.Json = False,
 ) -> None:
-    """The fleets that serve a rate of requests."""
+    """Size the fleets that serve a request rate."""
     if file is not None:
         check_picture(file)
     asked = _api_prices(api)
     if rate is None and search.traffic is None:
-        raise InvalidInput("fleet needs arrivals: --rate N (requests per second), or --traffic FILE with times")
+        raise InvalidInput("fleet needs a request rate: --rate N, or --traffic FILE with arrival times")
     found = size_fleet(search.plan(model, chosen, rate))
     rates = found.break_even(*asked) if asked else None
     if file is not None:
@@ -340,7 +330,7 @@ API_PRICES = 3
 
 
 def plan_dict(found: Plan, pools: PoolPlan | str | None = None) -> dict[str, Any]:
-    """What was asked, the best of all, of every accelerator, the frontier and two pools, as plain JSON types."""
+    """The question, the best candidate overall and per accelerator, the frontier and the pools, as plain JSON types."""
     best = found.best.rows()
     apart = {} if pools is None else {"disaggregated": pools if isinstance(pools, str) else _pools_dict(pools)}
     return _asked(found) | {
@@ -364,7 +354,7 @@ def _pools_dict(found: PoolPlan) -> dict[str, Any]:
 
 
 def fleet_dict(found: Fleet, rates: Any = None) -> dict[str, Any]:
-    """What was asked, and a row a fleet, the first by rank; with the rates at which an API costs as much."""
+    """The question and one row per fleet in order of rank, with the rates at which an API costs as much."""
     asked = {"utilization": found.utilization}
     even = {} if rates is None else {"break_even_requests_per_s": plain(rates)}
     return _asked(found.plan) | asked | {"fleets": found.rows(), **even, "assumptions": list(found.assumptions)}

@@ -104,7 +104,7 @@ def plan_text(found: Plan, pools: PoolPlan | str | None = None, *, full: bool) -
 
 
 def _best_rows(found: Plan, fleet: Fleet | None = None) -> str:
-    """A line for each row of a plan: what it is made of, its size, its price, and what requests see."""
+    """One line per row of a plan: hardware, size, price, and what users see."""
     columns: dict[str, list[str]] = {
         "accelerator": [str(name) for name in found.accelerator],
         "formats": [str(name) for name in found.precision],
@@ -140,19 +140,19 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def _doubts(basis: str, tie: bool) -> str:
-    """What an estimate rests on, unless on timings of its own accelerator, and whether the row ties with the first."""
+    """The basis of an estimate that is not calibrated on its own accelerator, and ties with the first row."""
     return ", ".join(filter(None, ("" if basis == CALIBRATED else str(basis), "tie" if tie else "")))
 
 
 def _notes_of(found: Plan | Fleet, *, full: bool) -> list[str]:
-    """Notes; those about power only where power is shown."""
+    """Notes; notes about power only where power is shown."""
     if full:
         return list(found.assumptions)
     return [note for note in without_basis(found.assumptions) if not note.startswith(("power", "idle "))]
 
 
 def _side_by_side(found: Plan, pools: PoolPlan | str, *, full: bool) -> str:
-    """The best deployments that do both beside the best separate pools, with the same targets."""
+    """The best aggregated deployments next to the best disaggregated ones, for the same targets."""
     heading = "Aggregated and disaggregated side by side"
     if not isinstance(pools, str) and not len(found.best) and not len(pools.best) and not full:
         return ""  # neither way does it: the reasons below say why
@@ -169,7 +169,7 @@ def _side_by_side(found: Plan, pools: PoolPlan | str, *, full: bool) -> str:
 
 
 COMPARED = ("accelerator", "formats", "workers", "GPUs", "$/h", "tok/s/GPU", "TTFT", "TPOT")
-"""Lines of the two ways side by side."""
+"""Lines of both alternatives, side by side."""
 
 
 def _aggregated_cells(best: Plan) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def _times_layout(count: float, layout: str) -> str:
 
 
 def _pool_launch(best: PoolPlan) -> str:
-    """How to start a worker of each pool of the first row."""
+    """Commands that launch a worker of each pool of the first row."""
     group = best.groups[0] if len(best) else None
     if group is None:
         return ""
@@ -236,7 +236,7 @@ def _pool_launch(best: PoolPlan) -> str:
 
 
 def _every_pool(pools: PoolPlan) -> str:
-    """The cheapest pools of every accelerator and precision, and why others have none."""
+    """The cheapest pools of every accelerator and precision, and the reasons why others have none."""
     names = list(zip(pools.accelerator, pools.precision, strict=True))
     found = [
         (*names[at], _workers_of(pools, int(at)), f"{pools.gpus[at]:,.0f}", _ratio(float(pools.cost_ratio[at])))
@@ -261,12 +261,12 @@ MORE = "--full shows intervals, throughput, cost and energy of each, --csv every
 
 
 def _first(found: Plan) -> str:
-    """What comes first in a list."""
+    """What a list is sorted by, in words."""
     return "the least energy" if found.rank == "energy" else "the cheapest"
 
 
 def _known(found: Rows, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns of which something is known."""
+    """The columns that have any values."""
     return tuple(name for name in columns if not _unknown(getattr(found, name)))
 
 
@@ -275,7 +275,7 @@ def _unknown(column: Any) -> bool:
 
 
 def _launch(found: Plan) -> str:
-    """How to start the best candidate."""
+    """The command that launches the best candidate."""
     best = found.best
     if not len(best):
         return ""
@@ -286,7 +286,7 @@ def _launch(found: Plan) -> str:
 
 
 def fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
-    """The answer, a line a fleet, and how to start the first one."""
+    """The answer, one line per fleet, and the command that launches the first one."""
     parts = [
         lead(found.plan.model, found.summary()),
         f"\n{_title(found.plan)}",
@@ -296,7 +296,7 @@ def fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
     ]
     if full:
         parts.append(_requests(found))
-        parts.append(block("Accelerators at both ends of the interval, and what it rests on", _table(found, SURE)))
+        parts.append(block("Accelerators at both ends of the interval, and its basis", _table(found, SURE)))
         parts.append(block("Cost and energy", _table(found, _known(found, COSTS))))
     if rates is not None:
         words = [_break_even(each) for each in rates]
@@ -310,10 +310,10 @@ MORE_OF_FLEETS = "--full shows intervals, cost and energy of each, --csv every c
 
 
 def _break_even(rate: float) -> str:
-    """The rate from which a fleet costs no more than an API, in words."""
+    """The request rate from which a fleet costs no more than an API, in words."""
     if np.isnan(rate):
-        return "no price is given: use --prices"
-    return humanize("requests_per_s", rate) if np.isfinite(rate) else "more requests than it can serve"
+        return "no price given; use --prices"
+    return humanize("requests_per_s", rate) if np.isfinite(rate) else "more requests than the fleet can serve"
 
 
 def _slo(found: Plan) -> str:
@@ -332,7 +332,7 @@ def _title(found: Plan) -> str:
 
 
 def _requests(found: Plan | Fleet) -> str:
-    """Times of requests with their intervals, a line for each row."""
+    """Latencies of requests with their intervals, one line per row."""
     plan = found.plan if isinstance(found, Fleet) else found
     rows = []
     for at in range(len(found)):
@@ -355,4 +355,4 @@ def _table(found: Rows, columns: Sequence[str]) -> str:
 
 
 WORDS = ("accelerator", "precision", "layout", "basis", "engine", "limit", "bound_by", "tie")
-"""Columns that hold words, which stand on the left."""
+"""Columns of words, which are left-aligned."""

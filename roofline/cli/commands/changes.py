@@ -56,7 +56,7 @@ ToPart = Annotated[
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change:
-    """What is other than before, as typed."""
+    """What changes, as typed."""
 
     hardware: ToHardware = None
     load: opt.WorkloadChanges = dataclasses.field(default_factory=dict)
@@ -69,14 +69,14 @@ class Change:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Fields that were given."""
+        """The fields that were given."""
         found = {item.name: value for item in dataclasses.fields(self) if (value := getattr(self, item.name))}
         if self.power:  # a field of the deployment, as the engine is
             found["serving"] = {**self.serving, **found.pop("power")}
         return found
 
     def of(self, target: Target) -> Target:
-        """``target`` after the change."""
+        """Return ``target`` after the change."""
         merged: dict[str, Any] = {
             name: {**getattr(target, name), **found} if isinstance(found, dict) else found
             for name, found in self.given.items()
@@ -87,7 +87,7 @@ class Change:
 
 
 def _bare(hardware: Any) -> Any:
-    """Names of accelerators without the number of them."""
+    """Names of accelerators without their number."""
     if isinstance(hardware, tuple):
         return tuple(map(_bare, hardware))
     return get_hardware(hardware).accelerator.name if get_hardware(hardware).count > 1 else hardware
@@ -104,7 +104,7 @@ def what_if(
     full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
-    """A deployment before and after a change."""
+    """Compare a deployment before and after a change."""
     change, chosen = change or Change(), chosen or Chosen()
     before = target.single().answers(read_model(model))
     techniques = chosen.techniques()
@@ -123,11 +123,11 @@ def what_if(
 
 
 def _apply(before: Answers, techniques: Any, change: Change, *, time: str, full: bool, as_json: bool) -> None:
-    """The effect of techniques, and of the formats asked for beside them."""
+    """The effect of techniques, and of changed formats with them."""
     if set(change.given) - {"formats"}:
-        raise InvalidInput("--technique goes with --to-weights, --to-activations and --to-kv, with no other change")
+        raise InvalidInput("--technique can be combined with --to-weights, --to-activations and --to-kv only")
     if before.context_tokens is not None:
-        raise InvalidInput("--technique is about whole batches: leave --context out, or use --prompt")
+        raise InvalidInput("--technique is about whole batches; use --prompt instead of --context")
     effect = apply(before.serve, before.load, with_formats(techniques, change.formats), time=time)
     if as_json:
         print_json(before.asked() | effect.to_dict())
@@ -145,7 +145,7 @@ def _comparison_dict(before: Answers, after: Answers) -> dict[str, Any]:
 
 
 def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> list[str]:
-    """What changes in sentences, then the times and the memory; with ``full`` every figure."""
+    """The change in sentences, then times and memory; with ``full``, every number."""
     comparisons = _compared(before, after)
     names = ("decode", "prefill", "memory")
     sentences = [comparisons[name].summary(time) for name in names]
@@ -166,7 +166,7 @@ def _comparison(before: Answers, after: Answers, time: str, *, full: bool) -> li
     return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE)}"]
 
 
-MORE = "--full shows every figure before and after."
+MORE = "--full shows every number before and after."
 
 
 def _figure_rows(before: Answers, after: Answers, time: str) -> list[tuple[str, ...]]:
@@ -197,7 +197,7 @@ def _times(before: float, after: float) -> str:
 
 
 def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
-    """One row for each point of the lists, the first for the state before."""
+    """One row for each point of the lists; the first is the state before the change."""
     names = [opt.flag_name(name) for name in points[0][0]]
     head = (*(f"to {name}" for name in names), "fits", "prefill", "per token", "speedup", "tokens/s", "memory needed")
     rows = [_row(["before", *[""] * (len(names) - 1)], before, before, time)]
@@ -225,7 +225,7 @@ def _row(names: list[str], before: Answers, after: Answers, time: str) -> list[s
 
 
 def _changed_rows(before: Answers, after: Answers) -> list[tuple[str, ...]]:
-    """What differs between the two."""
+    """The inputs in which the two differ."""
     first, second = (_flat(found.asked()) for found in (before, after))
     return [
         (label(name), _shown(name, first.get(name)), _shown(name, second.get(name)), "")
@@ -247,7 +247,7 @@ def _flat(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _effect(effect: Effect, heading: str, *, full: bool) -> list[str]:
-    """What the techniques do in a sentence, before and after; with ``full`` how they come to it."""
+    """The effect of the techniques in a sentence, then before and after; with ``full``, how it arises."""
     rows = [
         (METRICS[name].words, *(value(name, getattr(side, name)) for side in (effect.before, effect.after)))
         for name in EFFECTS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from ...footprint.fit_in_words import host_sentence
-from ...footprint.memory_use import Memory
+from ...errors import InvalidInput
 from ...formats import get_format
 from ...model import Model
 from ...phases.deployment import Deployment
@@ -17,7 +16,7 @@ from ...units import bound_by, brief_time, humanize
 from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
 from ..output import print_json, print_text
-from ..target import Fit, ModelOrTarget, Target, read_model
+from ..target import ModelOrTarget, Target, read_model
 from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table, without_basis
 
 INTERVAL = "in brackets: the 80% interval of the estimate"
@@ -32,7 +31,7 @@ def analyze(
     full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
-    """How fast a model runs on an accelerator."""
+    """Show how fast a model runs on an accelerator."""
     loaded = read_model(model)
     points = [(varied, point.answers(loaded)) for varied, point in target.points()]
     if as_json:
@@ -50,15 +49,21 @@ PhaseName = Annotated[
     opt.option(
         "--phase",
         "NAME",
-        "Derive all of prefill, decode, memory, parameters or crossovers; of an encoder, encode.",
+        "Derive every number of prefill, decode, memory, parameters or crossovers (encode for an encoder).",
         group=opt.OTHER,
         show_default="the totals",
     ),
 ]
 OperatorName = Annotated[
     str | None,
-    opt.option("--operator", "NAME", "Derive this operator alone, as in q_proj or attention.", group=opt.OTHER),
+    opt.option("--operator", "NAME", "Derive only this operator, such as q_proj or attention.", group=opt.OTHER),
 ]
+TimeDerived = Annotated[
+    str | None, opt.time_option("Derive this time alone: floor, roofline or estimate.", show_default="all three")
+]
+NARROWER = "--phase NAME derives every number of one phase, --operator NAME one operator, --time NAME one time"
+ALL_TIMES = "floor, roofline and estimate"
+"""What a header says where all three times are shown."""
 
 
 def explain(
@@ -68,60 +73,32 @@ def explain(
     *,
     phase: PhaseName = None,
     operator: OperatorName = None,
+    time: TimeDerived = None,
     as_json: opt.Json = False,
 ) -> None:
-    """How the numbers come about."""
+    """Derive every number."""
     asked: Model | Answers
     if target is None or target.hardware is None:
+        if time is not None:
+            raise InvalidInput("--time needs --hardware; only the parameters can be derived without it")
         asked = read_model(model)
         steps = model_steps(asked, phase=phase, operator=operator)
     else:
         asked = target.single().answers(read_model(model))
-        steps = asked.steps(phase=phase, operator=operator)
+        steps = asked.steps(phase=phase, operator=operator, time=time)
     if as_json:
         print_json({name: [step.to_dict() for step in found] for name, found in steps.items()})
         return
-    print_text(title(asked), derivations(steps))
+    heading = title(asked, time=time or ALL_TIMES)
+    if isinstance(asked, Answers) and (phase, operator) == (None, None):
+        heading = f"{lead(asked.serve.model, *asked.sentences(time or opt.DEFAULT_TIME))}\n\n{heading}"
+    print_text(heading, derivations(steps))
     if all(subject(step) in EXPLAINED for found in steps.values() for step in found):
-        print_text(block("More", bullets(["--phase NAME derives all of one of these, --operator NAME one operator"])))
-
-
-def fit(model: opt.ModelName, /, target: Fit, *, full: opt.Full = False, as_json: opt.Json = False) -> None:
-    """Whether a model fits, and how many tokens and sequences beside it."""
-    loaded = read_model(model)
-    found = [point.memory(loaded) for _, point in target.points()]
-    if as_json:
-        answers = [{"answer": need.fit()} | need.to_dict() for need in found]
-        print_json(answers if len(answers) > 1 else answers[0])
-        return
-    for need in found:
-        print_text(paragraph(need.fit()), *_on_the_host(need))
-        if full:
-            print_text(block("Memory", facts(need)), block("Notes", bullets(need.assumptions)))
-    if loaded.all_doubts():
-        print_text(*doubt_lines(loaded))
-
-
-def _on_the_host(need: Memory) -> list[str]:
-    """What lives in host memory, and what a decode step takes with it."""
-    where = host_sentence(need)
-    if not where:
-        return []
-    serve, paging = need.deployment, need.paging
-    if not serve.accelerator.host_bytes_per_s:
-        return [paragraph(where)]
-    from ...techniques import apply  # loads every technique, which the others need not wait for
-    from ...techniques.tiers import WeightOffload
-
-    moved = WeightOffload(weights_host=paging.weights_host_share, experts_alone=paging.experts_alone)
-    load = Workload(need.load.sequence_tokens - 2, 2, need.load.batch)
-    floor, estimate = (apply(serve, load, moved, time=time).decode_after_s for time in ("floor_s", "estimate_s"))
-    step = f"A decode step takes at least {brief_time(floor)}; estimate {brief_time(estimate)}."
-    return [paragraph(f"{where} {step}")]
+        print_text(block("More", bullets([NARROWER])))
 
 
 def title(asked: Answers | Model, *, time: str = "") -> str:
-    """What was asked, defaults included."""
+    """What was asked, including defaults."""
     if isinstance(asked, Model):
         return "\n".join((asked.title or asked.name, *doubt_lines(asked), table(_model_rows(asked))))
     load = asked.load
@@ -136,7 +113,7 @@ def title(asked: Answers | Model, *, time: str = "") -> str:
 
 
 def media_words(load: Workload) -> str:
-    """What of a prompt is no text."""
+    """Images and sound of a prompt, in words."""
     found = []
     if load.images:
         size = f" of {load.image_tokens:,} tokens" if load.image_tokens else ""
@@ -147,7 +124,7 @@ def media_words(load: Workload) -> str:
 
 
 def title_of(serve: Deployment, *load: str, time: str = "") -> str:
-    """A deployment, what is asked of it, and the time that is shown."""
+    """A deployment, its load, and the time that is shown."""
     formats = str(serve.precision)
     if serve.model.encodes:
         formats = formats.partition(", KV cache")[0]
@@ -164,7 +141,7 @@ def title_of(serve: Deployment, *load: str, time: str = "") -> str:
 
 
 def lead(model: Model, *sentences: str) -> str:
-    """The answer, a paragraph a sentence; what may be wrong with the counts stands behind the first."""
+    """The answer, one paragraph per sentence; warnings about the model follow the first."""
     first, *others = (paragraph(sentence) for sentence in sentences if sentence)
     return "\n".join((first, *doubt_lines(model), *others))
 
@@ -177,7 +154,7 @@ def _parts(serve: Deployment) -> str:
 
 
 def weight_only_notes(serve: Deployment, option: str) -> list[str]:
-    """That 8-bit weights meet 16-bit activations on a chip whose 8-bit units then stand idle."""
+    """A note if 8-bit weights are combined with 16-bit activations, so that the chip's 8-bit units are unused."""
     precision = serve.precision
     weights, activations = get_format(precision.weights), get_format(precision.activations)
     is_8_bit = BITS_OF_8 <= weights.bits < BITS_OF_8 + 1  # scales included
@@ -186,7 +163,7 @@ def weight_only_notes(serve: Deployment, option: str) -> list[str]:
     name = precision.weights.partition("_")[0]
     return [
         f"{precision.weights} weights with {precision.activations} activations are multiplied in "
-        f"{precision.activations}; {option} {name} uses the {weights.math} units"
+        f"{precision.activations}; {option} {name} would use the {weights.math} units"
     ]
 
 
@@ -194,13 +171,12 @@ BITS_OF_8 = 8.0
 
 
 def doubt_lines(model: Model) -> list[str]:
-    """One paragraph for each reason why counts and sizes may be wrong."""
+    """One paragraph for each reason why the model's counts or sizes may be wrong."""
     return [paragraph(f"Doubt: {doubt}.") for doubt in model.all_doubts()]
 
 
 def _answer(found: Answers, time: str) -> tuple[str, ...]:
-    """The answer in two or three sentences, then the three times of each phase."""
-    sentences = (found.memory.summary(), found.decode.summary(time), found.prefill.summary(time))
+    """The answer in two or three sentences, then a table of the three times."""
     phases = {"prefill": found.prefill, "decode step": found.decode}
     rows = [
         (name, *(brief_time(getattr(phase, each)) for each in TIMES[:-1]), time_words(phase), str(phase.limit))
@@ -211,14 +187,14 @@ def _answer(found: Answers, time: str) -> tuple[str, ...]:
     rows.append(("output tokens/s", *(f"{each.tokens_per_s:,.0f}" for each in whole), ""))
     head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
     return (
-        lead(found.serve.model, *sentences),
+        lead(found.serve.model, *found.sentences(time)),
         f"\n{title(found, time=time)}",
         table(rows, head=head, right=(1, 2, 3)),
     )
 
 
 def _more(found: Answers) -> tuple[str, ...]:
-    """Memory in a line, and the notes that qualify the answer."""
+    """One line about memory, and notes that qualify the answer."""
     memory = found.memory
     parts = (
         f"weights {humanize('bytes', memory.weights_bytes)}",
@@ -230,14 +206,13 @@ def _more(found: Answers) -> tuple[str, ...]:
     return (
         "\n" + paragraph(f"Memory: {', '.join(parts)}."),
         block("Notes", bullets([*weight_only_notes(found.serve, "--activations"), *notes, INTERVAL])),
-        "\n" + paragraph("--full shows every figure, `roofline explain` how each comes about."),
+        "\n" + paragraph("--full shows every number, and `roofline explain` how each is derived."),
     )
 
 
 def tie_words(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:
-    """Points on other accelerators, engines or formats that the intervals of the estimate cannot tell from the best.
-
-    The throughput of one of the two lies within the interval of the other's.
+    """Points with another accelerator, engine or format that tie with the best point. Two points tie if the estimate of
+    one lies within the interval of the other.
     """
     if time != opt.DEFAULT_TIME:
         return ""
@@ -254,11 +229,11 @@ def tie_words(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> st
 
 
 UNSURE = ("hardware", "engine", "weights", "activations", "kv", "attention")
-"""What the estimates of two points may be off by different factors for."""
+"""Inputs for which the errors of two estimates may differ."""
 
 
 def _within(one: Phase, other: Phase) -> bool:
-    """Whether the time per token of one pass lies within the interval of the other's."""
+    """Whether the time per token of one pass lies within the interval of the other."""
     (low, middle, high), (other_low, other_middle, other_high) = (
         [float(getattr(phase, name) / phase.tokens) for name in ("estimate_low_s", "estimate_s", "estimate_high_s")]
         for phase in (one, other)
@@ -300,7 +275,7 @@ def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[s
 
 
 def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *, full: bool) -> list[str]:
-    """The answer about an encoder: one pass over the batch, or a row for each point."""
+    """The answer for an encoder: one pass over the batch, or one row for each point."""
     found = points[0][1]
     if len(points) > 1:
         return _encoder_rows(points, time)
@@ -312,7 +287,7 @@ def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *,
     ]
     head = ("", *(each.removesuffix("_s") for each in TIMES), "limit")
     answer = [
-        lead(found.serve.model, memory.summary(), phase.summary(time)),
+        lead(found.serve.model, *found.sentences(time)),
         f"\n{title(found, time=time)}",
         table(rows, head=head, right=(1, 2, 3)),
     ]
@@ -320,7 +295,7 @@ def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *,
         weights = f"weights {humanize('bytes', memory.weights_bytes)}, no cache, largest batch {memory.max_batch:,}"
         notes = without_basis(note for note in found.notes_of("parameters", "encode"))
         answer += [f"\n{paragraph(f'Memory: {weights}.')}", block("Notes", bullets([*notes, INTERVAL]))]
-        return [*answer, "\n" + paragraph("--full shows every figure, `roofline explain` how each comes about.")]
+        return [*answer, "\n" + paragraph("--full shows every number, and `roofline explain` how each is derived.")]
     model, gpu = found.serve.model, found.serve.accelerator
     return [
         *answer,
@@ -361,7 +336,7 @@ def _encoder_rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -
 
 
 MOST_VARIED = 2
-"""Options with several values that leave room for every column on a terminal of 80."""
+"""Number of listed options up to which every column fits a terminal of 80."""
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -373,7 +348,7 @@ def _time_of_step(found: Answers, time: str) -> str:
 
 
 def _lead(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:
-    """How many points fit, where the throughput is highest, and what limits decode if it is the same everywhere."""
+    """How many points fit, where throughput is highest, and what limits decode if that is the same everywhere."""
     fitting = sum(bool(found.memory.fits) for _, found in points)
     varied, best = max(
         points, key=lambda each: (bool(each[1].memory.fits), float(each[1].decode.tokens_per_s_by(time)))
@@ -387,7 +362,7 @@ def _lead(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:
 
 
 def _figures(found: Answers) -> tuple[str, ...]:
-    """Every answer about one deployment."""
+    """Every number about one deployment."""
     model, gpu = found.serve.model, found.serve.accelerator
     times = {time.removesuffix("_s"): result for time, result in found.generate.items()}
     return (

@@ -1,4 +1,4 @@
-"""Commands about what has a name: ``list models``, ``list hardware``, ``list formats`` and so on."""
+"""The commands ``list models``, ``list hardware``, ``list formats`` and so on."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FAMILIES = (("bf16", "fp16"), ("fp8", "int8"), ("fp4", "int4"))
 
 Name = Annotated[
     str,
-    Parameter(name="--name", help="Those with this in their name, in any case.", show_default=False, negative=()),
+    Parameter(name="--name", help="Show only names that contain this text.", show_default=False, negative=()),
 ]
 
 
 def models(name: Name = "", *, full: opt.Full = False, as_json: opt.Json = False) -> None:
-    """Models by name."""
+    """List models by name."""
     rows = [_model_row(each) for each in _named(list_models(), name)]
     if as_json:
         return print_json(rows)
@@ -58,7 +58,7 @@ def _named(names: Iterable[str], text: str) -> list[str]:
 def _listed(
     what: str, cells: Sequence[Sequence[str]], head: Sequence[str], *, right: Any = (), notes: str = ""
 ) -> None:
-    """A table, or that nothing has what was asked for."""
+    """Print a table, or a line that says that nothing matches."""
     if cells:
         return print_text(table(cells, head=head, right=right), notes)
     return print_text(f"No {what} match.")
@@ -84,39 +84,46 @@ def _model_row(name: str) -> dict[str, Any]:
     }
 
 
-Vendor = Annotated[str | None, opt.option("--vendor", "NAME", "Accelerators of this vendor.", group=opt.OTHER)]
+Vendor = Annotated[
+    str | None, opt.option("--vendor", "NAME", "Show only accelerators of this vendor.", group=opt.OTHER)
+]
 MinimumMemory = Annotated[
     Any,
     opt.option(
         ("--minimum-memory", "--minimum-memory-gb"),
         "SIZE",
-        "Accelerators with at least this much memory, as in 80GB; a bare number is GB (1e9 bytes).",
+        "Show only accelerators with at least this much memory, as in 80GB; a bare number is in GB (1e9 bytes).",
         parse=lambda text: quantity(text if text.strip()[-1:].isalpha() else f"{text}GB", "bytes"),
         group=opt.OTHER,
     ),
 ]
 HasFormat = Annotated[
     str | None,
-    opt.option("--has-format", "FORMAT", "Accelerators with units for it, as in fp8 or int4.", group=opt.OTHER),
+    opt.option(
+        "--has-format",
+        "FORMAT",
+        "Show only accelerators with compute units for this format, such as fp8 or int4.",
+        group=opt.OTHER,
+    ),
 ]
 SORTED_BY = {
     "memory": "memory_bytes",
     "bandwidth": "memory_bytes_per_s",
     **{f"{math}_ridge": f"{math}_ridge_flops_per_byte" for math in ("bf16", "fp16", "fp8", "int8", "fp4", "int4")},
 }
-"""Columns as they are typed -> the column."""
+"""Names of columns as typed -> the column."""
 
 SortBy = Annotated[
     str,
     opt.option(
         "--sort",
         "COLUMN",
-        "Order by name, vendor, year, memory, bandwidth, or the ridge point of a format, as in fp8_ridge.",
+        "Sort by name, vendor, year, memory, bandwidth, or the ridge point of a format, as in fp8_ridge.",
         parse=lambda text: SORTED_BY.get(text.lower().replace("-", "_"), text),
         group=opt.OTHER,
     ),
 ]
-Descending = Annotated[bool, opt.switch("--descending", "The largest first.")]
+Descending = Annotated[bool, opt.switch("--descending", "Sort in descending order.")]
 
 
 def hardware(
@@ -129,7 +136,7 @@ def hardware(
     descending: Descending = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Every accelerator, or those that pass the filters."""
+    """List accelerators, filtered and sorted."""
     least = float(np.max(number("--minimum-memory", minimum_memory)))
     found = ridge_table(
         vendor=vendor, minimum_memory_bytes=least, has_format=has_format, sort_by=sort, descending=descending
@@ -156,12 +163,12 @@ def _hardware_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _short(figure: float) -> str:
-    """Three digits, or all before the point of a larger number."""
+    """Three significant digits, or all integer digits of a larger number."""
     return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
 def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
-    """Peak of the first format of ``family`` that the chip has, with its ridge point."""
+    """Peak of the first format of ``family`` that the chip supports, with its ridge point."""
     math = next((name for name in family if name in row["dense_flops_per_s"]), None)
     if math is None:
         return ""
@@ -169,7 +176,7 @@ def _peak(row: Mapping[str, Any], family: tuple[str, ...]) -> str:
 
 
 def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
-    """Number formats: bits per value, scales included, and the units that multiply them."""
+    """List number formats: bits per value including scales, and the units that multiply them."""
     rows: list[dict[str, Any]] = [
         {"name": each, "bits": FORMATS[each].bits, "math": FORMATS[each].math, "schemes": _schemes(each)}
         for each in _named(FORMATS, name)
@@ -180,7 +187,7 @@ def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
     cells = [
         (row["name"], f"{row['bits']:.4g}", row["math"] or "storage only", ", ".join(row["schemes"])) for row in rows
     ]
-    notes = ("families with any numbers: int3_g64, int4_g64_sym, affine4_g64, fp8_block64x128, exl3_3.5",)
+    notes = ("other bit widths, group and block sizes work as well: int3_g64, int4_g64_sym, affine4_g64, exl3_3.5",)
     return _listed("formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)))
 
 
@@ -191,15 +198,20 @@ def _schemes(name: str) -> list[str]:
 Helps = Annotated[
     str | None,
     opt.option(
-        "--helps", "PHASE", "Those that help prefill, decode, both or neither.", parse=opt.lower, group=opt.OTHER
+        "--helps",
+        "PHASE",
+        "Show only techniques that help prefill, decode, both or neither.",
+        parse=opt.lower,
+        group=opt.OTHER,
     ),
 ]
 PHASES = ("prefill", "decode", "both", "neither")
 
 
 def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, as_json: opt.Json = False) -> None:
-    """Serving techniques, for ``what-if --technique``: the phase that each helps, its parameters, and why."""
+    """List serving techniques for ``what-if --technique``: the phase that each helps, its parameters, and why."""
     from ...techniques import REGISTRY
+    from ..technique_options import option_of
 
     if helps not in (None, *PHASES):
         raise unknown("phase", helps, PHASES)
@@ -216,7 +228,7 @@ def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, 
     ]
     if as_json:
         return print_json(rows)
-    options = [" ".join(map(_option, row["parameters"])) for row in rows]
+    options = [" ".join(map(option_of, row["parameters"])) for row in rows]
     head = ("technique", "helps", *(["options"] if full else []), "why")
     cells = [
         (row["name"], row["helps"], *([taken] if full else []), row["why"])
@@ -225,14 +237,8 @@ def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, 
     return _listed("techniques", cells, head)
 
 
-def _option(parameter: str) -> str:
-    """The option of ``what-if`` that sets a parameter of a technique."""
-    changed = f"--to-{parameter}" if parameter in ("weights", "activations", "kv") else f"--{parameter}"
-    return changed.replace("_", "-")
-
-
 def engines(name: Name = "", *, as_json: opt.Json = False) -> None:
-    """Inference servers whose scheduling and kernels are known."""
+    """List inference engines whose scheduling and kernels are modeled."""
     found = [facts(each) for each in _named(list_engines(), name)]
     if as_json:
         return print_json([{"name": each.name, "title": each.title, "kernels": each.kernels} for each in found])

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from ...measured import Headroom, KernelHeadroom, headroom_of_file
 from ...measured.kernel_headroom import PHASES
+from ...measured.shares import PhaseHeadroom
 from ...phases.workload import Workload
 from ...specs.library import list_models
 from ...units import brief_time
@@ -23,14 +24,15 @@ from ..text import block, bullets, paragraph, table
 from .deployments import title_of
 
 ResultFile = Annotated[
-    Path, Parameter(name="FILE", help="Result file of a benchmark or a profiler; its content says of which.")
+    Path,
+    Parameter(name="FILE", help="Result file of a benchmark or profiler; the format is detected from its content."),
 ]
 Model = Annotated[
     str,
     opt.option(
         "--model",
         "MODEL",
-        "What ran: a name, or the path of a spec, a config.json or its directory.",
+        "Model that ran: a name, or the path of a spec, a config.json or its directory.",
         group=opt.LAYOUT,
         completer=opt.completed_by(list_models),
     ),
@@ -40,7 +42,7 @@ PhaseName = Annotated[
     opt.option(
         "--phase",
         "NAME",
-        "For a profile of kernels: prefill or decode.",
+        "For a kernel profile: whether it is of prefill or decode.",
         group=opt.OTHER,
         completer=opt.completed_by(lambda: PHASES),
     ),
@@ -50,14 +52,20 @@ Steps = Annotated[
     opt.option(
         "--steps",
         "N",
-        "For a profile of kernels: passes that it covers.",
+        "For a kernel profile: number of passes that it covers.",
         parse=quantity,
         group=opt.OTHER,
-        show_default="by the calls of attention kernels",
+        show_default="from the number of attention kernels",
     ),
 ]
 
-HEAD = ("", "measured", "floor", "roofline", "estimate", "of floor", "MFU", "MBU", "limit")
+HEAD = ("", "measured", "floor", "roofline", "estimate")
+FIGURES = ("MFU", "MBU", "limit")
+
+TimeCompared = Annotated[
+    str,
+    opt.time_option("Which time the measured one is compared with: floor, roofline or estimate."),
+]
 
 
 def headroom(
@@ -69,11 +77,12 @@ def headroom(
     model: Model,
     phase: PhaseName = "decode",
     steps: Steps = None,
+    time: TimeCompared = "floor_s",
     picture: Annotated[Path | None, opt.PICTURE] = None,
     full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
-    """A measured run against the floor, the roofline and the estimate."""
+    """Compare a measured run with the floor, the roofline and the estimate."""
     deployment = placement.single().deployment(read_model(model))
     lengths = Workload(**load) if load else None
     if picture is not None:
@@ -83,14 +92,17 @@ def headroom(
         _draw(picture, found)
     if as_json:
         return print_json(deployment_dict(deployment) | {"results": [_as_dict(each) for each in found]})
-    parts = [title_of(deployment), ""]
+    heading = title_of(deployment, time=time)
+    if len(found) > 1 and not full:
+        return print_text(heading, *_runs(found, time))
+    parts = [heading, ""]
     for each in found:
-        parts += _kernels(each) if isinstance(each, KernelHeadroom) else _run(each, full=full)
-    return print_text(*parts) if len(found) == 1 or full else print_text(title_of(deployment), *_runs(found))
+        parts += _kernels(each) if isinstance(each, KernelHeadroom) else _run(each, time, full=full)
+    return print_text(*parts)
 
 
 def _draw(picture: Path, found: Sequence[Headroom | KernelHeadroom]) -> None:
-    """The measured runs under the roofline, or the pass that a profile is held against."""
+    """Draw the measured runs under the roofline; for a profile, the pass that it is compared with."""
     from ...plot import roofline
 
     shown = [each.phase if isinstance(each, KernelHeadroom) else each for each in found]
@@ -105,13 +117,18 @@ def _as_dict(found: Headroom | KernelHeadroom) -> dict[str, Any]:
     return named | {"steps": found.steps} | found.to_dict() | {"assumptions": list(found.assumptions)}
 
 
-def _run(found: Headroom, *, full: bool) -> list[str]:
-    """The answer of one run in a sentence a phase, then its times; with ``full`` where the time above the floor is."""
+def _of(time: str) -> str:
+    """Head of the column of shares of one of the three times."""
+    return f"of {time.removesuffix('_s')}"
+
+
+def _run(found: Headroom, time: str, *, full: bool) -> list[str]:
+    """One sentence per phase, then the times; with ``full``, also what the time above the floor consists of."""
     rows = [
         (
             row.name,
             *(brief_time(each) for each in (row.measured_s, row.floor_s, row.roofline_s, row.estimate_s)),
-            *(f"{share:.0%}" for share in (row.share_of_floor, row.mfu, row.mbu)),
+            *(f"{share:.0%}" for share in (row.share_of(time), row.mfu, row.mbu)),
             row.limit,
         )
         for row in found.phases
@@ -121,33 +138,38 @@ def _run(found: Headroom, *, full: bool) -> list[str]:
     measurement = found.measurement
     return [
         f"\n{paragraph(f'{measurement.source} ({measurement.tool})')}",
-        *(paragraph(f"{row.sentence[0].upper()}{row.sentence[1:]}.") for row in found.phases),
-        f"\n{table(rows, head=HEAD, right=range(1, 8))}",
+        *(paragraph(_sentence(row, time)) for row in found.phases),
+        f"\n{table(rows, head=(*HEAD, _of(time), *FIGURES), right=range(1, 8))}",
         block("Time above the floor", table(gaps, head=head, right=len(head) - 1)) if full else "",
         *_reasons(found),
         block("Notes", bullets(_notes(found))),
     ]
 
 
+def _sentence(row: PhaseHeadroom, time: str) -> str:
+    words = row.sentence_against(time)
+    return f"{words[0].upper()}{words[1:]}."
+
+
 def _reasons(found: Headroom) -> Iterator[str]:
     for row in found.phases:
         if row.reasons:
-            yield block(f"Why {row.name} may beat its floor, the likeliest first", bullets(row.reasons))
+            yield block(f"Why {row.name} may beat its floor, most likely reason first", bullets(row.reasons))
 
 
 def _notes(found: Headroom) -> list[str]:
-    """What is compared with what, and what the reader repaired or doubts."""
+    """What is compared with what, and what the reader of the file corrected or questions."""
     compared = [f"{row.name}: {row.basis}" for row in found.phases]
     return [*compared, *found.notes, *found.measurement.assumptions]
 
 
 def _kernels(found: KernelHeadroom) -> list[str]:
-    """The kernels of a profile by kind of operator, those that take longest first."""
+    """The kernels of a profile by kind of operator, longest first."""
     measured, roof = np.asarray(found.measured_s), np.asarray(found.roofline_s)
     lead = f"{brief_time(float(measured.sum()))} of kernels in a pass, {brief_time(float(roof.sum()))} at the roofline"
     to_win = np.where(roof > 0, measured - roof, 0.0)
     if to_win.max() > 0:
-        lead += f"; most is to be won in {found.kind[to_win.argmax()]}"
+        lead += f"; most of the possible gain is in {found.kind[to_win.argmax()]}"
     rows = [_kind_row(found, int(at)) for at in np.argsort(-measured, kind="stable")]
     head = ("kind", "calls", "measured", "roofline", "estimate", "of roof", "MFU", "MBU", "limit")
     return [
@@ -170,7 +192,7 @@ def _kind_row(found: KernelHeadroom, at: int) -> tuple[str, ...]:
     )
 
 
-def _runs(found: Sequence[Headroom | KernelHeadroom]) -> list[str]:
+def _runs(found: Sequence[Headroom | KernelHeadroom], time: str) -> list[str]:
     """A row for each phase of each of several runs."""
     rows = []
     for at, run in enumerate(found, 1):
@@ -178,15 +200,15 @@ def _runs(found: Sequence[Headroom | KernelHeadroom]) -> list[str]:
             continue
         for row in run.phases:
             times = (row.measured_s, row.floor_s, row.estimate_s)
-            shares = (row.share_of_floor, row.mfu, row.mbu)
+            shares = (row.share_of(time), row.mfu, row.mbu)
             cells = (*(brief_time(each) for each in times), *(f"{share:.0%}" for share in shares))
             rows.append((f"{at}", row.name, *cells, row.limit))
     runs = [run for run in found if isinstance(run, Headroom)]
     sources = [(f"{at}", _asked(run)) for at, run in enumerate(runs, 1)]
     beaten = [f"{at} ({row.name})" for at, run in enumerate(runs, 1) for row in run.phases if row.beats_floor]
     lead = f"{len(runs)} runs in {runs[0].measurement.source.split(',')[0]} ({runs[0].measurement.tool}). "
-    lead += f"Floors are beaten in {', '.join(beaten)}: --full says why." if beaten else _best(runs)
-    head = ("run", "phase", "measured", "floor", "estimate", "of floor", "MFU", "MBU", "limit")
+    lead += f"Faster than the floor: run {', '.join(beaten)}; --full says why." if beaten else _best(runs)
+    head = ("run", "phase", "measured", "floor", "estimate", _of(time), *FIGURES)
     return [
         f"\n{paragraph(lead)}\n",
         table(rows, head=head, right={0, *range(2, 8)}),
@@ -196,7 +218,7 @@ def _runs(found: Sequence[Headroom | KernelHeadroom]) -> list[str]:
 
 
 def _asked(run: Headroom) -> str:
-    """What a run was asked for, as far as its file says."""
+    """The settings of a run that its file states."""
     measured = run.measurement
     named = {
         "batch": measured.batch,
@@ -210,7 +232,7 @@ def _asked(run: Headroom) -> str:
 
 
 def _best(runs: Sequence[Headroom]) -> str:
-    """The phase that comes nearest to its floor."""
+    """The phase that comes closest to its floor."""
     rows = [(row.share_of_floor, at, row) for at, run in enumerate(runs, 1) for row in run.phases]
     share, at, row = max(rows, key=lambda each: each[0])
-    return f"Nearest to its floor: run {at}, {row.name} at {share:.0%} of what {row.limit} allows."
+    return f"Closest to its floor: run {at}, {row.name} at {share:.0%} of what {row.limit} allows."

@@ -1,4 +1,4 @@
-"""The commands that draw: ``roofline plot KIND``, one function for each kind of picture."""
+"""The commands ``roofline plot KIND``, one function for each kind of plot."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from .questions import PassName
 from .requests import Concurrency, Rate
 
 BATCHES = 2.0 ** np.arange(9)
-"""Batches of a curve where none are given."""
+"""Default batches of a curve."""
 
 CONTEXTS = 2.0 ** np.arange(7, 18)
 
 
 def roofline(model: opt.ModelName, /, target: Target, picture: Picture, *, measured: MeasuredFiles = ()) -> None:
-    """Prefill and decode under the roofs of an accelerator."""
+    """Draw prefill and decode under the roofs of an accelerator."""
     from ...plot import roofline as draw
 
     picture.check()
@@ -57,13 +57,13 @@ def roofline(model: opt.ModelName, /, target: Target, picture: Picture, *, measu
 
 AcceleratorNames = Annotated[
     tuple[str, ...],
-    Parameter(name="HW", help="Accelerators: names, or paths of specs.", completer=opt.completed_by(list_accelerators)),
+    Parameter(name="HW", help="Accelerators: names or paths of specs.", completer=opt.completed_by(list_accelerators)),
 ]
-MathFormat = Annotated[str, opt.option("--math", "FORMAT", "Format that is computed in.", group=opt.OTHER)]
+MathFormat = Annotated[str, opt.option("--math", "FORMAT", "Format of the math.", group=opt.OTHER)]
 
 
 def rooflines(*accelerators: AcceleratorNames, picture: Picture, math: MathFormat = "bf16") -> None:
-    """The roofs of several accelerators."""
+    """Draw the roofs of several accelerators."""
     from ...plot import rooflines as draw
 
     picture.check()
@@ -71,13 +71,13 @@ def rooflines(*accelerators: AcceleratorNames, picture: Picture, math: MathForma
 
 
 def _words(given: Any) -> tuple[str, ...]:
-    """Names that commas separate, or that were typed one by one."""
+    """Names separated by commas or given one by one."""
     parts = given if isinstance(given, tuple) else (given,)
     return tuple(word for part in parts for word in str(part).split(",") if word)
 
 
 def time_breakdown(model: opt.ModelName, /, target: Target, picture: Picture) -> None:
-    """Where the time of prefill and decode goes."""
+    """Draw where the time of prefill and decode goes."""
     from ...plot import time_breakdown as draw
 
     picture.check()
@@ -87,7 +87,7 @@ def time_breakdown(model: opt.ModelName, /, target: Target, picture: Picture) ->
 
 
 def memory_stack(model: opt.ModelName, /, target: Target, picture: Picture) -> None:
-    """What memory holds, a bar for each value of the lists."""
+    """Draw memory use, one bar for each value of the lists."""
     from ...plot import memory_stack as draw
 
     picture.check()
@@ -100,7 +100,7 @@ CurveColumn = Annotated[
     opt.option(
         "--column",
         "NAME",
-        "time or tokens-per-s of a pass; with --rate or --concurrency ttft, tpot, total, queue, tokens-per-s ...",
+        "For a pass, time or tokens-per-s; with --rate or --concurrency, ttft, tpot, total, queue, tokens-per-s ...",
         parse=lambda text: opt.metric_name(text.replace("-", "_")),
         group=opt.OTHER,
         show_default="time, tpot",
@@ -120,7 +120,7 @@ def curves(
     rate: Rate = None,
     measured: MeasuredFiles = (),
 ) -> None:
-    """Time or throughput over the one option that lists several numbers; over batch if none does."""
+    """Draw time or throughput over the option that lists several numbers; over batch if none does."""
     from ...plot import curves as draw
 
     picture.check()
@@ -151,14 +151,14 @@ def _array(value: Any) -> Any:
 
 
 def _with_arrays(target: Target) -> Target:
-    """The target with lists of numbers of the workload as arrays, and single values elsewhere."""
+    """The target, with lists of workload values as arrays and single values elsewhere."""
     load = {name: _array(value) for name, value in target.load.items()}
     single = dataclasses.replace(target, load={}, context=None).single()
     return dataclasses.replace(single, load=load, context=_array(target.context))
 
 
 def throughput(model: opt.ModelName, /, target: Target, picture: Picture, *, time: opt.Time = opt.DEFAULT_TIME) -> None:
-    """Throughput against speed as the batch grows, a line for each deployment."""
+    """Draw throughput against speed as the batch grows, one line per deployment."""
     from ...plot import throughput as draw
 
     picture.check()
@@ -172,20 +172,22 @@ def throughput(model: opt.ModelName, /, target: Target, picture: Picture, *, tim
     picture.draw(draw, *steps, time=time)
 
 
-Models = Annotated[str, Parameter(name="MODEL", help="Models: names, or paths of specs, directories or GGUF files.")]
+Models = Annotated[str, Parameter(name="MODEL", help="Models: names or paths of specs, directories or GGUF files.")]
 Lengths = Annotated[
     Any,
     opt.option(
         "--context",
         "N,N,...",
-        "Lengths of the context.",
+        "Context lengths, in tokens.",
         parse=lambda text: quantities(text, "tokens"),
         group=opt.WORKLOAD,
         show_default="128 to 1M in powers of two",
     ),
 ]
-BatchSize = Annotated[Any, opt.option("--batch", "N", "Sequences.", parse=quantity, group=opt.WORKLOAD)]
-CacheFormat = Annotated[str, opt.option("--kv", "FORMAT", "Format of keys and values.", group=opt.LAYOUT)]
+BatchSize = Annotated[
+    Any, opt.option("--batch", "N", "Sequences that run together.", parse=quantity, group=opt.WORKLOAD)
+]
+CacheFormat = Annotated[str, opt.option("--kv", "FORMAT", "Format that the KV cache is stored in.", group=opt.LAYOUT)]
 
 
 def kv(
@@ -195,7 +197,7 @@ def kv(
     batch: BatchSize = 1,
     cache_format: CacheFormat = "bf16",
 ) -> None:
-    """The KV cache of models over the context."""
+    """Draw the KV cache of models over the context."""
     from ...plot import kv as draw
 
     picture.check()
@@ -207,7 +209,7 @@ def kv(
 Tpot = Annotated[
     Any,
     opt.option(
-        "--tpot", "TIME", "Largest time per output token, drawn as a line.", parse=opt.seconds, group=opt.TARGETS
+        "--tpot", "TIME", "Target for the time per output token, drawn as a line.", parse=opt.seconds, group=opt.TARGETS
     ),
 ]
 
@@ -221,7 +223,7 @@ def heatmap(
     tpot: Tpot = None,
     time: opt.Time = opt.DEFAULT_TIME,
 ) -> None:
-    """The time of a decode step over batch and context."""
+    """Draw the time of a decode step over batch and context."""
     from ...plot import heatmap as draw
 
     picture.check()
@@ -243,7 +245,7 @@ def waterfall(
     ] = "decode",
     time: opt.Time = opt.DEFAULT_TIME,
 ) -> None:
-    """How a change leads from one time to another, part by part."""
+    """Draw how a change leads from one time to another, part by part."""
     from ...plot import waterfall as draw
 
     picture.check()
@@ -261,7 +263,7 @@ def waterfall(
 
 
 def techniques(model: opt.ModelName, /, target: Target, picture: Picture, *, time: opt.Time = opt.DEFAULT_TIME) -> None:
-    """What every technique does to a deployment."""
+    """Draw the effect of every technique on a deployment."""
     from ...plot import techniques as draw
 
     picture.check()
@@ -278,7 +280,7 @@ def tornado(
     phase: PassName = "decode",
     time: opt.Time = opt.DEFAULT_TIME,
 ) -> None:
-    """What a pass depends on."""
+    """Draw what the time of a pass depends on."""
     from ...plot import tornado as draw
 
     picture.check()
@@ -287,7 +289,7 @@ def tornado(
 
 
 def pareto(model: opt.ModelName, /, search: Search, picture: Picture, chosen: Chosen | None = None) -> None:
-    """Throughput against speed of every candidate of a plan."""
+    """Draw throughput against speed for every candidate of a plan."""
     from ...plot import pareto as draw
 
     picture.check()
@@ -295,7 +297,7 @@ def pareto(model: opt.ModelName, /, search: Search, picture: Picture, chosen: Ch
 
 
 def phase_map(model: opt.ModelName, /, target: Target, picture: Picture, *, time: opt.Time = opt.DEFAULT_TIME) -> None:
-    """Where prefill and where decode takes the time, over the lengths of prompts and outputs."""
+    """Draw whether prefill or decode takes most of the time, over prompt and output lengths."""
     from ...plot import phase_map as draw
 
     picture.check()
@@ -308,7 +310,7 @@ Api = Annotated[
     opt.option(
         "--api",
         "USD",
-        "What an API asks per million output tokens with their prompts, a line.",
+        "Price of an API in USD per million output tokens, prompts included, drawn as a line.",
         parse=opt.usd,
         group=opt.OTHER,
         show_default=False,
@@ -326,22 +328,22 @@ def cost(
     rate: FleetRate = None,
     api: Api = None,
 ) -> None:
-    """What tokens cost over the utilization of a fleet."""
+    """Draw the cost of tokens over the utilization of a fleet."""
     from ...plot import cost as draw
 
     picture.check()
     if rate is None and search.traffic is None:
-        raise InvalidInput("the cost of a fleet needs arrivals: --rate N, or --traffic FILE with times")
+        raise InvalidInput("plot cost needs a request rate: --rate N, or --traffic FILE with arrival times")
     picture.draw(draw, size_fleet(search.plan(model, chosen, rate)), api=api)
 
 
-Rows = Annotated[Any, Parameter(name="M", help="Rows of the product: tokens.", converter=opt.parsed_by(quantity))]
+Rows = Annotated[Any, Parameter(name="M", help="Rows of the product (tokens).", converter=opt.parsed_by(quantity))]
 Inner = Annotated[Any, Parameter(name="K", help="Inner dimension.", converter=opt.parsed_by(quantity))]
 Columns = Annotated[Any, Parameter(name="N", help="Columns.", converter=opt.parsed_by(quantity))]
 
 
 def hierarchy(rows: Rows, inner: Inner, columns: Columns, /, *, hardware: opt.Hardware, picture: Picture) -> None:
-    """A matrix product at every level of the memory hierarchy."""
+    """Draw a matrix product at every level of the memory hierarchy."""
     from ...plot import hierarchy as draw
 
     picture.check()
@@ -352,11 +354,13 @@ YearColumn = Annotated[
     str,
     opt.option("--column", "NAME", "memory_bytes, memory_bytes_per_s or bf16_ridge_flops_per_byte.", group=opt.OTHER),
 ]
-Vendor = Annotated[str | None, opt.option("--vendor", "NAME", "Accelerators of one vendor.", group=opt.OTHER)]
+Vendor = Annotated[
+    str | None, opt.option("--vendor", "NAME", "Show only accelerators of this vendor.", group=opt.OTHER)
+]
 
 
 def by_year(*, picture: Picture, column: YearColumn = "memory_bytes_per_s", vendor: Vendor = None) -> None:
-    """A figure of all accelerators over their years."""
+    """Draw a property of all accelerators by year."""
     from ...plot import by_year as draw
 
     picture.check()

@@ -15,12 +15,17 @@ from ..text import bullets, table
 PriceHardware = Annotated[
     tuple[str, ...],
     opt.option(
-        "--hardware", "HW,...", "Prices of these accelerators.", parse=opt.words, group=opt.OTHER, show_default=False
+        "--hardware",
+        "HW,...",
+        "Show only prices of these accelerators.",
+        parse=opt.words,
+        group=opt.OTHER,
+        show_default=False,
     ),
 ]
 Provider = Annotated[
     str | None,
-    opt.option("--provider", "NAME", "Prices of providers with this in their name, in any case.", group=opt.OTHER),
+    opt.option("--provider", "NAME", "Show only providers whose name contains this text.", group=opt.OTHER),
 ]
 
 
@@ -33,21 +38,22 @@ Term = Annotated[
     opt.option(
         "--term",
         "NAME",
-        "on-demand, spot, reserved-1y, reserved-3y or capacity-block.",
+        "Show only this term: on-demand, spot, reserved-1y, reserved-3y or capacity-block.",
         parse=_underscored,
         group=opt.OTHER,
         completer=opt.completed_by(lambda: TERMS),
     ),
 ]
 Region = Annotated[
-    str | None, opt.option("--region", "NAME", "Prices of this region, and those that have none.", group=opt.OTHER)
+    str | None,
+    opt.option("--region", "NAME", "Show only prices of this region, and prices without a region.", group=opt.OTHER),
 ]
 Market = Annotated[
     str | None,
     opt.option(
         "--market",
         "NAME",
-        "hyperscaler, cloud, marketplace or own.",
+        "Show only this kind of provider: hyperscaler, cloud, marketplace or own.",
         parse=opt.lower,
         group=opt.OTHER,
         completer=opt.completed_by(lambda: MARKETS),
@@ -67,7 +73,7 @@ def prices(
     full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Known prices per accelerator-hour, the lowest first."""
+    """List known prices per accelerator-hour, lowest first."""
     wanted = [get_accelerator(each).name for each in hardware] or list_accelerators()
     found = [
         (each, price)
@@ -83,20 +89,20 @@ def prices(
     notes = []
     if not (full or hardware or provider or term or region or market):
         found = _lowest(found)
-        notes.append("the lowest price of each accelerator and term; --hardware and --provider list more, --full all")
+        notes.append("only the lowest price per accelerator and term; --hardware or --provider show more, --full all")
     head = ("hardware", "USD/h", "provider", "term", "region", "date")
     return print_text(table(_rows(found), head=head, right=(1,)), bullets(notes))
 
 
 def _require_provider(provider: str) -> None:
-    """Refuse a provider that no price is of."""
+    """Refuse a provider without any price."""
     known = {price.provider for name in list_accelerators() for price in list_prices(name)}
     if not any(provider.lower() in name.lower() for name in known):
         raise unknown("provider", provider, known)
 
 
 def _lowest(found: Found) -> Found:
-    """The first, which is the lowest, of every accelerator and term."""
+    """The first (lowest) price of every accelerator and term."""
     first: dict[tuple[str, str], tuple[str, Price]] = {}
     for name, price in found:
         first.setdefault((name, price.term), (name, price))
@@ -104,7 +110,7 @@ def _lowest(found: Found) -> Found:
 
 
 def _rows(found: Found) -> list[tuple[str, ...]]:
-    """A row a price, provider, term and region, whatever the instance, with the latest month that it was seen in."""
+    """One row per price, provider, term and region, with the latest month in which it was recorded."""
     groups: dict[tuple[str, ...], str] = {}
     for name, price in found:
         key = (name, f"{price.usd_per_hour:.2f}", price.provider, price.term.replace("_", " "), price.region)

@@ -24,10 +24,10 @@ TrafficFile = Annotated[
     opt.option(
         "--traffic",
         "FILE",
-        "Requests by length: a CSV, JSON or JSON-lines log with prompt and output tokens.",
+        "Request log with prompt and output lengths, as CSV, JSON or JSON lines.",
         parse=Path,
         group=opt.WORKLOAD,
-        show_default="all of --prompt and --output",
+        show_default="every request as in --prompt and --output",
     ),
 ]
 Loads = Annotated[
@@ -35,7 +35,7 @@ Loads = Annotated[
     opt.option(
         "--loads",
         "N,N,...",
-        "Batches for low, medium and high load.",
+        "Batch sizes for low, medium and high load.",
         parse=quantities,
         group=opt.WORKLOAD,
         show_default="1,8,64",
@@ -46,10 +46,10 @@ Metric = Annotated[
     opt.option(
         "--metric",
         "NAME",
-        "What techniques are ranked by: ttft, tpot, total, gap or throughput.",
+        "Metric that techniques are ranked by: ttft, tpot, total, gap or throughput.",
         parse=opt.slo_metric,
         group=opt.TARGETS,
-        show_default="the target that breaks first, else total",
+        show_default="the target that is missed first, else total",
     ),
 ]
 UsdPerHour = Annotated[
@@ -77,7 +77,7 @@ def advise(
     full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Which phase to optimize first, and with what."""
+    """Advise which phase to optimize first, and with which technique."""
     if file is not None:
         check_picture(file)
     serve = placement.single().deployment(read_model(model))
@@ -105,7 +105,7 @@ def advise(
 
 
 def _text(found: Advice, *, full: bool) -> list[str]:
-    """An advice: the verdict in sentences, then the ranking; with ``full`` every table."""
+    """Print the verdict in sentences, then the ranking; with ``full``, every table."""
     tables = list(tables_of(found))
     shown = tables if full else [each for each in tables if each[1][0][1:2] == ["gain"]]
     parts = [lead(found.serve.model, found.summary())]
@@ -121,4 +121,4 @@ def _text(found: Advice, *, full: bool) -> list[str]:
     return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE)}"]
 
 
-MORE = "--full shows where the verdict changes, every load and metric, and what each technique takes."
+MORE = "--full shows where the verdict changes, every load and metric, and what each technique requires."

@@ -1,4 +1,4 @@
-"""Commands about what would change an answer, such as ``solve``, ``sensitivity`` and ``techniques``."""
+"""Commands about changes to an answer: ``solve``, ``sensitivity``, ``techniques`` and the like."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Find = Annotated[
     opt.option(
         "--find",
         "NAME",
-        "What has to change: memory_bytes_per_s, memory_bytes, dense_flops_per_s, link_bytes_per_s, batch,"
+        "Quantity to solve for: memory_bytes_per_s, memory_bytes, dense_flops_per_s, link_bytes_per_s, batch,"
         " prompt_tokens, output_tokens or context_tokens; with --metric fits also weight_bits or parameters.",
         parse=lambda text: text.replace("-", "_"),
         group=opt.OTHER,
@@ -40,14 +40,14 @@ SolvedMetric = Annotated[
     opt.option(
         "--metric",
         "NAME",
-        "What has to reach the target, such as ttft, tpot, total, throughput or max_batch; fits and ridge need none.",
+        "Metric that has to reach the target: ttft, tpot, total, throughput, max_batch; fits and ridge need none.",
         parse=opt.metric_name,
         group=opt.OTHER,
         show_default="the time of a decode step",
     ),
 ]
 TargetValue = Annotated[
-    str | None, opt.option("--target", "X", "Level of the metric, as in 30ms, 80GB or 1k.", group=opt.OTHER)
+    str | None, opt.option("--target", "X", "Target for the metric, as in 30ms, 80GB or 1k.", group=opt.OTHER)
 ]
 
 
@@ -62,7 +62,7 @@ def solve(
     time: opt.Time = opt.DEFAULT_TIME,
     as_json: opt.Json = False,
 ) -> None:
-    """The value at which a figure reaches a target."""
+    """Solve for the value at which a metric reaches a target."""
     asked = target.single().answers(read_model(model))
     if metric is not None and metric not in (*SOLVED, *WITHOUT_TARGET):
         raise unknown("metric", metric, (*opt.METRIC_NAMES, *SOLVED, *WITHOUT_TARGET))
@@ -94,7 +94,7 @@ def sensitivity(
     time: opt.Time = opt.DEFAULT_TIME,
     as_json: opt.Json = False,
 ) -> None:
-    """What a pass depends on, the strongest first."""
+    """Show what the time of a pass depends on, strongest first."""
     asked = target.single().answers(read_model(model))
     found = sensitivity_of(asked.pass_named(phase), time=time)
     if as_json:
@@ -104,7 +104,7 @@ def sensitivity(
 
 def _elasticities(found: Sensitivity) -> str:
     rows = [(name.replace("_", " "), f"{float(getattr(found, name)):+.2f}") for name in found.ranked]
-    return table(rows, head=("input", "change in time, % for +1%"), right=1)
+    return table(rows, head=("input", "change in time for +1 %"), right=1)
 
 
 def techniques(
@@ -116,7 +116,7 @@ def techniques(
     full: opt.Full = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Every technique with what it does to one deployment, and what others measured."""
+    """Show the effect of every technique on a deployment, next to gains measured by others."""
     asked = target.single().answers(read_model(model))
     found = technique_table(asked.serve, asked.load, time=time)
     if as_json:
@@ -132,19 +132,22 @@ def techniques(
         lead(asked.serve.model, found.summary()),
         f"\n{title(asked, time=time)}",
         _gains(rows, "helps", "phase"),
-        block("Present already; gains over the same without it", _gains(had, "over", "baseline", of="baseline_")),
+        block(
+            "Already in use; gains compared with the same deployment without it",
+            _gains(had, "over", "baseline", of="baseline_"),
+        ),
         block(MEASURED_ELSEWHERE, table(measured, head=("technique", "measured", "assumed here"))),
         block("Measured by", bullets(sources)),
-        block("Not possible here", bullets(refused)),
-        "" if full else "\n" + paragraph("--full names the sources of what was measured."),
+        block("Not applicable here", bullets(refused)),
+        "" if full else "\n" + paragraph("--full shows the sources of the measured gains."),
     )
 
 
-MEASURED_ELSEWHERE = "Gains that were measured, on any deployment (number of them), and what the prediction assumes"
+MEASURED_ELSEWHERE = "Gains measured on any deployment (number of measurements), and what the prediction assumes"
 
 
 def _gains(rows: list[dict[str, Any]], second: str, column: str, *, of: str = "") -> str:
-    """What techniques gain by phase, and what ``column`` says of them."""
+    """Gains of the techniques by phase, and one more column."""
     gains = [f"{of}{name}" for name in ("prefill_speedup", "decode_speedup", "throughput_gain", "batch_gain")]
     cells = [
         (row["technique"], row[column], *("–" if row[name] is None else f"{row[name]:.2f}x" for name in gains))
@@ -154,10 +157,14 @@ def _gains(rows: list[dict[str, Any]], second: str, column: str, *, of: str = ""
 
 
 Gain = Annotated[
-    Any, opt.option("--prefill-gain", "SHARE", "How much shorter the prefill becomes.", parse=quantity, group=opt.OTHER)
+    Any,
+    opt.option("--prefill-gain", "SHARE", "Share by which prefill becomes shorter.", parse=quantity, group=opt.OTHER),
 ]
 Cost = Annotated[
-    Any, opt.option("--decode-cost", "SHARE", "How much longer each step becomes.", parse=quantity, group=opt.OTHER)
+    Any,
+    opt.option(
+        "--decode-cost", "SHARE", "Share by which each decode step becomes longer.", parse=quantity, group=opt.OTHER
+    ),
 ]
 
 
@@ -171,14 +178,14 @@ def mode_switch(
     time: opt.Time = opt.DEFAULT_TIME,
     as_json: opt.Json = False,
 ) -> None:
-    """When a faster prefill that slows decode has cost more than it gained."""
+    """Find the output length beyond which a faster prefill with slower decode loses time."""
     asked = target.single().answers(read_model(model))
     found = switch_of(asked.serve, asked.load, prefill_gain=prefill_gain, decode_cost=decode_cost, time=time)
     _show(asked, found, time=time, as_json=as_json)
 
 
 Buffer = Annotated[
-    Any, opt.option("--buffer", "N", "Tokens that are shown at a time.", parse=quantity, group=opt.OTHER)
+    Any, opt.option("--buffer", "N", "Number of tokens displayed at a time.", parse=quantity, group=opt.OTHER)
 ]
 
 
@@ -191,13 +198,13 @@ def visible(
     time: opt.Time = opt.DEFAULT_TIME,
     as_json: opt.Json = False,
 ) -> None:
-    """What a reader sees of a stream whose tokens are shown several at a time."""
+    """Show the delay a reader sees if tokens are displayed several at a time."""
     asked = target.single().answers(read_model(model))
     _show(asked, visible_of(asked.serve, asked.load, buffer=buffer, time=time), time=time, as_json=as_json)
 
 
 def _show(asked: Answers, found: Report, *, time: str, as_json: bool) -> None:
-    """A result of a few figures: its sentence, then the figures."""
+    """Print a small result: its summary, then its numbers."""
     if as_json:
         print_json(asked.asked() | {"time": time} | found.to_dict())
     else:

@@ -1,4 +1,4 @@
-"""The command that asks: ``quiz``."""
+"""The command ``quiz``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..quantities import quantity
 from ..text import paragraph
 
 QUESTIONS, CARDS = 5, 100
-"""How many of them where nothing else is asked."""
+"""Default number of questions and of cards."""
 
 Topic = Annotated[
     str | None,
@@ -31,28 +31,36 @@ Topic = Annotated[
     ),
 ]
 Difficulty = Annotated[
-    Any, opt.option("--difficulty", "N", "1 to 3.", parse=quantity, group=opt.OTHER, show_default="any")
+    Any, opt.option("--difficulty", "N", "Difficulty, 1 to 3.", parse=quantity, group=opt.OTHER, show_default="any")
 ]
 Count = Annotated[
     Any,
     opt.option(
         "--count",
         "N",
-        "How many questions, or cards.",
+        "Number of questions, or of cards.",
         parse=quantity,
         group=opt.OTHER,
         show_default=f"{QUESTIONS} questions, {CARDS} cards",
     ),
 ]
 Seed = Annotated[
-    Any, opt.option("--seed", "N", "Asks the same again.", parse=quantity, group=opt.OTHER, show_default="drawn")
+    Any,
+    opt.option(
+        "--seed",
+        "N",
+        "Seed; the same seed asks the same questions again.",
+        parse=quantity,
+        group=opt.OTHER,
+        show_default="drawn",
+    ),
 ]
 Cards = Annotated[
     Path | None,
     opt.option(
         "--cards",
         "FILE",
-        "Write cards for Anki as CSV instead of asking; - is standard output.",
+        "Write Anki cards as CSV instead of asking; - is standard output.",
         parse=Path,
         group=opt.OUTPUT,
         allow_leading_hyphen=True,
@@ -70,7 +78,7 @@ def quiz(
     cards_file: Cards = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Questions with fresh numbers, marked and explained."""
+    """Ask questions with new numbers, mark the answers and explain them."""
     if cards_file is not None:
         return _write_cards(cards_file, CARDS if count is None else count, topic, difficulty, seed)
     asked = questions(QUESTIONS if count is None else count, topic, difficulty=difficulty, seed=seed)
@@ -91,11 +99,11 @@ def _write_cards(file: Path, count: Any, topic: str | None, difficulty: Any, see
     print_text(f"wrote {count:,} cards to {file}")
 
 
-HOW = "Type a number, with a unit if you like; ? shows the solution, q ends."
+HOW = "Type a number, with a unit if you like; ? shows the solution, q quits."
 
 
 def _ask(asked: Sequence[Question]) -> None:
-    """Ask, mark and explain one after another, and keep score."""
+    """Ask, mark and explain one question after another, and keep score."""
     right, wrong = 0, Counter[str]()
     print_text(HOW)
     for at, question in enumerate(asked, 1):
@@ -110,12 +118,12 @@ def _ask(asked: Sequence[Question]) -> None:
     answered = right + wrong.total()
     if answered:
         again = ", ".join(topic for topic, _ in wrong.most_common())
-        score = f"{right} of {answered} right ({right / answered:.0%})."
-        print_text(f"\n{score}" + (f" Worth another look: {again}." if again else ""))
+        score = f"{right} of {answered} correct ({right / answered:.0%})."
+        print_text(f"\n{score}" + (f" Review: {again}." if again else ""))
 
 
 def _answer(question: Question) -> bool | None:
-    """Whether the typed answer is right, after it has been explained; None if there is no more of them."""
+    """Whether the typed answer is correct, after explaining it; None at the end of input."""
     for typed in _typed():
         if typed.lower() in ("q", "quit", "exit"):
             return None
@@ -134,7 +142,7 @@ def _answer(question: Question) -> bool | None:
 
 
 def _typed() -> Iterator[str]:
-    """Lines that are typed, blank ones left out; where nobody sits at a keyboard they are shown as well."""
+    """Lines of input without blank ones; echoed if the input is not a terminal."""
     typed_by_hand = sys.stdin is not None and sys.stdin.isatty()
     while True:
         print("> ", end="", flush=True)
@@ -148,6 +156,6 @@ def _typed() -> Iterator[str]:
 
 
 def _explained(question: Question, *, mistakes: bool) -> str:
-    """The worked solution, and the common wrong answers."""
+    """The worked solution and the common wrong answers."""
     lines = question.explain().splitlines() if mistakes else question.solution
     return "\n".join(paragraph(line, indent="  ", hang="    ") for line in lines)

@@ -37,15 +37,12 @@ Concurrency = Annotated[
     ),
 ]
 Rate = Annotated[
-    Any, opt.option("--rate", "N", "Requests that arrive per second (open loop).", parse=opt.rates, group=opt.WORKLOAD)
-]
-Burstiness = Annotated[
     Any,
     opt.option(
-        ("--burstiness", "--burst"),
-        "X",
-        "Squared coefficient of variation of the gaps between arrivals: 1 is Poisson, 0 a metronome.",
-        parse=quantity,
+        "--rate",
+        "N",
+        "Requests per second that arrive (open loop), or another unit such as 600/min.",
+        parse=opt.rates,
         group=opt.WORKLOAD,
     ),
 ]
@@ -54,7 +51,7 @@ HitRate = Annotated[
     opt.option(
         "--hit-rate",
         "SHARE",
-        "Share of every prompt found in the prefix cache.",
+        "Share of each prompt that is found in the prefix cache.",
         parse=quantity,
         group=opt.WORKLOAD,
     ),
@@ -76,19 +73,21 @@ Requests = Annotated[
     opt.option(
         "--requests",
         "N",
-        "Requests of a simulation.",
+        "Number of requests to simulate.",
         parse=quantity,
         group=opt.OTHER,
         show_default="5,000 for --rate, 10 for each of --concurrency",
     ),
 ]
-Seed = Annotated[Any, opt.option("--seed", "N", "Repeats a simulation exactly.", parse=quantity, group=opt.OTHER)]
+Seed = Annotated[
+    Any, opt.option("--seed", "N", "Seed; the same seed repeats a simulation exactly.", parse=quantity, group=opt.OTHER)
+]
 TraceFile = Annotated[
     Path | None,
     opt.option(
         "--trace",
         "FILE",
-        "Requests as they were recorded, with their times of arrival: CSV or JSON lines.",
+        "Recorded requests with their arrival times, as CSV or JSON lines.",
         parse=Path,
         group=opt.WORKLOAD,
     ),
@@ -101,7 +100,7 @@ LATENCIES = {
     "gap_s": "longest gap",
     "queue_s": "in the queue",
 }
-"""Times of a request, as tables call them."""
+"""Heads of the latencies of a request."""
 
 FIGURES = {
     "tokens_per_s": "output tokens/s",
@@ -111,11 +110,11 @@ FIGURES = {
     "limit": "limit",
     "utilization": "scheduler busy",
 }
-"""Figures of the deployment, as tables call them."""
+"""Heads of the numbers of the deployment."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
-BRACKETS = "in brackets: the mean at both ends of the 80% interval of every step"
+BRACKETS = "in brackets: the means at both ends of the 80% interval of every step"
 
 
 def serve(
@@ -126,7 +125,7 @@ def serve(
     *,
     concurrency: Concurrency = None,
     rate: Rate = None,
-    burstiness: Burstiness = 1,
+    burstiness: opt.Burstiness = 1,
     hit_rate: HitRate = 0,
     traffic: TrafficFile = None,
     method: Method = None,
@@ -135,7 +134,7 @@ def serve(
     time: opt.Time = opt.DEFAULT_TIME,
     as_json: opt.Json = False,
 ) -> None:
-    """What users see of a deployment under load."""
+    """Show what users see under load."""
     deployment = placement.single().deployment(read_model(model))
     lengths = _lengths(load, traffic)
     if concurrency is None and rate is None:
@@ -163,7 +162,7 @@ def serve(
 
 
 def _array(asked: Any) -> Any:
-    """A list of values as an array; one as it is."""
+    """A list of values as an array; a single value unchanged."""
     if not isinstance(asked, tuple):
         return asked
     wrong = next((item for item in asked if isinstance(item, str)), None)
@@ -171,11 +170,11 @@ def _array(asked: Any) -> Any:
 
 
 def _lengths(load: Any, traffic: Path | None) -> Workload | Traffic:
-    """Lengths of the requests: a file's, or one prompt and one output for all."""
+    """Request lengths: those of a file, or the same prompt and output for all."""
     if traffic is None:
         return Workload(**(load or {}))
     if load:
-        raise InvalidInput("--traffic has the lengths of its own requests: leave --prompt and --output out")
+        raise InvalidInput("--traffic already contains prompt and output lengths; drop --prompt and --output")
     return read_traffic(traffic)
 
 
@@ -212,15 +211,15 @@ def _loads(found: Served) -> str:
 
 
 def _one_load(found: Served) -> str:
-    """Times of a request, with quantiles where they are known, then the figures of the deployment."""
-    # Times of a queue that grows without end depend on how long the simulation runs.
+    """Latencies of a request, with quantiles where available, then the numbers of the deployment."""
+    # If the queue grows without bound, its times depend on how long the simulation runs.
     shares = QUANTILES if found.simulations and found.stable else ()
     rows = {"utilization": "load of the capacity", "capacity_requests_per_s": "capacity, requests/s"}
     return "\n\n".join((_latencies(found, shares), _deployment_rows(found, FIGURES | rows)))
 
 
 def _latencies(found: Served | Simulation, shares: Sequence[float]) -> str:
-    """Mean of each time of a request with its interval, and what a share of the requests stay within."""
+    """Mean of each latency with its interval, and its quantiles."""
     bounded = found.time == opt.DEFAULT_TIME and bool(getattr(found, "stable", True))
     rows = []
     for name, words in LATENCIES.items():
@@ -253,7 +252,7 @@ def simulate(
     *,
     concurrency: Concurrency = None,
     rate: Rate = None,
-    burstiness: Burstiness = 1,
+    burstiness: opt.Burstiness = 1,
     hit_rate: HitRate = 0,
     traffic: TrafficFile = None,
     trace: TraceFile = None,
@@ -262,12 +261,12 @@ def simulate(
     time: opt.Time = opt.DEFAULT_TIME,
     as_json: opt.Json = False,
 ) -> None:
-    """Every step of a server, request by request."""
+    """Simulate a server step by step."""
     deployment = placement.single().deployment(read_model(model))
     if trace is None and concurrency is None and rate is None:
         raise InvalidInput("simulate needs a load: --concurrency N, --rate N (requests per second) or --trace FILE")
     if trace is not None and (load or traffic is not None):
-        raise InvalidInput("--trace has the lengths of its own requests: leave --traffic, --prompt and --output out")
+        raise InvalidInput("--trace already contains request lengths; drop --traffic, --prompt and --output")
     asked = _lengths(load, traffic) if trace is None else read_trace(trace)
     if concurrency is not None and rate is not None:
         raise InvalidInput("give either --concurrency (closed loop) or --rate (open loop), not both")
@@ -309,7 +308,7 @@ def _simulated_dict(found: Simulation, slo: SLO) -> dict[str, Any]:
 
 
 def _goodput(found: Simulation, slo: SLO) -> str:
-    """Share of the requests that meet the targets."""
+    """The share of requests that meet the targets, in words."""
     if not slo.targets():
         return ""
     share = found.share_within(slo)

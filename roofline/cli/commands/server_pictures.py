@@ -1,4 +1,4 @@
-"""The commands that draw a simulated server: ``roofline plot timeline`` and ``roofline plot queue``."""
+"""The commands ``roofline plot timeline`` and ``roofline plot queue``."""
 
 from __future__ import annotations
 
@@ -15,26 +15,33 @@ from ...serving.simulation import simulate
 from .. import options as opt
 from ..picture_options import Picture
 from ..target import Placement, read_model
-from .requests import Burstiness, Concurrency, HitRate, Rate, Requests, Seed
+from .requests import Concurrency, HitRate, Rate, Requests, Seed
 
 Start = Annotated[
     Any,
     opt.option(
-        "--start", "TIME", "When the picture starts.", parse=opt.seconds, group=opt.OTHER, show_default="mid-run"
+        "--start",
+        "TIME",
+        "Start time of the plot within the run.",
+        parse=opt.seconds,
+        group=opt.OTHER,
+        show_default="mid-run",
     ),
 ]
-Span = Annotated[Any, opt.option("--span", "TIME", "How long it is.", parse=opt.seconds, group=opt.OTHER)]
+Span = Annotated[
+    Any, opt.option("--span", "TIME", "Length of the time that is shown.", parse=opt.seconds, group=opt.OTHER)
+]
 
 
 @Parameter(name="*")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A simulated server, as typed."""
+    """The simulation, as typed."""
 
     load: opt.LengthFields = dataclasses.field(default_factory=dict)
     concurrency: Concurrency = None
     rate: Rate = None
-    burstiness: Burstiness = 1
+    burstiness: opt.Burstiness = 1
     hit_rate: HitRate = 0
     requests: Requests = None
     seed: Seed = 0
@@ -43,7 +50,7 @@ class Run:
     def simulate(self, model: str, placement: Placement) -> Simulation:
         """The simulation."""
         if self.concurrency is None and self.rate is None:
-            raise InvalidInput("a simulated server needs --rate or --concurrency, as in --rate 5")
+            raise InvalidInput("a simulation needs a load: --rate or --concurrency, as in --rate 5")
         return simulate(
             placement.single().deployment(read_model(model)),
             Workload(**self.load),
@@ -68,7 +75,7 @@ def timeline(
     start: Start = None,
     span: Span = 1.0,
 ) -> None:
-    """A simulated second of a server, pass by pass."""
+    """Draw a simulated second of a server, pass by pass."""
     from ...plot import timeline as draw
 
     picture.check()
@@ -76,7 +83,7 @@ def timeline(
 
 
 def queue(model: opt.ModelName, /, placement: Placement, picture: Picture, run: Run | None = None) -> None:
-    """Requests that wait and run over the time of a simulation."""
+    """Draw the waiting and running requests of a simulation over time."""
     from ...plot import queue as draw
 
     picture.check()
