@@ -129,6 +129,25 @@ def test_what_fits_is_what_memory_says():
         assert found.reached <= found.target
 
 
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang", "trtllm", "llamacpp"])
+def test_what_is_solved_for_fits_and_a_little_less_does_not(engine):
+    """Engines set aside memory in ways that are no fraction of the device: what is found has to fit there as well."""
+    serve, load = rl.Deployment("llama-3.1-70b", "h100-sxm", engine=engine), rl.Workload(4000, 500, 8)
+    found = rl.solve(serve, load, find="memory_bytes", metric="fits")
+    assert found.method == ("closed form" if engine is None else "bisection")
+
+    def fits(memory_bytes):
+        larger = serve.replace(accelerator=serve.accelerator.replace(memory_bytes=memory_bytes))
+        return bool(rl.memory(larger, load).fits)
+
+    assert fits(1.001 * found.value)
+    assert not fits(0.999 * found.value)
+    bits = rl.solve(serve, load, find="weight_bits", metric="fits").value
+    below, above = (f"exl3_{np.floor(10 * bits) / 10 + step:.1f}" for step in (0.0, 0.1))
+    assert rl.memory(rl.quantize(serve, weights=below), load).fits
+    assert not rl.memory(rl.quantize(serve, weights=above), load).fits
+
+
 def test_every_closed_form_evaluates_to_its_value():
     four = SERVE.replace(parallel=rl.Parallel(tensor=4))
     names = ("weight_bits", "parameters", "memory_bytes", "batch")

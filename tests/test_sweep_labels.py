@@ -205,7 +205,8 @@ def test_arrays_of_results_are_read_only(name):
 
 def test_layouts_refuse_named_dimensions_and_shapes_that_do_not_fit():
     with pytest.raises(
-        rl.InvalidInput, match="tensor has named dimensions, which a layout does not keep: give its values"
+        rl.InvalidInput,
+        match=r"named dimensions \('ways',\), which a layout does not keep; pass an array, tensor=\[1, 2, 4\], or label",
     ):
         rl.Parallel(tensor=xr.DataArray([1, 2, 4], dims="ways"))
     layouts = rl.Parallel(tensor=np.array([1, 2, 4]))
@@ -213,3 +214,8 @@ def test_layouts_refuse_named_dimensions_and_shapes_that_do_not_fit():
         rl.InvalidInput, match=r"batch and tokens \(2,\) and arrays of the deployment must broadcast: tensor \(3,\)"
     ):
         rl.decode(SERVE.replace(parallel=layouts), rl.Workload(batch=[1, 2]))
+    crossed = rl.Parallel(tensor=np.array([1, 2, 4])[:, None])
+    assert dict(rl.decode(SERVE.replace(parallel=crossed), rl.Workload(batch=[1, 2])).to_xarray().sizes) == {
+        "tensor": 3,
+        "batch": 2,
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ..report import Report, Step
 from ..serving.steady_state import Steady
 from .solution_sentence import solution_sentence
@@ -59,3 +61,19 @@ class Solution(Report):
         inputs = {"reached": self.reached, "target": self.target}
         share, source = self.reached / self.target, f"{self.method}: {self.reason}"
         return (*self.found.explain(), Step("reached_over_target", "reached / target", inputs, share, source))
+
+
+def by_formula(
+    find: str, metric: str, target: float, *, value: float, reached: float, why: str = "", steps: tuple[Step, ...] = ()
+) -> Solution:
+    """Return a solution that a formula gives directly.
+
+    Parameters
+    ----------
+    find, metric, target, value, reached, steps
+        Fields of `Solution`; a ``value`` that is not finite means that there is no answer.
+    why : str
+        The reason if there is none.
+    """
+    possible = bool(np.isfinite(value))
+    return Solution(find, value, metric, target, reached, possible, "closed form", why, steps)

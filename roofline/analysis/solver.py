@@ -14,8 +14,6 @@ import numpy as np
 
 from ..arrays import bisect
 from ..errors import InvalidInput, number, unknown
-from ..footprint.memory_use import memory
-from ..formats import get_format
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
@@ -25,7 +23,8 @@ from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
 from ..units import humanize
 from .crossover_points import crossovers
-from .solutions import Solution
+from .fitting import FITS
+from .solutions import Solution, by_formula
 
 Setting = tuple[Deployment, Workload]
 Setter = Callable[[Deployment, Workload, float], Setting]
@@ -235,17 +234,11 @@ def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
     if float(times[worst]) > level:
         what = "the network alone takes" if worst == "network" else f"{worst} units alone take"
         why = f"never: {what} {float(times[worst]) * 1e3:.4g} ms"
-        return _answer(*asked, value=np.nan, reached=float(step.step_s), why=why, steps=steps)
+        return by_formula(*asked, value=np.nan, reached=float(step.step_s), why=why, steps=steps)
     faster, _ = _rates(serve, load, moved / level, "memory_bytes_per_s")
-    return _answer(*asked, value=moved / level, reached=_value(METRICS["step_s"], faster, load, "floor_s"), steps=steps)
-
-
-def _answer(
-    find: str, metric: str, target: float, *, value: float, reached: float, why: str = "", steps: tuple[Step, ...] = ()
-) -> Solution:
-    """The answer of a closed form."""
-    possible = bool(np.isfinite(value))
-    return Solution(find, value, metric, target, reached, possible, "closed form", why, steps)
+    return by_formula(
+        *asked, value=moved / level, reached=_value(METRICS["step_s"], faster, load, "floor_s"), steps=steps
+    )
 
 
 @dataclass(frozen=True)
@@ -301,107 +294,12 @@ def _ridge_batch(serve: Deployment, load: Workload) -> Solution:
     ridge = float(np.max(serve.accelerator.ridge_flops_per_byte(serve.precision.part("mlp").math)))
     if not np.isfinite(found.ridge_batch):
         why = "never: a token's activations move more bytes than its FLOPs are worth at the ridge"
-        return _answer("batch", "ridge", ridge, value=np.nan, reached=np.nan, why=why)
-    return _answer("batch", "ridge", ridge, value=float(found.ridge_batch), reached=ridge, steps=found.steps)
-
-
-_TWO, _BITS = ("int4", "fp8"), (4.0, 8.0)
-"""Two formats without scales: what a bit of every weight takes follows from their difference."""
-
-
-def _weight_bits(serve: Deployment, load: Workload) -> Solution:
-    """Bits of the linear layers' weights; everything else stays as it is."""
-    need = memory(serve, load).per_accelerator
-    now = memory(serve, load).weights_bytes_on_one
-    narrow, wide = (float(memory(_in_format(serve, name), load).weights_bytes_on_one) for name in _TWO)
-    a_bit = (wide - narrow) / (_BITS[1] - _BITS[0])
-    room, rest = float(need["available_bytes"]), float(need["needed_bytes"] - now + narrow - a_bit * _BITS[0])
-    step = Step(
-        "weight_bits",
-        "(available_bytes - rest_bytes) / bytes_of_a_bit",
-        {"available_bytes": room, "rest_bytes": rest, "bytes_of_a_bit": a_bit},
-        (room - rest) / a_bit,
-        "what is left for the linear layers, over what a bit of all their weights takes",
-    )
-    return _fitting("weight_bits", step, "what stays in 16 bits and the cache alone do not fit")
-
-
-def _in_format(serve: Deployment, weights: str) -> Deployment:
-    return serve.replace(precision=replace(serve.precision, weights=weights, exceptions={}))
-
-
-def _parameters(serve: Deployment, load: Workload) -> Solution:
-    """Parameters of a model of the same make, all in the weights' format, beside the cache of the load."""
-    need = memory(serve, load).per_accelerator
-    room, cache = float(need["available_bytes"]), float(need["paged_kv_bytes"])
-    bits = get_format(serve.precision.weights).bits
-    step = Step(
-        "parameters",
-        "(available_bytes - cache_bytes) * 8 / weight_bits",
-        {"available_bytes": room, "cache_bytes": cache, "weight_bits": bits},
-        (room - cache) * 8 / bits,
-        "what the cache leaves, over the bits of a weight",
-    )
-    return _fitting("parameters", step, "the cache alone does not fit")
-
-
-def _memory_bytes(serve: Deployment, load: Workload) -> Solution:
-    """Memory of an accelerator."""
-    needed = float(memory(serve, load).per_accelerator["needed_bytes"])
-    step = Step(
-        "memory_bytes",
-        "needed_bytes / memory_fraction",
-        {"needed_bytes": needed, "memory_fraction": serve.engine_fraction},
-        needed / serve.engine_fraction,
-        "weights and pages, over the engine's fraction",
-    )
-    return _fitting("memory_bytes", step, "")
-
-
-def _fitting(find: str, step: Step, why_not: str) -> Solution:
-    possible = step.value > 0
-    value = float(step.value) if possible else np.nan
-    target = float(step.inputs.get("available_bytes", step.value))
-    why = "" if possible else f"never: {why_not}"
-    return _answer(find, "fits", target, value=value, reached=target if possible else np.nan, why=why, steps=(step,))
-
-
-def _most(serve: Deployment, load: Workload, find: str, name: str, method: str) -> Solution:
-    """The largest batch or context that `Memory` finds."""
-    need = memory(serve, load)
-    most, available = float(getattr(need, name)), float(need.per_accelerator["available_bytes"])
-    steps = tuple(step for step in need.explain() if step.name == f"memory.{name}")
-    if most == 0:
-        return Solution(
-            find, np.nan, "fits", available, np.nan, False, method, "never: the weights leave no room", steps
-        )
-    if np.isinf(most):
-        changed = load
-    elif find == "batch":
-        changed = replace(load, batch=most)
-    else:
-        changed = replace(load, prompt_tokens=1, cached_tokens=max(most - load.output_tokens - 1, 0))
-    reached = float(memory(serve, changed).per_accelerator["needed_bytes"])
-    why = "always: the cache does not grow" if np.isinf(most) else ""
-    return Solution(find, most, "fits", available, reached, True, method, why, steps)
-
-
-def _largest_batch(serve: Deployment, load: Workload) -> Solution:
-    return _most(serve, load, "batch", "max_batch", "closed form")
-
-
-def _longest_context(serve: Deployment, load: Workload) -> Solution:
-    return _most(serve, load, "context_tokens", "max_context", "bisection")
+        return by_formula("batch", "ridge", ridge, value=np.nan, reached=np.nan, why=why)
+    return by_formula("batch", "ridge", ridge, value=float(found.ridge_batch), reached=ridge, steps=found.steps)
 
 
 WITHOUT_TARGET: Mapping[str, Mapping[str, Callable[[Deployment, Workload], Solution]]] = {
     "ridge": {"batch": _ridge_batch},
-    "fits": {
-        "weight_bits": _weight_bits,
-        "parameters": _parameters,
-        "memory_bytes": _memory_bytes,
-        "batch": _largest_batch,
-        "context_tokens": _longest_context,
-    },
+    "fits": FITS,
 }
-"""Questions whose target is the machine's own: its ridge point, its memory."""
+"""Questions without a target: the ridge point and the memory of the machine take its place."""

@@ -89,10 +89,13 @@ class Parallel(Value):
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            if getattr(getattr(self, item.name), "dims", ()):
+            value = getattr(self, item.name)
+            if getattr(value, "dims", ()):
+                degrees = ", ".join(map(str, np.asarray(value).ravel()[:4]))
                 raise InvalidInput(
-                    f"{item.name} has named dimensions, which a layout does not keep:"
-                    " give its values, or cross layouts with roofline.sweep"
+                    f"{item.name} has named dimensions {tuple(value.dims)}, which a layout does not keep; "
+                    f"pass an array, {item.name}=[{degrees}], or label layouts with roofline.sweep(model, accelerator, "
+                    f"parallels=[Parallel({item.name}=n) for n in ({degrees})])"
                 )
         for item in fields(self)[:-2]:
             object.__setattr__(self, item.name, number(item.name, getattr(self, item.name), least=1, whole=True))

@@ -160,7 +160,10 @@ class Deployment(Value):
         except ValueError:
             requests = f"batch and tokens {shape} and " if shape else ""
             own = ", ".join(f"{name} {value.shape}" for name, value in self.arrays.items())
-            raise InvalidInput(f"{requests}arrays of the deployment must broadcast: {own}") from None
+            raise InvalidInput(
+                f"{requests}arrays of the deployment must broadcast: {own}; give each its own axis, as in "
+                "np.array([1, 2, 4])[:, None]"
+            ) from None
 
     def _checked_limit(self, watts: Number) -> Number:
         """A power limit, if it can be one and the accelerator states what it limits."""
