@@ -206,7 +206,7 @@ def test_arrays_of_results_are_read_only(name):
 def test_layouts_refuse_named_dimensions_and_shapes_that_do_not_fit():
     with pytest.raises(
         rl.InvalidInput,
-        match=r"named dimensions \('ways',\), which a layout does not keep; pass an array, tensor=\[1, 2, 4\], or label",
+        match=r"named dimensions \('ways',\), which a layout does not keep; pass an array, tensor=\[1, 2, 4\], or",
     ):
         rl.Parallel(tensor=xr.DataArray([1, 2, 4], dims="ways"))
     layouts = rl.Parallel(tensor=np.array([1, 2, 4]))
