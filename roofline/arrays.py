@@ -107,6 +107,24 @@ def anywhere(holds: Any) -> bool:
     return bool(np.any(holds)) if isinstance(holds, np.ndarray) else bool(holds)
 
 
+def distinct(values: Number) -> list[float]:
+    """Return the different values in ascending order.
+
+    `numpy.unique` does the same, but first loads masked arrays, which takes longer than most commands compute.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> distinct(8), distinct(np.array([8.0, 2.0, 8.0]))
+    ([8.0], [2.0, 8.0])
+    """
+    if not isinstance(values, np.ndarray):
+        return [float(values)]
+    ascending = np.sort(values, axis=None)
+    is_new = ascending[1:] != ascending[:-1]
+    return [float(value) for value in (*ascending[:1], *ascending[1:][is_new])]
+
+
 def has_array(values: Iterable[Any]) -> bool:
     """Whether any of the values is an array, so that they cannot be hashed.
 

@@ -38,7 +38,7 @@ class NamedArray(NamedTuple):
     title: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dimensions(Value):
     """Names and coordinates of the axes of the arrays of a sweep.
 

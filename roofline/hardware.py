@@ -55,7 +55,7 @@ class Provenance:
 LINK_KINDS = ("switch_reduce", "switch", "mesh", "ring", "torus", "bridge")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Link(Value):
     """A connection between accelerators.
 
@@ -83,7 +83,7 @@ class Link(Value):
         number("domain", self.domain, least=1, whole=True)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Accelerator(Value):
     """An accelerator. Peaks are dense; every rate may be an array (a sweep over hardware).
 

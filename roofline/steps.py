@@ -15,7 +15,7 @@ from .units import humanize, quantity_of
 from .values import Value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step(Value):
     """One line of a derivation: ``name = formula = value``, with its inputs.
 

@@ -1,6 +1,7 @@
 """The shape of the package: one direction of imports, light imports, honest names, documented arguments."""
 
 import ast
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
+from roofline.values import Value
 
 SRC = Path(rl.__file__).parent
 ROOT = SRC.parent
@@ -75,6 +77,35 @@ def test_a_phase_needs_neither_matplotlib_nor_pandas():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_command_starts_without_what_others_need():
+    code = (
+        "import sys; from roofline.cli.app import run;"
+        "run(['analyze', 'llama-3.1-70b', '--hardware', '2xh100-sxm']);"
+        "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('roofline.')};"
+        "others = {'matplotlib', 'pandas', 'rich', 'numpy.ma', 'cyclopts.completion'} & set(sys.modules);"
+        "print('loaded', *sorted(rooms & {'plot', 'capacity', 'techniques', 'advisor', 'measured', 'app'} | others))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].strip() == "loaded"
+
+
+def value_classes():
+    """Every dataclass of the package that is compared by content."""
+    for path in sorted(SRC.rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if path.stem not in ("__init__", "__main__"):
+            for found in vars(importlib.import_module(module)).values():
+                is_class = inspect.isclass(found) and dataclasses.is_dataclass(found)
+                if is_class and found.__module__ == module and issubclass(found, Value):
+                    yield found
+
+
+def test_values_generate_no_comparison_that_is_never_called():
+    classes = list(value_classes())
+    assert len(classes) > 100
+    assert [kind.__name__ for kind in classes if kind.__dataclass_params__.eq] == []
 
 
 def test_every_public_name_loads_and_none_is_its_module():

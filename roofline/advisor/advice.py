@@ -33,7 +33,7 @@ LOADS = (1, 8, 64)
 """Batches that stand for low, medium and high load."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Advice(Findings):
     """What to do first, and why: the findings (see `Findings`), also as text."""
 

@@ -23,7 +23,7 @@ from .targets import TargetLine, governed, loads_and_buckets
 from .verdict import Flip, PhaseMap, phase_map, verdict_of
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Findings(Report):
     """What is found about a deployment and its traffic: what takes the time, and what would change it.
 

@@ -23,7 +23,7 @@ LEAST_GAIN = 1.005
 """A gain below half a percent is none: less than what an estimate of a kernel resolves."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option(Value):
     """A technique and what it does to the traffic, request by request.
 
@@ -116,7 +116,7 @@ def _weighted(values: Array, traffic: Traffic) -> Array:
     return np.asarray(np.sum(values * traffic.share, axis=-1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ranking(Value):
     """Techniques that were considered.
 

@@ -89,7 +89,7 @@ def _longest(serve: Deployment, tokens: int) -> int:
     return min(tokens, serve.model.max_context_tokens or tokens)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PhaseMap(Report):
     """Share of prefill over prompt and output lengths, at one batch.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Report):
     """Two results of one kind side by side.
 

@@ -15,7 +15,7 @@ from ..phases.workload import Workload
 from ..report import Report, Step
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Crossovers(Report):
     """Batches and contexts at which the limit of decode changes.
 

@@ -32,7 +32,7 @@ OPERAND_BYTES = 12.0
 """Three 32-bit operands: what registers deliver, at least, for each multiply-add of the fp32 units."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MemoryLevel(Value):
     """What a product reads through one level of the hierarchy.
 
@@ -56,7 +56,7 @@ class MemoryLevel(Value):
         return self.moved_bytes / self.bytes_per_s
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MemoryHierarchy(Rows):
     """A matrix product at every level of the memory hierarchy, one row per level, the memory first.
 

@@ -25,7 +25,7 @@ FORMATS = ("bf16", "fp16", "fp8", "fp4", "int8", "int4")
 _RIDGE = "_ridge_flops_per_byte"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RidgeTable(Rows):
     """Ridge points, one row per accelerator; NaN if the chip has no units for the format.
 

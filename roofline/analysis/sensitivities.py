@@ -196,7 +196,7 @@ def _time_of(one: Phase | ScheduledPass, time: str) -> Number:
     return value
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sensitivity(Report):
     """How a figure depends on its inputs.
 

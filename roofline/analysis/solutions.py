@@ -11,7 +11,7 @@ from ..serving.steady_state import Steady
 from .solution_sentence import solution_sentence
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution(Report):
     """An answer to an inverse question.
 

@@ -53,7 +53,7 @@ WORDS = {"limit", "time"}
 """Columns that are words, of at most 16 characters."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Asked(Value):
     """What is computed at every point: variables of a dataset, each a column of a result.
 

@@ -32,7 +32,7 @@ WEIGHTS, MEMORY, SEARCH = "weights", "memory", "search"
 The weights do not fit, not even with one sequence; the batch does not fit; or it is the largest that was tried."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidates(Value):
     """Columns of equal length, one row a layout and batch; see `Plan` for what they mean.
 

@@ -18,7 +18,7 @@ from .plans import Plan
 from .sizing import ROUNDING, whole_deployments
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fleet(Rows):
     """For every accelerator of a plan, the cheapest fleet that serves a request rate, the cheapest one first.
 

@@ -31,7 +31,7 @@ from .plan_steps import plan_steps
 from .queues import Stream
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan(Rows):
     """Candidates, the best first: those that meet the SLO, by cost or energy, then the rejected ones.
 

@@ -15,7 +15,7 @@ from .plan_sentences import pools_sentence
 from .plans import Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group(Value):
     """Prefill and decode workers that serve requests together; figures as in `PoolPlan`."""
 
@@ -46,7 +46,7 @@ class Group(Value):
         return float(prompts + self.decode_workers * self.decode.parallel.accelerators)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PoolPlan(Rows):
     """The cheapest pools of prefill and decode workers for every accelerator and precision of a plan.
 

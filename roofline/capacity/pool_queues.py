@@ -47,7 +47,7 @@ def prompt_cv2(stream: Stream | None) -> float:
     return float(np.sum(mix.share * (mix.prompt_tokens - mean) ** 2)) / mean**2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PromptPool(Value):
     """Workers that compute prompts, for every layout ``[L]`` of a deployment.
 
@@ -157,7 +157,7 @@ def _handling_s(case: Scenario) -> float:
     return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * tokens
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DecodeRows(Value):
     """Decode workers, one row a layout and batch; columns as in `Candidates`, the times without prompts."""
 
@@ -178,7 +178,7 @@ class DecodeRows(Value):
     fits: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DecodePool(Value):
     """Workers that decode, one row a layout and batch.
 

@@ -74,7 +74,7 @@ class Figures(NamedTuple):
     queue: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question(Value):
     """What pools are asked for.
 

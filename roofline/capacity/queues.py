@@ -58,7 +58,7 @@ LEAST_REQUESTS, MOST_REQUESTS, ROUNDS = 2_000, 8_000, 12
 """Requests of a simulation: so many for each in the system, and within these bounds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stream(Value):
     """Requests that a fleet has to serve.
 
@@ -100,7 +100,7 @@ def of_statistic(values: Simulation, name: str, slo: SLO) -> float:
     return float(np.nan_to_num(found))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClosedQueue(Value):
     """The closed form of the queue of every candidate.
 

@@ -292,7 +292,8 @@ def build() -> App:
         place = f"{__package__}.commands.{module}:{name.replace('-', '_')}"
         plotting.command(place, name=name, help=_help(f"plot {name}", summary, "", examples), version_flags=[])
     program.command(plotting)
-    program.register_install_completion_command(help="Install completion for the shell in use.")
+    completion = f"{__package__}.commands.completion:install"
+    program.command(completion, name="--install-completion", help="Install completion for the shell in use.")
     return program
 
 

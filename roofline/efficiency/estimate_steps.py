@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import distinct
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -77,10 +78,10 @@ def explain_estimate(
 def _single(operator: Operator, accelerator: Accelerator, profile: str | None) -> Found | None:
     """The kernels that all shapes of a sweep take; None if they differ, or none runs by itself."""
     if operator.message is not None:
-        sizes = np.unique(operator.message.accelerators)
+        sizes = distinct(operator.message.accelerators)
         if len(sizes) > 1 or sizes[0] <= 1:
             return None
-        return kernels_for(accelerator, collective_kind(operator.message.collective, float(sizes[0])), profile)
+        return kernels_for(accelerator, collective_kind(operator.message.collective, sizes[0]), profile)
     if operator.kind == "elementwise" or operator.joins:
         return None
     if operator.kind == "attention" and takes_either_kernel(operator):

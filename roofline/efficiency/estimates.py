@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import anywhere, everywhere, has_array, larger, smaller
+from ..arrays import anywhere, distinct, everywhere, has_array, larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -289,7 +289,8 @@ def _middle(values: list[Any]) -> Any:
     if len(values) == 3:
         one, two, three = values
         return larger(smaller(one, two), smaller(larger(one, two), three))
-    return np.median(np.stack(np.broadcast_arrays(*values)), axis=0)
+    ascending = np.sort(np.stack(np.broadcast_arrays(*values)), axis=0)
+    return (ascending[(len(values) - 1) // 2] + ascending[len(values) // 2]) / 2
 
 
 def _capped(parts: Parts, most: Parts, times: Any) -> Parts:
@@ -374,10 +375,12 @@ def _exchange(operator: Operator, accelerator: Accelerator, memory_s: Number, pr
     message = operator.message
     assert message is not None
     wire_s = message.network_s(accelerator)
-    sizes = np.unique(message.accelerators)
+    sizes = distinct(message.accelerators)
     result = Estimate(0.0 * wire_s, 0.0 * wire_s, 0.0 * wire_s, "")
-    for size in sizes[sizes > 1]:
-        found = kernels_for(accelerator, collective_kind(message.collective, float(size)), profile)
+    for size in sizes:
+        if size <= 1:
+            continue
+        found = kernels_for(accelerator, collective_kind(message.collective, size), profile)
         run = Kernel(0.0, wire_s, 0.0, 1.0, operator.inputs)
         least_s = larger(operator.count * wire_s, memory_s)
         time_s = _sum(_median([_one(member, run) for member in found.members.values()]))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from ..arrays import everywhere
+from ..arrays import distinct, everywhere
 from ..formats import get_format
 from ..operators.operator import Operator
 
@@ -103,8 +101,7 @@ def variants(inputs: Any, kind: str) -> list[tuple[str, Any]]:
         return [("sparse", inputs["past_read"] < inputs["past_tokens"])]
     if head in ("attention_decode", "attention_prefill"):
         width = inputs["key_dim"]
-        widths = np.unique(width) if isinstance(width, np.ndarray) else (width,)
-        return [(f"d{value:.0f}", width == value) for value in widths]
+        return [(f"d{value:.0f}", width == value) for value in distinct(width)]
     if head == "experts":
         ways, matrices = inputs["ways"], inputs["matrices"]
         return [("plain", matrices == 2), ("ep", ways > 1), ("whole", ways == 1)]

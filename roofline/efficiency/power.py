@@ -38,7 +38,7 @@ from .lookup import matches
 from .store import folder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PowerModel(Value):
     """Shares of the TDP that a device draws for what it does.
 

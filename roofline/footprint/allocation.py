@@ -15,7 +15,7 @@ from ..values import Value
 from .per_device import resident_by_part, weights_on_one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Paging(Value):
     """How an engine allocates the KV cache.
 
@@ -82,7 +82,7 @@ class Paging(Value):
         return {name: size * left if name in moved else size for name, size in weights_by_part.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drafter(Value):
     """What drafts tokens for the model and is resident beside it.
 

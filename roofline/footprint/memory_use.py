@@ -39,7 +39,7 @@ STEP_TOKENS = 8192
 """Most tokens of prompts in a step where no engine is named."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Memory(OfWorkload, Report):
     """Memory that a deployment needs and has, for all accelerators together.
 

@@ -14,7 +14,7 @@ from ..report import Report
 from .record import as_number, mean
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeviceCounters(Report):
     """Mean counters of one device.
 

@@ -26,7 +26,7 @@ NOT_ATTENTION = ("combine", "reduce", "merge", "cache")
 """Companions of attention kernels, which need not run once a layer."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelHeadroom(Report):
     """Time of a pass by kind of operator: measured, and its bounds.
 

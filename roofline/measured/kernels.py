@@ -97,7 +97,7 @@ class ProfiledKernel:
         return self.total_s / self.calls
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelProfile(Report):
     """The kernels of a profile, the longest first.
 

@@ -29,7 +29,7 @@ class StepTime(NamedTuple):
     basis: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurement(Report):
     """One run of a benchmark. None means that the file does not say it; nothing is guessed.
 

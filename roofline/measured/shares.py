@@ -17,7 +17,7 @@ from .measurement import Measurement
 from .work_bounds import WorkBounds
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PhaseHeadroom(Report):
     """One measured time compared with the bounds of its work.
 
@@ -208,7 +208,7 @@ _GAPS = {
 }
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Headroom(Report):
     """A measured run compared with its deployment, one row per phase.
 

@@ -44,7 +44,7 @@ SHAPES = frozenset(
 """Fields that decide the size of a checkpoint."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Model(Report):
     """A language model: a decoder, or an encoder, whose attention has no causal mask.
 

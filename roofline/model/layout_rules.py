@@ -85,9 +85,9 @@ def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iter
     if parallel.single:
         return
     columns = np.broadcast_arrays(parallel.tensor, parallel.expert, parallel.expert_tensor)
-    degrees = np.stack([np.ravel(column) for column in columns], axis=1)
+    layouts = set(zip(*(column.ravel().tolist() for column in columns), strict=True))
     said = set()
-    for tensor, expert, expert_tensor in np.unique(degrees, axis=0)[:MOST_LAYOUTS]:
+    for tensor, expert, expert_tensor in sorted(layouts)[:MOST_LAYOUTS]:
         reason = next(_broken(model, precision, int(tensor), int(expert), int(expert_tensor)), "")
         if reason and reason not in said:
             said.add(reason)

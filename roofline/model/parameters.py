@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..report import Report
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parameters(Report):
     """Exact parameter counts.
 

@@ -44,7 +44,7 @@ class Rewrite(ABC):
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Rewritten(Model):
     """A model whose operators are rewritten one way after another.
 

@@ -19,7 +19,7 @@ NODE = 8
 """Accelerators of a server where the specification names no larger domain."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Message(Value):
     """What ``accelerators`` exchange once.
 

@@ -18,7 +18,7 @@ from .precision import Precision
 from .work import Work
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Operator(Value):
     """One operator of a layer, run ``count`` times per pass.
 
@@ -91,7 +91,7 @@ class Operator(Value):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Segment(Value):
     """Sequences with the same lengths in one forward pass.
 
@@ -167,7 +167,7 @@ class Segment(Value):
         return self.sequences * self.new_tokens
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pass(Value):
     """One forward pass: what runs in it and how.
 

@@ -34,7 +34,7 @@ from ..units import humanize
 from ..values import Value, brief
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Parallel(Value):
     """Degrees of parallelism, each a whole number >= 1 or an array.
 

@@ -31,7 +31,7 @@ class PartFormats:
     math: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Precision(Value):
     """Formats of weights, activations and KV cache.
 

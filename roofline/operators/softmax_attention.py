@@ -67,7 +67,7 @@ def _capped_sum(count: Number, window: Number) -> Number:
     return capped * (capped + 1) / 2 + (count - capped) * window
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Reads(Value):
     """What one sequence moves between the chip and its cache, in entries.
 

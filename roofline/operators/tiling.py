@@ -26,7 +26,7 @@ ACCUMULATOR_BYTES = 4.0
 """A sum is kept in 32 bits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tiling(Value):
     """Tiles of a matrix product, from the outside in; by default those of CUTLASS's largest 16-bit kernels on an A100.
 

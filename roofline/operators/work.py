@@ -9,7 +9,7 @@ from ..errors import InvalidInput, Number
 from ..values import Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Work(Value):
     """FLOPs and bytes of an operation; every number is a float or an array.
 

@@ -39,7 +39,7 @@ class Part(NamedTuple):
     share: Number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernels(Value):
     """What an engine runs as one kernel of the operators of a pass, found out when an estimate asks for it.
 
@@ -77,7 +77,7 @@ class Kernels(Value):
         return tuple(found)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bound(Report):
     """The bounds of one operator on one accelerator, for all its ``count`` runs together.
 

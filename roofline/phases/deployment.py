@@ -33,7 +33,7 @@ BESIDE = ("towers", "prediction")
 USUAL_FRACTION = 0.9
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Deployment(Value):
     """What runs where: a model on accelerators, in a precision and a layout.
 

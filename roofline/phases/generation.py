@@ -17,7 +17,7 @@ from .sequences import steps_of
 from .workload import OfWorkload, Workload
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Generation(OfWorkload, Report):
     """A batch from its prompts to its last output tokens.
 

@@ -52,7 +52,7 @@ EAGER_LAUNCHES = {CAPTURED_DRAFT: "within", DRAFT: "within"}
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Phase(PassEnergy, Report):
     """One forward pass of a deployment, with its three times.
 

@@ -69,7 +69,7 @@ class Estimates(NamedTuple):
 Totals = TypeVar("Totals", Sums, Estimates)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScheduledPass(Value):
     """One forward pass with everything that decides its times.
 

@@ -19,7 +19,7 @@ COUNTS = (*TEXT_COUNTS, *MEDIA_COUNTS)
 """Fields of a workload that may be arrays."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Workload(Value):
     """Requests that run together. Any field may be an array; all fields broadcast.
 

@@ -20,7 +20,7 @@ Look = tuple[str, str]
 """Color, and a marker or a hatch."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Style(Value):
     """Colors, markers and sizes of text that all plots share.
 

@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 FIELDS = ("lane", "start_s", "end_s", "steps", "running", "prompt_tokens", "waiting", "emits")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Journal(Value):
     """Passes of a simulated server, in the order of their lanes and of time; arrays of one length.
 

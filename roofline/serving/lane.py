@@ -22,7 +22,7 @@ from .step_times import StepTimes
 from .traffic import Traffic
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lengths(Value):
     """Lengths of the requests, tokens; of a traffic, their means.
 
@@ -63,7 +63,7 @@ class Lengths(Value):
         return self.prompt + self.cached + self.output
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lane(Value):
     """The closed form of one scheduler with ``clients`` requests in the system.
 

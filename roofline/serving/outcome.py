@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Simulation(Report):
     """What the requests of a simulation saw; figures are means over all of them.
 

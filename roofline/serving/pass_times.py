@@ -33,7 +33,7 @@ Run = tuple[Number, Phase]
 """How often a pass runs, and the pass; drafts that cost a share of a decode step run that share of it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PassTime(Value):
     """A forward pass of a scenario.
 

@@ -29,7 +29,7 @@ WHOLE_UP_TO = 8
 """Passes are computed for every number of prompts up to this; beyond, in steps of a quarter, with lines in between."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Passes(Value):
     """The passes that the requests of a scenario take; they are the same whichever of the three times is asked for.
 

@@ -26,7 +26,7 @@ from ..phases.workload import Workload
 from ..values import Value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drafts(Value):
     """Speculative decoding: a step drafts some tokens cheaply and verifies all of them in one pass.
 
@@ -108,7 +108,7 @@ def expected_tokens(acceptance: Number, drafts: Number) -> Number:
     return scalar(np.where(a < 1, (1 - a ** (k + 1)) / refused, k + 1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scenario(Value):
     """How requests are served; as it stands, by an engine with continuous batching and nothing else.
 

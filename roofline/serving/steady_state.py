@@ -39,7 +39,7 @@ PLANNED_TIMES = (*TIMES, HIGH_END)
 """Times in which requests can be asked for: each of the three, or the upper end of the estimate's interval."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Steady(Report):
     """What requests see of a deployment in steady state; figures describe a request unless stated otherwise.
 

@@ -41,7 +41,7 @@ MANY = 1e6
 """Clients that saturate any server."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Served(Report):
     """What users see under load; figures are means over requests unless stated otherwise.
 

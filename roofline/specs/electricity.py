@@ -14,7 +14,7 @@ JOULES_OF_A_KWH = 3.6e6
 WATTS_OF_A_KILOWATT = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Power(Value):
     """Power limit, host, losses and price of electricity. Nothing is assumed for what is not given, and results say so.
 

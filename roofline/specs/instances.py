@@ -6,14 +6,11 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ..files import read_yaml
 from .folders import spec_folders
 from .names import spoken
-
-if TYPE_CHECKING:
-    pass
 
 MOST_ACCELERATORS = 10**6
 """Counts beyond are typing errors: no name means more accelerators than any machine has."""

@@ -27,7 +27,7 @@ LONGEST_NAME = 255
 """No file system takes a longer name of a file, and no hub a longer name of a repository."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hardware(Value):
     """The accelerators that a name stands for.
 
@@ -262,11 +262,13 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
     index = _index("hardware_specs")
     if name in index:
         return index[name], 1
+    several = counted(name)
+    if several is not None and several[0] in index:
+        return index[several[0]], several[1]
     names = _names("hardware_specs", index)
     found = names.called.get(spoken(name), [])
     if found:
         return index[_only(found, name)], 1
-    several = counted(name)
     if several is not None:
         bare = names.called.get(spoken(several[0]), [])
         if bare:

@@ -30,9 +30,12 @@ from ..units import to_base
 
 
 class Strict(BaseModel):
-    """No coercion, no unknown keys, no changes; the docstring of a field is its description in the JSON schema."""
+    """No coercion, no unknown keys, no changes; the docstring of a field is its description in the JSON schema.
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    Validators are built when the first file of the kind is read (``defer_build``).
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 def _real_date(text: str) -> str:

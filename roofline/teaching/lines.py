@@ -21,7 +21,7 @@ SHEET_DIGITS = 3
 """Digits of a data sheet that people remember."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NapkinLine(Value):
     """One line of a napkin.
 
@@ -66,7 +66,7 @@ def _signed(share: float) -> str:
     return words if words not in ("+0%", "-0%") else "0%"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Napkin(Report):
     """A derivation in about five lines of mental arithmetic.
 

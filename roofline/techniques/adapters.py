@@ -89,7 +89,7 @@ def _adapted(model: Model) -> Iterator[tuple[int, Linear]]:
             yield count, weight
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MultiLoRA(Technique):
     """Sequences of one batch use different low-rank adapters (Punica, arXiv:2310.18547; S-LoRA, arXiv:2311.03285).
 

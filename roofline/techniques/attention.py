@@ -16,7 +16,7 @@ from ..serving.scenario import Scenario, share
 from .technique import FLAG, KERNEL, MODEL, Technique
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KVCache(Technique):
     """Keys and values are kept; without a cache, every step computes its whole context again.
 
@@ -49,7 +49,7 @@ class KVCache(Technique):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GroupedQueryAttention(Technique):
     """Groups of query heads share a KV head (GQA, arXiv:2305.13245), compared with one for each query head (MHA).
 
@@ -95,7 +95,7 @@ class GroupedQueryAttention(Technique):
         return case.with_model(with_attention(case.model, lambda block: dataclasses.replace(block, kv_heads=wanted)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MultiQueryAttention(GroupedQueryAttention):
     """All query heads share one KV head (MQA, arXiv:1911.02150), compared with one for each query head (MHA).
 
@@ -113,7 +113,7 @@ class MultiQueryAttention(GroupedQueryAttention):
     kv_heads: int | None = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MultiHeadLatentAttention(Technique):
     """The cache holds a latent from which all heads are expanded (MLA, arXiv:2405.04434), not full heads (MHA).
 
@@ -175,7 +175,7 @@ class MultiHeadLatentAttention(Technique):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FlashAttention(Technique):
     """Scores stay on the chip, tile by tile (arXiv:2205.14135), instead of going through memory."""
 
@@ -222,7 +222,7 @@ class FlashAttention(Technique):
         return (Step("scores_bytes", formula, known, value, "written and read before and after the softmax, a layer"),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SlidingWindow(Technique):
     """A query attends only to the last tokens, and older ones are evicted from the cache (arXiv:2004.05150).
 
@@ -272,7 +272,7 @@ class SlidingWindow(Technique):
         return case.with_model(with_attention(case.model, windowed))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionSinks(SlidingWindow):
     """The first and the last tokens stay in the cache (StreamingLLM, arXiv:2309.17453); no training is needed.
 
@@ -300,7 +300,7 @@ class AttentionSinks(SlidingWindow):
         return self.tokens + self.sinks
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreEviction(Technique):
     """Tokens with low attention scores are evicted once the prompt is computed (H2O, SnapKV, RocketKV).
 
@@ -340,7 +340,7 @@ class ScoreEviction(Technique):
         return case.replace(kept_tokens=self.kept_tokens)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class HostOffload(Technique):
     """A share of the cache is kept in host memory and crosses the host link in every step, which trades time for room.
 

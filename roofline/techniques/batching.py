@@ -18,7 +18,7 @@ from .technique import HARDWARE, KERNEL, Technique
 Lengths = tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ContinuousBatching(Technique):
     """A new sequence starts as soon as one ends, compared with a batch that runs until its longest sequence ends.
 
@@ -87,7 +87,7 @@ def static_slots_used(batch: Number, lengths: Lengths = ()) -> Number:
     return scalar(1 / np.sum(np.where(places <= size, 1 / places, 0.0), axis=-1))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PromptBatching(Technique):
     """Prompts of different lengths run in one pass, packed or grouped by length, instead of padded to the longest.
 
@@ -167,7 +167,7 @@ LONGEST_OVER_MEAN = float(np.log(100))
 """Of lengths that are exponential around their mean 99 of 100 are within this many means."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PagedAttention(Technique):
     """The cache is allocated in pages as a sequence grows, not in one block of the greatest length.
 
@@ -236,7 +236,7 @@ class PagedAttention(Technique):
         return case.replace(page_tokens=self.page_tokens)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkedPrefill(Technique):
     """Prompts are computed in chunks that join decode steps (Sarathi, arXiv:2308.16369), so no step waits for long.
 
@@ -270,7 +270,7 @@ class ChunkedPrefill(Technique):
         return case.replace(chunk_tokens=self.chunk_tokens)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Disaggregation(Technique):
     """Prefill and decode run on separate pools (DistServe, arXiv:2401.09670), linked by transfers of the cache.
 

@@ -13,7 +13,7 @@ from .expert_layouts import spread
 from .technique import FLAG, Technique
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DecodeContextParallelism(Technique):
     """The cached tokens of a sequence are divided over ranks that would otherwise hold copies of the whole cache.
 

@@ -23,7 +23,7 @@ AS_GIVEN = "as given"
 """What techniques without a baseline of their own are compared with: the deployment as given."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Effect(Report):
     """The effect of one or several techniques on the requests of a deployment in steady state.
 

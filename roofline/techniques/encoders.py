@@ -16,7 +16,7 @@ from ..serving.scenario import Scenario
 from .technique import HARDWARE, Technique
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class EncoderDisaggregation(Technique):
     """Images are encoded on separate accelerators (vLLM blog of December 2025; arXiv:2501.05460).
 

@@ -58,7 +58,7 @@ def loaded(case: Scenario, load: float) -> Scenario:
     return even.with_model(rewritten(even.model, Unbalanced(load)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ExpertParallelism(Technique):
     """Accelerators hold whole experts, not a part of every expert (DeepSeek-V3, arXiv:2412.19437, section 3.4).
 
@@ -122,7 +122,7 @@ class ExpertParallelism(Technique):
         return placed if self.load is None else loaded(placed, self.load)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ExpertBalancing(Technique):
     """The most used experts are replicated, and experts are placed by their load (EPLB, github.com/deepseek-ai/EPLB).
 
@@ -180,7 +180,7 @@ class ExpertBalancing(Technique):
         return loaded(case, self.balanced_load)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionDataParallelism(Technique):
     """Attention is replicated, with different sequences on each replica, and experts are spread over all replicas.
 
@@ -244,7 +244,7 @@ class AttentionDataParallelism(Technique):
         return spread(case, tensor=parallel.tensor / replicas, data=parallel.data * replicas, expert=experts)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TwoBatchOverlap(Technique):
     """A pass runs as two halves of its batch, of which one exchanges messages while the other computes.
 
@@ -300,7 +300,7 @@ class NarrowMessages(Rewrite):
         return (dataclasses.replace(scaled(item, activations=kept), message=narrow), around)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class QuantizedCollectives(Technique):
     """All-reduces and all-to-alls carry 8 bits instead of 16 (Flash Communication, arXiv:2412.04964).
 
@@ -353,7 +353,7 @@ class Pooled(Rewrite):
         return dataclasses.replace(scaled(item, weights=self.microbatches), least=item.least)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionFFNDisaggregation(Technique):
     """Attention and experts run on separate pools (MegaScale-Infer, arXiv:2504.02263; Step-3, arXiv:2507.19427).
 

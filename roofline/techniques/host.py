@@ -14,7 +14,7 @@ from ..serving.scenario import Scenario
 from .technique import FLAG, Technique
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CudaGraphs(Technique):
     """A decode step is captured once and launched as a single graph, instead of kernel by kernel.
 
@@ -76,7 +76,7 @@ USUAL_LAYER_S = 6.5e-4
 """Host time of an eager layer of engines that are not known to take any, as that of the others."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AsyncScheduling(Technique):
     """The host prepares the next step while the device runs the current one: a step takes the longer of the two.
 

@@ -11,7 +11,7 @@ from ..serving.scenario import Scenario, share
 from .technique import MODEL, Technique
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PrefixCaching(Technique):
     """The beginning of a prompt is already in the cache: a system prompt, a document, or earlier turns.
 
@@ -49,7 +49,7 @@ class PrefixCaching(Technique):
         return (Step("computed_tokens", "prompt - found", inputs, left.prompt_tokens, "one is always computed"),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PromptCompression(Technique):
     """Prompts are shortened without losing their content (LLMLingua, arXiv:2310.05736).
 

@@ -41,7 +41,7 @@ def quantize(
     return serve.replace(precision=dataclasses.replace(serve.precision, **changes))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Quantization(Technique):
     """Weights, and optionally activations, are stored in a narrower format (see `quantize`).
 
@@ -100,7 +100,7 @@ class Quantization(Technique):
         return case.replace(serve=serve).slower(prefill=self.dequantization, decode=self.dequantization)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KVQuantization(Technique):
     """A narrower format of the KV cache speeds up decode at long contexts and makes room for more sequences.
 

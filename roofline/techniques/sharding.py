@@ -19,7 +19,7 @@ from ..serving.scenario import Scenario
 from .technique import HARDWARE, Technique
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TensorParallelism(Technique):
     """Matrices are divided over several accelerators (Megatron-LM, arXiv:1909.08053), with two all-reduces per layer.
 
@@ -75,7 +75,7 @@ class TensorParallelism(Technique):
         return case.replace(serve=case.serve.replace(parallel=parallel))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TensorLimits(Report):
     """Prefill and one decode step by degree of tensor parallelism.
 

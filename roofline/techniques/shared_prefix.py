@@ -17,7 +17,7 @@ from .attention import attentions
 from .technique import KERNEL, Technique
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cascade(Value, Rewrite):
     """Attention of a step in two: over the prefix for all sequences at once, and over the rest of each."""
 
@@ -62,7 +62,7 @@ def _part_of(item: Operator, *, flops: Any, cache_bytes: Any) -> Operator:
     return replace(item, work=work, least=least, formulas={})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SharedPrefixAttention(Technique):
     """The cache of a prefix that all sequences share is read once for all of them (Hydragen, arXiv:2402.05099).
 

@@ -23,7 +23,7 @@ CAPTURING = ("sglang", "trtllm")
 """Engines that capture draft passes in graphs (SGLang: ``EAGLEDraftCudaGraphRunner``; TensorRT-LLM: one-model mode)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Speculation(Technique):
     """A small model drafts several tokens, which the large one verifies in a single pass (arXiv:2211.17192).
 
@@ -147,7 +147,7 @@ class Speculation(Technique):
         return (Step("tokens_per_step", formula, known, value, "arXiv:2211.17192, equation 1"),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MultiTokenPrediction(Speculation):
     """Extra layers of the model draft; DeepSeek-V3 accepts 85-90 % of second tokens (arXiv:2412.19437, 5.4.3).
 
@@ -167,7 +167,7 @@ class MultiTokenPrediction(Speculation):
     drafts: Number = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TreeDrafting(Speculation):
     """A step verifies a tree of drafts (SpecInfer, arXiv:2305.09781; EAGLE-2, arXiv:2406.16858).
 
@@ -194,7 +194,7 @@ class TreeDrafting(Speculation):
     verify_width: Number | None = 16
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NgramDrafting(Speculation):
     """Drafts are copied from the text so far (prompt lookup; n-gram speculation in vLLM and TensorRT-LLM).
 
@@ -212,7 +212,7 @@ class NgramDrafting(Speculation):
     passes: Number | None = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ParallelDrafting(Speculation):
     """All drafts of a step come from one pass (Medusa, arXiv:2401.10774; P-EAGLE, vLLM blog of March 2026).
 
@@ -228,7 +228,7 @@ class ParallelDrafting(Speculation):
     passes: Number | None = 1
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpeculationLimits(Report):
     """Limits beyond which speculative decoding does not pay.
 

@@ -23,7 +23,7 @@ NOTICEABLE = 1.02
 """A phase counts as helped from this speedup on: rounding of tiles and tokens moves times by a percent or two."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TechniqueTable(Report):
     """Techniques and their effects on one deployment.
 

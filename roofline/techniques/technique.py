@@ -33,7 +33,7 @@ ASSUMED = {
 """Parameter of a technique that traffic or model decide -> how tables put it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Technique(Value):
     """A way to serve a model faster.
 

@@ -16,7 +16,7 @@ from .attention import blocks_of
 from .technique import FLAG, Technique
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KVTiers(Technique):
     """Caches of earlier requests are kept in host memory, on disks or in a shared store, and fetched on a hit.
 
@@ -105,7 +105,7 @@ class KVTiers(Technique):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class WeightOffload(Technique):
     """A share of the weights lives in host memory: a model that does not fit runs, at the rate of what holds it.
 

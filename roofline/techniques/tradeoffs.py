@@ -19,7 +19,7 @@ from ..units import brief_time
 from .batching import Disaggregation
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModeSwitch(Report):
     """A faster prefill that makes every decode step slower.
 
@@ -90,7 +90,7 @@ def mode_switch(
     return ModeSwitch(getattr(prefill(serve, load), time), found.step_s, gain, cost)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Visible(Report):
     """What a reader sees of a stream whose tokens are shown in groups of ``buffer``.
 
@@ -158,7 +158,7 @@ def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str 
     return Visible(found.ttft_s, found.tpot_s, number("buffer", buffer, least=1, whole=True), load.output_tokens)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SwapIn(Report):
     """Fetching the cache of a sequence from the host, compared with computing it again.
 
@@ -216,7 +216,7 @@ def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = 
     return SwapIn(context, kv_bytes, rate, scalar(swap_s), again_s, first)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Handover(Report):
     """Prefill and decode on separate pools, compared with one pool for both.
 

@@ -39,7 +39,7 @@ def _together(operator: Operator) -> frozenset[str] | int:
     return next((names for names in TOGETHER if operator.name in names), id(operator))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KernelFusion(Technique):
     """Norms, residuals and products of the same input are fused, which saves launches and traffic of activations.
 
@@ -108,7 +108,7 @@ class HalfOfFour(Rewrite):
         return (2 * bits + 4) / (4 * bits)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StructuredSparsity(Technique):
     """2:4 sparsity (arXiv:2104.08378): two of every four weights are zero, and the chip skips them.
 
@@ -167,7 +167,7 @@ def _is_mlp(operator: Operator) -> bool:
     return operator.kind == "matmul" and {*operator.name.split("+")} <= {"gate_proj", "up_proj", "down_proj"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ActivationSparsity(Technique):
     """Neurons whose activation is zero are skipped (Deja Vu, arXiv:2310.17157); they differ by token.
 
@@ -247,7 +247,7 @@ class Indexed(Rewrite):
         return (search, scaled(item, flops=self.kept))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SparseAttentionMask(Technique):
     """Tiles of the attention matrix that do not matter are skipped once their scores are known (skip-softmax).
 
@@ -292,7 +292,7 @@ INDEX_LAUNCHES = 20
 """Kernels of the search for each head of a layer, which the published implementation takes one after another."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class IndexedSparseAttention(Technique):
     """An index selects the pairs that matter; the others are not computed (MInference, arXiv:2407.02490).
 
@@ -344,7 +344,7 @@ class IndexedSparseAttention(Technique):
         return case.with_model(model).replace(prompt_host_s=case.prompt_host_s + searching_s)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MixtureOfExperts(Technique):
     """Mixture of experts (MoE, arXiv:1701.06538) against a dense model of equal total or equal active size.
 
