@@ -1,14 +1,15 @@
-"""Calibration: parameters of the forms of `roofline.efficiency.forms` from measured times.
+"""Calibration: fit the parameters of `roofline.efficiency.forms` to measured times.
 
-A group is the timings of one kernel on one accelerator: one engine, one ``kernel_source`` and one kind in one format.
+A group holds the timings of one kernel on one accelerator: one engine, one ``kernel_source``, one kind, one format.
 Its parameters minimize
 
     sum over rows of rho(ln estimate / measured)  +  sum over parameters of ((z - z_typical) / z_spread)^2
 
-``rho`` grows like a square for small errors and like a distance for large ones, so that the odd row pulls little; the
-second sum holds parameters that the rows say nothing about near what is typical.  A second pass takes the median and
-the spread of all accelerators under the same engine and kernel as typical.  Groups that cannot be what their label says
-are refused (`roofline.efficiency.trust`); which kernel an engine runs today is decided by `roofline.efficiency.choice`.
+``rho`` is quadratic for small errors and linear for large ones, which limits the influence of outliers.  The second sum
+keeps parameters that the rows do not determine near their typical values.  A second pass uses the median and spread
+over all accelerators with the same engine and kernel as typical values.  Groups that cannot be of the kernel they are
+labeled with are rejected (`roofline.efficiency.trust`); `roofline.efficiency.choice` decides which kernel an engine
+runs today.
 
 Needs scipy (``pip install roofline[fit]``).
 """
@@ -37,30 +38,30 @@ from .widening import wider_kind
 
 Array = np.ndarray[Any, Any]
 KNEE = 0.1
-"""Error beyond which a row's pull no longer grows."""
+"""Error beyond which the influence of a row no longer grows."""
 
 PULL = 0.03
-"""Weight of the priors: a parameter one spread off costs as much as a row that is 3 % off."""
+"""Weight of the priors: a parameter one spread from its typical value costs as much as a row with an error of 3 %."""
 
 STEP = 1e-4
 """Step of the numerical derivative, in spreads of a prior."""
 
 LEAST_ROWS = 20
 FOLDS = 4
-"""Parts that the shapes of a group are cut into, each predicted by parameters fitted to the others."""
+"""Number of folds of a group's shapes in cross-validation."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a table of timings says.
+    """Result of a calibration.
 
     Attributes
     ----------
     kernels : mapping of (accelerator, profile, kind) to Calibrated
-        Parameters of today's kernels; under the profile ``default`` only what is known of the errors of the median of
-        the engines.
+        Parameters of the current kernels.  The profile ``default`` only holds error statistics of the median over
+        engines.
     refused : tuple of Refused
-        Groups that cannot be what their label says, with the reason.
+        Rejected groups, with the reason.
     """
 
     kernels: Mapping[tuple[str, str, str], Calibrated]
@@ -68,12 +69,12 @@ class Calibration:
 
 
 def error(group: Group, parameters: Mapping[str, float]) -> Array:
-    """Natural logarithm of estimate over measured, row by row."""
+    """Natural logarithm of estimate over measurement, for each row."""
     return np.asarray(np.log(_time_s(form_of(group.kind), parameters, group.run) / group.measured_s))
 
 
 def _time_s(form: Form, parameters: Mapping[str, Any], run: Kernel) -> Array:
-    """Time of the form, at least what the operands take at the peaks."""
+    """Time predicted by the form, and at least the time at the peaks."""
     return np.asarray(np.maximum(form.time_s(parameters, run), np.maximum(run.compute_s, run.memory_s)))
 
 
@@ -82,21 +83,21 @@ def fit_group(
     priors: Mapping[str, Prior] | None = None,
     choices: Sequence[Mapping[str, float]] = (),
 ) -> dict[str, float]:
-    """Parameters of one group.
+    """Fit the parameters of one group.
 
     Parameters
     ----------
     group : Group
         The timings.
     priors : mapping of str to Prior, optional
-        What is known of the parameters; the form's own if None.
+        Priors of the parameters; None uses those of the form.
     choices : sequence of mappings
-        Sets of whole-number parameters to try; the form's own if empty.
+        Sets of integer parameters to try; those of the form if empty.
 
     Returns
     -------
     dict
-        The parameters that fit best.
+        The best parameters, by name.
     """
     form = form_of(group.kind)
     tried = [_least_squares(group, priors or form.priors, chosen) for chosen in choices or _choices(group)]
@@ -104,13 +105,14 @@ def fit_group(
 
 
 LEAST_TILES = {"Hopper": 64.0}
-"""Architecture -> rows of its smallest tile, where it is not that of the form: the warpgroup product of Hopper (wgmma)
-has 64.  Where bandwidth hides the padding timings do not tell 16 from 64; a chip with the same units and less of them
-shows it: 32B in bf16 takes 48 ms a step on H20, 21 ms at 16 rows."""
+"""Architecture -> rows of its smallest tile, if it differs from the form's: the
+warpgroup product of Hopper (wgmma) has 64. Timings of memory-bound products do not distinguish 16 from 64.  H20, which
+has the same units at a lower rate, does: a step of a 32B model in bf16 takes 48 ms there, where tiles of 16 rows would
+take 21 ms."""
 
 
 def _choices(group: Group) -> Sequence[Mapping[str, float]]:
-    """The form's sets of whole numbers, with the smallest tile of the architecture."""
+    """The form's sets of integer parameters, with the smallest tile of the architecture."""
     least = next((rows for name, rows in LEAST_TILES.items() if name in group.architecture), None)
     every = form_of(group.kind).choices
     if least is None or "tile_least" not in every[0]:
@@ -127,7 +129,7 @@ def _least_squares(
     names, count = list(priors), len(priors)
 
     def parameters(z: Array) -> dict[str, Any]:
-        """A column a parameter, a row a set of them, so that one evaluation does for a whole derivative."""
+        """Parameters as columns and sets of them as rows, so that one evaluation gives all derivatives."""
         return {name: priors[name].value(z[:, at : at + 1]) for at, name in enumerate(names)} | dict(chosen)
 
     def residuals(z: Array) -> Array:
@@ -149,9 +151,9 @@ Fitted = list[tuple[Group, dict[str, float]]]
 
 
 def priors_of_kernel(found: Fitted, like: Group) -> dict[str, Prior]:
-    """Priors from all accelerators that run the same kernel of the same engine: the median, and a spread.
+    """Priors from all accelerators that run the same kernel of the same engine: their median and spread.
 
-    The spread is at least a third of the form's own.  The fewer they are, the nearer to the form's own priors.
+    The spread is at least a third of the form's own.  With few accelerators the result stays near the form's priors.
     """
     same = [values for group, values in found if group.kernel == like.kernel]
     shared = {}
@@ -168,26 +170,26 @@ def _shared(prior: Prior, z: Array) -> Prior:
 
 
 def fit_all(gathered: list[Group]) -> Fitted:
-    """Parameters of all groups: once with the priors of the forms, then with those of the other accelerators."""
+    """Fit all groups, first with the priors of the forms, then with priors from the other accelerators."""
     first = [(group, fit_group(group)) for group in gathered]
     return [(group, fit_group(group, priors_of_kernel(first, group))) for group in gathered]
 
 
 def errors_left_out(fitted: Fitted) -> list[Array]:
-    """`error` of every row of every group under parameters fitted to other shapes.
+    """`error` of every row of every group, with parameters fitted to other shapes.
 
-    The shapes of a group (the weights of a product, the heads of an attention, the experts of a model) are dealt to
-    `FOLDS` parts; each part is predicted from the others, so that no row is predicted by parameters that saw its model.
+    The shapes of a group (weights of a product, heads of attention, experts of a model) are divided into `FOLDS` parts.
+    Each part is predicted from the others, so the parameters never saw the model of the row that they predict.
 
     Parameters
     ----------
     fitted : list of (Group, parameters)
-        From `fit_all`: it says what is typical and which whole numbers fit best.
+        Result of `fit_all`, which provides priors and the best integer parameters.
 
     Returns
     -------
     list of array
-        Natural logarithms of estimate over measured.
+        Natural logarithms of estimate over measurement.
     """
     found = []
     for group, values in fitted:
@@ -203,12 +205,12 @@ def errors_left_out(fitted: Fitted) -> list[Array]:
 
 
 def _other_shapes(group: Group, held: Array) -> Group:
-    """The rows that are not held back; all of a group that has a single shape."""
+    """The rows outside the fold; all rows if the group has a single shape."""
     return group if np.all(held) else group.take(~held)
 
 
 def calibrated(group: Group, parameters: Mapping[str, float], errors: Array) -> Calibrated:
-    """Parameters with what is known of their errors (`errors_left_out`)."""
+    """Parameters with their error statistics (`errors_left_out`)."""
     figures = _figures(group.kind, errors)
     return replace(figures, parameters=parameters, processors=group.run.processors, kernel=group.source)
 
@@ -229,7 +231,7 @@ def _figures(kind: str, errors: Array) -> Calibrated:
 def middle_errors(
     gathered: Iterable[Group], profiles: Mapping[str, Profiles], accelerators: Callable[[str], Accelerator]
 ) -> dict[tuple[str, str], Array]:
-    """By accelerator and kind, `error` of the median of the engines on the rows of all of them."""
+    """`error` of the median over engines on the rows of all engines, by accelerator and kind."""
     found: dict[tuple[str, str], list[Array]] = {}
     for group in gathered:
         if group.profile.endswith("-eager"):
@@ -268,7 +270,7 @@ def calibrate(
     accelerators : callable
         Name to `Accelerator`.
     trusted : callable
-        Of a table's name and a batch of its rows: whether the batch takes part in the fit, or which of its rows do.
+        Function of a table's name and a batch; returns whether the batch is fitted, or a mask of the rows that are.
 
     Returns
     -------
@@ -301,7 +303,7 @@ def calibrate(
 
 
 def _kept(batch: Batch, trusted: bool | Array) -> list[Batch]:
-    """A batch, the rows of it that are trusted, or nothing."""
+    """The batch, its trusted rows, or None."""
     rows = np.broadcast_to(trusted, len(batch.latency_s))
     if np.all(rows):
         return [batch]
@@ -309,7 +311,7 @@ def _kept(batch: Batch, trusted: bool | Array) -> list[Batch]:
 
 
 def _profiles(kernels: Mapping[tuple[str, str, str], Calibrated], accelerator: str) -> Profiles:
-    """The profiles of one accelerator, as its file will hold them."""
+    """The profiles of one accelerator, as they are written to its file."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for (name, profile, kind), values in sorted(kernels.items()):
         if name == accelerator:
@@ -324,16 +326,16 @@ def _line(values: Calibrated) -> dict[str, Any]:
 
 
 def write(found: Calibration, folder: str | Path, *, source: str) -> None:
-    """Parameter files as `roofline.efficiency.store` reads them: one an accelerator, one line a kind.
+    """Write parameter files for `roofline.efficiency.store`: one file per accelerator, one line per kind.
 
     Parameters
     ----------
     found : Calibration
-        What `calibrate` returned.
+        Result of `calibrate`.
     folder : str or Path
-        Where the files go.
+        Directory for the files.
     source : str
-        Where the timings are from.
+        Source of the timings.
     """
     for name in sorted({accelerator for accelerator, _, _ in found.kernels}):
         lines = [f"name: {name}", f"source: {json.dumps(source)}", "kind: measured", "profiles:"]
@@ -356,7 +358,7 @@ def _text(values: Mapping[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    """A string in quotes; three digits of a number, as YAML reads one: an exponent needs a point and a sign."""
+    """A quoted string, or a number with three digits in a form that YAML reads as a float (``1.0e+3``)."""
     if isinstance(value, str):
         return json.dumps(value)
     text = f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,9 +1,9 @@
-"""Choice: which of an engine's kernels its profile takes, where tables hold several under one label.
+"""Choice: which of an engine's kernels its profile uses, where tables list several under one label.
 
-Engines replace kernels from release to release, and use different ones for different shapes.  Of the kernels in the
-newest release the one with the most rows is *today's* and is filed under the plain kind; others of that release are
-filed for the special cases of `roofline.efficiency.kinds.variants` that they own.  A kernel with few rows on a chip
-takes its parameters from the sister chip, which has the same processor (H100 and H200, B200 and B300).
+Engines replace kernels between releases, and use different kernels for different shapes.  Among the kernels of the
+newest release, the one with the most rows is the *current* kernel and is stored under the general kind.  Others of that
+release are stored for the special cases of `roofline.efficiency.kinds.variants` in which they dominate.  A kernel with
+few rows on a chip uses the parameters of the sister chip with the same processor (H100 and H200, B200 and B300).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .kinds import variants
 from .store import Calibrated
 
 ENOUGH_ROWS = 100
-"""Rows below which a kernel takes the parameters of the sister chip, if that has more."""
+"""A kernel with fewer rows uses the parameters of the sister chip, if that has more."""
 
 OWNED = 0.5
-"""Share of the rows of a special case from which a kernel owns it."""
+"""Share of the rows of a special case above which it gets its own kernel."""
 
 Described = tuple[Group, Calibrated]
 
@@ -30,7 +30,7 @@ Described = tuple[Group, Calibrated]
 def todays(
     described: Iterable[Described], accelerators: Callable[[str], Accelerator]
 ) -> dict[tuple[str, str, str], Described]:
-    """Today's kernel of every accelerator, profile and kind, with its special cases.
+    """Current kernel of every accelerator, profile and kind, with its special cases.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def todays(
     Returns
     -------
     dict
-        Accelerator, profile and kind (with the name of the special case, if any) -> the group that was chosen and its
-        parameters.  An accelerator whose own kernels were all refused has its sister's.
+        (Accelerator, profile, kind) -> chosen group and its parameters; the kind ends in the name of the special case,
+        if any.  An accelerator whose own kernels were all rejected uses those of its sister chip.
     """
     every = list(described)
     found: dict[tuple[str, str, str], Described] = {}
@@ -67,7 +67,7 @@ def _sisters(one: Accelerator, other: Accelerator) -> bool:
 
 
 def _chosen(own: list[Described], others: list[Described]) -> dict[str, Described]:
-    """The plain kind under an empty name, and special cases under theirs (``.d192``)."""
+    """The general kernel under an empty name, and special cases under their own (``.d192``)."""
     todays_own = _newest(own)
     main = max(todays_own or _newest(others), key=lambda entry: len(entry[0].measured_s), default=None)
     if main is None:
@@ -85,7 +85,7 @@ def _newest(entries: list[Described]) -> list[Described]:
 
 
 def _with_enough_rows(entry: Described, others: list[Described]) -> Described:
-    """The same kernel on the sister chip where this one has few rows of it."""
+    """The same kernel on the sister chip, if this chip has few rows."""
     group, _ = entry
     if len(group.measured_s) >= ENOUGH_ROWS:
         return entry
@@ -95,7 +95,7 @@ def _with_enough_rows(entry: Described, others: list[Described]) -> Described:
 
 
 def _owners(entries: list[Described]) -> dict[str, Described]:
-    """Special case -> the kernel that has most of its rows."""
+    """Special case -> the kernel with most of its rows."""
     counts: dict[str, list[int]] = {}
     for group, _ in entries:
         for name in _names(entries):

@@ -1,4 +1,4 @@
-"""Derivation of an estimate: the terms of each engine's kernel, their join, the median, with the numbers put in."""
+"""Derivation of an estimate: the terms of each engine's kernel, how they combine, and the median over engines."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ MEDIANS = {
     3: "{0} + {1} + {2} - max({0}, {1}, {2}) - min({0}, {1}, {2})",
     4: "({0} + {1} + {2} + {3} - max({0}, {1}, {2}, {3}) - min({0}, {1}, {2}, {3})) / 2",
 }
-"""Number of engines -> the median of their times as an expression."""
+"""Number of engines -> formula for the median of their times."""
 
 
 def explain_estimate(
     operator: Operator, accelerator: Accelerator, *, compute_s: Number, memory_s: Number, profile: str | None = None
 ) -> Iterator[Step]:
-    """Steps that lead from the parameters of kernels to the estimate of all runs of ``operator``.
+    """Derive the estimate of all runs of ``operator`` from the parameters of its kernels.
 
     Parameters
     ----------
     operator, accelerator, compute_s, memory_s, profile
-        As `roofline.efficiency.estimates.estimate` takes them.
+        As in `roofline.efficiency.estimates.estimate`.
 
     Yields
     ------
     Step
-        For each engine the terms of its kernel and their join; the median; the estimate, which is at least the time at
-        the peaks.  A sweep over shapes that take different kernels has the last step only.
+        For each engine, the terms of its kernel and their combination; then the median; then the estimate, which is at
+        least the time at the peaks.  A sweep over shapes that use different kernels gives the last step only.
     """
     result = estimate(operator, accelerator, compute_s=compute_s, memory_s=memory_s, profile=profile)
     prefix = f"{operator.name}.estimate"
@@ -76,7 +76,7 @@ def explain_estimate(
 
 
 def _single(operator: Operator, accelerator: Accelerator, profile: str | None) -> Found | None:
-    """The kernels that all shapes of a sweep take; None if they differ, or none runs by itself."""
+    """The kernels used by all shapes of a sweep; None if they differ, or if the operator runs inside another kernel."""
     if operator.message is not None:
         sizes = distinct(operator.message.accelerators)
         if len(sizes) > 1 or sizes[0] <= 1:
@@ -111,7 +111,7 @@ def _of_engine(name: str, member: Calibrated, run: Kernel) -> Step:
 
 
 def _capped(operator: Operator, accelerator: Accelerator, found: Found, run: Kernel, profile: str | None) -> Any:
-    """Time of one run in the next wider format where it caps this one, else infinite."""
+    """Time of one run in the next wider format if it limits this one, else infinity."""
     math = accelerator.math_on_chip(operator.work.math)
     cases = cases_of(operator.inputs, found.kind)[0][1] if operator.message is None else ()
     wide = wider(accelerator, found.kind, cases, profile) if operator.message is None else None

@@ -1,4 +1,4 @@
-"""Groups: the timings of one kernel on one accelerator, as a fit sees them."""
+"""Groups: the timings of one kernel on one accelerator, prepared for a fit."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Group:
     Attributes
     ----------
     accelerator, profile, kind : str
-        Whose parameters; ``kind`` as `roofline.efficiency.kinds.kind_of` says it.
+        What the parameters belong to; ``kind`` is that of `roofline.efficiency.kinds.kind_of`.
     source : str
-        Which kernel the table says it was; empty if it does not say.
+        Name of the kernel in the table; empty if not stated.
     version : tuple of int
-        Newest release of the engine among the rows.
+        Newest engine release among the rows.
     math : str
-        Units that compute it.
+        Format in which the kernel computes.
     architecture : str
-        Of the accelerator.
+        Architecture of the accelerator.
     run : Kernel
-        The kernels, every number an array.
+        The timed kernels; every number is an array over rows.
     measured_s : array
-        Their times.
+        Measured times in seconds, one per row.
     """
 
     accelerator: str
@@ -52,12 +52,12 @@ class Group:
 
     @property
     def kernel(self) -> tuple[str, str, str]:
-        """What the same kernel on other accelerators shares: engine, kind and source."""
+        """Engine, kind and source, which identify the same kernel on other accelerators."""
         return self.profile, self.kind, self.source
 
     @property
     def shapes(self) -> Array:
-        """A number for each row, the same for rows of one shape of weights, heads or experts."""
+        """An integer per row, equal for rows with the same shape of weights, heads or experts."""
         inputs = self.run.inputs
         named = [inputs[name] for name in _SHAPES[self.kind.partition(".")[0]] if name in inputs]
         if not named:
@@ -66,7 +66,7 @@ class Group:
         return np.asarray(found).ravel()
 
     def take(self, chosen: Array) -> Group:
-        """The rows that a mask or an index chooses."""
+        """The rows selected by a mask or an index."""
         return replace(self, run=take(self.run, chosen), measured_s=self.measured_s[chosen])
 
 
@@ -79,23 +79,23 @@ _SHAPES = {
     "mla_prefill": ("query_heads",),
     "collective": (),
 }
-"""Kind of kernel -> the inputs that a model fixes; the others are those of the load."""
+"""Kind of kernel -> inputs that the model fixes; the others depend on the load."""
 
 
 def groups(batches: Iterable[Batch], accelerators: Callable[[str], Accelerator] = get_accelerator) -> list[Group]:
-    """Batches gathered by accelerator, engine, kind and kernel.
+    """Group batches by accelerator, engine, kind and kernel.
 
     Parameters
     ----------
     batches : iterable of Batch
-        Timings, each batch alike in all its words.
+        Timings; the rows of a batch share all text columns.
     accelerators : callable
         Name to `Accelerator`.
 
     Returns
     -------
     list of Group
-        In the order in which their first rows come.
+        Groups, in the order of their first rows.
     """
     gathered: dict[tuple[str, str, str, str], list[tuple[tuple[int, ...], tuple[str, str], Kernel, Array]]] = {}
     for batch in batches:
@@ -109,7 +109,7 @@ def groups(batches: Iterable[Batch], accelerators: Callable[[str], Accelerator] 
 
 
 def profile_of(words: Mapping[str, str]) -> str:
-    """The profile that a row belongs to: its engine, or for collectives the engine that the library is part of."""
+    """Profile of a row: its engine, or for collectives the engine to which the library belongs."""
     if "engine" in words:
         return words["engine"]
     library = words["library"].lower()
@@ -118,13 +118,13 @@ def profile_of(words: Mapping[str, str]) -> str:
 
 
 def release_numbers(version: str) -> tuple[int, ...]:
-    """The first three numbers of a version, so that releases can be ordered: ``1.3.0rc20`` is ``(1, 3, 0)``."""
+    """The first three numbers of a version, for ordering releases: ``1.3.0rc20`` is ``(1, 3, 0)``."""
     digits = "".join(letter if letter.isdigit() else " " for letter in version)
     return tuple(int(part) for part in digits.split()[:3])
 
 
 def kinds(batch: Batch, gpu: Accelerator) -> list[tuple[str, Array]]:
-    """Kind of each row: collectives differ by the number of GPUs, the rest of a batch is alike."""
+    """Kinds of the rows: collectives differ by the number of GPUs, all other rows of a batch are of one kind."""
     if batch.kind != "collective":
         return [(kind_of(batch.operator, gpu.math_on_chip(batch.operator.work.math)), np.arange(len(batch.rows)))]
     gpus = batch.columns["num_gpus"]
@@ -132,7 +132,7 @@ def kinds(batch: Batch, gpu: Accelerator) -> list[tuple[str, Array]]:
 
 
 def kernel(batch: Batch, gpu: Accelerator) -> Kernel:
-    """Times of the roofline of each row; what fits in the last-level cache is found there by a timing loop."""
+    """Roofline times of each row; a timing loop finds operands in the last-level cache as far as they fit."""
     operator, count = batch.operator, len(batch.rows)
     moved = np.broadcast_to(operator.work.moved_bytes, count)
     cached = np.minimum(moved, gpu.l2_bytes or 0.0)
@@ -145,7 +145,7 @@ def kernel(batch: Batch, gpu: Accelerator) -> Kernel:
 
 
 def take(run: Kernel, rows: Array) -> Kernel:
-    """The rows of a kernel that a mask or an index chooses."""
+    """The rows of a kernel selected by a mask or an index."""
     inputs = {name: values[rows] for name, values in run.inputs.items()}
     return Kernel(run.compute_s[rows], run.memory_s[rows], run.cached_s[rows], run.processors, inputs)
 

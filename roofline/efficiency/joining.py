@@ -1,7 +1,8 @@
-"""Joining: operators that engines run as one kernel become one operator, which is estimated as it was timed.
+"""Joining: operators that engines run as one kernel are estimated as one operator, the way they were timed.
 
-Products of the same input run as further columns of one product (q, k and v; gate and up; the two down projections of
-MLA), and the matrices of a mixture of experts as one grouped kernel.  Counts keep them apart, as checkpoints do.
+Products with the same input run as one product with more columns (q, k and v; gate and up; the two down projections of
+MLA), and the matrices of a mixture of experts run as one grouped kernel.  Parameter counts keep them separate, as
+checkpoints do.
 """
 
 from __future__ import annotations
@@ -16,31 +17,31 @@ from ..operators.operator import Operator
 from ..operators.work import Work
 
 ROUTING_SKEW = 0.6
-"""Exponent of the power law by which tokens choose experts; real routing lies between uniform and the 1.2 of stress
-tests (timings are at 0, 1.01 and 1.2)."""
+"""Exponent of the power law by which tokens choose experts.  Real routing lies between uniform (0)
+and the 1.2 of stress tests; kernels were timed at 0, 1.01 and 1.2."""
 
 
 class Share(NamedTuple):
-    """The kernel that an operator is part of, and its share of that kernel's time."""
+    """The kernel that contains an operator, and the operator's share of its time."""
 
     kernel: Operator
     share: Number
 
 
 def shares(operators: Sequence[Operator], skew: float = ROUTING_SKEW) -> list[Share | None]:
-    """The kernel of each operator that is part of one; None for those that have a kernel of their own.
+    """The joint kernel of each operator; None for operators that run as kernels of their own.
 
     Parameters
     ----------
     operators : sequence of Operator
-        One pass, in the order in which a model states it.
+        Operators of one pass, in the model's order.
     skew : float
-        Exponent of the power law of the routing; 0 is uniform.
+        Exponent of the power law of expert routing; 0 is uniform.
 
     Returns
     -------
     list of Share or None
-        One entry an operator.
+        One entry per operator.
     """
     found: list[Share | None] = [None] * len(operators)
     for places in (*_joined(operators), *_grouped(operators)):
@@ -53,7 +54,7 @@ def shares(operators: Sequence[Operator], skew: float = ROUTING_SKEW) -> list[Sh
 
 
 def _joined(operators: Sequence[Operator]) -> list[list[int]]:
-    """Places of products with those that join them: the nearest of that name that is alike in count and format."""
+    """Indices of products that run as one: each with its nearest partners of equal count and format."""
     groups: dict[int, list[int]] = {}
     for at, operator in enumerate(operators):
         if not operator.joins:
@@ -76,7 +77,7 @@ def _alike(one: Operator, other: Operator) -> bool:
 
 
 def _grouped(operators: Sequence[Operator]) -> list[list[int]]:
-    """Places of the matrices of each mixture of experts: neighbors that are alike in number and format."""
+    """Indices of the matrices of each mixture of experts: neighbors of equal count and format."""
     groups: list[list[int]] = []
     for at, operator in enumerate(operators):
         if operator.kind != "experts":
@@ -96,7 +97,7 @@ def _same_mixture(one: Operator, other: Operator) -> bool:
 
 
 def _product(parts: list[Operator]) -> Operator:
-    """Products of one input as one: its columns are theirs, and the input is read once."""
+    """Products with the same input as one product, which has all their columns and reads the input once."""
     first = parts[0]
     shape = dict(first.inputs)
     n = sum(part.inputs["n"] for part in parts)
@@ -109,7 +110,7 @@ def _product(parts: list[Operator]) -> Operator:
 
 
 def _experts(parts: list[Operator], skew: float) -> Operator:
-    """The matrices of a mixture as the grouped kernel that runs them, over ``[hidden, n]`` of all of them."""
+    """The matrices of a mixture as one grouped kernel over their joint ``[hidden, n]``."""
     wide = min(parts, key=lambda part: part.name.endswith("down"))
     k = wide.inputs["k"]
     values = sum(part.inputs["k"] * part.inputs["n"] for part in parts)

@@ -1,4 +1,4 @@
-"""Kinds: which set of parameters an operator takes, by what kind of kernel it is and in which formats."""
+"""Kinds: which set of parameters an operator uses, by kind of kernel and format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEAREST = {
     "tf32": "bf16",
     "fp32": "tf32",
 }
-"""Format -> the one whose kernels are most like its own, for accelerators without timings of it."""
+"""Format -> the format with the most similar kernels, used if an accelerator has no timings of the first."""
 
 WIDER = {
     "fp4": "fp8",
@@ -41,7 +41,7 @@ WIDER = {
     "w8a16": "bf16",
     "kv8": "bf16",
 }
-"""Format -> the next wider one that a server could run instead."""
+"""Format -> the next wider format, which a server could run instead."""
 
 UNPACKED = {
     "w4a16": ("bf16", 0.8),
@@ -50,15 +50,15 @@ UNPACKED = {
     "w4a8": ("bf16", 0.91),
     "w4int8": ("int8", 0.8),
 }
-"""Format whose weights a kernel expands as it multiplies -> a wider one, and its rate over that where FLOPs decide.
+"""Format whose weights a kernel expands while it multiplies -> (wider format, rate relative to it when compute-bound).
 
-Products of more than about 128 rows of Marlin, GPTQ and AWQ kernels run at 0.75 to 0.85 of the 16-bit kernel on A100
-and H100, W4A8 on Hopper at 0.91 of it: expanding takes the issue slots that feeding the matrix units needs (Marlin,
-arXiv:2408.11743, section 5; QServe, arXiv:2405.04532, section 4).  Such weights leave no choice: the wider kernel that
-a server could run instead expands them as well."""
+Marlin, GPTQ and AWQ kernels with more than about 128 rows run at 0.75 to 0.85 of the rate of the 16-bit kernel on A100
+and H100, W4A8 on Hopper at 0.91: expanding uses the issue slots that the matrix units need (Marlin, arXiv:2408.11743,
+section 5; QServe, arXiv:2405.04532, section 4).  A server cannot avoid this by running the wider kernel, because that
+would have to expand the weights as well."""
 
 SPARSE_UNPACKED = 410 / 660
-"""Rate of sparse attention on an 8-bit latent cache over the dense 16-bit kernel on Hopper, where FLOPs decide.
+"""Rate of sparse attention on an 8-bit latent cache relative to the dense 16-bit kernel on Hopper, when compute-bound.
 
 FlashMLA reaches 410 TFLOP/s and 660 TFLOP/s on an H800 (github.com/deepseek-ai/FlashMLA, README): it expands the
 entries of the chosen tokens to 16 bits before it multiplies.  Dense kernels on 8-bit caches cannot read lists of
@@ -66,19 +66,19 @@ tokens."""
 
 
 def kind_of(operator: Operator, math: str | None = None) -> str:
-    """Kind of kernel and formats, as parameters are filed: ``gemm.fp8``, ``attention_decode.bf16``.
+    """Kind of kernel and formats, under which parameters are stored: ``gemm.fp8``, ``attention_decode.bf16``.
 
     Parameters
     ----------
     operator : Operator
-        What is run.
+        The operator.
     math : str, optional
-        The format that the chip computes in, if it has no units for the one that the operator asks for.
+        Format in which the chip computes, if it has no units for the operator's own.
 
     Returns
     -------
     str
-        The kind; ``stream`` for work without a shape.
+        The kind; ``stream`` for operators without a shape.
     """
     shape, kind = operator.inputs, operator.kind
     math = math or operator.work.math
@@ -90,10 +90,10 @@ def kind_of(operator: Operator, math: str | None = None) -> str:
 
 
 def variants(inputs: Any, kind: str) -> list[tuple[str, Any]]:
-    """Names of special cases that engines have kernels of their own for, and where (a bool or a mask) each holds.
+    """Special cases for which engines have separate kernels, each with a bool or a mask of where it applies.
 
-    Attention kernels differ by the width of a head (``d192``); those on latents by whether they read chosen tokens only
-    (``sparse``); experts by whether they are divided over GPUs (``ep``, ``whole``) and by whether they have a gate
+    Attention kernels differ by the width of a head (``d192``), latent attention by whether only selected tokens are
+    read (``sparse``), experts by whether they are divided over GPUs (``ep``, ``whole``) and whether they have a gate
     (``plain``: two matrices).
     """
     head = kind.partition(".")[0]
@@ -109,13 +109,13 @@ def variants(inputs: Any, kind: str) -> list[tuple[str, Any]]:
 
 
 def collective_kind(name: str, accelerators: float) -> str:
-    """Collectives are filed by the number that takes part: ``collective.all_reduce.8``."""
+    """Kind of a collective, which includes the number of participants: ``collective.all_reduce.8``."""
     return f"collective.{name}.{accelerators:.0f}"
 
 
 @lru_cache(maxsize=256)
 def product_kind(kind: str, weight_bits: float, math: str) -> str:
-    """Formats of a product in one word: the math, or weights and activations where they differ (``w4a16``)."""
+    """Formats of a product as one label: the math, or weights and activations if they differ (``w4a16``)."""
     label = math
     if math in ("bf16", "fp16"):
         label = _beside_16_bits(weight_bits)
@@ -127,27 +127,27 @@ def product_kind(kind: str, weight_bits: float, math: str) -> str:
 
 
 def _beside_16_bits(weight_bits: float) -> str:
-    """Label of weights that meet activations in 16 bits."""
+    """Label of weights that are multiplied with 16-bit activations."""
     if weight_bits < 6:
         return f"{_narrow(weight_bits)}a16"
     return "w8a16" if weight_bits < 12 else "bf16"
 
 
 def _beside_8_bits(weight_bits: float) -> str:
-    """Label of weights that meet activations in fp8; more than 8 bits are weights with scales of blocks."""
+    """Label of weights that are multiplied with fp8 activations; more than 8 bits means block scales."""
     if weight_bits < 6:
         return f"{_narrow(weight_bits)}a8"
     return "fp8" if weight_bits <= 8 else "fp8_block"
 
 
 def _narrow(weight_bits: float) -> str:
-    """``mx4`` for 4-bit floats in blocks of 32, which have kernels of their own, else ``w4``."""
+    """``mx4`` for 4-bit floats in blocks of 32, which have separate kernels, else ``w4``."""
     return "mx4" if weight_bits == get_format("mxfp4").bits else "w4"
 
 
 @lru_cache(maxsize=64)
 def attention_kind(latent: bool, decoding: bool, kv_bits: float, math: str) -> str:
-    """``fp8`` for math in 8 bits, ``kv8`` for a cache of 8 bits under 16-bit math, else ``bf16``."""
+    """``fp8`` for 8-bit math, ``kv8`` for an 8-bit cache with 16-bit math, else ``bf16``."""
     label = "fp8"
     if math != "fp8":
         label = "kv8" if kv_bits < 12 else "bf16"

@@ -1,9 +1,10 @@
-"""Large products: the share of its peak that an accelerator reaches whose kernels nobody has timed.
+"""Large products: the share of peak reached by accelerators without kernel timings.
 
-Public tables give the best large matrix products of many boards (``efficiency_specs/public_products.yaml``).  They show
-what decides: how much power a board has for its peak.  A rate ``F`` of the tensor cores draws ``F / f`` operations a
-clock at ``f V^2`` watts; with a voltage that rises with the clock the power is in proportion to ``f^3``.  A board that
-could compute ``x`` FLOPs at its peak for each joule of its TDP, and can sustain ``s``, therefore runs at a share of
+Public tables give the fastest large matrix products of many boards (``efficiency_specs/public_products.yaml``).  The
+share of peak they reach depends on the power available per FLOP.  Dynamic power is proportional to ``f V^2``, and the
+voltage ``V`` rises with the clock ``f``, so power is proportional to ``f^3``.  Let ``x`` be the peak divided by the
+TDP, in FLOPs per joule, and ``s`` the FLOPs per joule that the technology sustains.  The power limit then holds the
+clock at
 
     f / f_peak = (s / x)^(1/3),  at most all of it
 
@@ -34,22 +35,22 @@ def _public_products() -> dict[str, dict[str, Any]]:
 
 
 def public_share(name: str, kind: str) -> dict[str, float]:
-    """What public figures of large products say of a kernel: the share of the peak that it reaches at most.
+    """The largest share of peak that public measurements of large products support.
 
-    Large products ran until the clock was steady, so that nothing droops beyond it.  Chips whose peak is small for
-    their power (GeForce cards, L20, H20) reach all of it, large ones about three quarters.
+    Those products ran until the clock was steady, so they include the droop.  Chips with a small peak for their power
+    (GeForce cards, L20, H20) reach all of it, large ones about three quarters.
 
     Parameters
     ----------
     name : str
-        An accelerator of the library.
+        Name of an accelerator in the library.
     kind : str
         ``gemm`` or ``experts`` with a format.
 
     Returns
     -------
     dict
-        ``compute`` and ``droop``; empty where there is no figure.
+        Parameters ``compute`` and ``droop``; empty if nothing was published.
     """
     from ..specs.library import get_accelerator
 
@@ -65,24 +66,24 @@ def public_share(name: str, kind: str) -> dict[str, float]:
 
 
 def power_share(lent: Mapping[str, float], x_flops_per_joule: float, family: Mapping[str, Any]) -> dict[str, float]:
-    """The share of the peak that the power of a board allows, for products borrowed from another board.
+    """The share of peak that a board's power allows, for products borrowed from another board.
 
-    The law of this module twice, and the larger of both: from the board that lends its kernels, and from what boards
-    with public figures sustain.  The second corrects lenders that are slowed down more than is usual (L40S).
+    The law of this module is applied twice, and the larger share is used: relative to the lending board, and relative
+    to what boards in public tables sustain.  The second corrects lenders that throttle more than usual (L40S).
 
     Parameters
     ----------
     lent : mapping of str to float
-        Parameters of the lender's product.
+        Parameters of the lender's matrix product.
     x_flops_per_joule : float
-        Of the borrowing board (`flops_per_joule`); 0 if it is not known.
+        `flops_per_joule` of the borrowing board; 0 if unknown.
     family : mapping
-        An entry of ``families.yaml`` with ``like`` and ``sustained_flops_per_joule``.
+        Entry of ``families.yaml`` with ``like`` and ``sustained_flops_per_joule``.
 
     Returns
     -------
     dict
-        ``compute``, and ``droop`` if the lender's no longer applies; empty where the power is not known.
+        ``compute``, and ``droop`` if the lender's does not apply; empty if the power is unknown.
     """
     from ..specs.library import get_accelerator
 
@@ -97,9 +98,9 @@ def power_share(lent: Mapping[str, float], x_flops_per_joule: float, family: Map
 
 
 def flops_per_joule(accelerator: Accelerator) -> float:
-    """FLOPs of the 16-bit peak for each joule of the TDP; 0 where one of them is not known.
+    """The 16-bit peak divided by the TDP, in FLOPs per joule; 0 if either is unknown.
 
-    Narrower formats double the peak and halve the energy of a FLOP, so that the 16-bit figure stands for all.
+    Narrower formats double the peak and halve the energy per FLOP, so the 16-bit value represents all formats.
     """
     peaks = accelerator.dense_flops_per_s
     peak = peaks.get("bf16", peaks.get("fp16", 0.0))
@@ -107,7 +108,7 @@ def flops_per_joule(accelerator: Accelerator) -> float:
 
 
 def math_of(kind: str) -> str:
-    """The math of a product's kind."""
+    """The format in which a kind of product computes."""
     label = kind.partition(".")[2]
     if label.endswith("a16"):
         return "bf16"

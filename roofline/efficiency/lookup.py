@@ -1,7 +1,8 @@
-"""Lookup: whose kernels an estimate rests on.
+"""Lookup: which calibrated kernels an estimate uses.
 
-An accelerator has its own, from timings; else those of its family, with what public figures say of its large products;
-else what any chip's kernels have in common.  An engine whose kernels nobody has timed has what whole steps say of it.
+An accelerator with timings uses its own kernels.  Without timings it borrows those of its family, corrected by public
+measurements of large products (`roofline.efficiency.large_products`).  Without a family it uses values typical of any
+chip.  Engines whose kernels were never timed use parameters derived from measured decode steps.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from .store import PROFILES, Calibrated, Found, chosen, folder, form_of, profile
 
 
 def kernels_for(accelerator: Accelerator, kind: str, profile: str | None = None, cases: tuple[str, ...] = ()) -> Found:
-    """The kernels of a kind on an accelerator.
+    """Calibrated kernels of a kind on an accelerator.
 
     Parameters
     ----------
     accelerator : Accelerator
-        Whose kernels: its own if there are timings of some, else those of its family.
+        Its own kernels are used if it has timings, else those of its family.
     kind : str
-        As `roofline.efficiency.kinds.kind_of` says it; in the nearest format if there are no timings of this one.
+        Kind of kernel, as returned by `roofline.efficiency.kinds.kind_of`.  The nearest format is used if this one has
+        no timings.
     profile : str, optional
-        An engine.  Without one, the kernels of all engines.  An engine without timings of a kind has those of the
-        others.
+        Name of an engine.  None uses the kernels of all engines; an engine without timings of a kind uses those of
+        the others.
     cases : tuple of str
-        Special cases that the shape is one of (`roofline.efficiency.kinds.variants`).
+        Special cases that apply to the shape (`roofline.efficiency.kinds.variants`).
 
     Returns
     -------
@@ -41,13 +43,13 @@ def kernels_for(accelerator: Accelerator, kind: str, profile: str | None = None,
     Raises
     ------
     UnknownName
-        ``profile`` is none that there are parameters of.
+        ``profile`` is not a known engine profile.
     """
     return _find(_about(accelerator), kind, profile, cases, specs())
 
 
 class About(NamedTuple):
-    """What decides whose kernels an accelerator takes."""
+    """The properties of an accelerator that decide which kernels it uses."""
 
     vendor: str
     architecture: str
@@ -57,7 +59,7 @@ class About(NamedTuple):
 
     @property
     def words(self) -> tuple[str, str, str, str]:
-        """What families are recognized by."""
+        """The properties by which families are recognized."""
         return self[:4]
 
 
@@ -67,7 +69,7 @@ def _about(accelerator: Accelerator) -> About:
 
 
 def profiles(accelerator: Accelerator) -> frozenset[str]:
-    """Names of the profiles that there are parameters of, the user's own included."""
+    """Names of all profiles with parameters, including the user's own."""
     return _profiles(accelerator.name, specs())
 
 
@@ -107,7 +109,7 @@ def _find(
 
 
 def _borrowed(about: About, shared: Found, family: Mapping[str, Any]) -> Found:
-    """Kernels of another chip of the family, with the shares of peak that are known of this one."""
+    """Kernels of another chip of the family, corrected by what is known about this one's share of peak."""
     wider = float(family.get("widen", 1.5))
     said = f"; {family['source']}" if "source" in family else ""
     basis = f"{about.name} not calibrated: {shared.basis}, which is of its family; interval widened{said}"
@@ -128,7 +130,7 @@ def _families() -> list[dict[str, Any]]:
 
 
 def family_of(vendor: str, architecture: str, memory_type: str, name: str = "") -> dict[str, Any]:
-    """The first family whose every word is part of what the accelerator says of itself."""
+    """The first family whose vendor, architecture and memory type all match; empty if none does."""
     said = {"vendor": vendor, "architecture": architecture, "memory_type": memory_type}
     for family in _families():
         listed = name in family.get("names", (name,))
@@ -138,7 +140,7 @@ def family_of(vendor: str, architecture: str, memory_type: str, name: str = "") 
 
 
 def matches(entry: Mapping[str, Any], said: Mapping[str, str]) -> bool:
-    """Whether every word of an entry about vendor, architecture and memory is part of what an accelerator says."""
+    """Whether an entry's vendor, architecture and memory type are all contained in an accelerator's."""
     return all(str(entry[key]).lower() in said[key].lower() for key in said if key in entry)
 
 
@@ -148,7 +150,7 @@ def _engines() -> list[dict[str, Any]]:
 
 
 def _engine_of(engine: str | None, about: About) -> dict[str, Any]:
-    """What is known of an engine without timings of its kernels: the first entry whose words all fit."""
+    """The first matching entry for an engine that has no kernel timings; empty if there is none."""
     said = dict(zip(("vendor", "architecture", "memory_type", "name"), about.words, strict=True))
     for entry in _engines():
         words = {key: str(entry[key]).lower() for key in said if key in entry}
@@ -158,7 +160,7 @@ def _engine_of(engine: str | None, about: About) -> dict[str, Any]:
 
 
 def _of_engine(entry: Mapping[str, Any], name: str, kind: str, base: Found) -> Found:
-    """Kernels with what whole steps of an engine say of them, by kind of kernel and format."""
+    """Kernels with parameters derived from whole decode steps of an engine, by kind and format."""
     head = kind.partition(".")[0]
     known = entry.get("parameters", {})
     changes = {**known.get("every", {}), **known.get(head, {}), **known.get(kind, {})}
@@ -179,7 +181,7 @@ def _of_engine(entry: Mapping[str, Any], name: str, kind: str, base: Found) -> F
 
 
 def _of_int8_peak(name: str, kind: str, share: float) -> float:
-    """A share of the 8-bit peak as one of the peak that a kind computes at, both of the library's data sheet."""
+    """Convert a share of the int8 peak to a share of the peak that a kind computes at."""
     from ..specs.library import get_accelerator
 
     gpu = get_accelerator(name)
@@ -192,9 +194,10 @@ def _renamed() -> list[dict[str, Any]]:
 
 
 def runs_kernels_of(accelerator: Accelerator, kind: str, engine: str | None) -> str | None:
-    """The profile whose table holds the kernels that ``engine`` runs for operators of a kind.
+    """The profile that has the kernels which ``engine`` runs for a kind of operator.
 
-    Its own, but where ``families.yaml`` says that servers run other kernels than the engine's table timed.
+    Usually the engine's own profile.  ``families.yaml`` lists the exceptions, where servers run other kernels than
+    those in the engine's timings.
     """
     said = {
         "vendor": accelerator.vendor,
@@ -209,7 +212,7 @@ def runs_kernels_of(accelerator: Accelerator, kind: str, engine: str | None) -> 
 
 
 def typical_kernels(name: str, kind: str, family: Mapping[str, Any]) -> Found:
-    """What kernels of any chip have in common, with the shares of peak published for the family."""
+    """Typical kernels of any chip, with the shares of peak published for the family."""
     form = form_of(kind)
     parameters = {key: prior.typical for key, prior in form.priors.items()} | dict(form.choices[0])
     shares = family.get("shares", {})

@@ -1,17 +1,17 @@
-"""Power: what an accelerator draws while it works, fitted to measured boards, and how fast it runs under a power limit.
+"""Power: what an accelerator draws under load, fitted to measured boards, and its speed under a power limit.
 
-Power is linear in what a device does, so that energy adds up over operators:
+The model is linear in activity, so energy adds up over operators:
 
     P / TDP = min(limit / TDP, idle + busy * duty + memory * u_memory + compute * u_compute)
 
-with ``duty`` the share of the time in which kernels run, ``u_memory`` the bytes moved over what the bandwidth could
-have moved in that time, and ``u_compute`` the FLOPs over what the dense peak could have done.  ``idle`` is what the
-board draws with nothing to do, ``busy`` what clocks and schedulers take on top while kernels run.  The shares are
-fitted for families of accelerators whose power was measured (``efficiency_specs/power.yaml``, written by
-``benchmarks/energy.py``); for all others the TDP is given as an upper bound, which says so.
+where ``duty`` is the share of time in which kernels run, ``u_memory`` the achieved share of memory bandwidth, and
+``u_compute`` the achieved share of the dense peak.  ``idle`` is the power of an idle board, ``busy`` what clocks and
+schedulers add while kernels run.  The shares are fitted for families with measured power
+(``efficiency_specs/power.yaml``, written by ``benchmarks/energy.py``).  For all others the result is the TDP, labeled
+as an upper bound.
 
-Under a power limit the clock of the compute units falls and that of the memory stays.  What follows the clock draws in
-proportion to ``f V^2``; the voltage ``V`` is at its least ``v`` up to a knee ``k`` and rises from there to 1 at full
+A power limit lowers the clock of the compute units and leaves that of the memory unchanged.  Clocked power is
+proportional to ``f V^2``.  The voltage ``V`` has a minimum ``v`` up to a knee ``k`` and rises from there to 1 at full
 clock.  With a share ``s`` of the demand that does not depend on the clock (idle board and memory),
 
     limit / demand = s + (1 - s) f V^2,      V = v + (1 - v) max(f - k, 0) / (1 - k)
@@ -40,24 +40,24 @@ from .store import folder
 
 @dataclass(frozen=True, eq=False)
 class PowerModel(Value):
-    """Shares of the TDP that a device draws for what it does.
+    """Shares of the TDP that a device draws by activity.
 
     Attributes
     ----------
     idle : float
-        With nothing to do.
+        Share drawn when idle.
     busy : float
-        On top of that, while kernels run.
+        Additional share while kernels run.
     memory : float
-        On top, at the full memory bandwidth.
+        Additional share at full memory bandwidth.
     compute : float
-        On top, at the full dense peak.
+        Additional share at the full dense peak.
     low, high : float
         Measured over predicted power at the 10th and the 90th percentile, of models left out of the fit.
     basis : str
-        What it rests on, in a sentence.
+        One sentence on the source of the parameters.
     fitted : bool
-        Whether the power of such devices was measured; where not, the TDP is an upper bound.
+        Whether the parameters were fitted to measurements; if not, the result is the TDP as an upper bound.
     """
 
     idle: float
@@ -90,17 +90,17 @@ class PowerModel(Value):
 
 
 def power_model(accelerator: Accelerator) -> PowerModel:
-    """The power model of an accelerator: that of its family, or the TDP as an upper bound.
+    """Power model of an accelerator: its family's, or the TDP as an upper bound.
 
     Parameters
     ----------
     accelerator : Accelerator
-        Any accelerator, with a TDP or without.
+        Any accelerator, with or without a TDP.
 
     Returns
     -------
     PowerModel
-        Shares of its TDP.
+        Shares of the TDP.
     """
     about = (accelerator.vendor, accelerator.architecture, accelerator.memory_type)
     beyond = accelerator.tdp_scope in ("module", "machine")  # the shares are of boards
@@ -129,22 +129,22 @@ def _filed() -> Mapping[str, Any]:
 
 
 LEAST_CLOCK = 0.1
-"""Share of its full clock below which no device runs: a limit that would take it lower is not kept to.
+"""Lowest clock of any device as a share of its full clock; limits that would need a lower clock are exceeded.
 
 The lowest clocks that boards can be locked at are 0.06 to 0.15 of their highest (180 of 3,090 MHz on an RTX 5090)."""
 
 
 def clock_under(limit: Number, demand: Number, static: str = "static") -> Number:
-    """The share of its full clock that a device runs at under a power limit.
+    """Clock of a device under a power limit, as a share of its full clock.
 
     Parameters
     ----------
     limit : float or array
         Power limit, W.
     demand : float or array
-        What it would draw without one, W.
+        Power without a limit, W.
     static : str
-        Which share of the demand does not depend on the clock: ``static``, or ``static_low``, the least of any board.
+        Which share of demand is independent of the clock: ``static``, or ``static_low``, the lowest of any board.
 
     Returns
     -------

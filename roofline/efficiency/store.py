@@ -1,4 +1,4 @@
-"""The store of calibrated parameters: a YAML file an accelerator, and the families of those that have none."""
+"""Calibrated kernel parameters as they are stored: one YAML file per accelerator."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ FORMS: dict[str, Form] = {
     "collective": COLLECTIVE,
     "stream": STREAM,
 }
-"""Kind of kernel -> its form."""
+"""Kind of kernel -> the form that predicts its time."""
 
 PROFILES = ("default", "vllm", "sglang", "trtllm")
 FIGURES = ("rows", "residual", "bias", "low", "high")
 TEXTS = ("kernel",)
 
 STAND_IN = 1.5
-"""Exponent that widens the interval of a kernel that stands in for another format, or of another engine."""
+"""Exponent by which an interval widens if a kernel of another format or engine is used in place of the right one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """Parameters of one kind of kernel and what is known of them.
+    """Fitted parameters of one kind of kernel, and how well they fit.
 
     Attributes
     ----------
     parameters : mapping of str to float
-        Of the form.
+        Parameters of the form, by name.
     rows : int
-        Timings that they were fitted to; 0 for a typical value.
+        Number of timings in the fit; 0 for typical values.
     residual, bias : float
-        Median of the absolute and of the signed relative error that they leave on shapes left out of the fit.
+        Median absolute and median signed relative error on shapes left out of the fit.
     low, high : float
         Measured over estimated at the 10th and the 90th percentile.
     kind : str
-        The kind that the form is of.
+        Kind of kernel, which decides the form.
     processors : float
-        Multiprocessors, for chips that do not state them.
+        Number of multiprocessors, for chips whose data sheet does not state it.
     kernel : str
-        What the engine calls the kernel.
+        Name of the kernel in the engine.
     graphs : bool
-        Whether the fixed part shrinks in a captured graph.
+        Whether CUDA graphs shorten the fixed part.
     """
 
     parameters: Mapping[str, float]
@@ -73,24 +73,24 @@ class Calibrated:
 
     @cached_property
     def form(self) -> Form:
-        """The formula that the parameters are of."""
+        """The formula that takes these parameters."""
         return form_of(self.kind)
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The kernels that an estimate rests on: one of a named engine, or one of each engine, whose median counts.
+    """Kernels used for an estimate: the named engine's, or one per engine, in which case their median is used.
 
     Attributes
     ----------
     members : mapping of str to Calibrated
-        Engine -> its kernel.
+        Engine -> its kernel's parameters.
     low, high : float
         Measured over estimated at the 10th and the 90th percentile.
     basis : str
-        What all this rests on, in a sentence.
+        One sentence on what the parameters are based on.
     kind : str
-        The kind that was found; another than the one asked for if there are no timings of that.
+        Kind that was found. It differs from the requested kind if that has no timings.
     """
 
     members: Mapping[str, Calibrated]
@@ -102,28 +102,28 @@ class Found:
 
 @lru_cache(maxsize=1)
 def folder() -> Path:
-    """Where the parameter files are: inside an installed package, or beside it in a checkout."""
+    """Directory of the parameter files: inside an installed package, or beside it in a checkout."""
     here = Path(__file__).parent.parent
     return next(path for path in (here / "efficiency_specs", here.parent / "efficiency_specs") if path.is_dir())
 
 
 Filed = Mapping[str, Mapping[str, Any]]
-"""Kind -> parameters and figures."""
+"""Kind -> parameters and fit statistics."""
 
 Profiles = Mapping[str, Filed]
-"""Profile -> kind -> parameters and figures; ``default`` holds figures only."""
+"""Profile -> kind -> parameters and fit statistics; ``default`` holds statistics only."""
 
 
 @lru_cache(maxsize=64)
 def profiles_of(name: str, folders: str = "") -> Profiles:
-    """Profiles of the accelerator of that name; empty if it has no file.
+    """Profiles of the named accelerator; empty if it has no file.
 
-    ``folders`` lists the user's own (``ROOFLINE_SPECS``); a file there comes first.
+    ``folders`` lists the user's own directories (``ROOFLINE_SPECS``), which take precedence.
 
     Raises
     ------
     SpecError
-        The file is not one of parameters.
+        The file is not a valid parameter file.
     """
     own = [Path(entry) for entry in folders.split(os.pathsep) if entry]
     for place in (*(path for entry in own for path in (entry / "efficiency_specs", entry)), folder()):
@@ -134,7 +134,7 @@ def profiles_of(name: str, folders: str = "") -> Profiles:
 
 
 def _checked(profiles: Any, path: Path) -> Profiles:
-    """The profiles of a file, if every kind has its parameters and every one is a number."""
+    """The profiles of a file, after checking that every kind has all its parameters and that all are numbers."""
     try:
         for profile, kinds in profiles.items():
             for kind, values in kinds.items():
@@ -151,7 +151,7 @@ def _checked(profiles: Any, path: Path) -> Profiles:
 
 
 def form_of(kind: str) -> Form:
-    """The form of a kind, which is the part of its name before the first dot."""
+    """Form of a kind of kernel; the part of the name before the first dot decides."""
     head = str(kind).partition(".")[0]
     if head not in FORMS:
         raise unknown("kind of kernel", head, FORMS)
@@ -160,16 +160,17 @@ def form_of(kind: str) -> Form:
 
 @lru_cache(maxsize=1)
 def specs() -> str:
-    """The user's folders of specs: ``ROOFLINE_SPECS``, read once."""
+    """The user's spec directories from ``ROOFLINE_SPECS``, read once."""
     return os.environ.get("ROOFLINE_SPECS", "")
 
 
 def chosen(
     profiles: Profiles, name: str, kind: str, profile: str | None = None, cases: tuple[str, ...] = ()
 ) -> Found | None:
-    """The kernels of a kind among those of one accelerator; None if there are none, nor any that is near.
+    """Kernels of one accelerator for a kind, or the nearest kind that has timings; None if there is none.
 
-    For each format, nearest first: the engine's own, else the median of the others'.
+    Formats are tried from the nearest to the furthest.  Within each, the requested engine's own kernel comes first,
+    then the median of the other engines.
     """
     engines = [engine for engine in profiles if engine != "default" and not engine.endswith("-eager")]
     if kind == "stream":
@@ -205,7 +206,7 @@ def _middle(profiles: Profiles, name: str, kind: str, members: dict[str, Calibra
 
 
 def _flagged(found: Found, kind: str) -> Found:
-    """What was found, widened and said to stand in if it is of another format, size of group or engine."""
+    """`found`, with a wider interval and a note if it is of another format, group size or engine than requested."""
     missing_engine = "; none of " in found.basis
     if found.kind == kind and not missing_engine:
         return found
@@ -217,19 +218,19 @@ def _flagged(found: Found, kind: str) -> Found:
 
 
 def _as_stream(found: Found) -> Found:
-    """Products of matrices as what is known of work without a shape."""
+    """Matrix products as a stand-in for operators without a shape."""
     members = {engine: replace(member, kind="stream") for engine, member in found.members.items()}
     return replace(found, members=members)
 
 
 def _entry(filed: Filed, kind: str, cases: tuple[str, ...]) -> Mapping[str, Any] | None:
-    """The kernel of the first special case that has one, else the plain one."""
+    """The first special case that has its own kernel, else the general kernel."""
     special = next((filed[f"{kind}.{case}"] for case in cases if f"{kind}.{case}" in filed), None)
     return special or filed.get(kind)
 
 
 def nearest(kind: str, filed: Iterable[str] = ()) -> list[str]:
-    """A kind and its stand-ins, nearest first: the same kernel in other formats, or in groups of other sizes."""
+    """A kind and its substitutes, nearest first: the same kernel in other formats or group sizes."""
     head, _, label = kind.partition(".")
     if head == "collective":
         return _other_sizes(kind, filed)

@@ -1,6 +1,6 @@
-"""Kernel timings: a table of shapes and seconds, and the operators that the shapes describe.
+"""Kernel timings: tables of shapes and seconds, and the operators that the shapes describe.
 
-A table has one row a timed kernel and says which by its columns:
+A table has one row per timed kernel; its columns decide the kind:
 
 ============  =========================================================================================================
 kind          columns beside ``accelerator``, ``engine``, ``dtype`` and ``latency_s``
@@ -12,8 +12,8 @@ moe           ``num_tokens hidden_size expert_intermediate_size topk num_experts
 collective    ``collective num_gpus message_bytes library``; for gathers and scatters the whole buffer
 ============  =========================================================================================================
 
-Every row of a `Batch` shares its words (accelerator, formats ...); its numbers are arrays, so that one `Operator`
-stands for all of them.
+The rows of a `Batch` share all text columns (accelerator, formats, ...).  Its numbers are arrays, so one `Operator`
+represents all rows.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ WORDS = (
     "distribution",
 )
 SIGNS = {"collective": "collective", "num_experts": "moe", "m": "gemm", "head_dim": "attention", "query_heads": "mla"}
-"""A column that only one kind of table has -> the kind; the first that is there decides."""
+"""Column that only one kind of table has -> the kind; the first column present decides."""
 
 MLA_RANK, MLA_ROPE, MLA_NOPE, MLA_VALUE = 512, 64, 128, 128
 """Latent rank and widths of a head in DeepSeek-V3 (arXiv:2412.19437, section 4.2)."""
 
 VALUE_DIMS = {192: 128}
-"""Heads whose values are narrower than their keys: models with keys of 192 have values of 128."""
+"""Key width -> value width, for heads whose values are narrower: models with keys of 192 have values of 128."""
 
 NON_GATED = frozenset({(1024, 2688), (2048, 5120), (2688, 1856), (4096, 2688), (8192, 5120)})
-"""(hidden, intermediate) of experts with two matrices, not three: Nemotron 3, whose experts square a ReLU."""
+"""(hidden, intermediate) of experts with two matrices instead of three: those of Nemotron 3 use a squared ReLU."""
 
 GEMM_FORMATS = {
     "bfloat16": ("bf16", "bf16"),
@@ -77,23 +77,23 @@ GEMM_FORMATS = {
     "w4a8_mxfp4_mxfp8": ("mxfp4", "mxfp8"),
     "w4afp8": ("int4", "fp8"),
 }
-"""``dtype`` of a table -> formats of weights and activations; weight-only formats without the scales they may lack."""
+"""``dtype`` in a table -> weight and activation formats; weight-only formats count no scales, as some lack them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of one kind that share all their words.
+    """Rows of one kind that share all text columns.
 
     Attributes
     ----------
     kind : str
-        Which table they are from.
+        Kind of the table.
     words : mapping of str to str
-        ``accelerator``, ``dtype`` ... -> the word that all rows share.
+        Text column (``accelerator``, ``dtype``, ...) -> value shared by all rows.
     columns : mapping of str to array
-        Name -> array, one value a row.
+        Numeric column -> array with one value per row.
     rows : array
-        Where they stand in the table.
+        Row numbers in the table.
     """
 
     kind: str
@@ -103,12 +103,12 @@ class Batch:
 
     @property
     def latency_s(self) -> np.ndarray[Any, Any]:
-        """Measured times."""
+        """Measured times in seconds, one per row."""
         return self.columns["latency_s"]
 
     @cached_property
     def operator(self) -> Operator:
-        """The operator of every row at once; ``least`` is what a kernel by itself can't avoid."""
+        """One operator for all rows; its ``least`` is the work that an isolated kernel cannot avoid."""
         return _OPERATORS[self.kind](self)
 
     def take(self, chosen: np.ndarray[Any, Any]) -> Batch:
@@ -118,12 +118,12 @@ class Batch:
 
 
 def read_timings(path: str | Path) -> list[Batch]:
-    """The batches of a table in a CSV file, which may be gzipped.
+    """Read the batches of a table from a CSV file, which may be gzipped.
 
     Raises
     ------
     SpecError
-        The file can't be read, is too large, lacks a column, or holds a number that is none.
+        The file cannot be read, is too large, lacks a column, or has an invalid number.
     """
     path = Path(path)
     try:
@@ -151,7 +151,7 @@ def batches(table: Mapping[str, np.ndarray[Any, Any]], where: str = "table") -> 
     Raises
     ------
     SpecError
-        No kind of table has these columns, or a number is none.
+        No kind of table has these columns, or a number is invalid.
     """
     kind = next((kind for sign, kind in SIGNS.items() if sign in table), None)
     if kind is None or "latency_s" not in table:
@@ -177,10 +177,10 @@ def _numbers(name: str, values: np.ndarray[Any, Any], where: str) -> np.ndarray[
 
 
 def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accelerator) -> np.ndarray[Any, Any]:
-    """`kernel_floor_s` of every row of a batch, whose operands a timing loop may find in the last-level cache.
+    """`kernel_floor_s` of every row of a batch, allowing for operands that a timing loop finds in the last-level cache.
 
-    A loop over operands much larger than the cache evicts each before it comes round again, whatever the policy: what
-    is over `STREAMS` times the cache is read from memory.
+    A loop over operands much larger than the cache evicts each of them before its next use, whatever the replacement
+    policy.  Operands of more than `STREAMS` times the cache are therefore read from memory.
     """
     accelerator = accelerators(batch.words["accelerator"])
     cache, operator = accelerator.l2_bytes or 0.0, batch.operator
@@ -189,11 +189,11 @@ def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accele
 
 
 STREAMS = 3
-"""Operands over so many times the last-level cache leave nothing of themselves in it."""
+"""Operands larger than this many times the last-level cache leave nothing in it."""
 
 
 def _gemm(batch: Batch) -> Operator:
-    """A dense product; its output moves too."""
+    """A dense product, including the bytes of its output."""
     weights, activations = GEMM_FORMATS[batch.words["dtype"]]
     m, n, k = (batch.columns[name] for name in "mnk")
     weight = Linear("gemm", k, n, "mlp")  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ def _gemm(batch: Batch) -> Operator:
 
 
 def _attention(batch: Batch) -> Operator:
-    """Attention of one segment; queries and outputs move too, new keys and values once."""
+    """Attention of one segment, including the bytes of queries, outputs and new keys and values."""
     columns = batch.columns
     width = columns["head_dim"]
     value = np.where(np.isin(width, list(VALUE_DIMS)), VALUE_DIMS[192], width)
@@ -214,10 +214,10 @@ def _attention(batch: Batch) -> Operator:
 
 
 def _mla(batch: Batch) -> Operator:
-    """MLA: decode on the latent (absorbed), prefill on expanded heads; each is plain attention of its own shape.
+    """MLA: decode on the latent (absorbed), prefill on expanded heads; each is ordinary attention of its own shape.
 
-    Absorbed, every query head scores and sums the one latent of ``rank + rope`` that all share; expanded, it has keys
-    of ``nope + rope`` and values of its own (DeepSeek-V2, arXiv:2405.04434, section 2.1).
+    In absorbed form, all query heads share one latent of width ``rank + rope``.  In expanded form, each head has its
+    own keys of width ``nope + rope`` and its own values (DeepSeek-V2, arXiv:2405.04434, section 2.1).
     """
     heads = batch.columns["query_heads"]
     if np.all(batch.columns["new_tokens"] == 1):
@@ -230,7 +230,7 @@ def _mla(batch: Batch) -> Operator:
 
 
 def _fused(batch: Batch, *, key_dim: Any, value_dim: Any, kv_heads: Any, kv_values: Any, window: Any) -> Operator:
-    """Attention in the recorded format; its floor in 8 bits wherever the cache has 8: kernels may convert queries."""
+    """Attention in the recorded format.  An 8-bit cache has a floor in 8-bit math, as kernels may convert queries."""
     columns = batch.columns
     math = "fp8" if batch.words["dtype"] == "fp8" else "bf16"
     kv = "fp8" if "fp8" in (batch.words["kv_dtype"], math) else "bf16"
@@ -250,11 +250,11 @@ def _fused(batch: Batch, *, key_dim: Any, value_dim: Any, kv_heads: Any, kv_valu
 
 
 def _moe(batch: Batch) -> Operator:
-    """All routed products of this GPU's share as one grouped operator over matrices of ``hidden * matrices`` rows.
+    """All routed products of this GPU as one grouped operator over matrices of ``hidden * matrices`` rows.
 
-    ``tp`` divides the width of an expert, ``ep`` the experts: of the ``topk`` that a token chooses, ``topk / ep`` are
-    here on average.  Every matrix reads its rows and writes its results, as separate products do; results between the
-    products may stay on the chip, so the least moves only weights.
+    ``tp`` divides the width of each expert, ``ep`` the number of experts: of the ``topk`` experts that a token selects,
+    ``topk / ep`` are on this GPU on average.  Each matrix reads its inputs and writes its results, as separate products
+    do.  Intermediate results may stay on the chip, so ``least`` only moves weights.
     """
     columns = batch.columns
     weights, activations = GEMM_FORMATS[batch.words["dtype"]]
@@ -282,11 +282,11 @@ def _moe(batch: Batch) -> Operator:
 
 
 def _least_experts(batch: Batch) -> Any:
-    """Experts that the tokens of each row touch for certain.
+    """Smallest number of experts that the tokens of each row can use.
 
-    Where a table says ``balanced`` it deals the rows out evenly: all ``E`` experts get some as soon as there are as
-    many.  With fewer rows the dealing goes by a stride and some fall on the same expert, so no more are counted than
-    under uniform routing.  Kernels that limit a token to some groups of experts (`EXPERT_GROUPS`) choose anew.
+    Tables with ``balanced`` routing distribute rows evenly, so all ``E`` experts are used once there are as many rows.
+    With fewer rows the distribution uses a stride and some rows share an expert, so at most the number under uniform
+    routing is counted.  Kernels that restrict a token to some groups of experts (`EXPERT_GROUPS`) route differently.
     """
     columns = batch.columns
     top_k, every, tokens = columns["topk"], columns["num_experts"], columns["num_tokens"]
@@ -298,7 +298,7 @@ def _least_experts(batch: Batch) -> Any:
 
 
 EXPERT_GROUPS = (7168, 256)
-"""(hidden, experts) of DeepSeek-V3, where a token is sent to 4 of 8 groups only (arXiv:2412.19437, section 2.1.2)."""
+"""(hidden, experts) of DeepSeek-V3, where a token uses at most 4 of 8 groups (arXiv:2412.19437, section 2.1.2)."""
 
 
 def _pass(segment: Segment, **formats: Any) -> Pass:
@@ -322,7 +322,7 @@ _OPERATORS: dict[str, Callable[[Batch], Operator]] = {
 
 
 def tables(folder: str | Path) -> Iterator[tuple[str, list[Batch]]]:
-    """Name and batches of every table of timings in a folder."""
+    """Names and batches of all tables of timings in a directory."""
     for path in sorted(Path(folder).glob("*.csv*")):
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
             header = next(csv.reader(file), [])

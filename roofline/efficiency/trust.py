@@ -1,8 +1,8 @@
-"""Trust: timings that cannot be what their label says are refused, by rules that know no engine by name.
+"""Trust: reject timings that cannot be of the kernel they are labeled with, by rules that apply to every engine.
 
-Floors catch what is impossibly fast.  What is impossibly slow passes them, and is fitted as if it were true: a table
-whose products of 64 x 32 x 1 take 160 us holds the time in which a host launches kernels.  Five rules look for such
-groups; each names what it found.
+Floors catch timings that are impossibly fast.  Impossibly slow ones pass, and would be fitted as if they were right: if
+products of 64 x 32 x 1 take 160 us, the table shows how fast the host launches kernels.  Five rules find such groups,
+and each reports what it found.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from .widening import widened, wider_kind
 
 Array = np.ndarray[Any, Any]
 Fitted = tuple[Group, Mapping[str, float], Array]
-"""A group, its parameters, and the natural logarithm of estimate over measured of its rows."""
+"""A group, its parameters, and the natural logarithm of estimate over measurement for each row."""
 
 FASTEST = 0.05
 """Share of the rows that count as a group's fastest."""
 
 SLOW_START = 4.0
-"""A group whose fastest rows take over so many times those of another engine is refused."""
+"""A group is rejected if its fastest rows take more than this many times as long as another engine's."""
 
 SLOWER = 1.25
-"""Median of measured over the time in the wider format, at equal shapes, from which a narrower format is refused."""
+"""A narrower format is rejected if its median time is more than this many times that of the wider format."""
 
 WORTHWHILE_S = 2e-5
-"""Roofline in the wider format from which a narrower one should pay: below, both are launches, and quantizing the
-activations is one more.  Weight-only formats should pay where the wider one is bound by memory."""
+"""Roofline time in the wider format above which a narrower format should be faster.  Below it, launches dominate, and
+quantizing the activations adds one.  Weight-only formats should be faster where the wider format is memory-bound."""
 
 LEAST_COMPARED = 10
 
 LARGE_RESIDUAL = 0.25
-"""Median error of a fit from which a group is refused."""
+"""A group is rejected if the median error of its fit is larger."""
 
 APART = 0.7
-"""Natural logarithm of the least ratio between two populations under one label: each other's double."""
+"""Natural logarithm of the smallest ratio between two populations under one label: a factor of two."""
 
 TIGHT = 3.0
-"""Two populations lie at least so many times their own spread apart."""
+"""Two populations must be at least this many times their own spread apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class Refused:
-    """A group that is not fitted, and why.
+    """A rejected group of timings and the reason.
 
     Attributes
     ----------
     group : Group
         The timings.
     reason : str
-        What is wrong with them, with the figure that says so.
+        What is wrong with the timings, with the number that shows it.
     """
 
     group: Group
@@ -69,20 +69,20 @@ class Refused:
 
 
 def refused(fitted: Iterable[Fitted], accelerators: Callable[[str], Accelerator]) -> list[Refused]:
-    """The groups that break one of the rules.
+    """Groups that fail one of the rules.
 
     Parameters
     ----------
     fitted : iterable of (Group, parameters, errors)
-        Every group of the tables.  Rules that compare need the others: the same kind under other engines and kernels,
-        and the wider format under the same engine.
+        All groups of the tables.  Some rules compare a group with the same kind of other engines and kernels, or with
+        the wider format of the same engine.
     accelerators : callable
         Name to `Accelerator`.
 
     Returns
     -------
     list of Refused
-        In the order given, one entry a group.
+        In the given order, at most one entry per group.
     """
     every = [entry for entry in fitted if not entry[0].kind.startswith("collective")]
     found = []
@@ -103,7 +103,7 @@ def _fastest_s(group: Group) -> float:
 
 
 def _starts_slowly(group: Group, others: list[Group]) -> Iterator[str]:
-    """Whether the fastest rows take several times those of another engine's kernel of the same kind and chip."""
+    """Whether the fastest rows are several times as slow as another engine's kernel of the same kind and chip."""
     same = [
         other
         for other in others
@@ -121,7 +121,7 @@ def _starts_slowly(group: Group, others: list[Group]) -> Iterator[str]:
 
 
 def _slower_than_wider(group: Group, every: list[Fitted], gpu: Accelerator) -> Iterator[str]:
-    """Whether the engine's kernel in the next wider format would be faster at the same shapes, where that matters."""
+    """Whether the engine's kernel in the next wider format would be faster at the same shapes, where time matters."""
     head, _, label = group.kind.partition(".")
     if not wider_kind(group.kind) or head not in ("gemm", "experts"):
         return
@@ -148,7 +148,7 @@ def _slower_than_wider(group: Group, every: list[Fitted], gpu: Accelerator) -> I
 
 
 _MATH = {"fp8_block": "fp8", "w4a8": "fp8", "mx4a8": "fp8"}
-"""Label of a format -> the units that compute it, where they differ."""
+"""Label of a format -> the units that compute it, if they differ."""
 
 
 def _math(gpu: Accelerator, label: str) -> str:
@@ -156,16 +156,16 @@ def _math(gpu: Accelerator, label: str) -> str:
 
 
 def _large_residual(errors: Array) -> Iterator[str]:
-    """Whether no parameters come near the rows: more than one thing was timed."""
+    """Whether no parameters fit the rows, because more than one kernel was timed."""
     residual = float(np.median(np.abs(np.expm1(errors))))
     if residual > LARGE_RESIDUAL:
         yield f"median error of the fit {residual:.0%}"
 
 
 def _two_populations(errors: Array) -> Iterator[str]:
-    """Whether the errors fall in two clusters, each tight, far apart, each at least a sixth of the rows.
+    """Whether the errors form two tight, distant clusters, each with at least a sixth of the rows.
 
-    The best cut of the sorted errors is the one that leaves the least variance inside the two parts (Otsu's).
+    The sorted errors are cut where the variance within the two parts is smallest (Otsu's method).
     """
     ordered = np.sort(errors)
     count = len(ordered)

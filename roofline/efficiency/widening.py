@@ -1,4 +1,4 @@
-"""The same kernel in the next wider format: what a server would run if it had not gone narrower."""
+"""Widening: the same kernel in the next wider format, which a server could run instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .forms import Kernel, expanding, touched
 from .kinds import UNPACKED, WIDER
 
 BITS = {"bf16": (16.0, 16.0), "fp8": (8.0, 8.0), "int8": (8.0, 8.0)}
-"""Label of a wider format -> bits of its weights and of its activations."""
+"""Label of a wider format -> bits of its weights and activations."""
 
 
 def wider_kind(kind: str) -> str:
@@ -21,23 +21,23 @@ def wider_kind(kind: str) -> str:
 
 
 def widened(run: Kernel, kind: str, math: str, gpu: Accelerator) -> Kernel:
-    """``run`` of ``kind`` in the format of `wider_kind`: more bytes, a lower peak.
+    """A kernel of ``kind`` in the format of `wider_kind`, with more bytes and a lower peak.
 
     Parameters
     ----------
     run : Kernel
-        One run in the narrower format.
+        One run of the kernel in the narrower format.
     kind : str
-        Its kind.
+        Kind of the kernel.
     math : str
-        The units that compute it.
+        Format in which it computes.
     gpu : Accelerator
         The chip.
 
     Returns
     -------
     Kernel
-        The same shape in the wider format.  What a timing loop finds in the cache is at most the cache.
+        The same shape in the wider format.  A timing loop finds at most the capacity of the cache there.
     """
     wide = wider_kind(kind).partition(".")[2]
     weight_bits, activation_bits = BITS[wide]
@@ -58,7 +58,7 @@ def widened(run: Kernel, kind: str, math: str, gpu: Accelerator) -> Kernel:
 
 
 def _of_products(shape: Mapping[str, Any], weight_bits: float, activation_bits: float) -> Any:
-    """How many times the bytes of a product grow."""
+    """Factor by which the bytes of a product grow."""
     weights, rows = shape["n"] * shape["k"], shape["m"]
     if "local_experts" in shape:
         rows = shape["routed_rows"]
@@ -74,7 +74,7 @@ def _of_products(shape: Mapping[str, Any], weight_bits: float, activation_bits: 
 
 
 def _of_attention(shape: Mapping[str, Any]) -> Any:
-    """How many times the bytes of attention grow when its cache is in 16 bits."""
+    """Factor by which the bytes of attention grow with a 16-bit cache."""
     entries = shape["past_read"] + shape["new_read"] + shape["new_written"]
     cached = entries * shape["kv_values"] * shape["kv_bits"]
     values = (
