@@ -55,11 +55,12 @@ def _labeled(result: Result) -> _Labeled:
 
 
 def _asked(name: str, value: Any) -> Any:
-    """An input as an array: counts are whole numbers again."""
+    """An input as an array: counts are whole numbers again, as far as 64 bits hold them."""
     array = np.asarray(value)
-    if array.dtype.kind == "f" and symbol_of(name) in ("", "tokens") and np.all(array == np.floor(array)):
-        return array.astype(np.int64)
-    return array
+    if array.dtype.kind != "f" or symbol_of(name) not in ("", "tokens"):
+        return array
+    is_whole = np.all(array == np.floor(array)) and np.all(np.abs(array) < 2.0**63)
+    return array.astype(np.int64) if is_whole else array
 
 
 def frame_of(result: Result) -> pd.DataFrame:

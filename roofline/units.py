@@ -129,6 +129,8 @@ def humanize(name: str, value: Any) -> str:
 
 def _digits(value: float) -> str:
     # From 999.5 on, three digits would print 1e+03.
+    if abs(value) >= 1e15:
+        return f"{value:.4g}"
     if value == int(value) or abs(value) >= 999.5:
         return f"{value:,.0f}"
     return f"{value:.3g}"

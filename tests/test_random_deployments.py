@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
+from roofline.model.tower import Tower
 from roofline.operators.operator import Segment
 
 GPU = rl.get_accelerator("h100-sxm")
@@ -191,3 +192,120 @@ def test_attention_over_nothing_takes_no_time_where_scores_go_through_memory():
     both = rl.prefill(serve, rl.Workload(16_383, images=[0, 5]))
     assert np.all(np.isfinite(both.estimate_s))
     assert both.estimate_s[0] == pytest.approx(rl.prefill(serve, rl.Workload(16_383)).estimate_s, rel=1e-12)
+
+
+# More work is never faster
+
+
+CACHED = rl.Workload(np.arange(16, 2000, 16), batch=1, cached_tokens=20_000)
+
+
+@pytest.mark.parametrize("name", ["l4", "h200-sxm", "mi300x"])
+def test_ways_of_latent_attention_are_chosen_by_the_time_asked_for(name):
+    """The FLOPs of absorbed attention are fewer below some 100 new tokens; what kernels reach moves that point.
+
+    A tile of 128 queries beside a full one is computed as a full one.
+    """
+    found = rl.prefill(rl.Deployment("deepseek-v2-lite", name), CACHED)
+    for time, falls in (("floor_s", 0), ("roofline_s", 0), ("estimate_s", 0.005)):
+        values = getattr(found, time)
+        assert np.all(np.diff(values) >= -falls * values[:-1]), time
+    assert np.all(found.floor_s <= found.roofline_s)
+    assert np.all(found.roofline_s <= found.estimate_s)
+
+
+def test_an_estimate_that_takes_another_way_than_the_roofline_is_derived():
+    serve = rl.Deployment("deepseek-v2-lite", "l4")
+    turned = 0
+    for tokens in (64, 96, 128, 160, 192, 224, 256):
+        found = rl.prefill(serve, rl.Workload(tokens, batch=8, cached_tokens=2000))
+        turned += found.scheduled.expected is not found.scheduled
+        for step in found.explain():
+            value = eval(step.formula, {"__builtins__": {}}, {"max": max, "min": min, **step.inputs})
+            assert value == pytest.approx(step.value, rel=1e-12), str(step)
+    assert turned
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite"])
+@pytest.mark.parametrize("stages", [2, 3, 8])
+def test_more_sequences_of_a_pipeline_are_never_faster(name, stages):
+    """A microbatch reads the prefix once for its own sequences; those of another come later and read it again."""
+    serve = rl.Deployment(name, GPU, parallel=rl.Parallel(pipeline=stages))
+    load = rl.Workload(5, batch=np.arange(1, 60)[:, None], cached_tokens=np.array([0, 100, 6500]))
+    for found in (rl.prefill(serve, load), rl.decode(serve, load)):
+        for time in ("floor_s", "roofline_s"):
+            values = getattr(found, time)
+            assert np.all(np.diff(values, axis=0) >= -1e-12 * values[1:]), (found.name, time)
+
+
+def test_a_microbatch_reads_a_shared_prefix_once():
+    """Two sequences on two stages are two microbatches of one, each of which reads all 8,000 tokens of the prefix."""
+    layout = rl.Parallel(pipeline=2)
+    one, two, four = (
+        rl.decode(rl.Deployment(SMALL, GPU, parallel=layout), rl.Workload(1, batch=batch, cached_tokens=8000))
+        for batch in (1, 2, 4)
+    )
+    assert one.floor_s == two.floor_s
+    cache = rl.get_model(SMALL).cache_bytes(2) - rl.get_model(SMALL).cache_bytes(1)
+    assert four.sums.least_bytes - two.sums.least_bytes == pytest.approx(2 * cache)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 7, 40])
+def test_longer_prompts_of_a_pipeline_are_never_faster(batch):
+    """Beyond the engine's 8,192 tokens a pass, prompts are cut into passes; the last one is as long as what is left."""
+    serve = rl.Deployment("llama-3.1-8b", GPU, parallel=rl.Parallel(pipeline=4))
+    found = rl.prefill(serve, rl.Workload(np.arange(100, 40_000, 37), batch=batch))
+    for time in ("floor_s", "roofline_s"):
+        values = getattr(found, time)
+        assert np.all(np.diff(values) >= -1e-12 * values[1:]), time
+
+
+def test_a_pipeline_prefills_in_passes_of_the_budget():
+    """GPipe: 20 sequences of 4,096 tokens are 10 passes of 8,192, which take (10 + 4 - 1) / 4 passes through it all."""
+    serve = rl.Deployment("llama-3.1-8b", GPU, parallel=rl.Parallel(pipeline=4))
+    plan = rl.prefill(serve, rl.Workload(4096, batch=20)).schedule
+    assert (plan.microbatches, plan.rounds) == (10, 13 / 4)
+    assert plan.segments[0].sequences == 2
+    half = rl.prefill(serve, rl.Workload(4096, batch=21)).schedule
+    assert (half.microbatches, half.rounds) == (10.5, 13.5 / 4)
+
+
+def test_derivations_of_times_beyond_all_measure():
+    found = rl.prefill(rl.Deployment("mpt-7b", "l4"), rl.Workload(131_072, batch=1e25))
+    step = next(step for step in found.explain() if step.name == "prefill.estimate_with_host_s")
+    value = eval(step.formula, {"__builtins__": {}}, {"max": max, **step.inputs})
+    assert value == pytest.approx(step.value, rel=1e-12)
+
+
+# An array is each of its values, the interval included
+
+
+@pytest.mark.parametrize("name", ["whisper-large-v3-turbo", "flan-t5-xl", "deepseek-v2-lite"])
+def test_kernels_that_rest_on_one_basis_at_some_points_only_go_together_there(name):
+    """A prompt of one token runs the kernel for decoding: it rests on other timings than the others of an array."""
+    serve = rl.Deployment(name, GPU)
+    prompts, batches = (1, 129, 400), (27, 4, 64)
+    found = rl.prefill(serve, rl.Workload(prompts, batch=batches))
+    for at, (prompt, batch) in enumerate(zip(prompts, batches, strict=True)):
+        one = rl.prefill(serve, rl.Workload(prompt, batch=batch))
+        for column in ("estimate_s", "estimate_low_s", "estimate_high_s"):
+            assert getattr(found, column)[at] == pytest.approx(getattr(one, column), rel=1e-12), column
+
+
+def test_an_encoder_has_no_kernel_for_decoding():
+    """A text of one token is a prompt like any other: 1,024 of them take no longer than texts of four tokens."""
+    serve = rl.Deployment("modernbert-large", GPU)
+    found = rl.encode(serve, rl.Workload(np.array([1, 2, 4, 16]), 1, batch=1024))
+    assert np.all(np.diff(found.estimate_s) >= 0)
+
+
+def test_counts_beyond_64_bits_are_told_shortly():
+    pytest.importorskip("pandas")
+    found = rl.prefill(rl.Deployment("gpt-2", GPU), rl.Workload(10, batch=np.array([1e24, 2e24])))
+    assert "batch 1e+24 … 2e+24" in found.heading
+    assert list(found.to_frame()["batch"]) == [1e24, 2e24]
+
+
+def test_an_encoder_of_more_heads_than_width_is_refused_when_it_is_read():
+    with pytest.raises(rl.InvalidInput, match="heads must be at most hidden, 768: 1000"):
+        Tower(hidden=768, intermediate=3072, layers=2, heads=1000, positions=256)

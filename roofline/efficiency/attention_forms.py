@@ -122,8 +122,9 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     On the diagonal of a causal mask half a tile is wasted; an encoder's ``mutual`` attention has no mask.  Beside the
     products each pair of a head costs ``softmax`` of a product of width 512, whatever the width: exponentials have
     units of their own, 16 a clock and multiprocessor.  Tiles run in waves; one starts in ``block_s`` and walks along
-    its keys at ``token_s`` each.  New keys and values are written, and converted to the format of the cache, at
-    ``write_s`` a value.
+    its keys at ``token_s`` each.  The last tile of a longer prompt takes as long as a full one; shorter
+    prompts have kernels with smaller tiles.  New keys and values are written, and converted to the format of the
+    cache, at ``write_s`` a value.
 
     Kernels that are not fused (``score_bytes`` above 0, see `scores_s`) compute the masked pairs too and take their
     scores to memory and back, one kernel after another.
@@ -136,7 +137,9 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     if "score_bytes" in p:
         pairs = new * (past + new)
     factor = width_factor(p, widths / 2)
-    waves = sequences * shape["query_heads"] * ceil(new / QUERY_TILE) / run.processors
+    tiles = ceil(new / QUERY_TILE)
+    pairs = pairs * (1 + (tiles > 1) * (tiles * QUERY_TILE / larger(new, 1.0) - 1))
+    waves = sequences * shape["query_heads"] * tiles / run.processors
     rounded = full_waves(p["split"], waves)
     each = (1 / p["compute"] + p["softmax"] * 256 / widths) * factor * rounded / larger(waves, 1e-9)
     compute_s = run.compute_s * pairs / larger(shape["pairs"], 1.0) * each * droop(p, run.compute_s)

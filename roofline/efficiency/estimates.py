@@ -42,6 +42,8 @@ class Estimate(NamedTuple):
         What the numbers rest on.
     fixed_s : float or array
         The part of ``time_s`` that launches cost whatever the shape; graphs leave only a share of it.
+    where : tuple
+        Pairs of a basis and where in a sweep it holds, if points rest on different ones.
     """
 
     time_s: Number
@@ -49,6 +51,12 @@ class Estimate(NamedTuple):
     high_s: Number
     basis: str
     fixed_s: Number = 0.0
+    where: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def bases(self) -> tuple[tuple[str, Any], ...]:
+        """Each basis, and where it holds: a bool or an array of them."""
+        return self.where or ((self.basis, True),)
 
 
 def estimate(
@@ -361,12 +369,16 @@ def _either(
 
 
 def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
+    """One estimate where ``first`` holds, the other elsewhere."""
+    where = [(basis, first & np.asarray(holds)) for basis, holds in one.bases]
+    where += [(basis, ~np.asarray(first) & np.asarray(holds)) for basis, holds in other.bases]
     return Estimate(
         np.where(first, one.time_s, other.time_s)[()],
         np.where(first, one.low_s, other.low_s)[()],
         np.where(first, one.high_s, other.high_s)[()],
         "; ".join(dict.fromkeys((one.basis, other.basis))),
         np.where(first, one.fixed_s, other.fixed_s)[()],
+        tuple(where),
     )
 
 

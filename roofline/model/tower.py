@@ -119,6 +119,8 @@ class Tower:
                 whole(self, name)
         if self.positions is None and not self.usual_tokens:
             raise InvalidInput("a tower for images of any size needs usual_tokens")
+        if self.head_dim is None and self.hidden < self.heads:
+            raise InvalidInput(f"heads must be at most hidden, {self.hidden:,}: {self.heads!r}")
         if not 0 <= self.window_s < np.inf or (self.window_s and self.positions is None):
             raise InvalidInput(f"window_s must be seconds of sound, with their positions: {self.window_s!r}")
 

@@ -168,7 +168,7 @@ def attend(
             "sequences": sequences,
             "new_tokens": new,
             "past_tokens": segment.past_tokens,
-            "decodes": decodes(segment, expanded=bool(expanded_width)),
+            "decodes": 0.0 if mutual else decodes(segment, expanded=bool(expanded_width)),
             "past_read": reads.past,
             "new_read": reads.new,
             "new_written": reads.written,

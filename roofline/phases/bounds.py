@@ -202,7 +202,7 @@ class Bound(Report):
             time_s = larger(share * whole.time_s, roofline_s)
             low_s = larger(share * whole.low_s, self.floor_s)
             high_s = larger(share * whole.high_s, time_s)
-            return Estimate(time_s, low_s, high_s, whole.basis, share * whole.fixed_s)
+            return Estimate(time_s, low_s, high_s, whole.basis, share * whole.fixed_s, whole.where)
         found = estimate(
             self.operator,
             self.accelerator,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ..efficiency.power import clock_under
 from ..errors import Number
 from ..hardware import Accelerator
@@ -19,7 +21,9 @@ from .totals import ScheduledPass, computing, network_s, resources_s
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
     """Steps that lead from the shapes of the operators to the three times of a pass called ``name``."""
-    operators = [step for item in one.operators for step in item.explain()]
+    expected = () if one.expected is one else one.expected.operators
+    further = (item for item in expected if item.operator.choice)
+    operators = [step for item in (*one.operators, *further) for step in item.explain()]
     sums = [_sum_of(name, one, one, column) for column in ("flops", "moved_bytes")]
     sums.append(_sum_of(name, one, one.least, "least_bytes"))
     compulsory = [_least_bytes(item) for item in one.least.operators]
@@ -122,7 +126,7 @@ def _roofline(name: str, one: ScheduledPass) -> Iterator[Step]:
 
 
 def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
-    each = [(item, item.estimate) for item in one.operators]
+    each = [(item, item.estimate) for item in one.expected.operators]
     basis = "; ".join(filter(None, dict.fromkeys(found.basis for _, found in each)))
     times = [(item, found.time_s) for item, found in each]
     kernels = one.kernels
@@ -136,9 +140,17 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
         source = "a captured graph leaves a share of the fixed times of its kernels; the host schedules and samples"
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
     elif one.launch == "eager":
-        inputs = {"kernels_s": kernels.time_s, "prefill_factor": host.prefill_factor}
-        inputs |= {"eager_s": host.eager_s(shape, one.tokens), "norm": EAGER_NORM, "host_s": host.step_s}
-        formula = "((kernels_s * prefill_factor) ** norm + eager_s ** norm) ** (1 / norm) + host_s"
+        device = {"kernels_s": kernels.time_s, "prefill_factor": host.prefill_factor}
+        launching = {"eager_s": host.eager_s(shape, one.tokens)}
+        longer_s = np.maximum(kernels.time_s * host.prefill_factor, launching["eager_s"])[()]
+        formula = "max(kernels_s * prefill_factor, eager_s)"
+        source = "the device, or the host that launches its kernels"
+        yield Step(f"{name}.longer_s", formula, device | launching, longer_s, source)
+        inputs = device | launching | {"longer_s": longer_s, "norm": EAGER_NORM, "host_s": host.step_s}
+        formula = (
+            "longer_s * ((kernels_s * prefill_factor / longer_s) ** norm + (eager_s / longer_s) ** norm) ** (1 / norm)"
+            " + host_s"
+        )
         source = "the host launches kernels while the device works on earlier ones, and schedules"
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
     yield from _under_a_limit(name, one)

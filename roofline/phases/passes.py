@@ -127,7 +127,7 @@ class Phase(PassEnergy, Report):
 
     @property
     def operators(self) -> tuple[Bound, ...]:
-        """Bounds of every operator of `scheduled`."""
+        """Bounds of every operator of `scheduled`, computed in the ways with the least roofline."""
         return self.scheduled.operators
 
     @cached_property
@@ -144,7 +144,9 @@ class Phase(PassEnergy, Report):
     def _estimated(self) -> tuple[Estimates, tuple[tuple[str, ...], ...]]:
         """The estimates, and what the operators rest on (`notes_of_operators`): both come with the kernels' times."""
         notes: tuple[dict[str, None], ...] = ({}, {}, {})
-        parts = self._by_blocks(lambda phase: (phase.scheduled.estimates, notes_of_operators(phase.operators)))
+        parts = self._by_blocks(
+            lambda phase: (phase.scheduled.estimates, notes_of_operators(phase.scheduled.expected.operators))
+        )
         return read_only(self._put_together(setting_aside(parts, notes))), tuple(tuple(group) for group in notes)
 
     @property

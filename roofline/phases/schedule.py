@@ -37,9 +37,15 @@ def schedule_pass(
     microbatches, fewer if there are fewer sequences, one in each stage, and each token passes all stages: a step takes
     one pass of a microbatch.
 
-    It prefills in ``m = max(min(p, b), ceil(b S / chunk))`` passes: enough to fill the stages, and none beyond the
-    engine's budget of tokens, for which several sequences share a pass or one is cut into chunks.  They take
-    ``(m + p - 1) / p`` passes through all layers, bubble included (GPipe, arXiv:1811.06965, section 2.3).
+    It prefills in ``m = max(min(p, b), b S / chunk)`` passes: enough to fill the stages, and none beyond the engine's
+    budget of tokens, for which several sequences share a pass or one is cut into chunks.  They take ``(m + p - 1) / p``
+    passes through all layers, bubble included (GPipe, arXiv:1811.06965, section 2.3).  Passes are full but the last
+    one, which counts as the part of a pass that it is, and sequences that do not divide are an average: more of them or
+    longer ones never make the bubble shorter than they make the passes long.
+
+    Sequences of one pass read a prefix that they share once for all of them.  Those of another microbatch come to a
+    stage later and read it again, as they do the weights; prompts that start together are different in that their
+    weights and their prefix may stay on the chip, of which the floor makes use.
 
     Parameters
     ----------
@@ -60,10 +66,7 @@ def schedule_pass(
     if name in ("prefill", "encode"):
         return _prompts(parallel, segments[0], shares[0], chunk_tokens if name == "prefill" else np.inf)
     parts = tuple(np.ceil(share / stages) for share in shares)
-    cut = tuple(
-        replace(each, sequences=part[()], sharing=share)
-        for each, part, share in zip(segments, parts, shares, strict=True)
-    )
+    cut = tuple(replace(each, sequences=part[()], sharing=part[()]) for each, part in zip(segments, parts, strict=True))
     microbatches = reduce(
         np.maximum, (np.ceil(share / np.maximum(part, 1.0)) for share, part in zip(shares, parts, strict=True))
     )
@@ -79,10 +82,11 @@ def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: 
     stages = np.asarray(parallel.pipeline, dtype=float)
     staged = stages > 1
     new = segment.new_tokens
-    wanted = np.maximum(np.minimum(stages, share), np.ceil(share * new / chunk_tokens))
-    groups = np.where(staged, np.ceil(share / np.ceil(share / wanted)), 1.0)
-    chunks = np.where(staged, np.ceil(wanted / share), 1.0)
-    sequences, passes = share / groups, groups * chunks
+    wanted = np.maximum(np.minimum(stages, share), share * new / chunk_tokens)
+    passes = np.where(staged, wanted, 1.0)
+    groups = np.minimum(passes, share)
+    chunks = passes / groups
+    sequences = share / groups
     cut = replace(
         segment,
         sequences=sequences[()],
@@ -90,6 +94,7 @@ def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: 
         past_tokens=(segment.past_tokens + (new - new / chunks) / 2)[()],
         images=(segment.images / chunks)[()],
         audio_s=(segment.audio_s / chunks)[()],
+        encoded_tokens=(segment.encoded_tokens / chunks)[()],
         sharing=share,
     )
     rounds = np.where(staged, (passes + stages - 1) / stages, 1.0)

@@ -81,7 +81,8 @@ class ScheduledPass(Value):
         How the pass runs on a pipeline and over replicas.
     operators : tuple of Bound
         Bounds of every operator of one microbatch on the most loaded accelerator; where a part can be computed in
-        several ways, of the one with the least roofline.
+        several ways, of the one with the least roofline.  The floor and the estimate take the way that is the fastest
+        by themselves (``least``, ``expected``).
     ways : tuple of Bound
         Bounds of the operators of all ways; empty if there is only one.
     launch : str
@@ -100,6 +101,11 @@ class ScheduledPass(Value):
     def least(self) -> ScheduledPass:
         """The pass computed in the ways that have the lowest floor together."""
         return _least(self) if self.ways else self
+
+    @cached_property
+    def expected(self) -> ScheduledPass:
+        """The pass computed in the ways that the estimate expects to be faster."""
+        return _expected(self) if self.ways else self
 
     @cached_property
     def sums(self) -> Sums:
@@ -234,6 +240,18 @@ def _least(one: ScheduledPass) -> ScheduledPass:
     return replace(one, operators=_chosen(one.ways, chosen), ways=())
 
 
+def _expected(one: ScheduledPass) -> ScheduledPass:
+    """Of each choice the way with the least estimate, which kernels' efficiency and fixed times may turn around."""
+    operators = [item.operator for item in one.ways]
+    chosen = cheapest(operators, lambda at: one.ways[at].estimate.time_s)
+    by_roofline = cheapest(operators, lambda at: one.ways[at].roofline_s)
+    if all(np.array_equal(runs, by_roofline[option]) for option, runs in chosen.items()):
+        return one
+    found = (picked(operator, chosen) for operator in operators)
+    running = tuple(operator for operator in found if operator is not None)
+    return replace(one, operators=bound_together(one.deployment, running), ways=())
+
+
 def _floor_s(one: ScheduledPass) -> Number:
     return reduce(larger, resources_s(one).values())
 
@@ -348,8 +366,9 @@ def estimates(one: ScheduledPass) -> Estimates:
 
         L^2 = common^2 + sum over bases of (sum of w l)^2,    low = time / exp(L).
     """
-    local = [item.estimate for item in one.operators if item.operator.message is None]
-    remote = [item.estimate for item in one.operators if item.operator.message is not None]
+    operators = one.expected.operators
+    local = [item.estimate for item in operators if item.operator.message is None]
+    remote = [item.estimate for item in operators if item.operator.message is not None]
     each = local + remote
     time_s = overlapped_s(one, total(item.time_s for item in local), total(item.time_s for item in remote))
     below, above = _spread(each, [item.low_s for item in each]), _spread(each, [item.high_s for item in each])
@@ -363,7 +382,8 @@ def _spread(each: list[Estimate], ends: list[Number]) -> Number:
     groups: dict[str, Number] = {}
     for item, end_s in zip(each, ends, strict=True):
         off: Any = abs(_log(larger(end_s, TINY_S) / larger(item.time_s, TINY_S)))
-        groups[item.basis] = groups.get(item.basis, 0.0) + item.time_s * off
+        for basis, holds in item.bases:
+            groups[basis] = groups.get(basis, 0.0) + item.time_s * off * holds
     squares = total((value / larger(whole_s, TINY_S)) ** 2 for value in groups.values())
     return (COMMON_MODE**2 + squares) ** 0.5
 
