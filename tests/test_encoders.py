@@ -62,6 +62,82 @@ GTE_BASE = XLMR | {
     "max_position_embeddings": 8192,
     "position_embedding_type": "rope",
 }
+NOMIC = {
+    "model_type": "nomic_bert",
+    "architectures": ["NomicBertModel"],
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_inner": 3072,
+    "n_positions": 8192,
+    "vocab_size": 30528,
+    "type_vocab_size": 2,
+    "activation_function": "swiglu",
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+}
+NOMIC_EXPERTS = NOMIC | {
+    "vocab_size": 250048,
+    "type_vocab_size": 1,
+    "activation_function": "gelu",
+    "qkv_proj_bias": True,
+    "mlp_fc1_bias": True,
+    "mlp_fc2_bias": True,
+    "num_experts": 8,
+    "moe_top_k": 2,
+    "moe_every_n_layers": 2,
+}
+JINA_2 = BERT | {
+    "architectures": ["JinaBertModel"],
+    "vocab_size": 30528,
+    "max_position_embeddings": 8192,
+    "position_embedding_type": "alibi",
+    "feed_forward_type": "geglu",
+}
+JINA_3 = XLMR | {
+    "max_position_embeddings": 8194,
+    "position_embedding_type": "rotary",
+    "lora_adaptations": ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"],
+    "lora_rank": 4,
+    "lora_alpha": 1,
+}
+DEBERTA_3 = BERT | {
+    "model_type": "deberta-v2",
+    "architectures": ["DebertaV2Model"],
+    "vocab_size": 128100,
+    "type_vocab_size": 0,
+    "relative_attention": True,
+    "position_buckets": 256,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+    "max_relative_positions": -1,
+    "pooler_hidden_size": 768,
+}
+ALBERT = BERT | {
+    "model_type": "albert",
+    "architectures": ["AlbertModel"],
+    "embedding_size": 128,
+    "vocab_size": 30000,
+    "num_hidden_groups": 1,
+    "inner_group_num": 1,
+}
+ELECTRA = BERT | {"model_type": "electra", "architectures": ["ElectraModel"], "embedding_size": 768}
+E5_MISTRAL = {
+    "model_type": "mistral",
+    "architectures": ["MistralModel"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "vocab_size": 32000,
+    "max_position_embeddings": 32768,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+}
 
 
 def counted(config, **changes):
@@ -78,6 +154,18 @@ def counted(config, **changes):
         (lambda: counted(DISTIL), 66_362_880),
         # The head of BertForMaskedLM in the place of the pooler: 768 x 768 + 768 + 2 x 768, and 30,522 biases.
         (lambda: counted(BERT, architectures=["BertForMaskedLM"]), 109_482_240 + 1_536 + 30_522),
+        # Counts of the safetensors by the hub's model pages.
+        (lambda: counted(NOMIC), 136_731_648),
+        (lambda: counted(NOMIC_EXPERTS), 475_292_928),
+        (lambda: counted(JINA_2), 137_368_320),
+        (lambda: sum(from_config(JINA_3).apart.values()) + counted(JINA_3), 572_310_396),
+        (lambda: counted(E5_MISTRAL), 7_241_732_096 - 32_000 * 4096),
+        # Built by transformers 5.24.0 on the meta device.
+        (lambda: counted(DEBERTA_3), 183_831_552),
+        (lambda: counted(ALBERT), 11_683_584),
+        (lambda: counted(ELECTRA), 108_891_648),
+        # ColBERT v2: BertModel and 768 x 128.
+        (lambda: counted(BERT, architectures=["HF_ColBERT"], dim=128), 109_482_240 + 768 * 128),
         # 305 M by the model card of gte-multilingual-base: 250,048 x 768 + 3 x 768, 12 layers of 9,444,096.
         (lambda: counted(GTE_BASE), 192_036_864 + 3 * 768 + 12 * 9_444_096),
         # bge-reranker-v2-m3: XLM-R with 7,680 more positions, and 1,024 weights and a bias for the score.
@@ -139,7 +227,54 @@ def test_a_decoder_without_its_mask_is_an_embedder():
     assert {block.window for each in model.layers for block in each.blocks[:1]} == {None, 513}
     config = json.loads((MODEL_SPECS / "embeddinggemma-300m.config.json").read_text(encoding="utf-8"))
     assert not from_config({**config, "architectures": ["Gemma3ForCausalLM"]}).encodes
-    assert not from_config({**config, "use_bidirectional_attention": False}).encodes
+    masked = from_config({**config, "use_bidirectional_attention": False})
+    assert all(block.causal for each in masked.layers for block in each.blocks[:1])
+    assert masked.parameters.total == model.parameters.total
+
+
+def test_shared_layers_of_albert_run_each_time():
+    """12 layers of 4 x 768^2 and 2 x 768 x 3072 weights that are stored once, and a projection from width 128."""
+    model = from_config(ALBERT)
+    phase = rl.encode(rl.Deployment(model, "l4"), rl.Workload(512, batch=4))
+    tokens, width = 4 * 512, 768
+    products = 2 * tokens * (12 * (4 * width**2 + 2 * width * 3072) + 128 * width)
+    assert phase.flops == products + 12 * 4 * 4 * width * 512**2 + 2 * 4 * width**2
+
+
+def test_relative_positions_of_deberta_are_scored():
+    """Both terms project 512 relative positions and score each token against them, in 12 layers (arXiv:2006.03654)."""
+    plain = from_config({**DEBERTA_3, "relative_attention": False})
+    with_positions = from_config(DEBERTA_3)
+    load, tokens = rl.Workload(256, batch=8), 8 * 256
+    more = (
+        rl.encode(rl.Deployment(with_positions, "l4"), load).flops - rl.encode(rl.Deployment(plain, "l4"), load).flops
+    )
+    assert more == 12 * 2 * (2 * 512 * 768**2 + 2 * tokens * 768 * 512)
+
+
+def test_an_embedder_with_a_causal_mask_generates_nothing():
+    model = from_config(E5_MISTRAL)
+    assert model.encodes
+    serve = rl.Deployment(model, "l4")
+    with pytest.raises(rl.InvalidInput, match="generates no tokens"):
+        rl.decode(serve, rl.Workload(512))
+    # Half the pairs of a model without a mask, and 2 FLOPs a parameter of the layers.
+    layers = 32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    assert rl.encode(serve, rl.Workload(512)).flops == 2 * 512 * layers + 32 * 4 * 4096 * 512 * 513 / 2
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        ("MistralForSequenceClassification", 4096),
+        ("MistralForTokenClassification", 4096 + 1),
+        ("Qwen2ForRewardModel", 4096 * 4096 + 4096 + 4096 + 1),
+        ("Qwen2ForProcessRewardModel", 4096 * 4096 + 4096 + 2 * 4096 + 2),
+    ],
+)
+def test_scores_stand_in_the_place_of_lm_head(head, more):
+    changes = {"architectures": [head], "id2label": {"0": "LABEL_0"}}
+    assert counted(E5_MISTRAL, **changes) == counted(E5_MISTRAL) + more
 
 
 def test_windows_of_modernbert_by_hand():
@@ -252,11 +387,14 @@ def test_what_an_encoder_does_not_take(load, layout, said):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"architectures": ["BertForQuestionAnswering"]}, "the head of class 'BertForQuestionAnswering' is not known"),
+        (
+            {"architectures": ["BertForNextSentencePrediction"]},
+            "the head of class 'BertForNextSentencePrediction' is not",
+        ),
         ({"num_attention_heads": 7}, "hidden_size 768 is not a multiple of num_attention_heads 7"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type must be absolute or rope"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type must be one of absolute, rope"),
         ({"hidden_size": "wide"}, "hidden_size must be a whole number"),
-        ({"model_type": "deberta-v2"}, "'deberta-v2' is not a decoder language model"),
+        ({"model_type": "longformer"}, "'longformer' is not a decoder language model"),
     ],
 )
 def test_other_encoders_are_refused_in_one_line(changes, said):

@@ -129,7 +129,7 @@ WRONG = [
         "linear_num_value_heads 33 is not a multiple of linear_num_key_heads 16",
     ),
     ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12}, "max_position_embeddings is missing"),
-    ({"model_type": "electra", "hidden_size": 768}, "'electra' is not a decoder language model"),
+    ({"model_type": "longformer", "hidden_size": 768}, "'longformer' is not a decoder language model"),
     ({"model_type": "t5", "is_encoder_decoder": True, "d_model": 512}, "num_heads is missing"),
     ({"model_type": "bart", "is_encoder_decoder": True, "d_model": 512}, "encoder-decoder"),
     ({"model_type": "clip_vision_model", "hidden_size": 768}, "not a decoder language model"),

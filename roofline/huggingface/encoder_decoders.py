@@ -9,7 +9,7 @@ from ..errors import SpecError
 from ..model import EncoderStack, Layer, LookupTable, Model, Product
 from ..model.blocks import MLP, Attention
 from ..model.blocks.cross_attention import SourceAttention
-from .fields import Fields
+from .fields import Fields, own_name
 from .tower_shapes import AUDIO_WINDOW_S
 
 ENCODER_DECODERS = {
@@ -53,7 +53,7 @@ def encoder_decoder(data: Mapping[str, Any], fields: Fields, name: str, source: 
         raise SpecError(f"the head of class {str(classes[0])!r:.80} is not known here: expected {expected}")
     made = _whisper(fields) if model_type == "whisper" else _t5(fields, every_layer=model_type == "umt5")
     return made.replace(
-        name=name or str(data.get("_name_or_path") or model_type),
+        name=own_name(name, data),
         tied_embeddings=fields.flag("tie_word_embeddings", tied),
         source=source,
     )

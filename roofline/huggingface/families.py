@@ -40,7 +40,7 @@ COHERE = Family(norm="layer_weight", norms=1, parallel=True, qk_norm="width", qk
 COHERE2 = Family(norm="layer_weight", norms=1, parallel=True, period=4, tied=True)
 OLMO2 = Family(qk_norm="width")
 MLA = Family(attention="mla")
-DSA = Family(attention="mla")
+DSA = Family(attention="mla", mlp_bias=False)
 ERNIE = Family(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", tied=True)
 APERTUS = Family(gated=False, qk_norm="head", change_layer=changes.apertus)
 GRANITE_SWA = Family(sinks="all", period=4, first_full=True)
@@ -59,10 +59,10 @@ FAMILIES: dict[str, Family] = {
             "granite",
             "granitemoe",
             "granitemoeshared",
-            "helium",
             "smollm3",
             "aria_text",
             "iquestcoder",
+            "eurobert",
             "granite_docling_text",
             "granite4_vision_text",
             "unlimited_ocr_text",
@@ -78,7 +78,7 @@ FAMILIES: dict[str, Family] = {
     "phimoe": replace(SLIDING, norm="layer"),
     "cwm": Family(period=4, first_full=True, qkv_bias=False, output_bias=False),
     "hyperclovax": Family(extra_norms_flag="use_post_norm"),
-    "solar_open": Family(output_bias=False),
+    **dict.fromkeys(["solar_open", "helium"], Family(output_bias=False)),
     "seed_oss": Family(output_bias="attention_out_bias"),
     "bitnet": Family(change_layer=changes.bitnet),
     "diffllama": Family(change_layer=changes.diffllama),
@@ -274,13 +274,13 @@ FAMILIES: dict[str, Family] = {
     # Odd ones
     "doge": Family(qk_norm="head", norms=4, all_sliding=True, change_layer=changes.doge),
     "axk2": replace(DSA, dense_layers=1, change_layer=changes.axk2),
-    "dots3_note_text": replace(MLA, dense_layers=1, gate="head", change_layer=changes.dots3_note),
+    "dots3_note_text": replace(MLA, mlp_bias=False, dense_layers=1, gate="head", change_layer=changes.dots3_note),
     "longcat_flash": MLA,
     "inkling2_text": replace(INKLING2, change_model=changes.inkling2),
     "inkling2_loop_text": replace(INKLING2, change_layer=changes.inkling2_loop, change_model=changes.inkling2_loops),
     "inkling_text": Family(qk_norm="head", embedding_norm=True, change_layer=changes.inkling),
     "zaya": Family(tied=True, change_layer=changes.zaya, change_model=changes.zaya_embedding),
-    "hrm_text": Family(gate="value", norm="none", change_model=changes.hrm),
+    "hrm_text": Family(gate="value", gate_bias=True, norm="none", change_model=changes.hrm),
     "muse_spark_text": Family(norms=5, gate="value", change_layer=changes.muse_spark),
     "gpt_neox_japanese": Family(
         norm="layer",
@@ -303,6 +303,8 @@ FAMILIES: dict[str, Family] = {
 
 ALIASES: dict[str, str] = {
     "code_llama": "llama",
+    "llama_bidirec": "llama",
+    "mistral_bidirec": "mistral",
     "kimi_k2": "deepseek_v3",
     "glm4v": "glm4v_text",
     "internlm2": "llama",

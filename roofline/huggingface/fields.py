@@ -79,6 +79,11 @@ def class_defaults() -> Mapping[str, Any]:
     return data
 
 
+def own_name(name: str, data: Mapping[str, Any], model_type: str = "") -> str:
+    """The name that a model is given, else the one in its file, else its ``model_type``."""
+    return name or str(data.get("_name_or_path") or model_type or data.get("model_type"))
+
+
 class MissingField(SpecError):
     """A field that has to be there is absent."""
 

@@ -9,11 +9,12 @@ from ..errors import InvalidInput, SpecError
 from ..model import LookupTable, Model
 from ..model.blocks import Block, HyperConnections, Projection
 from .checkpoint_modules import StoredModule, encoder_modules, stored_modules
+from .decoder_heads import with_own_head
 from .encoder_decoders import encoder_decoder, is_encoder_decoder
-from .encoders import drops_the_mask, encoder, is_encoder, without_mask
+from .encoders import encoder, is_encoder
 from .extra_modules import beside_the_text
 from .family import Family
-from .fields import Fields, class_defaults
+from .fields import Fields, class_defaults, own_name
 from .layer_groups import block_residual, grouped_layers, norm_size
 from .mixers import truth
 from .stored_formats import checkpoint_precision
@@ -105,9 +106,7 @@ class _Read(NamedTuple):
 
 def _decoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
     text = text_model(data)
-    model = _model(data, text, name, source)
-    if drops_the_mask(data):
-        model = without_mask(model)
+    model = with_own_head(data, Fields(data, {}), _model(data, text, name, source))
     beside = beside_the_text(data, text, model)
     doubts = (*text.assumptions, *_unread(text.fields, text.family), *beside.left_out)
     complete = model.replace(apart=beside.parameters, towers=beside.towers)
@@ -135,7 +134,7 @@ def _model(data: Mapping[str, Any], text: Text, name: str, source: str) -> Model
     count = sum(layer.count for layer in layers)
     rows = fields.size("vocab_size") + (fields.optional("additional_vocab_size", least=0) or 0)
     model = Model(
-        name=name or str(data.get("_name_or_path") or text.model_type),
+        name=own_name(name, data, text.model_type),
         hidden=hidden,
         vocab=fields.size("vocab_size"),
         layers=layers,

@@ -71,7 +71,7 @@ def _kda(fields: Fields, family: Family) -> KimiDeltaAttention:
         hidden=fields.size("hidden_size"),
         heads=nested.optional("num_attention_heads") or _either(fields, "linear_num_heads", "num_attention_heads"),
         dim=nested.optional("head_dim") or _either(fields, "linear_head_dim", "head_dim"),
-        conv=fields.optional("short_conv_kernel_size") or fields.optional("linear_conv_kernel_dim") or 4,
+        conv=fields.optional("linear_conv_kernel_dim") or fields.optional("short_conv_kernel_size") or 4,
         full_rank_gate=fields.flag("use_full_rank_gate"),
     )
 

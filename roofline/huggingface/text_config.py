@@ -8,44 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SpecError
+from .encoder_families import OTHER_ENCODERS
 from .families import ALIASES, FAMILIES
 from .family import Family
 from .fields import Fields, class_defaults
 
 TEXT_KEYS = ("text_config", "language_config", "llm_config", "thinker_config", "text_model_config")
-NOT_DECODERS = frozenset(
-    {
-        "albert",
-        "electra",
-        "deberta",
-        "deberta-v2",
-        "bart",
-        "mbart",
-        "pegasus",
-        "marian",
-        "m2m_100",
-        "wav2vec2",
-        "hubert",
-        "vit",
-        "clip",
-        "siglip",
-        "siglip_vision_model",
-        "clip_vision_model",
-        "dinov2",
-        "swin",
-        "convnext",
-        "resnet",
-        "blip",
-        "sam",
-        "detr",
-        "segformer",
-        "longformer",
-        "big_bird",
-        "nomic_bert",
-        "esm",
-        "xlnet",
-    }
-)
+NOT_DECODERS = OTHER_ENCODERS | {
+    *("wav2vec2", "hubert", "wavlm", "vit", "clip", "siglip", "siglip2", "siglip_vision_model", "clip_vision_model"),
+    *("clip_text_model", "siglip_text_model", "dinov2", "swin", "convnext", "resnet", "blip", "sam", "detr"),
+    *("segformer", "clap", "chinese_clip", "data2vec-audio", "parakeet_ctc", "parakeet_encoder", "wav2vec2-bert"),
+    *("wav2vec2-conformer", "unispeech", "unispeech-sat", "sew", "sew-d"),
+}
+"""``model_type`` of what is no language model, or an encoder that is not read."""
 
 
 @dataclass(frozen=True)

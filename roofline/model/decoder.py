@@ -151,9 +151,9 @@ class Model(Report):
 
     @cached_property
     def encodes(self) -> bool:
-        """Whether it is an encoder: all tokens see each other, nothing is cached, and no token is generated."""
+        """Whether it generates no token and runs in one pass: all tokens see each other, or there is no lm_head."""
         blocks = (block for layer in self.layers for block in layer.blocks)
-        return any(isinstance(block, Attention) and not block.causal for block in blocks)
+        return not self.has_lm_head or any(isinstance(block, Attention) and not block.causal for block in blocks)
 
     @property
     def width(self) -> int:

@@ -15,6 +15,7 @@ from .block import Block, Cache
 if TYPE_CHECKING:
     from .compressed_attention import CompressedAttention
     from .cross_attention import CrossAttentionLayer, SourceAttention
+    from .disentangled_attention import RelativeScores
     from .grouped_query_attention import Attention
     from .indexer import Indexer
     from .latent_attention import MLA
@@ -39,6 +40,7 @@ _WORDS = {
     "mixture_of_attention": ("mixture_of_attention", "MixtureOfAttention"),
     "compressed_attention": ("compressed_attention", "CompressedAttention"),
     "cross_attention": ("cross_attention", "CrossAttentionLayer"),
+    "relative_scores": ("disentangled_attention", "RelativeScores"),
     "source_attention": ("cross_attention", "SourceAttention"),
     "gated_delta_net": ("linear_attention", "GatedDeltaNet"),
     "kimi_delta_attention": ("linear_attention", "KimiDeltaAttention"),
@@ -114,6 +116,7 @@ __all__ = [
     "Projection",
     "RGLRU",
     "RWKV",
+    "RelativeScores",
     "ShortConvolution",
     "SourceAttention",
 ]

@@ -1,0 +1,104 @@
+"""Families of text encoders: how each departs from BERT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class EncoderFamily(NamedTuple):
+    """What tells encoders apart.
+
+    Attributes
+    ----------
+    prefix : str
+        How the names of its classes begin.
+    pooler : bool
+        Whether the plain model has a pooler.
+    offset : bool
+        Whether rows of the position table up to the padding token's are not used.
+    token_types : int
+        Kinds of segments where the file does not say; 0 if the family has none.
+    gated : bool
+        Whether MLPs have a gate; then gate and up have no biases.
+    biased : bool
+        Whether the matrices of attention, and of MLPs without a gate, have biases.
+    down_bias : bool
+        Whether the last matrix of a gated MLP has a bias even so.
+    embedding_norm, last_norm : bool
+        Whether there is a norm behind the tables, and one behind the layers.
+    positions : bool
+        Whether positions are looked up in a table where the file does not say.
+    narrow : bool
+        Whether tables may be narrower than the layers (``embedding_size``).
+    tables : tuple of str
+        Fields that give the rows of tables of distances between tokens.
+    inner : str
+        What the inner width of MLPs is called.
+    """
+
+    prefix: str
+    pooler: bool = True
+    offset: bool = False
+    token_types: int = 0
+    gated: bool = False
+    biased: bool = True
+    down_bias: bool = True
+    embedding_norm: bool = True
+    last_norm: bool = False
+    positions: bool = True
+    narrow: bool = False
+    tables: tuple[str, ...] = ()
+    inner: str = "intermediate_size"
+
+
+BERT = EncoderFamily("Bert", token_types=2)
+GTE = EncoderFamily("Gte", pooler=False, token_types=2, gated=True, positions=False)
+NOMIC = EncoderFamily(
+    "NomicBert", pooler=False, token_types=2, gated=True, biased=False, down_bias=False, positions=False
+)
+ENCODERS: Mapping[str, EncoderFamily] = {
+    "bert": BERT,
+    "ernie": BERT._replace(prefix="Ernie"),
+    "megatron-bert": BERT._replace(prefix="MegatronBert", embedding_norm=False, last_norm=True),
+    "roberta": EncoderFamily("Roberta", offset=True, token_types=2),
+    "xlm-roberta": EncoderFamily("XLMRoberta", offset=True, token_types=2),
+    "xlm-roberta-xl": EncoderFamily("XLMRobertaXL", offset=True, token_types=1, embedding_norm=False, last_norm=True),
+    "camembert": EncoderFamily("Camembert", offset=True, token_types=2),
+    "data2vec-text": EncoderFamily("Data2VecText", offset=True, token_types=2),
+    "roberta-prelayernorm": EncoderFamily("RobertaPreLayerNorm", offset=True, token_types=2, last_norm=True),
+    "jina_embeddings_v3": EncoderFamily("JinaEmbeddingsV3", token_types=1, positions=False),
+    "mpnet": EncoderFamily("MPNet", offset=True, tables=("relative_attention_num_buckets",)),
+    "distilbert": EncoderFamily("DistilBert", pooler=False, inner="hidden_dim"),
+    "albert": EncoderFamily("Albert", token_types=2, narrow=True),
+    "electra": EncoderFamily("Electra", pooler=False, token_types=2, narrow=True),
+    "deberta": EncoderFamily("Deberta", pooler=False, narrow=True),
+    "deberta-v2": EncoderFamily("DebertaV2", pooler=False, narrow=True),
+    "nomic_bert": NOMIC,
+    "gte": GTE,
+    "new": GTE._replace(prefix="New"),
+    "modernbert": EncoderFamily("ModernBert", pooler=False, gated=True),
+}
+"""``model_type`` -> family."""
+
+JINA_BERT = BERT._replace(prefix="JinaBert", gated=True, positions=False)
+"""Jina's embedders of version 2 call themselves ``bert``: ALiBi instead of positions, and gated MLPs."""
+
+OTHER_ENCODERS = frozenset(
+    {
+        *("big_bird", "bert-generation", "convbert", "esm", "esmc", "flaubert", "fnet", "funnel", "ibert", "layoutlm"),
+        *("layoutlmv2", "layoutlmv3", "lilt", "longformer", "luke", "markuplm", "mobilebert", "mra", "nystromformer"),
+        *("rembert", "roc_bert", "roformer", "squeezebert", "tapas", "xlm", "xlnet", "xmod", "yoso", "canine", "dpr"),
+        *("perceiver", "reformer", "splinter", "ernie_m", "visual_bert", "lxmert", "neomme"),
+    }
+)
+"""``model_type`` of encoders whose layers are not BERT's, and that are not read."""
+
+
+def encoder_family(data: Mapping[str, Any]) -> EncoderFamily | None:
+    """The family of an encoder; None if a ``config.json`` is not that of one that is known here."""
+    classes = data.get("architectures")
+    named = str(classes[0]) if isinstance(classes, list) and classes else ""
+    if named.startswith("JinaBert"):
+        return JINA_BERT
+    return ENCODERS.get(str(data.get("model_type")))
