@@ -57,11 +57,58 @@ def clients(row: Mapping[str, str]) -> int | None:
     return int(stated.group(1)) if stated else None
 
 
-def worker(row: Mapping[str, str], pool: str) -> rl.Deployment:
-    """A worker of the ``prefill`` or the ``decode`` pool."""
+Degrees = tuple[int, int, int, int]
+"""Tensor, data, expert parallelism, and the degree to which an expert is divided over tensor parallelism."""
+
+MENDED = "2026-03-23"
+"""Since then the public runs state what their recipes launch (InferenceX, pull request 919: names of runs alone)."""
+
+
+def degrees(row: Mapping[str, str], pool: str) -> Degrees:
+    """Layout of a worker of the ``prefill`` or the ``decode`` pool, as its recipe has it.
+
+    Names of runs before `MENDED` have attention of the prefill workers on H200 the wrong way round: prompts of 1,024
+    tokens are computed by attention in replicas (``enable_attention_dp``), those of 8,192 by tensor parallelism; and
+    experts of prefill workers on B200 are divided.  vLLM's runs call the replicas of its recipes
+    (``data-parallel-size`` in github.com/NVIDIA/srt-slurm, recipes/vllm/kimi-k2.5) tensor parallelism, those of the
+    decode workers only where there is one.
+    """
     names = ("tp_size", "attention_dp_size", "moe_ep_size", "moe_tp_size")
     tensor, data, expert, moe_tensor = (count(row, f"{pool}_{name}") for name in names)
+    size, prompt = tensor * data, int(float(row["input_tokens_max"]))
+    if row["engine"] == "trtllm" and pool == "prefill" and row["measured"] < MENDED:
+        if row["accelerator"] == "h200-sxm":
+            return (1, size, size, 1) if prompt <= 1024 else (size, 1, size, 1)
+        if row["accelerator"] == "b200-sxm" and row["precision"] == "fp8" and prompt > 1024:
+            return 1, size, 1, size
+    if row["engine"] == "vllm" and (pool == "prefill" or count(row, "decode_num_workers") == 1):
+        return 1, size, size, 1
+    return tensor, data, expert, moe_tensor
+
+
+DECODE_SLOTS = {
+    ("trtllm", "gb200", 1024, 5): 8,
+    ("trtllm", "gb200", 1024, 4): 128,
+    ("trtllm", "gb200", 8192, 5): 16,
+    ("trtllm", "gb200", 8192, 4): 32,
+    ("vllm", "gb200", 8192, 4): 16,
+    ("sglang", "b200-sxm", 8192, 2): 16,
+}
+"""Engine, accelerator, longest prompt, decode workers -> sequences of one scheduler of a decode worker at most.
+
+``max_batch_size``, which the names of TensorRT-LLM's recipes state (ctx1dep4_gen5tep4_batch8), ``max-num-seqs``, or
+``max-running-requests`` shared by the replicas of attention (github.com/NVIDIA/srt-slurm, recipes).  The public runs
+offer up to 1.4 times as many requests as their slots hold, so that these wait for a decode worker.
+"""
+
+
+def worker(row: Mapping[str, str], pool: str) -> rl.Deployment:
+    """A worker of the ``prefill`` or the ``decode`` pool."""
+    tensor, data, expert, moe_tensor = degrees(row, pool)
     launched = serving.launched({**row, "concurrency_in_flight": str(clients(row)), "engine_version": ""})
+    key = (row["engine"], row["accelerator"], int(float(row["input_tokens_max"])), count(row, "decode_num_workers"))
+    if pool == "decode" and key in DECODE_SLOTS:
+        launched = launched.replace(max_sequences=DECODE_SLOTS[key])
     if data > 1 and moe_tensor > 1:  # attention in replicas, and every expert divided over all of them
         layout = rl.Parallel(tensor=tensor, data=data, expert=expert, moe_tensor=moe_tensor)
     else:

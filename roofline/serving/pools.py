@@ -290,10 +290,8 @@ class _Conductor:
             pass
 
     def _computed(self, request: int, now: float) -> None:
-        """A prompt is computed, its first token is out, and its cache crosses."""
+        """A prompt is computed, and its cache crosses; its first token leaves the server from the other pool."""
         heappush(self.leaving, (now, request))
-        if self.record.output[request] == 1:
-            self.record.finish[request] = now
         heappush(self.posted, (now + self.crossing(request, self.record), request, True))
 
     def _let_go(self, now: float) -> None:

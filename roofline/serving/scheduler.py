@@ -335,9 +335,9 @@ class Scheduler:
     # Sequences ------------------------------------------------------------------------------------------------------
 
     def _start(self, request: int, made: int) -> None:
-        """A prompt is computed: its next token is out, and the sequence runs."""
+        """A prompt is computed: its next token is out if tokens leave from here, and the sequence runs."""
         requests = self.requests
-        if self.prefills and requests.first[request] < 0:
+        if self.generates and requests.first[request] < 0:
             requests.first[request] = self.now
             if self.on_first is not None:
                 self.on_first(request, self.now)
@@ -353,7 +353,7 @@ class Scheduler:
             self.gap_steps.clear()
             self.gaps.clear()
         self.fresh.append(request)
-        self.last_of[request] = self.now if self.prefills else requests.first[request]
+        self.last_of[request] = self.now
         self.running += 1
         self.contexts += context
         end = self.step + left
