@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,8 +37,18 @@ MODELS = {
 }
 """As a run names a model -> a model of the library."""
 
-RELEASES = {"not stated (image of 2025-04)": "0.8.3"}
-"""Of 2025-04-12 in the repository of those runs."""
+STATED_BY_IMAGE = "0.8.3"
+"""Tag of the image in the manifests of the A100 runs, 2025-04-12 (github.com/surajssd/llm-k8s)."""
+
+RELEASES = {"not stated (image of 2025-04)": STATED_BY_IMAGE}
+
+V0 = "0.7.3"
+"""The last release with vLLM's first engine alone.
+
+Later ones fell back to it: 0.8.3 runs pipelines with the second engine only under ``--distributed-executor-backend
+ray`` (vllm/engine/arg_utils.py, ``_is_v1_supported_oracle``: "Pipeline Parallelism without Ray distributed executor"),
+which the manifests of the A100 runs do not pass.
+"""
 
 QUEUE_S = 1.0
 """Mean time to first token from which on a run that falls short of its rate is taken to have queued: at the end of any
@@ -68,8 +79,57 @@ SHAREGPT_CV = 242 / 215, 0.88
 """Coefficients of variation of ShareGPT's prompts and answers, from runs that state a deviation: 242 of a mean of 215
 tokens, and 164 of 122 where 38 % of the answers are empty, which leaves 0.88 for the others."""
 
-TRACE_CV = 1.0
-"""Of a trace that is only called wide."""
+SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+"""Shares of the requests that are at most as long as a quantile of `TRACES` says."""
+
+Quantiles = tuple[int, ...]
+
+TRACES: Mapping[tuple[str, str], tuple[Quantiles, Quantiles]] = {
+    ("chatbot", "gb10-dgx-spark"): (
+        (4, 8, 12, 16, 43, 305, 695, 1087, 1421, 1710, 1875),
+        (10, 20, 32, 48, 90, 181, 324, 441, 523, 662, 740),
+    ),
+    ("chatbot", "rtx-5090"): (
+        (8, 8, 10, 18, 112, 444, 896, 1453, 1535, 1809, 1875),
+        (10, 18, 31, 53, 91, 187, 315, 428, 481, 655, 740),
+    ),
+    ("toolagent", "gb10-dgx-spark"): (
+        (898, 898, 1063, 2025, 3372, 6523, 9800, 19835, 26205, 47984, 87169),
+        (1, 3, 3, 3, 20, 43, 361, 529, 588, 852, 929),
+    ),
+    ("toolagent", "rtx-5090"): (
+        (898, 898, 1063, 2025, 3372, 6523, 9800, 19835, 26205, 47984, 87169),
+        (1, 3, 3, 3, 20, 52, 357, 529, 587, 852, 929),
+    ),
+    ("agent", "gb10-dgx-spark"): (
+        (394, 395, 650, 673, 1031, 1427, 2711, 5561, 6002, 9530, 9540),
+        (15, 27, 61, 100, 193, 294, 545, 773, 896, 1795, 2001),
+    ),
+    ("agent", "rtx-5090"): (
+        (393, 394, 572, 735, 1039, 2330, 4999, 6022, 8051, 10005, 10967),
+        (56, 60, 65, 78, 115, 272, 594, 1153, 1383, 1989, 2048),
+    ),
+    ("coding", "gb10-dgx-spark"): (
+        (12409, 12425, 12512, 12615, 12787, 13003, 13430, 15023, 19427, 24468, 26818),
+        (8, 37, 48, 59, 87, 147, 1377, 2048, 2048, 2048, 2048),
+    ),
+    ("coding", "rtx-5090"): (
+        (12409, 12515, 12643, 12778, 12977, 16388, 27501, 35645, 45840, 56734, 70244),
+        (6, 6, 36, 44, 79, 142, 441, 2048, 2048, 2048, 2048),
+    ),
+}
+"""Trace, accelerator -> quantiles of the tokens of prompts and of answers at 1 request/s.
+
+github.com/anud18/qwen36-vllm-aiperf-benchmark, results/nvfp4, profile_export_aiperf.csv.  The turns of a conversation
+follow one another, so that fewer long prompts of later turns are reached on the slower accelerator; and a quarter of
+the answers to tools has at most 20 tokens, whose mean time per token is that of the prompts in between.
+"""
+
+
+def between_quantiles(values: Quantiles, mean: float, rng: np.random.Generator) -> np.ndarray:
+    """Lengths with some quantiles, lines in between, brought to the mean of a run."""
+    drawn = np.interp(rng.random(DRAWS), SHARES, values)
+    return np.maximum(drawn * mean / drawn.mean(), 1.0)
 
 
 def spread(
@@ -97,10 +157,12 @@ def traffic(row: Mapping[str, str]) -> rl.Traffic:
     """Lengths of a run's requests; an answer that was empty takes one token."""
     rng = np.random.default_rng(0)
     prompt, output, empty = float(row["input_tokens_mean"]), float(row["output_tokens_mean"]), empty_share(row)
-    of_chat = "sharegpt" in row["input_tokens_spread"]
-    variations = SHAREGPT_CV if of_chat else (TRACE_CV, TRACE_CV)
-    prompts = spread(prompt, variations[0], rng, ends(row["input_tokens_spread"]))
-    outputs = spread(output / (1 - empty), variations[1], rng, ends(row["output_tokens_spread"]))
+    known = TRACES.get((row["input_tokens_spread"].split()[0], row["accelerator"]))
+    if known is not None:
+        prompts, outputs = (between_quantiles(*each, rng) for each in zip(known, (prompt, output), strict=True))
+        return rl.Traffic(prompts, outputs, np.ones(DRAWS))
+    prompts = spread(prompt, SHAREGPT_CV[0], rng, ends(row["input_tokens_spread"]))
+    outputs = spread(output / (1 - empty), SHAREGPT_CV[1], rng, ends(row["output_tokens_spread"]))
     outputs[rng.random(DRAWS) < empty] = 1.0
     return rl.Traffic(prompts, outputs, np.ones(DRAWS))
 
@@ -123,13 +185,26 @@ def cached_share(row: Mapping[str, str]) -> float:
 # Servers --------------------------------------------------------------------------------------------------------------
 
 
+LAUNCHED: Mapping[str, Mapping[str, float]] = {
+    "gb10-dgx-spark": {"step_tokens": 32_768, "max_sequences": 32, "memory_fraction": 0.5},
+    "rtx-5090": {"step_tokens": 8192, "max_sequences": 32, "memory_fraction": 0.9},
+}
+"""Accelerator -> ``--max-num-batched-tokens``, ``--max-num-seqs`` and ``--gpu-memory-utilization`` of its runs, the
+table of results/nvfp4/SUMMARY_nvfp4.md in github.com/anud18/qwen36-vllm-aiperf-benchmark."""
+
+
 def engine(row: Mapping[str, str]) -> rl.Engine:
-    """The engine with the options that a run states."""
+    """The engine with the options that a run states, or its repository."""
     version = RELEASES.get(row["engine_version"], row["engine_version"])
-    chosen = {}
+    if version == STATED_BY_IMAGE and int(row["pp"]) > 1:
+        version = V0
+    chosen: dict[str, Any] = dict(LAUNCHED.get(row["accelerator"], {}))
     most = number_in(r"max-num-seqs (\d+)", row["note"])
     if most is not None:
         chosen["max_sequences"] = int(most)
+    steps = number_in(r"num-scheduler-steps (\d+)", row["note"])
+    if steps is not None:  # the scheduler runs once in so many decode steps, and takes up no request in between
+        chosen["receive_interval"] = int(steps)
     if "chunked prefill FALSE" in row["note"]:
         chosen |= {"scheduler": "prefill_first", "chunked": False, "step_tokens": None}
     found = rl.Engine(row["engine"], version=version)
@@ -270,9 +345,11 @@ def section(runs: Sequence[OpenRun]) -> list[str]:
         f"{len(runs)} runs of more_serving_runs, simulated with the same number of requests at the same rate, as "
         f"the mean of {len(SEEDS)} seeds. None of them was used in any fit. A run counts as saturated if it fell "
         f"short of its rate and its first tokens took over {QUEUE_S:g} s; saturation is named if the rate exceeds the "
-        "capacity. vLLM 0.6 on MI300X returned 15 tokens at a time, so its times per token are not compared. There "
-        "are no kernel timings of GB10, RTX 5090 and MI300X; of the traces on GB10 and RTX 5090 only the mean lengths "
-        "are known.",
+        "capacity. Launch options and quantiles of lengths are those of the sources' repositories. vLLM 0.6 on MI300X "
+        "scheduled once in 15 steps and returned 15 tokens at a time, so its times per token are not compared. "
+        "Pipelines on A100 ran on the first engine of vLLM, whose host times beside a pipeline are not modeled. There "
+        "are no kernel timings of GB10, RTX 5090 and MI300X: prompts on RTX 5090 take 60 % of what the timings of its "
+        "family say (29,000 tokens/s in a closed loop of the same source), short ones 45 ms more.",
         "",
         HEAD,
         *(line(name, group) for name, group in sorted(groups.items())),

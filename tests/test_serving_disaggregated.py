@@ -44,3 +44,27 @@ def test_throughput_of_two_pools_is_near_what_was_measured(benchmark):
     misses = np.abs([run.throughput_miss for run in found])
     assert np.median(misses) <= 0.2
     assert np.max(misses) <= 0.5
+
+
+def test_requests_beyond_the_slots_wait_for_a_decode_worker(benchmark):
+    """55 clients of five workers with 8 slots each: 15 wait, about 15 / 40 of the 8.8 ms x 921 steps of the others."""
+    few = [row for row in benchmark.rows() if not benchmark.doubt(row) and benchmark.clients(row) in (55, 105)]
+    assert len(few) == 2
+    for row in few:
+        found = benchmark.simulated(row)
+        assert found.found.limit == "slots"
+        assert abs(found.ttft_miss) < 0.25
+        assert abs(found.throughput_miss) < 0.12
+
+
+def test_names_of_runs_are_read_as_their_recipes_launch(benchmark):
+    """InferenceX, pull request 919: prompts of 1,024 tokens on H200 by attention in replicas, those of 8,192 not."""
+    layouts = {
+        benchmark.degrees(row, "prefill")[:2]
+        for row in benchmark.rows()
+        if not benchmark.doubt(row)
+        and row["accelerator"] == "h200-sxm"
+        and row["engine"] == "trtllm"
+        and row["input_tokens_max"] == "8192"
+    }
+    assert layouts == {(8, 1)}

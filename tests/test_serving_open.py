@@ -40,20 +40,44 @@ def test_time_per_token_is_met_below_saturation(runs):
 def test_saturation_is_named_where_the_asked_rate_exceeds_what_was_reached(runs):
     full = [run for run in runs if run.saturated]
     assert len(full) > 20
-    assert sum(run.named for run in full) >= len(full) - 2  # both on a GB10, whose kernels were never timed
+    assert all(run.named for run in full)
     needless = [run for run in runs if run.named and not run.saturated]
-    assert all(run.reached < 0.6 * run.asked for run in needless)
+    assert all(run.reached < 0.8 * run.asked for run in needless)  # they fell short too, but nobody waited for a second
 
 
 def test_first_tokens_of_a100_come_when_they_came(runs):
     """The same 200 prompts at 1, 4 and 16 requests/s, one after the other: most of them are cached.
 
-    Pipelines are early by up to a factor of 1.7: vLLM 0.8 takes 1.6 times as long for their steps as is estimated.
+    Pipelines of vLLM 0.8.3 run on its first engine, which computes even short prompts without graphs.
     """
     calm = [run for run in runs if run.row["accelerator"] == "a100-sxm-40gb"]
     assert len(calm) == 9
-    assert all(run.ttft_is_near for run in calm if run.row["pp"] == "1")
-    assert all(0.6 < run.ttft_s * 1e3 / float(run.row["ttft_mean_ms"]) < 1.5 for run in calm)
+    assert all(run.ttft_is_near for run in calm)
+
+
+def test_slots_of_the_launch_limit_a_gb10(runs):
+    """``--max-num-seqs 32``: conversations of agents at 1 and 1.2 requests/s wait for a slot."""
+    agents = [
+        run
+        for run in runs
+        if run.row["accelerator"] == "gb10-dgx-spark" and run.row["input_tokens_spread"].startswith("agent")
+    ]
+    assert len(agents) == 3
+    fullest = max(agents, key=lambda run: run.asked)
+    assert fullest.measured_ttft_s == pytest.approx(7.15, rel=0.01)  # 0.4 s where 256 may run
+    assert 0.5 < fullest.ttft_ratio < 2.0
+    assert all(abs(run.tpot_miss) < 0.15 for run in agents)
+
+
+def test_quantiles_are_kept_and_means_met(benchmark):
+    rng = np.random.default_rng(0)
+    values = benchmark.TRACES["toolagent", "rtx-5090"][1]
+    drawn = benchmark.between_quantiles(
+        values, float(np.mean(np.interp(rng.random(100_000), benchmark.SHARES, values))), rng
+    )
+    assert np.median(drawn) == pytest.approx(52, rel=0.15)
+    assert np.quantile(drawn, 0.9) == pytest.approx(529, rel=0.1)
+    assert benchmark.between_quantiles(values, 300.0, rng).mean() == pytest.approx(300.0, rel=0.01)
 
 
 def test_a_run_that_is_over_before_it_is_steady(runs):

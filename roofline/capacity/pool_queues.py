@@ -1,6 +1,7 @@
 """Queues of two pools in closed form: what requests see of prefill workers and of decode workers at a rate.
 
-The pools have little to do with each other: TTFT is that of the prefill workers, TPOT that of the decode workers.
+TTFT is a prompt behind others, the crossing of its cache, and the wait for a decode worker, which sends the first
+token; TPOT is that of the decode workers.
 
 Prefill workers are ``c`` servers that take prompts from one queue.  A request waits with the probability of Sakasegawa
 (1977) and, if it does, for a time that is about exponential with the mean of Allen and Cunneen:
@@ -10,8 +11,7 @@ Prefill workers are ``c`` servers that take prompts from one queue.  A request w
 Prompts that wait together share a pass up to the token budget of a step, ``k`` of them where ``k / pass(k)`` is the
 rate of a server; ``mu`` is that of the fullest pass.  A prompt that comes during a shared pass waits for its end.
 
-Decode workers have the queue of `roofline.capacity.queues`, without any prompts in it.  What a request waits between
-its first token and its first decode step, the transfer of its cache included, counts in its TPOT.
+Decode workers have the queue of `roofline.capacity.queues`, without any prompts in it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from .queues import HALVINGS, Array, ClosedQueue, Stream
 
 LOWEST_LOAD = 1e-6
 """Of a pool that is as good as idle."""
+
+WAIT_SHARE = 0.05
+"""Share of a target for TTFT that waiting for a decode worker may take; prompts and crossings have the rest."""
 
 FULLEST_PASS = 64
 """Prompts of a pass at most; a pass with more of them is no faster per prompt."""
@@ -87,11 +90,11 @@ class PromptPool(Value):
         return np.asarray(np.max(self.counts / self.pass_s, axis=1))
 
     def ttft_s(self, rate: Array, workers: Array, slo: SLO) -> Array:
-        """Time to first token ``[L, X]`` at a rate of all workers, by the statistic of the SLO."""
+        """Time ``[L, X]`` until the cache has crossed, at a rate of all workers, by the statistic of the SLO."""
         servers = self.lanes[:, None] * workers
         each = rate / servers
         own, shared = self._passes(each)
-        alone = self.handling_s + own
+        alone = self.handling_s + own + self.handover_s[:, None]
         load = np.minimum(each / self.capacity[:, None], 1.0 - LOWEST_LOAD)
         waiting = load ** (np.sqrt(2.0 * (servers + 1.0)) - 1.0)
         spread = (self.gaps_cv2 + self.work_cv2) / 2.0
@@ -111,7 +114,7 @@ class PromptPool(Value):
     def carried(self, workers: Array, slo: SLO, most_load: float) -> Array:
         """The largest rate ``[L, X]`` of so many workers at which TTFT meets its target; 0 if there is none."""
         capacity = (self.lanes * self.capacity)[:, None] * workers
-        target = np.inf if slo.ttft_s is None else slo.ttft_s
+        target = np.inf if slo.ttft_s is None else slo.ttft_s * (1.0 - WAIT_SHARE)
 
         def meets(load: Any) -> Array:
             return self.ttft_s(np.asarray(load) * capacity, workers, slo) <= target
@@ -174,7 +177,6 @@ class DecodeRows(Value):
     prefill_share: Array
     low: Array
     high: Array
-    handover_s: Array
     fits: Array
 
 
@@ -198,25 +200,29 @@ class DecodePool(Value):
 
     def tpot_s(self, rate: Array, slo: SLO) -> Array:
         """Time per output token of every row at a rate of one worker, by the statistic of the SLO."""
+        return self.seen_s(rate, slo)[1]
+
+    def seen_s(self, rate: Array, slo: SLO) -> tuple[Array, Array]:
+        """Wait for a worker and time per output token of every row at a rate of one worker, by the SLO's statistic."""
         rows = self.rows
         if self.stream is None:
-            return np.asarray(rows.tpot_s + rows.handover_s / self.tokens_after_first)
-        queue = ClosedQueue(rows, self.stream, slo, self.tokens_after_first + 1.0)
-        figures = queue.figures(rate)
-        waits_s = figures["ttft_s"] + rows.handover_s
-        return np.asarray(figures["tpot_s"] + waits_s / self.tokens_after_first)
+            return np.zeros(len(rows.tpot_s)), np.asarray(rows.tpot_s)
+        figures = ClosedQueue(rows, self.stream, slo, self.tokens_after_first + 1.0).figures(rate)
+        return np.asarray(figures["ttft_s"]), np.asarray(figures["tpot_s"])
 
     def carried(self, slo: SLO, most_load: float) -> Array:
-        """The largest rate of one worker of every row at which TPOT meets its target; 0 if there is none."""
+        """The largest rate of one worker of every row at which TPOT and the wait meet their targets; 0 if none does."""
         capacity = 1.0 / self.rows.busy_s
         target = np.inf if slo.tpot_s is None else slo.tpot_s
+        most_wait = np.inf if slo.ttft_s is None else slo.ttft_s * WAIT_SHARE
         most_gap = np.inf if slo.gap_s is None else slo.gap_s
         possible = self.rows.fits & (self.rows.gap_s <= most_gap)
         if self.stream is None:
             return np.asarray(np.where(possible & (self.tpot_s(capacity, slo) <= target), capacity, 0.0))
 
         def meets(load: Any) -> Array:
-            return self.tpot_s(np.asarray(load) * capacity, slo) <= target
+            wait_s, tpot_s = self.seen_s(np.asarray(load) * capacity, slo)
+            return (tpot_s <= target) & (wait_s <= most_wait)
 
         least, most = np.full(len(capacity), LOWEST_LOAD), np.full(len(capacity), most_load)
         idle, full = meets(least), meets(most)
@@ -239,19 +245,14 @@ def decode_pool(case: Scenario, stream: Stream | None, time: str) -> DecodePool:
         "busy_s": steady.passes.steps * steady.step_s / case.load.batch,
         "ttft_s": 0.0,
         "tpot_s": np.divide(steady.step_s, steady.tokens_per_step),
-        "gap_s": steady.step_s + _handover(steady),
+        "gap_s": steady.step_s,
         "prefill_share": 0.0,
         "low": _ratio(steady.low, steady),
         "high": _ratio(steady.high, steady),
-        "handover_s": _handover(steady),
         "fits": np.asarray(case.load.batch) <= np.asarray(steady.max_batch),
     }
     flat = {name: np.broadcast_to(value, shape).ravel() for name, value in columns.items()}
     return DecodePool(DecodeRows(**flat), float(np.max(steady.passes.tokens_after_first)), stream)
-
-
-def _handover(steady: Steady) -> Any:
-    return steady.passes.handover_s
 
 
 def _ratio(one: Steady, other: Steady) -> Any:

@@ -69,6 +69,7 @@ class Figures(NamedTuple):
     gap_s: float
     total_s: float
     handover_s: float
+    decode_queue_s: float
     prefill_load: float
     decode_load: float
     queue: str
@@ -225,13 +226,16 @@ def closed_figures(ask: Question, size: Size) -> Figures:
     lanes = size.prefill_workers * ask.prompts.lanes[at]
     ttft_s = float(ask.prompts.ttft_s(np.full((len(ask.prompts.lanes), 1), rate), workers, ask.slo)[at, 0])
     each = np.full(len(ask.decodes.rows.busy_s), rate / size.decode_workers)
-    tpot_s = float(ask.decodes.tpot_s(each, ask.slo)[row])
+    waits_s, tpots_s = ask.decodes.seen_s(each, ask.slo)
+    wait_s, tpot_s = float(waits_s[row]), float(tpots_s[row])
+    ttft_s += wait_s
     return Figures(
         ttft_s,
         tpot_s,
         float(ask.decodes.rows.gap_s[row]),
         ttft_s + ask.decodes.tokens_after_first * tpot_s,
         float(ask.prompts.handover_s[at]),
+        wait_s,
         float(rate / (lanes * ask.prompts.capacity[at])),
         float(rate / size.decode_workers * ask.decodes.rows.busy_s[row]),
         "" if ask.stream is None else CLOSED_FORM,
@@ -285,10 +289,11 @@ def _smallest(ask: Question, size: Size) -> tuple[Size, Figures] | None:
 
 
 def _grown(ask: Question, size: Size, figures: Figures, step: int) -> Size:
-    """More workers for the pool whose target is missed the most."""
+    """More workers for the pool whose target is missed the most; TTFT is also missed by waiting for a decode worker."""
     strains = {name: getattr(figures, name) / target for name, target in ask.slo.latencies}
     worst = max(strains, key=lambda name: strains[name])
-    prompts = worst == "ttft_s" or (worst == "total_s" and figures.prefill_load > figures.decode_load)
+    waits = 2.0 * figures.decode_queue_s > figures.ttft_s
+    prompts = (worst == "ttft_s" and not waits) or (worst == "total_s" and figures.prefill_load > figures.decode_load)
     if prompts:
         return size._replace(prefill_workers=size.prefill_workers + step)
     return size._replace(decode_workers=size.decode_workers + step)
@@ -302,7 +307,8 @@ def simulated_figures(ask: Question, size: Size, time: str | None = None) -> Fig
         return None
     seen = {name: of_statistic(found, name, ask.slo) for name in ("ttft_s", "tpot_s", "gap_s", "total_s")}
     busy = (found.prefill_utilization, found.decode_utilization)
-    return Figures(**seen, handover_s=found.handover_s, prefill_load=busy[0], decode_load=busy[1], queue=SIMULATION)
+    crossing = {"handover_s": found.handover_s, "decode_queue_s": found.decode_queue_s}
+    return Figures(**seen, **crossing, prefill_load=busy[0], decode_load=busy[1], queue=SIMULATION)
 
 
 def simulate_group(ask: Question, size: Size, time: str) -> Pools | None:

@@ -1,8 +1,10 @@
 """Disaggregated serving: prompts on one pool of workers, generation on another (DistServe, arXiv:2401.09670).
 
-A request goes to the prefill worker with the least to compute, and with its first token to the decode worker with the
-fewest sequences; in between its cache crosses a link.  Every worker is simulated step by step, and none runs ahead of
-what another may still send it.
+A request goes to the prefill worker with the least to compute, and then to the decode worker with the fewest
+sequences; in between its cache crosses a link.  Clients get all tokens from the decode worker, the first one when it
+takes up the request: after the prompt, the crossing, and the wait for a slot there (TensorRT-LLM's PyExecutor,
+``_handle_first_token_response``; SGLang's and vLLM's decode workers stream the whole answer as well).  Every worker is
+simulated step by step, and none runs ahead of what another may still send it.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ class Pools(Simulation):
         How many of the first ``tallies`` belong to the prefill pool.
     handover_s : float
         Mean time to transfer the cache of a request to the decode pool.
+    decode_queue_s : float
+        Mean time from then until a decode worker takes up the request: the rest of its step, and the wait for a slot
+        or for memory.
     """
 
     prefill: Deployment
@@ -51,6 +56,7 @@ class Pools(Simulation):
     decode_workers: int
     prefill_schedulers: int
     handover_s: float
+    decode_queue_s: float
 
     columns: ClassVar[tuple[str, ...]] = (
         "ttft_s",
@@ -59,6 +65,7 @@ class Pools(Simulation):
         "gap_s",
         "queue_s",
         "handover_s",
+        "decode_queue_s",
         "tokens_per_s",
         "requests_per_s",
         "running_batch",
@@ -209,6 +216,7 @@ def run_pools(
         *workers,
         len(first),
         float(np.mean([crossing(request, record) for request in range(min(len(record.prompt), 1000))])),
+        float(np.mean(np.asarray(record.first) - np.asarray(conductor.crossed))),
     )
 
 
@@ -258,6 +266,7 @@ class _Conductor:
         self.posted: list[tuple[float, int, bool]] = []  # heap of (time, request, whether its prompt is computed)
         self.load: dict[int, float] = {id(each): 0.0 for each in (*first, *second)}
         self.place: dict[int, Scheduler] = {}
+        self.crossed = [0.0] * len(record.prompt)  # when the cache of each request is in the second pool
         # A pass is played as soon as it begins, so a request leaves its worker later than the pass is played.
         self.leaving: list[tuple[float, int]] = []  # heap of (time, request)
 
@@ -292,7 +301,8 @@ class _Conductor:
     def _computed(self, request: int, now: float) -> None:
         """A prompt is computed, and its cache crosses; its first token leaves the server from the other pool."""
         heappush(self.leaving, (now, request))
-        heappush(self.posted, (now + self.crossing(request, self.record), request, True))
+        self.crossed[request] = now + self.crossing(request, self.record)
+        heappush(self.posted, (self.crossed[request], request, True))
 
     def _let_go(self, now: float) -> None:
         """Requests that have left their worker by now no longer count in its load."""
