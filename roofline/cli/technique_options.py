@@ -68,7 +68,7 @@ def option_of(parameter: str) -> str:
 
 def _reading(name: str, kind: str) -> tuple[Any, str]:
     """Parser and placeholder for a parameter of that type."""
-    if kind == "bool":
+    if kind.startswith("bool"):
         return _yes_or_no, "yes|no"
     if kind.startswith("Model"):
         return read_model, "MODEL"

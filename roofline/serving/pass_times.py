@@ -29,6 +29,11 @@ from .scenario import Scenario
 BALANCED = 0.0
 """Stands for the split of two pools in which neither waits: each part then takes what both took in turns."""
 
+LINK_REACHED = 0.8
+"""Share of the rate of a host link that copies of pinned memory reach, one direction: 50 of 64 GB/s over PCIe 5 (vLLM
+blog on KV offloading, January 2026, H100), 25 to 26 of 32 over PCIe 4.  Headers and flow control of PCIe take a tenth,
+the rest goes between copies."""
+
 Run = tuple[Number, Phase]
 """How often a pass runs, and the pass; drafts that cost a share of a decode step run that share of it."""
 
@@ -62,6 +67,9 @@ class PassTime(Value):
         Time in which what is found of a prompt comes from another tier of memory, seconds.
     fetch_overlap : float or array
         Share of the pass that may hide it.
+    host_beyond_s, fetch_beyond_s : float or array
+        What copies take beyond ``host_s`` and ``fetch_s``, which are at the rate of the link, seconds; only the
+        estimate knows it.
     drafted : bool
         Whether drafts are verified, for which the scheduler of some engines waits (``drafting_step_s``).
     """
@@ -77,6 +85,8 @@ class PassTime(Value):
     pool_share: float | None = None
     fetch_s: Number = 0.0
     fetch_overlap: Number = 1.0
+    host_beyond_s: Number = 0.0
+    fetch_beyond_s: Number = 0.0
     drafted: bool = False
 
     def replace(self, **changes: Any) -> PassTime:
@@ -86,7 +96,8 @@ class PassTime(Value):
     def of_part(self, share: Number) -> PassTime:
         """A pass over a share of the prompts, which bears that share of what a prompt costs beside the pass."""
         part = np.minimum(share, 1.0)
-        return self.replace(serial_s=part * self.serial_s, fetch_s=part * self.fetch_s)
+        fetch_s, beyond_s = (part * each_s for each_s in (self.fetch_s, self.fetch_beyond_s))
+        return self.replace(serial_s=part * self.serial_s, fetch_s=fetch_s, fetch_beyond_s=beyond_s)
 
     @property
     def phase(self) -> Phase:
@@ -103,14 +114,17 @@ class PassTime(Value):
         """
         if time == "floor_s":
             return reduce(np.maximum, self.resources_s().values())
+        server, estimated = self.phase.deployment.server, time.startswith("estimate")
+        host_s, fetch_s = self.host_s, self.fetch_s
+        if estimated:
+            host_s, fetch_s = host_s + self.host_beyond_s, fetch_s + self.fetch_beyond_s
         runs_s = sum((count * self._run_s(phase, time) for count, phase in self.runs), 0.0)
-        device_s = runs_s * (1.0 + self.overhead) + self._kernels_s(self.launch_s) + self.host_s
+        device_s = runs_s * (1.0 + self.overhead) + self._kernels_s(self.launch_s) + host_s
         if np.any(self.layer_launch_s):
             device_s = join(EAGER_NORM, device_s, self._launching_s)
-        if np.any(self.fetch_s):
+        if np.any(fetch_s):
             hidden_s = self.fetch_overlap * device_s
-            device_s = np.maximum(self.fetch_s, hidden_s) + device_s - hidden_s
-        server, estimated = self.phase.deployment.server, time.startswith("estimate")
+            device_s = np.maximum(fetch_s, hidden_s) + device_s - hidden_s
         if self.drafted and estimated:
             device_s = device_s + (server.drafting_step_s or 0.0)
         if not self.asynchronous:
@@ -201,15 +215,18 @@ def prompt_pass(case: Scenario, load: Workload) -> PassTime:
 
 def _of_prompts(case: Scenario, phase: Phase, load: Workload, prompts: Number) -> PassTime:
     """A pass over prompts, ``prompts`` of them on each replica, with what the scenario adds to it."""
+    weights_s, fetch_s = _weights_from_host_s(case, phase), _fetch_s(case, load, prompts)
     return PassTime(
         _drafted((1.0, phase), case),
         case.prefill_overhead,
         case.launch_s,
-        _weights_from_host_s(case, phase),
+        weights_s,
         serial_s=case.prompt_host_s + case.encode_s * prompts,
         halves=case.two_batches,
-        fetch_s=_fetch_s(case, load, prompts),
+        fetch_s=fetch_s,
         fetch_overlap=case.fetch_overlap,
+        host_beyond_s=_beyond_s(case, weights_s, case.weights_host_bytes_per_s),
+        fetch_beyond_s=_beyond_s(case, fetch_s, case.fetch_bytes_per_s),
     )
 
 
@@ -237,18 +254,21 @@ def _drafted(run: Run, case: Scenario) -> tuple[Run, ...]:
 def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime:
     """A decode step of sequences with ``context_tokens`` in the cache: a verification and its drafts, if any."""
     context_tokens = _kept(case, context_tokens)
-    host_s = _host_s(case, batch, context_tokens)
+    cache_s = _host_s(case, batch, context_tokens)
+    beyond_s = _beyond_s(case, cache_s, case.serve.accelerator.host_bytes_per_s)
     if not case.cache:
         again = run_pass(case.serve, "recompute", Segment(batch, context_tokens + 1.0, 0.0))
-        return PassTime(((1.0, again),), case.decode_overhead, case.launch_s, host_s)
+        return PassTime(((1.0, again),), case.decode_overhead, case.launch_s, cache_s, host_beyond_s=beyond_s)
     split, batch_of_run = (2.0, np.maximum(batch / 2.0, 1.0)) if case.two_batches else (1.0, batch)
     step = run_pass(case.serve, "decode", _riders(case, batch_of_run, context_tokens))
     drafting = ((split * count, phase) for count, phase in _drafting(case, batch_of_run, context_tokens))
+    weights_s = split * _weights_from_host_s(case, step)
     return PassTime(
         ((split, step), *drafting),
         case.decode_overhead,
         case.launch_s,
-        host_s + split * _weights_from_host_s(case, step),
+        cache_s + weights_s,
+        host_beyond_s=beyond_s + _beyond_s(case, weights_s, case.weights_host_bytes_per_s),
         layer_launch_s=case.layer_launch_s,
         serial_s=case.sequence_s * batch / case.serve.parallel.data,
         asynchronous=case.asynchronous,
@@ -270,6 +290,14 @@ def _fetch_s(case: Scenario, load: Workload, prompts: Number) -> Number:
     found = case.model.cache_bytes(case.found_tokens, case.serve.precision.kv)
     rate = np.asarray(case.fetch_bytes_per_s, dtype=float) * links(case.serve)
     return prompts * found / rate
+
+
+def _beyond_s(case: Scenario, crossing_s: Number, rate: Number | None) -> Number:
+    """What copies take beyond ``crossing_s`` where ``rate`` is that of the host link; a rate that is stated holds."""
+    own = case.serve.accelerator.host_bytes_per_s
+    if rate is None or own is None or not np.any(crossing_s):
+        return 0.0
+    return np.where(np.asarray(rate) == own, crossing_s * (1.0 / LINK_REACHED - 1.0), 0.0)
 
 
 def _weights_from_host_s(case: Scenario, phase: Phase) -> Number:
@@ -347,8 +375,10 @@ def mixed_pass(
         runs = (*runs, *_drafted((1.0, chunk), case)[1:], *_drafting(case, riders * lanes, context))
     chunks = _of_prompts(case, both, load, prompts).of_part(chunk_tokens / load.prompt_tokens)
     made = chunks.replace(runs=runs, overhead=overhead)
+    cache_s = _host_s(case, riders * lanes, context)
     return made.replace(
-        host_s=made.host_s + _host_s(case, riders * lanes, context),
+        host_s=made.host_s + cache_s,
+        host_beyond_s=made.host_beyond_s + _beyond_s(case, cache_s, case.serve.accelerator.host_bytes_per_s),
         serial_s=made.serial_s + case.sequence_s * riders * case.serve.parallel.pipeline,
         asynchronous=case.asynchronous,
     )

@@ -58,6 +58,9 @@ class Drafts(Value):
         Whether one more pass of what drafts fills its own cache with the tokens that were accepted.
     captured : bool
         Whether draft passes are captured in the graph of the verification, so that the host does not launch them.
+    later : float or array, optional
+        Probability that a draft token after the first is accepted, given that those before it were; as that of the
+        first if not given.
     """
 
     acceptance: Number
@@ -70,11 +73,14 @@ class Drafts(Value):
     verified: Number | None = None
     extends: bool = False
     captured: bool = False
+    later: Number | None = None
 
     @property
     def tokens_per_step(self) -> Number:
         """Expected tokens a step, the one that verification itself yields included (see `expected_tokens`)."""
-        return expected_tokens(self.acceptance, self.tokens) if self.accepted is None else self.accepted
+        if self.accepted is not None:
+            return self.accepted
+        return expected_tokens(self.acceptance, self.tokens, self.later)
 
     @property
     def verify_width(self) -> Number:
@@ -92,20 +98,34 @@ class Drafts(Value):
         return np.maximum((self.verify_width - 1.0) / np.maximum(self.draft_passes, 1.0), 1.0)
 
 
-def expected_tokens(acceptance: Number, drafts: Number) -> Number:
+def expected_tokens(acceptance: Number, drafts: Number, later: Number | None = None) -> Number:
     """Expected tokens that a verification of ``k`` drafts yields: ``(1 - a^(k+1)) / (1 - a)``, and ``k + 1`` at 1.
 
     A step keeps the accepted drafts before the first refusal and one token of the target model; acceptances are taken
-    as independent (Leviathan, Kalman and Matias, arXiv:2211.17192, equation 1).
+    as independent (Leviathan, Kalman and Matias, arXiv:2211.17192, equation 1). Where drafts after the first are
+    accepted with another probability ``b``, it is ``1 + a (1 - b^k) / (1 - b)``.
+
+    Parameters
+    ----------
+    acceptance : float or array
+        Probability that the first draft is accepted, and each later one given that those before it were.
+    drafts : int or array
+        Drafts in a row.
+    later : float or array, optional
+        That of drafts after the first, where it differs.
 
     Examples
     --------
     >>> round(expected_tokens(0.7, 4), 3)
     2.773
+    >>> round(expected_tokens(0.85, 3, 0.7), 2)
+    2.86
     """
-    a, k = np.asarray(acceptance, dtype=float), np.asarray(drafts, dtype=float)
-    refused = np.where(a < 1, 1 - a, 1.0)
-    return scalar(np.where(a < 1, (1 - a ** (k + 1)) / refused, k + 1))
+    first, k = np.asarray(acceptance, dtype=float), np.asarray(drafts, dtype=float)
+    b = first if later is None else np.asarray(later, dtype=float)
+    refused = np.where(b < 1, 1 - b, 1.0)
+    drafted = np.where(b < 1, (1 - b**k) / refused, k)
+    return scalar(1 + first * drafted)
 
 
 @dataclass(frozen=True, eq=False)

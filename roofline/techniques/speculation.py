@@ -16,11 +16,15 @@ from ..phases.workload import Workload
 from ..report import Report, Step
 from ..serving.scenario import Drafts, Scenario, expected_tokens, share
 from ..serving.steady_state import steady_state
+from ..specs.engine_settings import release
 from ..specs.library import get_model
 from .technique import FLAG, MODEL, Technique
 
 CAPTURING = ("sglang", "trtllm")
 """Engines that capture draft passes in graphs (SGLang: ``EAGLEDraftCudaGraphRunner``; TensorRT-LLM: one-model mode)."""
+
+CAPTURED_SINCE = "0.14.0"
+"""vLLM from which passes of draft heads are captured: those of 2025 take 0.14 of a step each (issue 20780)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,9 +60,11 @@ class Speculation(Technique):
         Number of sequential draft passes; equal to ``drafts`` if not given.
     verify_width : int or array, optional
         Tokens of each sequence that a step verifies; ``drafts + 1`` if not given.
-    captured : bool
-        Whether draft passes run inside a captured CUDA graph; if not, the host launches each pass. SGLang and
-        TensorRT-LLM always capture them; for vLLM it depends on the version.
+    captured : bool, optional
+        Whether draft passes run inside a captured CUDA graph; if not, the host launches each kernel. By default as
+        engines do it: draft models are captured, and so are draft heads, except in vLLM before 0.14.
+    later_acceptance : float or array, optional
+        Acceptance of the drafts after the first, where it differs from that of the first.
     """
 
     slug: ClassVar[str] = "speculative"
@@ -75,7 +81,8 @@ class Speculation(Technique):
     acceptance_length: Number | None = None
     passes: Number | None = None
     verify_width: Number | None = None
-    captured: bool = False
+    captured: bool | None = None
+    later_acceptance: Number | None = None
 
     head: ClassVar[str] = "eagle3"
     extends: ClassVar[bool] = True
@@ -88,6 +95,8 @@ class Speculation(Technique):
             if value is not None:
                 least = 1.0 if name in ("verify_width", "acceptance_length") else 0.0
                 number(name, value, least=least, whole=name in ("passes", "verify_width"))
+        if self.later_acceptance is not None:
+            share("later_acceptance", self.later_acceptance)
         if self.draft is not None:
             object.__setattr__(self, "draft", get_model(self.draft))
         if self.acceptance_length is not None:
@@ -111,7 +120,7 @@ class Speculation(Technique):
         """Tokens that a step yields, measured or expected."""
         if self.acceptance_length is not None:
             return self.acceptance_length
-        return expected_tokens(self.acceptance, self.drafts)
+        return expected_tokens(self.acceptance, self.drafts, self.later_acceptance)
 
     def after(self, case: Scenario) -> Scenario:
         """Drafts, unless there are none."""
@@ -132,8 +141,19 @@ class Speculation(Technique):
             passes=self.passes,
             verified=self.verify_width,
             extends=self.extends and bool(head),
-            captured=self.captured or head == "mtp" or case.serve.server.name in CAPTURING,
+            captured=self._captures(case, head),
+            later=self.later_acceptance,
         )
+
+    def _captures(self, case: Scenario, head: str) -> bool:
+        """Whether draft passes run inside a captured graph."""
+        server = case.serve.server
+        if self.captured or head == "mtp" or server.name in CAPTURING:
+            return True
+        if self.captured is not None:
+            return False
+        launched = server.name == "vllm" and server.version and release(server.version) < release(CAPTURED_SINCE)
+        return not (head and launched)
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
         """Tokens a step."""
@@ -141,6 +161,12 @@ class Speculation(Technique):
         if self.acceptance_length is not None:
             return (Step("tokens_per_step", "acceptance_length", {"acceptance_length": value}, value, "as measured"),)
         known = {"acceptance": self.acceptance, "drafts": self.drafts}
+        if self.later_acceptance is not None:
+            known["later"] = self.later_acceptance
+            if np.any(np.asarray(self.later_acceptance) == 1):
+                return (Step("tokens_per_step", "1 + acceptance * drafts", known, value, "later drafts all accepted"),)
+            formula = "1 + acceptance * (1 - later ** drafts) / (1 - later)"
+            return (Step("tokens_per_step", formula, known, value, "later drafts have an acceptance of their own"),)
         if np.any(np.asarray(self.acceptance) == 1):
             return (Step("tokens_per_step", "drafts + 1", known, value, "every draft accepted"),)
         formula = "(1 - acceptance ** (drafts + 1)) / (1 - acceptance)"
@@ -154,6 +180,19 @@ class MultiTokenPrediction(Speculation):
     A draft pass runs one more of the model's layers, ``eh_proj`` that fuses embedding and hidden state, and lm_head;
     the first one of a step also takes in what was accepted.  The layers are a part of the model, so that engines
     capture their passes in the graph of the step (TensorRT-LLM technical blogs 1 and 2).
+
+    Drafts after the first come from the same layer, which then sees its own hidden states, for which it was not
+    trained: 0.64 to 0.72 of them are accepted where those before were (1.92 and 2.58 tokens a step with one and two
+    drafts on DeepSeek-R1, TensorRT-LLM technical blog 1; positions of Gemma 4 in eugr/spark-vllm-docker issue 343).
+
+    Attributes
+    ----------
+    acceptance : float or array
+        Probability that the first draft is accepted.
+    drafts : int or array
+        Draft tokens in a row.
+    later_acceptance : float or array, optional
+        Acceptance of drafts after the first; as that of the first if None.
     """
 
     slug: ClassVar[str] = "mtp"
@@ -165,6 +204,7 @@ class MultiTokenPrediction(Speculation):
 
     acceptance: Number = 0.85
     drafts: Number = 1
+    later_acceptance: Number | None = 0.7
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -279,7 +319,8 @@ def speculation_limits(
     """What a step with drafts costs and yields, the acceptance that it needs, and the batch up to which it pays.
 
     It pays while ``tokens_per_step > step_cost``; the cost does not depend on the acceptance, so break-even is where
-    ``(1 - a^(k+1)) / (1 - a)`` equals it, found by bisection.
+    ``(1 - a^(k+1)) / (1 - a)`` equals it, found by bisection. An acceptance that is stated for later drafts stays as
+    it is; the break-even is then that of the first.
 
     Examples
     --------
@@ -303,7 +344,7 @@ def speculation_limits(
         step_cost=cost,
         speedup=scalar(np.divide(yields, cost)),
         verify_compute=scalar((drafts + 1) / yields),
-        break_even_acceptance=_break_even(cost, drafts),
+        break_even_acceptance=_break_even(cost, drafts, technique.later_acceptance),
         stops_at_batch=float("inf") if pays.all() else float(batches[~pays].min()),
         searched_batch=searched_batch,
         steps=(
@@ -319,8 +360,8 @@ def _step_cost(serve: Deployment, load: Workload, technique: Speculation, time: 
     return scalar(np.divide(drafted.step_s, steady_state(plain, time=time).step_s))
 
 
-def _break_even(cost: Number, drafts: Any) -> Number:
+def _break_even(cost: Number, drafts: Any, later: Number | None) -> Number:
     """Acceptance at which the expected tokens equal ``cost``; infinite if not even full acceptance does."""
-    shape = np.broadcast_shapes(np.shape(cost), np.shape(drafts))
-    _, enough = bisect(lambda share: expected_tokens(share, drafts) < cost, np.zeros(shape), np.ones(shape))
-    return scalar(np.where(np.asarray(cost) > drafts + 1, np.inf, enough))
+    shape = np.broadcast_shapes(np.shape(cost), np.shape(drafts), np.shape(later))
+    _, enough = bisect(lambda share: expected_tokens(share, drafts, later) < cost, np.zeros(shape), np.ones(shape))
+    return scalar(np.where(np.asarray(cost) > expected_tokens(1.0, drafts, later), np.inf, enough))

@@ -15,15 +15,21 @@ from ..serving.scenario import Scenario, share
 from .attention import blocks_of
 from .technique import FLAG, Technique
 
+LAYER_BY_LAYER = ("sglang",)
+"""Engines that fetch the cache of a layer while the layers before it are computed (HiCache)."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KVTiers(Technique):
     """Caches of earlier requests are kept in host memory, on disks or in a shared store, and fetched on a hit.
 
     LMCache, HiCache and Mooncake keep what the device evicts. What is found crosses a link, in parallel with computing
-    the rest of the prompt as far as layers can be fetched ahead:
+    the rest of the prompt as far as layers are fetched ahead:
 
         TTFT = max(hit bytes / link, overlap * rest) + (1 - overlap) * rest
+
+    SGLang's HiCache fetches layer by layer beside the pass; vLLM's connector and LMCache as it is set by default load a
+    prompt before it is computed.  Copies reach 0.8 of the rate of a host link (`roofline.serving.pass_times`).
 
     A tier of ``C`` bytes holds ``C / (working set)`` of what is reused, so the hit rate is that share of the reuse.
 
@@ -36,9 +42,10 @@ class KVTiers(Technique):
     working_set_tokens : float or array, optional
         Tokens of all users together that may be reused.
     tier_bytes_per_s : float or array, optional
-        Rate at which an accelerator reads from the tier, bytes/s; its host link if not given.
-    fetch_overlap : float or array
-        Share of the remaining prefill that can overlap with the fetch; 1 if layers are fetched ahead.
+        Rate at which an accelerator reads from the tier, bytes/s; what copies over its host link reach if not given.
+    fetch_overlap : float or array, optional
+        Share of the remaining prefill that can overlap with the fetch: 1 if layers are fetched ahead, 0 if a prompt is
+        loaded first; by default 1 on SGLang and 0 elsewhere.
     """
 
     slug: ClassVar[str] = "kv-tiers"
@@ -52,11 +59,12 @@ class KVTiers(Technique):
     tier_bytes: Number | None = None
     working_set_tokens: Number | None = None
     tier_bytes_per_s: Number | None = None
-    fetch_overlap: Number = 1.0
+    fetch_overlap: Number | None = None
 
     def __post_init__(self) -> None:
-        for name in ("hit_rate", "fetch_overlap"):
-            share(name, getattr(self, name))
+        share("hit_rate", self.hit_rate)
+        if self.fetch_overlap is not None:
+            share("fetch_overlap", self.fetch_overlap)
         for name in ("tier_bytes", "working_set_tokens", "tier_bytes_per_s"):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), least=1.0)
@@ -76,6 +84,11 @@ class KVTiers(Technique):
     def _rate(self, case: Scenario) -> Number | None:
         return case.serve.accelerator.host_bytes_per_s if self.tier_bytes_per_s is None else self.tier_bytes_per_s
 
+    def _overlap(self, case: Scenario) -> Number:
+        if self.fetch_overlap is not None:
+            return self.fetch_overlap
+        return 1.0 if case.serve.server.name in LAYER_BY_LAYER else 0.0
+
     def found_share(self, case: Scenario) -> Number:
         """Share of the prompt tokens that the tier holds."""
         if self.tier_bytes is None or self.working_set_tokens is None:
@@ -90,7 +103,7 @@ class KVTiers(Technique):
             hit_rate=self.found_share(case),
             shared_prefix=False,
             fetch_bytes_per_s=self._rate(case),
-            fetch_overlap=self.fetch_overlap,
+            fetch_overlap=self._overlap(case),
         )
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
@@ -101,7 +114,7 @@ class KVTiers(Technique):
         known = {"found_bytes": found, "tier_bytes_per_s": rate}
         value = scalar(found / rate)
         return (
-            Step("fetch_s", "found_bytes / tier_bytes_per_s", known, value, "one direction of one accelerator's link"),
+            Step("fetch_s", "found_bytes / tier_bytes_per_s", known, value, "one accelerator's link at its full rate"),
         )
 
 
