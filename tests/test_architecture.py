@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,52 @@ def test_imports_point_down(path):
     assert top in LAYERS, f"{top} has no place in the order of layers"
     above = set(LAYERS[LAYERS.index(top) :]) - {top}
     assert not above & set(imported(path))
+
+
+DESCRIBE_THEIR_CALLER = {
+    "analysis/solution_sentence": "a solution in a sentence",
+    "capacity/plan_sentences": "plans, fleets and pools in sentences",
+    "capacity/plan_steps": "derivations of plans and fleets",
+    "footprint/fit_in_words": "memory in sentences",
+    "footprint/memory_steps": "derivation of a footprint",
+    "model/counting": "a model in lines",
+    "phases/energy": "power and energy of a pass, computed from its sums",
+    "phases/pass_sentences": "passes and generations in sentences",
+    "serving/load_sentences": "servers under load in sentences",
+    "techniques/effect_sentence": "an effect in a sentence",
+}
+"""Files with functions that a result calls with itself: their annotations name its class, and nothing at run time."""
+
+
+def imports_of_files(path):
+    """Every import of the package in a file, inside functions too: the other file, and whether types alone need it."""
+    package = path.relative_to(SRC).parts[:-1]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    typed = {id(node) for guard in guards for node in ast.walk(guard)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(package) + 1:
+            parent = [*package[: len(package) + 1 - node.level], *(node.module or "").split(".")]
+            base = SRC.joinpath(*filter(None, parent))
+            for alias in node.names:
+                for found in (base / f"{alias.name}.py", base / alias.name / "__init__.py", base.with_suffix(".py")):
+                    if found.exists():
+                        yield str(found.relative_to(SRC).with_suffix("")), id(node) in typed
+                        break
+                else:
+                    yield str((base / "__init__").relative_to(SRC)), id(node) in typed
+
+
+def test_no_file_imports_another_that_needs_it():
+    """Imports inside functions count, and so do those for types alone, but for files which describe their caller."""
+    graph, for_types = {}, set()
+    for path in SRC.rglob("*.py"):
+        name = str(path.relative_to(SRC).with_suffix(""))
+        found = list(imports_of_files(path))
+        graph[name] = {other for other, typed in found if not (typed and name in DESCRIBE_THEIR_CALLER)} - {name}
+        for_types |= {name} if any(typed for _, typed in found) else set()
+    TopologicalSorter(graph).prepare()  # raises CycleError, whose message lists the files
+    assert set(DESCRIBE_THEIR_CALLER) <= for_types
 
 
 def test_import_is_light():

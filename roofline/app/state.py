@@ -26,7 +26,7 @@ from ..errors import InvalidInput, RooflineError, number, unknown
 from ..formats import FORMATS
 from ..model import Model
 from ..phases.deployment import Deployment
-from ..phases.encoding import refuse_encoders
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.workload import Workload
 from ..specs.engines import list_engines
 from ..specs.library import get_model, list_accelerators, list_models

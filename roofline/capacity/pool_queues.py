@@ -29,7 +29,7 @@ from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
 from ..serving.trace import Trace
 from ..values import Value
-from .queues import HALVINGS, Array, ClosedQueue, Stream
+from .queues import HALVINGS, Array, ClosedQueue, DecodeRows, Stream
 
 LOWEST_LOAD = 1e-6
 """Of a pool that is as good as idle."""
@@ -158,26 +158,6 @@ def _handling_s(case: Scenario) -> float:
     engine = case.serve.server
     tokens = float(np.max(np.asarray(case.load.prompt_tokens + case.load.cached_tokens, dtype=float)))
     return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * tokens
-
-
-@dataclass(frozen=True, eq=False)
-class DecodeRows(Value):
-    """Decode workers, one row a layout and batch; columns as in `Candidates`, the times without prompts."""
-
-    accelerator: Array
-    precision: Array
-    layout: Array
-    place: Array
-    gpus: Array
-    batch: Array
-    busy_s: Array
-    ttft_s: Array
-    tpot_s: Array
-    gap_s: Array
-    prefill_share: Array
-    low: Array
-    high: Array
-    fits: Array
 
 
 @dataclass(frozen=True, eq=False)

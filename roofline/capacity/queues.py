@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,9 +42,6 @@ from ..serving.trace import Trace, without_times
 from ..serving.traffic import Traffic
 from ..values import Value
 from .candidates import Candidates
-
-if TYPE_CHECKING:
-    from .pool_queues import DecodeRows
 
 Array = npt.NDArray[Any]
 
@@ -98,6 +95,26 @@ def of_statistic(values: Simulation, name: str, slo: SLO) -> float:
     """What an SLO compares with its target: the mean of a figure, or what a share of the requests stays within."""
     found = getattr(values, name) if slo.statistic == "mean" else values.quantile(name, slo.share)
     return float(np.nan_to_num(found))
+
+
+@dataclass(frozen=True, eq=False)
+class DecodeRows(Value):
+    """Decode workers, one row a layout and batch; columns as in `Candidates`, the times without prompts."""
+
+    accelerator: Array
+    precision: Array
+    layout: Array
+    place: Array
+    gpus: Array
+    batch: Array
+    busy_s: Array
+    ttft_s: Array
+    tpot_s: Array
+    gap_s: Array
+    prefill_share: Array
+    low: Array
+    high: Array
+    fits: Array
 
 
 @dataclass(frozen=True, eq=False)

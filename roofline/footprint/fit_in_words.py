@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from ..phases.deployment import Deployment
 from ..phases.layout_notes import notes_of_layout
 from ..phases.workload import Workload
 from ..units import NO_POINTS, humanize
-from .memory_use import Memory, memory
 from .per_device import checkpoint_factor
+
+if TYPE_CHECKING:
+    from .memory_use import Memory
 
 NARROWER = ("fp8", "int4_g128")
 """Weight formats that are tried, the wider first."""
@@ -145,7 +148,7 @@ def _first(changes: Iterator[Change]) -> Iterator[Change]:
 
 def _tried(found: Memory, words: str, serve: Deployment, load: Workload | None = None) -> Iterator[Change]:
     """The change if it fits with it."""
-    changed = memory(serve, load or found.load, paging=found.paging, drafter=found.drafter)
+    changed = replace(found, deployment=serve, load=load or found.load)
     if changed.fits:
         yield Change(words, changed)
 
@@ -216,7 +219,7 @@ def _on_the_host(found: Memory) -> Iterator[Change]:
     words = "its experts" if experts else "its layers"
     for percent in HOST_PERCENTS:
         paging = replace(found.paging, weights_host_share=percent / 100, experts_alone=experts)
-        changed = memory(serve, found.load, paging=paging, drafter=found.drafter)
+        changed = replace(found, paging=paging)
         if changed.fits:
             yield Change(f"with {percent}% of {words} in host memory", changed)
             return

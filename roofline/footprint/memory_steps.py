@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import bisect, scalar
 from ..errors import Number
 from ..report import Step
-from .memory_use import Memory
 from .per_device import cache_on_one
+
+if TYPE_CHECKING:
+    from .memory_use import Memory
 
 Row = tuple[str, str, dict[str, Number], str]
 """A quantity, its formula, its inputs and its source."""

@@ -21,6 +21,8 @@ from ..report import Report, Step
 from ..units import humanize
 from .allocation import NO_DRAFTER, Drafter, Paging
 from .engine_pool import EnginePool, sequence_bytes
+from .fit_in_words import fit_line, fit_sentence, memory_notes
+from .memory_steps import longest_context, memory_parts, memory_steps, reserved_for_longest
 from .per_device import (
     cache_on_one,
     paged_cache_on_one,
@@ -252,8 +254,6 @@ class Memory(OfWorkload, Report):
     @property
     def contiguous_kv_bytes(self) -> Number:
         """The same if every sequence had room for the model's longest context reserved, as before pages."""
-        from .memory_steps import reserved_for_longest
-
         return reserved_for_longest(self)
 
     @property
@@ -341,8 +341,6 @@ class Memory(OfWorkload, Report):
     @property
     def parts(self) -> dict[str, Number]:
         """Memory of the most loaded accelerator from the bottom up (`roofline.footprint.memory_steps`)."""
-        from .memory_steps import memory_parts
-
         return memory_parts(self)
 
     @property
@@ -363,8 +361,6 @@ class Memory(OfWorkload, Report):
 
         By bisection, since windows bend the cache's growth; 0 if not even one token fits.
         """
-        from .memory_steps import longest_context
-
         return longest_context(self)
 
     @property
@@ -382,8 +378,6 @@ class Memory(OfWorkload, Report):
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the figures rest on, and what to do where it does not fit."""
-        from .fit_in_words import memory_notes
-
         return tuple(memory_notes(self))
 
     def summary(self) -> str:
@@ -395,14 +389,10 @@ class Memory(OfWorkload, Report):
         >>> print(rl.memory(rl.Deployment("llama-3.1-70b", "h100-sxm"), rl.Workload()).summary())
         Does not fit on one h100-sxm: 141.8 GB needed, 76.97 GB available; fits with fp8 weights, or on 2.
         """
-        from .fit_in_words import fit_sentence
-
         return fit_sentence(self)
 
     def fit(self) -> str:
         """Yes or no in one line: tokens and sequences that fit, or the nearest change with which it does."""
-        from .fit_in_words import fit_line
-
         return fit_line(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -411,8 +401,6 @@ class Memory(OfWorkload, Report):
 
     def _derivation(self) -> tuple[Step, ...]:
         """How the figures come about."""
-        from .memory_steps import memory_steps
-
         return memory_steps(self)
 
 

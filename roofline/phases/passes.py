@@ -20,7 +20,7 @@ from ..units import humanize
 from .bounds import Bound, name_limits, notes_of_operators
 from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
 from .deployment import Deployment
-from .encoding import encoder_notes, encoder_refusal
+from .encoder_rules import encoder_notes, encoder_refusal
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
 from .media import media_notes

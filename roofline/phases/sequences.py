@@ -9,7 +9,7 @@ from ..errors import Number
 from ..model import Model
 from ..operators.operator import Segment
 from .deployment import Deployment
-from .encoding import check_encoding
+from .encoder_rules import check_encoding
 from .media import check_media
 from .workload import Workload
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..errors import InvalidInput, number
 from ..values import Value
 from .outcome import Simulation
+from .request_loops import play
 from .scheduler import Scheduler
 
 Array = npt.NDArray[np.float64]
@@ -100,8 +101,6 @@ def journal(found: Simulation, *, start_s: float, span_s: float) -> Journal:
     >>> bool((noted.end_s > 2.0).all() and (noted.start_s < 3.0).all() and noted.prompt_tokens.max() >= 1500)
     True
     """
-    from .simulation import run
-
     number("start_s", start_s)
     if not span_s > 0:
         raise InvalidInput(f"span_s must be above 0 seconds: {span_s!r}")
@@ -114,7 +113,7 @@ def journal(found: Simulation, *, start_s: float, span_s: float) -> Journal:
         recorders.append(made)
         return made
 
-    run(found.deployment, found.load, found.demand, found.times, scheduler=recorder)
+    play(found.deployment, found.load, found.demand, found.times, scheduler=recorder)
     columns = np.array(rows, float).reshape(-1, len(FIELDS)).T
     named: dict[str, Any] = dict(zip(FIELDS, columns, strict=True))
     return Journal(**named | {"emits": named["emits"].astype(bool)})

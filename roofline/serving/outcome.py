@@ -20,6 +20,7 @@ from ..specs.engines import GENERIC, Engine
 from .arrivals import Demand
 from .load_sentences import simulation_sentence
 from .record import Requests, Tally
+from .request_loops import play
 from .slo import SLO
 from .step_times import StepTimes
 from .trace import Trace, without_times
@@ -255,10 +256,10 @@ class Simulation(Report):
         return self._scaled(1)
 
     def _scaled(self, end: int) -> Simulation:
-        from .simulation import run
-
         factor = interval(self.times, self.running_batch, self.load)[end]
-        return run(self.deployment, self.load, self.demand, replace(self.times, scale=factor))
+        times = replace(self.times, scale=factor)
+        requests, tallies = play(self.deployment, self.load, self.demand, times)
+        return replace(self, times=times, requests=requests, tallies=tallies)
 
     @property
     def preempted(self) -> int:

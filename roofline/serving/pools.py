@@ -25,8 +25,8 @@ from .cache_pool import cache_pool
 from .clock import Clock
 from .outcome import Simulation
 from .record import Requests
+from .request_loops import handle
 from .scheduler import Scheduler
-from .simulation import handle
 from .step_times import StepTimes, step_times
 from .trace import Trace
 from .traffic import Traffic

@@ -20,7 +20,7 @@ from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..model.draft_heads import draft_head, has_own_lm_head
 from ..phases.deployment import Deployment
-from ..phases.encoding import refuse_encoders
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.media import refuse_media
 from ..phases.workload import Workload
 from ..values import Value

@@ -30,7 +30,7 @@ from ..model.rewriting import steps_apart
 from ..operators.operator import Segment
 from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
-from ..phases.encoding import refuse_encoders
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule

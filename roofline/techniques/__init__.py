@@ -28,14 +28,14 @@ from ..analysis.comparison import Comparison, compare
 from ..serving.scenario import Scenario, expected_tokens
 from ..serving.steady_state import Steady
 from .batching import padding, static_slots_used
-from .effect import Effect
+from .effect import Effect, apply
 from .measured_gains import MEASURED, MeasuredGains
 from .quantization import quantize
-from .registry import REGISTRY, TechniqueParameter, load_all, named, parameters, usual_techniques
+from .registry import TechniqueParameter, load_all, named, parameters, usual_techniques
 from .sharding import TensorLimits, tensor_limits
 from .speculation import SpeculationLimits, speculation_limits
 from .table import TechniqueTable, technique_table
-from .technique import Technique, apply, scenario_with
+from .technique import REGISTRY, Technique, scenario_with
 from .tradeoffs import Handover, ModeSwitch, SwapIn, Visible, handover, mode_switch, swap_or_recompute, visible
 
 if TYPE_CHECKING:

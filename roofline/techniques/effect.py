@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import scalar
 from ..dimensions import Dimensions
 from ..errors import Number
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
 from ..report import Report, Step
-from ..serving.steady_state import Steady
+from ..serving.scenario import Scenario
+from ..serving.steady_state import Steady, steady_state
 from .effect_sentence import effect_sentence
-
-if TYPE_CHECKING:
-    from .technique import Technique
-
+from .technique import Chosen, Technique, as_techniques, refuse
 
 AS_GIVEN = "as given"
 """What techniques without a baseline of their own are compared with: the deployment as given."""
@@ -267,3 +267,51 @@ def ratio(above: Number, below: Number) -> Number:
 def cache_gain(before: Steady, after: Steady) -> Number:
     """Cache of a sequence, before / after: how many times as many sequences fit in the same free memory."""
     return scalar(np.divide(before.kv_bytes_per_sequence, np.maximum(after.kv_bytes_per_sequence, 1.0)))
+
+
+def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = "estimate_s") -> Effect:
+    """Compute the effect of techniques on the requests of a deployment, phase by phase.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where, as given.
+    load : Workload
+        The requests; ``batch`` of them are in the system at any time.
+    techniques : Technique or str, or several of them
+        Techniques as values, or by slug with their usual parameters. Their order matters only if several of them change
+        the shape of the model.
+    time : str
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+
+    Returns
+    -------
+    Effect
+        The deployment as given, with the techniques, and without them.
+
+    Raises
+    ------
+    InvalidInput
+        Two techniques decide the same thing, or the deployment cannot have one.
+    UnknownName
+        No technique has this slug, or ``time`` is none of the three.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> from roofline.techniques import Quantization, Speculation
+    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
+    >>> chosen = [Quantization(weights="fp8"), Speculation(acceptance=0.7)]
+    >>> effect = rl.apply(serve, rl.Workload(), chosen, time="roofline_s")
+    >>> round(effect.decode_speedup, 1)
+    4.5
+    """
+    chosen = as_techniques(techniques)
+    case = Scenario(serve, load)
+    refuse(chosen, case)
+    for item in chosen:
+        case = item.given(case)
+    after = baseline = case
+    for item in chosen:
+        after, baseline = item.after(after), item.without(baseline)
+    return Effect(chosen, *(steady_state(each, time=time) for each in (case, after, baseline)))

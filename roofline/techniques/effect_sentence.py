@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,24 +36,3 @@ def effect_sentence(found: Effect) -> str:
     memory = f"; {humanize('bytes', freed)} freed" if freed > 0 else ""
     title = f"{found.technique[:1].upper()}{found.technique[1:]}"
     return f"{title}: {', '.join(changes)}, throughput {gains}{memory}."
-
-
-def assumption_words(parameters: Mapping[str, Any]) -> str:
-    """Parameters of a technique in words, those that are not given left out: ``acceptance 0.7, drafts 4``."""
-    given = {name: value for name, value in parameters.items() if value not in (None, (), False)}
-    return ", ".join(f"{name.replace('_', ' ')} {_parameter_words(value)}" for name, value in given.items())
-
-
-def _parameter_words(value: Any) -> str:
-    """A parameter in a few characters."""
-    if isinstance(value, str | bool):
-        return str(value)
-    if isinstance(value, int | float):
-        return f"{value:.3g}" if value < MANY_DIGITS else f"{value:,.0f}"
-    if isinstance(value, tuple):
-        return f"{value[0]:g}-{value[-1]:g}"
-    return str(getattr(value, "name", value))
-
-
-MANY_DIGITS = 1000
-"""Numbers from here on are written out with commas."""

@@ -11,51 +11,17 @@ import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..docstrings import field_descriptions
-from ..errors import InvalidInput, unknown
-
-if TYPE_CHECKING:
-    from .technique import Technique
-
-_techniques: dict[str, type[Technique]] = {}
-
-REGISTRY: Mapping[str, type[Technique]] = MappingProxyType(_techniques)
-"""Slug -> technique."""
-
-
-def register(technique: type[Technique]) -> None:
-    """Add a technique under its slug.
-
-    Raises
-    ------
-    InvalidInput
-        Another technique has this slug.
-    """
-    known = _techniques.get(technique.slug)
-    if known is not None and known.__qualname__ != technique.__qualname__:
-        raise InvalidInput(f"technique slug {technique.slug!r} is taken by {known.__name__}")
-    _techniques[technique.slug] = technique
+from ..errors import InvalidInput
+from .technique import REGISTRY, Technique, technique_named
 
 
 def load_all(package: str, path: Iterable[str]) -> None:
     """Load every module of a package, so that the techniques in them register themselves."""
     for module in pkgutil.iter_modules(path):
         importlib.import_module(f"{package}.{module.name}")
-
-
-def technique_named(slug: str) -> type[Technique]:
-    """The technique with this slug.
-
-    Raises
-    ------
-    UnknownName
-        No technique has it.
-    """
-    if slug not in REGISTRY:
-        raise unknown("technique", slug, REGISTRY)
-    return REGISTRY[slug]
 
 
 def usual_techniques() -> tuple[Technique, ...]:

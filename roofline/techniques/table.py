@@ -14,10 +14,10 @@ from ..phases.workload import Workload
 from ..report import Report, Step, plain
 from ..serving.scenario import Scenario
 from ..tables import Line
-from .effect import Effect
+from .effect import Effect, apply
 from .measured_gains import MEASURED
 from .registry import usual_techniques
-from .technique import Technique, apply
+from .technique import Technique
 
 NOTICEABLE = 1.02
 """A phase counts as helped from this speedup on: rounding of tiles and tokens moves times by a percent or two."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, unknown
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Step
 from ..serving.scenario import Scenario
-from ..serving.steady_state import steady_state
 from ..values import Value
-from .effect import Effect
-from .effect_sentence import assumption_words
-from .registry import register, technique_named
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
 HARDWARE = "more accelerators"
@@ -75,7 +72,7 @@ class Technique(Value):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "slug" in cls.__dict__:
-            register(cls)
+            _register(cls)
 
     @classmethod
     def usual(cls) -> tuple[Technique, ...]:
@@ -110,7 +107,7 @@ class Technique(Value):
     @property
     def assumes(self) -> str:
         """Its parameters in words, those that are not given left out: ``acceptance 0.7, drafts 4``."""
-        return assumption_words({item.name: getattr(self, item.name) for item in fields(self)})
+        return _in_words({item.name: getattr(self, item.name) for item in fields(self)})
 
     def had(self, case: Scenario) -> bool:
         """Whether the deployment has it already."""
@@ -141,56 +138,62 @@ class Technique(Value):
         return ()
 
 
-Chosen = Iterable[Technique | str] | Technique | str
-"""Techniques as values or by their slugs, one or several."""
+def _in_words(parameters: Mapping[str, Any]) -> str:
+    """Parameters of a technique in words, those that are not given left out: ``acceptance 0.7, drafts 4``."""
+    given = {name: value for name, value in parameters.items() if value not in (None, (), False)}
+    return ", ".join(f"{name.replace('_', ' ')} {_parameter_words(value)}" for name, value in given.items())
 
 
-def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = "estimate_s") -> Effect:
-    """Compute the effect of techniques on the requests of a deployment, phase by phase.
+def _parameter_words(value: Any) -> str:
+    """A parameter in a few characters."""
+    if isinstance(value, str | bool):
+        return str(value)
+    if isinstance(value, int | float):
+        return f"{value:.3g}" if value < MANY_DIGITS else f"{value:,.0f}"
+    if isinstance(value, tuple):
+        return f"{value[0]:g}-{value[-1]:g}"
+    return str(getattr(value, "name", value))
 
-    Parameters
-    ----------
-    serve : Deployment
-        What runs where, as given.
-    load : Workload
-        The requests; ``batch`` of them are in the system at any time.
-    techniques : Technique or str, or several of them
-        Techniques as values, or by slug with their usual parameters. Their order matters only if several of them change
-        the shape of the model.
-    time : str
-        ``floor_s``, ``roofline_s`` or ``estimate_s``.
 
-    Returns
-    -------
-    Effect
-        The deployment as given, with the techniques, and without them.
+MANY_DIGITS = 1000
+"""Numbers from here on are written out with commas."""
+
+
+_techniques: dict[str, type[Technique]] = {}
+
+REGISTRY: Mapping[str, type[Technique]] = MappingProxyType(_techniques)
+"""Slug -> technique."""
+
+
+def _register(technique: type[Technique]) -> None:
+    """Add a technique under its slug.
 
     Raises
     ------
     InvalidInput
-        Two techniques decide the same thing, or the deployment cannot have one.
-    UnknownName
-        No technique has this slug, or ``time`` is none of the three.
-
-    Examples
-    --------
-    >>> import roofline as rl
-    >>> from roofline.techniques import Quantization, Speculation
-    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
-    >>> chosen = [Quantization(weights="fp8"), Speculation(acceptance=0.7)]
-    >>> effect = rl.apply(serve, rl.Workload(), chosen, time="roofline_s")
-    >>> round(effect.decode_speedup, 1)
-    4.5
+        Another technique has this slug.
     """
-    chosen = as_techniques(techniques)
-    case = Scenario(serve, load)
-    refuse(chosen, case)
-    for item in chosen:
-        case = item.given(case)
-    after = baseline = case
-    for item in chosen:
-        after, baseline = item.after(after), item.without(baseline)
-    return Effect(chosen, *(steady_state(each, time=time) for each in (case, after, baseline)))
+    known = _techniques.get(technique.slug)
+    if known is not None and known.__qualname__ != technique.__qualname__:
+        raise InvalidInput(f"technique slug {technique.slug!r} is taken by {known.__name__}")
+    _techniques[technique.slug] = technique
+
+
+def technique_named(slug: str) -> type[Technique]:
+    """The technique with this slug.
+
+    Raises
+    ------
+    UnknownName
+        No technique has it.
+    """
+    if slug not in REGISTRY:
+        raise unknown("technique", slug, REGISTRY)
+    return REGISTRY[slug]
+
+
+Chosen = Iterable[Technique | str] | Technique | str
+"""Techniques as values or by their slugs, one or several."""
 
 
 def scenario_with(serve: Deployment, load: Workload, techniques: Chosen) -> Scenario:

@@ -1,0 +1,121 @@
+"""Requests that go through schedulers until all have ended: in an open loop, in a closed loop, or as recorded.
+
+A replica has a scheduler of its own, and so has each microbatch of a pipeline; requests go to them in turn.  In a
+closed loop a client sends its next request when the last one has ended, so that ``concurrency`` are in the system at
+any time; in an open loop requests arrive at a given rate, however busy the server is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..phases.deployment import Deployment
+from ..phases.workload import Workload
+from ..specs.engines import Engine
+from .arrivals import Demand, arrival_times, draw_requests
+from .cache_pool import CachePool, cache_pool
+from .clock import Clock
+from .record import Requests, Tally
+from .scheduler import Scheduler
+from .step_times import StepTimes
+from .trace import Trace
+from .traffic import Traffic
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many requests have ended."""
+
+
+def play(
+    deployment: Deployment,
+    load: Workload | Traffic | Trace,
+    how: Demand,
+    times: StepTimes,
+    progress: Progress | None = None,
+    *,
+    scheduler: Callable[[Clock, Engine, CachePool, Requests], Scheduler] = Scheduler,
+) -> tuple[Requests, tuple[Tally, ...]]:
+    """The record of every request, and what each scheduler did.
+
+    Raises
+    ------
+    InvalidInput
+        A request is longer than the cache.
+    """
+    rng = np.random.default_rng(how.seed)
+    requests = draw_requests(load, how.requests, rng, hit_rate=how.hit_rate)
+    handle(requests, times)
+    pool = cache_pool(deployment, times.engine)
+    longest = max(map(sum, zip(requests.prompt, requests.cached, requests.output, strict=True)))
+    pool.require(longest, deployment)
+    schedulers = [scheduler(Clock(times), times.engine, pool, requests) for _ in range(times.lanes)]
+    if how.recorded and isinstance(load, Trace):
+        requests.arrival = load.arrival_s.tolist()
+        _open_loop(schedulers, requests, progress)
+    elif how.concurrency is None:
+        assert how.requests_per_s is not None
+        requests.arrival = arrival_times(how.requests_per_s, how.requests, how.burstiness, rng).tolist()
+        _open_loop(schedulers, requests, progress)
+    else:
+        _closed_loop(schedulers, requests, how.concurrency, progress)
+    if min(requests.finish) < 0:
+        raise InvalidInput("the simulation stopped: some requests can never start")
+    return requests, tuple(each.tally for each in schedulers)
+
+
+def handle(requests: Requests, times: StepTimes) -> None:
+    """Set how long each request is on the way to its scheduler."""
+    tokens = np.asarray(requests.prompt, dtype=float) + np.asarray(requests.cached, dtype=float)
+    requests.handling = np.asarray(times.handling_s(tokens)).tolist()
+
+
+def _open_loop(schedulers: list[Scheduler], requests: Requests, progress: Progress | None) -> None:
+    """Every scheduler with its share of the arrivals, in turn."""
+    count = len(requests.arrival)
+    for place, scheduler in enumerate(schedulers):
+        for request in range(place, count, len(schedulers)):
+            scheduler.receive(requests.arrival[request], request)
+        _to_the_end(scheduler, progress, count)
+
+
+def _closed_loop(schedulers: list[Scheduler], requests: Requests, concurrency: int, progress: Progress | None) -> None:
+    """Every scheduler with its share of the clients, who send their next request when the last one has ended."""
+    count, lanes = len(requests.arrival), len(schedulers)
+    sent = iter(range(count))
+    for place, scheduler in enumerate(schedulers):
+        clients = (concurrency - place + lanes - 1) // lanes
+        mine = iter([next(sent) for _ in range(_part(count, concurrency, place, lanes))])
+        for _ in range(clients):
+            if (request := next(mine, None)) is not None:
+                scheduler.receive(0.0, request)
+
+        def send(_: int, now: float, scheduler: Scheduler = scheduler, mine: Any = mine) -> None:
+            following = next(mine, None)
+            if following is not None:
+                requests.arrival[following] = now
+                scheduler.receive(now, following)
+
+        scheduler.on_finish = send
+        _to_the_end(scheduler, progress, count)
+
+
+def _part(count: int, concurrency: int, place: int, lanes: int) -> int:
+    """Requests of one scheduler: in proportion to its clients, all of them together ``count``."""
+    clients = [(concurrency - at + lanes - 1) // lanes for at in range(lanes)]
+    before, own = sum(clients[:place]), clients[place]
+    return count * (before + own) // concurrency - count * before // concurrency
+
+
+EVENTS_PER_REPORT = 2_048
+"""Events between two reports of progress."""
+
+
+def _to_the_end(scheduler: Scheduler, progress: Progress | None, count: int) -> None:
+    while scheduler.advance():
+        if progress is not None and scheduler.tally.events % EVENTS_PER_REPORT == 0:
+            progress(sum(time >= 0 for time in scheduler.requests.finish), count)
+    if progress is not None:
+        progress(sum(time >= 0 for time in scheduler.requests.finish), count)
