@@ -20,6 +20,8 @@ RUN = Measurement("by hand", "notes", kind="batch", batch=16, prompt_tokens=1500
                   ttft_median_s=0.9, tpot_median_s=0.0095)  # fmt: skip
 RANKING = ("llama-3.1-8b", "qwen3-8b", "gemma-2-9b", "phi-4", "mixtral-8x7b", "llama-3.1-70b", "gpt-2", "deepseek-v3")
 
+EIGHT_SMALL = (*RANKING[:4], "gpt-2", "qwen3-14b", "llama-2-7b", "mistral-7b")
+
 
 @cache
 def plan():
@@ -72,6 +74,14 @@ EXAMPLES = {
         rl.serve(LLAMA8, LOAD, requests_per_s=[1, 4, 16, 64], method="closed-form"),
         column="ttft_s",
     ),
+    "curves, eight": lambda: drawing(
+        rl.plot.curves,
+        *[
+            rl.serve(rl.Deployment(name, "h100-sxm"), LOAD, requests_per_s=[1, 2, 4, 8, 16], method="closed-form")
+            for name in EIGHT_SMALL
+        ],
+        column="ttft_s",
+    ),
     "heatmap": lambda: drawing(rl.plot.heatmap, LLAMA8, tpot_s=0.02),
     "hierarchy": lambda: drawing(rl.plot.hierarchy, rl.memory_hierarchy(4096, 4096, 4096, "a100-sxm-80gb")),
     "hierarchy, one token": lambda: drawing(rl.plot.hierarchy, rl.memory_hierarchy(1, 4096, 4096, "a100-sxm-80gb")),
@@ -90,8 +100,17 @@ EXAMPLES = {
     "roofline, eight": lambda: drawing(
         rl.plot.roofline, "h100-sxm", *[rl.decode(rl.Deployment(name, "h100-sxm"), LOAD) for name in RANKING]
     ),
+    "roofline, eight sweeps": lambda: drawing(
+        rl.plot.roofline,
+        "h100-sxm",
+        *[rl.decode(rl.Deployment(name, "h100-sxm"), rl.Workload(batch=BATCHES)) for name in RANKING],
+    ),
     "rooflines": lambda: drawing(rl.plot.rooflines, "h100-sxm", "h200-sxm", "mi300x", "l4"),
     "throughput": lambda: drawing(rl.plot.throughput, steps(), steps(weights="fp8", activations="fp8")),
+    "throughput, eight": lambda: drawing(
+        rl.plot.throughput,
+        *[rl.decode(rl.Deployment(name, "h100-sxm"), rl.Workload(batch=BATCHES)) for name in RANKING],
+    ),
     "queue": lambda: drawing(rl.plot.queue, served()),
     "techniques": lambda: drawing(rl.plot.techniques, techniques()),
     "timeline": lambda: drawing(rl.plot.timeline, served(), start_s=4.0),
@@ -102,6 +121,9 @@ EXAMPLES = {
     "waterfall, memory": lambda: drawing(rl.plot.waterfall, rl.compare(rl.memory(LLAMA8, LOAD), rl.memory(FP8, LOAD))),
     "waterfall, techniques": lambda: drawing(rl.plot.waterfall, rl.apply(LLAMA8, LOAD, CHOSEN, time="roofline_s")),
     "time_breakdown": lambda: drawing(rl.plot.time_breakdown, *both(), *both(LLAMA70)),
+    "time_breakdown, eight": lambda: drawing(
+        rl.plot.time_breakdown, *[step for name in RANKING[:4] for step in both(rl.Deployment(name, "h100-sxm"))]
+    ),
     "tornado": lambda: drawing(rl.plot.tornado, rl.sensitivity(rl.decode(LLAMA8, LOAD), time="roofline_s")),
 }
 """Plot function, and what is special about the example -> how it is drawn."""

@@ -58,6 +58,30 @@ def test_texts_can_be_read(name, look):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+def test_small_figures_keep_their_plots(name):
+    """At 4 x 3 inches, text does not overlap and axes keep a third of the height."""
+    ax = example(name)(ax=rl.plot.new_axes(width=4, height=3))
+    boxes = boxes_of(ax)
+    assert overlaps(boxes) == []
+    assert outside(boxes) == []
+    assert ax.get_position().height > 1 / 3
+
+
+def test_curves_of_several_deployments_are_named_after_them():
+    ax = drawn("curves, eight")
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names[:3] == ["Llama 3.1 8B", "Qwen3 8B", "Gemma 2 9B"]
+    colors = {to_hex(line.get_color()) for line in ax.lines}
+    assert len(colors) == 8
+
+
+def test_a_legend_without_room_counts_what_it_leaves_out():
+    ax = rl.plot.kv(*RANKING, ax=rl.plot.new_axes(width=3, height=2.5))
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert shown[-1] == f"and {len(RANKING) - len(shown) + 1} more"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_a_new_figure_has_room_for_all_texts_and_settings_stay_as_they_are(name):
     before = dict(mpl.rcParams)
     ax = example(name)()

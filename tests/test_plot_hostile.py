@@ -157,7 +157,7 @@ def test_techniques_without_a_row_are_counted():
     ax = rl.plot.techniques(table, ax=small())
     shown = [text.get_text() for text in ax.get_yticklabels()]
     words = " ".join(ax.texts[0].get_text().split())
-    assert f"no room for {len(table.rows) - len(shown)} with the smallest effects" in words
+    assert f"{len(table.rows) - len(shown)} with the smallest effects not shown" in words
     gains = {row["technique"]: row for row in table.rows}
     assert "KV cache" in shown
     assert "sliding window" not in shown

@@ -15,9 +15,9 @@ from ..errors import InvalidInput
 from ..phases.passes import Phase
 from .arguments import check_kind
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_rows, renderer_of, widen
+from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_rows, renderer_of, text_inches, widen
 from .style import Style, ink_on_fill, style_of
-from .tracks import captions, legend_words, operator_name, shares_of_time, swept
+from .tracks import captions, legend_words, operator_name, shares_of_time, short_names, swept
 
 
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
@@ -86,6 +86,9 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
 LINE = 0.125
 """Inches of a line of a row's name."""
 
+NAME_SHARE = 0.4
+"""Of the width of the figure, at most, for names of rows with all that tells them apart."""
+
 
 def _row_names(ax: Axes, phases: Sequence[Phase]) -> tuple[list[str], str]:
     """A name for each row, and what all have in common if the rows have no room for it."""
@@ -93,11 +96,17 @@ def _row_names(ax: Axes, phases: Sequence[Phase]) -> tuple[list[str], str]:
     pairs = zip(captions(phases), misfits, strict=True)
     names = ["\n".join(filter(None, [texts[0], misfit])) for texts, misfit in pairs]
     most_lines = max(name.count("\n") + 1 for name in names)
-    if LINE * most_lines * len(names) <= ax.bbox.height / ax.figure.dpi:
+    height = ax.bbox.height / ax.figure.dpi
+    if LINE * most_lines * len(names) <= height:
         return names, ""
     shared, words = legend_words(phases)
-    short = [", ".join(filter(None, pair)) for pair in zip(words, misfits, strict=True)]
-    return [textwrap.fill(name, 44) for name in short], shared
+    long = [textwrap.fill(", ".join(filter(None, pair)), 44) for pair in zip(words, misfits, strict=True)]
+    most_lines = max(name.count("\n") + 1 for name in long)
+    widest = max(text_inches(ax, name, style_of(ax).text_size)[0] for name in long)
+    if LINE * most_lines * len(long) <= height and widest <= NAME_SHARE * ax.figure.get_figwidth():
+        return long, shared
+    marked = [f"{name}{'*' if misfit else ''}" for name, misfit in zip(short_names(phases), misfits, strict=True)]
+    return marked, "; ".join(filter(None, [shared, f"* {DOES_NOT_FIT}" if any(misfits) else ""]))
 
 
 def _sample(style: Style, limit: str) -> Patch:

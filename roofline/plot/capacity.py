@@ -27,7 +27,7 @@ from .frame import (
     text_inches,
 )
 from .style import style_of
-from .tracks import deployment_facets, tell_apart
+from .tracks import deployment_facets, shortest, tell_apart
 
 
 def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
@@ -76,7 +76,9 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     label_axes(ax, "", "memory of one accelerator, GB", grid="y")
     shared, telling = tell_apart([_facets(need) for need in needs])
     single = [f"{need.deployment.accelerator.name}\n{need.deployment.parallel}" for need in needs[:1]]
-    tall = name_columns(ax, list(names) or (single if len(needs) == 1 else ["\n".join(words) for words in telling]))
+    tall = name_columns(
+        ax, list(names) or (single if len(needs) == 1 else ["\n".join(words) for words in telling]), shortest(telling)
+    )
     bottoms = np.zeros(len(needs))
     for part, (color, hatch) in style.parts.items():
         heights = np.array([_part(need, part) for need in needs]) / 1e9

@@ -20,7 +20,19 @@ from ..techniques.table import NOTICEABLE
 from ..units import brief_speed
 from .arguments import check_kind
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, lay_out, legend_below, log_axis, log_limits, name_rows, widen
+from .frame import (
+    axes_or_new,
+    further_inches,
+    head,
+    is_own,
+    label_axes,
+    lay_out,
+    legend_below,
+    log_axis,
+    log_limits,
+    name_rows,
+    widen,
+)
 from .style import Look, Style, style_of
 from .tracks import deployment_facets, operator_name, swept, tell_apart
 
@@ -300,15 +312,10 @@ def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
     widen(ax, right=0.25)
     looks = {"prefill": style.phases["prefill"], "decode": style.phases["decode"], "throughput": style.line(2)}
     legend_below(ax, _samples(style, looks, open_too=any(map(_had, rows))))
-    shown = _rows_with_room(ax, gains)
+    lay_out(ax)
+    shown = _rows_with_room(ax, gains, further_inches(ax, _TITLE, _techniques_subtitle(table, len(rows) - 1)))
     rows, gains = [rows[place] for place in shown], [gains[place] for place in shown]
-    serve = table.effects[0].before.case.serve
-    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
-    left_out = len(table.rows) - len(rows)
-    notes = [table.effects[0].before.time.removesuffix("_s")]
-    notes += [f"{len(table.refused)} not possible here"] if table.refused else []
-    notes += [f"no room for {left_out} with the smallest effects"] if left_out else []
-    head(ax, "What each technique brings", f"{words}, {'; '.join(notes)}")
+    head(ax, _TITLE, _techniques_subtitle(table, len(table.rows) - len(rows)))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     name_rows(ax, [row["technique"] for row in rows])
     ax.axvline(1, color=style.ink, linewidth=0.9, zorder=2)
@@ -329,21 +336,32 @@ def _samples(style: Style, looks: Mapping[str, Look], *, open_too: bool) -> list
     ]
     if open_too:
         has: dict[str, Any] = {"color": style.quiet, "markerfacecolor": style.paper, "marker": "o", "linestyle": ""}
-        found.append(Line2D([], [], label="open: already in use, against going without", **has))
+        found.append(Line2D([], [], label="open: already in use", **has))
     return found
 
 
 ROW = 0.13
 """Inches that a row with a name needs at least."""
 
-_TITLE = 0.3
-"""Inches that further lines of the subtitle take, which are written after the rows were counted."""
+_TITLE = "Effect of each technique"
 
 
-def _rows_with_room(ax: Axes, gains: Sequence[Mapping[str, float]]) -> list[int]:
-    """Places of the rows that the axes have room for: those with the largest effects, in their order."""
-    lay_out(ax)
-    room = max(int((ax.bbox.height / ax.figure.dpi - _TITLE) / ROW), 1)
+def _techniques_subtitle(table: TechniqueTable, left_out: int) -> str:
+    """What the techniques change, and which of them are not shown."""
+    serve = table.effects[0].before.case.serve
+    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+    notes = [table.effects[0].before.time.removesuffix("_s")]
+    notes += [f"{len(table.refused)} not applicable"] if table.refused else []
+    notes += [f"{left_out} with the smallest effects not shown"] if left_out else []
+    return f"{words}, {'; '.join(notes)}"
+
+
+def _rows_with_room(ax: Axes, gains: Sequence[Mapping[str, float]], further: float) -> list[int]:
+    """Indices of the rows that the axes have room for: those with the largest effects, in their order.
+
+    ``further`` is the height in inches that the head is still going to take.
+    """
+    room = max(int((ax.bbox.height / ax.figure.dpi - (further if is_own(ax) else 0.0)) / ROW), 1)
     effects = [max((abs(np.log(value)) for value in each.values()), default=0.0) for each in gains]
     largest = sorted(range(len(gains)), key=lambda place: -effects[place])[:room]
     return sorted(largest)

@@ -36,6 +36,7 @@ from .tracks import (
     legend_words,
     looks_of,
     share_without_flops,
+    short_names,
     spots,
     swept,
 )
@@ -217,7 +218,7 @@ def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) 
         how: dict[str, Any] = {"linestyle": "-" if swept(result) else "", "markeredgecolor": color, "label": text}
         face = "none" if isinstance(result, Phase) and not swept(result) else color
         marks.append(Line2D([], [], color=color, marker=marker, markerfacecolor=face, **how))
-    legend_below(ax, marks)
+    legend_below(ax, marks, short=short_names(results))
     return shared
 
 

@@ -21,6 +21,7 @@ from ..units import quantity_of
 from .fits import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
 from .style import Style, style_of
+from .tracks import deployment_facets, tell_apart
 
 Array = npt.NDArray[np.float64]
 Given = Mapping[float, float] | Sequence[Measurement]
@@ -57,12 +58,13 @@ ALIKE = 1.1
 
 
 class Curve(NamedTuple):
-    """A line: its name, its values, and the ends of its interval if it has one."""
+    """A line: its time, its values, the ends of its interval if it has one, and the deployment if there are several."""
 
     time: str
     values: Array
     low: Array | None = None
     high: Array | None = None
+    name: str = ""
 
 
 def curves(
@@ -186,20 +188,33 @@ def _curves_of_servers(found: Sequence[Served], column: str, measured: Given | N
     if any(not np.array_equal(loads, swept_load(each)[1]) for each in found[1:]):
         raise InvalidInput("curves needs results for the same loads")
     scale = 1e3 if quantity_of(column) == "s" else 1.0
+    shared, names = _names_of_servers(found)
     lines = []
-    for each in found:
+    for each, name in zip(found, names, strict=True):
         band = each.time == "estimate_s" and not each.simulations
         ends = [scale * np.asarray(getattr(end, column), float) for end in (each.low, each.high)] if band else []
-        lines.append(Curve(each.time, scale * np.asarray(getattr(each, column), float), *ends))
-    stable = np.all([np.broadcast_to(np.asarray(each.stable), loads.shape) for each in found], axis=0)
+        lines.append(Curve(each.time, scale * np.asarray(getattr(each, column), float), *(ends or (None, None)), name))
+    stable = np.any([np.broadcast_to(np.asarray(each.stable), loads.shape) for each in found], axis=0)
     points = _points_of_server(field, column, scale, measured)
     ax = axes_or_new(ax)
     ylabel = f"{WORDS[column]}, ms" if scale > 1 else WORDS[column]
-    _draw(ax, loads, lines, points, labels=(LOADS[field], ylabel), off=(~stable, "above capacity"))
-    serve = found[0].deployment
-    where = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
-    head(ax, f"{WORDS[column][0].upper()}{WORDS[column][1:]}", f"{where}, {method_words(found[0].method)}")
+    off = (~stable, "above capacity" if len(found) == 1 or not any(names) else "all above capacity")
+    _draw(ax, loads, lines, points, labels=(LOADS[field], ylabel), off=off)
+    methods = " and ".join(dict.fromkeys(method_words(each.method) for each in found))
+    head(ax, f"{WORDS[column][0].upper()}{WORDS[column][1:]}", ", ".join(filter(None, (shared, methods))))
     return ax
+
+
+def _names_of_servers(found: Sequence[Served]) -> tuple[str, list[str]]:
+    """What all servers have in common, and a name for each; empty names if they differ in the time alone."""
+    serve = found[0].deployment
+    if all(each.deployment == serve for each in found) and len({each.time for each in found}) == len(found):
+        where = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+        return where, [""] * len(found)
+    shared, words = tell_apart(
+        [deployment_facets(each.deployment) | {"time": each.time.removesuffix("_s")} for each in found]
+    )
+    return shared, [", ".join(each) for each in words]
 
 
 def _points_of_server(field: str, column: str, scale: float, measured: Given | None) -> list[tuple[float, float, bool]]:
@@ -266,18 +281,23 @@ def _draw(
     style = style_of(ax)
     handles: list[Artist] = []
     for place, line in enumerate(lines):
-        color, dashes = time_look(style, line.time)
-        name = line.time.removesuffix("_s")
         shown = np.where(np.isfinite(line.values), line.values, np.nan)
-        label = name if line.low is None else f"{name}, with its interval"
-        handles += ax.plot(inputs, shown, dashes, color=color, linewidth=1.6, label=label, zorder=3 + place / 10)
+        how: dict[str, Any] = {"linewidth": 1.6, "zorder": 3 + place / 10}
+        if line.name:
+            color, marker = style.line(place)
+            how |= {"marker": marker, "ms": 4, "linestyle": "-", "label": line.name}
+        else:
+            color, dashes = time_look(style, line.time)
+            name = line.time.removesuffix("_s")
+            how |= {"linestyle": dashes, "label": name if line.low is None else f"{name}, with its interval"}
+        handles += ax.plot(inputs, shown, color=color, **how)
         if line.low is not None and line.high is not None:
             low, high = (np.where(np.isfinite(end), end, np.nan) for end in (line.low, line.high))
             ax.fill_between(inputs, low, high, color=color, alpha=0.18, linewidth=0)
     for alike, name, face in ((True, "measured", style.ink), (False, "measured, other lengths or batch", style.paper)):
         own = [(x, y) for x, y, is_alike in points if is_alike is alike]
         if own:
-            how: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": style.ink, "linestyle": ""}
+            how = {"markerfacecolor": face, "markeredgecolor": style.ink, "linestyle": ""}
             handles += ax.plot(*zip(*own, strict=True), marker="o", ms=4.5, label=name, zorder=5, **how)
     every = [value for line in lines for value in (line.values, line.low, line.high) if value is not None]
     x, y = [point[0] for point in points], [point[1] for point in points]
@@ -286,7 +306,7 @@ def _draw(
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
     handles += _shade(ax, inputs, *off)
-    legend_below(ax, handles)
+    legend_below(ax, handles, short=[str(each.get_label()) for each in handles])
 
 
 def _shade(ax: Axes, inputs: Array, off: npt.NDArray[np.bool_], words: str) -> list[Patch]:

@@ -15,6 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
@@ -35,6 +36,9 @@ _ANY_HEIGHT = "axes with margins and a height of their own"
 
 LEGEND_ROW = 0.17
 """Inches of a row of a legend."""
+
+LEGEND_SHARE = 0.28
+"""Of the height of a figure of this package's own, at most, for a legend below the axes."""
 
 STAMP_SHARE = 0.48
 """Of the width of the axes, at most, for the text of a stamp."""
@@ -151,12 +155,7 @@ def head(ax: Axes, title: str, subtitle: str) -> None:
     style = style_of(ax)
     _widen_for_numbers(ax)
     lay_out(ax)
-    room = _room_right(ax)
-    tall = text_inches(ax, subtitle, style.text_size)[1]
-    title = _wrapped(ax, title, style.title_size, room, "bold")
-    subtitle = _wrapped(ax, subtitle, style.text_size, room)
-    more = subtitle.count("\n") * 1.4 * 72 * tall
-    title_lines = title.count("\n") * 1.4 * style.title_size
+    title, subtitle, more, title_lines = _head_lines(ax, title, subtitle)
     widen(ax, top=MARGINS["top"] + (more + title_lines) / 72)
     how: dict[str, Any] = {"color": style.ink, "fontsize": style.title_size, "fontweight": "bold", "parse_math": False}
     ax.set_title(title, loc="left", pad=17 + more, y=1.0, **how)
@@ -170,6 +169,21 @@ def head(ax: Axes, title: str, subtitle: str) -> None:
         color=style.quiet,
         parse_math=False,
     )
+
+
+def further_inches(ax: Axes, title: str, subtitle: str) -> float:
+    """Inches that `head` will take beyond those of a title and a subtitle of one line each."""
+    *_, more, title_lines = _head_lines(ax, title, subtitle)
+    return (more + title_lines) / 72
+
+
+def _head_lines(ax: Axes, title: str, subtitle: str) -> tuple[str, str, float, float]:
+    """Both texts, wrapped, and the points that further lines of the subtitle and of the title take."""
+    style, room = style_of(ax), _room_right(ax)
+    tall = text_inches(ax, subtitle, style.text_size)[1]
+    title = _wrapped(ax, title, style.title_size, room, "bold")
+    subtitle = _wrapped(ax, subtitle, style.text_size, room)
+    return title, subtitle, subtitle.count("\n") * 1.4 * 72 * tall, title.count("\n") * 1.4 * style.title_size
 
 
 def _widen_for_numbers(ax: Axes) -> None:
@@ -214,10 +228,10 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
     widen(ax, left=0.15 + max(text_inches(ax, name, style.text_size)[0] for name in names))
 
 
-def name_columns(ax: Axes, names: Sequence[str]) -> float:
+def name_columns(ax: Axes, names: Sequence[str], short: Sequence[str] = ()) -> float:
     """Names of upright bars, slanted where they would touch each other; the inches below the axes that they take.
 
-    Limits must have been set.
+    Limits must have been set. Names of ``short`` are used if the others take too much of the figure's height.
     """
     style = style_of(ax)
     lay_out(ax)
@@ -230,6 +244,8 @@ def name_columns(ax: Axes, names: Sequence[str]) -> float:
     ax.set_xticks(range(len(names)), names, parse_math=False, **how)
     ax.tick_params(axis="x", length=0, labelsize=style.text_size, labelcolor=style.ink)
     below = widest * np.sin(np.radians(SLANT)) + tallest if slanted else tallest
+    if is_own(ax) and below > LEGEND_SHARE * _page(ax)[1] and len(short) == len(names):
+        return name_columns(ax, short)
     beside = sizes[0][0] * np.cos(np.radians(SLANT)) - column * (0.0 - ax.get_xlim()[0]) if slanted else 0.0
     widen(ax, bottom=0.2 + below, left=0.1 + beside)
     return 0.1 + float(below)
@@ -313,23 +329,43 @@ def legend_inside(ax: Axes, handles: Sequence[Artist] | None = None, **more: Any
     return _legend(ax, handles, {"loc": "best"} | more)
 
 
-def legend_below(ax: Axes, handles: Sequence[Artist] | None = None, *, gap: float = 0.44) -> Legend:
-    """A legend under the axis label, ``gap`` inches below the axes, in as many columns as the figure has room for."""
+def legend_below(
+    ax: Axes, handles: Sequence[Artist] | None = None, *, gap: float = 0.44, short: Sequence[str] = ()
+) -> Legend:
+    """A legend under the axis label, ``gap`` inches below the axes, in as many columns as the figure has room for.
+
+    On a figure of this package's own, the legend takes a limited share of the height: its labels are those of ``short``
+    if the full ones need more, and the last entries are left out and counted if even those do.
+    """
     lay_out(ax)
-    drawn: Sequence[Any] = ax.get_legend_handles_labels()[0] if handles is None else handles
-    labels = [str(each.get_label()) for each in drawn]
-    ncols = _columns_with_room(ax, labels)
-    if ncols == 1:
-        labels = _narrowed(ax, labels)
-        ncols = _columns_with_room(ax, labels)
+    drawn: list[Any] = list(ax.get_legend_handles_labels()[0] if handles is None else handles)
+    labels, ncols, rows = _arranged(ax, [str(each.get_label()) for each in drawn])
+    room = LEGEND_SHARE * _page(ax)[1] if is_own(ax) else np.inf
+    if rows > room and len(short) == len(drawn):
+        labels, ncols, rows = _arranged(ax, short)
+    kept = len(drawn)
+    while rows > room and kept > 1:
+        kept -= 1
+        names = [*(short or labels)[:kept], f"and {len(drawn) - kept} more"]
+        labels, ncols, rows = _arranged(ax, names)
+    if kept < len(drawn):
+        drawn = [*drawn[:kept], Line2D([], [], linestyle="")]
     below = ax.transAxes + ScaledTranslation(0, -gap, ax.figure.dpi_scale_trans)
     how = {"labels": labels, "loc": "upper left", "ncols": ncols, "borderaxespad": 0.0, "borderpad": 0.0}
     found = _legend(ax, drawn, how)
     found.set_bbox_to_anchor((0, 0, 1, 0), transform=below)
-    columns = np.array_split([label.count("\n") for label in labels], ncols)
-    rows = max(LEGEND_ROW * len(column) + 0.11 * sum(column) for column in columns)
     widen(ax, bottom=gap + 0.1 + rows)
     return found
+
+
+def _arranged(ax: Axes, labels: Sequence[str]) -> tuple[list[str], int, float]:
+    """The labels of a legend, on several lines if they are too long; how many columns; the inches of its rows."""
+    labels, ncols = list(labels), _columns_with_room(ax, labels)
+    if ncols == 1:
+        labels = _narrowed(ax, labels)
+        ncols = _columns_with_room(ax, labels)
+    columns = np.array_split([label.count("\n") for label in labels], ncols)
+    return labels, ncols, max(LEGEND_ROW * len(column) + 0.11 * sum(column) for column in columns)
 
 
 def _columns_with_room(ax: Axes, labels: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,8 @@ def set_scales(ax: Axes, roofs: Sequence[Roof], points: Sequence[Array]) -> None
 def draw_roofs(ax: Axes, roofs: Sequence[Roof], taken: Sequence[Text]) -> list[Text]:
     """The memory roof up to the last ridge, a ceiling from each ridge on, a dot on each ridge, and their labels.
 
-    The labels cover none of the texts that are ``taken``, as far as that is possible.
+    The labels cover none of the texts that are ``taken``. If there is too little room, the label of a ceiling leaves
+    out the ridge point, and then the rate.
     """
     left, right = ax.get_xlim()
     slope, last = roofs[0].slope, roofs[-1].ridge
@@ -82,11 +84,12 @@ def draw_roofs(ax: Axes, roofs: Sequence[Roof], taken: Sequence[Text]) -> list[T
     for roof in reversed(roofs):
         ax.plot([roof.ridge, right], [roof.height, roof.height], label=roof.formats, **line)
         ax.plot(roof.ridge, roof.height, "o", color=ink, markersize=3.5, label=f"ridge {roof.formats}", zorder=2)
-        words = f"{roof.formats}  {_digits(roof.height)} TFLOP/s, ridge {humanize('ridge', roof.ridge)}"
+        rate = f"{roof.formats}  {_digits(roof.height)} TFLOP/s"
+        words = (f"{rate}, ridge {humanize('ridge', roof.ridge)}", rate, roof.formats)
         texts.append(_beside(ax, words, (roof.ridge, roof.height), [*taken, *texts]))
     middle = float(np.sqrt(left * roofs[0].ridge))
     bandwidth = f"memory  {humanize('bytes_per_s', slope * TERA)}"
-    return [*texts, _beside(ax, bandwidth, (middle, middle * slope), [*taken, *texts])]
+    return [*texts, _beside(ax, (bandwidth,), (middle, middle * slope), [*taken, *texts])]
 
 
 def _digits(value: float) -> str:
@@ -94,14 +97,17 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _beside(ax: Axes, words: str, point: tuple[float, float], texts: Sequence[Text]) -> Text:
-    """A label at a point of the roof, where it stays inside the axes and covers none of ``texts``, if it can."""
+def _beside(ax: Axes, choices: Sequence[str], point: tuple[float, float], texts: Sequence[Text]) -> Text:
+    """A label at a point of the roof: the first of ``choices`` that stays inside the axes and covers none of ``texts``.
+
+    If none does, the first is written at its usual place.
+    """
     style, renderer = style_of(ax), renderer_of(ax)
     taken = [text.get_window_extent(renderer) for text in texts]
     how: dict[str, Any] = {"fontsize": style.text_size, "color": style.ink, "zorder": 5, "parse_math": False}
-    text = ax.annotate(words, point, (0, 0), textcoords="offset points", **how)
-    for ha, va, x, y in (*_WAYS, _WAYS[0]):
-        text.set(ha=ha, va=va, position=(x, y))
+    text = ax.annotate("", point, (0, 0), textcoords="offset points", **how)
+    for words, (ha, va, x, y) in (*itertools.product(choices, _WAYS), (choices[0], _WAYS[0])):
+        text.set(text=words, ha=ha, va=va, position=(x, y))
         if _is_free(ax.bbox, text.get_window_extent(renderer), taken):
             break
     return text

@@ -19,7 +19,7 @@ from .curves import INPUTS, swept_input
 from .fits import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
 from .style import style_of
-from .tracks import deployment_facets, tell_apart
+from .tracks import deployment_facets, shortest, tell_apart
 
 Array = npt.NDArray[np.float64]
 
@@ -95,7 +95,8 @@ def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_
     label_axes(ax, "tokens/s per user", "tokens/s per GPU")
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
-    legend_below(ax)
+    brief = list(names) or shortest(telling)
+    legend_below(ax, short=["frontier", *brief, *([] if np.all([fits.all() for fits in held]) else [DOES_NOT_FIT])])
     head(ax, "Throughput against speed", f"{shared}; decode, {time.removesuffix('_s')}")
     return ax
 

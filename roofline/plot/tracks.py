@@ -104,6 +104,29 @@ def legend_words(results: Sequence[Result]) -> tuple[str, list[str]]:
     return shared, [", ".join([*own, time]) for own, time in zip(words, times, strict=True)]
 
 
+def short_names(results: Sequence[Result]) -> list[str]:
+    """A name for each result that is as short as tells it from the others, without its time."""
+    every = list(dict.fromkeys(name for result in results for name in _facets(result)))
+    facets = [{"name": result.name} | dict.fromkeys(every, "") | _ends_of_facets(result) for result in results]
+    return shortest(tell_apart(facets)[1])
+
+
+def shortest(words: Sequence[Sequence[str]]) -> list[str]:
+    """As many of the first words of each case as tell all cases apart.
+
+    Examples
+    --------
+    >>> shortest([["A", "bf16"], ["B", "fp8", "TP 2"]])
+    ['A', 'B']
+    """
+    longest = max(map(len, words))
+    for count in range(1, longest + 1):
+        names = [", ".join(each[:count]) for each in words]
+        if len(set(names)) == len(names):
+            return names
+    return [", ".join(each) for each in words]
+
+
 def _ends_of_facets(result: Result) -> dict[str, str]:
     """Each facet of a result in words, of a sweep its first and its last."""
     return {name: " to ".join(dict.fromkeys(np.ravel(words)[[0, -1]])) for name, words in _facets(result).items()}
