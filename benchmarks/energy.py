@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import power_limits
 from scipy.optimize import minimize_scalar, nnls
 
 import roofline as rl
@@ -330,9 +331,8 @@ def fit_caps(found: Sequence[Curve]) -> tuple[float, float, float]:
 
 def page(states: Sequence[Steady], rows: Sequence[Row]) -> str:
     """The whole page."""
-    return "\n".join(
-        [INTRODUCTION, *_fits(states), *_sources(states), *_batches(states), *_others(rows), *_curves(rows)]
-    )
+    fits = [*_fits(states), *_sources(states), *_batches(states), *_others(rows)]
+    return "\n".join([INTRODUCTION, *fits, *_curves(rows), *power_limits.lines()])
 
 
 INTRODUCTION = """\

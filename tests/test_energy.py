@@ -221,8 +221,28 @@ def test_boards_differ_in_what_they_draw_without_regard_to_the_clock():
     assert np.mean(still) == pytest.approx(caps["static_low"], abs=0.005)
     full = rl.prefill(rl.Deployment(LLAMA_8B, "h100-sxm"), rl.Workload(8000))
     limited = rl.prefill(rl.Deployment(LLAMA_8B, "h100-sxm", power_limit_watts=300), rl.Workload(8000))
-    slower = limited.estimate_s / full.estimate_s, limited.estimate_low_s / full.estimate_low_s
-    assert slower == pytest.approx((6.6, 2.2), abs=0.2)
+    ends = (
+        limited.estimate_low_s / full.estimate_low_s,
+        limited.estimate_s / full.estimate_s,
+        limited.estimate_high_s / full.estimate_high_s,
+    )
+    # Hopper's own shares: 70 W of idle board are still, and 300 W leave 0.40 of the clock that 700 W leave
+    assert ends == pytest.approx((2.0, 2.4, 2.9), abs=0.1)
+
+
+@pytest.mark.parametrize(("watts", "tflops"), [(250, (234, 241)), (300, (256, 256))])
+def test_the_same_chip_at_less_power(watts, tflops):
+    """Large 16-bit products of an A100 PCIe of 40 GB (250 W) and 80 GB (300 W) against one of 400 W, public figures.
+
+    The fastest of each in ``public_gemm.csv.gz``: 234 and 256 TFLOP/s in BF16 against 299, 241 and 256 in FP16 against
+    266 (an A800 of 400 W).
+    """
+    full, limited = (
+        rl.prefill(rl.Deployment(LLAMA_8B, "a100-sxm-80gb", power_limit_watts=limit), rl.Workload(8000))
+        for limit in (None, watts)
+    )
+    slower, faster = tflops[0] / 299, tflops[1] / 266
+    assert 0.93 * slower < full.estimate_s / limited.estimate_s < 1.07 * faster
 
 
 @pytest.mark.parametrize("curve", list(energy.curves(ROWS)), ids=lambda curve: curve.name)
@@ -248,14 +268,15 @@ def test_estimates_under_a_limit_are_near_measured_curves(curve):
         ("llama-2-70b", 500, (29228.2, 23113.1), (300, 291, 512)),
         ("mixtral-8x7b", 500, (59022.3, 48987.9), (300, 146, 512)),
         ("mixtral-8x7b", 500, (57177.2, 45497.0), (300, 146, 512)),
-        ("gpt-j-6b", 350, (20086.1, 13096.6), (870, 69, 32)),
+        ("gpt-j-6b", 350, (20086.1, 13096.6), (870, 69, 128)),
     ],
 )
 def test_whole_servers_under_a_limit(model, watts, rates, traffic):
     """MLPerf Inference 4.1, NVIDIA's 8 x H200 at 700 W and, for the power results, at less: 0.65 to 0.83 as fast.
 
     FP8, prompts of some 300 tokens (articles with GPT-J, which keeps four beams of each), full batches: one prompt for
-    each output that a request generates.
+    each output that a request generates.  Steps that wait for the memory are taken not to slow down at all; those of
+    GPT-J, at half the power, do.
     """
     serve = rl.Deployment(model, "h200-sxm", rl.Precision(weights="fp8", activations="fp8", kv="fp8"))
     prompt, output, batch = traffic
@@ -265,7 +286,8 @@ def test_whole_servers_under_a_limit(model, watts, rates, traffic):
         step = rl.decode(case, rl.Workload(batch=beams * batch), context_tokens=prompt + output // 2)
         prompts = rl.prefill(case, rl.Workload(prompt_tokens=prompt, batch=8))
         seconds.append(step.estimate_s * output / batch + prompts.estimate_s / 8)
-    assert seconds[0] / seconds[1] == pytest.approx(rates[1] / rates[0], rel=0.08)
+    off = 0.25 if model == "gpt-j-6b" else 0.16
+    assert seconds[0] / seconds[1] == pytest.approx(rates[1] / rates[0], rel=off)
 
 
 def test_a_limit_leaves_what_waits_for_memory_alone_and_slows_what_computes():
@@ -274,9 +296,13 @@ def test_a_limit_leaves_what_waits_for_memory_alone_and_slows_what_computes():
     before, after = rl.prefill(serve, rl.Workload(8000)), rl.prefill(limited, rl.Workload(8000))
     assert before.watts > 600
     assert after.watts == pytest.approx(400)
-    clock = clock_under(400, before.watts)
-    assert clock == pytest.approx((4 / 7 - 0.36) / 0.64 / 0.87**2, rel=1e-3)
-    assert after.estimate_s / before.estimate_s == pytest.approx(1 / clock, rel=0.05)
+    # by hand: demand and what of it is still, as Hopper was fitted; f V^2 at 400 W below the knee, and at 700 W
+    model, energy_of = power_model(serve.accelerator), before.energy
+    demand = energy_of.demand_watts * np.sqrt(model.low * model.high)
+    still = (energy_of.idle_j + energy_of.memory_j) / energy_of.unlimited_s / energy_of.demand_watts
+    clocks = [clock_under(limit, demand, still) for limit in (400, 700)]
+    assert clocks[0] == pytest.approx((400 / demand - still) / (1 - still) / 0.87**2, rel=1e-3)
+    assert after.estimate_s / before.estimate_s == pytest.approx(clocks[1] / clocks[0], rel=0.05)
     assert after.floor_s == before.floor_s
     assert after.roofline_s == before.roofline_s
     steps = rl.decode(serve, CHAT), rl.decode(limited, CHAT)

@@ -16,6 +16,9 @@ clock.  With a share ``s`` of the demand that does not depend on the clock (idle
 
     limit / demand = s + (1 - s) f V^2,      V = v + (1 - v) max(f - k, 0) / (1 - k)
 
+Where a family was fitted, ``s`` is what its own shares make it in the pass, ``(idle + memory u_memory) / share``, and
+demand may exceed the TDP, at which the board slows down already; elsewhere ``s`` is that of an RTX 3090, and demand at most the TDP.  Times are
+relative to those at the TDP.
 and a pass of which a share ``m`` waits for the memory or the network runs at ``1 / (m + (1 - m) / f)`` of its speed.
 """
 
@@ -88,6 +91,21 @@ class PowerModel(Value):
         """
         return self.idle + self.busy * duty + self.memory * memory + self.compute * compute
 
+    def still(self, duty: Number, memory: Number, compute: Number) -> Number:
+        """Share of that power that does not depend on the clock: the idle board and the memory.
+
+        Parameters
+        ----------
+        duty, memory, compute : float or array
+            As of `share`.
+
+        Returns
+        -------
+        float or array
+            Share of the power without a limit.
+        """
+        return scalar((self.idle + self.memory * np.asarray(memory)) / self.share(duty, memory, compute))
+
 
 def power_model(accelerator: Accelerator) -> PowerModel:
     """Power model of an accelerator: its family's, or the TDP as an upper bound.
@@ -134,7 +152,7 @@ LEAST_CLOCK = 0.1
 The lowest clocks that boards can be locked at are 0.06 to 0.15 of their highest (180 of 3,090 MHz on an RTX 5090)."""
 
 
-def clock_under(limit: Number, demand: Number, static: str = "static") -> Number:
+def clock_under(limit: Number, demand: Number, static: str | Number = "static") -> Number:
     """Clock of a device under a power limit, as a share of its full clock.
 
     Parameters
@@ -143,8 +161,9 @@ def clock_under(limit: Number, demand: Number, static: str = "static") -> Number
         Power limit, W.
     demand : float or array
         Power without a limit, W.
-    static : str
-        Which share of demand is independent of the clock: ``static``, or ``static_low``, the lowest of any board.
+    static : str, float or array
+        Share of demand that is independent of the clock: ``static``, as filed; ``static_low``, the lowest of any board;
+        or a number.
 
     Returns
     -------
@@ -157,7 +176,9 @@ def clock_under(limit: Number, demand: Number, static: str = "static") -> Number
     >>> clock_under(300, 250), round(clock_under(300, 400), 3), round(clock_under(200, 400), 3)
     (1.0, 0.805, 0.289)
     """
-    still, knee, voltage = (float(_filed()["caps"][name]) for name in (static, "knee", "voltage"))
+    caps = _filed()["caps"]
+    still = float(caps[static]) if isinstance(static, str) else static
+    knee, voltage = float(caps["knee"]), float(caps["voltage"])
     share = smaller(scalar(np.divide(limit, demand)), 1.0)
     return clock_of((share - still) / (1 - still), knee, voltage)
 

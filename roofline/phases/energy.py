@@ -166,11 +166,42 @@ def energy_of(phase: Phase) -> Energy:
 
 def demand_watts(one: ScheduledPass) -> Number:
     """What one accelerator draws in a pass without a power limit, no more than its TDP."""
-    serve, use = one.deployment, one.use
-    share = power_model(serve.accelerator).share(
-        use.kernels_s / use.time_s, use.memory_s / use.time_s, use.compute_s / use.time_s
-    )
-    return smaller(scalar(share), 1.0) * tdp_watts(serve.accelerator)
+    return smaller(_demand_watts(one), tdp_watts(one.deployment.accelerator))
+
+
+def _demand_watts(one: ScheduledPass) -> Number:
+    """What one accelerator would draw in a pass at its full clock."""
+    accelerator = one.deployment.accelerator
+    return scalar(power_model(accelerator).share(*_activity(one.use)) * tdp_watts(accelerator))
+
+
+def _activity(use: Use) -> tuple[Number, Number, Number]:
+    """Shares of the time in which kernels run, of the bandwidth and of the peak."""
+    return use.kernels_s / use.time_s, use.memory_s / use.time_s, use.compute_s / use.time_s
+
+
+def limited_clock(one: ScheduledPass, limit: Number, *, factor: float | None = None, static: str = "static") -> Number:
+    """Clock of a pass under a power limit, W, over that at the TDP.
+
+    Parameters
+    ----------
+    one : ScheduledPass
+        One pass of one accelerator.
+    limit : float or array
+        Power limit, W.
+    factor : float, optional
+        Measured over predicted power; the middle of the interval of the family if not given.
+    static : str
+        Share of demand that is independent of the clock where no family was fitted (see `clock_under`).
+    """
+    accelerator = one.deployment.accelerator
+    model = power_model(accelerator)
+    if not model.fitted:
+        return clock_under(limit, demand_watts(one), static)
+    off = np.sqrt(model.low * model.high) if factor is None else factor
+    demand, still = _demand_watts(one) * off, model.still(*_activity(one.use))
+    most = smaller(limit, tdp_watts(accelerator))
+    return scalar(clock_under(most, demand, still) / clock_under(tdp_watts(accelerator), demand, still))
 
 
 def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estimates:
@@ -178,17 +209,20 @@ def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estima
 
     Kernels that unpack weights into a wider format do so on the compute units: single streams of a 3-bit model on an
     RTX 3090 slow down as if nothing waited for the memory, those of a 4-bit mixture of experts as if four fifths did.
-    The estimate takes the former for all of them, the lower end of its interval the latter and the clock of the board
-    that is measured to draw the least without regard to its clock.
+    The estimate takes the former for all of them, the lower end of its interval the latter.  The ends also take the
+    ends of the interval of power; where no family was fitted, the lower end takes the clock of the board that is
+    measured to draw the least without regard to its clock.
     """
+    model = power_model(one.deployment.accelerator)
+    low, high = (model.low, model.high) if model.fitted else (1.0, 1.0)
     least, most = memory_shares(one)
-    demand = demand_watts(one)
-    slower = 1.0 / speed_under(clock_under(limit, demand), least) - 1.0
-    slightly = 1.0 / speed_under(clock_under(limit, demand, "static_low"), most) - 1.0
+    slower = 1.0 / speed_under(limited_clock(one, limit), least) - 1.0
+    slightly = 1.0 / speed_under(limited_clock(one, limit, factor=low, static="static_low"), most) - 1.0
+    most_slowly = 1.0 / speed_under(limited_clock(one, limit, factor=high), least) - 1.0
     return found._replace(
         time_s=found.time_s + slower * found.kernels_s,
         low_s=found.low_s + slightly * found.kernels_s * found.low_s / found.time_s,
-        high_s=found.high_s + slower * found.kernels_s * found.high_s / found.time_s,
+        high_s=found.high_s + most_slowly * found.kernels_s * found.high_s / found.time_s,
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..efficiency.power import clock_under
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -14,7 +13,7 @@ from ..operators.roofline import least_math
 from ..report import Step
 from ..steps import identifier
 from .bounds import Bound
-from .energy import demand_watts, memory_shares
+from .energy import limited_clock, memory_shares
 from .host import EAGER_NORM, HostedModel, HostTimes
 from .totals import ScheduledPass, computing, network_s, resources_s
 
@@ -162,7 +161,7 @@ def _under_a_limit(name: str, one: ScheduledPass) -> Iterator[Step]:
     limit = one.deployment.power_limit_watts
     if limit is None:
         return
-    clock = clock_under(limit, demand_watts(one))
+    clock = limited_clock(one, limit)
     inputs = {"unlimited_s": one.unlimited.time_s, "kernels_s": one.unlimited.kernels_s}
     inputs |= {"memory_share": memory_shares(one)[0], "clock": clock}
     formula = "unlimited_s + (memory_share + (1 - memory_share) / clock - 1) * kernels_s"
