@@ -16,10 +16,10 @@ clock.  With a share ``s`` of the demand that does not depend on the clock (idle
 
     limit / demand = s + (1 - s) f V^2,      V = v + (1 - v) max(f - k, 0) / (1 - k)
 
-Where a family was fitted, ``s`` is what its own shares make it in the pass, ``(idle + memory u_memory) / share``, and
-demand may exceed the TDP, at which the board slows down already; elsewhere ``s`` is that of an RTX 3090, and demand at most the TDP.  Times are
-relative to those at the TDP.
 and a pass of which a share ``m`` waits for the memory or the network runs at ``1 / (m + (1 - m) / f)`` of its speed.
+Where a family was fitted, ``s`` is what its own shares make it in the pass, ``(idle + memory u_memory) / share``, and
+the demand may exceed the TDP, at which the board slows down already: times are relative to those at the TDP.  Elsewhere
+``s`` is that of an RTX 3090, and the demand at most the TDP.
 """
 
 from __future__ import annotations
