@@ -120,6 +120,25 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     return array if array.ndim else float(array)
 
 
+def one_number(what: str, value: object, *, least: float = 0.0, whole: bool = False) -> float:
+    """Return ``value`` as `number` does, where only a single one makes sense.
+
+    Raises
+    ------
+    InvalidInput
+        As `number`, or several numbers.
+
+    Examples
+    --------
+    >>> one_number("requests_per_s", 5)
+    5.0
+    """
+    found = number(what, value, least=least, whole=whole)
+    if np.ndim(found):
+        raise InvalidInput(f"{what} must be a single number here, not an array of {np.size(found)}")
+    return float(found)
+
+
 def _real_array(value: object) -> npt.NDArray[np.float64] | None:
     """The array that NumPy reads ``value`` as; None if it holds no real numbers."""
     try:

@@ -139,6 +139,7 @@ def test_bad_input_is_one_line(args, says):
         ("simulate", "--help"),
         ("serve", *SMALL, "--concurrency", "1,8,64,512"),
         ("serve", *SMALL, "--rate", "4", "--requests", "200"),
+        ("serve", *SMALL, "--rate", "4,400", "--requests", "200", "--ttft", "100ms"),
         ("simulate", *SMALL, "--rate", "4", "--requests", "200", "--ttft", "1s", "--tpot", "50ms"),
     ],
     ids=" ".join,
@@ -156,3 +157,20 @@ def test_a_long_simulation_shows_its_progress(monkeypatch):
     tell(600, 1200)
     tell(1200, 1200)
     assert terminal.getvalue().split("\r")[:2] == [f"[{'#' * 12}{'.' * 12}] 600 of 1,200", " " * 40]
+
+
+def test_serve_shows_the_share_of_requests_that_meet_an_slo(small):
+    options = (*LENGTHS, "--requests", "400", "--ttft", "100ms")
+    slo = rl.SLO(ttft_s=0.1)
+    shares = rl.serve(small, LOAD, requests_per_s=np.array([2, 12, 200]), requests=400).share_within(slo)
+    many = (*options, "--rate", "2,12,200")
+    assert answer("serve", *SMALL, *many)["share_within_slo"] == pytest.approx(list(shares))
+    rows = [line.split() for line in text("serve", *SMALL, *many).splitlines() if "ms" in line and "%" in line]
+    assert [row[-2] for row in rows] == [f"{share:.0%}" for share in shares]
+    assert "of the requests meet the SLO (TTFT 100 ms)" in words("serve", *SMALL, *options, "--rate", "2")
+
+
+def test_a_closed_form_does_not_tell_which_requests_meet_an_slo():
+    done = run("serve", *SMALL, "--concurrency", "8", "--ttft", "60ms")
+    assert done.exit_code == 2
+    assert "add --method simulation" in done.stderr

@@ -140,3 +140,12 @@ def test_questions_that_make_no_sense_are_refused(at_rate):
         rl.disaggregate(rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(500, 1)))
     with pytest.raises(rl.InvalidInput, match="both decide how prompts meet running sequences"):
         rl.disaggregate(rl.plan("llama-3.1-8b", "h100-sxm", LOAD, techniques="chunked-prefill"))
+
+
+def test_a_pipeline_is_not_recommended_for_how_whole_workers_fill_a_group():
+    """Stages of a small model compute prompts at the pace of as many accelerators by themselves."""
+    plan = rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(2000, 200), slo=rl.SLO(ttft_s=0.5, tpot_s=0.02))
+    found = rl.disaggregate(plan)
+    group = found.groups[0]
+    assert group.prefill.parallel.pipeline == 1
+    assert found.gpus[0] < 16

@@ -114,3 +114,35 @@ def test_two_pools_finish_what_the_slower_one_does(worker):
     steps = serve_pools(LOAD, prefill=worker, decode=one, concurrency=64, requests=128)
     alone = rl.generate(worker, LOAD)
     assert steps.requests_per_s == pytest.approx(1 / (199 * alone.tpot_s), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"concurrency": np.array([1, 2])}, "concurrency must be a single number here, not an array of 2"),
+        ({"requests_per_s": [1.0, 2.0]}, "requests_per_s must be a single number here, not an array of 2"),
+        ({"concurrency": 8, "prefill_workers": np.array([1, 2])}, "prefill_workers must be a single number here"),
+        ({"concurrency": 8, "decode_workers": 0}, "decode_workers must be a whole number >= 1: 0"),
+        ({"concurrency": 8, "link_bytes_per_s": [1e9, 2e9]}, "link_bytes_per_s must be a single number here"),
+    ],
+)
+def test_questions_about_several_pools_at_once_are_refused_in_a_line(worker, changes, says):
+    with pytest.raises(rl.InvalidInput, match=says) as error:
+        serve_pools(LOAD, prefill=worker, decode=worker, **changes)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cache_crosses_between_workers_of_one_model(worker):
+    other = worker.replace(model=rl.get_model("qwen3-8b"))
+    with pytest.raises(rl.InvalidInput, match=r"both pools must run one model.*: llama-3\.1-8b and qwen3-8b"):
+        serve_pools(LOAD, prefill=worker, decode=other, concurrency=8)
+
+
+def test_pools_and_servers_that_fall_behind_say_so(worker):
+    behind = "requests arrive faster than they are finished"
+    full = serve_pools(LOAD, prefill=worker, decode=worker, requests_per_s=60.0, requests=600)
+    calm = serve_pools(LOAD, prefill=worker, decode=worker, requests_per_s=6.0, requests=600)
+    assert behind in full.assumptions[0]
+    assert not any(behind in note for note in calm.assumptions)
+    assert behind in simulate(worker, LOAD, requests_per_s=60.0, requests=600).assumptions[0]
+    assert not any(behind in note for note in simulate(worker, LOAD, concurrency=256, requests=600).assumptions)

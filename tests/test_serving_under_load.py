@@ -169,3 +169,30 @@ def test_a_prompt_of_several_chunks_starts_when_the_whole_of_it_fits(server):
     found = simulate(server.replace(engine="vllm"), rl.Workload(prompt, 50), concurrency=8, requests=16)
     assert found.preempted == 0
     assert 2 < found.running_batch <= 3
+
+
+def test_burstiness_may_be_an_array_that_goes_with_the_rates(server):
+    found = rl.serve(
+        server, rl.Workload(1000, 100), requests_per_s=8.0, burstiness=np.array([0.0, 1.0, 8.0]), requests=500
+    )
+    assert found.ttft_s.shape == (3,)
+    assert np.all(np.diff(found.ttft_s) > 0)
+    assert found.to_frame()["burstiness"].tolist() == [0.0, 1.0, 8.0]
+    pairs = rl.serve(server, rl.Workload(1000, 100), requests_per_s=[2, 8], burstiness=[8, 1], requests=200)
+    assert pairs.asked_requests_per_s.tolist() == [2, 8]
+    with pytest.raises(rl.InvalidInput, match=r"shapes that do not go together: \(3,\) and \(2,\)"):
+        rl.serve(server, rl.Workload(1000, 100), requests_per_s=[1, 2, 3], burstiness=[1, 2])
+    with pytest.raises(rl.InvalidInput, match="closed form knows Poisson arrivals only"):
+        rl.serve(server, rl.Workload(1000, 100), requests_per_s=2, burstiness=4, method="closed-form")
+
+
+def test_the_share_of_requests_within_an_slo_falls_with_the_rate_and_is_nothing_above_capacity(server):
+    load, slo = rl.Traffic.of([(200, 200), (3000, 100)]), rl.SLO(ttft_s=0.2)
+    found = rl.serve(server, load, requests_per_s=[1.0, 8.0, 500.0], requests=800)
+    shares = found.share_within(slo)
+    assert shares[0] > shares[1] > shares[2] == 0.0
+    assert found.share_within(rl.SLO(tpot_s=10.0))[2] == 1.0  # those that run have their tokens
+    one = rl.serve(server, load, requests_per_s=8.0, requests=800)
+    assert one.share_within(slo) == one.simulations[0].share_within(slo) == shares[1]
+    with pytest.raises(rl.InvalidInput, match="ask for method='simulation'"):
+        rl.serve(server, load, concurrency=8).share_within(slo)

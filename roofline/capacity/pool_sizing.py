@@ -125,14 +125,25 @@ class Question(Value):
 
 
 def sized(ask: Question) -> list[Size]:
-    """Groups that meet the SLO by the closed form, one for each layout of prefill workers, the cheapest first."""
+    """Groups that meet the SLO by the closed form, one for each layout of prefill workers, the cheapest first.
+
+    Layouts often differ by how well whole workers fill a group: without a rate, groups that cost at most `AS_CHEAP`
+    more than the cheapest one come first, the smallest of them before the others.
+    """
     found: dict[int, Size] = {}
     for slo in _split(ask.slo, ask.decodes.tokens_after_first):
         for size in _cheapest(ask, slo):
             known = found.get(size.prompt_row)
             if _meets(ask, closed_figures(ask, size)) and (known is None or cost_of(ask, size) < cost_of(ask, known)):
                 found[size.prompt_row] = size
-    return sorted(found.values(), key=lambda size: cost_of(ask, size))
+    least = min((cost_of(ask, size) for size in found.values()), default=0.0)
+
+    def order(size: Size) -> tuple[float, float]:
+        cost, gpus = cost_of(ask, size), gpus_of(ask, size)
+        as_cheap = ask.arriving is None and cost <= least * (1.0 + AS_CHEAP)
+        return (least, gpus) if as_cheap else (cost, gpus)
+
+    return sorted(found.values(), key=order)
 
 
 def _split(slo: SLO, tokens_after_first: float) -> Iterator[SLO]:

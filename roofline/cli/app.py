@@ -102,11 +102,12 @@ number that would do with perfect software.
         "Show what users see under load: TTFT, TPOT, throughput.",
         """
 Requests in steady state, with queueing, chunked prefill and preemption, at a fixed concurrency (--concurrency) or an
-arrival rate (--rate). A list such as --concurrency 1,8,64 gives one row for each value.
+arrival rate (--rate). A list such as --concurrency 1,8,64 gives one row for each value. With targets such as --ttft
+500ms, the share of the simulated requests that meet all of them is shown.
 """,
         (
             "llama-3.1-8b --hardware h100-sxm --engine vllm --concurrency 1,8,64",
-            "llama-3.1-70b --hardware 4xh100-sxm --rate 1,2,4 --prompt 4k",
+            "llama-3.1-70b --hardware 4xh100-sxm --rate 1,2,4 --prompt 4k --ttft 500ms",
         ),
     ),
     "simulate": (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidInput, number
+from ..errors import InvalidInput, number, one_number
 from ..phases.media import refuse_media
 from ..phases.workload import Workload
 from .record import Requests
@@ -153,16 +153,16 @@ def demand(
     if (concurrency is None) == (requests_per_s is None):
         raise InvalidInput("give either concurrency (closed loop) or requests_per_s (open loop)")
     if concurrency is not None:
-        clients = int(float(number("concurrency", concurrency, least=1, whole=True)))
+        clients = int(one_number("concurrency", concurrency, least=1, whole=True))
         count = ROUNDS * clients if requests is None else requests
         rate = None
     else:
         clients = None
-        rate = float(number("requests_per_s", requests_per_s, least=1e-9))
+        rate = one_number("requests_per_s", requests_per_s, least=1e-9)
         count = OPEN_REQUESTS if requests is None else requests
-    number("burstiness", burstiness)
-    number("seed", seed, whole=True)
-    number("requests", count, least=1, whole=True)
+    one_number("burstiness", burstiness)
+    one_number("seed", seed, whole=True)
+    one_number("requests", count, least=1, whole=True)
     if count > MOST_REQUESTS:
         raise InvalidInput(f"requests must be at most {MOST_REQUESTS:,}: {count:,}")
     return Demand(clients, rate, float(burstiness), int(count), int(seed), float(hit_rate))

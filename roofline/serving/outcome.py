@@ -357,6 +357,19 @@ def engine_note(engine: Engine) -> str:
     )
 
 
+GROWN, WAITING_SHARE = 1.5, 0.05
+"""A queue grows if so many times as many requests wait at the last arrival as half-way, and so large a share of all."""
+
+
+def fallen_behind(found: Simulation) -> int:
+    """Requests that wait for their first token when the last one arrives, if the queue has grown all the time."""
+    if not found.demand.open_loop:
+        return 0
+    arrival, first = np.asarray(found.requests.arrival), np.asarray(found.requests.first)
+    half, late = (int(np.sum((arrival <= at) & (first > at))) for at in (arrival.max() / 2, arrival.max()))
+    return late if late > max(GROWN * half, WAITING_SHARE * len(arrival)) else 0
+
+
 def notes(found: Simulation) -> tuple[str, ...]:
     """What a simulation rests on, in sentences."""
     engine = found.times.engine
@@ -366,6 +379,15 @@ def notes(found: Simulation) -> tuple[str, ...]:
     ]
     if engine.basis:
         lines.append(f"host times {engine.basis}")
+    behind = fallen_behind(found)
+    if behind:
+        lines.insert(
+            0,
+            f"requests arrive faster than they are finished: {behind:,} still wait for their first token when the last "
+            "one arrives, and waiting times grow with the length of the run",
+        )
+    if isinstance(found.load, Workload) and not found.demand.open_loop and found.demand.concurrency != 1:
+        lines.append("requests of equal lengths move in step with each other; those of a traffic file do not")
     if found.preempted:
         lines.append(f"{found.preempted:,} preemptions for lack of KV-cache memory, each recomputed")
     if found.demand.hit_rate and not engine.prefix_caching:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..errors import InvalidInput, number
+from ..errors import InvalidInput, one_number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from .arrivals import Demand, arrival_times, demand, draw_requests
@@ -163,7 +163,8 @@ def serve_pools(
     Raises
     ------
     InvalidInput
-        No link between the pools is known, or a request is longer than the cache of a worker.
+        The pools run different models, no link between them is known, or a request is longer than the cache of a
+        worker.
 
     Examples
     --------
@@ -175,7 +176,10 @@ def serve_pools(
     (3, True)
     """
     for name, count in (("prefill_workers", prefill_workers), ("decode_workers", decode_workers)):
-        number(name, count, least=1, whole=True)
+        one_number(name, count, least=1, whole=True)
+    if prefill.model.name != decode.model.name:
+        names = f"{prefill.model.name} and {decode.model.name}"
+        raise InvalidInput(f"both pools must run one model, whose cache crosses between them: {names}")
     how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed)
     times = (step_times(prefill, time=time), step_times(decode, time=time))
     counts = (prefill_workers, decode_workers)
@@ -231,8 +235,8 @@ def _handover(
     if given is None:
         name = prefill.accelerator.name
         raise InvalidInput(f"{name} has no nic_bytes_per_s: give link_bytes_per_s, the rate of its link")
-    number("link_bytes_per_s", given, least=1.0)
-    links, bytes_per_s = float(prefill.parallel.accelerators / prefill.parallel.data), float(given)
+    bytes_per_s = one_number("link_bytes_per_s", given, least=1.0)
+    links = float(prefill.parallel.accelerators / prefill.parallel.data)
     layers = decode.model.layer_count
 
     def crossing(request: int, record: Requests) -> float:

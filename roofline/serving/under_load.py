@@ -27,10 +27,12 @@ from ..report import Report, Step
 from .arrivals import demand
 from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths
+from .lane_figures import closed_notes, figures_of, unless_stable
 from .load_sentences import served_sentence
 from .methods import METHODS, SIMULATION, method_named, method_words
-from .outcome import Simulation, engine_note, interval
+from .outcome import Simulation, interval
 from .simulation import run
+from .slo import SLO
 from .step_times import StepTimes, step_times
 from .trace import Trace, without_times
 from .traffic import Traffic
@@ -97,7 +99,10 @@ class Served(Report):
     def inputs(self) -> dict[str, Any]:
         """What runs where, and the lengths of the requests, by name."""
         lengths = self.load.counts if isinstance(self.load, Workload) else {}
-        return self.deployment.inputs | {name: value for name, value in lengths.items() if name != "batch"}
+        found = self.deployment.inputs | {name: value for name, value in lengths.items() if name != "batch"}
+        if self.origin is not None and self.origin[0].open_loop:
+            found["burstiness"] = self.origin[0].how["burstiness"]
+        return found
 
     def __getattr__(self, name: str) -> Any:
         figures = self.__dict__.get("figures", {})
@@ -138,6 +143,33 @@ class Served(Report):
         found = np.array([np.asarray(each.quantile(name, share)) for each in self.simulations])
         return scalar(found[0] if len(self.simulations) == 1 else found)
 
+    def share_within(self, slo: SLO) -> Number:
+        """Share of the requests that meet every target of an SLO by themselves; an array for several loads.
+
+        The rate of requests times this share is the goodput. Where the queue grows without bound, no request meets a
+        target for TTFT or for the end-to-end time in the long run.
+
+        Parameters
+        ----------
+        slo : SLO
+            Targets of a request, as `Simulation.share_within` counts them.
+
+        Returns
+        -------
+        float or array
+            From 0 to 1.
+
+        Raises
+        ------
+        InvalidInput
+            The figures are those of a closed form, which knows means alone.
+        """
+        if not self.simulations:
+            raise InvalidInput("a closed form does not tell requests apart: ask for method='simulation'")
+        endless = slo.ttft_s is not None or slo.total_s is not None
+        met = np.array([each.share_within(slo) for each in self.simulations]).reshape(np.shape(self.stable))
+        return scalar(np.where(np.logical_and(endless, ~np.asarray(self.stable)), 0.0, met))
+
     def summary(self) -> str:
         """Latency, throughput and what limits them, in a sentence."""
         return served_sentence(self)
@@ -163,7 +195,7 @@ def serve(
     *,
     concurrency: Number | None = None,
     requests_per_s: Number | None = None,
-    burstiness: float = 1.0,
+    burstiness: Number = 1.0,
     method: str | None = None,
     hit_rate: float = 0.0,
     requests: int | None = None,
@@ -184,8 +216,9 @@ def serve(
     requests_per_s : float or array
         Mean rate of arrivals (open loop). Above capacity the result is not stable, waiting times are infinite, and the
         throughput is the capacity.
-    burstiness : float
-        Squared coefficient of variation of the gaps between arrivals: 1 is Poisson.
+    burstiness : float or array
+        Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. An array goes with one of rates, or
+        with each of its values.
     method : str
         ``closed-form`` or ``simulation``; if None, the former for a closed loop and the latter for an open loop.
     hit_rate : float
@@ -230,11 +263,16 @@ def serve(
     lengths = Lengths.of(load, hit_rate)
     pool.require(_longest(load), deployment)
     asked: dict[str, Any] = {"asked_concurrency": concurrency, "asked_requests_per_s": requests_per_s}
-    how = {"burstiness": burstiness, "requests": requests, "seed": seed, "hit_rate": hit_rate}
+    bursts = np.asarray(number("burstiness", burstiness), dtype=float)
+    how = {"requests": requests, "seed": seed, "hit_rate": hit_rate}
     if concurrency is not None:
         asked["asked_concurrency"] = number("concurrency", concurrency, least=1, whole=True, empty=True)
     else:
-        asked["asked_requests_per_s"] = number("requests_per_s", requests_per_s, least=1e-9, empty=True)
+        rates = number("requests_per_s", requests_per_s, least=1e-9, empty=True)
+        asked["asked_requests_per_s"], bursts = _together(rates, bursts)
+        if not simulated and np.any(bursts != 1.0):
+            raise InvalidInput("the closed form knows Poisson arrivals only: burstiness needs method='simulation'")
+    how["burstiness"] = bursts
     ask = _Ask(deployment, load, lengths, pool, asked, how, simulated, dimensions)
     return ask.answer(times)
 
@@ -284,7 +322,7 @@ class _Ask:
             clients = np.asarray(self.asked["asked_concurrency"], dtype=float)
             lane = self._lane(times, self._in_lanes(times, clients) / lanes)
             seen_s = lane.request.total_s + lane.queue_s + lane.handling_s
-            return _figures(lane, capacity, clients / seen_s, residual_s=0.0)
+            return figures_of(lane, capacity, clients / seen_s, residual_s=0.0)
         rate = np.asarray(self.asked["asked_requests_per_s"], dtype=float)
         stable = rate < capacity
         met = np.minimum(rate, 0.999 * capacity) / lanes
@@ -296,9 +334,9 @@ class _Ask:
         others, _ = bisect(too_few, np.zeros(np.shape(met + 0 * full.fits)), MANY)
         lane = self._lane(times, 1.0 + np.asarray(others))
         residual_s = lane.wait_for_step_s(met, others)
-        found = _figures(lane, capacity, np.where(stable, rate, capacity), residual_s=residual_s)
+        found = figures_of(lane, capacity, np.where(stable, rate, capacity), residual_s=residual_s)
         running = np.minimum(lanes * np.asarray(others), found["running_batch"])
-        return _unless_stable(found | {"running_batch": np.where(stable, running, found["running_batch"])}, stable)
+        return unless_stable(found | {"running_batch": np.where(stable, running, found["running_batch"])}, stable)
 
     def _in_lanes(self, times: StepTimes, clients: Array) -> Any:
         """Clients whose request is with a scheduler; those of the others are being sent, tokenized or sent back.
@@ -320,8 +358,10 @@ class _Ask:
         name = "requests_per_s" if self.open_loop else "concurrency"
         asked = np.asarray(self.asked[f"asked_{name}"], dtype=float)
         capacity = float(np.max(times.lanes * self._lane(times, MANY).requests_per_s))
+        bursts = np.broadcast_to(self.how["burstiness"], asked.shape)
         runs = tuple(
-            run(self.deployment, self.load, demand(*self._pair(value), **self.how), times) for value in asked.flat
+            run(self.deployment, self.load, demand(*self._pair(value), **self.how | {"burstiness": burst}), times)
+            for value, burst in zip(asked.flat, bursts.flat, strict=True)
         )
         names = [column for column in Simulation.columns if column != "time"]
         found: dict[str, Any] = {
@@ -333,14 +373,14 @@ class _Ask:
             return found | {"stable": np.ones(asked.shape, bool)[()]}, runs
         stable = asked < capacity
         found["utilization"] = asked / capacity
-        return _unless_stable(found, stable), runs
+        return unless_stable(found, stable), runs
 
     def _pair(self, value: float) -> tuple[float | None, float | None]:
         """Concurrency and rate of one simulation."""
         return (None, value) if self.open_loop else (value, None)
 
     def _notes(self, times: StepTimes, figures: dict[str, Any], runs: tuple[Simulation, ...]) -> tuple[str, ...]:
-        lines = [*(runs[0].assumptions if runs else _closed_notes(times, self.load, self.open_loop))]
+        lines = [*(runs[0].assumptions if runs else closed_notes(times, self.load, open_loop=self.open_loop))]
         if not runs and times.engine.admission == "grow" and np.any(figures["limit"] == "memory"):
             lines.append(PREEMPTION)
         if not np.all(figures["stable"]):
@@ -356,52 +396,14 @@ HANDLING_ROUNDS = 3
 """Rounds in which the share of the clients that are with a scheduler settles; handling is short beside a request."""
 
 
-def _figures(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number) -> dict[str, Any]:
-    """Columns of a lane that finishes ``rate`` requests per second with all others."""
-    request, lengths = lane.request, lane.lengths
-    tpot_s = np.where(lengths.steps > 0, (request.total_s - request.ttft_s) / np.maximum(lengths.steps, 1.0), 0.0)
-    handled_s = lane.handling_s
-    ttft_s = request.ttft_s + lane.queue_s + residual_s + handled_s
-    total_s = request.total_s + lane.queue_s + residual_s + handled_s
-    shape = np.broadcast_shapes(np.shape(total_s), np.shape(rate))
-    return {
-        "ttft_s": np.broadcast_to(ttft_s, shape),
-        "tpot_s": np.broadcast_to(tpot_s, shape),
-        "total_s": np.broadcast_to(total_s, shape),
-        "gap_s": np.broadcast_to(lane.longest_pass_s, shape),
-        "queue_s": np.broadcast_to(lane.queue_s + residual_s, shape),
-        "tokens_per_s": lengths.output * rate,
-        "requests_per_s": rate,
-        "running_batch": np.broadcast_to(rate * request.total_s, shape),  # Little's law, of those that hold a slot
-        "prefill_share": np.broadcast_to(1.0 - lane.decode_share, shape),
-        "utilization": rate / capacity,
-        "capacity_requests_per_s": np.broadcast_to(capacity, shape),
-        "stable": np.ones(shape, bool),
-        "limit": np.broadcast_to(lane.limit, shape),
-    }
-
-
-def _unless_stable(found: dict[str, Any], stable: Any) -> dict[str, Any]:
-    """Without end are the waits of what comes faster than it is served."""
-    endless = {name: np.where(stable, found[name], np.inf) for name in ("ttft_s", "total_s", "queue_s")}
-    return found | endless | {"stable": stable}
-
-
-def _closed_notes(times: StepTimes, load: Workload | Traffic, open_loop: bool) -> tuple[str, ...]:
-    engine = times.engine
-    lines = [
-        "closed form of the steady state: means, without warm-up",
-        engine_note(engine),
-    ]
-    if engine.basis:
-        lines.append(f"host times {engine.basis}")
-    if isinstance(load, Traffic):
-        lines.append("all requests are assumed to have the mean lengths of the traffic")
-    if open_loop:
-        lines.append(
-            "Poisson arrivals are assumed to find the mean number of other requests; simulate loads near capacity"
-        )
-    return tuple(lines)
+def _together(rates: Number, bursts: Number) -> tuple[Any, Array]:
+    """Rates and burstiness of the same shape; a single value of either goes with all of the other."""
+    try:
+        shape = np.broadcast_shapes(np.shape(rates), np.shape(bursts))
+    except ValueError:
+        sizes = f"{np.shape(rates)} and {np.shape(bursts)}"
+        raise InvalidInput(f"requests_per_s and burstiness have shapes that do not go together: {sizes}") from None
+    return _plain(np.broadcast_to(rates, shape)), np.broadcast_to(bursts, shape)
 
 
 def _longest(load: Workload | Traffic) -> float:

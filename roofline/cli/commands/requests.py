@@ -12,7 +12,7 @@ from ...errors import InvalidInput
 from ...phases.workload import Workload
 from ...progress import reporter
 from ...report import plain
-from ...serving.methods import METHODS, method_named
+from ...serving.methods import CLOSED_FORM, METHODS, SIMULATION, method_named
 from ...serving.outcome import Simulation
 from ...serving.simulation import simulate as run_simulation
 from ...serving.slo import SLO
@@ -122,6 +122,7 @@ def serve(
     /,
     placement: Placement,
     load: opt.LengthFields | None = None,
+    slo: opt.SLOFields | None = None,
     *,
     concurrency: Concurrency = None,
     rate: Rate = None,
@@ -141,6 +142,10 @@ def serve(
         raise InvalidInput("serve needs a load: --concurrency N (closed loop) or --rate N (requests per second)")
     if concurrency is not None and rate is not None:
         raise InvalidInput("give either --concurrency (closed loop) or --rate (open loop), not both")
+    targets = read_slo(slo or {})
+    by_default = CLOSED_FORM if rate is None else SIMULATION
+    if targets.targets() and (by_default if method is None else method_named(method)) == CLOSED_FORM:
+        raise InvalidInput("targets such as --ttft need every request, not means: add --method simulation")
     found = serve_requests(
         deployment,
         lengths,
@@ -154,9 +159,11 @@ def serve(
         time=time,
     )
     if as_json:
-        return print_json(deployment_dict(deployment) | {"load": _load_dict(lengths)} | _served_dict(found))
-    said = lead(deployment.model, found.summary()), f"\n{title_of(deployment, _words(lengths), time=time)}"
-    rows = _loads(found) if np.ndim(found.tokens_per_s) else _one_load(found)
+        return print_json(deployment_dict(deployment) | {"load": _load_dict(lengths)} | _served_dict(found, targets))
+    several = np.ndim(found.tokens_per_s) > 0
+    answer = " ".join(filter(None, (found.summary(), "" if several else _goodput(found, targets))))
+    said = lead(deployment.model, answer), f"\n{title_of(deployment, _words(lengths), time=time)}"
+    rows = _loads(found, targets) if several else _one_load(found)
     brackets = [BRACKETS] if time == opt.DEFAULT_TIME and np.ndim(found.tokens_per_s) == 0 and found.stable else []
     return print_text(*said, rows, block("Notes", bullets([*brackets, *found.assumptions])))
 
@@ -184,8 +191,13 @@ def _load_dict(load: Workload | Traffic | Trace) -> dict[str, Any]:
     return load.to_dict() | {"source": load.source}
 
 
-def _served_dict(found: Served) -> dict[str, Any]:
-    return found.to_dict() | {"assumptions": list(found.assumptions)}
+def _served_dict(found: Served, slo: SLO) -> dict[str, Any]:
+    return found.to_dict() | _met_dict(found, slo) | {"assumptions": list(found.assumptions)}
+
+
+def _met_dict(found: Served | Simulation, slo: SLO) -> dict[str, Any]:
+    """The targets and the share of the requests that meet them; nothing without targets."""
+    return {"slo": dict(slo.targets()), "share_within_slo": plain(found.share_within(slo))} if slo.targets() else {}
 
 
 def _words(load: Workload | Traffic | Trace) -> str:
@@ -195,19 +207,23 @@ def _words(load: Workload | Traffic | Trace) -> str:
     return f"requests of {load.source}"
 
 
-def _loads(found: Served) -> str:
-    """One row for each concurrency or rate."""
+def _loads(found: Served, slo: SLO) -> str:
+    """One row for each concurrency or rate, with the share of the requests that meet an SLO."""
     closed = found.asked_concurrency is not None
     asked = np.ravel(found.asked_concurrency if closed else found.asked_requests_per_s)
     names = ("ttft_s", "tpot_s", "total_s", "tokens_per_s", "running_batch", "utilization", "limit")
     columns = [np.ravel(np.broadcast_to(getattr(found, name), asked.shape)) for name in names]
-    head = ("concurrency" if closed else "requests/s", "TTFT", "TPOT", "end to end", "tokens/s", "running", "load")
+    whole = "E2E" if slo.targets() else "end to end"
+    head = ("concurrency" if closed else "requests/s", "TTFT", "TPOT", whole, "tokens/s", "running", "load")
+    met = [f"{share:.0%}" for share in np.ravel(found.share_within(slo))] if slo.targets() else []
     rows = []
     for at, each in enumerate(asked):
         ttft, tpot, total, tokens, running, used, limit = (column[at] for column in columns)
         times = [brief_time(each) if np.isfinite(each) else "endless" for each in (ttft, tpot, total)]
-        rows.append((f"{each:g}", *times, f"{tokens:,.0f}", f"{running:.3g}", f"{used:.0%}", str(limit)))
-    return table(rows, head=(*head, "limit"), right=range(7))
+        rest = (f"{tokens:,.0f}", f"{running:.3g}", f"{used:.0%}", *met[at : at + 1], str(limit))
+        rows.append((f"{each:g}", *times, *rest))
+    full = (*head, *(["in SLO"] if met else []), "limit")
+    return table(rows, head=full, right=range(len(full) - 1))
 
 
 def _one_load(found: Served) -> str:
@@ -303,14 +319,14 @@ def _one(asked: Any, name: str) -> Any:
 
 def _simulated_dict(found: Simulation, slo: SLO) -> dict[str, Any]:
     shares = {f"{share:g}": {name: plain(found.quantile(name, share)) for name in LATENCIES} for share in QUANTILES}
-    met = {"slo": dict(slo.targets()), "share_within_slo": found.share_within(slo)} if slo.targets() else {}
+    met = _met_dict(found, slo)
     return found.to_dict() | {"quantiles": shares} | met | {"assumptions": list(found.assumptions)}
 
 
-def _goodput(found: Simulation, slo: SLO) -> str:
+def _goodput(found: Served | Simulation, slo: SLO) -> str:
     """The share of requests that meet the targets, in words."""
     if not slo.targets():
         return ""
-    share = found.share_within(slo)
+    share = float(found.share_within(slo))
     targets = ", ".join(f"{LATENCIES.get(name, name)} {humanize(name, level)}" for name, level in slo.targets())
     return f"{share:.1%} of the requests meet the SLO ({targets}): {share * found.requests_per_s:.3g} of them/s."

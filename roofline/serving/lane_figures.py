@@ -1,0 +1,63 @@
+"""Figures of `serve` in closed form: the columns of a lane, and what they rest on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import Number
+from ..phases.workload import Workload
+from .lane import Lane
+from .outcome import engine_note
+from .step_times import StepTimes
+from .traffic import Traffic
+
+
+def figures_of(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number) -> dict[str, Any]:
+    """Columns of a lane that finishes ``rate`` requests per second with all others."""
+    request, lengths = lane.request, lane.lengths
+    tpot_s = np.where(lengths.steps > 0, (request.total_s - request.ttft_s) / np.maximum(lengths.steps, 1.0), 0.0)
+    handled_s = lane.handling_s
+    ttft_s = request.ttft_s + lane.queue_s + residual_s + handled_s
+    total_s = request.total_s + lane.queue_s + residual_s + handled_s
+    shape = np.broadcast_shapes(np.shape(total_s), np.shape(rate))
+    return {
+        "ttft_s": np.broadcast_to(ttft_s, shape),
+        "tpot_s": np.broadcast_to(tpot_s, shape),
+        "total_s": np.broadcast_to(total_s, shape),
+        "gap_s": np.broadcast_to(lane.longest_pass_s, shape),
+        "queue_s": np.broadcast_to(lane.queue_s + residual_s, shape),
+        "tokens_per_s": lengths.output * rate,
+        "requests_per_s": rate,
+        "running_batch": np.broadcast_to(rate * request.total_s, shape),  # Little's law, of those that hold a slot
+        "prefill_share": np.broadcast_to(1.0 - lane.decode_share, shape),
+        "utilization": rate / capacity,
+        "capacity_requests_per_s": np.broadcast_to(capacity, shape),
+        "stable": np.ones(shape, bool),
+        "limit": np.broadcast_to(lane.limit, shape),
+    }
+
+
+def unless_stable(found: dict[str, Any], stable: Any) -> dict[str, Any]:
+    """Without end are the waits of what comes faster than it is served."""
+    endless = {name: np.where(stable, found[name], np.inf) for name in ("ttft_s", "total_s", "queue_s")}
+    return found | endless | {"stable": stable}
+
+
+def closed_notes(times: StepTimes, load: Workload | Traffic, *, open_loop: bool) -> tuple[str, ...]:
+    """What figures of the closed form rest on, in sentences."""
+    engine = times.engine
+    lines = [
+        "closed form of the steady state: means, without warm-up",
+        engine_note(engine),
+    ]
+    if engine.basis:
+        lines.append(f"host times {engine.basis}")
+    if isinstance(load, Traffic):
+        lines.append("all requests are assumed to have the mean lengths of the traffic")
+    if open_loop:
+        lines.append(
+            "Poisson arrivals are assumed to find the mean number of other requests; simulate loads near capacity"
+        )
+    return tuple(lines)
