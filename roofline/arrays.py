@@ -1,4 +1,4 @@
-"""The few helpers that every room needs for values that may be floats or arrays."""
+"""Helpers for values that may be floats or arrays."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ V = TypeVar("V")
 T = TypeVar("T", bound=Iterable[Any])
 
 Words = str | npt.NDArray[np.str_]
-"""A word, or an array of them for a sweep: what limits an operator, for example."""
+"""A string, or an array of strings for a sweep, such as what limits an operator."""
 
 Truth = bool | npt.NDArray[np.bool_]
-"""A truth value, or an array of them for a sweep."""
+"""A bool, or an array of bools for a sweep."""
 
 MOST_HALVINGS = 200
-"""Bisection stops here at the latest: floats within a factor of 2 take 53 halvings, 2**50 whole numbers take 50."""
+"""Most halvings of a bisection: floats within a factor of 2 need 53, a range of 2**50 integers needs 50."""
 
 
 def scalar(value: Any) -> Number:
-    """Return a plain float for a value without a shape, and the float64 array otherwise.
+    """Return a plain float for a zero-dimensional value, and a float64 array otherwise.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def scalar(value: Any) -> Number:
 
 
 def larger(one: Number, other: Number) -> Number:
-    """Return the larger of two, element by element for arrays; plain numbers stay so, at a tenth of NumPy's time.
+    """Return the elementwise maximum of two values; two plain numbers give a plain number in a tenth of NumPy's time.
 
     Two floats, by far the most frequent case, are told by their type before anything else is asked.
 
@@ -58,7 +58,7 @@ def larger(one: Number, other: Number) -> Number:
 
 
 def smaller(one: Number, other: Number) -> Number:
-    """Return the smaller of two, element by element for arrays; plain numbers stay so.
+    """Return the elementwise minimum of two values; two plain numbers give a plain number.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def smaller(one: Number, other: Number) -> Number:
 
 
 def ceil(value: Number) -> Number:
-    """Return the next whole number, element by element for arrays; plain numbers stay so.
+    """Round up to an integer, element by element; a plain number gives a plain number.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def ceil(value: Number) -> Number:
 
 
 def everywhere(holds: Any) -> bool:
-    """Whether a condition holds at every point; a plain truth value is returned at once, without NumPy's price.
+    """Whether a condition holds at every point; a plain bool is returned directly, without NumPy's overhead.
 
     Examples
     --------
@@ -108,9 +108,9 @@ def anywhere(holds: Any) -> bool:
 
 
 def distinct(values: Number) -> list[float]:
-    """Return the different values in ascending order.
+    """Return the distinct values in ascending order.
 
-    `numpy.unique` does the same, but first loads masked arrays, which takes longer than most commands compute.
+    `numpy.unique` does the same but imports masked arrays first, which takes longer than most commands run.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def distinct(values: Number) -> list[float]:
 
 
 def has_array(values: Iterable[Any]) -> bool:
-    """Whether any of the values is an array, so that they cannot be hashed.
+    """Whether any of the values is an array, and so cannot be hashed.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def has_array(values: Iterable[Any]) -> bool:
 
 
 def last_axis(value: Any) -> Any:
-    """Return an array with one more axis, of length 1, behind its own; anything else as it is.
+    """Append an axis of length 1 to an array; other values are returned unchanged.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def last_axis(value: Any) -> Any:
 
 
 def read_only(values: T) -> T:
-    """Return ``values`` with every array among them made read-only, for results that are kept.
+    """Return ``values`` after making every array among them read-only, for results that are cached.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def read_only(values: T) -> T:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON has it: arrays become lists, infinities become None.
+    """Convert ``value`` to JSON types: arrays become lists, infinities become None.
 
     Examples
     --------
@@ -194,19 +194,19 @@ def bisect(
     Parameters
     ----------
     condition : callable
-        Takes a value (or an array of them) and says whether something holds there. It is taken to change once between
-        ``low`` and ``high``; where it does not change, both results are next to ``high``.
+        Function of a value (or an array of values) that returns a bool. It must change at most once between ``low`` and
+        ``high``; where it does not change, both results are next to ``high``.
     low, high : float or array
         The bracket.
     whole : bool
-        Whether only whole numbers are tried; the results are then 1 apart.
+        Whether only integers are tried; the results are then 1 apart.
     halvings : int
-        Of the bracket at most, where an approximate answer will do.
+        Maximum number of halvings of the bracket, for approximate answers.
 
     Returns
     -------
     tuple of float or array
-        The last value that is like ``low`` and the first that is not.
+        The last value with the same condition as ``low``, and the first value without it.
 
     Examples
     --------
@@ -227,9 +227,9 @@ def bisect(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values have the same content, arrays included: equal shape and elements, NaN equal to NaN.
+    """Whether two values have the same content, including arrays of equal shape and elements; NaN equals NaN.
 
-    Unlike ``==``, the answer is one truth value whatever the operands hold.
+    Unlike ``==``, the result is always a single bool.
 
     Examples
     --------
@@ -258,19 +258,19 @@ def _same_arrays(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 
 
 def content_hash(value: Any, name: str) -> int:
-    """Return a hash that is equal for values which are the `same`.
+    """Return a hash that is equal for values that are the `same`.
 
     Parameters
     ----------
     value : object
-        A number, a string, or a tuple or mapping of such.
+        A number, a string, or a tuple or mapping of these.
     name : str
-        What an error calls the value.
+        Name of the value in error messages.
 
     Raises
     ------
     TypeError
-        ``value`` is or holds an array, or something else that cannot be hashed.
+        ``value`` is or contains an array or another unhashable object.
 
     Examples
     --------
@@ -293,9 +293,9 @@ def content_hash(value: Any, name: str) -> int:
 
 
 class FrozenMapping(dict[K, V]):
-    """A mapping that cannot change, so that values which hold one can be compared, hashed, copied and pickled.
+    """An immutable mapping, so that values that contain one can be compared, hashed, copied and pickled.
 
-    It is a `dict` whose methods that change it raise, for the speed of its lookups.
+    It is a `dict` for fast lookups; all methods that would change it raise an error.
 
     Examples
     --------
@@ -318,7 +318,7 @@ class FrozenMapping(dict[K, V]):
         return FrozenMapping({**self, **other})
 
     def copy(self) -> FrozenMapping[K, V]:
-        """Return itself: nothing can change it."""
+        """Return the mapping itself, as it is immutable."""
         return self
 
     def __eq__(self, other: object) -> bool:

@@ -1,8 +1,8 @@
-"""Names of the dimensions of a sweep: read from `xarray.DataArray` and `pandas.Series`, kept beside plain arrays.
+"""Dimension names of a sweep, taken from `xarray.DataArray` and `pandas.Series` and stored beside plain arrays.
 
-The library computes with NumPy arrays alone.  Arrays that come with names are laid out once, so that equal names share
-an axis and the rest broadcasts; the names, coordinates and index are kept for the frames and datasets of the results.
-Neither xarray nor pandas is imported: their values are known by what they offer.
+The library computes with NumPy arrays only.  Named arrays are aligned once, so that equal names share an axis and all
+others broadcast.  The names, coordinates and index are kept for the frames and datasets of the results.  Neither xarray
+nor pandas is imported: their objects are recognized by their attributes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .errors import InvalidInput
 from .values import Value
 
 POINT = "point"
-"""Name of a dimension that has none: the points of a sweep one after another."""
+"""Name of an unnamed dimension: the points of a sweep in order."""
 
 
 class Coordinate(NamedTuple):
@@ -45,15 +45,15 @@ class Dimensions(Value):
     Attributes
     ----------
     names : tuple of str
-        One name an axis, in order; empty for arrays without names.
+        One name per axis, in order; empty for arrays without names.
     shape : tuple of int
-        Points along each.
+        Number of points along each axis.
     coordinates : mapping of str to Coordinate
-        Labels by name.
+        Coordinate by name.
     index : pandas.Index or None
-        Index of the series that the numbers came from.
+        Index of the series that the values came from.
     titles : mapping of str to str
-        Input to the name that its array came with, where that is another one.
+        Input -> name of its array, if that differs from the input's name.
     """
 
     names: tuple[str, ...] = ()
@@ -63,12 +63,12 @@ class Dimensions(Value):
     titles: Mapping[str, str] = FrozenMapping()
 
     def hold(self, values: Iterable[Any]) -> bool:
-        """Whether numbers and arrays are laid out over these dimensions."""
+        """Whether values broadcast to these dimensions."""
         shapes = [np.shape(value) for value in values]
         return all(len(shape) <= len(self.shape) and _broadcasts(shape, self.shape) for shape in shapes)
 
     def named(self, name: str, value: Any) -> Any:
-        """The input ``name``, an array that was laid out over these dimensions, with its names; others as they are."""
+        """The input ``name`` as a named array, if it was aligned over these dimensions; other values unchanged."""
         plain = isinstance(value, np.ndarray) and value.ndim == len(self.names) > 0
         if not plain or not _broadcasts(value.shape, self.shape):
             return value
@@ -84,11 +84,11 @@ def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 
 
 UNNAMED = Dimensions()
-"""No array has names."""
+"""Dimensions of arrays without names."""
 
 
 def _named(value: Any) -> NamedArray | None:
-    """The array of a value that names its axes; None for all others."""
+    """The named array behind a value; None if its axes have no names."""
     if isinstance(value, NamedArray):
         return value
     if isinstance(value, int | float | np.ndarray):
@@ -114,12 +114,12 @@ def _title(value: Any) -> str:
 
 
 def is_named(value: Any) -> bool:
-    """Whether a value names its axes."""
+    """Whether the axes of a value have names."""
     return _named(value) is not None
 
 
 def laid_out(values: Mapping[str, Any]) -> tuple[dict[str, Any], Dimensions]:
-    """Arrays laid out so that axes of one name meet and all others broadcast.
+    """Align arrays so that axes of equal name match and all others broadcast.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def laid_out(values: Mapping[str, Any]) -> tuple[dict[str, Any], Dimensions]:
     Returns
     -------
     tuple of (dict, Dimensions)
-        Numbers and plain arrays, and the names of their axes; what has no names stays as it is.
+        The values as numbers and plain arrays, and the names of their axes. Unnamed values are unchanged.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def laid_out(values: Mapping[str, Any]) -> tuple[dict[str, Any], Dimensions]:
 
 
 def _expanded(each: NamedArray, names: tuple[str, ...]) -> Any:
-    """The array with one axis for each name, of size 1 where it does not vary."""
+    """The array with one axis per name, of size 1 where it does not vary."""
     order = [name for name in names if name in each.dims]
     moved = np.transpose(each.values, [each.dims.index(name) for name in order])
     sizes = dict(zip(order, moved.shape, strict=True))
@@ -174,7 +174,7 @@ def _expanded(each: NamedArray, names: tuple[str, ...]) -> Any:
 
 
 def _check_plain(values: Mapping[str, Any], named: Mapping[str, Any], shape: tuple[int, ...]) -> None:
-    """Arrays without names have to fit those with names."""
+    """Check that unnamed arrays broadcast against named ones."""
     for name, value in values.items():
         if name in named or np.ndim(value) == 0:
             continue
@@ -188,9 +188,9 @@ def _check_plain(values: Mapping[str, Any], named: Mapping[str, Any], shape: tup
 
 
 def names_of_axes(inputs: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names for the axes of a sweep over plain arrays.
+    """Name the axes of a sweep over plain arrays.
 
-    An axis is called by the one input that varies along it, and nothing else does; else ``point``, with a number where
+    An axis is named after its input if exactly one input varies along it, and ``point`` otherwise, with a number if
     there are several.
 
     Examples
@@ -209,12 +209,12 @@ def names_of_axes(inputs: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[st
 
 
 def _varies(value: Any, axis: int, size: int) -> bool:
-    """Whether a value has ``size`` elements along an axis that is counted from the last."""
+    """Whether a value has ``size`` elements along an axis, counted from the last."""
     return np.ndim(value) >= -axis and np.shape(value)[axis] == size
 
 
 def varying_along(value: Any, names: tuple[str, ...], shape: tuple[int, ...]) -> Coordinate:
-    """An array of a sweep with the dimensions along which it varies, the other axes taken off.
+    """An array of a sweep reduced to the dimensions along which it varies.
 
     Examples
     --------

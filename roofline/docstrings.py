@@ -1,4 +1,4 @@
-"""Docstrings: what the documentation of a class says of its fields, for help texts that are written once."""
+"""Docstrings: descriptions of a class's fields, reused for help texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENTRY = re.compile(r"^(\w[\w, ]*?) : [^\n]*\n((?:    [^\n]*\n?)+)", re.MULTILIN
 
 
 def field_descriptions(kind: type) -> dict[str, str]:
-    """What the sections ``Attributes`` of a class and of its bases say of their fields.
+    """Field descriptions in the ``Attributes`` sections of a class and its bases.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def field_descriptions(kind: type) -> dict[str, str]:
     Returns
     -------
     dict
-        Field -> its description in one line, as it is written.
+        Field -> its description in one line.
 
     Examples
     --------

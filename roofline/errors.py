@@ -2,10 +2,10 @@
 
     RooflineError
     ├── InvalidInput   (also a ValueError)    a value that makes no sense
-    │   └── SpecError                         a file that can't be read as what it should be
-    └── UnknownName    (also a LookupError)   a name that nothing carries
+    │   └── SpecError                         a file that cannot be read or is invalid
+    └── UnknownName    (also a LookupError)   an unknown name
 
-Every message says what is wrong, the value, and what would do.
+Every message says what is wrong, gives the value, and says what would work.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ import numpy.typing as npt
 Number = float | int | npt.NDArray[Any]
 
 MOST = 1e30
-"""Counts beyond it (tokens, sequences, heads) are slips, and their products leave what a float can hold."""
+"""Larger counts (tokens, sequences, heads) must be mistakes, and their products would overflow a float."""
 
 MOST_WHOLE = 2**20
-"""Whole numbers beyond it become floats: NumPy's products of several of them would leave 64 bits, and wrap around."""
+"""Larger integers become floats, because NumPy's products of several of them would overflow 64 bits silently."""
 
 
 class RooflineError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base class of all errors that this package raises deliberately."""
 
 
 class InvalidInput(RooflineError, ValueError):
-    """An invalid value: negative, not finite, not a whole number, or contradictory."""
+    """An invalid value: negative, not finite, not an integer, or contradictory."""
 
 
 class SpecError(InvalidInput):
-    """A file that can't be read, or lacks what a spec must have."""
+    """A file that cannot be read, or lacks required fields."""
 
 
 class UnknownName(RooflineError, LookupError):
-    """An unknown name; the message offers the nearest ones."""
+    """An unknown name; the message suggests the nearest known names."""
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> UnknownName:
-    """An `UnknownName` for ``name`` with the nearest of ``known``."""
+    """Return an `UnknownName` for ``name`` that suggests the nearest of ``known``."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {_some(names)}"
@@ -52,21 +52,21 @@ def unknown(what: str, name: object, known: Iterable[str]) -> UnknownName:
 
 
 def require(name: str, extra: str, purpose: str) -> None:
-    """Check that a module is installed that the package can do without.
+    """Check that an optional module is installed.
 
     Parameters
     ----------
     name : str
-        The module.
+        Name of the module.
     extra : str
-        The extra of the package that installs it.
+        Extra of this package that installs it.
     purpose : str
-        What needs it, for the message.
+        What needs the module, for the message.
 
     Raises
     ------
     InvalidInput
-        It is not installed.
+        The module is not installed.
     """
     try:
         importlib.import_module(name)
@@ -86,20 +86,20 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     Parameters
     ----------
     what : str
-        The name that the message gives to the value.
+        Name of the value in messages.
     value : object
         A real number or anything that NumPy reads as an array of them.
     least : float
-        Smallest value allowed.
+        Smallest allowed value.
     whole : bool
-        Whether only whole numbers make sense (tokens, sequences, heads).
+        Whether only integers are valid (tokens, sequences, heads).
     empty : bool
-        Whether an array may hold nothing, as the inputs of a sweep may.
+        Whether an array may be empty, as inputs of a sweep may.
 
     Raises
     ------
     InvalidInput
-        Not a real number, an empty array, NaN, infinite, below ``least``, or not whole.
+        The value is not a real number, is an empty array, NaN, infinite, below ``least``, or not an integer.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         if whole and MOST < value < float("inf"):
@@ -140,7 +140,7 @@ def one_number(what: str, value: object, *, least: float = 0.0, whole: bool = Fa
 
 
 def _real_array(value: object) -> npt.NDArray[np.float64] | None:
-    """The array that NumPy reads ``value`` as; None if it holds no real numbers."""
+    """``value`` as a NumPy array; None if its elements are not real numbers."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):
@@ -148,7 +148,7 @@ def _real_array(value: object) -> npt.NDArray[np.float64] | None:
     if array.dtype.kind not in "iuf":
         return None
     copied = array.astype(np.float64)
-    copied.flags.writeable = False  # it becomes a field of a frozen value, or a result that is kept
+    copied.flags.writeable = False  # the array becomes a field of a frozen value or a cached result
     return copied
 
 
@@ -157,7 +157,7 @@ def _beyond(what: str) -> str:
 
 
 SMALLEST = 1e-6
-"""A bound below it stands for anything above 0."""
+"""Lower bounds below this mean "above 0"."""
 
 
 def _wanted(least: float, whole: bool) -> str:

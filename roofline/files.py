@@ -1,4 +1,4 @@
-"""Files in, plain data out: size limits, safe loading, one clear line when something is wrong.  Nothing is executed."""
+"""Read files as plain data, with size limits, safe loading and one-line errors.  Nothing is executed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_DEPTH = 40
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
-    """Text of a small file.
+    """Read a small text file.
 
     Raises
     ------
@@ -36,21 +36,21 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
 
 
 def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES, what: str = "a spec or config") -> bytes:
-    """Content of a regular file; a pipe or a device, which may never end, is refused before it is opened.
+    """Read a regular file.  Pipes and devices, which may never end, are rejected before opening.
 
     Parameters
     ----------
     path : Path
         The file.
     max_bytes : int
-        Size above which it is refused.
+        Largest size that is read.
     what : str
-        What the message calls such a file.
+        Kind of file, for messages.
 
     Returns
     -------
     bytes
-        All of it.
+        The content.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES, what: str = "a spec or
 
 
 def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """The object in a JSON file.
+    """Read the object in a JSON file.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, safely loaded; aliases, duplicate keys and deep nesting are refused.
+    """Read the mapping in a YAML file safely; aliases, duplicate keys and deep nesting are rejected.
 
     Raises
     ------
@@ -108,14 +108,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, path: Path) -> dict[str, Any]:
-    """The mapping in ``text``, loaded as safely as `read_yaml` does.
+    """Parse the mapping in ``text`` as safely as `read_yaml`.
 
     Parameters
     ----------
     text : str
         A YAML document.
     path : Path
-        What messages call it.
+        Path shown in messages.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     Raises
     ------
     SpecError
-        Too long, not YAML, or not a mapping.
+        The text is too long, not YAML, or not a mapping.
     """
     import yaml
 
@@ -150,12 +150,12 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
 
 
 def _first_sentence(error: Exception) -> str:
-    """What an error says, without its advice."""
+    """The first sentence of an error message."""
     return " ".join(str(error).split()).partition(";")[0]
 
 
 def _refuse_tricks(root: yaml.Node | None, path: Path) -> None:
-    """Look at the nodes before anything is built of them: no aliases, no key given twice, no deep nesting."""
+    """Check the parsed nodes before constructing objects: no aliases, duplicate keys or deep nesting."""
     seen: set[int] = set()
     level = [root] if root is not None else []
     for _ in range(MAX_DEPTH):
@@ -171,7 +171,7 @@ def _refuse_tricks(root: yaml.Node | None, path: Path) -> None:
 
 
 def _children(node: yaml.Node, path: Path) -> list[yaml.Node]:
-    """The nodes right below a mapping or a sequence."""
+    """The child nodes of a mapping or a sequence."""
     if not isinstance(node.value, list):
         return []
     if not (node.value and isinstance(node.value[0], tuple)):

@@ -1,6 +1,6 @@
-"""Number formats: what a stored value costs in bits, scales included, and on which units it is multiplied.
+"""Number formats: bits per stored value, including scales, and the units that multiply them.
 
-A block format stores a scale (and sometimes a zero point) for every block of values, and those bits are real bytes:
+A block format stores a scale (and sometimes a zero point) for every block of values, which counts as well:
 
     bits per value = bits of the value + (bits of scale + bits of zero point) / block length
 
@@ -43,13 +43,13 @@ class Format:
     Attributes
     ----------
     name : str
-        Its usual spelling.
+        Usual spelling of the name.
     bits : float
         Stored bits per value, scales and zero points included.
     math : str, optional
-        The units that multiply it, or None when it is only ever a storage format, expanded before the multiply.
+        Format of the units that multiply it; None for storage formats, which are expanded before multiplying.
     whole_model : bool
-        Whether its bits are the average over every tensor of a file, embedding and lm_head included.
+        Whether ``bits`` is the average over all tensors of a file, including embedding and lm_head.
     """
 
     name: str
@@ -150,7 +150,7 @@ SCHEMES: dict[str, str] = {
     "fp8_e4m3": "fp8",
     "fp8_e5m2": "fp8",
 }
-"""Names of quantization schemes and of frameworks -> the format of the stored weights in their usual setting."""
+"""Quantization scheme or framework -> format of the stored weights in its usual configuration."""
 
 WIDER: dict[str, tuple[str, ...]] = {
     "int4": ("int8", "bf16", "fp16", "tf32", "fp32"),
@@ -163,15 +163,15 @@ WIDER: dict[str, tuple[str, ...]] = {
     "tf32": ("fp32",),
     "fp32": (),
 }
-"""Math units that can stand in for missing ones, the nearest first."""
+"""Math format -> wider formats that can replace it if a chip has no units for it, nearest first."""
 
 MATH_FORMATS = tuple(WIDER)
 
 
 def get_format(name: object) -> Format:
-    """Return the format of that name.
+    """Return the format with the given name.
 
-    In addition to the names in `FORMATS`, these families are understood, with any numbers:
+    Besides the names in `FORMATS`, these families are accepted with any numbers:
 
     ====================  =========================================================================================
     ``int3_g64``          integers in groups that share a 16-bit scale and a zero point of as many bits (GPTQ, AWQ)
@@ -186,12 +186,12 @@ def get_format(name: object) -> Format:
     Parameters
     ----------
     name : str
-        Name in any case; ``-`` and ``_`` are alike.
+        Name in any case; ``-`` and ``_`` are equivalent.
 
     Raises
     ------
     UnknownName
-        Nothing has that name; the message offers the nearest.
+        The name is unknown; the message suggests the nearest.
 
     Examples
     --------
@@ -206,19 +206,19 @@ def get_format(name: object) -> Format:
 
 
 CACHED = {"int4": "affine4_g128"}
-"""Format of a KV cache -> what is stored.
+"""Format of a KV cache -> format that is stored.
 
 A cache of 4-bit integers keeps a scale and an offset of 16 bits for each head of 128 values of each token (LMDeploy's
 ``quant_policy=4``; KIVI, arXiv:2402.02750, section 3; QServe, arXiv:2405.04532, section 5)."""
 
 
 def cache_format(name: object) -> Format:
-    """Return what a KV cache in that format stores, scales included.
+    """Return the storage format of a KV cache, including scales.
 
     Raises
     ------
     UnknownName
-        Nothing has that name.
+        The format is unknown.
 
     Examples
     --------
@@ -234,12 +234,12 @@ _AFFINE = re.compile(r"affine([1-8])_g(\d{1,5})")
 _TILES = re.compile(r"fp8_block(\d{1,5})x(\d{1,5})")
 _EXL3 = re.compile(r"exl3_(\d(?:\.\d{1,4})?)")
 _INTEGER_MATH = {4: "int4", 8: "int8"}
-"""Widths of integers that some chips multiply; the others are expanded first."""
+"""Integer widths that some chips multiply directly; others are expanded first."""
 
 
 @lru_cache(maxsize=1024)
 def _derived(name: str) -> Format | None:
-    """The format that a name spells out by its numbers; None if it spells none."""
+    """The format that a name describes by its numbers; None if it does not match any family."""
     name = SCHEMES.get(name, name)
     if name in FORMATS:
         return FORMATS[name]
@@ -261,18 +261,18 @@ def _derived(name: str) -> Format | None:
 
 
 def scale_tile(name: str) -> tuple[int, int]:
-    """Inputs and outputs of a matrix whose values share a scale, as far as engines can't cut through them.
+    """Size of the blocks of a weight matrix that share a scale and cannot be divided between devices.
 
     Parameters
     ----------
     name : str
-        A format.
+        Name of the format.
 
     Returns
     -------
     tuple of int
-        Values along the inputs and along the outputs; 1 where parts of any size can be cut. MXFP4 weights are padded
-        by the kernels, and GGUF types and mixtures are not divided this way.
+        Block size along the inputs and along the outputs; 1 if any division is possible. Kernels pad MXFP4 weights, and
+        GGUF types and mixtures are not divided this way.
 
     Examples
     --------
@@ -287,17 +287,17 @@ def scale_tile(name: str) -> tuple[int, int]:
 
 
 def mixture(values_by_format: Mapping[str, int]) -> str:
-    """Return the name of what is stored in several formats.
+    """Return the name of a mixture of several formats.
 
     Parameters
     ----------
     values_by_format : mapping of str to int
-        How many values each format holds.
+        Number of values stored in each format.
 
     Returns
     -------
     str
-        The name that `get_format` reads, the largest share first; a single format keeps its own name.
+        Name accepted by `get_format`, with the largest share first. A single format keeps its own name.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def mixture(values_by_format: Mapping[str, int]) -> str:
 
 
 def _mixture(name: str) -> Format | None:
-    """The format of a mixture: its bits are the mean of the parts, its math that of the largest part."""
+    """Format of a mixture: mean bits of the parts, and the math of the largest part."""
     parts: dict[str, int] = {}
     for term in name.split("+"):
         part, _, count = term.partition("*")
@@ -334,10 +334,10 @@ def _mixture(name: str) -> Format | None:
 
 
 def math_format(weights: Format, activations: Format) -> str:
-    """Return the units on which ``weights`` times ``activations`` is computed, if the chip has them.
+    """Return the math format of ``weights`` times ``activations``, on chips that have units for it.
 
-    Weights narrower than the activations are expanded to the activations' format before the multiply, so weight-only
-    quantization leaves the math where it was.  Weights wider than the activations decide instead.
+    Weights narrower than the activations are expanded to the activations' format first, so weight-only quantization
+    does not change the math.  If the weights are wider, their format is used.
 
     Raises
     ------

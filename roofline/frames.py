@@ -1,4 +1,4 @@
-"""Results as `pandas.DataFrame` and as `xarray.Dataset`, labeled with what was asked."""
+"""Results as `pandas.DataFrame` and `xarray.Dataset`, labeled with their inputs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class Result(Protocol):
-    """What a result has to offer (`roofline.report.Report`)."""
+    """Attributes of a result that are used here (`roofline.report.Report`)."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the figures."""
+        """Names of the columns."""
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """What was asked."""
+        """Inputs, by name."""
 
     @property
     def dimensions(self) -> Dimensions:
@@ -33,11 +33,11 @@ class Result(Protocol):
 
     @property
     def heading(self) -> str:
-        """What it is."""
+        """One-line title of the result."""
 
 
 class _Labeled(NamedTuple):
-    """Inputs and columns of a result, with the names and the shape that they broadcast to."""
+    """Inputs and columns of a result, with the dimensions and shape to which they broadcast."""
 
     inputs: Mapping[str, Any]
     columns: Mapping[str, Any]
@@ -55,7 +55,7 @@ def _labeled(result: Result) -> _Labeled:
 
 
 def _asked(name: str, value: Any) -> Any:
-    """An input as an array: counts are whole numbers again, as far as 64 bits hold them."""
+    """An input as an array, with counts as integers if they fit in 64 bits."""
     array = np.asarray(value)
     if array.dtype.kind != "f" or symbol_of(name) not in ("", "tokens"):
         return array
@@ -64,7 +64,7 @@ def _asked(name: str, value: Any) -> Any:
 
 
 def frame_of(result: Result) -> pd.DataFrame:
-    """One row a point of the sweep: coordinates and inputs, then the columns."""
+    """One row per point of the sweep: coordinates, inputs, then columns."""
     require("pandas", "frame", "a table")
     import pandas as pd
 
@@ -82,7 +82,7 @@ def frame_of(result: Result) -> pd.DataFrame:
 
 
 def _kept(dimensions: Dimensions, found: _Labeled) -> dict[str, Coordinate]:
-    """Labels of the inputs that fit the dimensions of the result."""
+    """Input coordinates that match the dimensions of the result."""
     if found.names != dimensions.names:
         return {}
     sizes = dict(zip(found.names, found.shape, strict=True))
@@ -91,14 +91,14 @@ def _kept(dimensions: Dimensions, found: _Labeled) -> dict[str, Coordinate]:
 
 
 def _spread(each: Coordinate, names: tuple[str, ...], shape: tuple[int, ...]) -> Any:
-    """A coordinate repeated over the dimensions that it does not have."""
+    """A coordinate repeated over the dimensions that it lacks."""
     sizes = [size if name in each.dims else 1 for name, size in zip(names, shape, strict=True)]
     order = [each.dims.index(name) for name in names if name in each.dims]
     return np.broadcast_to(np.transpose(each.values, order).reshape(sizes), shape)
 
 
 def dataset_of(result: Result) -> xr.Dataset:
-    """The columns over named dimensions, with the inputs as coordinates."""
+    """Dataset of the columns over named dimensions, with the inputs as coordinates."""
     require("xarray", "sweep", "a labeled dataset")
     import xarray as xr
 
@@ -117,7 +117,7 @@ def dataset_of(result: Result) -> xr.Dataset:
 
 
 def _variable(name: str, value: Any, found: _Labeled) -> tuple[tuple[str, ...], Any, dict[str, str]]:
-    """A column over all dimensions; a word that is the same everywhere has none."""
+    """A column over all dimensions; a string that is the same everywhere has no dimension."""
     if value.ndim == 0 and value.dtype.kind not in "iufb":
         return (), value, {}
     return found.names, np.broadcast_to(value, found.shape), _units(name)

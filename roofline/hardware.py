@@ -1,4 +1,4 @@
-"""Accelerators: what a data sheet says, in base units, with the source of every figure."""
+"""Accelerators: data sheet values in base units, with the source of each."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .values import Value
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a figure comes from.
+    """Source of a value.
 
     Attributes
     ----------
     printed : str
-        The figure as the source prints it, with its unit.
+        The value as printed by the source, with its unit.
     source : str
         Title of the source.
     url : str
-        Where it is, if it has an address.
+        Address of the source, if it has one.
     kind : str
-        Quoted from the source, derived from a printed figure, measured, or the user's own.
+        Whether it is quoted from the source, derived from a printed value, measured, or the user's own.
     verified : bool
-        Whether the source was read for this very figure.
+        Whether the source was read for this value.
     note : str
-        What a reader has to know about it.
+        Further remarks.
     """
 
     printed: str
@@ -62,13 +62,13 @@ class Link(Value):
     Attributes
     ----------
     name : str
-        The vendor's name for it.
+        The vendor's name for the link.
     kind : str
         ``switch_reduce`` (a switch that also reduces), ``switch``, ``mesh``, ``ring``, ``torus`` or ``bridge``.
     bytes_per_s : float
-        Rate of all links of one accelerator together, one direction.
+        Total rate of all links of one accelerator, per direction.
     domain : int
-        Number of accelerators that it connects.
+        Number of accelerators connected.
     """
 
     name: str
@@ -85,12 +85,12 @@ class Link(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Accelerator(Value):
-    """An accelerator. Peaks are dense; every rate may be an array (a sweep over hardware).
+    """An accelerator. Peaks are dense; every rate may be an array, for a sweep over hardware.
 
     Attributes
     ----------
     dense_flops_per_s : mapping of str to float or array
-        Peak by math format; a format without units on this chip is absent.
+        Dense peak by math format; formats without units on this chip are absent.
     memory_bytes : float or array
         Memory size as the device reports it.
     memory_bytes_per_s : float or array
@@ -104,24 +104,24 @@ class Accelerator(Value):
     nic_bytes_per_s : float or array, optional
         Rate of the network card, one direction.
     tdp_watts : float or array, optional
-        Thermal design power of what ``tdp_scope`` names.
+        Thermal design power, of the scope in ``tdp_scope``.
     narrow_accumulate_flops_per_s : mapping of str to float or array
-        Peak of formats whose products are faster with 16-bit accumulation (GeForce). Some kernels use it, so the floor
-        does as well.
+        Peak with 16-bit accumulation, for chips where that is faster (GeForce). Some kernels use it, so the floor does
+        too.
     sparse_flops_per_s : mapping of str to float or array
-        Peak with structured sparsity, if the vendor prints one; for information only.
+        Peak with structured sparsity, if the vendor states one; for information only.
     compute_units : float or array, optional
         Number of SMs, CUs or matrix units, as the vendor counts them.
     boost_clock_hz : float or array, optional
-        The clock that the peaks are quoted at.
+        Clock at which the peaks are quoted.
     max_clock_hz : float or array, optional
-        The highest clock that the device can run at.
+        Highest clock of the device.
     flops_per_clock_per_unit : mapping of str to float or array
-        By math format; the peak is units x clock x this.
+        FLOPs per clock and unit, by math format; the peak is units x clock x this value.
     exponentials_per_clock_per_unit : float or array, optional
-        Exponentials, computed by special-function units while the matrix units run.
+        Exponentials per clock and unit, computed by special-function units while the matrix units run.
     memory_bus_bits, memory_pin_bytes_per_s : float or array, optional
-        Width of the memory bus and rate of a pin; their product is the bandwidth.
+        Width of the memory bus and rate per pin; their product is the bandwidth.
     tdp_scope : str
         ``board`` (the accelerator alone), ``module`` (a module or package with its CPU) or ``machine`` (the whole
         machine, at the wall); empty if not stated.
@@ -129,7 +129,7 @@ class Accelerator(Value):
         How capacity, bandwidth and 16-bit peak were obtained: ``vendor-doc-read``, ``second-source``, ``remembered`` or
         ``user``.
     provenance : mapping of str to Provenance
-        Field (``dense_flops_per_s.bf16`` for a peak) -> where its figure comes from.
+        Field (``dense_flops_per_s.bf16`` for a peak) -> source of its value.
     """
 
     name: str
@@ -175,12 +175,12 @@ class Accelerator(Value):
             raise InvalidInput(f"scale_up must be a Link: {self.scale_up!r}")
 
     def math_on_chip(self, math: str) -> str:
-        """The format whose units this chip uses for ``math``: itself, or the next wider one that it has.
+        """The format in which this chip computes ``math``: the format itself, or the next wider one with units.
 
         Raises
         ------
         UnknownName
-            The chip has no units for it nor for anything wider, or nothing is called so.
+            The chip has no units for the format or any wider one, or the format is unknown.
         """
         found = self._units.get(math)
         if found is not None:
@@ -191,7 +191,7 @@ class Accelerator(Value):
 
     @cached_property
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """The figures that are arrays, by name; those of the link between accelerators included."""
+        """Values that are arrays, by name, including those of the link between accelerators."""
         figures = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         for name in FIGURES_BY_FORMAT:
             figures |= {f"{name}.{math}": value for math, value in getattr(self, name).items()}
@@ -201,11 +201,11 @@ class Accelerator(Value):
 
     @property
     def is_sweep(self) -> bool:
-        """Whether any of its figures is an array."""
+        """Whether any value is an array."""
         return bool(self.arrays)
 
     def with_new_axis(self) -> Accelerator:
-        """The same with an axis of length 1 behind those of its arrays."""
+        """A copy whose arrays have an additional last axis of length 1."""
         changes: dict[str, Any] = {item.name: last_axis(getattr(self, item.name)) for item in dataclasses.fields(self)}
         for name in FIGURES_BY_FORMAT:
             changes[name] = {math: last_axis(value) for math, value in changes[name].items()}
@@ -216,7 +216,7 @@ class Accelerator(Value):
 
     @cached_property
     def _units(self) -> Mapping[str, str]:
-        """For each format that the chip can compute the one whose units it uses."""
+        """Format -> format whose units compute it, for all formats that the chip can compute."""
         found = {}
         for math, wider in WIDER.items():
             has = [candidate for candidate in (math, *wider) if candidate in self.dense_flops_per_s]
@@ -225,14 +225,14 @@ class Accelerator(Value):
         return found
 
     def peak_flops_per_s(self, math: str) -> Number:
-        """Dense peak for ``math``, fallback included (see `math_on_chip`)."""
+        """Dense peak for ``math``, including fallback to a wider format (see `math_on_chip`)."""
         return self.dense_flops_per_s[self.math_on_chip(math)]
 
     def fastest_flops_per_s(self, math: str) -> Number:
-        """Dense rate that no kernel for ``math`` beats, which the chip has units for: the floor counts with it.
+        """Highest dense rate of any kernel for ``math``, which must have units on this chip; used for floors.
 
-        Peaks are quoted at a rated clock and with sums in 32 bits.  Boards with power to spare run above it, up to
-        ``max_clock_hz``, and kernels may add up in 16 bits where that is faster.
+        Peaks are quoted at a rated clock and with 32-bit accumulation.  Boards with power to spare run above that
+        clock, up to ``max_clock_hz``, and kernels may accumulate in 16 bits where that is faster.
 
         Examples
         --------
@@ -245,7 +245,7 @@ class Accelerator(Value):
 
     @cached_property
     def _fastest(self) -> Mapping[str, Number]:
-        """For each format that the chip has units for the rate that no kernel beats."""
+        """Format -> highest rate of any kernel, for formats with units on this chip."""
         known = self.max_clock_hz is not None and self.boost_clock_hz is not None
         faster = larger(self.max_clock_hz / self.boost_clock_hz, 1.0) if known else 1.0  # type: ignore[operator]
         narrow = self.narrow_accumulate_flops_per_s
@@ -253,20 +253,20 @@ class Accelerator(Value):
 
     @property
     def exponentials_per_s(self) -> Number | None:
-        """Exponentials of the special-function units at the rated clock; None if the chip does not state them."""
+        """Exponentials per second of the special-function units at the rated clock; None if not stated."""
         units, clock, each = self.compute_units, self.boost_clock_hz, self.exponentials_per_clock_per_unit
         return None if units is None or clock is None or each is None else units * clock * each
 
     def ridge_flops_per_byte(self, math: str = "bf16") -> Number:
-        """Ridge point: the arithmetic intensity at which compute and memory take equally long, peak / bandwidth."""
+        """Ridge point, peak / bandwidth: the arithmetic intensity at which compute and memory take equally long."""
         return self.peak_flops_per_s(math) / self.memory_bytes_per_s
 
     def source_of(self, field_name: str) -> str:
-        """The source of a field as one readable phrase."""
+        """Source of a field as a readable phrase."""
         return str(self.provenance.get(field_name, "set by the user"))
 
     def explain(self) -> tuple[str, ...]:
-        """Every figure with its source, what was derived and what was not verified said; then the notes.
+        """Every value with its source and whether it was derived or not verified, followed by the notes.
 
         Examples
         --------
@@ -280,7 +280,7 @@ class Accelerator(Value):
         return (*lines, *(f"note: {note}" for note in self.notes))
 
     def _figures(self) -> Iterator[tuple[str, Number]]:
-        """Every figure that is known, by its path."""
+        """All known values, by path."""
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             if isinstance(value, Link):
@@ -299,7 +299,7 @@ class Accelerator(Value):
         return f"Accelerator({self.name!r}, {memory}{peak})"
 
     def replace(self, **changes: Any) -> Accelerator:
-        """A copy with other figures ("what if" hardware); a changed figure has the user as its source.
+        """A copy with changed values ("what if" hardware), whose source is the user.
 
         Examples
         --------
@@ -318,7 +318,7 @@ class Accelerator(Value):
         return dataclasses.replace(self, **{"provenance": kept} | changes)
 
     def _narrow_with(self, peaks: Mapping[str, Number]) -> dict[str, Any]:
-        """The peaks of sums in 16 bits, changed as far as ``peaks`` change the ordinary ones."""
+        """Peaks with 16-bit accumulation, scaled as ``peaks`` scale the ordinary ones."""
         narrow = {
             math: rate * (peaks[math] / self.dense_flops_per_s[math])
             for math, rate in self.narrow_accumulate_flops_per_s.items()
@@ -340,7 +340,7 @@ OPTIONAL_FIGURES = (
     "memory_bus_bits",
     "memory_pin_bytes_per_s",
 )
-"""Single figures that a chip may leave out."""
+"""Optional single values."""
 
 FIGURES_BY_FORMAT = (
     "dense_flops_per_s",
@@ -348,17 +348,17 @@ FIGURES_BY_FORMAT = (
     "sparse_flops_per_s",
     "flops_per_clock_per_unit",
 )
-"""Fields with one figure a math format."""
+"""Fields with one value per math format."""
 
 
 def _unit_of(path: str) -> str:
-    """The name in a path that carries the unit: ``dense_flops_per_s.bf16`` is in FLOP/s."""
+    """The part of a path that names the unit: ``dense_flops_per_s.bf16`` is in FLOP/s."""
     field_name, _, part = path.partition(".")
     return part if field_name == "scale_up" else field_name
 
 
 def _figure(name: str, value: object, *, least: float = 0.0) -> Number:
-    """A figure above 0 as a float, or a read-only array of floats: whole numbers of NumPy overflow silently."""
+    """A positive value as a float or a read-only array of floats, as NumPy integers overflow silently."""
     checked = number(name, value, least=least)
     if np.any(np.asarray(checked) <= 0):
         raise InvalidInput(f"{name} must be a finite number > 0: {float(np.min(checked)):g}")
@@ -366,7 +366,7 @@ def _figure(name: str, value: object, *, least: float = 0.0) -> Number:
 
 
 def _by_format(field_name: str, values: Mapping[str, Number]) -> Mapping[str, Number]:
-    """A read-only copy of figures by math format, each one checked."""
+    """A read-only copy of values by math format, after checking each."""
     for name in values:
         if name not in MATH_FORMATS:
             raise unknown("math format", name, MATH_FORMATS)

@@ -1,4 +1,4 @@
-"""Progress of work that takes more than a moment, in a terminal and in a notebook."""
+"""Progress bars for slow work, in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 PATIENCE_S = 1.0
-"""Work that takes longer shows its progress."""
+"""Seconds after which progress is shown."""
 
 WIDTH = 24
-"""Characters of the bar."""
+"""Width of the bar in characters."""
 
 
 def patient(cases: list[Any]) -> Iterator[Any]:
-    """The cases one by one; after a second a terminal or a notebook shows how many are done."""
+    """Yield the cases one by one; after a second, a terminal or notebook shows how many are done."""
     tell = reporter()
     for place, case in enumerate(cases):
         tell(place, len(cases))
@@ -24,12 +24,12 @@ def patient(cases: list[Any]) -> Iterator[Any]:
 
 
 def reporter(shown: bool | None = None) -> Callable[[int, int], None]:
-    """A function to be told how many of how many are done, which draws a bar after a second and wipes it at the end.
+    """Return a function that takes (done, total), draws a bar after a second, and erases it at the end.
 
     Parameters
     ----------
     shown : bool, optional
-        Whether there is a bar; where someone can see it if None.
+        Whether to draw a bar; None draws it in terminals and notebooks only.
     """
     start, visible = time.monotonic(), watched() if shown is None else shown
 

@@ -1,4 +1,4 @@
-"""The views that every result has, of one list of columns: dict, frame, HTML, text, derivation."""
+"""The views of a result: text, HTML, dict, frame, dataset and derivation."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Report(Sealed, Value):
-    """Mixin of every result: five views of the attributes that ``columns`` names, in that order.
+    """Mixin of all results: views of the attributes listed in ``columns``, in that order.
 
-    A result is printed as text and as HTML (``repr``, notebooks), and is had as plain JSON types (`to_dict`), as a
-    `pandas.DataFrame` (`to_frame`), as an `xarray.Dataset` (`to_xarray`) and as a derivation (`explain`).
+    A result prints as text and as HTML (``repr``, notebooks). It converts to plain JSON types (`to_dict`), to a
+    `pandas.DataFrame` (`to_frame`) and to an `xarray.Dataset` (`to_xarray`), and `explain` derives it.
 
     Attributes
     ----------
     columns : tuple of str
-        Names of the figures; each carries its unit.
+        Names of the columns; each name ends in its unit.
     assumptions : tuple of str
-        What the figures rest on, one sentence each.
+        Assumptions behind the values, one sentence each.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
@@ -41,12 +41,12 @@ class Report(Sealed, Value):
 
     @property
     def dimensions(self) -> Dimensions:
-        """Names of the axes of a sweep; none where no input had names."""
+        """Names of the axes of a sweep; empty if no input had names."""
         return UNNAMED
 
     @property
     def heading(self) -> str:
-        """What it is, in one line: the first line of its text and the caption of its table."""
+        """One-line title: the first line of the text and the caption of the HTML table."""
         return type(self).__name__
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Report(Sealed, Value):
         Returns
         -------
         dict
-            Column to number, word, truth value, None for what is not finite, or a list of these for a sweep.
+            Column -> number, string, bool, None for values that are not finite, or a list of these for a sweep.
 
         Examples
         --------
@@ -67,17 +67,17 @@ class Report(Sealed, Value):
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """What was asked, by name: numbers or arrays, and what runs where in words."""
+        """Inputs by name: numbers or arrays, and the deployment as strings."""
         return {}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return inputs and columns as a table, one row a point of the broadcast shape; needs ``roofline[frame]``.
+        """Return inputs and columns as a table with one row per point; needs ``roofline[frame]``.
 
         Returns
         -------
         pandas.DataFrame
-            A column for each of ``inputs`` and of ``columns``; a result without arrays has one row.  Coordinates of
-            `xarray.DataArray` inputs are columns as well, and the index is that of `pandas.Series` inputs.
+            One column for each of ``inputs`` and ``columns``; a result without arrays has one row.  Coordinates of
+            `xarray.DataArray` inputs become columns, and the index is that of `pandas.Series` inputs.
 
         Examples
         --------
@@ -96,8 +96,8 @@ class Report(Sealed, Value):
         Returns
         -------
         xarray.Dataset
-            A variable for each of ``columns``, with its unit as ``units``, and ``inputs`` as coordinates.  Dimensions
-            are those of the inputs; an axis without a name is called by the input that varies along it.
+            One variable for each of ``columns``, with its unit in ``units``, and ``inputs`` as coordinates.  Dimensions
+            are those of the inputs; an unnamed axis is named after the input that varies along it.
 
         Examples
         --------
@@ -113,26 +113,26 @@ class Report(Sealed, Value):
         return dataset_of(self)
 
     def summary(self) -> str:
-        """The answer in a sentence or two; empty where the columns say it all."""
+        """The answer in one or two sentences; empty if the columns are enough."""
         return ""
 
     def explain(self, name: str | None = None) -> tuple[Step, ...]:
-        """Return the derivation: what every figure was computed from, first things first.
+        """Return the derivation: how every value is computed, in order.
 
         Parameters
         ----------
         name : str, optional
-            A figure, such as ``floor_s`` or ``q_proj.memory_s``: only the steps that lead to it.
+            Name of a value, such as ``floor_s`` or ``q_proj.memory_s``, to get only the steps that lead to it.
 
         Returns
         -------
         tuple of Step
-            One a number, each printable and with the source of its formula; empty if there is nothing to derive.
+            One step per value, printable and with the source of its formula; empty if there is nothing to derive.
 
         Raises
         ------
         UnknownName
-            No step is called ``name``.
+            No step has this name.
 
         Examples
         --------
@@ -144,11 +144,11 @@ class Report(Sealed, Value):
         return steps if name is None else branch_of(steps, name)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """All steps, first things first."""
+        """All steps, in order."""
         return ()
 
     def __dir__(self) -> list[str]:
-        """Attributes, columns included: some results compute theirs from other values."""
+        """Attributes, including columns that are computed."""
         return sorted({*super().__dir__(), *self.columns})
 
     def __repr__(self) -> str:
@@ -162,27 +162,27 @@ class Report(Sealed, Value):
         return answer + html_table(self._lines(), head=self._head(), caption=self.heading, notes=self._notes())
 
     def _head(self) -> Line:
-        """Column heads of the printed table; none where each line has a head of its own."""
+        """Column headings of the printed table; empty if each line has its own heading."""
         return ()
 
     def _lines(self) -> Iterable[Line]:
-        """Lines of the printed table, in words."""
+        """Lines of the printed table, formatted for people."""
         return [(name, humanize(name, getattr(self, name))) for name in self.columns]
 
     def _notes(self) -> list[str]:
-        """What is printed below the table."""
+        """Notes printed below the table."""
         return [f"note: {note}" for note in self.assumptions]
 
 
 class Rows(Report):
-    """A result whose columns are arrays of one length, printed as a table with a line a row.
+    """A result whose columns are arrays of equal length, printed as a table.
 
     Attributes
     ----------
     printed : mapping of str to str
-        Column to head, for the columns that people see.
+        Column -> heading, for the printed columns.
     shown : int or None
-        Lines that are printed; all of them if None.
+        Number of rows that are printed; None prints all.
     """
 
     printed: ClassVar[Mapping[str, str]] = {}
@@ -190,14 +190,14 @@ class Rows(Report):
 
     @property
     def heading(self) -> str:
-        """Nothing: the column heads come first."""
+        """Empty, as the column headings come first."""
         return ""
 
     def __len__(self) -> int:
         return len(getattr(self, self.columns[0]))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dict a row, of plain JSON types; None for what is not known.
+        """Return one dict per row with plain JSON types; None for unknown values.
 
         Returns
         -------
@@ -208,19 +208,19 @@ class Rows(Report):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def cells(self, most: int | None = None, printed: Mapping[str, str] | None = None) -> Iterator[list[str]]:
-        """Yield the rows as people read them, the heads first.
+        """Yield the rows formatted for people, headings first.
 
         Parameters
         ----------
         most : int, optional
-            Rows at most; all of them if None.
+            Maximum number of rows; None gives all.
         printed : mapping of str to str, optional
-            Column to head; those that are usually printed if None.
+            Column -> heading; None uses the columns that are usually printed.
 
         Yields
         ------
         list of str
-            The cells of a row.
+            Cells of a row.
         """
         shown = self.printed if printed is None else printed
         yield list(shown.values())
@@ -229,7 +229,7 @@ class Rows(Report):
             yield [self.cell(name, value) for name, value in zip(shown, row, strict=True)]
 
     def cell(self, name: str, value: Any) -> str:
-        """Return a value of the column ``name`` as people read it; a dash for what is not known."""
+        """Return a value of the column ``name`` formatted for people; a dash if it is unknown."""
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return "–"
         if isinstance(value, bool | np.bool_):

@@ -1,4 +1,4 @@
-"""Steps of a derivation, and the branch of it that leads to one number."""
+"""Steps of a derivation, and the branch that leads to one value."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Step(Value):
     Attributes
     ----------
     name : str
-        What is computed; the end of the name is its unit.
+        Name of the value; it ends in the unit.
     formula : str
-        A Python expression over the names of ``inputs`` (and ``min``, ``max``, which broadcast), so that anyone can
-        evaluate it; a test evaluates every one.
+        Python expression over the names in ``inputs`` (and ``min``, ``max``, which broadcast). Tests evaluate every
+        formula.
     inputs : mapping of str to number or array
         Values of the variables.
     value : number or array
         The result.
     source : str
-        Where the formula or the figure comes from.
+        Source of the formula or the value.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Step(Value):
         Returns
         -------
         dict
-            Its fields by name.
+            Fields by name.
         """
         return {
             "name": self.name,
@@ -63,12 +63,12 @@ class Step(Value):
         }
 
     def under(self, prefix: str) -> Step:
-        """The same step of one of several results: its name begins with ``prefix``."""
+        """The same step with ``prefix`` before its name, for derivations of several results."""
         return Step(f"{prefix}.{self.name}", self.formula, self.inputs, self.value, self.source)
 
 
 def identifier(name: str) -> str:
-    """The name of an operator as a formula can have it: kernels of several operators join their names by ``+``.
+    """An operator's name as a Python identifier; kernels of several operators have ``+`` in their names.
 
     Examples
     --------
@@ -79,14 +79,14 @@ def identifier(name: str) -> str:
 
 
 def branch_of(steps: Sequence[Step], name: str) -> tuple[Step, ...]:
-    """Return the steps that lead to ``name``, first things first.
+    """Return the steps that lead to ``name``, in order.
 
     Parameters
     ----------
     steps : sequence of Step
-        A derivation.
+        Steps of a derivation.
     name : str
-        Name of a step, with or without what it is about: ``q_proj.memory_s``, ``floor_s``.  Of several the last.
+        Name of a step, with or without its prefix: ``q_proj.memory_s``, ``floor_s``.  The last match is used.
 
     Raises
     ------
@@ -115,9 +115,10 @@ def branch_of(steps: Sequence[Step], name: str) -> tuple[Step, ...]:
 
 
 def _origin(steps: Sequence[Step], at: int, name: str, value: Any) -> int | None:
-    """Place of the step before ``at`` that an input comes from; None if the input is given.
+    """Index of the step before ``at`` that produced an input; None if the input was given.
 
-    It is the step with that very value whose name fits best; a value alone says nothing if it is 0 or 1.
+    Among the steps with exactly this value, the one with the best matching name is used.  Values of 0 and 1 need a
+    matching name.
     """
     telling = not np.all(np.isin(value, (0.0, 1.0)))
     best, found = 0, None
@@ -130,12 +131,12 @@ def _origin(steps: Sequence[Step], at: int, name: str, value: Any) -> int | None
 
 
 def _same_number(one: Any, other: Any) -> bool:
-    """Whether two values are the same, a number and an array without axes included."""
+    """Whether two values are the same; a number equals an array without axes."""
     return same(one[()] if isinstance(one, np.ndarray) else one, other[()] if isinstance(other, np.ndarray) else other)
 
 
 def _fit(step: str, name: str, of: str, *, telling: bool) -> int:
-    """How well the name of a step fits that of an input of the step ``of``; 0 if it does not."""
+    """How well the name of a step matches that of an input of the step ``of``; 0 if it does not."""
     about, _, quantity = step.rpartition(".")
     subject, _, computed = of.rpartition(".")
     if step in (f"{subject}.{name}", name):

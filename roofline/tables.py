@@ -1,4 +1,4 @@
-"""Tables for people: one printer of text and one of HTML, used by every result."""
+"""Tables as text and as HTML, used by all results."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import html
 from collections.abc import Iterable, Sequence
 
 Line = Sequence[str]
-"""The cells of one line of a table."""
+"""Cells of one line of a table."""
 
 
 def text_table(lines: Iterable[Line], *, head: Line = (), indent: int = 0) -> list[str]:
-    r"""Return lines of text with the cells in aligned columns.
+    r"""Format cells as lines of text with aligned columns.
 
     Parameters
     ----------
     lines : iterable of sequence of str
         The cells, line by line.
     head : sequence of str
-        The column heads; none if empty.
+        Column headings; may be empty.
     indent : int
         Spaces before each line.
 
     Returns
     -------
     list of str
-        One string a line, without blanks at the end.
+        One string per line, without trailing spaces.
 
     Examples
     --------
@@ -41,18 +41,18 @@ def text_table(lines: Iterable[Line], *, head: Line = (), indent: int = 0) -> li
 
 
 def html_table(lines: Iterable[Line], *, head: Line = (), caption: str = "", notes: Iterable[str] = ()) -> str:
-    """Return an HTML table with every cell escaped; without a head, the first cell of each line is its head.
+    """Format cells as an HTML table, with every cell escaped; without headings, the first cell of each line is one.
 
     Parameters
     ----------
     lines : iterable of sequence of str
         The cells, line by line.
     head : sequence of str
-        The column heads; none if empty.
+        Column headings; may be empty.
     caption : str
-        The line above the table.
+        Caption of the table.
     notes : iterable of str
-        Small print below it.
+        Notes below the table.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Units: what a spec file may write, and how numbers are printed for people.
+"""Units: those accepted in spec files, and how numbers are printed.
 
-Inside the package every number is in base units with the unit in its name (``_bytes``, ``_s``, ``_bytes_per_s``,
-``_flops_per_s`` ...).  Conversion happens once, where a file is read.  GB is 1e9 bytes and GiB is 2**30, as written.
+Inside the package all numbers are in base units, with the unit in the name (``_bytes``, ``_s``, ``_bytes_per_s``,
+``_flops_per_s``, ...).  They are converted once, when a file is read.  GB is 1e9 bytes and GiB is 2**30.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ UNITS: dict[str, dict[str, float]] = {
     "usd": {"USD": 1.0},
     "count": {"": 1.0, "SM": 1.0, "CU": 1.0, "core": 1.0, "MXU": 1.0, "MME": 1.0},
 }
-"""Quantity (the suffix of a field's name) -> unit as written -> its size in base units."""
+"""Quantity (the suffix of a field's name) -> unit as written -> value in base units."""
 
 
 def to_base(value: float, unit: str, quantity: str, *, field: str) -> float:
-    """``value`` in base units of ``quantity``.
+    """Convert ``value`` to the base unit of ``quantity``.
 
     Raises
     ------
     InvalidInput
-        The unit is unknown, or measures something else than the field holds.
+        The unit is unknown, or does not fit the quantity.
     """
     if unit in UNITS[quantity]:
         return value * UNITS[quantity][unit]
@@ -73,7 +73,7 @@ _TAILS = ("_per_sequence", "_per_token", "_of_a_pass")
 
 
 def quantity_of(name: str) -> str | None:
-    """The unit suffix of a column's name (before words like ``_per_sequence``), or None for a count or a word."""
+    """Unit suffix of a column's name (before suffixes like ``_per_sequence``); None for counts and strings."""
     if "_per_million_" in name:
         return None
     name = next((name.removesuffix(tail) for tail in _TAILS if name.endswith(tail)), name)
@@ -81,11 +81,11 @@ def quantity_of(name: str) -> str | None:
 
 
 NO_POINTS = "A sweep without points."
-"""The sentence of a result whose inputs are empty arrays."""
+"""Summary of a result whose inputs are empty arrays."""
 
 
 def symbol_of(name: str) -> str:
-    """The unit that the name of a column carries, as it is written: ``s``, ``B/s``; empty for a count or a word.
+    """Symbol of the unit in a column's name, such as ``s`` or ``B/s``; empty for counts and strings.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def symbol_of(name: str) -> str:
 
 
 def humanize(name: str, value: Any) -> str:
-    """``value`` of the column ``name`` as people say it: ``41.7 ms``, ``139 GB``, ``989 TFLOP/s``.
+    """Format ``value`` of the column ``name`` for people: ``41.7 ms``, ``139 GB``, ``989 TFLOP/s``.
 
     An array prints as its first and last element, an empty one as a dash.
     """
@@ -112,7 +112,7 @@ def humanize(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
-    if isinstance(value, float) and np.isnan(value):  # NumPy knows no whole numbers beyond 64 bits
+    if isinstance(value, float) and np.isnan(value):  # NumPy has no integers beyond 64 bits
         return "–"
     if not -np.inf < value < np.inf:
         return "never" if value > 0 else str(value)
@@ -146,7 +146,7 @@ def _time_scale(value: float) -> tuple[float, str]:
 
 
 def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
-    """A time with three digits as a sentence has it, with its interval if it has one; an array is its two ends.
+    """Format a time with three digits and its interval, if any; an array shows its first and last element.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
 
 
 def brief_speed(ratio: Any) -> str:
-    """How many times faster or slower a time becomes, of after / before; an array is its two ends.
+    """Describe a ratio after / before as a speedup or slowdown; an array shows its first and last element.
 
     Examples
     --------
@@ -179,14 +179,14 @@ def brief_speed(ratio: Any) -> str:
 
 
 def _speed(ratio: float) -> str:
-    # Three digits are shown, so a difference below half a thousandth is none.
+    # Three digits are shown, so differences below half a thousandth are not visible.
     if abs(ratio - 1) < 5e-4:
         return "unchanged"
     return f"{1 / ratio:.3g}x faster" if ratio < 1 else f"{ratio:.3g}x slower"
 
 
 def bound_by(limit: Any) -> str:
-    """``memory-bound`` of the limit ``memory``; of an array every one that occurs."""
+    """Describe a limit: ``memory`` becomes ``memory-bound``; an array lists all limits that occur."""
     return " or ".join(f"{name}-bound" for name in dict.fromkeys(np.ravel(limit)))
 
 

@@ -1,6 +1,6 @@
-"""The base of every public value: compared and hashed by content, copied and pickled without what it has cached.
+"""Base classes of public values, which compare and hash by content and pickle without cached properties.
 
-`Sealed` keeps the arrays that results hand out read-only.
+`Sealed` makes the arrays of results read-only.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from .arrays import content_hash, read_only, same
 class Value:
     """Base of frozen dataclasses that behave as values.
 
-    Two values are equal if they are of one class and their fields are the `same`, arrays by content; ``==`` is then one
-    ``bool``.  Equal values hash alike; a value that holds an array cannot be hashed and says which field is one.
-    Copies and pickles carry the fields only: what `functools.cached_property` has kept is computed again when it is
-    asked for.
+    Two values are equal if they have the same class and their fields are the `same`, arrays included; ``==`` gives one
+    bool.  Equal values have equal hashes.  A value that contains an array cannot be hashed, and the error names the
+    field.  Copies and pickles contain the fields only; `functools.cached_property` values are computed again on use.
 
-    A field with ``compare=False`` takes no part in comparing and hashing (as for any dataclass).  Classes are declared
-    ``@dataclass(frozen=True, eq=False)``: generating comparisons that are never called takes a tenth of a command's
-    start-up.
+    Fields with ``compare=False`` are ignored in comparisons and hashes, as in any dataclass.  Classes are declared
+    ``@dataclass(frozen=True, eq=False)``, because generating comparisons that are never called takes a tenth of a
+    command's start-up.
 
     Examples
     --------
@@ -68,7 +67,7 @@ class Value:
 
 
 def _seal(value: Any) -> None:
-    """Make an array read-only, and those that a mapping or a named tuple holds."""
+    """Make an array read-only, or all arrays in a mapping or named tuple."""
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
     elif isinstance(value, dict):
@@ -83,7 +82,7 @@ def _sealed(getter: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(getter)
     def get(*arguments: Any) -> Any:
         value = getter(*arguments)
-        if type(value) is not float:  # most are, and have nothing to seal
+        if type(value) is not float:  # most have no arrays
             _seal(value)
         return value
 
@@ -91,7 +90,7 @@ def _sealed(getter: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Sealed:
-    """Mixin of results: the arrays that fields and properties hold are read-only, so that nobody changes a result."""
+    """Mixin of results: the arrays of fields and properties are read-only, so results cannot be changed."""
 
     def __post_init__(self) -> None:
         """Make the arrays among the fields read-only."""
@@ -111,14 +110,14 @@ class Sealed:
 
 
 def brief(value: Any, *always: str) -> str:
-    """Return a constructor call in one line: fields at their defaults left out, arrays as their first and last element.
+    """Return a one-line constructor call, without fields at their defaults and with shortened arrays.
 
     Parameters
     ----------
     value : dataclass instance
-        What is printed.
+        The value to print.
     *always : str
-        Fields that are printed even at their defaults.
+        Fields to print even at their defaults.
 
     Examples
     --------

@@ -34,7 +34,7 @@ class Comparison(Report):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Columns whose values are numbers in both."""
+        """Columns that are numeric in both results."""
         return tuple(name for name in self.before.columns if _is_number(getattr(self.before, name)))
 
     @property
@@ -43,28 +43,28 @@ class Comparison(Report):
         return {name: _ratio(getattr(self.before, name), getattr(self.after, name)) for name in self.columns}
 
     def speedup(self, time: str) -> Any:
-        """How many times faster a pass becomes, before / after, in one of the three times."""
+        """Speedup of a pass, before / after, in one of the three times."""
         return _ratio(getattr(self.after, time), getattr(self.before, time))
 
     @property
     def limit_changes(self) -> Truth:
-        """Where `limit` is another one after than before; an array for arrays, False for results without limits."""
+        """Whether `limit` changes; an array for sweeps, False for results without a limit."""
         before, after = getattr(self.before, "limit", ""), getattr(self.after, "limit", "")
         changed = np.asarray(before) != np.asarray(after)
         return changed if changed.ndim else bool(changed)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Notes of both, each once."""
+        """Notes of both results, without duplicates."""
         return tuple(dict.fromkeys((*self.before.assumptions, *self.after.assumptions)))
 
     def summary(self, time: str = "estimate_s") -> str:
-        """What changes, in a sentence: a pass's time and limit, or the memory needed and whether it fits.
+        """One sentence on what changes: time and limit of a pass, or memory needed and whether it fits.
 
         Parameters
         ----------
         time : str
-            Which time of a pass: ``floor_s``, ``roofline_s`` or ``estimate_s``.
+            Time of a pass: ``floor_s``, ``roofline_s`` or ``estimate_s``.
 
         Examples
         --------
@@ -81,7 +81,7 @@ class Comparison(Report):
         return self._memory_summary() if "needed_bytes" in self.columns else ""
 
     def _pass_summary(self, time: str) -> str:
-        """One of the times of two passes, and their limits."""
+        """One of the times of both passes, and their limits."""
         before: Any = self.before
         after: Any = self.after
         first = brief_time(getattr(before, time))
@@ -93,7 +93,7 @@ class Comparison(Report):
         return f"{before.name.capitalize()} {first} -> {second} ({speed}){basis}, {' -> '.join(limits)}."
 
     def _memory_summary(self) -> str:
-        """Memory needed, and whether it fits."""
+        """Memory needed and whether it fits, before and after."""
         sides: tuple[Any, Any] = (self.before, self.after)
         sizes = [humanize("bytes", side.needed_bytes) for side in sides]
         freed = np.subtract(*(side.needed_bytes for side in sides))
@@ -104,7 +104,7 @@ class Comparison(Report):
         return f"Memory {' -> '.join(sizes)} needed ({more}); {' -> '.join(dict.fromkeys(fits))}."
 
     def _derivation(self) -> tuple[Step, ...]:
-        """Both sides, and the ratio of every column that is not 0 before."""
+        """Derivations of both results, and the ratio of every column that is not 0 before."""
         steps = [step.under("before") for step in self.before.explain()]
         steps += [step.under("after") for step in self.after.explain()]
         for name, ratio in self.ratio.items():
@@ -116,7 +116,7 @@ class Comparison(Report):
         return tuple(steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Both results, the ratios, and where the limit changes."""
+        """Return both results, the ratios, and where the limit changes."""
         return {
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
@@ -125,13 +125,13 @@ class Comparison(Report):
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Before, after and ratio: a row a column of single results, or for sweeps a row a point.
+        """Return before, after and ratio; one row per column for single results, one row per point for sweeps.
 
         Returns
         -------
         pandas.DataFrame
-            Columns ``before``, ``after`` and ``ratio`` for single results; for sweeps the inputs of the first, and
-            each column with these endings.
+            Columns ``before``, ``after`` and ``ratio`` for single results.  For sweeps, the inputs of the first result
+            and every column with these suffixes.
         """
         require("pandas", "frame", "a table")
         import pandas as pd
@@ -148,16 +148,16 @@ class Comparison(Report):
 
     @property
     def _points(self) -> Any:
-        """Something that has the shape of the sweep."""
+        """A column with the shape of the sweep."""
         return np.broadcast_arrays(*self.ratio.values())[0]
 
     def to_xarray(self) -> xr.Dataset:
-        """Both results along a dimension ``side``.
+        """Return both results along a dimension ``side``.
 
         Returns
         -------
         xarray.Dataset
-            The datasets of ``before`` and ``after``.
+            Datasets of ``before`` and ``after``.
         """
         require("xarray", "sweep", "a labeled dataset")
         import xarray as xr
@@ -167,7 +167,7 @@ class Comparison(Report):
         return xr.concat(both, sides, coords="different", compat="equals", combine_attrs="drop_conflicts")
 
     def rows(self) -> tuple[tuple[str, str, str, str], ...]:
-        """Name, before, after and ratio of every column, as people read them."""
+        """Name, before, after and ratio of every column, formatted for people."""
         found = []
         for name in self.columns:
             before, after = (humanize(name, getattr(side, name)) for side in (self.before, self.after))

@@ -1,4 +1,4 @@
-"""Crossovers: where a deployment stops being limited by one thing and starts being limited by another."""
+"""Crossovers: the batches and contexts at which the limit of a deployment changes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Crossovers(Report):
     ridge_batch : float
         Batch at which the projections together reach the ridge point; infinite if they never do.
     expert_ridge_batch : float, optional
-        The same for the routed experts, if tokens are spread evenly; None without experts.
+        The same for the routed experts under uniform routing; None without experts.
     kv_context_tokens : int or array
-        Context at which the KV cache of the batch has as many bytes as the weights; infinite if the cache stops growing
-        before.
+        Context at which the KV cache of the batch is as large as the weights; infinite if the cache stops growing
+        earlier.
     kv_tokens : int or array
-        Batch x context there.
+        Batch x context at that point.
     """
 
     ridge_batch: float
@@ -42,23 +42,23 @@ class Crossovers(Report):
     columns = ("ridge_batch", "expert_ridge_batch", "batch", "kv_context_tokens", "kv_tokens")
 
     def _derivation(self) -> tuple[Step, ...]:
-        """How the figures come about."""
+        """Derivation of the batches and contexts."""
         return self.steps
 
 
 def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
     """Find where compute begins to limit decode, and where the KV cache outgrows the weights.
 
-    Projections: a token costs them ``F`` FLOPs and ``A`` bytes of activations, a step ``W`` bytes of weights.  Their
+    Projections: each token takes ``F`` FLOPs and ``A`` bytes of activations, each step ``W`` bytes of weights.  The
     intensity ``m F / (W + m A)`` reaches the ridge point ``R`` at ``m = R W / (F - R A)``, and never if ``F <= R A``.
 
-    Cache: a step streams ``W`` bytes of weights and reads ``batch * cache(context)`` bytes; the context at which the
-    two are equal is found by bisection, since windows bend the cache's growth.
+    Cache: a step streams ``W`` bytes of weights and reads ``batch * cache(context)`` bytes; the context at which
+    both are equal is found by bisection, because windows limit the growth of the cache.
 
     Parameters
     ----------
     load : Workload, optional
-        Its batch, for which the context is given; one sequence if None.
+        Gives the batch for ``kv_context_tokens``; one sequence if None.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
 
 
 def _ridge_step(one: Phase, kind: str, name: str) -> Step | None:
-    """The batch at which all layers' operators of ``kind`` together reach the ridge, from what one token costs them."""
+    """Batch at which all operators of ``kind`` together reach the ridge point, from their work for one token."""
     chosen = [item for item in one.operators if item.operator.kind == kind and item.name not in ("lm_head", "router")]
     if not chosen:
         return None
@@ -107,7 +107,7 @@ def _ridge_step(one: Phase, kind: str, name: str) -> Step | None:
 
 
 def _context_of(serve: Deployment, cache_bytes: Number) -> Number:
-    """Tokens at which one sequence's cache has ``cache_bytes``; infinite if it never has."""
+    """Tokens at which the cache of one sequence reaches ``cache_bytes``; infinite if it never does."""
     kv = serve.precision.kv
 
     def enough(tokens: Number) -> Any:
@@ -119,4 +119,4 @@ def _context_of(serve: Deployment, cache_bytes: Number) -> Number:
 
 
 LONGEST = 2.0**50
-"""Tokens beyond any context; whole numbers up to here are exact as floats."""
+"""Larger than any context; integers up to here are exact as floats."""

@@ -1,4 +1,4 @@
-"""What fits in memory, solved for: bits of a weight, parameters, memory, batch and context."""
+"""Solve for what fits in memory: bits per weight, parameters, memory, batch or context."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from .solutions import Solution, by_formula
 
 _NARROW, _WIDE = "int4", "fp8"
 _NARROW_BITS, _WIDE_BITS = 4.0, 8.0
-"""Two formats without scales, whose difference gives the bytes of one more bit in every weight."""
+"""Two formats without scales; their difference gives the bytes per additional bit of every weight."""
 
 
 def weight_bits(serve: Deployment, load: Workload) -> Solution:
-    """Bits per weight of the linear layers at which memory is full; everything else stays as it is.
+    """Bits per weight of the linear layers at which memory is full, with everything else unchanged.
 
-    What an engine leaves for weights and cache may depend on the weights (TensorRT-LLM takes a share of what is free
-    after loading), linearly, so the room that is left is computed for two formats and interpolated to zero.
+    The memory that an engine leaves for weights and cache may depend linearly on the weights (TensorRT-LLM takes a
+    share of what is free after loading).  The free memory is therefore computed for two formats and interpolated to
+    zero.
     """
     narrow, wide = (memory(_in_format(serve, name), load) for name in (_NARROW, _WIDE))
     room_narrow, room_wide = (
@@ -54,15 +55,15 @@ def _in_format(serve: Deployment, weights: str) -> Deployment:
 
 
 def parameters(serve: Deployment, load: Workload) -> Solution:
-    """Parameters of a model of the same kind, all in the format of the weights, that fit with the cache of the load."""
+    """Parameters of a similar model, all in the weight format, that fit together with the cache of the load."""
     narrow, wide = (memory(_in_format(serve, name), load) for name in (_NARROW, _WIDE))
     lighter, heavier = (float(found.weights_bytes_on_one) for found in (narrow, wide))
     room_lighter, room_heavier = (
         float(found.per_accelerator["available_bytes"] - found.per_accelerator["paged_kv_bytes"])
         for found in (narrow, wide)
     )
-    # What is left for weights as a linear function of the weights themselves; constant unless the engine's share is of
-    # the memory that is free after loading.
+    # Memory for weights as a linear function of the weights; constant unless the engine takes a share of
+    # what is free after loading.
     growth = (room_heavier - room_lighter) / (heavier - lighter)
     room = (room_lighter - growth * lighter) / (1.0 - growth)
     bits = get_format(serve.precision.weights).bits
@@ -78,10 +79,10 @@ def parameters(serve: Deployment, load: Workload) -> Solution:
 
 
 def memory_bytes(serve: Deployment, load: Workload) -> Solution:
-    """Memory per accelerator with which the deployment fits.
+    """Memory per accelerator at which the deployment fits.
 
-    The generic engine uses a fixed fraction of the memory. A named engine sets aside memory in other ways as well, so
-    its answer is found by bisection.
+    The generic engine uses a fixed fraction of memory. Named engines also reserve memory in other ways, so their answer
+    is found by bisection.
     """
     need = memory(serve, load)
     needed = float(need.per_accelerator["needed_bytes"])
@@ -98,7 +99,7 @@ def memory_bytes(serve: Deployment, load: Workload) -> Solution:
 
 
 LEAST_BYTES, MOST_BYTES = 1e8, 1e15
-"""Memory that is searched, per accelerator; far beyond any device."""
+"""Largest memory per accelerator in the search, far beyond any device."""
 
 
 def _bisected_memory(serve: Deployment, load: Workload, needed: float) -> Solution:
@@ -120,7 +121,7 @@ def _fitting(find: str, step: Step, available: float, why_not: str) -> Solution:
 
 
 def _most(serve: Deployment, load: Workload, find: str, name: str, method: str) -> Solution:
-    """The largest batch or context that `Memory` gives."""
+    """The largest batch or context according to `Memory`."""
     need = memory(serve, load)
     most, available = float(getattr(need, name)), float(need.per_accelerator["available_bytes"])
     steps = tuple(step for step in need.explain() if step.name == f"memory.{name}")
@@ -155,4 +156,4 @@ FITS: Mapping[str, Callable[[Deployment, Workload], Solution]] = {
     "batch": largest_batch,
     "context_tokens": longest_context,
 }
-"""What can be solved for so that a deployment fits in memory."""
+"""Inputs that can be solved for so that a deployment fits in memory."""

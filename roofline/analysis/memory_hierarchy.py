@@ -1,12 +1,12 @@
-"""The memory hierarchy: one roofline for each level that operands pass through.
+"""Memory hierarchy: one roofline for each level through which operands pass.
 
-The roofline of a level is ``min(peak, intensity of the level * bandwidth of the level)``; the lowest of all is what a
-kernel can reach (Yang, Kurth and Williams, *Hierarchical roofline analysis for GPUs*, Concurrency and Computation:
-Practice and Experience 32(20), 2020).  A kernel with large tiles has a high intensity at every level on the chip, so
-that only the memory counts; with small tiles a level on the chip may be what limits it.
+The roofline of a level is ``min(peak, intensity of the level * bandwidth of the level)``; the lowest limits a
+kernel (Yang, Kurth and Williams, *Hierarchical roofline analysis for GPUs*, Concurrency and Computation:
+Practice and Experience 32(20), 2020).  A kernel with large tiles has a high intensity at every on-chip level, so
+only the memory matters.  With small tiles an on-chip level may limit it.
 
-Left out: latency of a level, bank conflicts, and operands that newer matrix units take straight from shared memory
-(Hopper's ``wgmma``), which then do not pass through registers.
+Not modeled: latencies, bank conflicts, and operands that newer matrix units read directly from shared memory
+(Hopper's ``wgmma``) instead of registers.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from ..specs.library import get_accelerator
 from ..values import Value
 
 SHARED_BYTES_PER_CLOCK = 128.0
-"""32 banks of 4 bytes a clock in every NVIDIA multiprocessor since 2014 (CUDA C++ Programming Guide, shared memory)."""
+"""32 banks of 4 bytes per clock in NVIDIA multiprocessors since 2014 (CUDA C++ Programming Guide, shared memory)."""
 
 OPERAND_BYTES = 12.0
-"""Three 32-bit operands: what registers deliver, at least, for each multiply-add of the fp32 units."""
+"""Three 32-bit operands, which registers deliver at least for each multiply-add of the fp32 units."""
 
 
 @dataclass(frozen=True, eq=False)
 class MemoryLevel(Value):
-    """What a product reads through one level of the hierarchy.
+    """Traffic of a product through one level of the hierarchy.
 
     Attributes
     ----------
     name : str
         ``memory``, ``l2``, ``shared`` or ``registers``.
     moved_bytes : float
-        Bytes that cross it.
+        Bytes that pass through the level.
     bytes_per_s : float
-        Its bandwidth.
+        Bandwidth of the level.
     """
 
     name: str
@@ -52,7 +52,7 @@ class MemoryLevel(Value):
 
     @property
     def time_s(self) -> float:
-        """Time that the level takes by itself."""
+        """Time of this level alone."""
         return self.moved_bytes / self.bytes_per_s
 
 
@@ -63,11 +63,11 @@ class MemoryHierarchy(Rows):
     Attributes
     ----------
     accelerator : Accelerator
-        What it runs on.
+        Accelerator that runs the product.
     flops, peak_flops_per_s : float
-        The work, and the rate of the units that do it.
+        FLOPs of the product, and the peak of the units that compute it.
     levels : tuple of MemoryLevel
-        The levels, from the memory inwards.
+        Levels, from memory inwards.
     """
 
     accelerator: Accelerator
@@ -92,7 +92,7 @@ class MemoryHierarchy(Rows):
 
     @property
     def moved_bytes(self) -> npt.NDArray[Any]:
-        """Bytes that cross each level."""
+        """Bytes that pass through each level."""
         return np.array([each.moved_bytes for each in self.levels])
 
     @property
@@ -102,17 +102,17 @@ class MemoryHierarchy(Rows):
 
     @property
     def time_s(self) -> npt.NDArray[Any]:
-        """Time that each level takes by itself."""
+        """Time of each level alone."""
         return np.array([each.time_s for each in self.levels])
 
     @property
     def intensity_flops_per_byte(self) -> npt.NDArray[Any]:
-        """FLOPs for each byte that crosses a level."""
+        """FLOPs per byte at each level."""
         return self.flops / self.moved_bytes
 
     @property
     def ridge_flops_per_byte(self) -> npt.NDArray[Any]:
-        """Intensity from which on a level feeds the units at their peak."""
+        """Intensity above which a level does not limit the units."""
         return self.peak_flops_per_s / self.bytes_per_s
 
     @property
@@ -122,12 +122,12 @@ class MemoryHierarchy(Rows):
 
     @property
     def roofline_s(self) -> float:
-        """The longest of all: everything else overlaps with it."""
+        """The longest of all times; everything else overlaps with it."""
         return max(self.compute_s, float(self.time_s.max()))
 
     @property
     def limit(self) -> str:
-        """What takes the longest: ``compute`` or a level."""
+        """What takes longest: ``compute`` or the name of a level."""
         slowest = max(self.levels, key=lambda each: each.time_s)
         return "compute" if self.compute_s >= slowest.time_s else slowest.name
 
@@ -147,32 +147,32 @@ def memory_hierarchy(
     activations: str = "bf16",
     tiling: Tiling | None = None,
 ) -> MemoryHierarchy:
-    """Compare ``[m, k] @ [k, n]`` with the memory, L2 cache, shared memory and registers of a GPU.
+    """Compare ``[m, k] @ [k, n]`` with the rooflines of memory, L2 cache, shared memory and registers of a GPU.
 
-    The memory moves each operand and the result once. The levels inside the chip move what the tiles need
+    Memory moves each operand and the result once. On-chip levels move what the tiles need
     (`roofline.operators.tiling`). The bandwidth of shared memory is 128 bytes per clock and multiprocessor; registers
     deliver at least three operands for each multiply-add of the fp32 units.
 
     Parameters
     ----------
     m, k, n : int
-        Shape of the product; the ``[k, n]`` are weights.
+        Shape of the product; ``[k, n]`` are the weights.
     accelerator : Accelerator or str
-        An NVIDIA GPU whose spec has the bandwidth of the L2 cache.
+        NVIDIA GPU whose spec states the bandwidth of the L2 cache.
     weights, activations : str
         Formats of the operands.
     tiling : Tiling, optional
-        Tiles of the kernel; those of a large kernel if None.
+        Tiles of the kernel; None uses those of a large kernel.
 
     Returns
     -------
     MemoryHierarchy
-        One row per level, what limits the product, and the highest rate that it can reach.
+        One row per level, the limit of the product, and its highest possible rate.
 
     Raises
     ------
     InvalidInput
-        The spec does not say how fast the levels are.
+        The spec does not state the bandwidth of the levels.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def level_rates(chip: Accelerator) -> dict[str, float]:
     Raises
     ------
     InvalidInput
-        A figure that the spec does not state, or a vendor whose multiprocessors are not known.
+        The spec lacks a value, or the multiprocessors of the vendor are not known.
     """
     if chip.vendor != "NVIDIA":
         raise InvalidInput(f"{chip.name}: the levels of NVIDIA's multiprocessors are known, not those of {chip.vendor}")

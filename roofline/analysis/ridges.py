@@ -1,7 +1,7 @@
 """Accelerators side by side: capacity, bandwidth, and where each format stops being memory-bound.
 
-The ridge point of a format is its dense peak over the memory bandwidth: an operator with fewer FLOPs a byte waits for
-memory, one with more waits for the units (S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+The ridge point of a format is its dense peak over the memory bandwidth: an operator with fewer FLOPs per byte is
+memory-bound, one with more is compute-bound (S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
 performance model", CACM 52(4), 2009).
 """
 
@@ -20,7 +20,7 @@ from ..report import Rows, Step, plain
 from ..specs.library import load_accelerators
 
 FORMATS = ("bf16", "fp16", "fp8", "fp4", "int8", "int4")
-"""Formats with a column, in the order of the columns."""
+"""Formats in the table, in column order."""
 
 _RIDGE = "_ridge_flops_per_byte"
 
@@ -65,7 +65,7 @@ class RidgeTable(Rows):
         return np.array([getattr(chip, name) for chip in self.accelerators])
 
     def _derivation(self) -> tuple[Step, ...]:
-        """Every ridge point of every accelerator."""
+        """Derivation of every ridge point."""
         steps = []
         for chip in self.accelerators:
             for math in FORMATS:
@@ -78,7 +78,7 @@ class RidgeTable(Rows):
         return tuple(steps)
 
     def cell(self, name: str, value: Any) -> str:
-        """Ridge points in whole FLOP a byte, years without a separator."""
+        """Format a cell: ridge points as whole FLOPs per byte, years without a separator."""
         if name.endswith(_RIDGE):
             return "–" if np.isnan(value) else f"{value:.0f}"
         return str(value or "–") if name == "year" else super().cell(name, value)
@@ -92,27 +92,27 @@ def ridge_table(
     sort_by: str = "name",
     descending: bool = False,
 ) -> RidgeTable:
-    """List the known accelerators that match, with their ridge point in every format that they have units for.
+    """List matching accelerators with their ridge point in every format that they have units for.
 
     Parameters
     ----------
     vendor : str, optional
-        Only this vendor's, in any case.
+        Only accelerators of this vendor; case does not matter.
     minimum_memory_bytes : float
         Only accelerators with at least this much memory.
     has_format : str, optional
         Only those with units for this math format.
     sort_by : str
-        A column of `RidgeTable`; rows without a value go last.
+        Column of `RidgeTable` to sort by; rows without a value come last.
     descending : bool
-        The largest first.
+        Whether the largest value comes first.
 
     Raises
     ------
     UnknownName
-        No such vendor, format or column.
+        The vendor, format or column is unknown.
     InvalidInput
-        ``minimum_memory_bytes`` is not a size.
+        ``minimum_memory_bytes`` is negative or not a number.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def ridge_table(
 
 
 def _ridge(chip: Accelerator, math: str) -> Any:
-    """Ridge point of a format that the chip itself has units for, else NaN."""
+    """Ridge point of a format; NaN if the chip has no units for it."""
     return chip.ridge_flops_per_byte(math) if math in chip.dense_flops_per_s else np.nan
 
 

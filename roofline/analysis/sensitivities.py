@@ -1,17 +1,17 @@
-"""Sensitivities: by how many percent a figure changes for one percent of an input, and what a larger change would buy.
+"""Sensitivities: by how many percent a result changes per percent of an input, and the effect of larger changes.
 
-The elasticity of a time ``t`` in an input ``x`` is ``d log t / d log x``: -1 where the time is all memory's and ``x``
-is the bandwidth, 0 where ``x`` does not matter.  It is the secant over a thousandth to either side; where a time turns
-from one resource to another that is the mean of both sides.  Sequences and tokens come whole, and kernels take them in
-tiles, so theirs is the secant to twice as many: the power by which the time grows as they double.
+The elasticity of a time ``t`` in an input ``x`` is ``d log t / d log x``: -1 if the time is all memory time and ``x``
+is the bandwidth, 0 if ``x`` does not matter.  It is computed as a central difference over 0.1 % to either side.  Where
+the limit changes between resources, that gives the mean of both sides.  Sequences and tokens are integers, and kernels
+process them in tiles, so their elasticity is computed over a doubling.
 
-If every rate grows by a factor and every fixed time shrinks by it, the time shrinks by it too: the elasticities in all
-rates and in latency, taken as -1/x like a rate, add up to -1 (Euler's theorem on homogeneous functions).  That gives
-the share of latency in an estimate without naming its sources; floor and roofline have none.  A throughput is the
-inverse of a time, so the signs are the other way round.
+If every rate grows by a factor and every fixed time shrinks by the same factor, the time shrinks by it as well.  The
+elasticities in all rates and in latency (as an inverse, like a rate) therefore add up to -1 (Euler's theorem on
+homogeneous functions).  This gives the share of latency in an estimate without listing its sources; floor and roofline
+have none.  A throughput is the inverse of a time, so its signs are reversed.
 
-The figure is the time of a pass, or a metric of requests in steady state; then every input is varied in the scenario,
-and prompts, steps and stalls follow.
+The result is the time of a pass or a metric of requests in steady state.  For the latter, every input is varied in the
+whole scenario, so prompts, steps and stalls change with it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
 
 STEP = 1e-3
-"""Natural logarithm of the factor to either side."""
+"""Natural logarithm of the factor of the difference to either side."""
 
 
 Input = Callable[[Phase, float], ScheduledPass]
-"""A pass with an input so many times as large."""
+"""Function that scales an input of a pass by a factor."""
 
 Chip = Callable[[Accelerator, float], Accelerator]
-"""An accelerator with a rate so many times as large."""
+"""Function that scales a rate of an accelerator by a factor."""
 
 Change = Callable[[Operator, float], Operator]
-"""An operator with an input so many times as large."""
+"""Function that scales an input of an operator by a factor."""
 
 
 def _bandwidth(gpu: Accelerator, by: float) -> Accelerator:
@@ -66,14 +66,14 @@ def _exponentials(gpu: Accelerator, by: float) -> Accelerator:
 
 
 def _links(gpu: Accelerator, by: float) -> Accelerator:
-    """Links, host bus and network cards in proportion."""
+    """Scale links, host bus and network cards together."""
     link = gpu.scale_up and replace(gpu.scale_up, bytes_per_s=gpu.scale_up.bytes_per_s * by)
     host, nic = (rate if rate is None else rate * by for rate in (gpu.host_bytes_per_s, gpu.nic_bytes_per_s))
     return gpu.replace(scale_up=link, host_bytes_per_s=host, nic_bytes_per_s=nic)
 
 
 def _rates_of(serve: Deployment, operators: Iterable[Bound]) -> dict[str, Chip]:
-    """Rates of the accelerator that matter to these operators, by name."""
+    """Rates of the accelerator that these operators use, by name."""
     found: dict[str, Chip] = {"bandwidth": _bandwidth}
     operators = tuple(operators)
     for math in dict.fromkeys(item.math for item in operators if np.any(item.flops)):
@@ -94,7 +94,7 @@ def _on_chip(change: Chip, phase: Phase, by: float) -> ScheduledPass:
 def _again(
     phase: Phase, segments: tuple[Segment, ...], change: Callable[[Operator], Operator] | None = None
 ) -> ScheduledPass:
-    """The same pass over other sequences or with changed operators."""
+    """The same pass with other sequences or changed operators."""
     launch = phase.scheduled.launch
     return scheduled_pass(phase.deployment, phase.schedule, segments, change=change, launch=launch)
 
@@ -116,7 +116,7 @@ def _cache_bits(operator: Operator, by: float) -> Operator:
 
 
 def _parameters(operator: Operator, by: float) -> Operator:
-    """More of the same layers: bytes and FLOPs of everything that has weights."""
+    """Scale bytes and FLOPs of all operators with weights, as if there were more layers."""
     if operator.kind not in ("matmul", "experts"):
         return operator
     return _works(operator, lambda work: replace(work, weight_bytes=work.weight_bytes * by, flops=work.flops * by))
@@ -127,17 +127,17 @@ BY_OPERATOR: Mapping[str, Change] = {
     "kv_bits": _cache_bits,
     "parameters": _parameters,
 }
-"""Inputs that scale what operators do."""
+"""Inputs that scale the work of operators."""
 
 
 def _with_segments(field: str, phase: Phase, by: float) -> ScheduledPass:
-    """A pass whose segments have one number scaled."""
+    """Scale one number of all segments of a pass."""
     changed = (replace(segment, **{field: getattr(segment, field) * by}) for segment in phase.schedule.segments)
     return _again(phase, tuple(changed))
 
 
 def inputs_of(phase: Phase) -> Mapping[str, Input]:
-    """What a pass depends on, by name."""
+    """Inputs of a pass, by name."""
     found: dict[str, Input] = {}
     for name, chip in _rates_of(phase.deployment, phase.operators).items():
         found[name] = partial(_on_chip, chip)
@@ -153,7 +153,7 @@ def inputs_of(phase: Phase) -> Mapping[str, Input]:
 
 @dataclass(frozen=True)
 class _Scaled(Rewrite):
-    """A model whose operators have one input scaled."""
+    """A model with one input of its operators scaled."""
 
     change: Change
     by: float
@@ -175,7 +175,7 @@ def _case_with_load(field: str, case: Scenario, by: float) -> Scenario:
 
 
 def scenarios_of(found: Steady) -> Mapping[str, Callable[[Scenario, float], Scenario]]:
-    """What requests in steady state depend on, by name."""
+    """Inputs of requests in steady state, by name."""
     operators = (*found.passes.prompt.phase.operators, *found.passes.step.phase.operators)
     varied: dict[str, Callable[[Scenario, float], Scenario]] = {}
     for name, chip in _rates_of(found.case.serve, operators).items():
@@ -188,7 +188,7 @@ def scenarios_of(found: Steady) -> Mapping[str, Callable[[Scenario, float], Scen
 
 
 WHOLE = ("batch", "context", "prompt", "output")
-"""Inputs that come in whole numbers."""
+"""Integer inputs."""
 
 
 def _time_of(one: Phase | ScheduledPass, time: str) -> Number:
@@ -198,19 +198,19 @@ def _time_of(one: Phase | ScheduledPass, time: str) -> Number:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sensitivity(Report):
-    """How a figure depends on its inputs.
+    """How a result depends on its inputs.
 
     Attributes
     ----------
     phase : Phase or Steady
         The pass, or the requests in steady state.
     time : str
-        Which of the three times.
+        Which of the three times is analyzed.
     elasticity : mapping of str to float or array
-        Input -> ``d log figure / d log input``. Latency counts as a rate, so its elasticity is minus its share of the
+        Input -> ``d log result / d log input``. Latency counts as a rate, so its elasticity is minus its share of the
         time.
     metric : str
-        Metric of the requests; empty for the time of a pass.
+        Metric of requests; empty for the time of a pass.
     """
 
     phase: Phase | Steady
@@ -220,7 +220,7 @@ class Sensitivity(Report):
 
     @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The inputs."""
+        """Names of the inputs."""
         return tuple(self.elasticity)
 
     def __getattr__(self, name: str) -> Number:
@@ -230,40 +230,40 @@ class Sensitivity(Report):
 
     @property
     def deployment(self) -> Deployment:
-        """What runs where."""
+        """The deployment."""
         return self.phase.case.serve if isinstance(self.phase, Steady) else self.phase.deployment
 
     @property
     def figure(self) -> str:
-        """What depends on the inputs, in words."""
+        """Description of the analyzed result."""
         return METRICS[self.metric].words if self.metric else _name_of(self.phase)
 
     @property
     def value(self) -> Number:
-        """The figure as it is."""
+        """Value of the result with unchanged inputs."""
         return _figure(self.phase, self.time, self.metric)
 
     @property
     def ranked(self) -> tuple[str, ...]:
-        """The inputs, the one that matters most first, by the largest of a sweep."""
+        """Inputs by decreasing absolute elasticity; for a sweep, by the largest of its points."""
         return tuple(sorted(self.elasticity, key=lambda name: -float(np.max(np.abs(self.elasticity[name])))))
 
     def ratio(self, name: str, factor: float) -> Number:
-        """The figure with an input ``factor`` times as large over the figure as it is: computed anew, not extrapolated.
+        """Ratio of the result with an input scaled by ``factor`` to the result now; computed exactly, not extrapolated.
 
         Parameters
         ----------
         name : str
-            An input.
+            Name of an input.
         factor : float
-            Above 0.
+            Positive factor.
 
         Raises
         ------
         UnknownName
-            No input is called so; latency has no value of its own to change.
+            The input is unknown, or is latency, which has no single value to change.
         InvalidInput
-            ``factor`` is not above 0.
+            ``factor`` is not positive.
         """
         names = _inputs(self.phase)
         if name not in names:
@@ -272,7 +272,7 @@ class Sensitivity(Report):
         return _varied_figure(self.phase, name, by, self.time, self.metric) / self.value
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The figure itself, and each elasticity as a change of its logarithm over that of the input."""
+        """Derivation of the result, and of each elasticity as a ratio of logarithmic changes."""
         subject = self.phase.explain()
         return (
             *subject,
@@ -287,7 +287,7 @@ class Sensitivity(Report):
         return Step(f"{name}.elasticity", "change_of_log_figure / change_of_log_input", inputs, elasticity, source)
 
     def _rest(self) -> Iterator[Step]:
-        """What the rates leave to latency."""
+        """Derivation of the elasticity in latency."""
         if "latency" not in self.elasticity:
             return
         rates = {name: value for name, value in self.elasticity.items() if _is_rate(name)}
@@ -298,7 +298,7 @@ class Sensitivity(Report):
         yield Step("latency.elasticity", formula, rates, self.elasticity["latency"], source)
 
     def summary(self) -> str:
-        """What the time depends on most, in a sentence."""
+        """One sentence on what the result depends on most."""
         first, *others = self.ranked
         change = float(np.max(self.elasticity[first]))
         name = self.phase.name if isinstance(self.phase, Phase) else f"the metric {self.metric}"
@@ -312,7 +312,7 @@ class Sensitivity(Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What was computed."""
+        """What the elasticities describe."""
         return (f"d log {self.metric or self.time} of {_name_of(self.phase)} / d log input",)
 
 
@@ -331,7 +331,7 @@ def _figure(subject: Phase | Steady, time: str, metric: str) -> Number:
 
 
 def _varied_figure(subject: Phase | Steady, name: str, by: float, time: str, metric: str) -> Number:
-    """The figure with an input ``by`` times as large."""
+    """The result with an input scaled by ``by``."""
     if isinstance(subject, Steady):
         varied = scenarios_of(subject)[name](subject.case, by)
         return METRICS[metric].value(steady_state(varied, time=time))
@@ -339,7 +339,7 @@ def _varied_figure(subject: Phase | Steady, name: str, by: float, time: str, met
 
 
 def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str = "total_s") -> Sensitivity:
-    """Compute by how many percent a figure changes if an input changes by one percent.
+    """Compute by how many percent a result changes if an input changes by one percent.
 
     Inputs are the bandwidth, each peak in use, the links, the batch, the context (prefill: the prompt; requests: prompt
     and output), the bits of weights and of the cache, and the parameters of the matrices; an estimate also has latency.
@@ -347,12 +347,12 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
     Parameters
     ----------
     found : Phase or Steady
-        A prefill or a decode step, or requests in steady state; a sweep gives an array for each input.
+        A prefill, a decode step, or requests in steady state. For a sweep each elasticity is an array.
     time : str, optional
-        ``floor_s``, ``roofline_s`` or ``estimate_s``; if not given, the estimate of a pass, and of requests the time
-        that they were computed at.
+        ``floor_s``, ``roofline_s`` or ``estimate_s``. None uses the estimate of a pass, and for requests the time with
+        which they were computed.
     metric : str
-        Metric of requests (`roofline.serving.metrics`): a latency or a throughput.  A pass has its time only.
+        Metric of requests (`roofline.serving.metrics`), a latency or a throughput. Not used for a pass.
 
     Returns
     -------
@@ -361,9 +361,9 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
     Raises
     ------
     UnknownName
-        ``time`` is none of the three, or ``metric`` is no latency or throughput.
+        ``time`` is not one of the three times, or ``metric`` is not a latency or throughput.
     InvalidInput
-        A mixed pass, whose segments do not share a batch.
+        The pass is mixed, and its segments have different batches.
 
     Examples
     --------
@@ -391,7 +391,7 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
 
 
 def _latency(elasticity: Mapping[str, Number], *, faster: bool) -> Number:
-    """What the rates leave of the -1 (of a throughput: 1) that they and latency add up to."""
+    """Elasticity in latency: -1 (1 for a throughput) minus the sum over all rates."""
     rates = [value for name, value in elasticity.items() if _is_rate(name)]
     if faster:
         return np.maximum(1.0 - sum(rates), 0.0)
@@ -403,7 +403,7 @@ def _is_rate(name: str) -> bool:
 
 
 def _width(name: str) -> float:
-    """Change of the logarithm of an input between the two values that are compared."""
+    """Difference of an input's logarithm between the two values that are compared."""
     more, less = _ends(name)
     return more - less
 

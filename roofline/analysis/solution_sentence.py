@@ -1,4 +1,4 @@
-"""The answer of a solver in a sentence."""
+"""The answer of the solver in one sentence."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from .solutions import Solution
 
 GOALS = {"fits": "it to fit", "ridge": "the projections to reach the ridge point"}
-"""What is asked for where there is no target."""
+"""Questions without a target -> their description."""
 
 SIDES = {"the largest": "at most ", "the smallest": "at least "}
-"""How a reason starts -> on which side of the value the goal is reached."""
+"""Start of a reason -> side of the value on which the target is met."""
 
 
 def solution_sentence(found: Solution) -> str:
-    """What the input must be for the target, or why no value of it is enough.
+    """The required value of the input, or why no value is enough.
 
     Examples
     --------

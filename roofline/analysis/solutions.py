@@ -20,21 +20,21 @@ class Solution(Report):
     find : str
         The input that was searched for.
     value : float
-        Its value; NaN if no value meets the target, infinite if all do.
+        Value of the input; NaN if no value meets the target, infinite if all do.
     metric, target : str, float
-        The figure and its target.
+        Name of the metric and its target.
     reached : float
-        The figure at ``value``, computed again.
+        Value of the metric at ``value``, computed again.
     possible : bool
         Whether there is an answer.
     method : str
         ``closed form`` or ``bisection``.
     reason : str
-        Why there is no answer, or what the value is the limit of.
+        Why there is no answer, or on which side of the value the target is met.
     steps : tuple of Step
         The derivation of a closed form.
     found : Steady, optional
-        What requests see at ``value``, if it was found by a search.
+        Steady state of requests at ``value``, if it was found by a search.
     """
 
     find: str
@@ -51,11 +51,11 @@ class Solution(Report):
     columns = ("find", "value", "metric", "target", "reached", "possible", "method", "reason")
 
     def summary(self) -> str:
-        """The answer in a sentence."""
+        """The answer in one sentence."""
         return solution_sentence(self)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The closed form; of a search, how the metric comes about at the value found, and how near to the target."""
+        """Derivation of the closed form, or of the metric at the value that a search found."""
         if self.found is None:
             return self.steps
         inputs = {"reached": self.reached, "target": self.target}
@@ -66,14 +66,14 @@ class Solution(Report):
 def by_formula(
     find: str, metric: str, target: float, *, value: float, reached: float, why: str = "", steps: tuple[Step, ...] = ()
 ) -> Solution:
-    """Return a solution that a formula gives directly.
+    """Return a solution from a closed form.
 
     Parameters
     ----------
     find, metric, target, value, reached, steps
         Fields of `Solution`; a ``value`` that is not finite means that there is no answer.
     why : str
-        The reason if there is none.
+        Reason if there is no answer.
     """
     possible = bool(np.isfinite(value))
     return Solution(find, value, metric, target, reached, possible, "closed form", why, steps)

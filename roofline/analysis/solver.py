@@ -1,7 +1,7 @@
-"""Inverse questions: which bandwidth, batch, context or width of a weight meets a target.
+"""Inverse questions: which bandwidth, batch, context or weight format meets a target.
 
-One solver for all: what is looked for, the metric, and its target.  Where the formula of the metric can be inverted it
-is; elsewhere the answer is bracketed on a grid and bisected.  No answer is an answer too, with what stands in the way.
+One solver handles all inputs and metrics.  If the formula of the metric can be inverted, it is; otherwise the answer is
+bracketed on a grid and bisected.  If there is no answer, the result gives the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Setting = tuple[Deployment, Workload]
 Setter = Callable[[Deployment, Workload, float], Setting]
 
 POINTS = 65
-"""Points of the grid on which the bracket is looked for; the figure is taken to cross the level once between two."""
+"""Points of the grid on which the bracket is searched; the metric must cross the target at most once between two."""
 
 
 def _rates(serve: Deployment, load: Workload, value: float, name: str) -> Setting:
@@ -38,7 +38,7 @@ def _rates(serve: Deployment, load: Workload, value: float, name: str) -> Settin
 
 
 def _with_peak(serve: Deployment, load: Workload, value: float) -> Setting:
-    """All peaks in proportion, that of the linear layers being ``value``."""
+    """Scale all peaks so that the linear layers' peak becomes ``value``."""
     gpu = serve.accelerator
     scale = value / float(np.max(gpu.peak_flops_per_s(_linear_math(serve))))
     peaks = {math: peak * scale for math, peak in gpu.dense_flops_per_s.items()}
@@ -57,7 +57,7 @@ def _linear_math(serve: Deployment) -> str:
 
 
 def _with_load(name: str) -> Setter:
-    """Sets a field of the workload."""
+    """Return a function that sets a field of the workload."""
 
     def set_field(serve: Deployment, load: Workload, value: Any) -> Setting:
         return serve, replace(load, **{name: value})
@@ -66,7 +66,7 @@ def _with_load(name: str) -> Setter:
 
 
 def _with_rate(name: str) -> Setter:
-    """Sets a figure of the accelerator."""
+    """Return a function that sets a value of the accelerator."""
 
     def set_rate(serve: Deployment, load: Workload, value: float) -> Setting:
         return _rates(serve, load, value, name)
@@ -75,13 +75,13 @@ def _with_rate(name: str) -> Setter:
 
 
 def _with_context(serve: Deployment, load: Workload, value: float) -> Setting:
-    """All of the context but one token is in the cache already."""
+    """Put all of the context but one token in the cache."""
     return serve, replace(load, prompt_tokens=1, cached_tokens=value - 1)
 
 
 @dataclass(frozen=True)
 class Sought:
-    """What can be looked for: how it is set, from where to where, and whether in whole numbers."""
+    """An input that can be searched: how to set it, its range, and whether it is an integer."""
 
     set: Setter
     least: float
@@ -99,7 +99,7 @@ FIND: Mapping[str, Sought] = {
     "output_tokens": Sought(_with_load("output_tokens"), 1, 2**20, whole=True),
     "context_tokens": Sought(_with_context, 1, 2**30, whole=True),
 }
-"""Name -> how it is looked for; far beyond what exists, so that an answer is no artifact of the ends."""
+"""Input -> how it is searched. The ranges exceed anything that exists, so their ends do not affect answers."""
 
 SOLVED: tuple[str, ...] = (
     "ttft_s",
@@ -114,7 +114,7 @@ SOLVED: tuple[str, ...] = (
     "needed_bytes",
     "max_batch",
 )
-"""Metrics that can be asked for (`roofline.serving.metrics`)."""
+"""Metrics that can have a target (`roofline.serving.metrics`)."""
 
 
 def _seen(serve: Deployment, load: Workload, time: str) -> Steady:
@@ -122,12 +122,12 @@ def _seen(serve: Deployment, load: Workload, time: str) -> Steady:
 
 
 def _first_step(load: Workload) -> Workload:
-    """The same requests with one decode step, the one behind the prompt."""
+    """The same requests with a single decode step, directly after the prompt."""
     return replace(load, output_tokens=2)
 
 
 def _at_value(metric: Metric, serve: Deployment, load: Workload, time: str) -> Steady:
-    """What requests see, of which ``metric`` is a figure."""
+    """Steady state of requests at a value of the input."""
     return _seen(serve, _first_step(load) if metric.of == "step" else load, time)
 
 
@@ -144,9 +144,9 @@ def solve(
     target: float | None = None,
     time: str = "estimate_s",
 ) -> Solution:
-    """Find the value of ``find`` at which ``metric`` reaches ``target``; for whole numbers, the last one that meets it.
+    """Find the value of ``find`` at which ``metric`` reaches ``target``; for integers, the last that meets it.
 
-    Latency and throughput are those of requests in steady state, ``load.batch`` of them in the system, as in ``plan``.
+    Latency and throughput are those of requests in steady state with ``load.batch`` in the system, as in ``plan``.
 
     ==================  ==========================================================================================
     find                ``memory_bytes_per_s``, ``memory_bytes``, ``dense_flops_per_s`` (of the linear layers, the
@@ -164,11 +164,11 @@ def solve(
     Parameters
     ----------
     serve : Deployment
-        What runs where; single degrees of parallelism.
+        The deployment, with scalar degrees of parallelism.
     load : Workload, optional
-        The requests, single numbers; one sequence of the usual length if not given.
+        The requests, with scalar fields; None uses one sequence of default length.
     find, metric : str
-        See the table; a decode step unless another metric is named.
+        See the table. The default metric is the time of a decode step.
     target : float, optional
         Target of the metric.
     time : str
@@ -181,9 +181,9 @@ def solve(
     Raises
     ------
     UnknownName
-        ``find``, ``metric`` or ``time`` is none of these.
+        ``find``, ``metric`` or ``time`` is unknown.
     InvalidInput
-        ``target`` is not a finite number above 0, or a field of ``load`` or of the layout is an array.
+        ``target`` is not a positive finite number, or a field of ``load`` or of the layout is an array.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def _check_single(serve: Deployment, load: Workload) -> None:
 
 
 def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
-    """The floor is ``max(bytes / bandwidth, others)``: ``bytes / level``, if the others take no longer."""
+    """Invert ``max(bytes / bandwidth, others)``: the bandwidth is ``bytes / target`` unless the others take longer."""
     step = _seen(serve, _first_step(load), "floor_s")
     times = step.passes.step.phase.resources_s
     moved = float(times.pop("memory") * serve.accelerator.memory_bytes_per_s)
@@ -243,7 +243,7 @@ def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question: what is looked for, and the metric that has to reach a target."""
+    """A question: the input, the metric and its target."""
 
     find: str
     metric: Metric
@@ -278,7 +278,7 @@ def _bisected(serve: Deployment, load: Workload, sought: Sought, asked: _Asked, 
 
 
 def _never(asked: _Asked, ends: tuple[float, float], fine: bool) -> Solution:
-    """Nothing in reach crosses the target: everything meets it, or nothing, and how near it comes."""
+    """Answer if no value in range crosses the target: all or none meet it, and how near the metric comes."""
     best, worst = (max, min) if asked.metric.more_is_better else (min, max)
     nearest = worst(ends) if fine else best(ends)
     verdict, extreme = ("always", "worst") if fine else ("never", "best")
@@ -289,7 +289,7 @@ def _never(asked: _Asked, ends: tuple[float, float], fine: bool) -> Solution:
 
 
 def _ridge_batch(serve: Deployment, load: Workload) -> Solution:
-    """The batch at which the projections reach the ridge point (`roofline.crossovers`)."""
+    """Batch at which the projections reach the ridge point (`roofline.crossovers`)."""
     found = crossovers(serve, load)
     ridge = float(np.max(serve.accelerator.ridge_flops_per_byte(serve.precision.part("mlp").math)))
     if not np.isfinite(found.ridge_batch):
@@ -302,4 +302,4 @@ WITHOUT_TARGET: Mapping[str, Mapping[str, Callable[[Deployment, Workload], Solut
     "ridge": {"batch": _ridge_batch},
     "fits": FITS,
 }
-"""Questions without a target: the ridge point and the memory of the machine take its place."""
+"""Metrics without a target: the ridge point or the available memory takes its place."""

@@ -1,7 +1,7 @@
-"""Sweeps: models, accelerators, precisions and layouts crossed with numbers, as one labeled dataset.
+"""Sweeps: all combinations of models, accelerators, precisions, layouts and numbers, as one labeled dataset.
 
-The numbers of one deployment are one array expression; with ``chunks`` it is computed piece by piece by dask, on the
-cores of this machine or on those of a cluster.
+The numbers of one deployment are one array expression.  With ``chunks``, dask computes it piece by piece, on this
+machine or on a cluster.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 CHUNK_POINTS = 50_000
-"""Points of a chunk: an array of them takes 0.4 MB, and the work of a chunk is large beside the cost of a task."""
+"""Points per chunk: an array takes 0.4 MB, and the work of a chunk is large compared with the overhead of a task."""
 
 BLOCK_POINTS = 2**20
-"""Points that are computed at once where nothing is lazy: progress is shown from block to block."""
+"""Points per block of computations that are not lazy; progress is shown after each block."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "decode": Phase.columns,
@@ -47,22 +47,22 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "generate": Generation.columns,
     "memory": Memory.columns,
 }
-"""Results that can be asked for, and their columns; a column by itself is that of the first that has it."""
+"""Available results and their columns; a bare column name selects the first result that has it."""
 
 WORDS = {"limit", "time"}
-"""Columns that are words, of at most 16 characters."""
+"""String columns, of at most 16 characters."""
 
 
 @dataclass(frozen=True, eq=False)
 class Asked(Value):
-    """What is computed at every point: variables of a dataset, each a column of a result.
+    """The variables of a sweep, each a column of a result.
 
     Attributes
     ----------
     variables : mapping of str to (str, str)
-        Name of the variable to the result and its column.
+        Variable -> (result, column).
     time : str
-        Which of the three times a generation takes.
+        Which of the three times `generate` uses.
     """
 
     variables: Mapping[str, tuple[str, str]]
@@ -70,11 +70,11 @@ class Asked(Value):
 
     @property
     def dtypes(self) -> list[Any]:
-        """Types of the variables, in order."""
+        """Data types of the variables, in order."""
         return [_dtype(column) for _, column in self.variables.values()]
 
     def values(self, serve: Deployment, names: Sequence[str], *numbers: Any) -> tuple[Any, ...]:
-        """The variables of one deployment at numbers that broadcast, in order."""
+        """The variables of one deployment at broadcasting numbers, in order."""
         shape = np.broadcast_shapes(*map(np.shape, numbers))
         point = _Point(serve, dict(zip(names, numbers, strict=True)), self.time)
         found = []
@@ -92,7 +92,7 @@ def _dtype(column: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """One deployment at some numbers; each result is computed once."""
+    """One deployment with arrays of numbers; each result is computed once."""
 
     serve: Deployment
     numbers: Mapping[str, Any]
@@ -104,7 +104,7 @@ class _Point:
         return Workload(**{name: value for name, value in self.numbers.items() if name in COUNTS})
 
     def result(self, name: str) -> Report:
-        """The result of that name."""
+        """The result with the given name."""
         if name not in self.known:
             self.known[name] = self._computed(name)
         return self.known[name]
@@ -137,8 +137,8 @@ def sweep(
     """Compute every combination of models, accelerators, precisions, layouts and numbers as one dataset.
 
     Needs ``roofline[sweep]``. Each list becomes a dimension of the dataset, labeled with its values; a single value
-    becomes a coordinate without a dimension. A combination that cannot run (a format that a chip has no units for, a
-    layout that the model does not divide into) is NaN, and ``attrs["refused"]`` says why.
+    becomes a coordinate without a dimension. A combination that cannot run (a chip without units for the
+    format, a layout that does not divide the model) is NaN; ``attrs["refused"]`` gives the reason.
 
     Parameters
     ----------
@@ -147,39 +147,40 @@ def sweep(
     accelerators : Accelerator or str, or several of them
         Dimension ``accelerator``.
     precisions : Precision or str, or several of them, or a mapping of labels to them, optional
-        Dimension ``precision``; the name of a format applies to weights and, if it can be computed with, to
-        activations. The checkpoint's own if None.
+        Dimension ``precision``. The name of a format applies to weights and, if chips can compute with it, to
+        activations. None uses the checkpoint's own.
     parallels : Parallel or int, or several of them, or a mapping of labels to them, optional
-        Dimension ``layout``; a number is the degree of tensor parallelism.  One accelerator if None.
+        Dimension ``layout``. A number is the degree of tensor parallelism; None means one accelerator.
     batch, prompt_tokens, output_tokens, cached_tokens, context_tokens : int, sequence, Series or DataArray
-        Numbers of the workload, and the tokens in the cache before a decode step (those of the prompt if None). A
-        sequence is a dimension of that name; a `xarray.DataArray` keeps its dimensions, and stays lazy if it is; a
-        `pandas.Series` has the dimension of its index.
+        Numbers of the workload, and the tokens in the cache before a decode step (None: those of the prompt). A
+        sequence becomes a dimension of that name. A `xarray.DataArray` keeps its dimensions, and stays lazy if it is
+        lazy. A `pandas.Series` has the dimension of its index.
     what : str or sequence of str
-        ``decode``, ``prefill``, ``generate`` or ``memory`` for all columns of that result; or columns, as
-        ``decode.floor_s`` or, for the first result in this order that has it, ``floor_s``.
+        ``decode``, ``prefill``, ``generate`` or ``memory`` for all columns of that result; or single columns, such as
+        ``decode.floor_s``. A bare ``floor_s`` is taken from the first result in this order that has it.
     engine : str, optional
         Engine whose kernels the estimates describe.
     time : str
-        Which of the three times ``generate`` takes.
+        Which of the three times ``generate`` uses.
     chunks : int, str or mapping of str to int, optional
-        Lazy on dask: points of a chunk, ``auto`` for 50,000, or chunk sizes by dimension.  Computed at once if None.
+        Makes the sweep lazy on dask: points per chunk, ``auto`` for 50,000, or chunk sizes by dimension. None computes
+        at once.
     progress : bool, optional
-        Whether to show a progress bar for what is computed at once; if None, only in a terminal or notebook and if it
-        takes more than a second. For lazy datasets use ``dask.diagnostics.ProgressBar``.
+        Whether to show a progress bar, unless the sweep is lazy. None shows one in a terminal or notebook after one
+        second. For lazy datasets use ``dask.diagnostics.ProgressBar``.
 
     Returns
     -------
     xarray.Dataset
-        A variable for each column, by its own name if one result or plain columns are asked for, else as asked; units
-        are in ``attrs["units"]``.
+        One variable per column, named like the column if a single result or bare columns are requested, and as
+        requested otherwise. Units are in ``attrs["units"]``.
 
     Raises
     ------
     InvalidInput
-        No model or accelerator, an array with several axes and no names, or every combination is refused.
+        There is no model or accelerator, an array has several unnamed axes, or no combination can run.
     UnknownName
-        No such model, accelerator, format, result or column.
+        A model, accelerator, format, result or column is unknown.
 
     Examples
     --------
@@ -214,7 +215,7 @@ def sweep(
 
 
 def _variables(what: str | Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Variables by name: the result and the column of each."""
+    """The result and column of each variable, by name."""
     if isinstance(what, str) and what in COLUMNS:
         return {column: (what, column) for column in COLUMNS[what]}
     found: dict[str, tuple[str, str]] = {}
@@ -236,9 +237,9 @@ def _variables(what: str | Sequence[str]) -> dict[str, tuple[str, str]]:
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """Values along a dimension that is not of numbers, with their labels.
+    """Values along a dimension that is not numeric, with their labels.
 
-    A single value has no dimension, and without a label no coordinate either.
+    A single value has no dimension; without a label it has no coordinate either.
     """
 
     values: tuple[Any, ...]
@@ -247,7 +248,7 @@ class _Axis:
 
 
 def _choices(given: Any, kind: type, label: Callable[[Any], str]) -> _Axis:
-    """One or several values of a kind, or a mapping of labels to them."""
+    """Read one value, several values, or a mapping of labels to values."""
     if isinstance(given, kind | str | Path | int):
         return _Axis((given,), (label(given),), single=True)
     if isinstance(given, Mapping):
@@ -275,7 +276,7 @@ def _parallel(value: Parallel | int) -> Parallel:
 
 
 def _labeled(name: str, value: Any) -> xr.DataArray:
-    """Numbers as an array with named dimensions."""
+    """Convert numbers to an array with named dimensions."""
     require("xarray", "sweep", "a labeled dataset")
     import xarray as xr
 
@@ -291,7 +292,7 @@ def _labeled(name: str, value: Any) -> xr.DataArray:
 
 
 def _chunked(arrays: Mapping[str, xr.DataArray], chunks: int | str | Mapping[str, int]) -> dict[str, xr.DataArray]:
-    """The arrays as lazy ones, in chunks of so many points of the whole sweep."""
+    """Convert the arrays to lazy arrays, in chunks of so many points of the whole sweep."""
     sizes: dict[str, int] = {}
     for array in arrays.values():
         sizes |= {str(dim): size for dim, size in array.sizes.items()}
@@ -300,7 +301,7 @@ def _chunked(arrays: Mapping[str, xr.DataArray], chunks: int | str | Mapping[str
     else:
         points = CHUNK_POINTS if isinstance(chunks, str) or chunks is True else int(chunks)
         wanted = {}
-        for dim, size in reversed(sizes.items()):  # whole rows first, so that a chunk is in one piece
+        for dim, size in reversed(sizes.items()):  # whole rows first, so that chunks are contiguous
             wanted[dim] = max(1, min(size, points))
             points = max(1, points // max(wanted[dim], 1))
     return {name: array.chunk({dim: wanted.get(str(dim), -1) for dim in array.dims}) for name, array in arrays.items()}
@@ -308,7 +309,7 @@ def _chunked(arrays: Mapping[str, xr.DataArray], chunks: int | str | Mapping[str
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """What is computed of every deployment."""
+    """The computation for every deployment."""
 
     arrays: Mapping[str, xr.DataArray]
     asked: Asked
@@ -323,11 +324,11 @@ class _Job:
 
     @property
     def lazy(self) -> bool:
-        """Whether dask computes it."""
+        """Whether the sweep is lazy."""
         return any(array.chunks is not None for array in self.arrays.values())
 
     def refusal(self, serve: Deployment) -> str:
-        """Why a deployment can't be computed, tried at the first point; empty if it can."""
+        """Why a deployment cannot run, tested at the first point; empty if it can."""
         if any(not array.size for array in self.arrays.values()):
             return ""
         first = [np.asarray(array.isel(dict.fromkeys(array.dims, 0)))[()] for array in self.arrays.values()]
@@ -338,7 +339,7 @@ class _Job:
         return ""
 
     def dataset(self, function: Callable[..., Any]) -> xr.Dataset:
-        """The variables that a function of the numbers gives, lazy if the numbers are."""
+        """Dataset of the variables, lazy if the numbers are."""
         require("xarray", "sweep", "a labeled dataset")
         import xarray as xr
 
@@ -359,7 +360,7 @@ class _Job:
 
 
 def _crossed(axes: Mapping[str, _Axis], job: _Job) -> xr.Dataset:
-    """All deployments, each with all numbers, put together along the dimensions."""
+    """Compute all deployments with all numbers and combine them along the dimensions."""
     cases = list(product(*(axis.values for axis in axes.values())))
     labels = list(product(*(axis.labels or ("",) for axis in axes.values())))
     serves = [job.deployment(case) for case in cases]
@@ -380,16 +381,16 @@ def _crossed(axes: Mapping[str, _Axis], job: _Job) -> xr.Dataset:
 
 
 def _silent(done: int, of: int) -> None:
-    """Report nothing: tasks run elsewhere, and dask has progress bars of its own."""
+    """Report nothing, as tasks run elsewhere and dask has its own progress bars."""
 
 
 def _of_one(tell: Callable[[int, int], None], at: int, cases: int, done: int, of: int) -> None:
-    """Report the blocks of one deployment out of all."""
+    """Report progress of one deployment as a share of all."""
     tell(at * of + done, cases * of)
 
 
 def _in_blocks(asked: Asked, serve: Deployment, names: tuple[str, ...], report: Any, *numbers: Any) -> Any:
-    """The variables of one deployment, a block of points after the other along the first axis."""
+    """The variables of one deployment, computed in blocks along the first axis."""
     shape = np.broadcast_shapes(*map(np.shape, numbers))
     rows = max(1, BLOCK_POINTS * shape[0] // max(prod(shape), 1)) if shape else 1
     if not shape or shape[0] <= rows:
@@ -407,7 +408,7 @@ def _in_blocks(asked: Asked, serve: Deployment, names: tuple[str, ...], report: 
 
 
 def _nothing(dtypes: Sequence[Any], *numbers: Any) -> Any:
-    """What stands at the points of a deployment that is refused: NaN, False or an empty word."""
+    """Value for deployments that cannot run: NaN, False or an empty string."""
     shape = np.broadcast_shapes(*map(np.shape, numbers))
     blanks = {"U": "", "b": False}
     found = tuple(np.full(shape, blanks.get(dtype.kind, np.nan), dtype) for dtype in dtypes)
@@ -415,7 +416,7 @@ def _nothing(dtypes: Sequence[Any], *numbers: Any) -> Any:
 
 
 def _nested(parts: Sequence[xr.Dataset], axes: Sequence[tuple[str, _Axis]]) -> xr.Dataset:
-    """Datasets put together along the dimensions of the axes, the last one varying fastest."""
+    """Combine datasets along the dimensions of the axes; the last axis varies fastest."""
     require("xarray", "sweep", "a labeled dataset")
     import xarray as xr
 
