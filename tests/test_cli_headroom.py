@@ -71,7 +71,7 @@ def test_a_beaten_floor_has_reasons():
     assert "Why decode may beat its floor, most likely reason first" in full
     # 6.738 ms at 1.008 TB/s are 6.8 GB; the file states 4.9 GB of weights.
     assert "the memory of 1 x rtx-4090 moves 6.79" in full
-    assert "the file states 4.913 GB of weights, the deployment holds 16.06 GB" in full
+    assert "the file states 4.913 GB of weights, the deployment has 16.06 GB" in full
 
 
 def test_a_profile_of_kernels_is_held_against_its_operators(ran):
@@ -102,13 +102,13 @@ def test_a_run_is_drawn_under_the_roofline(tmp_path):
     ("args", "says"),
     [
         ((RUN, "--hardware", "h100-sxm"), "headroom needs --model"),
-        ((KERNELS, *RAN), "states no shapes: give the load (batch and prompt tokens) and the phase"),
-        ((KERNELS, *RAN, "--batch", "8"), "not a whole multiple of 32 layers: give steps"),
+        ((KERNELS, *RAN), "contains no shapes; give the load (batch and prompt tokens) and the phase"),
+        ((KERNELS, *RAN, "--batch", "8"), "not a multiple of 32 layers; give steps"),
         ((KERNELS, *RAN, "--batch", "8", "--phase", "both"), "no phase named 'both'"),
-        ((DATA / "README.md", *RAN), "is not a result of a known tool"),
+        ((DATA / "README.md", *RAN), "has an unknown format"),
         ((DATA / "missing.json", *RAN), "missing.json can't be read"),
         ((RUN, *RAN, "-o", "run.txt"), "the file name of a plot must end in"),
-        ((DATA / "dcgm/dmon.txt", *RAN), "shares of its peaks already"),
+        ((DATA / "dcgm/dmon.txt", *RAN), "shares of the peaks already"),
     ],
     ids=str,
 )

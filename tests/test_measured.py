@@ -91,7 +91,7 @@ def test_derived_figures_follow_from_their_formula(path):
 
 @pytest.mark.parametrize("path", sorted(CONFIGS), ids=label)
 def test_a_configuration_is_no_result(path):
-    with pytest.raises(rl.SpecError, match="configuration of an inference-perf run: read its stage_N"):
+    with pytest.raises(rl.SpecError, match="configuration of an inference-perf run; read its stage_N"):
         rl.measured.read(path)
 
 
@@ -149,7 +149,7 @@ def test_vllm_throughput_counts_all_tokens():
     run = one("vllm_throughput/throughput.json")
     assert run.total_tokens_per_s == 2594.383583152611
     assert run.tokens_per_s is None
-    assert any("prompt and output tokens together" in doubt for doubt in run.doubts)
+    assert any("includes prompt and output tokens" in doubt for doubt in run.doubts)
     text = one("vllm_throughput/throughput.txt")
     assert text.tokens_per_s == 518.88
     assert (text.prompt_tokens, text.output_tokens) == (pytest.approx(4096 / 16, rel=1e-3), pytest.approx(64, rel=1e-3))
@@ -477,10 +477,10 @@ def test_a_file_cut_off_is_an_error_of_one_line(tmp_path):
     [
         (b"", "is empty"),
         (b"   \n", "is empty"),
-        (b'{"a": 1}', "is not a result of a known tool; known: vLLM bench serve"),
-        (b"hello, world\n", "is not a result of a known tool"),
+        (b'{"a": 1}', "has an unknown format; known formats: vLLM bench serve"),
+        (b"hello, world\n", "has an unknown format"),
         (b"\x1f\x8b\x08\x00damaged", "is a"),
-        (gzip.compress(b"a" * 1000, mtime=0)[:-12], "cut off"),
+        (gzip.compress(b"a" * 1000, mtime=0)[:-12], "truncated gzip file"),
         (b"a\0b", "is not a text file"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a": ' * 100_000, "nested too deeply"),
@@ -514,7 +514,7 @@ def test_a_bomb_does_not_unpack(tmp_path, monkeypatch):
     monkeypatch.setattr("roofline.measured.document.MAX_BYTES", 10_000)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b" " * 1_000_000))
-    with pytest.raises(rl.SpecError, match="unpacks to more than 10,000 bytes"):
+    with pytest.raises(rl.SpecError, match="decompresses to more than 10,000 bytes"):
         rl.measured.read(path)
 
 

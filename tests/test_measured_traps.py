@@ -76,7 +76,7 @@ def test_itl_of_guidellm_and_genai_perf_is_a_tpot():
 
 def test_empty_answers_are_dropped_where_lists_show_them():
     [run] = rl.measured.read(DATA / "vllm_serve/v0.6.3_empty_answers.json")
-    assert run.repaired == ("8 of 24 completed answers are empty: the figures are over the 16 others",)
+    assert run.repaired == ("8 of 24 completed answers are empty; the values cover the other 16",)
     lists = raw("vllm_serve/v0.6.3_empty_answers.json")
     full = [ttft for ttft, tokens in zip(lists["ttfts"], lists["output_lens"], strict=True) if tokens]
     assert run.ttft_mean_s == pytest.approx(np.mean(full))
@@ -106,14 +106,14 @@ def test_a_run_that_did_not_stream_has_no_ttft():
 def test_rate_asked_is_not_rate_reached(tmp_path):
     [run] = rl.measured.read(DATA / "vllm_serve/v0.11_open_loop.json")
     assert (run.request_rate, run.concurrency) == (3.0, None)
-    assert any("3 requests/s were asked for and 2.37 finished" in doubt for doubt in run.doubts)
+    assert any("3 requests/s were requested and 2.37 finished" in doubt for doubt in run.doubts)
     for unpaced in ("inf", float("inf"), None, 1000):
         assert read(raw("vllm_serve/v0.11_open_loop.json") | {"request_rate": unpaced}, tmp_path).request_rate is None
 
 
 def test_tokens_that_do_not_agree_are_doubted(tmp_path):
     run = read(raw("vllm_serve/v0.11_open_loop.json") | {"output_throughput": 737.8}, tmp_path)
-    assert any("one of the three counts something else" in doubt for doubt in run.doubts)
+    assert any("one of the three has another meaning" in doubt for doubt in run.doubts)
 
 
 def test_the_old_key_with_a_colon_and_goodput_do_not_disturb():
@@ -133,7 +133,7 @@ def test_queue_in_concurrency_of_trtllm_is_doubted(tmp_path):
     data = raw("trtllm_bench/report_v1.2_streaming_machine.json")
     data["request_info"]["avg_num_concurrent_requests"] = 505
     data["world_info"]["max_batch_size"] = 10
-    assert any("count the queue: at most 10 ran" in doubt for doubt in read(data, tmp_path).doubts)
+    assert any("include queued ones; at most 10 ran" in doubt for doubt in read(data, tmp_path).doubts)
 
 
 def test_units_are_read_where_a_metric_states_one(tmp_path):
@@ -148,8 +148,8 @@ def test_a_latency_without_a_unit_is_left_out(tmp_path):
     path.write_text("concurrency,ttft,tpot_ms\n4,26,7.4\n")
     [run] = rl.measured.read(path)
     assert run.ttft_s is None
-    assert any("column 'ttft' states no unit" in doubt for doubt in run.doubts)
-    assert any("does not say whether it is a mean or a median" in doubt for doubt in run.doubts)
+    assert any("column 'ttft' has no unit" in doubt for doubt in run.doubts)
+    assert any("does not state whether it is a mean or a median" in doubt for doubt in run.doubts)
 
 
 def test_invalid_mlperf_result_is_doubted(tmp_path):
@@ -209,7 +209,7 @@ def test_speculation_multiplies_the_step():
 def test_cached_prompts_are_not_computed():
     [run] = rl.measured.read(DATA / "sglang_serving/v0.5_speculative_cache_report.jsonl")
     assert run.cached_share == pytest.approx(0.333)
-    assert "161 tokens on 80 cached" in rl.headroom(SERVE, run).phase("prefill").basis
+    assert "161 tokens after 80 cached" in rl.headroom(SERVE, run).phase("prefill").basis
 
 
 @pytest.mark.parametrize(
@@ -242,14 +242,14 @@ def test_reasons_come_in_order_where_a_floor_is_beaten(run, phase, order):
 def test_a_cache_can_not_explain_less_than_a_read_of_the_weights():
     run = Measurement("hand", "x", prompt_tokens=241, output_tokens=2, ttft_mean_s=0.003)
     [first, *_] = rl.headroom(SERVE, run).phase("prefill").reasons
-    assert "does not explain the time" in first
+    assert "prefix cache: not an explanation" in first
 
 
 def test_how_much_speculation_would_explain():
     run = Measurement("hand", "x", kind="decode", batch=1, context_tokens=0, tpot_mean_s=0.0022405)
     row = rl.headroom(SERVE, run).phase("decode")
     assert (
-        row.reasons[0] == f"speculation: {row.floor_s / 0.0022405:.2f} tokens a step, or more, would explain the time"
+        row.reasons[0] == f"speculation: {row.floor_s / 0.0022405:.2f} or more tokens per step would explain the time"
     )
     assert row.floor_s / 0.0022405 == pytest.approx(2.0, rel=1e-2)
 
@@ -270,7 +270,7 @@ def test_contradictions_are_said():
     notes = " ".join(rl.headroom(SERVE, run).notes)
     assert "states accelerators 2, the deployment has 1" in notes
     assert "states 'NVIDIA GeForce RTX 3090', the deployment has 'h100-sxm'" in notes
-    assert "42.51 GB of weights, the deployment holds 16.06 GB" in notes
+    assert "42.51 GB of weights, the deployment has 16.06 GB" in notes
     [same] = rl.measured.read(DATA / "trtllm_bench/report_v1.2_streaming_machine.json")
     assert not rl.headroom(SERVE, same).notes
 
@@ -330,7 +330,7 @@ def test_headroom_of_a_file():
     found = rl.measured.headroom_of_file(DATA / "vllm_serve/v0.11_append_result.json", SERVE)
     assert len(found) == 3
     assert all(each.phase("decode").mbu > 0.5 for each in found)
-    with pytest.raises(rl.InvalidInput, match="shares of its peaks already"):
+    with pytest.raises(rl.InvalidInput, match="shares of the peaks already"):
         rl.measured.headroom_of_file(DATA / "dcgm/dmon.txt", SERVE)
     with pytest.raises(rl.InvalidInput, match=r"what rl.measured.read returns: 3"):
         rl.headroom(SERVE, 3)
@@ -361,10 +361,10 @@ def test_kernels_under_the_roof_of_their_kind():
 
 
 def test_kernels_need_a_workload_and_a_number_of_passes():
-    with pytest.raises(rl.InvalidInput, match="which states no shapes: give the load"):
+    with pytest.raises(rl.InvalidInput, match="which contains no shapes; give the load"):
         rl.headroom(SMALL, profile())
     with pytest.raises(
-        rl.InvalidInput, match="2 calls of attention kernels, not a whole multiple of 12 layers: give steps, "
+        rl.InvalidInput, match="2 attention kernels, which is not a multiple of 12 layers; give steps, "
     ):
         rl.headroom(SMALL, profile(), load=rl.Workload())
     with pytest.raises(rl.UnknownName, match="no phase named 'both'"):

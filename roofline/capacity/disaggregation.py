@@ -210,5 +210,7 @@ def _notes(plan: Plan, link_bytes_per_s: float | None) -> tuple[str, ...]:
     """What pools rest on."""
     link = "the accelerator's network card" if link_bytes_per_s is None else f"{link_bytes_per_s / 1e9:g} GB/s"
     crossing = f"the KV cache of a request crosses between the pools once, over {link}"
-    idle = ["without a rate, one group of workers, the decode pool always full"] if plan.stream is None else []
-    return (crossing, *idle)
+    notes = ["without a rate, one group of workers, the decode pool always full"] if plan.stream is None else []
+    if plan.rank == "energy":
+        notes.append("pools are ranked by cost although the plan ranks by energy: the energy of pools is not modeled")
+    return (crossing, *notes)

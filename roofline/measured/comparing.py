@@ -1,4 +1,4 @@
-"""`headroom`: a measured run held against what its deployment can do, phase by phase."""
+"""`headroom`: a measured run compared with what its deployment can do, phase by phase."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def headroom(
     Parameters
     ----------
     serve : Deployment
-        What ran where. Result files rarely say it; what they do say is only compared with it.
+        What ran where. Result files rarely state it; what they do state is only checked against it.
     measured : Measurement, KernelProfile, or a list of them
         What `roofline.measured.read` returns.
     load : Workload, optional
@@ -76,13 +76,13 @@ def headroom(
     Returns
     -------
     Headroom or KernelHeadroom, or a list of them
-        MFU, MBU, shares of the three times, the limit, and what is left to gain; if a time beats its floor, the likely
-        reasons in order.
+        MFU, MBU, shares of the three times, the limit, and the possible gain; if a time beats its floor, the likely
+        reasons, most likely first.
 
     Raises
     ------
     InvalidInput
-        The file has no time that can be compared, or lacks lengths that ``load`` does not give either.
+        The file has no time that can be compared, or lacks lengths that ``load`` does not provide either.
 
     Examples
     --------
@@ -106,7 +106,10 @@ def _one(
     if isinstance(measured, KernelProfile):
         return kernel_headroom(serve, measured, load=load, phase=phase, steps=steps)
     if isinstance(measured, DeviceCounters):
-        raise InvalidInput(f"{measured.source} holds counters of a device, which are shares of its peaks already")
+        raise InvalidInput(
+            f"{measured.source} contains device counters, which are shares of the peaks already; headroom needs a "
+            "benchmark result or a kernel profile"
+        )
     raise InvalidInput(f"measured must be what rl.measured.read returns: {measured!r}")
 
 
@@ -120,7 +123,7 @@ def headroom_of_file(
 ) -> list[Headroom | KernelHeadroom]:
     """Read a result file and compare each of its runs with ``serve``.
 
-    Runs without a comparable figure (for example because all requests failed) are left out.
+    Runs without a comparable time, for example because all requests failed, are left out.
 
     Parameters
     ----------
@@ -139,7 +142,7 @@ def headroom_of_file(
     Raises
     ------
     SpecError
-        The file can't be read or is of no known format.
+        The file can't be read, or its format is unknown.
     InvalidInput
         No run of the file can be compared.
     """
@@ -156,17 +159,17 @@ def headroom_of_file(
 
 
 MOST = 1e9
-"""No context, batch or rate of one deployment is larger: a larger one is a damaged file's."""
+"""Contexts, batches and rates above this come from damaged files."""
 
 SHORTEST_S = 1e-9
-"""No pass is over within a clock cycle: a shorter time is a damaged file's."""
+"""Times below a clock cycle come from damaged files."""
 
 
 def _headroom_of_run(serve: Deployment, measured: Measurement, load: Workload | None) -> Headroom:
     run = _filled(measured, load)
     for name in ("prompt_tokens", "output_tokens", "context_tokens", "batch", "concurrency", "requests_per_s"):
         if (getattr(run, name) or 0.0) > MOST:
-            raise InvalidInput(f"{run.source}: {name} of {getattr(run, name):g} can't be right")
+            raise InvalidInput(f"{run.source}: {name} of {getattr(run, name):g} is implausible")
     notes = list(doubts_about(serve, run))
     found = (_prefill(serve, run), _decode(serve, run, notes), _whole(serve, run, notes))
     rows = [row for row in found if row is not None and row.measured_s > SHORTEST_S]
@@ -179,7 +182,7 @@ def _headroom_of_run(serve: Deployment, measured: Measurement, load: Workload | 
 
 
 def _filled(run: Measurement, load: Workload | None) -> Measurement:
-    """``run`` with the lengths and the batch that ``load`` has and the file has not."""
+    """``run`` with lengths and batch of ``load`` where the file lacks them."""
     if load is None:
         return run
     known: dict[str, Any] = {}
@@ -203,21 +206,24 @@ def _explained(serve: Deployment, run: Measurement, row: PhaseHeadroom) -> Phase
 
 
 def _prefill(serve: Deployment, run: Measurement) -> PhaseHeadroom | None:
-    """TTFT against the prefill of a prompt, or of a static batch of them."""
+    """TTFT compared with the prefill of one prompt, or of a static batch of prompts."""
     if run.ttft_s is None or run.prompt_tokens is None or run.kind == DECODE:
         return None
     batch = prompts_together(run)
     fresh, cached = prompt_lengths(run)
     bounds = of_phase(prefill_of(serve, batch, fresh, cached))
     statistic = "" if run.statistic is None else f"{run.statistic} "
-    basis = f"{statistic}TTFT against the prefill of {batch:g} x {fresh:,.0f} tokens on {cached:,.0f} cached"
+    basis = (
+        f"{statistic}TTFT, compared with the prefill of {batch:g} x {fresh:,.0f} tokens after {cached:,.0f} cached "
+        "tokens"
+    )
     if run.kind == SERVING:
-        basis += "; a TTFT holds the wait in the queue and for the step in progress as well"
+        basis += "; TTFT also includes waiting in the queue and for the step in progress"
     return PhaseHeadroom("prefill", run.ttft_s, bounds, basis)
 
 
 def _decode(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadroom | None:
-    """The time of a step against a decode step at the run's mean batch and context."""
+    """The time of a step compared with a decode step at the run's mean batch and context."""
     step = run.step
     if step is None or run.kind == PREFILL:
         return None
@@ -225,15 +231,17 @@ def _decode(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadr
     batch = running(run, step.seconds)
     if batch is None:
         batch = 1.0
-        notes.append("decode: the batch is not in the file: held against one sequence")
+        notes.append("decode: the file does not state the batch; compared with a batch of one")
     context = mean_context(run)
     if context is None:
         context = 0.0
-        notes.append("decode: the lengths are not in the file: held against an empty cache")
+        notes.append("decode: the file does not state the lengths; compared with an empty cache")
     bounds = of_phase(decode_step(serve, max(batch, 1.0), context))
-    basis = f"{step.basis} against a step of {max(batch, 1.0):.3g} sequences at {context:,.0f} tokens"
+    basis = (
+        f"{step.basis}, compared with a step of {max(batch, 1.0):.3g} sequences at a context of {context:,.0f} tokens"
+    )
     if accepted != 1.0:
-        basis += f", times the {accepted:g} tokens that a step yields; drafting and verifying cost more than the step"
+        basis += f", times {accepted:g} tokens per step; the cost of drafting and verification is not part of the floor"
     return PhaseHeadroom("decode", step.seconds * accepted, bounds, basis)
 
 
@@ -249,26 +257,31 @@ def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadro
         first = prefill_of(serve, float(run.batch), max(run.prompt_tokens, 1.0), run.context_tokens or 0.0)
         bounds = of_generation(first, decode_step(serve, float(run.batch), context), steps)
         basis = (
-            f"{run.statistic} total against {run.batch} x {run.prompt_tokens:,.0f} + {run.output_tokens:,.0f} tokens"
+            f"{run.statistic} total, compared with {run.batch} x {run.prompt_tokens:,.0f} + {run.output_tokens:,.0f} "
+            "tokens"
         )
         return PhaseHeadroom("generation", run.total_s, bounds, basis)
     if not run.requests_per_s:
         return None
     batch = _in_system(run)
     if batch is None:
-        notes.append("run: how many requests were in flight is not in the file: the rate of requests is not compared")
+        notes.append("run: the file does not state how many requests were in flight; the request rate is not compared")
         return None
     found = (run.cached_share or 0.0) * run.prompt_tokens
     first = prefill_of(serve, float(serve.parallel.data), max(run.prompt_tokens - found, 1.0), found)
     bounds = of_request(first, decode_step(serve, batch, context), steps, batch)
     if run.request_rate:
-        notes.append("run: the rate was asked for, so that its share of the floor is the load, not an efficiency")
-    basis = f"1 / (requests a second) against a request's share of a deployment with {batch:.3g} in flight"
+        notes.append(
+            "run: the request rate was set by the client, so its share of the floor is a load, not an efficiency"
+        )
+    basis = (
+        f"1 / (requests per second), compared with the share of one request of a deployment with {batch:.3g} in flight"
+    )
     return PhaseHeadroom("run", 1.0 / run.requests_per_s, bounds, basis)
 
 
 def _in_system(run: Measurement) -> float | None:
-    """Sequences that may have shared a step: the cap, or else the mean, measured or by Little's law."""
+    """Sequences that may have shared a step: the concurrency limit, or else the mean, measured or by Little's law."""
     if run.concurrency:
         return max(run.concurrency, 1.0)
     little = run.requests_per_s * run.total_mean_s if run.requests_per_s and run.total_mean_s else None

@@ -1,8 +1,8 @@
-"""DCGM: counters of a device, by ``dcgmi dmon`` or the Prometheus exporter.
+"""DCGM: device counters from ``dcgmi dmon`` or the Prometheus exporter.
 
-``DRAM_ACTIVE`` is the share of cycles in which the memory interface moves data at its present clock: near MBU.
-``PIPE_TENSOR_ACTIVE`` is the share of cycles of the tensor pipe: an upper hint of MFU, not MFU.  ``GPU_UTIL`` is the
-percentage of time in which any kernel ran, a utilization of nothing, and left out.
+``DRAM_ACTIVE`` is the share of cycles in which the memory interface moves data at its present clock, which is close to
+MBU. ``PIPE_TENSOR_ACTIVE`` is the share of cycles in which the tensor pipe is active, an upper bound of MFU rather than
+MFU. ``GPU_UTIL``, the share of time in which any kernel ran, says nothing about either and is not read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DeviceCounters(Report):
     device : str
         The device's number.
     accelerator : str
-        Its name, if the file tells.
+        Its name, if the file states it.
     memory_active, tensor_active, sm_active, graphics_active : float
         Shares of cycles, 0 to 1.
     power_watts : float
@@ -45,7 +45,7 @@ class DeviceCounters(Report):
     power_watts: float | None = None
     samples: int = 1
     assumptions: tuple[str, ...] = (
-        "memory_active is near MBU; tensor_active is an upper hint of MFU, since a busy pipe need not be full",
+        "memory_active is close to MBU; tensor_active is an upper bound of MFU, since an active pipe need not be full",
     )
 
     columns = (
@@ -97,7 +97,7 @@ _ROW = re.compile(r"^GPU[ -]*(?P<device>\d+) +(?P<cells>.+)$")
 
 
 def read_dmon(text: str, source: str) -> list[DeviceCounters]:
-    """The devices in the table of ``dcgmi dmon``; cells of N/A are passed over."""
+    """The devices in the table of ``dcgmi dmon``; N/A cells are skipped."""
     columns: list[str] = []
     values: dict[str, dict[str, list[float]]] = {}
     for line in text.splitlines():

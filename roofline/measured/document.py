@@ -1,4 +1,4 @@
-"""`Document`: a result file as text and as the JSON values in it, plain or gzipped, whole or cut off."""
+"""`Document`: a result file, plain or gzipped, as text and as the JSON values in it; may be truncated."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..errors import SpecError
 from ..files import read_bytes
 
 MAX_BYTES = 256 * 2**20
-"""Detailed results list every token of every request, and traces every kernel: tens of megabytes are common."""
+"""Detailed results list every token of every request, and traces list every kernel, so tens of megabytes are common."""
 
 MAX_VALUES = 100_000
 """JSON values read from one file."""
 
 MAX_FAULTS = 20
-"""Lines that can't be read before the rest of a file is given up."""
+"""Number of unreadable lines after which the rest of a file is skipped."""
 
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -26,18 +26,18 @@ _BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b
 
 @dataclass(frozen=True)
 class Document:
-    """A file that was read.
+    """The content of a file.
 
     Attributes
     ----------
     path : Path
         Where it is.
     text : str
-        Its content, unpacked and decoded.
+        Its content, decompressed and decoded.
     values : tuple
-        ``(place, value)`` for each JSON value at the top of it; empty for other texts.
+        ``(place, value)`` for each JSON value at the top level; empty for other texts.
     faults : tuple of str
-        Lines that look like JSON and are not, one sentence each.
+        Lines that look like JSON but are not, one sentence each.
     """
 
     path: Path
@@ -57,7 +57,7 @@ def read_document(path: str | Path) -> Document:
     Parameters
     ----------
     path : str or Path
-        A regular file of at most 256 MiB, unpacked as well, in UTF-8 or UTF-16, plain or gzipped.
+        A regular file of at most 256 MiB (decompressed), in UTF-8 or UTF-16, plain or gzipped.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def read_document(path: str | Path) -> Document:
     Raises
     ------
     SpecError
-        It can't be read, is too large or is not a text file.
+        The file can't be read, is too large or is not a text file.
     """
     try:
         place = Path(path)
@@ -80,7 +80,7 @@ def read_document(path: str | Path) -> Document:
 
 
 def _unpack(data: bytes, path: Path) -> bytes:
-    """The content of a gzip file, up to the size that a plain file may have; other data as it is."""
+    """The decompressed content of a gzip file, up to the size limit; other data unchanged."""
     if not data.startswith(_GZIP):
         return data
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -89,9 +89,9 @@ def _unpack(data: bytes, path: Path) -> bytes:
     except zlib.error:
         raise SpecError(f"{path} is a damaged gzip file") from None
     if len(plain) > MAX_BYTES:
-        raise SpecError(f"{path} unpacks to more than {MAX_BYTES:,} bytes")
+        raise SpecError(f"{path} decompresses to more than {MAX_BYTES:,} bytes")
     if not unpacker.eof:
-        raise SpecError(f"{path} is a gzip file that is cut off")
+        raise SpecError(f"{path} is a truncated gzip file")
     return plain
 
 
@@ -107,10 +107,10 @@ def _decode(data: bytes, path: Path) -> str:
 
 
 def _json_values(text: str) -> tuple[tuple[tuple[str, Any], ...], tuple[str, ...]]:
-    """The JSON values that follow each other in ``text``, and a sentence for each line where one is broken.
+    """The consecutive JSON values in ``text``, and a sentence for each broken line.
 
-    Tools append to a file without commas, one object a line or pretty-printed; reading goes on at the next line that
-    opens a value.
+    Tools append objects to a file without commas, one per line or pretty-printed. Reading continues at the next line
+    that starts a value.
     """
     decoder = json.JSONDecoder()
     values: list[tuple[str, Any]] = []
@@ -136,7 +136,7 @@ def _json_values(text: str) -> tuple[tuple[tuple[str, Any], ...], tuple[str, ...
 
 
 def _next_value(text: str, position: int) -> int | None:
-    """Where the next value opens: right after white space or a comma, or at the start of a later line."""
+    """Position of the next value: after white space or a comma, or at the start of a later line."""
     while position < len(text):
         if text[position] in "{[":
             return position
@@ -157,4 +157,4 @@ def _end_of_line(text: str, position: int) -> int:
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return error.msg
-    return "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"

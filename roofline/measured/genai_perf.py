@@ -1,8 +1,8 @@
 """genai-perf and AIPerf: JSON and CSV exports.
 
 Every metric states its ``unit``.  ``inter_token_latency`` is (total - TTFT) / (output - 1) of each request, a TPOT;
-``inter_chunk_latency`` (AIPerf) is the gap between stream events.  The load is that of the phase "profiling"; warm-up
-is left out of the figures.  A CSV has neither model nor concurrency.
+``inter_chunk_latency`` (AIPerf) is the gap between stream events.  The load is that of the phase "profiling", without
+warm-up.  CSV exports have neither model nor concurrency.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LATENCIES = {
 _METRICS = {*_LATENCIES.values(), "request_throughput", "output_token_throughput", "output_sequence_length"}
 
 _SHORTER = 0.8
-"""Answers this much shorter than asked deserve a remark."""
+"""Answers shorter than this share of the requested length get a note."""
 
 
 def is_export(data: Mapping[str, Any]) -> bool:
@@ -36,7 +36,7 @@ def is_export(data: Mapping[str, Any]) -> bool:
 
 
 def _metrics(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metrics by name; the first releases of AIPerf keep them under ``records``, TTFT under its abbreviation."""
+    """The metrics by name; the first releases of AIPerf keep them under ``records`` and abbreviate TTFT."""
     inner = data.get("records")
     if not isinstance(inner, Mapping):
         return data
@@ -76,7 +76,7 @@ def _unit(record: Record, metric: str, usual: str) -> float:
     written = record.text(f"{metric}/unit") or usual
     scale = _SECONDS.get(written.lower())
     if scale is None:
-        record.doubt(f"{metric} is in {written!r}, which is no unit of time: read as {usual}")
+        record.doubt(f"{metric} is in {written!r}, which is not a unit of time; read as {usual}")
         scale = _SECONDS[usual]
     return scale
 
@@ -88,7 +88,7 @@ def _seconds(record: Record, metric: str, statistic: str, usual: str) -> float |
 
 
 def _asked(record: Record) -> dict[str, float | None]:
-    """Concurrency and rate that were asked for, wherever this release keeps them."""
+    """The requested concurrency and rate, wherever this release stores them."""
     phases = record.at("input_config/phases")
     for phase in phases if isinstance(phases, list) else ():
         if isinstance(phase, Mapping) and phase.get("name") == "profiling":
@@ -107,9 +107,11 @@ def _remarks(record: Record, figures: Mapping[str, Any]) -> None:
     asked = record.number("input_config/output_tokens_mean", positive=True)
     got, tpot, gap = (figures[name] for name in ("output_tokens", "tpot_mean_s", "itl_mean_s"))
     if asked and got and got < _SHORTER * asked:
-        record.doubt(f"{asked:g} output tokens were asked for and {got:.3g} came")
+        record.doubt(f"{asked:g} output tokens were requested, but {got:.3g} came")
     if tpot and gap and gap > 1.3 * tpot:
-        record.doubt(f"a stream event carries {gap / tpot:.2g} tokens: speculation, or several steps an event")
+        record.doubt(
+            f"a stream event carries {gap / tpot:.2g} tokens: speculative decoding, or several steps per event"
+        )
     if record.at("was_cancelled") is True:
         record.doubt("the run was cancelled")
 
@@ -125,7 +127,7 @@ def _stated(record: Record) -> dict[str, Any]:
 
 
 def _gpu_names(record: Record) -> list[str]:
-    """GPUs that the telemetry saw: those of the machine, not necessarily of the deployment."""
+    """GPUs in the telemetry: those of the machine, not necessarily of the deployment."""
     endpoints = record.at("telemetry_data/endpoints")
     found = []
     for endpoint in endpoints.values() if isinstance(endpoints, Mapping) else ():
@@ -162,7 +164,7 @@ def read_csv(text: str, source: str) -> list[Measurement]:
         if key not in data and any(as_number(cell) is not None for cell in cells[1:]):
             data[key] = {"unit": unit, **dict(zip(columns, cells[1:], strict=False))}
     record = Record(data, source)
-    record.doubt("the CSV export names neither model nor concurrency")
+    record.doubt("the CSV export contains neither model nor concurrency")
     return read_export(record) if is_export(data) else []
 
 

@@ -1,8 +1,8 @@
 """GuideLLM: JSON (releases 0.2 to 0.8) and CSV; one run for each entry of ``benchmarks``.
 
-``inter_token_latency_ms`` is (last - first) / (output - 1), a TPOT; ``time_per_output_token_ms`` is total / output with
-the first token in it, which is none.  ``request_latency`` is in seconds.  ``max_concurrency`` of a constant-rate or
-Poisson strategy is a limit of the client, not the load.
+``inter_token_latency_ms`` is (last - first) / (output - 1), a TPOT; ``time_per_output_token_ms`` is total / output and
+includes the first token, so it is not a TPOT.  ``request_latency`` is in seconds.  ``max_concurrency`` of a
+constant-rate or Poisson strategy is a limit of the client, not the load.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def is_report(data: Mapping[str, Any]) -> bool:
 
 
 def read_report(record: Record) -> list[Measurement]:
-    """One run for each benchmark of the report; a sweep has a synchronous, a throughput and several paced ones."""
+    """One run for each benchmark of the report; a sweep consists of a synchronous, a throughput and several paced
+    benchmarks.
+    """
     model = record.text("args/model", "config/spec/backend/model", "config/backend/model", "args/backend_kwargs/model")
     runs = record.at("benchmarks")
     found = []
@@ -46,7 +48,7 @@ def _run(record: Record, model: str | None) -> Measurement:
     figures["failed"] = record.count("metrics/request_totals/errored", "request_totals/errored")
     incomplete = record.count("metrics/request_totals/incomplete", "request_totals/incomplete")
     if incomplete:
-        record.doubt(f"{incomplete:,} requests were cut off at the end of the run and are left out")
+        record.doubt(f"{incomplete:,} requests were cut off at the end of the run and are not counted")
     own = model or record.text("benchmarker/backend/model", "worker/backend_model", "args/model")
     return record.finish("GuideLLM", stated={"model": own}, **figures)
 
@@ -78,11 +80,11 @@ def _metrics(record: Record) -> dict[str, Any]:
 
 
 def _rate(record: Record, figures: Mapping[str, Any], written: float | None) -> float | None:
-    """Output tokens a second from requests and their lengths: the written mean is over stretches of time."""
+    """Output tokens per second from requests and their lengths; the mean in the file is over time intervals."""
     rate = record.derive(
         "tokens_per_s",
         "requests_per_s * output_tokens",
-        "the file's own mean is weighted by time",
+        "the mean in the file is weighted by time",
         requests_per_s=figures["requests_per_s"],
         output_tokens=figures["output_tokens"],
     )
@@ -94,7 +96,7 @@ def _rate(record: Record, figures: Mapping[str, Any], written: float | None) -> 
 
 
 def _load(record: Record) -> dict[str, float | None]:
-    """Concurrency or rate that the strategy asked for."""
+    """Concurrency or rate requested by the strategy."""
     strategy: Any = None
     for place in ("config/strategy", "args/strategy", "scheduler/strategy"):
         strategy = strategy or record.at(place)
@@ -107,7 +109,7 @@ def _load(record: Record) -> dict[str, float | None]:
     if kind == "concurrent":
         return {"concurrency": inner.number("streams", positive=True), "request_rate": None}
     if kind == "throughput":
-        record.doubt("the throughput strategy sends all at once: TTFT holds the queue")
+        record.doubt("the throughput strategy sends all requests at once; TTFT includes queueing")
         return {"concurrency": inner.number("max_concurrency", positive=True), "request_rate": None}
     return {"concurrency": None, "request_rate": paced(inner.number("rate", positive=True))}
 
@@ -163,7 +165,7 @@ def _row(cells: Mapping[tuple[str, ...], str], source: str) -> Measurement:
     done = _single(cells.items(), "request counts", "successful", statistic="")
     strategy = next((cell for head, cell in cells.items() if head[1] == "strategy"), "")
     synchronous = strategy == "synchronous"
-    record.doubt("the CSV export does not say what rate or concurrency was asked for" if not synchronous else "")
+    record.doubt("the CSV export does not state the requested rate or concurrency" if not synchronous else "")
     record.doubts = [words for words in record.doubts if words]
     figures |= {"requests": None if done is None else round(done), "concurrency": 1.0 if synchronous else None}
     figures["tokens_per_s"] = _rate(record, figures, _single(cells.items(), "token throughput", "output tokens/sec"))
@@ -175,7 +177,7 @@ _Cells = Iterable[tuple[tuple[str, ...], str]]
 
 
 def _latency(cells: _Cells, group: str, statistic: str) -> float | None:
-    """A figure of the successful requests in the unit that its header names."""
+    """A statistic of the successful requests, in the unit of its header."""
     for (head, field, kind), cell in cells:
         unit = _UNITS.get(field.rpartition(" ")[2])
         if head == group and field.startswith("successful") and kind == statistic and unit:

@@ -1,4 +1,5 @@
-"""inference-perf: ``stage_N_lifecycle_metrics.json``, whose meaning changed and whose release is not in it.
+"""inference-perf: ``stage_N_lifecycle_metrics.json``, whose fields changed meaning between releases that it does not
+state.
 
 =============  ================================================================  ======================================
 release        ``time_per_output_token``                                          ``output_len``, tokens a second
@@ -9,9 +10,9 @@ release        ``time_per_output_token``                                        
 0.6.0 on       (last - first) / (output - 1)                                      right
 =============  ================================================================  ======================================
 
-So the TPOT is (mean total - mean TTFT) / (mean output - 1) wherever the written one is not that.  It can't repair
-0.5.0, whose output tokens are doubled as well: an answer longer than ``config.yaml`` beside the file asks for shows it
-(kubernetes-sigs/inference-perf, issue 564, pull requests 565 and 566).
+So TPOT is computed as (mean total - mean TTFT) / (mean output - 1) wherever the value in the file differs.  This does
+not help with 0.5.0, which also doubles output tokens; answers longer than the limit in ``config.yaml`` next to the file
+reveal it (kubernetes-sigs/inference-perf, issue 564, pull requests 565 and 566).
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from .record import Record, percentiles_in, percentiles_of
 from .vllm import paced
 
 SAME = 0.05
-"""A written TPOT within 5 % of (mean total - mean TTFT) / (mean output - 1) is a mean over requests of the same."""
+"""A TPOT in the file within 5 % of (mean total - mean TTFT) / (mean output - 1) is taken as the mean over requests."""
 
 DOUBLED = 1.2
-"""Mean answers this much longer than the longest one asked for, or than the mean, are counted twice."""
+"""Mean answers longer than the requested maximum by this factor were counted twice."""
 
 _LATENCIES = {"ttft": "time_to_first_token", "itl": "inter_token_latency", "total": "request_latency"}
 
@@ -41,7 +42,7 @@ def is_stage(data: Mapping[str, Any]) -> bool:
 
 
 def read_stage(record: Record, path: Path | None = None) -> list[Measurement]:
-    """A stage; ``config.yaml`` beside the file names the model and the lengths asked for."""
+    """A stage; ``config.yaml`` next to the file states the model and the requested lengths."""
     figures: dict[str, Any] = {
         "requests": record.count("successes/count"),
         "failed": record.count("failures/count"),
@@ -61,7 +62,7 @@ def read_stage(record: Record, path: Path | None = None) -> list[Measurement]:
         figures[f"{ours}_median_s"] = record.number(f"{place}/median", f"{place}/p50", positive=True)
         found += percentiles_in(record, place, ours, 1.0)
     if record.at("load_summary/requested_rate") is None and figures["concurrency"] is None:
-        record.doubt("the report states no rate: a summary of all stages together is no steady state")
+        record.doubt("the report states no rate; a summary of all stages is not a steady state")
     config = _config(path)
     figures |= tpot(record, figures, "successes/latency/time_per_output_token")
     _refuse_doubled(record, figures, config)
@@ -70,7 +71,7 @@ def read_stage(record: Record, path: Path | None = None) -> list[Measurement]:
 
 
 def tpot(record: Record, figures: Mapping[str, Any], place: str) -> dict[str, float | None]:
-    """The written TPOT where it is one, and the one that follows from the other means where it is not."""
+    """The TPOT in the file if it is valid, or else the one that follows from the other means."""
     written = record.number(f"{place}/mean", positive=True)
     median = record.number(f"{place}/median", f"{place}/p50", positive=True)
     derived = record.derive(
@@ -83,21 +84,23 @@ def tpot(record: Record, figures: Mapping[str, Any], place: str) -> dict[str, fl
     )
     if derived is None:
         if written:
-            record.doubt("TPOT can't be checked: some releases write half of it and the file does not name its release")
+            record.doubt(
+                "TPOT can't be checked: some releases report half of it, and the file does not state its release"
+            )
         return {"tpot_mean_s": written, "tpot_median_s": median}
     if written and abs(written / derived - 1) <= SAME:
         record.steps = [step for step in record.steps if step.name != "tpot_mean_s"]
         return {"tpot_mean_s": written, "tpot_median_s": median}
     if written:
         record.repair(
-            f"the written time_per_output_token of {written * 1e3:.4g} ms is {written / derived:.2g} times "
+            f"time_per_output_token of {written * 1e3:.4g} ms is {written / derived:.2g} times "
             f"(total - TTFT) / (output - 1): the latter, {derived * 1e3:.4g} ms, is used"
         )
     return {"tpot_mean_s": derived, "tpot_median_s": None}
 
 
 def _config(path: Path | None) -> Record:
-    """The ``config.yaml`` beside a report; an empty one if there is none that can be read."""
+    """The ``config.yaml`` next to a report; empty if there is none that can be read."""
     if path is None:
         return Record({}, "")
     beside = path.parent / "config.yaml"
@@ -108,14 +111,14 @@ def _config(path: Path | None) -> Record:
 
 
 def _refuse_doubled(record: Record, figures: dict[str, Any], config: Record) -> None:
-    """Drop what rests on output tokens that were counted twice; note gaps of 0 that may be a sign of it."""
+    """Drop what depends on output tokens that were counted twice; note gaps of 0, which may be a sign of it."""
     asked = "data/output_distribution"
     longest, usual = config.number(f"{asked}/max", positive=True), config.number(f"{asked}/mean", positive=True)
     limit, got = longest or usual, figures["output_tokens"]
     if limit and got and got > DOUBLED * limit:
         record.doubt(
             f"answers of {got:g} tokens, but config.yaml asks for at most {limit:g}: release 0.5.0 counts each token "
-            "twice, so output tokens, their rate and TPOT are left out"
+            "twice, so output tokens, their rate and TPOT are ignored"
         )
         names = ("output_tokens", "tokens_per_s", "total_tokens_per_s", "tpot_mean_s", "tpot_median_s")
         figures |= dict.fromkeys(names)
@@ -126,7 +129,7 @@ def _refuse_doubled(record: Record, figures: dict[str, Any], config: Record) -> 
     if zero == 0:
         record.doubt(
             "gaps of 0 between tokens: chunks carried several tokens, or release 0.5.0 counted each token twice "
-            "(compare output_tokens with what was asked for)"
+            "(compare output_tokens with the requested length)"
         )
 
 

@@ -137,22 +137,22 @@ class KernelHeadroom(Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """How many passes, what could not be matched, which kinds beat their roof."""
+        """The number of passes, kernels that could not be matched, and kinds that beat their roofline."""
         return (*self.notes, *self._missing(), *self._beaten(), *self.profile.assumptions)
 
     def _missing(self) -> Iterator[str]:
         for kind, measured, roof in zip(self._kinds, self.measured_s, self.roofline_s, strict=True):
             if roof and not measured:
-                yield f"no kernel was matched to {kind}, {humanize('s', roof)} at its roofline: fused, perhaps"
+                yield f"no kernel was matched to {kind}, {humanize('s', roof)} at its roofline; it may be fused"
             if measured and not roof and kind != "unmatched":
-                yield f"{kind} kernels take {humanize('s', measured)} a pass, but the model has no such operator"
+                yield f"{kind} kernels take {humanize('s', measured)} per pass, but the model has no such operator"
 
     def _beaten(self) -> Iterator[str]:
         for kind, measured, floor in zip(self._kinds, self.measured_s, self.floor_s, strict=True):
             if 0 < measured < floor:
                 yield (
-                    f"{kind} takes {humanize('s', measured)} and its floor is {humanize('s', floor)}: another number "
-                    "of passes, batch or format, or kernels that other kinds hold"
+                    f"{kind} takes {humanize('s', measured)} and its floor is {humanize('s', floor)}: the number of "
+                    "passes, batch or format may differ, or kernels were assigned to another kind"
                 )
 
     def __repr__(self) -> str:
@@ -166,13 +166,13 @@ class KernelHeadroom(Report):
 def kernel_headroom(
     serve: Deployment, profile: KernelProfile, *, load: Workload | None, phase: str, steps: float | None
 ) -> KernelHeadroom:
-    """Hold ``profile`` against the operators of a pass (see `roofline.headroom`)."""
+    """Compare ``profile`` with the operators of a pass (see `roofline.headroom`)."""
     if phase not in PHASES:
         raise unknown("phase", phase, PHASES)
     if load is None:
         raise InvalidInput(
-            f"{profile.source} is a profile of kernels, which states no shapes: give the load (batch and prompt "
-            "tokens) and the phase, decode or prefill"
+            f"{profile.source} is a kernel profile, which contains no shapes; give the load (batch and prompt tokens) "
+            "and the phase, decode or prefill"
         )
     found = decode(serve, load) if phase == "decode" else prefill(serve, load)
     if steps is not None:
@@ -180,17 +180,19 @@ def kernel_headroom(
             raise InvalidInput(f"steps must be a finite number > 0: {steps!r}")
         return KernelHeadroom(profile, found, float(steps), (f"{steps:g} passes, as given",))
     counted = _passes(profile, found)
-    return KernelHeadroom(profile, found, counted, (f"{counted:g} passes, by the calls of attention kernels",))
+    return KernelHeadroom(
+        profile, found, counted, (f"{counted:g} passes, derived from the number of attention kernels",)
+    )
 
 
 def _passes(profile: KernelProfile, phase: Phase) -> float:
-    """Passes that a profile covers: calls of attention kernels over layers with attention."""
+    """Passes that a profile covers: attention kernels divided by layers with attention."""
     layers = sum(float(item.operator.count) for item in phase.operators if item.operator.kind == "attention")
     calls = sum(kernel.calls for kernel in profile.kernels if _runs_once_a_layer(kernel.name))
     if not layers or not calls or calls % layers:
         raise InvalidInput(
-            f"{profile.source} has {calls} calls of attention kernels, not a whole multiple of {layers:g} layers: "
-            "give steps, the number of passes that it covers"
+            f"{profile.source} has {calls} attention kernels, which is not a multiple of {layers:g} layers; give "
+            "steps, the number of passes that it covers"
         )
     return calls / layers
 

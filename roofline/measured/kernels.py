@@ -1,8 +1,8 @@
-"""Profiles of kernels: Nsight Systems (``cuda_gpu_kern_sum``), Nsight Compute, the torch profiler (trace, CSV).
+"""Kernel profiles: Nsight Systems (``cuda_gpu_kern_sum``), Nsight Compute, the torch profiler (trace, CSV).
 
-A profile names kernels, not operators, and states no shapes.  A kernel's kind follows from patterns that the names of
-cuBLAS, CUTLASS, FlashAttention, vLLM, SGLang, TensorRT-LLM, llama.cpp and hipBLASLt kernels have; what no pattern
-matches is said.  Times of kernels on several streams overlap, so their sum is not wall time.
+A profile lists kernels, not operators, and no shapes.  The kind of a kernel is derived from name patterns of cuBLAS,
+CUTLASS, FlashAttention, vLLM, SGLang, TensorRT-LLM, llama.cpp and hipBLASLt kernels; unmatched kernels are reported.
+Kernels on several streams overlap, so the sum of their times is not wall time.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _KINDS = (
         r"|copy|fill|scale|concat|transpose|permute|triton_poi|triton_red|triton_per",
     ),
 )
-"""Kind of operator -> what the names of its kernels hold; the first that matches counts."""
+"""Kind of operator -> pattern of its kernel names; the first match counts."""
 
 
 def kind_of_kernel(name: str) -> str | None:
-    """Kind of operator that a kernel belongs to by its name, or None if no pattern matches.
+    """Return the kind of operator of a kernel, derived from its name; None if no pattern matches.
 
     Examples
     --------
@@ -60,22 +60,22 @@ def kind_of_kernel(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class ProfiledKernel:
-    """One kernel of a profile, all its calls together.
+    """One kernel of a profile, with all its calls.
 
     Attributes
     ----------
     name : str
-        As the profiler prints it.
+        Name as printed by the profiler.
     calls : int
         How often it ran.
     total_s : float
         Time of all calls together.
     median_s : float
-        Median time of a call, if the file tells.
+        Median time of a call, if the file states it.
     moved_bytes : float
-        Bytes that crossed the memory interface in all calls, if counters measured it.
+        Bytes through the memory interface in all calls, if measured by counters.
     memory_share, compute_share : float
-        Share of its peaks that the profiler says memory and compute units were busy at, if counters measured it.
+        Utilization of memory and compute units relative to their peaks, if measured by counters.
     """
 
     name: str
@@ -108,9 +108,9 @@ class KernelProfile(Report):
     kernels : tuple of Kernel
         The kernels.
     stated : mapping
-        What the file says of the deployment (``accelerator``).
+        What the file states about the deployment (``accelerator``).
     doubts : tuple of str
-        What should not be relied on.
+        Warnings about unreliable values.
     """
 
     tool: str
@@ -153,12 +153,12 @@ class KernelProfile(Report):
 
     @property
     def unmatched(self) -> tuple[ProfiledKernel, ...]:
-        """Kernels whose kind no pattern tells."""
+        """Kernels that match no pattern."""
         return tuple(kernel for kernel in self.kernels if kernel.kind is None)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Doubts, and what could not be matched."""
+        """Warnings, and kernels that could not be matched."""
         lost = self.unmatched
         share = sum(kernel.total_s for kernel in lost) / float(self.total_s.sum())
         names = ", ".join(kernel.name[:60] for kernel in lost[:3])
@@ -166,7 +166,7 @@ class KernelProfile(Report):
         return (*(f"doubt: {doubt}" for doubt in self.doubts), *([words] if lost else []))
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns as plain JSON types, and remarks."""
+        """Columns as plain JSON types, and notes."""
         more = {"tool": self.tool, "source": self.source, "stated": plain(self.stated)}
         return super().to_dict() | more | {"assumptions": list(self.assumptions)}
 
@@ -198,7 +198,7 @@ def is_nsys(text: str) -> bool:
 
 
 def read_nsys(text: str, source: str) -> list[KernelProfile]:
-    """The summary; lines of the tool's own above the header are passed over."""
+    """The summary; lines above the header are skipped."""
     start = _NSYS.search(text)
     if start is None:
         return []
@@ -217,7 +217,7 @@ def _bare(key: str) -> str:
 
 
 def _timed(record: Record, *names: str) -> float | None:
-    """A time whose unit is in the column's name; nanoseconds where older releases write none."""
+    """A time with the unit of the column's name; nanoseconds in older releases, which state none."""
     for name in names:
         for key in record.data:
             match = re.match(rf"{name}(?: \((?P<unit>\w+)\))?$", key)
@@ -240,7 +240,7 @@ def is_ncu(text: str) -> bool:
 
 
 def read_ncu(text: str, source: str) -> list[KernelProfile]:
-    """The kernels with their counters: one row a metric, or one column a metric and a second row of units."""
+    """The kernels with their counters: one row per metric, or one column per metric with a second row of units."""
     start = _NCU.search(text)
     rows = list(csv.reader(text[start.start() :].splitlines())) if start else []
     if not rows:
@@ -305,7 +305,7 @@ def _metric(metrics: Metrics, units: Mapping[str, float], *names: str) -> float 
 
 
 def _merged(launches: list[ProfiledKernel]) -> ProfiledKernel:
-    """The launches of one kernel as one row; counters are averaged over the time."""
+    """The launches of one kernel as one row; counters are averages over time."""
     total = sum(kernel.total_s for kernel in launches)
 
     def averaged(name: str) -> float | None:
@@ -334,7 +334,7 @@ def is_trace(data: Mapping[str, Any]) -> bool:
 
 
 def read_trace(record: Record) -> list[KernelProfile]:
-    """The kernels of a torch trace, whose durations are in microseconds; events of the host are passed over."""
+    """The kernels of a torch trace, with durations in microseconds; host events are skipped."""
     durations: dict[str, list[float]] = {}
     for event in record.data["traceEvents"]:
         if isinstance(event, Mapping) and str(event.get("cat", "")).lower() in ("kernel", "gpu_op"):

@@ -1,8 +1,8 @@
 """llama.cpp: ``llama-bench`` (JSON, JSONL, CSV, SQL, Markdown) and ``llama-batched-bench`` (JSONL, Markdown).
 
-``n_gen`` 0 is a prefill of ``n_prompt`` tokens on ``n_depth`` cached ones, ``n_prompt`` 0 are ``n_gen`` decode steps
-at batch 1, both is one figure over all tokens.  ``model_size`` are the bytes of the weights, which say more than any
-nominal precision.  Layers split over several GPUs run one GPU at a time.
+With ``n_gen`` 0, a test is a prefill of ``n_prompt`` tokens after ``n_depth`` cached ones; with ``n_prompt`` 0, it is
+``n_gen`` decode steps at batch 1; with both, one rate over all tokens.  ``model_size`` is the size of the weights in
+bytes, which is more precise than a nominal format.  With layers split over several GPUs, one GPU runs at a time.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_bench(record: Record) -> list[Measurement]:
 
 
 def _both(record: Record, stated: Mapping[str, Any], seconds: float | None, rate: float | None) -> Measurement:
-    """A prompt and an answer in one figure, whose rate counts both."""
+    """A prompt and an answer with a single rate over both."""
     generated = record.number("n_gen", positive=True)
     output_rate = record.derive(
         "tokens_per_s",
@@ -92,7 +92,7 @@ def _both(record: Record, stated: Mapping[str, Any], seconds: float | None, rate
 
 
 EVERY_LAYER = 99
-"""``-ngl 99`` is how people write "all layers"; fewer may leave weights in host memory."""
+"""``-ngl 99`` usually means "all layers"; fewer may leave weights in host memory."""
 
 
 def _remarks(record: Record) -> None:
@@ -100,9 +100,11 @@ def _remarks(record: Record) -> None:
     layers = record.at("n_gpu_layers")
     layers = as_number(layers) if layers is not None else None
     if len(gpus) > 1 and record.text("split_mode") == "layer":
-        record.doubt(f"layers are split over {len(gpus)} GPUs, which run one at a time: compare with a pipeline")
+        record.doubt(
+            f"layers are split over {len(gpus)} GPUs, which run one at a time; compare with pipeline parallelism"
+        )
     if layers is not None and 0 <= layers < EVERY_LAYER:
-        record.doubt(f"{layers:g} layers were on the GPU: if the model has more, the rest ran on the host")
+        record.doubt(f"{layers:g} layers were on the GPU; if the model has more, the others ran on the host")
     if record.number("n_cpu_moe", positive=True):
         record.doubt("experts of some layers ran on the host (n_cpu_moe)")
 
@@ -133,18 +135,18 @@ def is_batched(data: Mapping[str, Any]) -> bool:
 
 
 def read_batched(record: Record) -> list[Measurement]:
-    """A static batch; each of its decode steps emits a token, so TPOT is their time over their number."""
+    """A static batch; each decode step emits a token, so TPOT is the decode time divided by the number of steps."""
     batch = record.count("pl", positive=True)
     prompt, output = record.number("pp", positive=True), record.number("tg", positive=True)
     first, rest = record.number("t_pp", positive=True), record.number("t_tg", positive=True)
     if record.number("is_pp_shared", positive=True):
-        record.doubt("the prompt is shared: its time is that of one sequence, not of the batch")
+        record.doubt("the prompt is shared, so its time is that of one sequence, not of the batch")
     step = record.derive("tpot_mean_s", "decode_s / output_tokens", "T_TG / TG", decode_s=rest, output_tokens=output)
     total = record.number("t", positive=True)
     rate = record.derive(
         "tokens_per_s",
         "batch * output_tokens / total_s",
-        "the whole batch, prefill included; S_TG leaves the prefill out",
+        "the whole batch including prefill; S_TG does not include prefill",
         batch=batch,
         output_tokens=output,
         total_s=total,
@@ -193,7 +195,7 @@ _BUILD = re.compile(r"^build: (?P<commit>\w+)", re.MULTILINE)
 
 
 def read_markdown(text: str, source: str) -> list[Measurement]:
-    """The tests in Markdown tables of ``llama-bench``; columns vary, as only parameters that differ are shown."""
+    """The tests in Markdown tables of ``llama-bench``; columns vary, since only parameters that differ are shown."""
     build = _BUILD.search(text)
     rows = [row for table in markdown_tables(text) for row in table if {"test", "t/s"} <= row.keys()]
     found: list[Measurement] = []

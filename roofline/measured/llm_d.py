@@ -1,7 +1,7 @@
-"""llm-d benchmark reports, versions 0.1 and 0.2, YAML or JSON: the format that names hardware and parallelism.
+"""llm-d benchmark reports, versions 0.1 and 0.2, YAML or JSON; they state hardware and parallelism.
 
-Every metric has ``units`` (ms in 0.1, s in 0.2).  The latencies are those of the tool that made the load, so that its
-TPOT trap comes with them.
+Every metric has ``units`` (ms in 0.1, s in 0.2).  The latencies are those of the load generator, including its pitfalls
+about TPOT.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _RATES = {
     "prompt_tokens_per_s": ("input_tokens_per_sec", "input_token_rate"),
     "total_tokens_per_s": ("total_tokens_per_sec", "total_token_rate"),
 }
-"""Our name of a rate -> that of 0.1 and that of 0.2."""
+"""Our name of a rate -> its names in 0.1 and 0.2."""
 
 
 def _done(record: Record, root: str) -> int | None:
@@ -87,13 +87,13 @@ def _unit(record: Record, place: str) -> float:
     written = record.text(f"{place}/units") or ""
     scale = _SECONDS.get(written.partition("/")[0])
     if scale is None:
-        record.doubt(f"{place.rpartition('/')[2]} has the units {written!r}, which are none of time: left out")
+        record.doubt(f"{place.rpartition('/')[2]} has the units {written!r}, which is not a unit of time; ignored")
         return float("inf")
     return scale
 
 
 def _tpot(record: Record, figures: Mapping[str, Any], place: str) -> dict[str, float | None]:
-    """The TPOT in seconds, checked against the other means as the load generator's own reader does."""
+    """The TPOT in seconds, checked against the other means like in the load generator's own files."""
     unit = _unit(record, place)
     scaled = {name: record.number(f"{place}/{name}", unit=unit, positive=True) for name in ("mean", "p50")}
     inner = Record({"tpot": scaled}, record.source)
@@ -125,7 +125,7 @@ def _stated(record: Record) -> dict[str, Any]:
 
 
 def _stated_before(record: Record) -> dict[str, Any]:
-    """Version 0.1 lists one accelerator a replica."""
+    """Version 0.1 lists one accelerator per replica."""
     hosts = record.at("scenario/host/accelerator")
     hosts = hosts if isinstance(hosts, list) else []
     every = sum(Record(host, "").number("count") or 0 for host in hosts if isinstance(host, Mapping))

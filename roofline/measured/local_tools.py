@@ -1,6 +1,6 @@
-"""Tools on one's own machine: mlx-lm, exllamav3, ollama; batch 1, or a small static one.
+"""Local tools: mlx-lm, exllamav3 and ollama, with batch 1 or a small static batch.
 
-Rates become times: TPOT = batch / (generated tokens a second), since the rate of a batch is the total of its sequences.
+Rates are converted to times: TPOT = batch / (generated tokens per second), since a rate is the total over the batch.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _GENERATION = re.compile(r"^Generation: (?P<tokens>\d+) tokens, (?P<rate>[\d.]+)
 
 
 def read_mlx_generate(text: str, source: str) -> list[Measurement]:
-    """The answers that ``mlx_lm.generate`` prints figures of."""
+    """The answers for which ``mlx_lm.generate`` prints timings."""
     found = []
     prompts, answers = list(_PROMPT.finditer(text)), list(_GENERATION.finditer(text))
     for prompt, answer in zip(prompts, answers, strict=False):
@@ -103,11 +103,11 @@ _COLOR = re.compile(r"\x1b?\[[0-9;]*m")
 _LENGTH = re.compile(r"^(?P<what>Length|Context) +(?P<tokens>\d+): +(?P<rate>[\d.,]+) tokens/s", re.MULTILINE)
 _BITS = re.compile(r"Bitrate: (?P<bits>[\d.]+) bpw")
 _FORCED_STEPS = 100.0
-"""Steps that exllamav3's ``eval/perf.py`` runs from each context."""
+"""Decode steps of exllamav3's ``eval/perf.py`` at each context."""
 
 
 def read_exllama(text: str, source: str) -> list[Measurement]:
-    """The prefills and decodes of exllamav3's ``eval/perf.py``, whose log may hold colors."""
+    """The prefills and decodes in a log of exllamav3's ``eval/perf.py``, which may contain color codes."""
     plain = _COLOR.sub("", text)
     if "Prefill:" not in plain and "Generation" not in plain:
         return []
@@ -146,22 +146,22 @@ def is_ollama(data: Mapping[str, Any]) -> bool:
 
 
 def read_ollama(record: Record) -> list[Measurement]:
-    """An answer of ollama's API, in nanoseconds; a cached prompt has no figures."""
+    """An answer of ollama's API, in nanoseconds; there are no timings for a cached prompt."""
     prompt, output = record.number("prompt_eval_count", positive=True), record.number("eval_count", positive=True)
     first = record.number("prompt_eval_duration", unit=_NS, positive=True)
     rest = record.number("eval_duration", unit=_NS, positive=True)
     loading = record.number("load_duration", unit=_NS)
     if first is None:
-        record.doubt("the prompt was cached: its time and tokens are not in the file")
+        record.doubt("the prompt was cached, so the file has neither its time nor its tokens")
     if loading and first and loading > first:
-        record.doubt(f"loading the model took {loading:.3g} s, which is not in the TTFT")
+        record.doubt(f"loading the model took {loading:.3g} s, which is not included in TTFT")
     step = record.derive(
         "tpot_mean_s", "decode_s / output_tokens", "eval_duration / eval_count", decode_s=rest, output_tokens=output
     )
     rate = record.derive(
         "tokens_per_s",
         "output_tokens / decode_s",
-        "eval_count / eval_duration: decode alone",
+        "eval_count / eval_duration; decode only",
         output_tokens=output,
         decode_s=rest,
     )
@@ -191,7 +191,7 @@ _VERBOSE = re.compile(
 
 
 def duration_s(text: str) -> float | None:
-    """Seconds of a duration as Go prints it.
+    """Seconds of a duration in Go's format.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def duration_s(text: str) -> float | None:
 
 
 def read_ollama_text(text: str, source: str) -> list[Measurement]:
-    """The lines of ``ollama run --verbose``; one answer for each "total duration"."""
+    """The output of ``ollama run --verbose``, with one answer for each "total duration"."""
     answers: list[dict[str, float]] = []
     for line in _VERBOSE.finditer(text):
         name, value = line["name"].replace(" ", "_"), line["value"]

@@ -1,4 +1,4 @@
-"""`Measurement`: one run of a benchmark, in base units, with what its reader repaired and what it doubts."""
+"""`Measurement`: one run of a benchmark in base units, with notes about corrected and unreliable values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DECODE = "decode"
 KINDS = (SERVING, BATCH, PREFILL, DECODE)
 
 NOTHING_STATED: FrozenMapping[str, Any] = FrozenMapping()
-"""The file says nothing of the deployment."""
+"""Default for files that state nothing about the deployment."""
 
 NO_PERCENTILES: FrozenMapping[str, float] = FrozenMapping()
-"""The file has no percentiles."""
+"""Default for files without percentiles."""
 
 
 class StepTime(NamedTuple):
-    """Time of an output token as a decode step has it, and which figures of the file it comes from."""
+    """Time per decode step, and the values of the file that it is derived from."""
 
     seconds: float
     basis: str
@@ -31,7 +31,7 @@ class StepTime(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurement(Report):
-    """One run of a benchmark. None means that the file does not say it; nothing is guessed.
+    """One run of a benchmark. None means that the file does not state a value; nothing is guessed.
 
     Attributes
     ----------
@@ -40,26 +40,26 @@ class Measurement(Report):
     source : str
         The file, and the place in it if it holds several runs.
     kind : str
-        ``serving`` (requests come and go), ``batch`` (one batch starts together), ``prefill`` or ``decode`` (one phase
-        by itself).
+        ``serving`` (requests arrive over time), ``batch`` (one static batch), ``prefill`` or ``decode`` (one phase
+        only).
     stated : mapping
-        What the file says of the deployment, as far as it does: ``model``, ``accelerator``, ``accelerators``,
-        ``tensor``, ``pipeline``, ``expert``, ``weights``, ``kv``, ``engine``, ``weights_bytes`` and the like, as
-        printed.  None of it is used in place of the `Deployment` that the caller names.
+        What the file states about the deployment: ``model``, ``accelerator``, ``accelerators``, ``tensor``,
+        ``pipeline``, ``expert``, ``weights``, ``kv``, ``engine``, ``weights_bytes`` and so on, as printed.  None of it
+        replaces the `Deployment` given by the caller.
     requests, failed : int
-        Requests that finished and that did not.
+        Requests that finished, and requests that failed.
     prompt_tokens, output_tokens : float
         Means over the requests.
     context_tokens : float
-        Tokens of each sequence in the cache before the phase that was timed.
+        Tokens of each sequence in the cache before the timed phase.
     batch : int
         Sequences that start together; None for serving.
     concurrency : float
-        Requested limit of requests in flight; None if there was none or the file does not say.
+        Requested limit of requests in flight; None if there was none or the file does not state it.
     request_rate : float
-        Requested rate in requests per second; None if there was none or the file does not say.
+        Requested rate in requests per second; None if there was none or the file does not state it.
     in_flight : float
-        Mean number of requests in the system, as the tool measured it.
+        Mean number of requests in the system, as measured by the tool.
     requests_per_s : float
         Finished requests per second.
     tokens_per_s : float
@@ -71,11 +71,11 @@ class Measurement(Report):
     tpot_mean_s, tpot_median_s : float
         Time per output token after the first, (total - TTFT) / (output - 1), over the requests.
     itl_mean_s, itl_median_s : float
-        Gap between two events of the stream; an event may carry several tokens.
+        Gap between two stream events; an event may carry several tokens.
     total_mean_s, total_median_s : float
         End to end.
     accepted_tokens_per_step : float
-        Tokens that a step of speculative decoding yields, on average.
+        Mean number of tokens per step of speculative decoding.
     cached_share : float
         Share of the prompt tokens that were found in the prefix cache.
     duration_s : float
@@ -83,11 +83,11 @@ class Measurement(Report):
     percentiles : mapping
         ``ttft_p99_s`` and the like.
     steps : tuple of Step
-        How figures that the file does not print follow from those that it does.
+        Derivations of values that the file does not contain from those that it does.
     repaired : tuple of str
-        What was repaired, one sentence each.
+        Corrections, one sentence each.
     doubts : tuple of str
-        What should not be relied on, one sentence each.
+        Warnings about unreliable values, one sentence each.
 
     Examples
     --------
@@ -176,42 +176,41 @@ class Measurement(Report):
 
     @property
     def ttft_s(self) -> float | None:
-        """Time to first token, of the one `statistic`."""
+        """Time to first token, for `statistic`."""
         return self.ttft_median_s if self.statistic == "median" else self.ttft_mean_s
 
     @property
     def tpot_s(self) -> float | None:
-        """Time per output token after the first, of the one `statistic`."""
+        """Time per output token after the first, for `statistic`."""
         return self.tpot_median_s if self.statistic == "median" else self.tpot_mean_s
 
     @property
     def total_s(self) -> float | None:
-        """End to end, of the one `statistic`."""
+        """End-to-end latency, for `statistic`."""
         return self.total_median_s if self.statistic == "median" else self.total_mean_s
 
     @property
     def output_tokens_per_s(self) -> float | None:
-        """`tokens_per_s` under the name that benchmark tools give it."""
+        """`tokens_per_s`, under the name that benchmark tools use."""
         return self.tokens_per_s
 
     @property
     def model(self) -> str | None:
-        """The model as the file names it."""
+        """The model as named in the file."""
         return self.stated.get("model")
 
     @property
     def accelerator(self) -> str | None:
-        """The accelerator as the file names it."""
+        """The accelerator as named in the file."""
         return self.stated.get("accelerator")
 
     @property
     def step(self) -> StepTime | None:
-        """Time of an output token, from the figures that stand nearest to a decode step.
+        """Time per decode step, from the most suitable values of the file.
 
-        The mean TPOT is a mean over requests: where lengths are mixed, a short answer held up by the prompts of others
-        weighs as much as a long one.  A mean over tokens comes first, therefore:
-        (mean total - mean TTFT) / (mean output - 1), then the median and the mean TPOT.  A batch that starts together
-        has but one length, and its TPOT needs no such care.
+        The mean TPOT is a mean over requests, in which a short answer that was delayed by other prompts weighs as much
+        as a long one. The mean over tokens, (mean total - mean TTFT) / (mean output - 1), is therefore preferred to the
+        median and the mean TPOT.  A static batch has a single length, so its TPOT is used as it is.
         """
         tokens = None if self.output_tokens is None else self.output_tokens - 1
         served = self.kind == SERVING and tokens is not None and tokens > 0
@@ -231,11 +230,11 @@ class Measurement(Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What was repaired, then what is in doubt."""
+        """Corrections, then warnings."""
         return (*(f"repaired: {words}" for words in self.repaired), *(f"doubt: {words}" for words in self.doubts))
 
     def replace(self, **changes: Any) -> Measurement:
-        """A copy with other fields: what the file does not say and its reader knows.
+        """Return a copy with other fields, such as values that the file lacks.
 
         Parameters
         ----------
@@ -255,10 +254,10 @@ class Measurement(Report):
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns as plain JSON types, then what the file says of the deployment, percentiles, and remarks."""
+        """Columns as plain JSON types, what the file states about the deployment, percentiles, and notes."""
         more = {name: plain(getattr(self, name)) for name in ("stated", "percentiles", "repaired", "doubts")}
         return super().to_dict() | {"statistic": self.statistic} | more
 
     def _derivation(self) -> tuple[Step, ...]:
-        """How figures that the file does not print follow from those that it does."""
+        """Derivations of values that the file does not contain from those that it does."""
         return self.steps

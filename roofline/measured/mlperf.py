@@ -1,7 +1,7 @@
 """MLPerf loadgen: ``mlperf_log_summary.txt``.
 
-All latencies are in nanoseconds.  "Result is" belongs to the result: an invalid run counts for nothing.  Model,
-hardware and lengths are in the folder's path, not in the file.
+All latencies are in nanoseconds.  "Result is" says whether a run is valid; an invalid run does not count.  Model,
+hardware and lengths are in the path of the directory, not in the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_summary(text: str) -> bool:
 
 
 def read_summary(text: str, source: str) -> list[Measurement]:
-    """A run: Offline has rates, Server latencies as well."""
+    """A run: Offline has rates, and Server also has latencies."""
     lines = [(" ".join(match["name"].lower().split()), match["value"]) for match in _LINE.finditer(text)]
     data: dict[str, str] = {}
     for name, value in lines:
@@ -71,12 +71,12 @@ _TOKENS = (
 def _remarks(record: Record, lines: list[tuple[str, str]]) -> None:
     result = record.text("result is")
     if result and result.upper() != "VALID":
-        record.doubt(f"the result is {result}: MLPerf counts such a run for nothing")
+        record.doubt(f"the result is {result}: such a run does not count")
     if any(name.endswith("(inferred)") for name, _ in lines):
-        record.doubt("the rate of tokens is inferred: samples x a constant")
+        record.doubt("the token rate is inferred as samples x a constant")
     rates = [Record({"v": value}, "").number("v") for name, value in lines if name == "completed tokens per second"]
     known = [rate for rate in rates if rate]
     if known and max(known) > min(known) * (1 + AGREEMENT):
-        record.doubt(f"the file has two rates of tokens, {min(known):g} and {max(known):g} a second")
+        record.doubt(f"the file has two token rates, {min(known):g} and {max(known):g} a second")
     if (record.text("scenario") or "").lower() == "offline":
-        record.doubt("all samples are sent at once: latencies hold the queue")
+        record.doubt("all samples are sent at once, so latencies include queueing")

@@ -1,4 +1,4 @@
-"""Which pass a measured run had: how many sequences, how many tokens, and how long it took."""
+"""The pass of a measured run: its sequences, tokens and duration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class OperatingPoint(NamedTuple):
     sequences : float
         Sequences in the pass.
     new_tokens, past_tokens : float
-        Tokens of each that are computed, and those before them in the cache.
+        New tokens per sequence, and cached tokens before them.
     seconds : float
         How long it took.
     """
@@ -27,7 +27,7 @@ class OperatingPoint(NamedTuple):
 
 
 def operating_point(run: Measurement, name: str) -> OperatingPoint | None:
-    """The prefill or the decode step of a run; None if the file does not say enough to tell.
+    """Return the prefill or the decode step of a run; None if the file does not state enough.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def operating_point(run: Measurement, name: str) -> OperatingPoint | None:
     Returns
     -------
     OperatingPoint or None
-        A TTFT of a server is that of one prompt, its wait in the queue included; a step has the mean batch, by
-        Little's law where the file has the rate.
+        For a server, TTFT is that of one prompt including queueing; a step has the mean batch, by Little's law if the
+        file states the request rate.
 
     Examples
     --------
@@ -71,19 +71,19 @@ def _step_point(run: Measurement) -> OperatingPoint | None:
 
 
 def prompts_together(run: Measurement) -> float:
-    """Prompts of a prefill: those of a static batch, or one of a server."""
+    """Prompts per prefill: those of a static batch, or one for a server."""
     return float(run.batch or 1) if run.kind != SERVING else 1.0
 
 
 def prompt_lengths(run: Measurement) -> tuple[float, float]:
-    """Tokens of a prompt that are computed, and those that are in the cache before them."""
+    """New tokens of a prompt, and cached tokens before them."""
     prompt = run.prompt_tokens or 0.0
     found = (run.cached_share or 0.0) * prompt
     return max(prompt - found, 1.0), found + (run.context_tokens or 0.0 if run.kind == PREFILL else 0.0)
 
 
 def running(run: Measurement, step_s: float) -> float | None:
-    """Sequences that decode at a time: those of a static batch, or the mean by Little's law."""
+    """Sequences that decode at the same time: those of a static batch, or the mean by Little's law."""
     if run.kind != SERVING:
         return float(run.batch or 1)
     if run.requests_per_s and run.output_tokens:
@@ -95,7 +95,7 @@ def running(run: Measurement, step_s: float) -> float | None:
 
 
 def mean_context(run: Measurement) -> float | None:
-    """Tokens in the cache before the mean step."""
+    """Mean number of cached tokens before a step."""
     if run.kind == DECODE:
         return (run.context_tokens or 0.0) + max((run.output_tokens or 1.0) - 1, 0.0) / 2
     if run.prompt_tokens is None:

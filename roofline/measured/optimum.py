@@ -1,7 +1,8 @@
-"""optimum-benchmark and llm-perf: ``benchmark.json``, or its ``report`` alone.
+"""optimum-benchmark and llm-perf: ``benchmark.json``, or only its ``report``.
 
 TTFT is the prefill; TPOT is the decode over ``max_new_tokens - 1``.  ``environment.gpu`` lists all GPUs of the machine,
-display cards included; ``backend.device_ids`` says which ran.  Prefill throughput may be in samples/s: it is not read.
+including display cards; ``backend.device_ids`` lists those that ran.  Prefill throughput is not read, since it may be
+in samples/s.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def is_benchmark(data: Mapping[str, Any]) -> bool:
 
 
 def read_benchmark(record: Record) -> list[Measurement]:
-    """A run of ``generate``: one batch, its prefill and its decode timed apart."""
+    """A run of ``generate``: one batch, with separate times of prefill and decode."""
     root = "report/" if isinstance(record.at("report"), Mapping) else ""
     output = record.number(*_OUTPUT, positive=True)
     figures: dict[str, Any] = {
@@ -51,7 +52,7 @@ def read_benchmark(record: Record) -> list[Measurement]:
     figures["tokens_per_s"] = record.derive(
         "tokens_per_s",
         "batch * output_tokens / total_s",
-        "the whole batch, prefill included",
+        "the whole batch including prefill",
         batch=figures["batch"],
         output_tokens=output,
         total_s=figures["total_mean_s"],
@@ -68,7 +69,7 @@ def _unit(record: Record, part: str) -> float:
     written = record.text(f"{part}/latency/unit")
     scale = _UNITS.get(written or "s")
     if scale is None:
-        record.doubt(f"{part} is in {written!r}, which is no unit of time: left out")
+        record.doubt(f"{part} is in {written!r}, which is not a unit of time; ignored")
         return float("inf")  # whatever is scaled by it counts as not measured
     return scale
 

@@ -1,8 +1,8 @@
-"""Tables: NVIDIA NIM's documentation, and a plain CSV of one's own.
+"""Tables: NVIDIA NIM's documentation, and plain CSV files.
 
-NIM calls the time per output token ITL, as genai-perf does.  In a plain CSV a column counts if its name says what it
-is and in which unit: ``ttft_ms``, ``tpot_mean_s``, ``tokens_per_s``, ``concurrency``; a latency without a unit is left
-out, since milliseconds and seconds can't be told apart by size.
+NIM calls the time per output token ITL, as genai-perf does.  In a plain CSV, a column is read if its name states the
+quantity and the unit: ``ttft_ms``, ``tpot_mean_s``, ``tokens_per_s``, ``concurrency``.  A latency without a unit is
+ignored, since milliseconds and seconds can't be distinguished by size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_nim(text: str) -> bool:
 
 
 def read_nim(text: str, source: str) -> list[Measurement]:
-    """A run for each row; the headings above a table say what ran where."""
+    """A run for each row; the headings above a table state what ran where."""
     found: list[Measurement] = []
     headings: dict[int, str] = {}
     for part in re.split(r"(?m)^(?=#)", text):
@@ -116,7 +116,7 @@ def _is_known(name: str) -> bool:
 
 
 def read_plain_csv(text: str, source: str) -> list[Measurement]:
-    """A run for each row of a CSV with two or more columns that say what they are, one of them a time or a rate."""
+    """A run for each row of a CSV with two or more known columns, at least one of them a time or a rate."""
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), None)
     if start is None:
@@ -153,10 +153,10 @@ def _plain_row(record: Record) -> Measurement:
 def _put_latency(record: Record, figures: dict[str, Any], column: str, match: re.Match[str]) -> None:
     statistic = "median" if (match["before"] or match["after"]) in ("median", "p50") else "mean"
     if match["unit"] is None:
-        record.doubt(f"column {column!r} states no unit: left out (call it {column}_ms or {column}_s)")
+        record.doubt(f"column {column!r} has no unit and is ignored; rename it to {column}_ms or {column}_s")
         return
     if not (match["before"] or match["after"]):
-        record.doubt(f"column {column!r} does not say whether it is a mean or a median: taken as a mean")
+        record.doubt(f"column {column!r} does not state whether it is a mean or a median; read as a mean")
     name = _NAMES.get(match["name"], match["name"])
     figures[f"{name}_{statistic}_s"] = record.number(column, unit=_UNITS[match["unit"]], positive=True)
 

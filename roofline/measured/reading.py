@@ -1,4 +1,4 @@
-"""`read`: which tool wrote a file, by its content and never by its name, and its runs."""
+"""`read`: the runs in a file, whose format is detected from its content, never from its name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .measurement import Measurement
 from .record import Record
 
 Result = Measurement | KernelProfile | DeviceCounters
-"""What a file may hold."""
+"""Kinds of results."""
 
 KNOWN = (
     "vLLM bench serve, throughput and latency; SGLang bench_serving and one-batch; trtllm-bench; genai-perf; AIPerf; "
@@ -63,7 +63,7 @@ _OBJECTS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Record], li
     (vllm.is_throughput, vllm.read_throughput),
     (vllm.is_latency, vllm.read_latency),
 )
-"""Objects of JSON: how each is recognized, the most particular first, and read."""
+"""JSON objects: how each is recognized and read, most specific first."""
 
 _TEXTS: tuple[tuple[Callable[[str], bool], Callable[[str, str], list[Any]]], ...] = (
     (lambda text: "Serving Benchmark Result" in text and "E2E Latency (ms)" in text, sglang.read_blocks),
@@ -89,18 +89,18 @@ _TEXTS: tuple[tuple[Callable[[str], bool], Callable[[str, str], list[Any]]], ...
     (lambda text: "Throughput:" in text, vllm.read_throughput_text),
     (lambda text: "," in text or ";" in text or "\t" in text, plain_tables.read_plain_csv),
 )
-"""Other texts: a sign of each, the most particular first, and how it is read; the first that finds a run counts."""
+"""Other texts: a marker and a reader for each, most specific first; the first that finds a run counts."""
 
 MAX_DEPTH = 4
-"""Wrappers that people put around results are looked into this deep."""
+"""Depth to which objects and lists around results are searched."""
 
 
 def read(path: str | Path) -> list[Result]:
     """Read the result file of a benchmark or a profiler.
 
-    The content tells which tool wrote it. What a file says about the deployment is kept in ``stated`` but not used: the
-    caller gives the `Deployment`. Means and medians are kept apart; each result says what was repaired and what is
-    doubtful.
+    The format is detected from the content. What a file states about the deployment is kept in ``stated`` but not used;
+    the caller gives the `Deployment`. Means and medians are kept separate, and each result lists corrections and
+    warnings.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def read(path: str | Path) -> list[Result]:
     Raises
     ------
     SpecError
-        The file can't be read, is cut off, or is of no known format.
+        The file can't be read, is truncated, or has an unknown format.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def _from_json(document: Document) -> list[Result]:
 
 
 def _from_value(value: Any, source: str, path: Path, depth: int) -> list[Result]:
-    """The runs in a JSON value: an object that is recognized, or those inside of a list or a wrapper."""
+    """The runs in a JSON value: a known object, or those in a list or wrapper."""
     if depth == 0:
         return []
     if isinstance(value, Mapping):
@@ -200,14 +200,14 @@ def _from_yaml(document: Document) -> list[Result]:
 
 
 def _with_faults(result: Result, faults: tuple[str, ...]) -> Result:
-    """``result`` with the lines of its file that could not be read among its doubts."""
+    """``result`` with warnings about the unreadable lines of its file."""
     if isinstance(result, DeviceCounters):
         return replace(result, assumptions=(*result.assumptions, *faults))
     return replace(result, doubts=(*result.doubts, *faults))
 
 
 def _nothing(document: Document) -> str:
-    """Why a file holds no result, in one line."""
+    """One line that says why a file contains no result."""
     path = document.path
     if not document.text.strip():
         return f"{path} is empty"
@@ -216,5 +216,5 @@ def _nothing(document: Document) -> str:
     if any(isinstance(value, Mapping) and inference_perf.is_config(value) for _, value in document.values) or (
         "\nload:" in f"\n{document.text}" and "\nserver:" in f"\n{document.text}"
     ):
-        return f"{path} is the configuration of an inference-perf run: read its stage_N_lifecycle_metrics.json"
-    return f"{path} is not a result of a known tool; known: {KNOWN}"
+        return f"{path} is the configuration of an inference-perf run; read its stage_N_lifecycle_metrics.json"
+    return f"{path} has an unknown format; known formats: {KNOWN}"

@@ -1,4 +1,4 @@
-"""`Record`: figures out of a parsed file, however they are written, with remarks on those that make no sense."""
+"""`Record`: numbers from a parsed file in any notation, with notes about invalid ones."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..report import Step
 from .measurement import SERVING, Measurement
 
 MAX_DOUBTS = 20
-"""Remarks on unreadable figures that one run keeps; a file full of them needs no more."""
+"""Largest number of notes about unreadable values per run."""
 
 MOST = 1e18
-"""No figure of a result file is larger in its own unit: nanoseconds of a year are 3e16."""
+"""Values above this are invalid in any unit; a year has 3e16 nanoseconds."""
 
 _UNLIMITED = {"inf", "infinity", "none", "null", "nan", ""}
 
 
 def as_number(value: object) -> float | None:
-    """A finite number from a number or a text that holds one (``"1,040.86"``, ``" 7.04 "``); None from anything else.
+    """Return a finite number from a number or a text (``"1,040.86"``, ``" 7.04 "``); None for anything else.
 
     Examples
     --------
@@ -41,13 +41,13 @@ _THOUSANDS = re.compile(r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$")
 
 
 def _without_separators(text: str) -> str:
-    """``1,040.86`` without its comma; ``0,1,2,3`` and ``7,04`` stay as they are, and so are no numbers."""
+    """``1,040.86`` without its comma; ``0,1,2,3`` and ``7,04`` are left unchanged, so they are not numbers."""
     bare = text.strip()
     return bare.replace(",", "") if _THOUSANDS.match(bare) else bare
 
 
 class Record:
-    """One object of a file, with the remarks that its reader gathers.
+    """One object of a file, with the notes that its reader collects.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Record:
         self.steps: list[Step] = []
 
     def at(self, path: str) -> Any:
-        """The value of the key ``path``, or else at that path, its parts divided by slashes; None if there is none."""
+        """The value of the key ``path``, or at that path with parts separated by slashes; None if there is none."""
         if path in self.data:
             return self.data[path]
         value: Any = self.data
@@ -79,9 +79,9 @@ class Record:
         return value
 
     def number(self, *paths: str, unit: float = 1.0, positive: bool = False) -> float | None:
-        """The first figure found at one of ``paths``, times ``unit``.
+        """The first number found at one of ``paths``, times ``unit``.
 
-        Negative figures, and zeros where ``positive`` is asked for, count as not measured.
+        Negative numbers, and zeros with ``positive``, count as not measured.
         """
         for path in paths:
             value = self.at(path)
@@ -91,19 +91,19 @@ class Record:
             if found is None:
                 self._unreadable(path, value)
             elif found > MOST:
-                self.doubt(f"{path} is {found:g}, which can't be right: left out")
+                self.doubt(f"{path} is {found:g}, which is implausible; ignored")
             elif found < 0:
-                self.doubt(f"{path} is negative ({found:g}): left out")
+                self.doubt(f"{path} is negative ({found:g}); ignored")
             elif found > 0 or not positive:
                 scaled = found * unit
                 return scaled if math.isfinite(scaled) else None
         return None
 
     def _unreadable(self, path: str, value: object) -> None:
-        """A remark on a value that is no number; texts like "inf" and NaN stand for "none"."""
+        """A note about a value that is not a number; texts such as "inf" and NaN mean "none"."""
         if isinstance(value, float) or (isinstance(value, str) and value.strip().lower() in _UNLIMITED):
             return
-        self.doubt(f"{path} holds {_shown(value)}, which is not a number: left out")
+        self.doubt(f"{path} holds {_shown(value)}, which is not a number; ignored")
 
     def count(self, *paths: str, positive: bool = False) -> int | None:
         """The first whole number found at one of ``paths``."""
@@ -113,7 +113,7 @@ class Record:
         return round(found)
 
     def text(self, *paths: str) -> str | None:
-        """The first text that is not empty, or number as text, at one of ``paths``."""
+        """The first non-empty text, or number as text, at one of ``paths``."""
         for path in paths:
             value = self.at(path)
             if isinstance(value, str) and value.strip():
@@ -123,7 +123,7 @@ class Record:
         return None
 
     def numbers(self, path: str) -> list[float] | None:
-        """The list of figures at ``path``; None if it is no such list."""
+        """The list of numbers at ``path``; None if there is none."""
         value = self.at(path)
         if not isinstance(value, list) or not value:
             return None
@@ -132,16 +132,16 @@ class Record:
         return clean if len(clean) == len(value) else None
 
     def doubt(self, words: str) -> None:
-        """Note what a reader should not rely on."""
+        """Add a warning about unreliable values."""
         if words not in self.doubts and len(self.doubts) < MAX_DOUBTS:
             self.doubts.append(words)
 
     def repair(self, words: str) -> None:
-        """Note what was put right."""
+        """Add a note about a correction."""
         self.repaired.append(words)
 
     def derive(self, name: str, formula: str, source: str, **inputs: float | None) -> float | None:
-        """The value of ``formula``, noted as a step; None if an input is missing or the result makes no sense."""
+        """The value of ``formula``, recorded as a step; None if an input is missing or the result is invalid."""
         known = {key: value for key, value in inputs.items() if value is not None}
         if len(known) < len(inputs):
             return None
@@ -152,7 +152,7 @@ class Record:
         return value
 
     def finish(self, tool: str, *, stated: Mapping[str, Any] | None = None, **figures: Any) -> Measurement:
-        """The measurement, its cross-checks made and its remarks attached."""
+        """The measurement, after cross-checks, with notes."""
         kept = {key: value for key, value in (stated or {}).items() if value is not None}
         kind = figures.pop("kind", SERVING)
         checked = _completed(self, figures)
@@ -188,7 +188,7 @@ _FORMULAS = {
         n["output_tokens"] * n["prompt_tokens_per_s"] / n["tokens_per_s"]
     ),
 }
-"""The closed list of formulas that readers derive figures with: formula -> the same as a function."""
+"""Formulas that readers may derive values with -> the same as a function."""
 
 
 def _evaluate(formula: str, inputs: Mapping[str, float]) -> float | None:
@@ -200,13 +200,13 @@ def _evaluate(formula: str, inputs: Mapping[str, float]) -> float | None:
 
 
 def _completed(record: Record, figures: dict[str, Any]) -> dict[str, Any]:
-    """Figures that follow from the others filled in, and what does not agree noted."""
+    """Fill in values that follow from others, and note those that do not agree."""
     rate, output = figures.get("requests_per_s"), figures.get("output_tokens")
     if figures.get("tokens_per_s") is None and rate and output:
         figures["tokens_per_s"] = record.derive(
             "tokens_per_s",
             "requests_per_s * output_tokens",
-            "the file has no rate of output tokens",
+            "the file has no output token rate",
             requests_per_s=rate,
             output_tokens=output,
         )
@@ -216,25 +216,25 @@ def _completed(record: Record, figures: dict[str, Any]) -> dict[str, Any]:
 
 
 AGREEMENT = 0.02
-"""Relative difference up to which two figures of a file that should be one agree."""
+"""Relative difference up to which two values that should be equal agree."""
 
 
 def _check_rates(record: Record, figures: Mapping[str, Any]) -> None:
     rate, output, tokens = (figures.get(name) for name in ("requests_per_s", "output_tokens", "tokens_per_s"))
     if rate and output and tokens and abs(rate * output / tokens - 1) > AGREEMENT:
         record.doubt(
-            f"requests_per_s x output_tokens is {rate * output:.4g} tokens/s, but the file says {tokens:.4g}: "
-            "one of the three counts something else"
+            f"requests_per_s x output_tokens is {rate * output:.4g} tokens/s, but the file states {tokens:.4g}; "
+            "one of the three has another meaning"
         )
     asked = figures.get("request_rate")
     if asked and rate and rate < 0.9 * asked:
         record.doubt(
-            f"{asked:g} requests/s were asked for and {rate:.3g} finished: the run is over capacity or short, "
-            "so TTFT may hold queueing"
+            f"{asked:g} requests/s were requested and {rate:.3g} finished; the run is over capacity or short, so TTFT "
+            "may include queueing"
         )
     failed, done = figures.get("failed"), figures.get("requests")
     if failed and done:
-        record.doubt(f"{failed:,} of {failed + done:,} requests failed; the figures are over the others")
+        record.doubt(f"{failed:,} of {failed + done:,} requests failed; the values cover the others")
 
 
 def _check_latencies(record: Record, figures: Mapping[str, Any]) -> None:
@@ -243,11 +243,11 @@ def _check_latencies(record: Record, figures: Mapping[str, Any]) -> None:
         record.doubt(f"the mean TTFT of {ttft:.4g} s is longer than the mean request of {total:.4g} s")
     in_flight, cap = figures.get("requests_per_s"), figures.get("concurrency")
     if total and in_flight and cap and total * in_flight > cap * (1 + AGREEMENT):
-        record.doubt(f"requests_per_s x mean total gives {total * in_flight:.4g} in flight, above the cap of {cap:g}")
+        record.doubt(f"requests_per_s x mean total gives {total * in_flight:.4g} in flight, above the limit of {cap:g}")
 
 
 def percentiles_of(pairs: Iterable[tuple[str, float | None]]) -> FrozenMapping[str, float]:
-    """Percentiles by name, those that the file lacks left out."""
+    """Percentiles by name, without those that the file lacks."""
     return FrozenMapping({name: value for name, value in pairs if value is not None})
 
 
@@ -264,12 +264,12 @@ def percentiles_in(record: Record, path: str, latency: str, unit: float) -> Iter
 
 
 def mean(values: list[float]) -> float | None:
-    """Arithmetic mean; None of nothing."""
+    """Arithmetic mean; None for an empty list."""
     return math.fsum(values) / len(values) if values else None
 
 
 def median(values: list[float]) -> float | None:
-    """Middle of the sorted values, or the mean of the middle two; None of nothing."""
+    """Median; None for an empty list."""
     if not values:
         return None
     ordered, half = sorted(values), len(values) // 2

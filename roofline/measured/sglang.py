@@ -29,7 +29,7 @@ def is_serving(data: Mapping[str, Any]) -> bool:
 
 
 def read_serving(record: Record) -> list[Measurement]:
-    """A run of ``bench_serving``; releases of 2024 have medians alone."""
+    """A run of ``bench_serving``; releases of 2024 have medians only."""
     figures = counts(record) | latencies(record, _KEYS, "_ms", 1e-3)
     figures["in_flight"] = record.number("concurrency", positive=True)
     figures["accepted_tokens_per_step"] = record.number("accept_length", positive=True)
@@ -37,7 +37,7 @@ def read_serving(record: Record) -> list[Measurement]:
     drop_zeros(record, figures)
     got, asked = record.number("total_output_tokens_retokenized"), record.number("total_output_tokens", positive=True)
     if got is not None and asked and abs(got / asked - 1) > 0.05:
-        record.doubt(f"{asked:,.0f} output tokens are counted, but the answers hold {got:,.0f} when tokenized again")
+        record.doubt(f"{asked:,.0f} output tokens are counted, but the answers have {got:,.0f} when tokenized again")
     stated = {"engine": record.text("backend"), "model": record.text("model_id", "model")}
     return [record.finish("sglang bench_serving", stated=stated, **figures)]
 
@@ -53,7 +53,7 @@ def is_one_batch(data: Mapping[str, Any]) -> bool:
 
 
 def read_one_batch(record: Record) -> list[Measurement]:
-    """A static batch with neither HTTP nor a scheduler; its one prefill is mean and median alike."""
+    """A static batch without HTTP and scheduler; its single prefill is both mean and median."""
     figures = _shape(record)
     prefill, total = (record.number(key, positive=True) for key in ("prefill_latency", "total_latency"))
     figures |= {"ttft_mean_s": prefill, "ttft_median_s": prefill, "total_mean_s": total, "total_median_s": total}
@@ -74,7 +74,7 @@ def read_one_batch_server(record: Record) -> list[Measurement]:
     tpot = record.derive(
         "tpot_mean_s",
         "(total_s - ttft_s) / (output_tokens - 1)",
-        "latency and last_ttft; output_throughput divides by one token more",
+        "latency and last_ttft; output_throughput counts one more token",
         total_s=total,
         ttft_s=first,
         output_tokens=figures["output_tokens"],
@@ -88,7 +88,7 @@ def read_one_batch_server(record: Record) -> list[Measurement]:
 
 
 def _accepts(record: Record) -> bool:
-    """Whether the run speculated: -1 stands for "did not"."""
+    """Whether the run used speculative decoding; -1 means that it did not."""
     value = record.at("acc_length")
     return isinstance(value, int | float) and value > 0
 
@@ -105,7 +105,7 @@ def _batch_rate(record: Record, figures: Mapping[str, Any]) -> float | None:
     return record.derive(
         "tokens_per_s",
         "batch * output_tokens / total_s",
-        "the whole batch, prefill included",
+        "the whole batch including prefill",
         batch=figures["batch"],
         output_tokens=figures["output_tokens"],
         total_s=figures["total_mean_s"],
@@ -122,6 +122,6 @@ def is_offline(data: Mapping[str, Any]) -> bool:
 
 
 def read_offline(record: Record) -> list[Measurement]:
-    """All requests at once, no latency."""
+    """All requests at once, without latencies."""
     figures = counts(record)
     return [record.finish("sglang bench_offline_throughput", stated={"engine": record.text("backend")}, **figures)]

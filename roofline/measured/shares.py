@@ -1,4 +1,4 @@
-"""`Headroom`: what of floor, roofline and estimate a measured run reaches, one row a phase."""
+"""`Headroom`: a measured run compared with floor, roofline and estimate, one row per phase."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ class PhaseHeadroom(Report):
     Attributes
     ----------
     name : str
-        ``prefill``, ``decode`` (a step), ``generation`` (a batch end to end) or ``run`` (a request's share of a run).
+        ``prefill``, ``decode`` (a step), ``generation`` (a batch end to end) or ``run`` (the share of a run per
+        request).
     measured_s : float
         The measured time.
     bounds : WorkBounds
         What the deployment can do.
     basis : str
-        The figures of the file behind the time, and the work with which it is compared.
+        The values of the file that the time is from, and the work that it is compared with.
     reasons : tuple of str
-        If the time beats its floor: possible reasons, the most likely first.
+        Possible reasons if the time beats its floor, most likely first.
     """
 
     name: str
@@ -59,7 +60,7 @@ class PhaseHeadroom(Report):
 
     @property
     def floor_s(self) -> float:
-        """Least possible time."""
+        """Shortest possible time."""
         return self.bounds.floor_s
 
     @property
@@ -74,37 +75,43 @@ class PhaseHeadroom(Report):
 
     @property
     def share_of_floor(self) -> float:
-        """Floor over measured time: 1 is all that there is to reach, above 1 something is wrong."""
+        """Floor divided by measured time; 1 is the best possible, and above 1 something is wrong."""
         return self.floor_s / self.measured_s
 
     @property
     def share_of_roofline(self) -> float:
-        """Roofline over measured time."""
+        """Roofline divided by measured time."""
         return self.roofline_s / self.measured_s
 
     @property
     def share_of_estimate(self) -> float:
-        """Estimate over measured time: 1 is what good kernels reach."""
+        """Estimate divided by measured time; good kernels reach 1."""
         return self.estimate_s / self.measured_s
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilization: FLOPs of the work over what the dense peaks compute in the measured time."""
+        """Model FLOPs utilization: FLOPs of the work divided by the FLOPs possible at dense peaks in the measured
+        time.
+        """
         return self.bounds.flops / (self.bounds.peak_flops_per_s * self.measured_s)
 
     @property
     def mbu(self) -> float:
-        """Model bandwidth utilization: bytes that the work moves over what the memory moves in the measured time."""
+        """Model bandwidth utilization: bytes moved divided by the bytes possible at full bandwidth in the measured
+        time.
+        """
         return self.bounds.moved_bytes / (self.bounds.peak_bytes_per_s * self.measured_s)
 
     @property
     def intensity_flops_per_byte(self) -> float:
-        """Arithmetic intensity of the work: the place of the measurement on a roofline plot, left to right."""
+        """Arithmetic intensity of the work, the x coordinate on a roofline plot."""
         return self.bounds.flops / self.bounds.moved_bytes
 
     @property
     def attained_flops_per_s(self) -> float:
-        """FLOPs of the work over the measured time, of all accelerators: its height on a roofline plot."""
+        """FLOPs of the work divided by the measured time, over all accelerators; the y coordinate on a roofline
+        plot.
+        """
         return self.bounds.flops / self.measured_s
 
     @property
@@ -114,7 +121,7 @@ class PhaseHeadroom(Report):
 
     @property
     def beats_floor(self) -> bool:
-        """Whether the time is shorter than is possible."""
+        """Whether the time is shorter than the floor."""
         return self.measured_s < self.floor_s
 
     @property
@@ -124,10 +131,10 @@ class PhaseHeadroom(Report):
 
     @property
     def gaps_s(self) -> dict[str, float]:
-        """Where the time above the floor is.
+        """What the time above the floor consists of.
 
-        ``overlap``: operators run one after another and keep intermediate results in memory; ``kernels``: kernels reach
-        less than their peaks; ``engine``: scheduling, host, stalls and queueing, which no bound of the passes holds.
+        ``overlap``: operators run one after another and write intermediate results to memory; ``kernels``: kernels stay
+        below their peaks; ``engine``: scheduling, host, stalls and queueing, which are in none of the three times.
         """
         roofline_s = max(self.roofline_s, self.floor_s)
         return {
@@ -145,21 +152,21 @@ class PhaseHeadroom(Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What is compared, and the reasons where the floor is beaten."""
+        """What is compared, and the reasons if the floor is beaten."""
         return (self.basis, *self.reasons)
 
     @property
     def sentence(self) -> str:
-        """The answer in a sentence, against the floor."""
+        """The answer in a sentence, compared with the floor."""
         return self.sentence_against("floor_s")
 
     def share_of(self, time: str) -> float:
-        """One of the three times over the measured time."""
+        """One of the three times divided by the measured time."""
         share: float = getattr(self, time) / self.measured_s
         return share
 
     def sentence_against(self, time: str) -> str:
-        """The answer in a sentence, against one of the three times.
+        """The answer in a sentence, compared with one of the three times.
 
         Parameters
         ----------
@@ -219,9 +226,9 @@ class Headroom(Report):
     deployment : Deployment
         What ran where, as given by the caller.
     phases : tuple of PhaseHeadroom
-        Prefill, decode, a whole generation or a request's share of the run, as far as the file has figures for them.
+        Prefill, decode, a whole generation or the share per request, as far as the file contains their times.
     notes : tuple of str
-        What the comparison rests on, and where the file contradicts the deployment.
+        Basis of the comparison, and contradictions between file and deployment.
     """
 
     measurement: Measurement
@@ -238,27 +245,27 @@ class Headroom(Report):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def phase(self, name: str) -> PhaseHeadroom:
-        """The row called ``name``.
+        """Return the row named ``name``.
 
         Raises
         ------
         InvalidInput
-            The file has no figures of it.
+            The file has no time of it.
         """
         for item in self.phases:
             if item.name == name:
                 return item
         known = ", ".join(item.name for item in self.phases)
-        raise InvalidInput(f"{self.measurement.source} has no figures of {name!r}; it has {known}")
+        raise InvalidInput(f"{self.measurement.source} has no {name!r}; it has {known}")
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What is compared, why a floor may be beaten, and what the reader of the file repaired or doubts."""
+        """What is compared, reasons why a floor is beaten, and corrections and warnings about the file."""
         each = [f"{item.name}: {words}" for item in self.phases for words in item.assumptions]
         return (*each, *self.notes, *self.measurement.assumptions)
 
     def summary(self) -> str:
-        """The answer, one sentence a phase."""
+        """The answer, one sentence per phase."""
         return "\n".join(item.sentence for item in self.phases)
 
     def to_dict(self) -> dict[str, Any]:
@@ -272,7 +279,7 @@ class Headroom(Report):
         }
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The derivations of the run's own figures, then those of each row."""
+        """The derivation of the run's values, then that of each row."""
         return (*self.measurement.explain(), *(step for item in self.phases for step in item.explain()))
 
     def __repr__(self) -> str:
@@ -280,7 +287,7 @@ class Headroom(Report):
 
     @property
     def heading(self) -> str:
-        """Which run it is."""
+        """The name of the run."""
         return f"Headroom of {self.measurement.source} ({self.measurement.tool})"
 
     def _head(self) -> Line:

@@ -1,7 +1,7 @@
-"""TensorRT-LLM: the report of ``trtllm-bench``, the format that says most of the deployment.
+"""TensorRT-LLM: the report of ``trtllm-bench``, which states most about the deployment.
 
-``avg_num_concurrent_requests`` counts the queue, ``issue_rate`` of 3e13 is "all at once", and
-``output_throughput_per_user`` has the queue in it, so that it is no 1 / TPOT.
+``avg_num_concurrent_requests`` includes queued requests, an ``issue_rate`` of 3e13 means "all at once", and
+``output_throughput_per_user`` includes queueing, so it is not 1 / TPOT.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def is_report(data: Mapping[str, Any]) -> bool:
 
 
 def read_report(record: Record) -> list[Measurement]:
-    """A run; latencies only if it streamed."""
+    """A run; it has latencies only if it streamed."""
     in_flight = record.number("request_info/avg_num_concurrent_requests", positive=True)
     largest = record.number("world_info/max_batch_size", positive=True)
     if in_flight and largest and in_flight > largest:
-        record.doubt(f"{in_flight:,.0f} requests in flight count the queue: at most {largest:,.0f} ran at once")
+        record.doubt(f"{in_flight:,.0f} requests in flight include queued ones; at most {largest:,.0f} ran at once")
     if record.text("engine/quantization") and record.at("engine/kv_cache_dtype") is None:
-        record.doubt("kv_cache_dtype is automatic: a quantized checkpoint may ask for an FP8 cache")
+        record.doubt("kv_cache_dtype is automatic; a quantized checkpoint may select an FP8 cache")
     figures: dict[str, Any] = {
         "requests": record.count("request_info/num_requests", "dataset/num_requests", positive=True),
         "prompt_tokens": record.number("request_info/avg_input_length", "dataset/avg_isl", positive=True),
@@ -61,7 +61,7 @@ _LATENCIES = (
     ("tpot", "streaming_metrics/tpot_percentiles", "streaming_metrics/avg_tpot_ms"),
     ("total", "performance/request_latency_percentiles_ms", "performance/avg_request_latency_ms"),
 )
-"""Our name of a latency, where its percentiles are, where its mean is."""
+"""Our name of a latency, and the paths of its percentiles and its mean."""
 
 
 def _stated(record: Record) -> dict[str, Any]:

@@ -34,7 +34,7 @@ _METADATA = {
     "weights": ("quantization", "precision", "dtype"),
     "engine": ("engine", "version", "vllm_version"),
 }
-"""What people put into ``--metadata``: our key -> theirs."""
+"""Common keys in ``--metadata``: our key -> theirs."""
 
 
 def is_serve(data: Mapping[str, Any]) -> bool:
@@ -53,13 +53,13 @@ def read_serve(record: Record) -> list[Measurement]:
     _use_lists(record, figures)
     drop_zeros(record, figures)
     if record.at("ramp_up_strategy"):
-        record.doubt("the request rate changed during the run (ramp-up): no steady state")
+        record.doubt("the request rate changed during the run (ramp-up), so there is no steady state")
     tool = "InferenceMAX client" if seconds else "vllm bench serve"
     return [record.finish(tool, stated=_stated(record), **figures)]
 
 
 def counts(record: Record) -> dict[str, Any]:
-    """Requests, tokens and rates, as vLLM, SGLang and their relatives name them."""
+    """Requests, tokens and rates, under the names of vLLM, SGLang and tools derived from them."""
     done = record.count("completed", "successful_requests")
     duration = record.number("duration", "total_latency", positive=True)
     figures: dict[str, Any] = {
@@ -84,16 +84,16 @@ def counts(record: Record) -> dict[str, Any]:
 
 
 UNPACED = 1000.0
-"""A rate of 1000 requests/s or more is how people write "all at once"."""
+"""A rate of 1000 requests/s or more means "all at once"."""
 
 
 def paced(rate: float | None) -> float | None:
-    """The rate that was asked for; None if requests were not paced."""
+    """The requested rate; None if requests were not paced."""
     return None if rate is None or rate >= UNPACED else rate
 
 
 def latencies(record: Record, keys: Mapping[str, str], suffix: str, unit: float) -> dict[str, Any]:
-    """Means, medians and percentiles of ``mean_ttft_ms`` and its like."""
+    """Means, medians and percentiles, from ``mean_ttft_ms`` and similar keys."""
     figures: dict[str, Any] = {}
     found: list[tuple[str, float | None]] = []
     for ours, theirs in keys.items():
@@ -109,16 +109,16 @@ def latencies(record: Record, keys: Mapping[str, str], suffix: str, unit: float)
 
 
 def drop_zeros(record: Record, figures: dict[str, Any]) -> None:
-    """Zeros stand for "not measured": nothing finished, or nothing was streamed."""
+    """Zeros mean "not measured": nothing finished, or nothing was streamed."""
     if figures.get("requests") == 0:
-        record.doubt("no request finished: the file's figures are zeros and left out")
+        record.doubt("no request finished, so the zeros in the file are ignored")
         for name in figures.keys() - {"requests", "failed", "concurrency", "request_rate", "duration_s"}:
             figures[name] = FrozenMapping() if name == "percentiles" else None
         return
     streamed = figures.get("tpot_mean_s") or figures.get("tpot_median_s") or figures.get("itl_mean_s")
     written_zero = any(record.at(key) == 0 for key in ("mean_tpot_ms", "median_tpot_ms", "mean_tpot", "median_tpot"))
     if written_zero and not streamed and (figures.get("output_tokens") or 2.0) > 1:
-        record.repair("the run did not stream (TPOT 0): its TTFT is the time of the whole request, and left out")
+        record.repair("the run did not stream (TPOT 0), so its TTFT is the time of the whole request and is ignored")
         for statistic in ("mean", "median"):
             figures[f"total_{statistic}_s"] = figures.get(f"total_{statistic}_s") or figures[f"ttft_{statistic}_s"]
             figures[f"ttft_{statistic}_s"] = None
@@ -127,19 +127,19 @@ def drop_zeros(record: Record, figures: dict[str, Any]) -> None:
 
 
 def _drop_empty_answers(record: Record, figures: dict[str, Any]) -> None:
-    """Releases that count an empty answer as completed: take it out where the detailed lists show it."""
+    """Some releases count empty answers as completed; remove them if the detailed lists show them."""
     outputs, ttfts = record.numbers("output_lens"), record.numbers("ttfts")
     done, duration = figures["requests"], figures["duration_s"]
     if outputs is None or ttfts is None or len(outputs) != len(ttfts):
         if done and "best_of" in record.data and figures["failed"] is None:
-            record.doubt("this release counts empty answers as completed, and the file has no lists that show them")
+            record.doubt(
+                "this release counts empty answers as completed, and the file has no detailed lists to find them"
+            )
         return
     full = [index for index, tokens in enumerate(outputs) if tokens > 0]
     if not full or not done or done <= len(full):
         return
-    record.repair(
-        f"{done - len(full)} of {done} completed answers are empty: the figures are over the {len(full)} others"
-    )
+    record.repair(f"{done - len(full)} of {done} completed answers are empty; the values cover the other {len(full)}")
     first = [ttfts[index] for index in full]
     inputs = record.numbers("input_lens")
     figures |= {"requests": len(full), "output_tokens": mean([outputs[index] for index in full])}
@@ -157,7 +157,7 @@ def _drop_empty_answers(record: Record, figures: dict[str, Any]) -> None:
 
 
 def _use_lists(record: Record, figures: dict[str, Any]) -> None:
-    """End-to-end times from the detailed lists, where the file has them and no figure of its own."""
+    """End-to-end times from the detailed lists, if the file has these lists and no summary."""
     outputs, ttfts, gaps = record.numbers("output_lens"), record.numbers("ttfts"), record.at("itls")
     if outputs is None or ttfts is None or not isinstance(gaps, list) or figures["total_mean_s"] is not None:
         return
@@ -196,10 +196,10 @@ def is_throughput(data: Mapping[str, Any]) -> bool:
 
 
 def read_throughput(record: Record) -> list[Measurement]:
-    """A run of ``bench throughput``: all requests at once, no latency.  Its tokens are prompt and output together."""
+    """A run of ``bench throughput``: all requests at once, without latencies.  Tokens include prompt and output."""
     requests = record.count("num_requests", positive=True)
     lengths = {"prompt_tokens": record.number("input"), "output_tokens": record.number("ouput", "output")}
-    record.doubt("tokens_per_second counts prompt and output tokens together: output tokens/s need the mean lengths")
+    record.doubt("tokens_per_second includes prompt and output tokens; output tokens/s need the mean lengths")
     return [
         record.finish(
             "vllm bench throughput",
@@ -219,16 +219,18 @@ def is_latency(data: Mapping[str, Any]) -> bool:
 
 
 SLOW_FIRST = 1.1
-"""A first iteration this much above the median was not warmed up."""
+"""A first iteration above the median by this factor was not warmed up."""
 
 
 def read_latency(record: Record) -> list[Measurement]:
-    """A run of ``bench latency``: one static batch, its prefill and all its steps in one figure."""
+    """A run of ``bench latency``: one static batch, with one time for prefill and all steps."""
     each = record.numbers("latencies")
     middle = record.number("percentiles/50", "p50_latency", positive=True) or median(each or [])
     if each and middle and each[0] > SLOW_FIRST * middle:
-        record.doubt(f"the first iteration took {each[0] / middle:.2f} times the median: prefer the median")
-    record.doubt("batch, lengths and model are not in the file: give them (replace(batch=..., prompt_tokens=...))")
+        record.doubt(f"the first iteration took {each[0] / middle:.2f} times the median; prefer the median")
+    record.doubt(
+        "the file does not state batch, lengths and model; add them with replace(batch=..., prompt_tokens=...)"
+    )
     found = [(f"total_p{key}_s", record.number(f"percentiles/{key}")) for key in ("90", "95", "99")]
     return [
         record.finish(
@@ -242,7 +244,7 @@ def read_latency(record: Record) -> list[Measurement]:
 
 
 def is_pytorch(data: Any) -> bool:
-    """Whether this is the list that vLLM writes for PyTorch's benchmark database."""
+    """Whether this is a list that vLLM writes for PyTorch's benchmark database."""
     return (
         isinstance(data, list)
         and bool(data)
@@ -251,7 +253,7 @@ def is_pytorch(data: Any) -> bool:
 
 
 def read_pytorch(data: list[Mapping[str, Any]], source: str) -> list[Measurement]:
-    """One run for each model and setting in a ``*.pytorch.json``, whose rows hold one metric each."""
+    """One run for each model and setting in a ``*.pytorch.json``, which has one metric per row."""
     runs: dict[str, dict[str, Any]] = {}
     for row in data:
         record = Record(row, source)
@@ -304,7 +306,7 @@ _LATENCY_LABEL = re.compile(
 
 
 def blocks(text: str, source: str) -> list[Record]:
-    """The blocks "Serving Benchmark Result" of a log, as the JSON of the same tool would have them."""
+    """The blocks "Serving Benchmark Result" of a log, with the keys of the tool's JSON."""
     starts = [match.start() for match in _BLOCK.finditer(text)]
     records = []
     for number, start in enumerate(starts):
@@ -340,7 +342,7 @@ _AVERAGE_LINE = re.compile(r"^Avg latency: (\S+) seconds", re.MULTILINE)
 
 
 def read_latency_text(text: str, source: str) -> list[Measurement]:
-    """The lines that ``bench latency`` prints."""
+    """The output of ``bench latency``."""
     average = _AVERAGE_LINE.search(text)
     if average is None:
         return []
@@ -356,7 +358,7 @@ _THROUGHPUT_LINE = re.compile(
 
 
 def read_throughput_text(text: str, source: str) -> list[Measurement]:
-    """The lines that ``bench throughput`` prints; lengths follow from its rates, which are rounded."""
+    """The output of ``bench throughput``; lengths follow from its rounded rates."""
     return [_throughput_line(Record(line.groupdict(), source)) for line in _THROUGHPUT_LINE.finditer(text)]
 
 

@@ -1,13 +1,13 @@
-"""The deployment's bounds for what a measurement ran: one pass, a whole generation, or a request's share of a run.
+"""Bounds for the work of a measurement: one pass, a whole generation, or the share of a run per request.
 
-Which batch and context a serving run has follows from its own figures.  By Little's law the sequences that decode at a
-time are
+Batch and context of a serving run follow from its own numbers.  By Little's law, the number of sequences that decode at
+the same time is
 
     batch = requests_per_s * (output - 1) * step_s
 
-and a sequence has ``prompt + (output - 2) / 2`` tokens in the cache at its mean step.  Both are means over time; a
-step's floor does not fall with either, and a mean over tokens weighs full steps and long contexts more, so the floor at
-these means is not above the mean of the floors.
+and a sequence has ``prompt + (output - 2) / 2`` tokens in the cache at its mean step.  Both are means over time.  The
+floor of a step does not decrease with either, and a mean over tokens gives more weight to full steps and long contexts,
+so the floor at these means is not above the mean of the floors.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ..phases.totals import total
 
 @dataclass(frozen=True)
 class WorkBounds:
-    """Bounds of some work of a deployment.
+    """Bounds for some work of a deployment.
 
     Attributes
     ----------
     floor_s, roofline_s, estimate_s, estimate_low_s, estimate_high_s : float
         The three times, and the ends of the estimate's interval.
     flops, moved_bytes : float
-        Of all accelerators together.
+        Total over all accelerators.
     peak_flops_per_s, peak_bytes_per_s : float
-        Of all accelerators together; the former is the mean over the formats of the work.
+        Total over all accelerators; the former is the mean over the formats of the work.
     limit : str
         ``memory``, ``compute`` or ``network``.
     """
@@ -54,10 +54,10 @@ class WorkBounds:
 
 
 def decode_step(serve: Deployment, batch: float, context_tokens: float) -> Phase:
-    """A decode step at a mean batch and context, which need not be whole numbers.
+    """A decode step at a mean batch and context, which may be fractional.
 
-    Replicas and stages hold whole sequences, rounded up on the most loaded one, so a mean batch is rounded down to what
-    they hold evenly; else its floor could lie above that of the batches it is the mean of.
+    Replicas and stages hold whole sequences, rounded up on the most loaded one, so a mean batch is rounded down to a
+    number that divides evenly.  Otherwise its floor could be above those of the batches that it is the mean of.
     """
     shares = float(serve.parallel.data * serve.parallel.pipeline)
     even = max(batch // shares, 1.0) * shares if shares > 1 else batch
@@ -65,7 +65,7 @@ def decode_step(serve: Deployment, batch: float, context_tokens: float) -> Phase
 
 
 def prefill_of(serve: Deployment, batch: float, prompt_tokens: float, cached_tokens: float) -> Phase:
-    """The prefill of a batch of prompts, which need not be whole numbers."""
+    """The prefill of a batch of prompts, which may be fractional."""
     return run_pass(serve, "prefill", Segment(batch, prompt_tokens, cached_tokens))
 
 
@@ -75,17 +75,17 @@ def of_phase(phase: Phase) -> WorkBounds:
 
 
 def of_generation(first: Phase, step: Phase, steps: float) -> WorkBounds:
-    """A batch from its prompts to its last tokens: the steps follow the prefill, so that floors add up."""
+    """A batch from its prompts to its last tokens; the steps follow the prefill, so floors add up."""
     floor_s = float(first.floor_s) + steps * float(step.floor_s)
     return _bounds({"first": (first, 1.0), "step": (step, steps)}, floor_s=floor_s)
 
 
 def of_request(first: Phase, step: Phase, steps: float, batch: float) -> WorkBounds:
-    """A request's share of the deployment: its prompt, and its part of the steps that ``batch`` sequences share.
+    """The share of one request: its prompt, and its part of the steps that ``batch`` sequences share.
 
     ``first`` is a prompt on each replica.  A pipeline takes the next prompt when the last has left its first stage.  At
-    the floor, prompts and steps overlap wherever they load different resources, and a prompt rides on the weights that
-    a step or another prompt streams anyway, so that its own reading of them does not count.
+    the floor, prompts and steps overlap where they use different resources, and a prompt shares the weights that a step
+    or another prompt streams anyway, so it does not read them again.
     """
     parallel = first.deployment.parallel
     prompt, rest = 1.0 / float(parallel.data), steps / batch
@@ -99,7 +99,7 @@ def of_request(first: Phase, step: Phase, steps: float, batch: float) -> WorkBou
 
 
 def _bounds(shares: Mapping[str, tuple[Phase, float]], floor_s: float, stages: float = 1.0) -> WorkBounds:
-    """Sums over phases, each taken so many times; ``stages`` of a pipeline work on prompts at the same time."""
+    """Sums over phases with their counts; the ``stages`` of a pipeline work on several prompts at the same time."""
 
     def summed(name: str) -> float:
         parts = {key: share * float(getattr(phase, name)) for key, (phase, share) in shares.items()}
