@@ -41,6 +41,7 @@ def classic(fields: Fields, family: EncoderFamily) -> Model:
         embedding_width=width if width != hidden else None,
         embedding_norm=(2 * normed if family.embedding_norm else 0) + (2 * hidden if normed_positions else 0),
         final_norm=2 * hidden if family.last_norm else 0,
+        position_rows=rows if width == hidden and _has_positions(fields, family) else 0,
         tables=tuple(_tables(fields, family, rows, width)),
         around=tuple(_around(fields, family, hidden, width)),
         max_context_tokens=max(rows - unused, 1),
@@ -127,7 +128,7 @@ def _experts(fields: Fields) -> MoE:
 
 
 def _tables(fields: Fields, family: EncoderFamily, rows: int, width: int) -> Iterator[LookupTable]:
-    if _has_positions(fields, family):
+    if _has_positions(fields, family) and width != fields.size("hidden_size"):
         yield LookupTable("positions", rows, width)
     given = fields.optional("type_vocab_size", least=0)
     kinds = family.token_types if given is None else given

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..model import Layer, Model, Tower
+from ..model.blocks import MoE
 from .family import Place
+from .fields import Fields
 from .layer_groups import layer_at, layer_kinds
 from .layer_kinds import prediction_blocks
-from .text_config import Text
+from .text_config import TEXT_KEYS, Text
 from .tower_shapes import tower_shape
 from .towers import tower
+from .vision_encoders import patches
 
 TOWER_KEYS = ("vision_config", "visual_config", "audio_config", "vit_config", "vision_tower_config", "speech_config")
 PREDICTS = (
@@ -22,6 +25,11 @@ PREDICTS_DENSE = ("ernie4_5_moe", "exaone_moe", "step3p5", "step3p7", "step3p7_t
 PREDICTS_V4 = ("deepseek_v4", "deepseek_ref")
 PREDICTS_STEP = ("step3p5", "step3p7", "step3p7_text")
 PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
+
+
+NOT_PUBLISHED = ("minimax_m2", "minimax_m3")
+"""Families whose files name layers of multi-token prediction that no published checkpoint holds: MiniMax M2, M2.5, M2.7
+(github.com/MiniMax-AI/MiniMax-M2.7/issues/16) and M3, whose tensors are those of the model without them."""
 
 
 class Beside(NamedTuple):
@@ -42,8 +50,11 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
     """
     apart, left_out = _prediction(text, model)
     towers: dict[str, Tower] = {}
+    # Qwen's omni models have text and towers together in the part that thinks.
+    beside = data.get("thinker_config")
+    parts = beside if isinstance(beside, Mapping) else data
     for key in TOWER_KEYS:
-        inner = data.get(key)
+        inner = parts.get(key)
         if not isinstance(inner, Mapping):
             continue
         size = tower(data, inner, key, model.hidden)
@@ -51,10 +62,45 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
             left_out.append(f"{key}: the tower is left out, its shapes are not known here")
         else:
             name = key.removesuffix("_config")
-            apart[name], shape = size, tower_shape(data, inner, model.hidden)
+            apart[name], shape = size, tower_shape(data, inner, key, model.hidden)
             if shape is not None:
                 towers[name] = shape
+    apart |= _vision_experts(text, model)
+    if text.model_type == "persimmon" and data.get("model_type") == "fuyu":
+        apart["vision"] = patches(Fields(data, {}), model.hidden, bias=True)
+    left_out.extend(_unknown_parts(data))
     return Beside(apart, towers, tuple(left_out))
+
+
+def _vision_experts(text: Text, model: Model) -> dict[str, int]:
+    """Experts for the tokens of images beside those for text, in the same layers (ERNIE 4.5 VL).
+
+    They are resident; a token of text is never multiplied with one.
+    """
+    widths = text.fields.get("moe_intermediate_size")
+    if not (isinstance(widths, list) and len(widths) > 1 and text.family.router_bias):
+        return {}
+    counts = text.fields.get("num_experts")
+    experts = counts[1] if isinstance(counts, list) and len(counts) > 1 else text.fields.first("num_experts")
+    sizes = Fields({"experts": experts, "width": widths[1]}, {})
+    each = 3 * model.hidden * sizes.size("width") + model.hidden + 1
+    layers = sum(layer.count for layer in model.layers if any(isinstance(block, MoE) for block in layer.blocks))
+    return {"vision_experts": layers * sizes.size("experts") * each}
+
+
+def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
+    """Further parts of a wrapper with layers or widths of their own: a talker, a vocoder, a tokenizer of sound."""
+    for key, inner in data.items():
+        if not (isinstance(key, str) and key.endswith("_config") and isinstance(inner, Mapping)):
+            continue
+        if key not in (*TEXT_KEYS, *TOWER_KEYS) and WIDTHS & inner.keys():
+            yield f"{key}: this part is left out, its shapes are not known here"
+
+
+WIDTHS = frozenset(
+    {"hidden_size", "num_hidden_layers", "d_model", "dim", "depth", "n_embd", "encoder_layers", "text_config"}
+)
+"""Fields that parts with parameters have."""
 
 
 def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:
@@ -64,7 +110,7 @@ def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:
     embedding and lm_head are the model's own.
     """
     modules = text.fields.optional("mtp_layers", least=0) or 0
-    if not modules:
+    if not modules or text.model_type.startswith(NOT_PUBLISHED):
         return {}, []
     layers = _prediction_layers(text)
     if not layers:

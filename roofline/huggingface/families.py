@@ -293,6 +293,10 @@ FAMILIES: dict[str, Family] = {
     ),
     # What can't be read
     "jetmoe": Family(attention="mixture", tied=True, change_layer=changes.jetmoe),
+    **dict.fromkeys(
+        ["gemma4_assistant", "gemma4_unified_assistant"],
+        Family(unknown="which layers of the model that it drafts for it reads"),
+    ),
     "dory": Family(unknown="its recurrent loops of layers"),
     "hunyuan": Family(unknown="which layers share keys and values (cla_share_factor)"),
     "step3_text": Family(unknown="its factorized queries (share_q_dim) and which layers have experts"),
@@ -303,6 +307,8 @@ FAMILIES: dict[str, Family] = {
 
 ALIASES: dict[str, str] = {
     "code_llama": "llama",
+    "ernie4_5_moe_vl": "ernie4_5_vl_moe_text",
+    "kimi_vl": "deepseek_v3",
     "llama_bidirec": "llama",
     "mistral_bidirec": "mistral",
     "kimi_k2": "deepseek_v3",

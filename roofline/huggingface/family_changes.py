@@ -119,9 +119,17 @@ def doge(fields: Fields, place: Place, layer: Layer) -> Layer:
     attention = attention_of(layer)
     if attention is None:
         return layer
+    if fields.flag("is_moe"):
+        raise SpecError("is_moe is true: Doge's experts are rows of two tables, which are not read here")
     heads, values = attention.kv_heads, attention.kv_heads * attention.value_width
     layer = revised(layer, Attention, vectors=heads)
-    return replace(layer, blocks=(*layer.blocks, Projection(hidden=values, output=heads, name="dt_proj")))
+    return replace(
+        layer,
+        blocks=(
+            *layer.blocks,
+            Projection(hidden=values, output=heads, name="dt_proj", bias=fields.flag("attention_bias")),
+        ),
+    )
 
 
 def dots3_note(fields: Fields, place: Place, layer: Layer) -> Layer:

@@ -79,7 +79,7 @@ def _rounded(fields: Fields, inner: int) -> int:
 
 
 def _mixture(fields: Fields, family: Family, at: int) -> MoE:
-    hidden, experts = fields.size("hidden_size"), fields.size("num_experts")
+    hidden, experts = fields.size("hidden_size"), fields.first("num_experts")
     inner = _expert_width(fields, at)
     shared = _shared_width(fields, family, inner, at)
     beside = fields.flag("enable_moe_block")

@@ -128,7 +128,8 @@ class Fields:
             own = next((listed[key] for key in (str(layer), f"{layer:02d}", layer) if key in listed), None)
         if not isinstance(own, Mapping):
             return self
-        return Fields({**self.data, **own}, self.defaults, partial=self.partial, read=self.read)
+        wide = {"global_head_dim": own["head_dim"]} if own.get("head_dim") else {}
+        return Fields({**self.data, **wide, **own}, self.defaults, partial=self.partial, read=self.read)
 
     def given(self, name: str) -> bool:
         """Whether the file itself has the field, be it null."""
@@ -194,6 +195,19 @@ class Fields:
         if layer >= len(value):
             raise SpecError(f"{self.name_of(name)} has {len(value)} entries, but there is a layer {layer}")
         return self._whole(f"{self.name_of(name)}[{layer}]", value[layer], least)
+
+    def first(self, name: str) -> int:
+        """`size`, for a field that may be a list with one entry for each modality, the first of them text's.
+
+        Raises
+        ------
+        SpecError
+            It is missing, an empty list, or the entry no whole number.
+        """
+        value = self.get(name)
+        if not isinstance(value, list):
+            return self.size(name)
+        return self._whole(f"{self.name_of(name)}[0]", value[0] if value else None, 1)
 
     def flag(self, name: str, otherwise: bool = False) -> bool:
         """A truth value; 0 and 1 count as one.

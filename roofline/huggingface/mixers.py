@@ -124,7 +124,7 @@ def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
 
 def _shares_kv(fields: Fields, place: Place) -> bool:
     shared = fields.optional("num_kv_shared_layers", least=0) or 0
-    return place.at >= place.layers - shared > 0
+    return place.at >= place.layers - shared
 
 
 def _qk_norm(fields: Fields, family: Family) -> str | bool:

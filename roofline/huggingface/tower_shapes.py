@@ -7,14 +7,13 @@ a wrapper does not run are left out: LLaVA takes the output of the layer before 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
-from math import isqrt
 from typing import Any
 
-from ..errors import SpecError
-from ..model.tower import IMAGE_PIXELS, Product, Tower
+from ..model.tower import Product, Tower
+from . import recent_shapes
 from .audio_encoders import width_of
 from .fields import Fields, MissingField
+from .tower_parts import Chain, first, frames_of, merged_patches, products, vit
 from .towers import DEFAULTS, Wrapper
 from .vision_encoders import grid, side
 
@@ -22,10 +21,9 @@ AUDIO_WINDOW_S = 30.0
 """Seconds of sound that Whisper's encoder takes at once (arXiv:2212.04356, section 2.2)."""
 
 Shape = Callable[[Wrapper], Tower]
-Chain = tuple[Product, ...]
 
 
-def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], hidden: int) -> Tower | None:
+def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: int) -> Tower | None:
     """The shapes of a tower.
 
     Parameters
@@ -34,6 +32,8 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], hidden: int) 
         The whole ``config.json``.
     inner : mapping of str to object
         The tower's own part of it.
+    key : str
+        Where that part stands: ``vision_config``, ``audio_config`` ...
     hidden : int
         Width of the language model.
 
@@ -48,8 +48,8 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], hidden: int) 
         A field of a known tower makes no sense.
     """
     wrapper = str(data.get("model_type"))
-    shape = SHAPES.get(wrapper)
-    if wrapper in TAKE_ANY:
+    shape = (AUDIO_SHAPES if key == "audio_config" else SHAPES).get(wrapper)
+    if wrapper in TAKE_ANY and key != "audio_config":
         shape = TAKEN.get(str(inner.get("model_type")), shape)
     if shape is None:
         return None
@@ -60,203 +60,136 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], hidden: int) 
         return None
 
 
-def _first(fields: Fields, *names: str) -> int:
-    """The field that the configuration has of several names for one thing."""
-    for name in names[:-1]:
-        value = fields.optional(name)
-        if value is not None:
-            return value
-    return fields.size(names[-1])
-
-
-def _chain(*widths: int) -> Chain:
-    """Matrices one behind another."""
-    return tuple(Product(d_in, d_out) for d_in, d_out in pairwise(widths))
-
-
-def _merge(at: Wrapper) -> int:
-    patches_on_a_side = at.encoder.optional("spatial_merge_size") or at.outer.optional("spatial_merge_size") or 2
-    return int(patches_on_a_side**2)
-
-
-def _usual_tokens(at: Wrapper, merge: int) -> int:
-    """Tokens of an image of `IMAGE_PIXELS` on each side, resized to whole tokens as processors do."""
-    pixels = side(at.encoder, "patch_size") * isqrt(merge)
-    return max(round(IMAGE_PIXELS / pixels), 1) ** 2
-
-
-def _run_layers(at: Wrapper, layers: int) -> int:
-    """Layers up to the one whose output the wrapper takes: -1 is the last, 0 the first one's input."""
-    taken = at.outer.get("vision_feature_layer")
-    if not isinstance(taken, int) or isinstance(taken, bool):
-        return layers
-    run = layers + 1 + taken if taken < 0 else taken
-    if not 1 <= run <= layers:
-        raise SpecError(f"vision_feature_layer must be one of the {layers} layers: {taken}")
-    return run
-
-
-def _vit(at: Wrapper, *, frames: int = 1, merge: int = 1, **more: Any) -> Tower:
-    """A vision transformer by its usual fields; of any size of image unless ``positions`` says otherwise."""
-    fields = at.encoder
-    width = more.pop("width", None) or _first(fields, "vt_hidden_size", "hidden_size")
-    inner = more.pop("inner", None) or _first(fields, "vt_intermediate_size", "intermediate_size")
-    patch = 3 * frames * side(fields, "patch_size") ** 2
-    usual = 0 if more.get("positions") else more.pop("usual_tokens", None) or _usual_tokens(at, merge)
-    depth = _first(fields, "depth", "vt_num_hidden_layers", "num_hidden_layers")
-    return Tower(
-        hidden=width,
-        intermediate=inner,
-        layers=_run_layers(at, depth),
-        heads=_first(fields, "num_heads", "vt_num_attention_heads", "num_attention_heads"),
-        stem=(Product(patch, width),),
-        merge=merge,
-        usual_tokens=usual,
-        **more,
-    )
-
-
-def _frames(at: Wrapper) -> int:
-    return at.encoder.optional("temporal_patch_size") or 2
-
-
 # Encoders of one family
 
 
 def _qwen2_vl(at: Wrapper) -> Tower:
-    width, merge = at.encoder.size("embed_dim"), _merge(at)
-    return _vit(
+    width, merge = at.encoder.size("embed_dim"), merged_patches(at)
+    return vit(
         at,
         width=width,
         inner=width * (at.encoder.optional("mlp_ratio") or 4),
-        frames=_frames(at),
+        frames=frames_of(at),
         merge=merge,
-        projector=_chain(width * merge, width * merge, at.encoder.size("hidden_size")),
+        projector=products(width * merge, width * merge, at.encoder.size("hidden_size")),
     )
 
 
 def _qwen2_5_vl(at: Wrapper) -> Tower:
     """Windows of ``window_size`` pixels in all layers but a few; EXAONE 4.5's has fewer KV heads."""
-    fields, merge = at.encoder, _merge(at)
+    fields, merge = at.encoder, merged_patches(at)
     wide = fields.size("hidden_size") * merge
     full = len(fields.entries("fullatt_block_indexes") or ())
-    return _vit(
+    return vit(
         at,
-        frames=_frames(at),
+        frames=frames_of(at),
         merge=merge,
         gated=True,
         kv_heads=fields.optional("num_key_value_heads"),
         window=((fields.optional("window_size") or 112) // side(fields, "patch_size")) ** 2,
         windowed_layers=max(fields.size("depth") - full, 0),
-        projector=_chain(wide, wide, fields.size("out_hidden_size")),
+        projector=products(wide, wide, fields.size("out_hidden_size")),
     )
 
 
 def _qwen3_vl(at: Wrapper) -> Tower:
     """The merger runs once more for each of the deeper layers whose states are added to the language model's."""
-    fields, merge = at.encoder, _merge(at)
+    fields, merge = at.encoder, merged_patches(at)
     wide = fields.size("hidden_size") * merge
     mergers = 1 + len(fields.entries("deepstack_visual_indexes") or ())
-    chain = _chain(wide, wide, fields.size("out_hidden_size"))
-    return _vit(at, frames=_frames(at), merge=merge, projector=chain * mergers)
+    chain = products(wide, wide, fields.size("out_hidden_size"))
+    return vit(at, frames=frames_of(at), merge=merge, projector=chain * mergers)
 
 
 def _glm4v(at: Wrapper) -> Tower:
-    fields, merge = at.encoder, _merge(at)
+    fields, merge = at.encoder, merged_patches(at)
     width, out, inner = (fields.size(name) for name in ("hidden_size", "out_hidden_size", "intermediate_size"))
-    behind = (*_chain(width * merge, out, out), Product(out, 2 * inner), Product(inner, out))
-    return _vit(at, frames=_frames(at), merge=merge, inner=out, gated=True, projector=behind)
+    behind = (*products(width * merge, out, out), Product(out, 2 * inner), Product(inner, out))
+    return vit(at, frames=frames_of(at), merge=merge, inner=out, gated=True, projector=behind)
 
 
 def _glm5(at: Wrapper) -> Tower:
-    fields, merge = at.encoder, _merge(at)
+    fields, merge = at.encoder, merged_patches(at)
     width, out, inner = (
         fields.size(name) for name in ("hidden_size", "out_hidden_size", "projection_intermediate_size")
     )
-    behind = (*_chain(width * merge, out, out), Product(out, 2 * inner), Product(inner, out))
-    return _vit(at, frames=_frames(at), merge=merge, gated=True, projector=behind)
+    behind = (*products(width * merge, out, out), Product(out, 2 * inner), Product(inner, out))
+    return vit(at, frames=frames_of(at), merge=merge, gated=True, projector=behind)
 
 
 def _gemma3(at: Wrapper) -> Tower:
     """Patches are averaged to ``mm_tokens_per_image`` tokens."""
     positions, tokens = grid(at.encoder), at.outer.optional("mm_tokens_per_image") or 256
-    chain = _chain(at.encoder.size("hidden_size"), at.hidden)
-    return _vit(at, positions=positions, merge=max(positions // tokens, 1), projector=chain)
+    chain = products(at.encoder.size("hidden_size"), at.hidden)
+    return vit(at, positions=positions, merge=max(positions // tokens, 1), projector=chain)
 
 
 def _paligemma(at: Wrapper) -> Tower:
-    return _vit(at, positions=grid(at.encoder), projector=_chain(at.encoder.size("hidden_size"), at.hidden))
+    return vit(at, positions=grid(at.encoder), projector=products(at.encoder.size("hidden_size"), at.hidden))
 
 
 def _gemma4(at: Wrapper) -> Tower:
     """Patches are averaged over squares of ``pooling_kernel_size``; an image is as many tokens as it may be at most."""
     fields = at.encoder
-    return _vit(
+    return vit(
         at,
         merge=(fields.optional("pooling_kernel_size") or 3) ** 2,
         gated=True,
         head_dim=fields.size("head_dim"),
         kv_heads=fields.optional("num_key_value_heads"),
         usual_tokens=at.outer.optional("vision_soft_tokens_per_image") or fields.optional("default_output_length"),
-        projector=_chain(fields.size("hidden_size"), at.hidden),
+        projector=products(fields.size("hidden_size"), at.hidden),
     )
 
 
 def _kimi(at: Wrapper) -> Tower:
-    wide = 4 * _first(at.encoder, "vt_hidden_size", "hidden_size")
-    return _vit(at, merge=4, projector=_chain(wide, wide, at.hidden))
+    wide = 4 * first(at.encoder, "vt_hidden_size", "hidden_size")
+    return vit(at, merge=4, projector=products(wide, wide, at.hidden))
 
 
 def _kimi_k3(at: Wrapper) -> Tower:
     heads = at.encoder.size("vt_num_attention_heads")
     wide = 4 * at.encoder.size("vt_hidden_size")
     head_dim = at.encoder.size("qkv_hidden_size") // heads
-    return _vit(at, merge=4, head_dim=head_dim, projector=_chain(wide, wide, at.hidden))
+    return vit(at, merge=4, head_dim=head_dim, projector=products(wide, wide, at.hidden))
 
 
 def _lfm2(at: Wrapper) -> Tower:
-    chain = _chain(4 * at.encoder.size("hidden_size"), at.outer.size("projector_hidden_size"), at.hidden)
-    return _vit(at, merge=4, projector=chain)
+    chain = products(4 * at.encoder.size("hidden_size"), at.outer.size("projector_hidden_size"), at.hidden)
+    return vit(at, merge=4, projector=chain)
 
 
 def _minimax(at: Wrapper) -> Tower:
     """Two matrices for each patch, then two for four patches."""
     width, merge = at.encoder.size("hidden_size"), 4
     each = (Product(width, at.hidden, merge), Product(at.hidden, at.hidden, merge))
-    behind = (*each, *_chain(merge * at.hidden, at.hidden, at.hidden))
-    return _vit(at, frames=_frames(at), merge=merge, projector=behind)
-
-
-def _internvl(at: Wrapper) -> Tower:
-    ratio = at.outer.get("downsample_ratio")
-    merge = (round(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 2) ** 2
-    chain = _chain(at.encoder.size("hidden_size") * merge, at.hidden, at.hidden)
-    return _vit(at, positions=grid(at.encoder), class_tokens=1, merge=merge, projector=chain)
+    behind = (*each, *products(merge * at.hidden, at.hidden, at.hidden))
+    return vit(at, frames=frames_of(at), merge=merge, projector=behind)
 
 
 def _llama4(at: Wrapper) -> Tower:
     """Four patches side by side pass two matrices of an adapter, then one into the language model."""
     fields = at.encoder
     names = ("intermediate_size", "projector_input_dim", "projector_output_dim")
-    chain = (*_chain(*(fields.size(name) for name in names)), Product(fields.size("vision_output_dim"), at.hidden))
-    return _vit(at, positions=grid(fields), class_tokens=1, merge=4, projector=chain)
+    chain = (*products(*(fields.size(name) for name in names)), Product(fields.size("vision_output_dim"), at.hidden))
+    return vit(at, positions=grid(fields), class_tokens=1, merge=4, projector=chain)
 
 
 # Encoders that several wrappers take
 
 
 def _two_layers(at: Wrapper) -> tuple[int, Chain]:
-    return 1, _chain(at.encoder.size("hidden_size"), at.hidden, at.hidden)
+    return 1, products(at.encoder.size("hidden_size"), at.hidden, at.hidden)
 
 
 def _mistral3(at: Wrapper) -> tuple[int, Chain]:
     width, merge = at.encoder.size("hidden_size"), (at.outer.optional("spatial_merge_size") or 2) ** 2
-    return merge, _chain(width * merge, width, at.hidden, at.hidden)
+    return merge, products(width * merge, width, at.hidden, at.hidden)
 
 
 def _idefics3(at: Wrapper) -> tuple[int, Chain]:
     merge = (at.outer.optional("scale_factor") or 2) ** 2
-    return merge, _chain(at.encoder.size("hidden_size") * merge, at.hidden)
+    return merge, products(at.encoder.size("hidden_size") * merge, at.hidden)
 
 
 def _cohere2(at: Wrapper) -> tuple[int, Chain]:
@@ -267,22 +200,22 @@ def _cohere2(at: Wrapper) -> tuple[int, Chain]:
 
 def _shieldgemma2(at: Wrapper) -> tuple[int, Chain]:
     merge = max(grid(at.encoder) // (at.outer.optional("mm_tokens_per_image") or 256), 1)
-    return merge, _chain(at.encoder.size("hidden_size"), at.hidden)
+    return merge, products(at.encoder.size("hidden_size"), at.hidden)
 
 
 def _clip(at: Wrapper) -> Tower:
     merge, projector = TAKE_ANY[str(at.outer.get("model_type"))](at)
-    return _vit(at, positions=grid(at.encoder), class_tokens=1, merge=merge, projector=projector)
+    return vit(at, positions=grid(at.encoder), class_tokens=1, merge=merge, projector=projector)
 
 
 def _siglip(at: Wrapper) -> Tower:
     merge, projector = TAKE_ANY[str(at.outer.get("model_type"))](at)
-    return _vit(at, positions=grid(at.encoder), merge=merge, projector=projector)
+    return vit(at, positions=grid(at.encoder), merge=merge, projector=projector)
 
 
 def _pixtral(at: Wrapper) -> Tower:
     merge, projector = TAKE_ANY[str(at.outer.get("model_type"))](at)
-    return _vit(at, gated=True, merge=merge, projector=projector)
+    return vit(at, gated=True, merge=merge, projector=projector)
 
 
 # Sound
@@ -293,9 +226,9 @@ def _whisper(at: Wrapper, merge: int, projector: Chain) -> Tower:
     fields, width = at.encoder, width_of(at.encoder)
     return Tower(
         hidden=width,
-        intermediate=_first(fields, "encoder_ffn_dim", "intermediate_size"),
-        layers=_first(fields, "encoder_layers", "num_hidden_layers"),
-        heads=_first(fields, "encoder_attention_heads", "num_attention_heads"),
+        intermediate=first(fields, "encoder_ffn_dim", "intermediate_size"),
+        layers=first(fields, "encoder_layers", "num_hidden_layers"),
+        heads=first(fields, "encoder_attention_heads", "num_attention_heads"),
         stem=(Product(3 * fields.size("num_mel_bins"), width, 2), Product(3 * width, width)),
         projector=projector,
         merge=merge,
@@ -306,27 +239,32 @@ def _whisper(at: Wrapper, merge: int, projector: Chain) -> Tower:
 
 def _qwen2_audio(at: Wrapper) -> Tower:
     """Pairs of positions are averaged."""
-    return _whisper(at, 2, _chain(width_of(at.encoder), at.hidden))
+    return _whisper(at, 2, products(width_of(at.encoder), at.hidden))
 
 
 def _voxtral(at: Wrapper) -> Tower:
-    return _whisper(at, 4, _chain(4 * width_of(at.encoder), at.hidden, at.hidden))
+    return _whisper(at, 4, products(4 * width_of(at.encoder), at.hidden, at.hidden))
 
 
 def _moss(at: Wrapper) -> Tower:
     merge = at.outer.optional("audio_merge_size") or 4
-    return _whisper(at, merge, _chain(width_of(at.encoder) * merge, at.hidden, at.hidden))
+    return _whisper(at, merge, products(width_of(at.encoder) * merge, at.hidden, at.hidden))
 
 
 TAKEN: Mapping[str, Shape] = {
     "clip_vision_model": _clip,
     "siglip_vision_model": _siglip,
     "idefics3_vision": _siglip,
+    "smolvlm_vision": _siglip,
     "pixtral": _pixtral,
 }
 """``model_type`` of a tower that several wrappers take -> its shape."""
 
 TAKE_ANY: Mapping[str, Callable[[Wrapper], tuple[int, Chain]]] = {
+    "aria": recent_shapes.aria,
+    "vipllava": recent_shapes.vipllava,
+    "deepseek_vl": _two_layers,
+    "smolvlm": _idefics3,
     "llava": _two_layers,
     "llava_next": _two_layers,
     "llava_next_video": _two_layers,
@@ -360,11 +298,31 @@ SHAPES: Mapping[str, Shape] = {
     "kimi_k3": _kimi_k3,
     "lfm2_vl": _lfm2,
     "minimax_m3_vl": _minimax,
-    "internvl": _internvl,
+    **dict.fromkeys(["internvl", "internvl_chat", "qianfan_ocr"], recent_shapes.intern_vit),
+    "hy_v4_vl": recent_shapes.hy_v4,
+    **dict.fromkeys(["inkling2", "inkling2_loop"], recent_shapes.inkling2),
+    "lfm3_vl": recent_shapes.lfm3,
+    "ovis2": recent_shapes.ovis2,
+    "step3p7": recent_shapes.step3,
+    **dict.fromkeys(["ernie4_5_vl_moe", "ernie4_5_moe_vl"], recent_shapes.ernie_vl),
+    "paddleocr_vl": recent_shapes.normed_merger,
+    "video_llama_3": recent_shapes.two_layers,
+    "phi4_multimodal": recent_shapes.phi4_vision,
+    "glm_ocr": recent_shapes.glm_ocr,
+    "got_ocr2": recent_shapes.got_ocr,
+    "kimi_vl": _kimi,
     "llama4": _llama4,
     "llava": _clip,
+    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], _qwen2_5_vl),
+    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], _qwen3_vl),
+}
+"""Wrapper -> shape of its tower for images."""
+
+AUDIO_SHAPES: Mapping[str, Shape] = {
     "qwen2_audio": _qwen2_audio,
     "voxtral": _voxtral,
     "moss_transcribe_diarize": _moss,
+    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], recent_shapes.qwen_omni_audio),
+    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], recent_shapes.qwen3_omni_audio),
 }
-"""Wrapper -> shape of its tower."""
+"""Wrapper -> shape of its tower for sound."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import SpecError
-from . import audio_encoders, vision_encoders
+from . import audio_encoders, recent_encoders, vision_encoders
 from .fields import Fields, MissingField
 from .vision_encoders import matrix
 
@@ -118,7 +118,7 @@ def _gemma3(at: Wrapper) -> int:
 
 
 def _one_layer(at: Wrapper) -> int:
-    return matrix(_width(at), at.hidden)
+    return matrix(_width(at), at.encoder.optional("projection_dim") or at.hidden)
 
 
 def _one_matrix(at: Wrapper) -> int:
@@ -181,15 +181,17 @@ def _kimi_k3(at: Wrapper) -> int:
 
 def _lfm2(at: Wrapper) -> int:
     """Patches merged two by two, normalized unless configured, two linear layers."""
-    merged, inner = 4 * _width(at), at.outer.size("projector_hidden_size")
+    merged = (at.outer.optional("downsample_factor") or 2) ** 2 * _width(at)
+    inner, bias = at.outer.size("projector_hidden_size"), at.outer.flag("projector_bias", True)
     norm = 2 * merged if at.outer.flag("projector_use_layernorm", True) else 0
-    return norm + matrix(merged, inner) + matrix(inner, at.hidden)
+    return norm + matrix(merged, inner, bias=bias) + matrix(inner, at.hidden, bias=bias)
 
 
 def _lfm3(at: Wrapper) -> int:
     """As LFM2's, the norm before patches are merged."""
     inner, bias = at.outer.size("projector_hidden_size"), at.outer.flag("projector_bias", True)
-    return 2 * _width(at) + matrix(4 * _width(at), inner, bias=bias) + matrix(inner, at.hidden, bias=bias)
+    merged = (at.encoder.optional("spatial_merge_size") or 2) ** 2 * _width(at)
+    return 2 * _width(at) + matrix(merged, inner, bias=bias) + matrix(inner, at.hidden, bias=bias)
 
 
 def _llama4(at: Wrapper) -> int:
@@ -210,7 +212,10 @@ def _minicpm(at: Wrapper) -> int:
 
 def _minimax(at: Wrapper) -> int:
     """Two linear layers a patch, then two for four patches."""
-    return matrix(_width(at), at.hidden) + 2 * matrix(at.hidden, at.hidden) + matrix(4 * at.hidden, at.hidden)
+    between = at.outer.optional("projector_hidden_size") or at.hidden
+    merged = (at.encoder.optional("spatial_merge_size") or 2) ** 2 * at.hidden
+    first = matrix(_width(at), between) + matrix(between, at.hidden)
+    return first + matrix(merged, between) + matrix(between, at.hidden)
 
 
 def _gemma3n(at: Wrapper) -> int:
@@ -235,6 +240,32 @@ def _kimi_vision(fields: Fields) -> int:
     return vision_encoders.moonvit(fields, "vt_" if fields.get("vt_hidden_size") is not None else "")
 
 
+def _ernie_vl(at: Wrapper) -> int:
+    """Two linear layers and a norm over merged patches, the same over two frames of a video, one into the model."""
+    merged = _width(at) * (at.encoder.optional("spatial_merge_size") or 2) ** 2
+    frames = at.encoder.optional("temporal_merge_size") or 2
+    spatial = 2 * matrix(merged, merged) + 2 * merged
+    temporal = matrix(frames * merged, merged) + matrix(merged, merged) + 2 * merged
+    return spatial + temporal + matrix(merged, at.hidden) + at.hidden
+
+
+def _normed_merger(at: Wrapper) -> int:
+    """A norm of each patch, then two linear layers over merged ones."""
+    merged = _width(at) * (at.encoder.optional("spatial_merge_size") or 2) ** 2
+    return 2 * _width(at) + matrix(merged, merged) + matrix(merged, at.hidden)
+
+
+def _got_ocr(at: Wrapper) -> int:
+    """Two strided convolutions that double the channels, then a linear layer."""
+    out = at.encoder.size("output_channels")
+    return 9 * out * 2 * out + 9 * 2 * out * 4 * out + matrix(4 * out, at.hidden)
+
+
+def _phi4_audio(at: Wrapper) -> int:
+    """Two linear layers for speech, and two for speech beside images."""
+    return 2 * (matrix(_width(at), at.hidden) + matrix(at.hidden, at.hidden))
+
+
 def _qwen2_audio(at: Wrapper) -> int:
     return matrix(audio_encoders.width_of(at.encoder), at.hidden)
 
@@ -256,10 +287,13 @@ ENCODERS: Mapping[str, Encoder] = {
     "siglip_vision_model": vision_encoders.siglip,
     "pixtral": vision_encoders.pixtral,
     "idefics3_vision": vision_encoders.siglip,
+    "smolvlm_vision": vision_encoders.siglip,
 }
 """``model_type`` of a tower that several wrappers take -> its count."""
 
 GENERIC: Mapping[str, Projector] = {
+    "deepseek_vl": _two_layers,
+    "smolvlm": _idefics3,
     "llava": _two_layers,
     "llava_next": _two_layers_and_newline,
     "llava_next_video": _two_layers_and_newline,
@@ -309,6 +343,17 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "ovis2": (vision_encoders.ovis2, _ovis2),
     "step3p7": (vision_encoders.step3, _step3),
     "granite_docling": (vision_encoders.granite_docling, _none),
+    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], (vision_encoders.qwen2_5_vl, _none)),
+    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], (vision_encoders.qwen3_vl, _none)),
+    **dict.fromkeys(["ernie4_5_vl_moe", "ernie4_5_moe_vl"], (recent_encoders.ernie_vl, _ernie_vl)),
+    "paddleocr_vl": (vision_encoders.siglip, _normed_merger),
+    "phi4_multimodal": (recent_encoders.phi4_vision, _two_layers),
+    "glm_ocr": (recent_encoders.glm_ocr, _none),
+    "got_ocr2": (recent_encoders.segment_anything, _got_ocr),
+    "qianfan_ocr": (vision_encoders.internvl, _internvl),
+    "video_llama_3": (recent_encoders.siglip_without_positions, _two_layers),
+    "internvl_chat": (recent_encoders.intern_vit, _internvl),
+    "kimi_vl": (recent_encoders.moonvit_beside, _kimi),
 }
 """Wrapper with a vision encoder of its own -> encoder and projector."""
 
@@ -318,6 +363,9 @@ AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
     "gemma4": (audio_encoders.gemma4, _gemma4_audio),
     "voxtral": (audio_encoders.whisper, _voxtral),
     "moss_transcribe_diarize": (audio_encoders.whisper, _moss),
+    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], (recent_encoders.qwen_omni_audio, _none)),
+    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], (recent_encoders.qwen3_omni_audio, _none)),
+    "phi4_multimodal": (recent_encoders.phi4_audio, _phi4_audio),
 }
 """Wrapper -> audio encoder and projector."""
 
@@ -327,5 +375,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         **{"depth": 32, "num_heads": 16, "patch_size": 14, "hidden_size": 3584},
         **{"intermediate_size": 3420, "out_hidden_size": 3584, "fullatt_block_indexes": [7, 15, 23, 31]},
     },
+    "qwen3_omni_moe": {"deepstack_visual_indexes": [8, 16, 24]},
+    "qwen3_omni_moe_thinker": {"deepstack_visual_indexes": [8, 16, 24]},
 }
 """Wrapper -> fields of its tower that published files leave to the class of transformers 5.24.0."""

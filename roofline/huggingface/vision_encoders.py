@@ -27,7 +27,12 @@ def layer(width: int, inner: int, *, gated: bool = False, norms: int = 4, bias: 
 def patches(fields: Fields, width: int, *, frames: int = 1, bias: bool) -> int:
     """The convolution that makes a token of a patch."""
     pixels = side(fields, "patch_size")
-    return matrix(3 * frames * pixels * pixels, width, bias=bias)
+    return matrix(channels(fields) * frames * pixels * pixels, width, bias=bias)
+
+
+def channels(fields: Fields) -> int:
+    """Colors of a pixel."""
+    return fields.optional("num_channels") or fields.optional("in_channels") or 3
 
 
 def grid(fields: Fields) -> int:
