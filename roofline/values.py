@@ -21,6 +21,7 @@ class Value:
     Two values are equal if they have the same class and their fields are the `same`, arrays included; ``==`` gives one
     bool.  Equal values have equal hashes.  A value that contains an array cannot be hashed, and the error names the
     field.  Copies and pickles contain the fields only; `functools.cached_property` values are computed again on use.
+    They print as the call that makes them, without the arguments at their defaults (`brief`).
 
     Fields with ``compare=False`` are ignored in comparisons and hashes, as in any dataclass.  Classes are declared
     ``@dataclass(frozen=True, eq=False)``, because generating comparisons that are never called takes a tenth of a
@@ -38,7 +39,7 @@ class Value:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # Where eq=False is left out, a dataclass would replace these if they were inherited, but never the class's own.
-        for name in ("__eq__", "__hash__"):
+        for name in ("__eq__", "__hash__", "__repr__"):
             if name not in cls.__dict__:
                 setattr(cls, name, getattr(cls, name))
 
@@ -56,6 +57,9 @@ class Value:
             kept["_hash"] = hash((type(self), *parts))
         found: int = kept["_hash"]
         return found
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import FrozenMapping
 from ..errors import InvalidInput, unknown
 from ..formats import get_format
 from ..hardware import Accelerator
@@ -139,7 +139,7 @@ def _trtllm(serve: Deployment, load: Workload) -> Options:
     }
 
 
-LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] = MappingProxyType(
+LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] = FrozenMapping(
     {
         "vllm": ("vllm serve {model}", _vllm),
         "sglang": ("python -m sglang.launch_server --model-path {model}", _sglang),
@@ -151,7 +151,7 @@ LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] =
 
 NIXL = """'{"kv_connector":"NixlConnector","kv_role":"kv_both"}'"""
 
-OPTIONS_OF_POOLS: Mapping[str, Mapping[str, Options]] = MappingProxyType(
+OPTIONS_OF_POOLS: Mapping[str, Mapping[str, Options]] = FrozenMapping(
     {
         "vllm": {pool: {"--kv-transfer-config": NIXL} for pool in ("prefill", "decode")},
         "sglang": {pool: {"--disaggregation-mode": pool} for pool in ("prefill", "decode")},

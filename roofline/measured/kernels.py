@@ -17,6 +17,7 @@ import numpy as np
 
 from ..arrays import FrozenMapping
 from ..report import Report, plain
+from ..values import Value
 from .measurement import NOTHING_STATED
 from .record import Record, as_number, median
 
@@ -58,8 +59,8 @@ def kind_of_kernel(name: str) -> str | None:
     return next((kind for kind, pattern in _KINDS if re.search(pattern, lowered)), None)
 
 
-@dataclass(frozen=True)
-class ProfiledKernel:
+@dataclass(frozen=True, eq=False)
+class ProfiledKernel(Value):
     """One kernel of a profile, with all its calls.
 
     Attributes

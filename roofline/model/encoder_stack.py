@@ -10,13 +10,14 @@ import numpy as np
 from .. import operators
 from ..operators.operator import Operator, Pass, Segment
 from ..operators.weights import Linear, Vector, Weight
+from ..values import Value
 from .layer import NORM_SOURCE, Layer
 from .parameters import LookupTable
 from .tower import Product, named
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncoderStack:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncoderStack(Value):
     """Layers of an encoder, whose tokens all see each other, and what stands before and behind them.
 
     Attributes

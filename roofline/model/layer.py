@@ -9,12 +9,13 @@ from .. import operators
 from ..errors import InvalidInput
 from ..operators.operator import Operator, Pass
 from ..operators.weights import Vector, Weight
+from ..values import Value
 from .blocks import Block, Cache
 from .layout_collectives import behind_blocks
 
 
-@dataclass(frozen=True)
-class Layer:
+@dataclass(frozen=True, eq=False)
+class Layer(Value):
     """A group of ``count`` equal layers.
 
     Attributes

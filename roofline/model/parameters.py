@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..report import Report
+from ..values import Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +52,8 @@ class Parameters(Report):
         return self.by_part.get("router", 0)
 
 
-@dataclass(frozen=True)
-class LookupTable:
+@dataclass(frozen=True, eq=False)
+class LookupTable(Value):
     """A table of which a token looks up one row: resident, never multiplied with, never streamed.
 
     Attributes

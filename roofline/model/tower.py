@@ -27,6 +27,7 @@ from ..operators.links import Message
 from ..operators.operator import Operator, Pass, Segment
 from ..operators.precision import Precision
 from ..operators.weights import Linear
+from ..values import Value
 from .blocks import MLP, Attention
 from .blocks.block import whole
 from .layer import Layer
@@ -35,8 +36,8 @@ IMAGE_PIXELS = 1024
 """Height and width of an image whose size is not given, for encoders that take any size."""
 
 
-@dataclass(frozen=True)
-class Product:
+@dataclass(frozen=True, eq=False)
+class Product(Value):
     """A matrix ``[d_in, d_out]`` beside the layers.
 
     Attributes
@@ -55,8 +56,8 @@ class Product:
         whole(self, "d_in", "d_out", "rows")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tower:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tower(Value):
     """The shapes of an encoder of images or sound, as far as they decide its work; its parameters are counted apart.
 
     Attributes

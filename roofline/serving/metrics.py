@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ..arrays import scalar
+from ..arrays import FrozenMapping, scalar
 from ..errors import Number, unknown
 from .steady_state import Steady
 
@@ -114,7 +113,7 @@ _ALL = (
     ),
 )
 
-METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ALL})
+METRICS: Mapping[str, Metric] = FrozenMapping({metric.name: metric for metric in _ALL})
 """Name -> metric."""
 
 SLO_METRICS: tuple[str, ...] = tuple(metric.name for metric in _ALL if metric.in_slo)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
+from ..arrays import FrozenMapping
 from ..errors import number, unknown
+from ..values import Value
 
-STATISTICS: Mapping[str, float] = MappingProxyType({"mean": 1.0, "p50": 0.5, "p95": 0.95, "p99": 0.99})
+STATISTICS: Mapping[str, float] = FrozenMapping({"mean": 1.0, "p50": 0.5, "p95": 0.95, "p99": 0.99})
 """What of the requests a target is for -> the share of them that meets it; for a mean, as if all did."""
 
 HIGH_END = "estimate_high_s"
@@ -17,8 +18,8 @@ HIGH_END = "estimate_high_s"
 TARGETS = ("ttft_s", "tpot_s", "total_s", "gap_s", "tokens_per_s")
 
 
-@dataclass(frozen=True)
-class SLO:
+@dataclass(frozen=True, eq=False)
+class SLO(Value):
     """Latency and throughput targets of a service; None means no target.
 
     Attributes

@@ -17,6 +17,7 @@ from typing import Any, cast
 from ..errors import SpecError, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
+from ..values import Value
 from .engine_settings import FIELDS, EngineFacts, Rule
 from .folders import spec_folders
 
@@ -24,8 +25,8 @@ GENERIC = "default"
 """The engine that stands in where none is named."""
 
 
-@dataclass(frozen=True)
-class Engine:
+@dataclass(frozen=True, eq=False)
+class Engine(Value):
     """An inference engine and its settings; None stands for the engine's default.
 
     Attributes
@@ -216,6 +217,15 @@ class Engine:
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}".strip()
+
+    def __repr__(self) -> str:
+        usual = Engine(self.name, self.version)
+        shown = [repr(self.name)]
+        for item in dataclasses.fields(self)[1:]:
+            value = getattr(self, item.name)
+            if (item.name == "version" and value) or value != getattr(usual, item.name):
+                shown.append(f"{item.name}={value!r}")
+        return f"Engine({', '.join(shown)})"
 
 
 def list_engines() -> list[str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import InvalidInput, Number, UnknownName, number, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
+from ..values import Value
 from .electricity import WATTS_OF_A_KILOWATT, Power
 from .folders import spec_folders
 from .library import get_accelerator
@@ -37,8 +38,8 @@ HOURS_OF_A_YEAR = 8760
 SECONDS_OF_AN_HOUR = 3600
 
 
-@dataclass(frozen=True)
-class Price:
+@dataclass(frozen=True, eq=False)
+class Price(Value):
     """What one accelerator costs per hour, including its share of the host.
 
     Attributes
@@ -157,8 +158,8 @@ def _kilowatts(power: Power, watts: float | None, utilization: float) -> float:
     return mean / WATTS_OF_A_KILOWATT
 
 
-@dataclass(frozen=True)
-class Purchase:
+@dataclass(frozen=True, eq=False)
+class Purchase(Value):
     """What one accelerator costs to buy.
 
     Attributes

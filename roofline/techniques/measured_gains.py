@@ -7,8 +7,9 @@ prediction for one deployment need not be in its middle; it says what to expect 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
+
+from ..arrays import FrozenMapping
 
 
 class MeasuredGains(NamedTuple):
@@ -39,7 +40,7 @@ class MeasuredGains(NamedTuple):
         return f"{shown}{self.high:.3g}x ({'bound, ' if self.bound else ''}{self.rows})"
 
 
-MEASURED: Mapping[str, MeasuredGains] = MappingProxyType(
+MEASURED: Mapping[str, MeasuredGains] = FrozenMapping(
     {
         "speculative": MeasuredGains(
             0.71,

@@ -10,11 +10,12 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from types import MappingProxyType
 from typing import Any
 
+from ..arrays import FrozenMapping
 from ..docstrings import field_descriptions
 from ..errors import InvalidInput
+from ..values import Value
 from .technique import REGISTRY, Technique, technique_named
 
 
@@ -29,8 +30,8 @@ def usual_techniques() -> tuple[Technique, ...]:
     return tuple(item for kind in REGISTRY.values() for item in kind.usual())
 
 
-@dataclass(frozen=True)
-class TechniqueParameter:
+@dataclass(frozen=True, eq=False)
+class TechniqueParameter(Value):
     """A parameter that one or several techniques take.
 
     Attributes
@@ -73,7 +74,7 @@ def _parameter(name: str, kinds: Mapping[str, type[Technique]]) -> TechniquePara
         meanings.setdefault(field_descriptions(kind).get(name, ""), []).append(slug)
     help_text = " ".join(f"{', '.join(slugs)}: {text}" for text, slugs in meanings.items())
     defaults = {slug: _default(kind, name) for slug, kind in kinds.items()}
-    return TechniqueParameter(name, tuple(kinds), help_text, MappingProxyType(defaults))
+    return TechniqueParameter(name, tuple(kinds), help_text, FrozenMapping(defaults))
 
 
 def _default(kind: type[Technique], name: str) -> Any:

@@ -362,6 +362,6 @@ def _step_cost(serve: Deployment, load: Workload, technique: Speculation, time: 
 
 def _break_even(cost: Number, drafts: Any, later: Number | None) -> Number:
     """Acceptance at which the expected tokens equal ``cost``; infinite if not even full acceptance does."""
-    shape = np.broadcast_shapes(np.shape(cost), np.shape(drafts), np.shape(later))
+    shape = np.broadcast_shapes(np.shape(cost), np.shape(drafts), () if later is None else np.shape(later))
     _, enough = bisect(lambda share: expected_tokens(share, drafts, later) < cost, np.zeros(shape), np.ones(shape))
     return scalar(np.where(np.asarray(cost) > expected_tokens(1.0, drafts, later), np.inf, enough))

@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass
 from ...operators.weights import Weight
+from ...values import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,8 @@ class Cache:
         return entries * (self.values_per_token * (kv_bits / 8)) + pending + self.state_bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block(ABC):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Block(Value, ABC):
     """One residual block of a layer: a kind of attention (or another mixer), or a kind of MLP.
 
     Attributes

@@ -16,7 +16,7 @@ from .block import Block, Cache, whole
 from .indexer import Indexer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CompressedAttention(Block):
     """Attention over a window of tokens and over compressed entries (DeepSeek-V4 report, sections 2.3.1 and 2.3.2).
 

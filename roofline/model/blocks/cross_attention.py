@@ -16,7 +16,7 @@ from .grouped_query_attention import Attention
 from .mlp import MLP
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CrossAttentionLayer(Block):
     """A whole layer that attends to image tokens (Llama 3.2 Vision, arXiv:2407.21783, section 7.3).
 
@@ -66,7 +66,7 @@ class CrossAttentionLayer(Block):
         yield from ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SourceAttention(Block):
     """Attention of a decoder to the tokens of its encoder (arXiv:1706.03762, section 3.2.3).
 

@@ -11,7 +11,7 @@ from ...operators.weights import Linear, Vector, Weight
 from .block import Block, whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RelativeScores(Block):
     """Scores of contents against relative positions (disentangled attention, arXiv:2006.03654, section 3.1).
 

@@ -24,7 +24,7 @@ from .block import Block, Cache, whole
 from .indexer import Indexer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Attention(Block):
     """Softmax attention whose query heads share KV heads, causal unless of an encoder.
 

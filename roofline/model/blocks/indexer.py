@@ -12,13 +12,14 @@ from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, visible_pairs
 from ...operators.weights import Linear, Vector, Weight
+from ...values import Value
 from .block import Cache, whole
 
 SCHEMES = ("dsa", "pooled", "plain", "compressed")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Indexer:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Indexer(Value):
     """The lightning indexer of DeepSeek sparse attention (DSA; arXiv:2512.02556, section 2.1) and its kin.
 
     Each token has one index key of ``dim``; ``heads`` index queries of ``dim`` are compared with all of them, the

@@ -17,7 +17,7 @@ from .block import Block, Cache, whole
 from .indexer import Indexer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MLA(Block):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
 

@@ -13,7 +13,7 @@ from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GatedDeltaNet(Block):
     """Gated delta net (arXiv:2412.06464), as in Qwen3-Next, Qwen3.5 and OLMo hybrid.
 
@@ -112,7 +112,7 @@ class GatedDeltaNet(Block):
         yield operators.linear(self._outward(), run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KimiDeltaAttention(Block):
     """Kimi delta attention (KDA; arXiv:2510.26692, section 3): the gated delta rule with a decay for each channel.
 
@@ -209,7 +209,7 @@ class KimiDeltaAttention(Block):
         yield operators.linear(self._outward(), run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LightningAttention(Block):
     """Linear attention with a fixed decay for each head (lightning attention, arXiv:2405.17381; MiniMax-01).
 

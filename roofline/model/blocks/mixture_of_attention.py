@@ -13,7 +13,7 @@ from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MixtureOfAttention(Block):
     """Attention whose query and output projections are experts (JetMoE, arXiv:2404.07413, section 2.2).
 

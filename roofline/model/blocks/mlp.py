@@ -12,7 +12,7 @@ from ...operators.weights import Linear, Vector, Weight
 from .block import Block, whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MLP(Block):
     """``down(f(up(x)))``, or gated: ``down(f(gate(x)) * up(x))`` (SwiGLU and its kin, arXiv:2002.05202).
 
@@ -73,7 +73,7 @@ class MLP(Block):
             yield operators.linear(weight, run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MoE(Block):
     """Mixture of experts: a router sends every token to ``top_k`` of ``experts`` MLPs, and to the shared one if any.
 

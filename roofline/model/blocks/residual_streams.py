@@ -11,7 +11,7 @@ from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class HyperConnections(Block):
     """Hyper-connections (arXiv:2409.19606; manifold-constrained: arXiv:2512.24880): several residual streams.
 
@@ -64,7 +64,7 @@ class HyperConnections(Block):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PerLayerInput(Block):
     """Per-layer embeddings (Gemma 3n, Gemma 4): a looked-up vector of ``width`` is gated and added in each layer.
 
@@ -99,7 +99,7 @@ class PerLayerInput(Block):
             yield operators.linear(weight, run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AltUp(Block):
     """Alternating updates (arXiv:2301.13310) with learned augmented residuals (arXiv:2411.07501), as in Gemma 3n.
 
@@ -145,7 +145,7 @@ class AltUp(Block):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BlockResidual(Block):
     """Residuals by attention over blocks of layers (attention residuals; Kimi K3, arXiv:2607.24653, section 2.2).
 
@@ -195,7 +195,7 @@ class BlockResidual(Block):
         yield operators.elementwise("block_residual", run.tokens, values, run, parameters=self._size)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Projection(Block):
     """A plain matrix of ``hidden x output`` outside the usual blocks, ``copies`` times, with a norm of ``norm``.
 
@@ -233,7 +233,7 @@ class Projection(Block):
             yield operators.linear(weight, run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ConvolvedHeads(Block):
     """Convolutions over queries and keys (compressed convolutional attention, arXiv:2510.04476, section 3).
 
@@ -296,7 +296,7 @@ class ConvolvedHeads(Block):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CausalConvolution(Block):
     """Depthwise causal convolutions of ``taps`` taps over ``channels`` channels, wherever they stand in a layer.
 

@@ -13,7 +13,7 @@ from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RWKV(Block):
     """RWKV-4 (arXiv:2305.13048, section 3): time mixing, then channel mixing, one layer in all.
 
@@ -78,7 +78,7 @@ class RWKV(Block):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MatrixLSTM(Block):
     """Matrix LSTM (xLSTM, arXiv:2405.04517, section 2.3): a matrix memory with an input and a forget gate a head.
 

@@ -13,7 +13,7 @@ from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Mamba(Block):
     """Mamba 1 (arXiv:2312.00752, section 3): a selective scan over ``inner`` channels with ``state`` values each.
 
@@ -96,7 +96,7 @@ class Mamba(Block):
         yield operators.linear(self._outward(), run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Mamba2(Block):
     """Mamba 2 (arXiv:2405.21060, sections 6 and 7): ``heads`` heads of ``head_dim``, each with ``head_dim x state``.
 
@@ -190,7 +190,7 @@ class Mamba2(Block):
         yield operators.linear(self._outward(), run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ShortConvolution(Block):
     """Gated short convolution (LFM2, arXiv:2511.23404): ``out(C * conv(B * x))`` with B, C and x projected together.
 
@@ -255,7 +255,7 @@ class ShortConvolution(Block):
         yield operators.linear(self._outward(), run.tokens, run)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RGLRU(Block):
     """Recurrent block of Griffin and RecurrentGemma (arXiv:2402.19427, section 2.4).
 
