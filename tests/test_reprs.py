@@ -43,6 +43,12 @@ def test_no_deployment_takes_two_lines(name):
             rl.Workload(batch=np.arange(1, 257), cached_tokens=64),
             "Workload(prompt_tokens=2000, output_tokens=256, batch=[1 … 256], cached_tokens=64)",
         ),
+        (rl.SLO(ttft_s=0.5), "SLO(ttft_s=0.5)"),
+        (rl.Engine("vLLM"), "Engine('vllm')"),
+        (
+            rl.Engine("vllm", version="0.9.0", step_tokens=512),
+            "Engine('vllm', version='0.9.0', step_tokens=512)",
+        ),
         (rl.Parallel(), "Parallel()"),
         (rl.Parallel(tensor=8, data=2, overlap=0.25), "Parallel(tensor=8, data=2, overlap=0.25)"),
         (rl.Parallel(tensor=[1, 2, 4]), "Parallel(tensor=[1 … 4])"),
@@ -57,6 +63,13 @@ def test_inputs_print_as_the_call_that_makes_them(value, text):
     assert repr(value) == text
     if "…" not in text:
         assert eval(text, vars(rl) | {name: getattr(rl, name) for name in rl.__all__}) == value
+
+
+def test_a_layer_prints_its_shapes_alone():
+    attention = "Attention(hidden=4096, query_heads=32, kv_heads=8, head_dim=128)"
+    blocks = f"({attention}, MLP(hidden=4096, intermediate=14336))"
+    layer = rl.get_model("llama-3.1-8b").layers[0]
+    assert repr(layer) == f"Layer(count=32, blocks={blocks}, norms=(4096, 4096))"
 
 
 def test_words_for_layouts():

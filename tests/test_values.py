@@ -262,6 +262,7 @@ def test_every_class_that_is_exported_is_covered_here():
     exported = [getattr(rl, name) for name in rl.__all__]
     values = [item for item in exported if inspect.isclass(item) and not issubclass(item, Exception)]
     assert not [item.__name__ for item in values if item not in covered]
+    assert not [item.__name__ for item in {*values, *layers.KINDS.values()} if not issubclass(item, Value)]
 
 
 def package_modules():
