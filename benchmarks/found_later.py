@@ -29,6 +29,7 @@ from roofline.serving.steady_state import Steady
 LATER = DATA.parent / "later_gains.csv"
 
 MODELS = base.MODELS | {"Llama-3-8B": "llama-3-8b", "Yi-34B": "yi-34b", "Llama-3.1-405B": "llama-3.1-405b"}
+ENGINES = base.ENGINES | {"Transformers": "transformers"}
 HARDWARE = base.HARDWARE | {"Gaudi 3": "gaudi3", "Ascend 910C": "ascend-910c"}
 FORMATS = base.FORMATS | {
     "w4a16": rl.Precision(weights="int4_g128"),
@@ -41,7 +42,7 @@ FORMATS = base.FORMATS | {
 def serve_of(row: Row, *, side: int = 0, parallel: rl.Parallel | None = None) -> rl.Deployment:
     """The deployment of a row before (0) or after (1) a change of formats; tensor parallelism where nothing else is."""
     stored = row["precision"].split(">")
-    name = base.ENGINES.get(row["engine"].split("/")[0].split()[0])
+    name = ENGINES.get(row["engine"].split("/")[0].split()[0])
     version = release_of(name, row["engine"], row["date"]) if name else ""
     given = FORMATS[stored[min(side, len(stored) - 1)]]
     options = {} if given is None else {"precision": given}
@@ -156,6 +157,12 @@ def stages(row: Row) -> Pair:
     return pair(row, *(cases if row["technique"] == "pipeline-parallel" else cases[::-1]))
 
 
+def indexed(row: Row) -> Pair:
+    """Prompts by themselves, with an index of what matters and without."""
+    case = case_of(row, serve_of(row))
+    return pair(row, case, t.IndexedSparseAttention().after(case))
+
+
 RULES: Mapping[str, Callable[[Row], Pair]] = {
     "weights-w4a16": formats,
     "weights-w8a16": formats,
@@ -170,6 +177,7 @@ RULES: Mapping[str, Callable[[Row], Pair]] = {
     "speculation-mtp": drafting,
     "speculation-medusa": heads,
     "attention-ffn": pools,
+    "indexed-sparse": indexed,
     "pipeline-parallel": stages,
     "tensor-for-pipeline": stages,
 }
@@ -202,7 +210,9 @@ Written by `benchmarks/found_later.py` from `tests/data/measurements/later_gains
 among those of [techniques.md](techniques.md), read after its formulas were chosen. The first line counts what the
 library predicted before any of these rows had been looked at, the second what it predicts today. What was changed after
 the first: copies over a host link reach 0.8 of its rate, and a cache is loaded before a prompt is computed unless the
-engine fetches it layer by layer. Gains above 1 are improvements; classes are those of the other page.
+engine fetches it layer by layer. What an index for sparse attention costs and leaves was taken from the rows of
+MInference themselves, which are no test of it any more. Gains above 1 are improvements; classes are those of the other
+page.
 
 Most rows beyond 30 % are of one source, whose baselines ran at batches that it does not print: FP16 weights that leave
 little memory (Llama 2 13B and Yi 34B on an A100, Llama 2 7B on an L40S), and 8-bit attention of Llama 3 8B and Mistral

@@ -556,14 +556,40 @@ def test_scores_are_computed_whatever_is_skipped(chip, share):
     assert estimated(serve, load, technique).ttft_speedup == pytest.approx(measured(f"trtb16-{chip}-{share}"), rel=0.3)
 
 
-def test_an_index_costs_more_than_short_attention(h100):
-    serve = rl.Deployment("llama-3.1-8b", "a100-sxm-80gb")
-    short, long = (
-        estimated(serve, rl.Workload(length, 2, 1), t.IndexedSparseAttention(skipped=0.95)).ttft_speedup
-        for length in (10_000, 500_000)
+INDEXED = [row for row in FOUND_LATER.values() if row["technique"] == "indexed-sparse"]
+
+
+@pytest.mark.parametrize("row", INDEXED, ids=lambda row: row["id"])
+def test_an_index_costs_more_than_short_attention(row):
+    """MInference on an A100, Llama 3 8B: 2.8 s for 10,000 tokens, which take 1.0 densely, and a tenth for a million."""
+    serve = rl.Deployment("llama-3-8b", "a100-sxm-80gb", engine=row["engine"].lower())
+    effect = estimated(serve, rl.Workload(int(row["prompt"]), 1, 1), t.IndexedSparseAttention())
+    assert effect.prefill_after_s == pytest.approx(float(row["after"]), rel=0.25)
+    if row["id"] not in ("minf-hf-1k", "minf-hf-10k"):  # half a second of that framework is not in its kernels
+        assert effect.prefill_speedup == pytest.approx(float(row["gain"]), rel=0.3)
+
+
+def test_what_an_index_leaves_may_be_stated():
+    """At 100,000 tokens a share of 0.75 is left out by default, that is (5,300 / 50,000)^0.62 = 0.249 computed."""
+    serve, load = rl.Deployment("llama-3-8b", "a100-sxm-80gb"), rl.Workload(100_000, 2, 1)
+    usual, stated, free = (
+        estimated(serve, load, t.IndexedSparseAttention(**given)).prefill_after_s
+        for given in ({}, {"skipped": 0.751}, {"skipped": 0.751, "head_s": 0.0})
     )
-    assert short < 1
-    assert long > 2
+    assert usual == pytest.approx(stated, rel=0.01)
+    assert stated - free == pytest.approx(32 * 32 * 2.3e-3, rel=1e-3)
+    with pytest.raises(rl.InvalidInput, match=r"skipped must be a share from 0 to 1: 1.5"):
+        t.IndexedSparseAttention(skipped=1.5)
+
+
+@pytest.mark.parametrize("row", FOUND_LATER.values(), ids=lambda row: row["id"])
+def test_rows_that_were_found_later_are_of_other_sources(row):
+    assert row["source"] not in {known["source"] for known in ROWS.values()}
+    assert float(row["first_prediction"]) > 0
+    if row["before"] and row["after"]:
+        before, after = float(row["before"]), float(row["after"])
+        gain = before / after if row["metric"] in ("ttft_s", "ttft_ms") else after / before
+        assert float(row["gain"]) == pytest.approx(gain, rel=1e-3)
 
 
 def test_gains_of_two_of_four_fall_with_the_batch(h100):
@@ -619,11 +645,11 @@ def test_four_bit_caches_carry_scales(h100):
 
 
 def test_four_bits_with_eight_bit_activations_gain_less_than_their_bytes():
-    """QServe's W4A8KV4 against W8A8KV8 on an A100 (arXiv:2405.04532, abstract): 1.2 for Llama 3 8B."""
+    """QServe's W4A8KV4 against TensorRT-LLM's W8A8KV8, Llama 3 8B on an A100: 2,396 to 3,005 tokens/s (its README)."""
     serve = rl.Deployment("llama-3-8b", "a100-sxm-80gb", engine="trtllm")
     eight = rl.quantize(serve, weights="int8", activations="int8", kv="int8")
     four = rl.quantize(eight, weights="int4_g128", kv="int4")
     load = rl.Workload(1024, 512, 128)
     before, after = (rl.apply(each, load, (), time="roofline_s").after for each in (eight, four))
     gain = after.at("estimate_s").tokens_per_s / before.at("estimate_s").tokens_per_s
-    assert gain == pytest.approx(1.2, rel=0.3)
+    assert gain == pytest.approx(3005 / 2396, rel=0.3)

@@ -242,9 +242,8 @@ MEASURED: Mapping[str, MeasuredGains] = FrozenMapping(
         "flash-attention": MeasuredGains(1.746, 2.662, 2, ("FlashAttention-3 paper/README",)),
         "mla": MeasuredGains(5.76, 5.76, 1, ("DeepSeek-V2 paper arXiv 2405.04434",)),
         "kv-eviction": MeasuredGains(3.7, 3.7, 1, ("RocketKV paper arXiv 2502.14051",), bound=True),
-        "attention-ffn-disaggregation": MeasuredGains(
-            1.9, 1.9, 1, ("MegaScale-Infer paper arXiv 2504.02263",), bound=True
-        ),
+        "attention-ffn-disaggregation": MeasuredGains(0.9, 1.113, 4, ("vLLM blog, AFD plugin",)),
+        "indexed-sparse-attention": MeasuredGains(0.027, 9.857, 13, ("microsoft/MInference experiments/README",)),
         "disaggregation": MeasuredGains(4.48, 4.48, 1, ("DistServe paper arXiv 2401.09670",), bound=True),
     }
 )

@@ -95,7 +95,7 @@ def plan_text(found: Plan, pools: PoolPlan | str | None = None, *, full: bool) -
         parts.append(_requests(met))
         parts.append(block("What limits them", _table(met, DETAILS)))
         parts.append(block("Throughput and cost", _table(met, YIELDS)))
-        parts.append(block("Power and energy", _table(met, _known(met, ENERGY))))
+        parts.append(block("Power and energy of one deployment at its full batch", _table(met, _known(met, ENERGY))))
     if len(rejected):
         words = zip(rejected.accelerator, rejected.precision, rejected.reason, strict=True)
         parts.append(block("Rejected (closest candidate of each kind)", table(words)))
