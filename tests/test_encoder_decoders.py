@@ -30,6 +30,25 @@ UMT5_SMALL = {
     "num_layers": 8,
     "vocab_size": 256384,
 }
+BART_LARGE = {
+    "model_type": "bart",
+    "architectures": ["BartForConditionalGeneration"],
+    "d_model": 1024,
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096,
+    "decoder_ffn_dim": 4096,
+    "vocab_size": 50265,
+    "max_position_embeddings": 1024,
+    "is_encoder_decoder": True,
+}
+NLLB_600M = BART_LARGE | {
+    "model_type": "m2m_100",
+    "architectures": ["M2M100ForConditionalGeneration"],
+    "vocab_size": 256206,
+}
 MATRICES_OF_T5 = 4 * 2048 * 2048, 3 * 2048 * 5120
 """Of an attention and of an MLP of Flan-T5 XL."""
 
@@ -40,6 +59,8 @@ MATRICES_OF_T5 = 4 * 2048 * 2048, 3 * 2048 * 5120
         # Safetensors of the published checkpoints, as their model pages count them.
         (T5, 222_903_552),
         (FLAN_BASE, 247_577_856),
+        (BART_LARGE, 406_291_456),
+        (NLLB_600M, 615_073_792),
         # Two tables; eight layers of each kind with norms; distances to all of them; two norms behind.
         (
             UMT5_SMALL,

@@ -1,9 +1,12 @@
-"""Encoder-decoders, read from a ``config.json``: T5 and its kin (arXiv:1910.10683), Whisper (arXiv:2212.04356)."""
+"""Encoder-decoders from a ``config.json``: T5 (arXiv:1910.10683), BART (arXiv:1910.13461), Whisper (arXiv:2212.04356).
+
+Pegasus, Marian, mBART, NLLB and Blenderbot are BART with other tables and norms around the layers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ..errors import SpecError
 from ..model import EncoderStack, Layer, LookupTable, Model, Product
@@ -17,8 +20,48 @@ ENCODER_DECODERS = {
     "mt5": ("MT5ForConditionalGeneration", False),
     "umt5": ("UMT5ForConditionalGeneration", False),
     "whisper": ("WhisperForConditionalGeneration", True),
+    "bart": ("BartForConditionalGeneration", True),
+    "plbart": ("PLBartForConditionalGeneration", True),
+    "mbart": ("MBartForConditionalGeneration", True),
+    "pegasus": ("PegasusForConditionalGeneration", True),
+    "blenderbot": ("BlenderbotForConditionalGeneration", True),
+    "blenderbot-small": ("BlenderbotSmallForConditionalGeneration", True),
+    "marian": ("MarianMTModel", True),
+    "m2m_100": ("M2M100ForConditionalGeneration", True),
 }
 """``model_type`` -> its class, and whether lm_head is the embedding where the file does not say."""
+
+
+class Around(NamedTuple):
+    """What stands around both stacks of a model like BART.
+
+    Attributes
+    ----------
+    rows : int, optional
+        Rows of the stored table of positions beyond the longest context; None if positions are computed.
+    embedding_norm, last_norm : bool
+        Whether there is a norm behind the embedding, and one behind the layers.
+    """
+
+    rows: int | None
+    embedding_norm: bool = False
+    last_norm: bool = False
+
+
+LIKE_BART: Mapping[str, Around] = {
+    "bart": Around(2, embedding_norm=True),
+    "plbart": Around(2, embedding_norm=True),
+    "mbart": Around(2, embedding_norm=True, last_norm=True),
+    "pegasus": Around(0, last_norm=True),
+    "blenderbot": Around(0, last_norm=True),
+    "blenderbot-small": Around(0, embedding_norm=True),
+    "marian": Around(0),
+    "m2m_100": Around(None, last_norm=True),
+}
+"""``model_type`` -> tables and norms around BART's layers."""
+
+NO_STRUCTURE = ("static_position_embeddings", "normalize_before", "normalize_embedding", "add_final_layer_norm")
+"""Fields that sound like parameters and repeat what a family has."""
 
 BUCKETS = 32
 """Distances between tokens that T5 tells apart, where the file does not say."""
@@ -51,7 +94,12 @@ def encoder_decoder(data: Mapping[str, Any], fields: Fields, name: str, source: 
     classes = data.get("architectures")
     if isinstance(classes, list) and classes and str(classes[0]) != expected:
         raise SpecError(f"the head of class {str(classes[0])!r:.80} is not known here: expected {expected}")
-    made = _whisper(fields) if model_type == "whisper" else _t5(fields, every_layer=model_type == "umt5")
+    if model_type in LIKE_BART:
+        made = _bart(fields, LIKE_BART[model_type])
+    elif model_type == "whisper":
+        made = _whisper(fields)
+    else:
+        made = _t5(fields, every_layer=model_type == "umt5")
     return made.replace(
         name=own_name(name, data),
         tied_embeddings=fields.flag("tie_word_embeddings", tied),
@@ -65,7 +113,8 @@ def _t5(fields: Fields, *, every_layer: bool) -> Model:
     encoders = fields.size("num_layers")
     decoders = fields.optional("num_decoder_layers") or encoders
     activation = fields.text("feed_forward_proj") or "relu"
-    mlp = MLP(hidden=hidden, intermediate=fields.size("d_ff"), gated=activation.startswith("gated"))
+    gated = fields.flag("is_gated_act", activation.startswith("gated"))
+    mlp = MLP(hidden=hidden, intermediate=fields.size("d_ff"), gated=gated)
     shape: dict[str, Any] = {"hidden": hidden, "query_heads": heads, "kv_heads": heads, "head_dim": head_dim}
     rows = fields.optional("relative_attention_num_buckets") or BUCKETS
 
@@ -88,6 +137,58 @@ def _t5(fields: Fields, *, every_layer: bool) -> Model:
         encoder=stack,
         max_context_tokens=fields.optional("n_positions"),
     )
+
+
+def _bart(fields: Fields, around: Around) -> Model:
+    """BART: layer norms, biases on all matrices."""
+    width, longest = fields.size("d_model"), fields.size("max_position_embeddings")
+    for unused in (*NO_STRUCTURE, "num_hidden_layers"):
+        fields.get(unused)
+    norm = 2 * width
+    norms = norm * around.embedding_norm + norm * around.last_norm
+    rows = 0 if around.rows is None else longest + around.rows
+
+    def attention(part: str) -> dict[str, Any]:
+        heads = fields.size(f"{part}_attention_heads")
+        if width % heads:
+            raise SpecError(f"d_model {width} is not a multiple of {part}_attention_heads {heads}")
+        return {"hidden": width, "query_heads": heads, "kv_heads": heads, "head_dim": width // heads}
+
+    def mlp(part: str) -> MLP:
+        return MLP(hidden=width, intermediate=fields.size(f"{part}_ffn_dim"), gated=False, bias=True)
+
+    biases: dict[str, Any] = {"qkv_bias": True, "output_bias": True}
+    own = Attention(**attention("encoder"), **biases, causal=False)
+    stack = EncoderStack(
+        hidden=width,
+        layers=(Layer(fields.size("encoder_layers"), (own, mlp("encoder")), (norm, norm)),),
+        final_norm=norms,
+        tables=tuple(_source_tables(fields, rows, width)),
+    )
+    blocks = (
+        Attention(**attention("decoder"), **biases),
+        SourceAttention(**attention("decoder"), bias=True, vectors=2 * width),
+        mlp("decoder"),
+    )
+    return Model(
+        name="bart",
+        hidden=width,
+        vocab=fields.size("vocab_size"),
+        layers=(Layer(fields.size("decoder_layers"), blocks, (norm,) * 3),),
+        final_norm=norm * around.last_norm,
+        embedding_norm=norm * around.embedding_norm,
+        position_rows=rows,
+        encoder=stack,
+        max_context_tokens=longest,
+    )
+
+
+def _source_tables(fields: Fields, rows: int, width: int) -> Iterator[LookupTable]:
+    """Positions of the source, and its embedding unless both stacks and lm_head have one."""
+    if rows:
+        yield LookupTable("encoder_positions", rows, width)
+    if not (fields.flag("tie_word_embeddings", True) and fields.flag("share_encoder_decoder_embeddings", True)):
+        yield LookupTable("encoder_embedding", fields.size("vocab_size"), width)
 
 
 def _whisper(fields: Fields) -> Model:
