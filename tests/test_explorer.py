@@ -160,7 +160,7 @@ def without_price(name):
 def test_an_accelerator_without_a_price_says_so(numbers):
     name = next(filter(without_price, rl.list_accelerators()))
     found = numbers({"model": "gpt-2", "hardware": name, "batch": "2"})
-    assert found["cost"]["sentence"] == f"No price of {name} is known; type one."
+    assert found["cost"]["sentence"] == f"No price for {name} is known; enter one."
     typed = numbers({"model": "gpt-2", "hardware": name, "batch": "2", "price": "$2.5"})
     assert typed["cost"]["usd_per_hour"] == 2.5
 
@@ -272,7 +272,7 @@ def test_where_nothing_is_served_the_code_leaves_it_out(numbers):
         ({"rate": "2"}, "rate", "give either a batch or a rate"),
         ({"batch": "", "rate": "0"}, "rate", "requests_per_s must be a finite number"),
         ({"config": "{"}, "config", "config.json, line 1: Expecting property name"),
-        ({"config": "[]"}, "config", "config.json holds an object"),
+        ({"config": "[]"}, "config", "config.json must contain an object"),
         ({"config": "[" * 15_000}, "config", "config.json is nested too deeply"),
         ({"config": '{"model_type": "llama"}'}, "config", "hidden_size"),
         ({"bach": "1"}, None, "no control named 'bach'; did you mean 'batch'?"),
@@ -292,7 +292,7 @@ def test_a_control_is_set_once_and_a_query_has_an_end(ask):
     assert (reply.status, json.loads(body)["error"]) == (400, "a control is set twice")
     reply, body = ask("/api", {"config": "x" * LONGEST_QUERY, "hardware": "l4"})
     assert reply.status == 400
-    assert "does not fit" in json.loads(body)["error"]
+    assert "is too long" in json.loads(body)["error"]
     reply, _ = ask("/api", {"config": "x" * 70_000})
     assert reply.status == 414
 
@@ -331,7 +331,7 @@ def test_a_host_of_another_name_is_refused(ask, server, host):
     for path in ("/", "/api", "/choices", "/plot.svg", "/page.js"):
         reply, body = ask(path, Host=host.format(server.server_port))
         assert reply.status == 421, (path, host)
-        assert b"no such host" in body
+        assert b"unknown host" in body
     for known in ("localhost", "127.0.0.1"):
         assert ask("/", Host=f"{known}:{server.server_port}")[0].status == 200
 
@@ -430,7 +430,7 @@ def test_a_fault_of_the_program_is_told(ask, monkeypatch, capsys):
 
     monkeypatch.setattr("roofline.app.server.numbers", faulty)
     reply, body = ask("/api", LLAMA)
-    assert (reply.status, body) == (500, b"a fault of the program: by nothing\n")
+    assert (reply.status, body) == (500, b"internal error: by nothing\n")
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
@@ -549,11 +549,11 @@ def test_a_start_that_makes_no_sense_is_one_line(args, says):
 def test_a_port_that_is_none_is_one_line(port):
     done = run("explore", "--port", port)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("roofline: a port is a whole number from 0 to 65535: ")
+    assert done.stderr.startswith("roofline: the port must be a whole number from 0 to 65535: ")
 
 
 def test_a_port_that_is_taken_is_one_line(server):
     done = run("explore", "--no-browser", "--port", server.server_port)
     assert done.exit_code == 2
-    assert "Address already in use; --port 0 takes a free one" in done.stderr
+    assert "Address already in use; --port 0 selects a free port" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -95,7 +95,7 @@ def test_views():
 
 
 def test_what_has_no_napkin():
-    with pytest.raises(rl.InvalidInput, match="a napkin is for one point: this Phase is a sweep over"):
+    with pytest.raises(rl.InvalidInput, match="napkin takes a single point; this Phase is a sweep of shape"):
         rl.napkin(rl.decode(LARGE, rl.Workload(batch=np.arange(1, 5))))
-    with pytest.raises(rl.InvalidInput, match="int is none"):
+    with pytest.raises(rl.InvalidInput, match="not int"):
         rl.napkin(3)

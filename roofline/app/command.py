@@ -1,4 +1,4 @@
-"""The command that opens the page: ``explore``."""
+"""The command ``explore``."""
 
 from __future__ import annotations
 
@@ -22,16 +22,22 @@ Model = Annotated[
     str | None,
     Parameter(
         name="MODEL",
-        help="Name of the model to start with, as `roofline list models` shows it.",
+        help="Name of the initial model, as in `roofline list models`.",
         show_default=START["model"],
         completer=opt.completed_by(list_models),
     ),
 ]
 Port = Annotated[
     Any,
-    opt.option("--port", "N", "Where to listen on this machine; 0 takes a free port.", parse=quantity, group=opt.OTHER),
+    opt.option(
+        "--port",
+        "N",
+        "Port to listen on (loopback interface only); 0 selects a free port.",
+        parse=quantity,
+        group=opt.OTHER,
+    ),
 ]
-NoBrowser = Annotated[bool, opt.switch("--no-browser", "Print the address and open no browser.")]
+NoBrowser = Annotated[bool, opt.switch("--no-browser", "Print the address without opening a browser.")]
 
 
 def explore(
@@ -42,13 +48,13 @@ def explore(
     port: Port = PORT,
     no_browser: NoBrowser = False,
 ) -> None:
-    """A page whose controls change a deployment, and whose numbers follow."""
+    """Explore a deployment interactively in the browser."""
     if not isinstance(port, int) or not 0 <= port < 65536:
-        raise InvalidInput(f"a port is a whole number from 0 to 65535: {port!r}")
+        raise InvalidInput(f"the port must be a whole number from 0 to 65535: {port!r}")
     query = start_query(model, target or ModelOrTarget())
     with Explorer(port) as server:
         address = f"{server.url}{query}"
-        print_text(f"{address}  (to this machine alone; Ctrl-C ends it)")
+        print_text(f"{address}  (accessible from this machine only; stop with Ctrl-C)")
         sys.stdout.flush()  # where it is a pipe, the address would wait there as long as the server runs
         if not no_browser:
             webbrowser.open(address)
@@ -56,12 +62,12 @@ def explore(
 
 
 def start_query(model: str | None, target: ModelOrTarget) -> str:
-    """The query string of the state to start from; nothing where nothing is asked for.
+    """The query string of the initial state; empty without options.
 
     Raises
     ------
     InvalidInput
-        An option that the page has no control for, or a state that it would refuse.
+        The page has no control for an option, or refuses the state.
     """
     single = target.single()
     if single.part or single.context is not None:

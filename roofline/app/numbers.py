@@ -1,4 +1,4 @@
-"""The numbers of the page, as plain JSON types: each with the words that people read, so that the page formats none."""
+"""The numbers of the page as plain JSON types, together with their formatted text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .snippets import command_lines, python_code
 from .state import State
 
 SIMULATED = 1_000
-"""Requests of the simulation behind a rate: enough for a 95th percentile, and quick."""
+"""Requests that are simulated for a rate: enough for a 95th percentile, and fast."""
 
 POINTS = 48
 """Batches of the curve."""
@@ -39,12 +39,12 @@ Array = npt.NDArray[np.float64]
 
 
 def numbers(state: State) -> dict[str, Any]:
-    """Everything that the page shows of a state.
+    """Return everything that the page shows for a state.
 
     Parameters
     ----------
     state : State
-        What the controls ask for.
+        The state of the controls.
 
     Returns
     -------
@@ -74,12 +74,12 @@ def numbers(state: State) -> dict[str, Any]:
 
 
 def load_of(state: State) -> Workload:
-    """The load whose batch runs: the one asked for, or the mean that runs at the rate asked for."""
+    """The load with the batch that runs: the one of the controls, or the mean at the request rate."""
     return _load(state, _served(state)) if state.requests_per_s is not None else state.load
 
 
 def _served(state: State) -> Served | str:
-    """What users see; why nothing is served, if nothing is."""
+    """What users see, or the reason why nothing is served."""
     try:
         if state.requests_per_s is None:
             return serve(state.serve, state.load, concurrency=state.load.batch)
@@ -110,7 +110,7 @@ def _headline(found: Answers, served: Served | str, state: State) -> str:
     parts.append(f"{served.tokens_per_s:,.0f} output tokens/s")
     each = _cost(state, served)["usd_per_million_tokens"]
     if each is not None:
-        parts.append(f"{dollars(each)} per million of them")
+        parts.append(f"{dollars(each)} per million")
     return f"{', '.join(parts)}; decode is {bound_by(found.decode.limit)}."
 
 
@@ -137,7 +137,7 @@ def _phase(name: str, phase: Phase) -> dict[str, Any]:
 
 
 def _operators(phase: Phase) -> list[dict[str, Any]]:
-    """Operators of one name and limit together, the longest first, by the estimate."""
+    """Operators grouped by name and limit, longest first, by the estimate."""
     sums: dict[tuple[str, str], float] = {}
     for item in phase.operators:
         key = (item.name, str(item.limit))
@@ -155,7 +155,7 @@ MEMORY_PARTS = ("weights", "KV cache", "state", "pages", "workspace", "reservati
 
 
 def _memory(found: Answers) -> dict[str, Any]:
-    """What is resident on the accelerator that holds most."""
+    """Memory use of the most loaded accelerator."""
     memory = found.memory
     weights = sum(float(size) for name, size in memory.parts.items() if name.endswith("weights"))
     sizes = {"weights": weights} | {name: float(memory.parts[name]) for name in MEMORY_PARTS[1:]}
@@ -237,11 +237,11 @@ def _queue(served: Served | str, state: State) -> dict[str, Any]:
 
 
 def _cost(state: State, served: Served | str) -> dict[str, Any]:
-    """What the deployment costs an hour, and a million of its output tokens."""
+    """Cost of the deployment per hour and per million output tokens."""
     try:
         price = get_price(state.serve.accelerator) if state.usd_per_hour is None else Price(state.usd_per_hour)
     except UnknownName:
-        return {"sentence": f"No price of {state.serve.accelerator.name} is known; type one."} | NO_PRICE
+        return {"sentence": f"No price for {state.serve.accelerator.name} is known; enter one."} | NO_PRICE
     count = float(state.serve.parallel.accelerators)
     hourly = price.usd_per_hour * count
     found: dict[str, Any] = {"usd_per_hour": hourly, "price": str(price), "usd_per_million_tokens": None}
@@ -254,7 +254,7 @@ def _cost(state: State, served: Served | str) -> dict[str, Any]:
 
 
 def _napkin(phase: Phase) -> list[str]:
-    """The derivation that one can do in the head."""
+    """The derivation by mental arithmetic."""
     try:
         return [str(line) for line in napkin(phase).lines]
     except RooflineError as error:

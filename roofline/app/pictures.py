@@ -1,4 +1,4 @@
-"""The pictures of the page, as SVG."""
+"""The plots of the page, as SVG."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .numbers import load_of
 from .state import Refused, State
 
 SIZE_INCHES = (5.6, 4.1)
-"""Drawn at about the size at which the page shows it, so that its letters can be read."""
+"""Size in inches, close to that on the page, so that text is readable."""
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Matplotlib keeps fonts and texts of all figures in common caches, which take one thread at a time."""
+"""Matplotlib shares caches of fonts and texts between figures, which are not thread-safe."""
 
 
 def _roofline(found: Answers, ax: Axes) -> None:
@@ -48,15 +48,15 @@ PICTURES: dict[str, Callable[[Answers, Axes], None]] = {
     "memory": _memory,
     "curve": _curve,
 }
-"""What a picture shows -> how it is drawn."""
+"""Kind of plot -> how it is drawn."""
 
 
 PAPERS = {"light": "#ffffff", "dark": "#1b252b"}
-"""Theme of the page -> color of its cards; the plots choose theirs by what is behind them."""
+"""Theme of the page -> background color of its cards, from which the plots choose their colors."""
 
 
 def draw(state: State, kind: str, *, theme: str = "light", wanted: Callable[[], bool] = lambda: True) -> bytes:
-    """A picture of a state.
+    """Draw a plot of a state.
 
     Parameters
     ----------
@@ -67,17 +67,17 @@ def draw(state: State, kind: str, *, theme: str = "light", wanted: Callable[[], 
     theme : str
         ``light`` or ``dark``.
     wanted : callable
-        Asked when its turn comes whether anybody still waits for the picture.
+        Called before drawing; returns whether the plot is still needed.
 
     Returns
     -------
     bytes
-        The SVG; nothing if nobody waits for it.
+        The SVG; empty if it is no longer needed.
 
     Raises
     ------
     Refused
-        There is no such picture, or no such theme.
+        There is no such plot or theme.
     """
     if kind not in PICTURES:
         raise Refused(str(unknown("picture", kind, PICTURES)))

@@ -1,9 +1,9 @@
-"""The page over HTTP: to this machine alone, by GET alone.
+"""The HTTP server of the page: loopback interface and GET requests only.
 
-``/`` is the page, ``/choices`` what its lists offer, ``/api`` the numbers and ``/plot.svg`` a picture of the state that
-the query string describes.  Any page in a browser can send requests to this address, so three things are checked: the
-host that the browser believes to talk to (a name that another site points here is refused), where the request comes
-from, and that it asks for nothing but names from lists and numbers.  The page itself may load nothing from elsewhere.
+``/`` is the page, ``/choices`` the contents of its lists, ``/api`` the numbers and ``/plot.svg`` a plot of the state in
+the query string.  Since any web page can send requests to this address, the server checks the Host header (against DNS
+rebinding), the origin of the request, and that it contains only numbers and names from the lists.  The page itself
+cannot load anything from other hosts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .pictures import draw
 from .state import LISTED, START, Refused, read_state
 
 ADDRESS = "127.0.0.1"
-"""Nothing outside of this machine reaches it."""
+"""The loopback interface, which other machines cannot reach."""
 
 PORT = 8421
-"""Where the page is unless asked otherwise, so that bookmarks last."""
+"""Default port, fixed so that bookmarks keep working."""
 
 FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -38,7 +38,7 @@ FILES = {
     "/charts.js": ("charts.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Address -> file of the package and its type."""
+"""URL path -> file of the package and its content type."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -49,7 +49,7 @@ HEADERS = {
 }
 
 PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-"""A picture opened by itself has its styles inside, and loads nothing."""
+"""Policy for a plot that is opened on its own: inline styles, nothing else."""
 
 
 class Explorer(ThreadingHTTPServer):
@@ -58,12 +58,12 @@ class Explorer(ThreadingHTTPServer):
     Parameters
     ----------
     port : int
-        Where to listen on the loopback interface; 0 takes any free port.
+        Port on the loopback interface; 0 selects a free port.
 
     Raises
     ------
     InvalidInput
-        The port is not to be had.
+        The port is not available.
     """
 
     daemon_threads = True
@@ -74,7 +74,7 @@ class Explorer(ThreadingHTTPServer):
             super().__init__((ADDRESS, port), Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise InvalidInput(f"cannot listen on port {port}: {reason}; --port 0 takes a free one") from None
+            raise InvalidInput(f"cannot listen on port {port}: {reason}; --port 0 selects a free port") from None
 
     @property
     def url(self) -> str:
@@ -83,7 +83,7 @@ class Explorer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names under which a browser on this machine may know it."""
+        """Host names that a browser on this machine may use."""
         names = (ADDRESS, "localhost")
         return tuple(f"{name}:{self.server_port}" for name in names) + (names if self.server_port == 80 else ())
 
@@ -98,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Explorer
 
     def do_GET(self) -> None:
-        """Answer with the page, its numbers, or a picture."""
+        """Answer with the page, its numbers, or a plot."""
         url = urlsplit(self.path)
         routes: Mapping[str, Callable[[str], None]] = {
             "/api": self._send_numbers,
@@ -106,9 +106,9 @@ class Handler(BaseHTTPRequestHandler):
             "/plot.svg": self._send_picture,
         }
         if self.headers.get("Host", "").lower() not in self.server.hosts:
-            return self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "this address serves no such host")
+            return self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "unknown host")
         if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and url.path != "/":
-            return self._refuse(HTTPStatus.FORBIDDEN, "other sites may not ask")
+            return self._refuse(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
         if url.path in FILES:
             return self._send_file(url.path)
         if url.path not in routes:
@@ -124,9 +124,9 @@ class Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True  # the browser has moved on
         except Exception as error:
-            # The page says so, and the terminal where: a fault of the program must not look like a dead server.
+            # The page shows a message and the terminal a traceback, so that a bug does not look like a dead server.
             traceback.print_exc()
-            return self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"a fault of the program: {error}")
+            return self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"internal error: {error}")
 
     def _refuse_method(self) -> None:
         self.close_connection = True  # a body that nobody reads would be taken for the next request
@@ -157,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _is_wanted(self) -> bool:
-        """Whether the browser still waits: one that has moved on has closed the connection."""
+        """Whether the browser still waits; if not, it has closed the connection."""
         readable, _, _ = select.select([self.connection], [], [], 0)
         return not readable or bool(self.connection.recv(1, socket.MSG_PEEK))
 
@@ -184,12 +184,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A request that cannot be read, or a method that nothing is called: one line and the same headers."""
+        """Answer an unreadable request or unknown method with one line and the same headers."""
         self.close_connection = True
         self._send(HTTPStatus(code), f"{message or HTTPStatus(code).phrase}\n".encode(), "text/plain; charset=utf-8")
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: the terminal shows the address alone."""
+        """Log nothing; the terminal shows only the address."""
 
 
 @lru_cache(maxsize=len(FILES))
@@ -199,5 +199,5 @@ def _file(name: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def _choices() -> dict[str, Any]:
-    """What the lists of the page offer, and the state to start from."""
+    """The contents of the page's lists, and the initial state."""
     return {"start": START, **{name: list(known()) for name, known in LISTED.items()}}

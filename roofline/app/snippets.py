@@ -1,4 +1,4 @@
-"""What gives the numbers of the page outside of it: commands, and Python code."""
+"""Commands and Python code that reproduce the numbers of the page."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ FORMATS = ("weights", "activations", "kv")
 
 
 def command_lines(state: State, load: Workload, *, served: bool = True) -> str:
-    """The commands of a state: one for the passes, one for the requests.
+    """Return the commands of a state: one for the passes, one for the requests.
 
     Parameters
     ----------
     state : State
         What the controls ask for.
     load : Workload
-        The load whose batch runs.
+        The load with the batch that runs.
     served : bool
-        Whether requests can be served at all.
+        Whether requests can be served.
 
     Returns
     -------
     str
-        Lines for a shell; a pasted configuration is taken to be in ``config.json``.
+        Shell commands; a pasted configuration is assumed to be in ``config.json``.
     """
     given = state.given
     model = "config.json" if "config" in given else given["model"]
@@ -47,21 +47,21 @@ def _options(state: State, names: tuple[str, ...]) -> list[str]:
 
 
 def python_code(state: State, load: Workload, *, served: bool = True) -> str:
-    """The Python code of a state.
+    """Return the Python code of a state.
 
     Parameters
     ----------
     state : State
         What the controls ask for.
     load : Workload
-        The load whose batch runs.
+        The load with the batch that runs.
     served : bool
-        Whether requests can be served at all.
+        Whether requests can be served.
 
     Returns
     -------
     str
-        A script that prints the sentences of the page.
+        A script that prints the summaries of the page.
     """
     lengths = f"prompt_tokens={load.prompt_tokens!r}, output_tokens={load.output_tokens!r}"
     rate = state.requests_per_s

@@ -1,8 +1,8 @@
-"""The state of the page: a query string that the parser of the command line reads.
+"""The state of the page: a query string that the command-line parser reads.
 
-Every control of the page is one name of the query string, and all but two of them are options of ``roofline analyze``
-and ``roofline serve``.  Models, accelerators, formats and engines are names from the lists, so that no query reaches a
-file; a model that is not in the list is the text of its ``config.json``.
+Every control of the page is a name in the query string, and all but two are options of ``roofline analyze`` and
+``roofline serve``.  Models, accelerators, formats and engines have to be names from the lists, so that no query can
+read a file; any other model is given by the text of its ``config.json``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LISTED = {
     "kv": lambda: FORMATS,
     "engine": list_engines,
 }
-"""Control -> the names that it takes."""
+"""Control -> its valid names."""
 
 OPTIONS = {
     "hardware": "--hardware",
@@ -74,24 +74,24 @@ FIELDS = {
     "requests_per_s": "rate",
     "usd_per_hour": "price",
 }
-"""Field of a value -> control, where they have not the same name."""
+"""Field -> control, if their names differ."""
 
 LARGEST = 1e12
-"""No batch, length or rate is larger: products of much larger ones are beyond what a float holds."""
+"""Largest batch, length or rate; products of much larger numbers overflow a float."""
 
 LONGEST_QUERY = 60_000
-"""Characters; the library that reads requests takes lines of up to 65,536 bytes."""
+"""Length limit in characters; the HTTP library reads lines of up to 65,536 bytes."""
 
 
 class Refused(Exception):
-    """A state that makes no sense.
+    """An invalid state.
 
     Attributes
     ----------
     message : str
-        What is wrong, in one line.
+        The error, in one line.
     control : str or None
-        The control that it is about, if it is about one.
+        The control that caused it, if known.
     """
 
     def __init__(self, message: str, control: str | None = None) -> None:
@@ -106,15 +106,15 @@ class State:
     Attributes
     ----------
     given : mapping of str to str
-        The controls that are set, as the query string has them.
+        The controls that are set, as in the query string.
     serve : Deployment
         What runs where.
     load : Workload
-        Lengths, and the batch; 1 where a rate is asked for.
+        Lengths and batch; the batch is 1 if a rate is set.
     requests_per_s : float or None
-        Rate of arrivals; None where a batch is asked for.
+        Request rate; None if a batch is set.
     usd_per_hour : float or None
-        Price of one accelerator, if it is given.
+        Price of one accelerator, if set.
     """
 
     given: Mapping[str, str]
@@ -126,12 +126,12 @@ class State:
 
 @lru_cache(maxsize=64)
 def read_state(query: str) -> State:
-    """The state that a query string describes.
+    """Return the state described by a query string.
 
     Parameters
     ----------
     query : str
-        Controls and their values; the state to start from if it is empty.
+        Controls and their values; the initial state if empty.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def read_state(query: str) -> State:
     Raises
     ------
     Refused
-        A control that there is none of, a name that is in no list, or a value that makes no sense.
+        There is no such control, a name is not in its list, or a value is invalid.
     """
     given = _controls(query)
     model = _model(given)
@@ -166,9 +166,9 @@ def read_state(query: str) -> State:
 
 
 def _controls(query: str) -> dict[str, str]:
-    """Controls and values of a query string, each one that is set once."""
+    """Controls and values of a query string, each set only once."""
     if len(query) > LONGEST_QUERY:
-        raise Refused(f"a config.json of more than {LONGEST_QUERY:,} characters does not fit; remove its comments")
+        raise Refused(f"a config.json of more than {LONGEST_QUERY:,} characters is too long; remove unused fields")
     pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=64)
     given = {name: value.strip() for name, value in pairs if value.strip()}
     known = (*LISTED, *OPTIONS, "config")
@@ -189,7 +189,7 @@ def _controls(query: str) -> dict[str, str]:
 
 
 def _check(name: str, value: str) -> None:
-    """Refuse a name that is in no list, and a list of values."""
+    """Refuse names that are not in their list, and lists of values."""
     if name in LISTED:
         known: Iterable[str] = LISTED[name]()
         if value not in known:
@@ -199,7 +199,7 @@ def _check(name: str, value: str) -> None:
 
 
 def _model(given: Mapping[str, str]) -> Model:
-    """The model that is named, or described by the text of its configuration."""
+    """The named model, or the one described by its configuration."""
     if "config" in given:
         return _model_of_config(given["config"])
     if "model" not in given:
@@ -217,7 +217,7 @@ def _model_of_config(text: str) -> Model:
     try:
         found = json.loads(text)
         if not isinstance(found, dict):
-            raise Refused("config.json holds an object, {...}", "config")
+            raise Refused("config.json must contain an object, {...}", "config")
         return get_model(found)
     except json.JSONDecodeError as error:
         raise Refused(f"config.json, line {error.lineno}: {error.msg}", "config") from None
@@ -242,12 +242,12 @@ def _values(
     rate: Rate = None,
     price: UsdPerHour = None,
 ) -> tuple[Placement, Mapping[str, Any], Any, Any]:
-    """What the options say."""
+    """Parsed options."""
     return placement, load or {}, rate, price
 
 
 def _control_of(message: str) -> str | None:
-    """The control that a message of the library is about: the first field or option that it names."""
+    """The control that a message is about: the first field or option that it names."""
     for word in re.findall(r"[a-z_]+", message):
         name = str(FIELDS.get(word, word))
         if name in OPTIONS:

@@ -1,4 +1,4 @@
-"""Teaching: derivations that a person can do in the head, and questions with fresh numbers."""
+"""Teaching: derivations by mental arithmetic, and quiz questions with new numbers each time."""
 
 from .asking import ask, cards, list_templates, questions, quiz
 from .derivations import napkin

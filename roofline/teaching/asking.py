@@ -1,4 +1,4 @@
-"""`quiz`: questions with fresh numbers; and cards of them for Anki."""
+"""`quiz`: questions with new numbers each time, and Anki cards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def list_templates(topic: str | None = None, difficulty: int | None = None) -> t
     UnknownName
         No such topic.
     InvalidInput
-        No such difficulty, or no template has both.
+        No such difficulty, or no template of that topic and difficulty.
     """
     importlib.import_module("roofline.teaching.templates")  # fills the register
     if topic is not None and topic not in TOPICS:
@@ -66,7 +66,7 @@ def quiz(topic: str | None = None, *, difficulty: int | None = None, seed: int |
     Returns
     -------
     Question
-        Print it, mark an answer with `Question.mark`, and see the solution with `Question.explain`.
+        Print it, check an answer with `Question.mark`, and read the solution with `Question.explain`.
 
     Raises
     ------
@@ -89,12 +89,12 @@ def quiz(topic: str | None = None, *, difficulty: int | None = None, seed: int |
 def questions(
     count: int, topic: str | None = None, *, difficulty: int | None = None, seed: int | None = None
 ) -> tuple[Question, ...]:
-    """Several questions, no kind of them twice while there are others left.
+    """Draw several questions; no kind is repeated before all others have been used.
 
     Parameters
     ----------
     count : int
-        How many.
+        Number of questions.
     topic, difficulty, seed
         As for `quiz`.
 
@@ -116,14 +116,14 @@ def questions(
 
 
 def ask(name: str, seed: int) -> Question:
-    """The question of one template.
+    """Draw the question of one template.
 
     Parameters
     ----------
     name : str
         The template's name.
     seed : int
-        Draws its numbers.
+        Seed of its numbers.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def ask(name: str, seed: int) -> Question:
     Raises
     ------
     UnknownName
-        No template has that name.
+        There is no such template.
     """
     known = {each.name: each for each in list_templates()}
     if name not in known:
@@ -142,12 +142,12 @@ def ask(name: str, seed: int) -> Question:
 
 
 def cards(count: int = 100, topic: str | None = None, *, difficulty: int | None = None, seed: int | None = None) -> str:
-    """Cards for Anki: CSV of front, back and tags, with HTML line breaks.
+    """Return Anki cards: CSV of front, back and tags, with HTML line breaks.
 
     Parameters
     ----------
     count : int
-        How many cards.
+        Number of cards.
     topic, difficulty, seed
         As for `quiz`.
 

@@ -1,9 +1,8 @@
-"""`napkin`: a result in five lines that a person can do in the head, each with what it really is.
+"""`napkin`: a result in about five lines of mental arithmetic, each compared with its exact value.
 
-Every number on a line is rounded to two digits before it is used, the figures of the data sheet to three, as people
-remember them, and the result of a line is what the next one goes on with.  What the lines leave out (norms, residuals,
-attention's FLOPs in decode, the network) shows in the deviation from the exact value, and the last line is held against
-the exact result of the whole.
+Every number on a line is rounded to two digits before it is used (data-sheet values to three), and the next line
+continues with the rounded result.  What the lines omit (norms, residuals, attention FLOPs in decode, the network) shows
+up in the deviation from the exact value; the last line is compared with the exact result.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ def napkin(result: Phase | Bound | Memory | Generation) -> Napkin:
     Parameters
     ----------
     result : Phase, Bound, Memory or Generation
-        A prefill, a decode step, a mixed step, a single operator, what fits in memory, or a generation; one point, not
-        a sweep.
+        A prefill, a decode step, a mixed step, a single operator, memory use, or a generation; a single point, not a
+        sweep.
 
     Returns
     -------
@@ -41,7 +40,7 @@ def napkin(result: Phase | Bound | Memory | Generation) -> Napkin:
     Raises
     ------
     InvalidInput
-        Something else, or a sweep.
+        The result is of another type or is a sweep.
 
     Examples
     --------
@@ -63,17 +62,19 @@ def napkin(result: Phase | Bound | Memory | Generation) -> Napkin:
         return _memory(_point(result, result.weights_bytes + result.kv_bytes_per_sequence))
     if isinstance(result, Generation):
         return _generation(_point(result, result.total_s))
-    raise InvalidInput(f"a napkin is for a phase, a bound, a memory or a generation: {type(result).__name__} is none")
+    raise InvalidInput(f"napkin takes a phase, a bound, a memory or a generation, not {type(result).__name__}")
 
 
 def _point(result: Any, value: Any) -> Any:
     if np.ndim(value):
-        raise InvalidInput(f"a napkin is for one point: this {type(result).__name__} is a sweep over {np.shape(value)}")
+        raise InvalidInput(
+            f"napkin takes a single point; this {type(result).__name__} is a sweep of shape {np.shape(value)}"
+        )
     return result
 
 
 def _weights(phase: Phase) -> NapkinLine:
-    """Weights that the pass streams, at what its linear layers store a weight in."""
+    """Weights that the pass streams, in the format of its linear layers."""
     bits = _nominal_bits(phase)
     bytes_each = rounded(bits / 8)
     count = rounded(float(phase.weight_bytes) / bytes_each)
@@ -82,7 +83,7 @@ def _weights(phase: Phase) -> NapkinLine:
 
 
 def _nominal_bits(phase: Phase) -> float:
-    """Bits of a weight in the format that holds most of them: 4.25 of mxfp4 are called 4."""
+    """Bits per weight of the most common format, without scales: 4 for mxfp4, which has 4.25."""
     by_bits: dict[float, float] = {}
     for item in phase.operators:
         bits = item.operator.inputs.get("weight_bits")
@@ -95,7 +96,7 @@ def _nominal_bits(phase: Phase) -> float:
 
 
 def _memory_rate(phase: Phase) -> tuple[float, str]:
-    """Bandwidth of all accelerators together, and how one says it."""
+    """Bandwidth of all accelerators, as a number and in words."""
     count = float(phase.deployment.parallel.accelerators)
     rate = rounded(float(np.asarray(phase.deployment.accelerator.memory_bytes_per_s)), SHEET_DIGITS)
     times = "" if count == 1 else f"({count:g} x "
@@ -103,7 +104,7 @@ def _memory_rate(phase: Phase) -> tuple[float, str]:
 
 
 def _compute_rate(phase: Phase) -> tuple[float, str]:
-    """Dense peak of the units that compute most of the pass, of all accelerators together, and how one says it."""
+    """Dense peak of all accelerators for the format of most of the pass, as a number and in words."""
     by_math: dict[str, float] = {}
     for item in phase.operators:
         by_math[item.math] = by_math.get(item.math, 0.0) + float(item.flops)
@@ -126,7 +127,7 @@ LINEAR = ("matmul", "experts")
 
 
 def _exact_compute_s(phase: Phase, kinds: tuple[str, ...] = ()) -> float:
-    """FLOPs of operators (of some kinds) at the peaks of their own formats, spread over all accelerators."""
+    """Time of the FLOPs of operators (of some kinds) at the peaks of their formats, on all accelerators."""
     local = [item for item in phase.operators if item.operator.message is None]
     wanted = [item for item in local if not kinds or item.operator.kind in kinds]
     share = float(total(item.compute_s for item in wanted)) / float(total(item.flops for item in local))
@@ -134,7 +135,7 @@ def _exact_compute_s(phase: Phase, kinds: tuple[str, ...] = ()) -> float:
 
 
 def _linear(phase: Phase) -> tuple[float, float]:
-    """Multiply-adds with weights a token, rounded, and their exact FLOPs in the pass, all accelerators together."""
+    """Multiply-adds with weights per token, rounded, and their exact FLOPs in the pass on all accelerators."""
     every = float(total(item.flops for item in phase.operators))
     linear = float(total(item.flops for item in phase.operators if item.operator.kind in LINEAR))
     flops = float(phase.flops) * linear / every
@@ -142,7 +143,7 @@ def _linear(phase: Phase) -> tuple[float, float]:
 
 
 def _slowest(phase: Phase, memory: NapkinLine, compute: NapkinLine) -> NapkinLine:
-    """The longer time, and on several accelerators that of the network, which no other work hides."""
+    """The longer time, plus that of the network on several accelerators, which does not overlap."""
     words = f"the longer of {humanize('s', memory.value)} and {humanize('s', compute.value)}"
     times = {"one": memory.value, "other": compute.value}
     network = rounded(float(phase.limited_s.get("network", 0.0)))
@@ -160,7 +161,7 @@ def _title(phase: Phase) -> str:
 
 
 def _decode(phase: Phase) -> Napkin:
-    """Bytes first: what a step reads, and how long that takes; then the FLOPs, which it hides."""
+    """Bytes first: what a step reads and how long that takes; then the FLOPs, which overlap with it."""
     (segment,) = phase.segments
     sequences, context = float(segment.sequences), float(segment.past_tokens)
     weights = _weights(phase)
@@ -180,7 +181,7 @@ def _decode(phase: Phase) -> Napkin:
 
 
 def _cache(phase: Phase, sequences: float, context: float) -> NapkinLine:
-    """Cache that the step reads and writes, from what a token of a sequence takes."""
+    """Cache that the step reads and writes, from the bytes per token."""
     tokens = max(context, 1.0)
     each = rounded(float(phase.cache_bytes) / (sequences * tokens))
     words = f"{said(sequences)} x {said(rounded(tokens))} tokens x {humanize('bytes', each)}"
@@ -189,7 +190,7 @@ def _cache(phase: Phase, sequences: float, context: float) -> NapkinLine:
 
 
 def _token_flops(phase: Phase, tokens: float) -> NapkinLine:
-    """Time of the multiply-adds with weights; attention's own are left out."""
+    """Time of the multiply-adds with weights, without those of attention."""
     weights, _ = _linear(phase)
     rate, rate_words = _compute_rate(phase)
     words = f"2 x {said(weights)} x {said(rounded(tokens))} tokens / {rate_words}"
@@ -199,7 +200,7 @@ def _token_flops(phase: Phase, tokens: float) -> NapkinLine:
 
 
 def _prefill(phase: Phase) -> Napkin:
-    """FLOPs first: weights and attention, and how long they take; then the bytes, which they hide."""
+    """FLOPs first: weights and attention, and how long they take; then the bytes, which overlap with them."""
     tokens = float(phase.tokens)
     weights, linear = _linear(phase)
     products = line(
@@ -235,7 +236,7 @@ def _prefill(phase: Phase) -> Napkin:
 
 
 def _attention_flops(phase: Phase, exact: float) -> NapkinLine:
-    """Attention by its pairs: each token sees those before it."""
+    """Attention from its pairs: each token attends to itself and those before it."""
     (segment,) = phase.segments
     sequences, new, past = (float(v) for v in (segment.sequences, segment.new_tokens, segment.past_tokens))
     pairs = rounded(sequences * new * (past + new / 2))
@@ -263,7 +264,7 @@ def _any_pass(phase: Phase) -> Napkin:
 
 
 def _operator(bound: Bound) -> Napkin:
-    """FLOPs, bytes, their times, and the longer one."""
+    """FLOPs, bytes, their times, and the longer time."""
     gpu = bound.accelerator
     flops, moved = rounded(float(bound.flops)), rounded(float(bound.moved_bytes))
     peak = rounded(float(np.asarray(gpu.dense_flops_per_s[bound.math])), SHEET_DIGITS)
@@ -292,7 +293,7 @@ def _operator(bound: Bound) -> Napkin:
 
 
 def _work(bound: Bound, flops: float) -> NapkinLine:
-    """FLOPs of a product from its shape, or as they are."""
+    """FLOPs of a product from its shape; of anything else as they are."""
     shape = bound.operator.inputs
     if {"m", "k", "n"} <= shape.keys() and float(bound.operator.count) == 1:
         sides = {name: rounded(float(np.asarray(shape[name]))) for name in ("m", "k", "n")}
@@ -302,7 +303,7 @@ def _work(bound: Bound, flops: float) -> NapkinLine:
 
 
 def _memory(memory: Memory) -> Napkin:
-    """What the engine may use, less the weights, over what a sequence takes."""
+    """Memory of the engine minus the weights, divided by the cache per sequence."""
     serve = memory.deployment
     count = float(serve.parallel.accelerators)
     device = rounded(float(np.asarray(serve.accelerator.memory_bytes)))

@@ -1,4 +1,4 @@
-"""`Draw`: the accelerators, models and numbers of a question, drawn with a seed; and the register of templates."""
+"""`Draw`: accelerators, models and numbers of a question, drawn with a seed; and the registry of templates."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ LARGE = (
     "mi325x",
     "mi355x",
 )
-"""Accelerators that serve large models, on which a decode step of 64 sequences is limited by memory."""
+"""Accelerators for large models on which a decode step of 64 sequences is memory-bound."""
 
 SMALL = ("a10", "a10g", "a40", "h100-pcie", "l20", "l4", "l40", "l40s", "rtx-4090", "rtx-5090", "rtx-6000-ada")
 ANY = (*LARGE, *SMALL)
 
 WITH_FP8 = tuple(name for name in ANY if name not in ("a10", "a10g", "a40", "a100-sxm-40gb", "a100-sxm-80gb"))
-"""Those with units for FP8."""
+"""Accelerators with FP8 units."""
 
 LINKED = ("a100-sxm-40gb", "a100-sxm-80gb", "b200-sxm", "b300-sxm", "gb200", "h100-sxm", "h20-96gb", "h200-sxm")
-"""Those on a switch."""
+"""Accelerators connected by a switch."""
 
 DENSE = (
     "codellama-34b",
@@ -85,14 +85,14 @@ DENSE = (
     "qwen3-8b",
     "yi-1.5-6b",
 )
-"""Models whose layers are all alike, with gated MLPs and an output layer of its own."""
+"""Models with identical layers, gated MLPs and an untied output layer."""
 
 MIXTURES = ("mixtral-8x7b", "mixtral-8x22b", "qwen3-30b-a3b", "qwen3-235b-a22b")
 
 
 @dataclass(frozen=True)
 class UniformModel:
-    """The shape of a model whose layers are all alike, as questions quote it."""
+    """The shape of a model with identical layers, as quoted in questions."""
 
     name: str
     title: str
@@ -160,7 +160,7 @@ class Draw:
     Parameters
     ----------
     template : Template
-        Whose question it is.
+        The template of the question.
     seed : int
         The seed.
     """
@@ -202,7 +202,7 @@ class Draw:
         options: tuple[str, ...] = (),
         tolerance: float = 0.05,
     ) -> Question:
-        """The question; wrong answers that happen to be right with these numbers are left out."""
+        """The question, without wrong answers that happen to be right with these numbers."""
         right = answer if isinstance(answer, str) else float(np.asarray(answer))
         wrong = []
         for name, value in (mistakes or {}).items():
@@ -238,11 +238,11 @@ class Template:
     Attributes
     ----------
     name, topic : str
-        What it is called and belongs to.
+        Name and topic.
     difficulty : int
         1 to 3.
     make : callable
-        Puts numbers in.
+        Fills in the numbers.
     """
 
     name: str
@@ -256,11 +256,11 @@ class Template:
 
 
 TEMPLATES: dict[str, Template] = {}
-"""Every template by name; the modules of `roofline.teaching.templates` fill it when they are imported."""
+"""Every template by name; filled when the modules of `roofline.teaching.templates` are imported."""
 
 
 def template(topic: str, difficulty: int) -> Callable[[Callable[[Draw], Question]], Callable[[Draw], Question]]:
-    """Register a function that puts numbers into a question, under its own name."""
+    """Register a function that fills numbers into a question, under its name."""
 
     def register(make: Callable[[Draw], Question]) -> Callable[[Draw], Question]:
         TEMPLATES[make.__name__] = Template(make.__name__, topic, difficulty, make)
@@ -273,27 +273,27 @@ def template(topic: str, difficulty: int) -> Callable[[Callable[[Draw], Question
 
 
 def rate(value: Any) -> str:
-    """Bytes a second as people say it."""
+    """Bytes per second in words."""
     return humanize("bytes_per_s", float(np.asarray(value)))
 
 
 def peak(value: Any) -> str:
-    """FLOPs a second as people say it."""
+    """FLOP/s in words."""
     return humanize("flops_per_s", float(np.asarray(value)))
 
 
 def bytes_words(value: Any) -> str:
-    """Bytes as people say it."""
+    """Bytes in words."""
     return humanize("bytes", float(np.asarray(value)))
 
 
 def time(value: Any) -> str:
-    """Seconds as people say it."""
+    """Seconds in words."""
     return humanize("s", float(np.asarray(value)))
 
 
 def billions(count: float) -> str:
-    """Parameters as people say it: ``69.5 billion``."""
+    """Parameters in words: ``69.5 billion``."""
     return f"{count / 1e9:.4g} billion"
 
 
@@ -303,7 +303,7 @@ def as_said(count: float) -> float:
 
 
 def gpu_words(gpu: Accelerator) -> str:
-    """An accelerator with the figures that a question needs."""
+    """An accelerator with the numbers that a question needs."""
     dense = float(np.asarray(gpu.dense_flops_per_s["bf16"]))
     sparse = gpu.sparse_flops_per_s.get("bf16")
     printed = f" ({peak(sparse)} with 2:4 sparsity)" if sparse else ""
@@ -316,7 +316,7 @@ def bf16_peak(gpu: Accelerator) -> float:
 
 
 def bf16_sparse(gpu: Accelerator) -> float:
-    """Peak with 2:4 sparsity in bf16; the dense one where none is printed, which nobody can then mistake for it."""
+    """Peak with 2:4 sparsity in bf16; the dense peak if the data sheet prints none."""
     return float(np.asarray(gpu.sparse_flops_per_s.get("bf16", bf16_peak(gpu))))
 
 

@@ -1,4 +1,4 @@
-"""`Napkin`: lines of arithmetic over rounded numbers, each with what it really is."""
+"""`Napkin`: lines of arithmetic with rounded numbers, each with its exact value."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..units import humanize
 from ..values import Value
 
 DIGITS = 2
-"""Digits that a person carries in the head."""
+"""Digits of numbers in mental arithmetic."""
 
 SHEET_DIGITS = 3
-"""Digits of a data sheet that people remember."""
+"""Digits of values from a data sheet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class NapkinLine(Value):
 
     @property
     def deviation(self) -> float:
-        """How far the rounded value is off, as a share of the exact one; 0 where both are 0."""
+        """Relative deviation of the rounded value from the exact one; 0 if both are 0."""
         if self.exact == 0:
             return 0.0 if self.value == 0 else math.inf
         return self.value / self.exact - 1
@@ -85,7 +85,7 @@ class Napkin(Report):
 
     @property
     def name(self) -> Any:
-        """What each line gives, with its unit, as an array."""
+        """Name of the result of each line, with its unit, as an array."""
         return np.array([line.name for line in self.lines])
 
     @property
@@ -105,7 +105,7 @@ class Napkin(Report):
 
     @property
     def deviation(self) -> Any:
-        """How far each line is off, as an array."""
+        """Relative deviation of each line, as an array."""
         return np.array([line.deviation for line in self.lines])
 
     def _derivation(self) -> tuple[Step, ...]:
@@ -125,7 +125,7 @@ class Napkin(Report):
 
 
 def rounded(value: float, digits: int = DIGITS) -> float:
-    """``value`` to so many digits.
+    """Round ``value`` to a number of significant digits.
 
     Examples
     --------
@@ -142,7 +142,7 @@ _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
 def said(value: float) -> str:
-    """A rounded number as people say it: ``70 G``, ``2,000``, ``0.5``.
+    """Return a rounded number in words: ``70 G``, ``2,000``, ``0.5``.
 
     Examples
     --------
@@ -156,12 +156,12 @@ def said(value: float) -> str:
 
 
 def line(words: str, name: str, formula: str, exact: Number, **inputs: float) -> NapkinLine:
-    """A line whose formula is one of the few below, over rounded inputs."""
+    """A line with one of the formulas below and rounded inputs."""
     return NapkinLine(words, name, formula, inputs, rounded(_FORMULAS[formula](inputs)), float(np.asarray(exact)))
 
 
 def given(words: str, name: str, exact: Number) -> NapkinLine:
-    """A line that takes a figure as it is, rounded."""
+    """A line that only rounds a number."""
     value = rounded(float(np.asarray(exact)))
     return line(words, name, "one", exact, one=value)
 
@@ -184,4 +184,4 @@ _FORMULAS: dict[str, Callable[[dict[str, float]], float]] = {
     "one + other": lambda n: n["one"] + n["other"],
     "one * other": lambda n: n["one"] * n["other"],
 }
-"""The closed list of formulas: as an expression, which anyone can evaluate, and as a function."""
+"""The formulas, as an expression and as a function."""

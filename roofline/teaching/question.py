@@ -1,4 +1,4 @@
-"""`Question`: a task with fresh numbers, its worked solution, common wrong answers, and marking of a typed answer."""
+"""`Question`: a task with its numbers, worked solution and common wrong answers, which marks a typed answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MISTAKES: FrozenMapping[str, str] = FrozenMapping(
         "total parameters": "that takes all parameters; a token uses only those of the experts it is routed to",
         "active parameters": "that takes the active parameters; all of them have to be in memory",
         "both ways": "that takes the rates of both directions together; the data goes one way",
-        "mean": "that is the mean; the 99th percentile is asked for",
+        "mean": "that is the mean; the question is about the 99th percentile",
         "bits": "that mixes up bits and bytes: a byte has 8 bits",
         "keys alone": "that counts keys without values, or the other way round",
         "off by one": "the first token comes from the prefill: output - 1 steps follow it",
@@ -45,33 +45,33 @@ MISTAKES: FrozenMapping[str, str] = FrozenMapping(
         "one stage": "a token passes all stages, one after another",
         "no output": "that forgets the output, or an input, which moves as well",
         "total tokens": "that counts prompt tokens as output",
-        "per device": "that is the figure of one accelerator, not of all",
+        "per device": "that is the value of one accelerator, not of all",
         "hour": "that mixes up seconds and hours",
-        "includes service": "that includes the service; only the wait is asked for",
+        "includes service": "that includes the service time; the question is about the wait only",
         "waiting alone": "that leaves out the service of the request itself",
-        "no variability": "that takes every service time as equal; variable ones make requests wait longer",
+        "no variability": "that assumes equal service times; variable ones make requests wait longer",
         "independent": "that adds acceptances; a draft counts only if all before it were accepted",
-        "free drafts": "that takes drafts to cost nothing",
+        "free drafts": "that assumes that drafts cost nothing",
         "rounded down": "that is too few for the load: round up",
         "inverse": "that is the ratio upside down",
         "complement": "that is the rest, 100 % minus what is asked for",
-        "one server": "that takes several servers as one",
+        "one server": "that treats several servers as one",
         "every layer": "that counts the whole context in every layer; most layers have a window",
         "heads": "that multiplies by the heads; all heads share one latent",
         "forgets thinking": "that forgets the time between requests",
         "one layer": "that is one layer; the model has many",
-        "first token": "that includes the time to the first token, which is the prefill's",
+        "first token": "that includes the time to first token, which is prefill",
         "no prefill": "that forgets the prefill, which yields the first token",
         "no rope": "that forgets the rotary key, which is cached beside the latent",
         "KV heads": "that counts KV heads; every query head computes its own scores",
         "all of it": "each accelerator keeps its own part and sends (n - 1) / n of the message",
         "no latency": "that forgets the waits for the network",
         "no overhead": "that forgets what the data center adds",
-        "one step": "that takes one step for the whole decode",
-        "16 bits": "that takes 16 bits for each weight",
+        "one step": "that counts one step instead of the whole decode",
+        "16 bits": "that assumes 16 bits per weight",
         "token by token": "prefill reads the weights once for all tokens, not once per token",
         "whole pass": "that speeds everything up; only a share of it is faster",
-        "ridge itself": "that is the ridge point in FLOP/byte; tokens are asked for",
+        "ridge itself": "that is the ridge point in FLOP/byte; the question is about tokens",
         "wrong part": "that changes the other part",
         "twice": "that counts keys and values separately; one latent yields both",
         "inputs": "that forgets a dimension of the product",
@@ -79,30 +79,30 @@ MISTAKES: FrozenMapping[str, str] = FrozenMapping(
         "all experts": "that reads every expert; few tokens need only some of them",
         "no shared part": "that forgets attention and everything else outside the experts",
         "one phase": "that counts one phase; a request needs both",
-        "full use": "that plans for full load; part of the throughput is to stay free",
+        "full use": "that plans for full load and leaves no headroom",
         "one day": "that is one day",
-        "speedup itself": "that is how much more it generates; the cost of a token is divided by the speedup",
+        "speedup itself": "that is the gain in throughput; the cost per token is divided by the speedup",
         "other limit": "that is what the other resource would allow; the lower limit counts",
         "both edges": "that doubles the rate of a pin, which counts both edges of the clock already",
         "mean of speedups": "that averages speedups; it is the times that add up",
-        "other share": "that makes the rest faster, and not the share that was named",
+        "other share": "that makes the other share faster, not the one in the question",
         "swapped layers": "that counts the layers with a window in full, and leaves out the others",
         "one token": "that is for a single token; other tokens are routed to other experts",
         "wrong end": "that takes the share that is read for the share that is not",
         "whole cache": "that saves the whole cache; a quarter of it is still read",
-        "unslowed cache": "that slows down the weights alone; reading the cache takes longer, too",
+        "unslowed cache": "that slows down only the weights; reading the cache takes longer as well",
         "one all-reduce": "that counts one of the two all-reduces of a layer",
         "same accelerators": "expert parallelism needs no accelerators of its own",
         "no stages": "that forgets the pipeline stages",
         "linear wait": "that lets the wait grow in proportion to the load; it grows as load / (1 - load)",
-        "even spread": "that takes the times as evenly spread; an exponential distribution has a long tail",
+        "even spread": "that assumes evenly spread times; an exponential distribution has a long tail",
         "saturation": "at that rate the server is always busy, and the wait grows without bound",
-        "half the burst": "that is when half of the burst is done; the last request is asked for",
+        "half the burst": "that is when half of the burst is done; the question is about the last request",
         "one user": "that is the rate of a single user",
-        "own token": "that counts the accepted drafts alone; the large model adds a token of its own",
+        "own token": "that counts accepted drafts only; the large model adds one token",
         "whole prompt": "that computes the whole prompt; a part of it is cached",
         "cached part": "that computes the cached part, and not the rest",
-        "misses": "that is the rate of requests that miss a target; those that meet both are asked for",
+        "misses": "that is the rate of requests that miss a target; the question is about those that meet both",
         "one target": "that subtracts the misses of one target only",
         "no step": "that forgets the step itself",
         "no stall": "that forgets the prompt that the sequences wait for",
@@ -111,19 +111,19 @@ MISTAKES: FrozenMapping[str, str] = FrozenMapping(
         "cache as well": "that quantizes the cache as well; only the weights are",
     }
 )
-"""Common mistakes: name -> what was done wrong."""
+"""Common mistakes: name -> explanation."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong answer that people give.
+    """A common wrong answer.
 
     Attributes
     ----------
     name : str
         One of `MISTAKES`.
     value : float or str
-        The answer that it leads to, in the unit of the question.
+        The resulting answer, in the unit of the question.
     """
 
     name: str
@@ -131,20 +131,20 @@ class Mistake:
 
     @property
     def why(self) -> str:
-        """What was done wrong."""
+        """Explanation of the mistake."""
         return MISTAKES[self.name]
 
 
 @dataclass(frozen=True)
 class Marking:
-    """What became of an answer.
+    """The result of checking an answer.
 
     Attributes
     ----------
     right : bool
         Whether it is within the tolerance.
     words : str
-        What to tell: the right value, and the mistake if the answer is a known one.
+        Feedback: the correct value, and the mistake if it is a known one.
     mistake : Mistake, optional
         The known wrong answer that was given.
     """
@@ -156,7 +156,7 @@ class Marking:
 
 @dataclass(frozen=True)
 class Question:
-    """A task with its numbers put in.
+    """A task with its numbers.
 
     Attributes
     ----------
@@ -168,13 +168,13 @@ class Question:
     difficulty : int
         1 to 3.
     seed : int
-        Draws the same numbers again.
+        Seed that draws the same numbers again.
     text : str
-        The task; all numbers that it takes are in it.
+        The task, with all numbers that it needs.
     answer : float or str
-        The right answer in ``unit``, or a word.
+        The correct answer in ``unit``, or a word.
     unit : str
-        The unit that a bare number is taken in.
+        Unit of an answer without a unit.
     given : mapping
         The numbers of the text in base units.
     solution : tuple of str
@@ -184,7 +184,7 @@ class Question:
     options : tuple of str
         The words to choose from, for an answer in words.
     tolerance : float
-        Relative deviation up to which a number is right.
+        Relative deviation up to which a number is accepted.
     """
 
     name: str
@@ -202,7 +202,7 @@ class Question:
 
     @property
     def shown(self) -> str:
-        """The right answer as one would write it."""
+        """The correct answer as text."""
         return self.answer if isinstance(self.answer, str) else _with_unit(self.answer, self.unit)
 
     def mark(self, typed: str | float) -> Marking:
@@ -216,12 +216,12 @@ class Question:
         Returns
         -------
         Marking
-            Whether it is right, and what to tell.
+            Whether it is correct, with feedback.
 
         Raises
         ------
         InvalidInput
-            Neither a number with a unit that fits nor one of the options.
+            The answer is neither a number with a suitable unit nor one of the options.
         """
         if isinstance(self.answer, str):
             return self._mark_word(str(typed).strip().lower())
@@ -278,7 +278,7 @@ class Question:
 
 
 FACTOR = "a factor, such as 1.5"
-"""What a question asks for whose answer is how many times."""
+"""What to answer to a question about a ratio."""
 
 
 def close(value: float, wanted: float, tolerance: float) -> bool:
@@ -303,7 +303,7 @@ _TYPED = re.compile(r"^(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?
 
 
 def number_in(typed: str | float, unit: str) -> float:
-    """The number that was typed, in ``unit``.
+    """The typed number in ``unit``.
 
     Examples
     --------
@@ -313,11 +313,11 @@ def number_in(typed: str | float, unit: str) -> float:
     if isinstance(typed, int | float) and not isinstance(typed, bool):
         if math.isfinite(typed):
             return float(typed)
-        raise InvalidInput(f"an answer is a finite number: {typed!r}")
+        raise InvalidInput(f"the answer must be a finite number: {typed!r}")
     match = _TYPED.match(str(typed).strip())
     if match is None:
         wanted = FACTOR if unit == "x" else f"in {unit}" if unit else "without a unit"
-        raise InvalidInput(f"an answer is a number ({wanted}): {typed!r}")
+        raise InvalidInput(f"the answer must be a number ({wanted}): {typed!r}")
     value = float(match["number"].replace(",", ""))
     given = (match["unit"] or "").strip()
     if not given or given.lower() == unit.lower():

@@ -1,4 +1,4 @@
-"""The four questions that interviews ask about prefill and decode, live: with fresh numbers and their traps."""
+"""Four interview questions about prefill and decode, with new numbers and their pitfalls."""
 
 from __future__ import annotations
 
