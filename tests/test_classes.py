@@ -21,8 +21,11 @@ def changed(config, changes):
         *outer, last = path.split(".")
         inner = copied
         for key in outer:
-            inner = inner[key]
-        inner[last] = value
+            inner = inner.setdefault(key, {})
+        if value is None:
+            inner.pop(last, None)
+        else:
+            inner[last] = value
     return copied
 
 

@@ -199,7 +199,7 @@ def test_requests_under_load_are_refused_in_one_line(ask):
     [
         ({"architectures": ["T5EncoderModel"]}, "expected T5ForConditionalGeneration"),
         ({"d_kv": None}, "d_kv is missing"),
-        ({"model_type": "pegasus"}, "'pegasus' is an encoder-decoder, not a decoder language model"),
+        ({"model_type": "pegasus_x"}, "'pegasus_x' is an encoder-decoder, not a decoder language model"),
     ],
 )
 def test_others_are_refused(changes, said):
