@@ -37,8 +37,107 @@ def test_hunyuan_is_read_where_layers_do_not_share_their_cache():
     """Hunyuan A13B: model_type ``hunyuan`` as Hunyuan Large, whose layers share keys and values in pairs."""
     assert BESIDE_SPECS["hunyuan-a13b"]["model_type"] == "hunyuan"
     assert changed("hunyuan-a13b").parameters.total == 80_393_183_232
-    with pytest.raises(SpecError, match="which layers share keys and values"):
-        changed("hunyuan-a13b", use_cla=True)
+    shared = changed("hunyuan-a13b", use_cla=True)
+    assert shared.cache_bytes(1000) == changed("hunyuan-a13b").cache_bytes(1000) / 2
+
+
+HUNYUAN_LARGE = {
+    **{"model_type": "hunyuan", "architectures": ["HunYuanForCausalLM"], "hidden_size": 6400, "vocab_size": 129024},
+    **{"num_attention_heads": 80, "num_key_value_heads": 8, "num_hidden_layers": 64, "intermediate_size": 18304},
+    **{"num_experts": 16, "moe_topk": 1, "num_shared_expert": 1, "use_qk_norm": True, "tie_word_embeddings": True},
+    **{"use_cla": True, "cla_share_factor": 2},
+}
+STEP3 = {
+    **{"model_type": "step3_text", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61},
+    **{"num_attention_heads": 64, "num_attention_groups": 1, "head_dim": 256, "share_q_dim": 2048},
+    **{"vocab_size": 128815, "moe_num_experts": 48, "moe_top_k": 3, "moe_intermediate_size": 5120},
+    **{"share_expert_dim": 5120, "moe_layers_enum": ",".join(map(str, range(4, 60)))},
+}
+DEEPSEEK_VL2_TINY = {
+    "model_type": "deepseek_vl_v2",
+    "language_config": {
+        **{"model_type": "deepseek_v2", "use_mla": False, "hidden_size": 1280, "intermediate_size": 6848},
+        **{"kv_lora_rank": None, "q_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0},
+        **{"moe_intermediate_size": 896, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6},
+        **{"num_attention_heads": 10, "num_key_value_heads": 10, "num_hidden_layers": 12, "first_k_dense_replace": 1},
+        **{"vocab_size": 129280},
+    },
+    "vision_config": {"model_type": "vision", "layers": 27, "mlp_ratio": 3.7362, "patch_size": 14, "width": 1152},
+    "projector_config": {"model_type": "mlp_projector", "n_embed": 1280},
+}
+INTERNVL3_8B = {
+    "model_type": "internvl_chat",
+    "downsample_ratio": 0.5,
+    "llm_config": {
+        **{"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28},
+        **{"num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 151674, "tie_word_embeddings": False},
+    },
+    "vision_config": {
+        **{"model_type": "intern_vit_6b", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24},
+        **{"num_attention_heads": 16, "patch_size": 14, "image_size": 448, "qkv_bias": True, "norm_type": "layer_norm"},
+    },
+}
+MINICPM_V_2_6 = {
+    **{"model_type": "minicpmv", "architectures": ["MiniCPMV"], "version": 2.6, "hidden_size": 3584, "query_num": 64},
+    **{"intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4},
+    **{"vocab_size": 151666, "tie_word_embeddings": False},
+    "vision_config": {
+        **{"model_type": "siglip", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27},
+        **{"num_attention_heads": 16, "patch_size": 14, "image_size": 980},
+    },
+}
+KIMI_VL = {
+    "model_type": "kimi_vl",
+    "text_config": {
+        **{"model_type": "deepseek_v3", "vocab_size": 163840, "hidden_size": 2048, "intermediate_size": 11264},
+        **{"moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16, "n_shared_experts": 2},
+        **{"n_routed_experts": 64, "kv_lora_rank": 512, "q_lora_rank": None, "qk_rope_head_dim": 64},
+        **{"v_head_dim": 128, "qk_nope_head_dim": 128, "num_experts_per_tok": 6, "first_k_dense_replace": 1},
+        **{"num_nextn_predict_layers": 0, "tie_word_embeddings": False},
+    },
+    "vision_config": {
+        **{"model_type": "moonvit", "patch_size": 14, "num_attention_heads": 16, "num_hidden_layers": 27},
+        **{"hidden_size": 1152, "intermediate_size": 4304, "init_pos_emb_height": 64, "init_pos_emb_width": 64},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "billions", "active_billions"),
+    [
+        # arXiv:2411.02265, section 1: 389 B of which 52 B are active.
+        (HUNYUAN_LARGE, 388.7, 51.3),
+        # arXiv:2507.19427, table 1: 316 B of which 38 B are active, without the tower.
+        (STEP3, 316.3, 37.9),
+        # Model pages of the hub: 3.37 B, 7.94 B, 8.1 B and 16.4 B, towers included.
+        (DEEPSEEK_VL2_TINY, 3.37, None),
+        (INTERNVL3_8B, 7.944, None),
+        (MINICPM_V_2_6, 8.099, None),
+        (KIMI_VL, 16.41, None),
+    ],
+    ids=["Hunyuan Large", "Step3", "DeepSeek-VL2 tiny", "InternVL3 8B", "MiniCPM-V 2.6", "Kimi-VL"],
+)
+def test_models_whose_classes_stand_beside_their_checkpoints(config, billions, active_billions):
+    model = from_config(config)
+    digits = 0.5 if billions > 100 else 0.005
+    assert not model.doubts
+    assert (model.parameters.total + sum(model.apart.values())) / 1e9 == pytest.approx(billions, abs=digits)
+    if active_billions:
+        assert model.parameters.active / 1e9 == pytest.approx(active_billions, rel=0.02)
+    if model.apart:
+        assert set(model.towers) == set(model.apart)
+
+
+def test_queries_of_step3_come_from_a_normalized_latent():
+    """7168 x 2048, a norm of 2048, 2048 x 64 x 256 instead of 7168 x 64 x 256, in 61 layers; one KV head of 256."""
+    plain = from_config({name: value for name, value in STEP3.items() if name != "share_q_dim"})
+    saved = 7168 * 64 * 256 - (7168 * 2048 + 2048 + 2048 * 64 * 256)
+    assert plain.parameters.total - from_config(STEP3).parameters.total == 61 * saved
+    assert from_config(STEP3).cache_bytes(1) == 61 * 2 * 256 * 2
+
+
+def test_every_second_layer_of_hunyuan_large_reads_the_cache_of_the_one_before():
+    assert from_config(HUNYUAN_LARGE).cache_bytes(1) == 32 * 2 * 8 * 80 * 2
 
 
 def test_shared_experts_of_hunyuan_are_counted_layer_by_layer():

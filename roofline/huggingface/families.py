@@ -219,6 +219,8 @@ FAMILIES: dict[str, Family] = {
     "hunyuan_v1_dense": Family(qk_norm="head"),
     "hunyuan_v1_moe": Family(qk_norm="head", shared_expert=True),
     "hunyuan_vl_text": Family(qk_norm="head"),
+    "hunyuan": Family(qk_norm="head", qk_norm_flag="use_qk_norm", shared_expert=True),
+    "step3_text": Family(dense_layers=4),
     "hy_v3": Family(qk_norm="head", dense_layers=1),
     "kolibri1": Family(qk_norm="head", norms=4, period=5),
     "mellum": Family(qk_norm="head"),
@@ -298,8 +300,6 @@ FAMILIES: dict[str, Family] = {
         Family(unknown="which layers of the model that it drafts for it reads"),
     ),
     "dory": Family(unknown="its recurrent loops of layers"),
-    "hunyuan": Family(unknown="which layers share keys and values (cla_share_factor)"),
-    "step3_text": Family(unknown="its factorized queries (share_q_dim) and which layers have experts"),
     "blt": Family(unknown="its byte patches: encoder, decoder and patcher"),
     "qwen4_exp_text": Family(unknown="its residual blocks and n-gram embeddings"),
 }

@@ -45,6 +45,8 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
         return _convolved(fields, family, place)
     if fields.get("d_rel") is not None:
         return (_gated_relative if family.gate else _relative)(fields, family, place)
+    if family.attention == "mla" and fields.get("use_mla") is False:
+        return (_gqa(fields, family, place),)
     kind = {"mla": _mla, "compressed": _compressed, "mixture": _mixture}.get(family.attention, _gqa)
     return (kind(fields, family, place),)
 
@@ -73,6 +75,7 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
         qkv_bias=qkv_bias,
         output_bias=truth(fields, family.output_bias),
         qk_norm=_qk_norm(fields, family),
+        query_rank=fields.optional("share_q_dim"),
         sinks=family.sinks == "all" or (family.sinks == "sliding" and windowed),
         gate=_gate(fields, family),
         gate_bias=family.gate_bias and qkv_bias,
@@ -104,7 +107,7 @@ def _heads(fields: Fields, family: Family, place: Place) -> tuple[int, int, int,
     kv = special.optional("num_key_value_heads") or _kv_heads(fields, place, queries)
     if queries % kv:
         raise SpecError(f"num_attention_heads {queries} is not a multiple of num_key_value_heads {kv}")
-    value = (fields.optional("swa_v_head_dim") if sliding else None) or fields.optional("v_head_dim") or width
+    value = (fields.optional("swa_v_head_dim") if sliding else None) or fields.optional("v_head_dim", least=0) or width
     return queries, kv, width, value
 
 
@@ -123,6 +126,12 @@ def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
 
 
 def _shares_kv(fields: Fields, place: Place) -> bool:
+    """Whether the layer reads keys and values of an earlier one: the last ones (Gemma), or all but every so many.
+
+    Hunyuan Large has the latter (``use_cla``, arXiv:2411.02265, section 2.1).
+    """
+    if fields.flag("use_cla"):
+        return place.at % (fields.optional("cla_share_factor") or 1) != 0
     shared = fields.optional("num_kv_shared_layers", least=0) or 0
     return place.at >= place.layers - shared
 

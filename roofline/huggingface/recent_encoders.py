@@ -59,6 +59,12 @@ def siglip_without_positions(fields: Fields) -> int:
     return siglip(fields, positions=0)
 
 
+def siglip_of_timm(fields: Fields) -> int:
+    """DeepSeek-VL2 (arXiv:2412.10302): SigLIP with its pooling head, which is stored and does not run."""
+    pooling = layer(fields.size("hidden_size"), fields.size("intermediate_size"), norms=3)
+    return siglip(fields) + pooling
+
+
 def phi4_vision(fields: Fields) -> int:
     """Phi-4-multimodal: SigLIP with its pooling head, and two vectors that separate crops of an image."""
     width, inner = fields.size("hidden_size"), fields.size("intermediate_size")

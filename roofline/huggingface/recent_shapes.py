@@ -73,6 +73,22 @@ def vipllava(at: Wrapper) -> tuple[int, Chain]:
     return 1, products(wide, at.hidden, at.hidden)
 
 
+def deepseek_vl2(at: Wrapper) -> Tower:
+    """DeepSeek-VL2: tiles of 384 pixels, whose odd side of 27 patches is padded before they are merged."""
+    chain = products(4 * at.encoder.size("hidden_size"), at.hidden, at.hidden)
+    return vit(at, positions=grid(at.encoder), merge=4, projector=chain)
+
+
+def minicpm_v(at: Wrapper) -> Tower:
+    """MiniCPM-V: slices of 448 pixels, 64 learned queries that attend to their patches."""
+    slice_pixels = at.outer.optional("image_size") or 448
+    positions = (slice_pixels // side(at.encoder, "patch_size")) ** 2
+    merge = max(positions // (at.outer.optional("query_num") or 64), 1)
+    width, out = at.encoder.size("hidden_size"), at.hidden
+    patch = (Product(width, out, merge), Product(out, 2 * out, merge))
+    return vit(at, positions=positions, merge=merge, projector=(*patch, *products(out, out, out, out)))
+
+
 def ernie_vl(at: Wrapper) -> Tower:
     """ERNIE 4.5 VL: of an image both frames of a video are the same."""
     merge, width = merged_patches(at), at.encoder.size("hidden_size")

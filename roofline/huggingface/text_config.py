@@ -108,8 +108,14 @@ itself ``git``, which is an encoder for pictures; Hunyuan's first releases all c
 """
 
 
+VERSIONS = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}
+"""``version`` of MiniCPM-V and MiniCPM-o -> family of their language model."""
+
+
 def _told_by_class(data: Mapping[str, Any]) -> str | None:
-    """The family that ``architectures`` tells and ``model_type`` does not."""
+    """The family that ``architectures`` or ``version`` tells and ``model_type`` does not."""
+    if data.get("model_type") in ("minicpmv", "minicpmo"):
+        return VERSIONS.get(str(data.get("version")))
     named = data.get("architectures")
     classes = [str(name) for name in named] if isinstance(named, list) else []
     family = next((known for begin, known in CLASSES.items() if any(one.startswith(begin) for one in classes)), None)

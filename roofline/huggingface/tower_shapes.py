@@ -14,7 +14,7 @@ from . import recent_shapes
 from .audio_encoders import width_of
 from .fields import Fields, MissingField
 from .tower_parts import Chain, first, frames_of, merged_patches, products, vit
-from .towers import DEFAULTS, Wrapper
+from .towers import DEFAULTS, Wrapper, plain_names
 from .vision_encoders import grid, side
 
 AUDIO_WINDOW_S = 30.0
@@ -54,7 +54,7 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hid
     if shape is None:
         return None
     try:
-        fields = Fields(inner, DEFAULTS.get(wrapper, {}), partial=True)
+        fields = Fields(plain_names(inner), DEFAULTS.get(wrapper, {}), partial=True)
         return shape(Wrapper(fields, Fields(data, {}), hidden))
     except MissingField:
         return None
@@ -299,6 +299,8 @@ SHAPES: Mapping[str, Shape] = {
     "lfm2_vl": _lfm2,
     "minimax_m3_vl": _minimax,
     **dict.fromkeys(["internvl", "internvl_chat", "qianfan_ocr"], recent_shapes.intern_vit),
+    **dict.fromkeys(["minicpmv", "minicpmo"], recent_shapes.minicpm_v),
+    "deepseek_vl_v2": recent_shapes.deepseek_vl2,
     "hy_v4_vl": recent_shapes.hy_v4,
     **dict.fromkeys(["inkling2", "inkling2_loop"], recent_shapes.inkling2),
     "lfm3_vl": recent_shapes.lfm3,

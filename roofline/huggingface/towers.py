@@ -52,16 +52,16 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
     if found is None:
         return None
     count, projector = found
-    fields = Fields(_plain_names(inner), DEFAULTS.get(wrapper, {}), partial=True)
+    fields = Fields(plain_names(inner), DEFAULTS.get(wrapper, {}), partial=True)
     try:
         return count(fields) + projector(Wrapper(fields, Fields(data, {}), hidden))
     except MissingField:
         return None
 
 
-def _plain_names(inner: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a tower by their usual names: Step's encoder has ``width``, ``layers`` and ``mlp_ratio``."""
-    if inner.get("model_type") != "perception_encoder":
+def plain_names(inner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a tower by their usual names; Step and DeepSeek have ``width``, ``layers`` and ``mlp_ratio``."""
+    if inner.get("model_type") not in ("perception_encoder", "vision") or isinstance(inner.get("width"), Mapping):
         return inner
     fields, ratio = Fields(inner, {}), inner.get("mlp_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < 1000:
@@ -70,7 +70,7 @@ def _plain_names(inner: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         **inner,
         "hidden_size": width,
-        "intermediate_size": round(ratio * width),
+        "intermediate_size": int(ratio * width),
         "num_hidden_layers": fields.size("layers"),
     }
 
@@ -240,6 +240,24 @@ def _kimi_vision(fields: Fields) -> int:
     return vision_encoders.moonvit(fields, "vt_" if fields.get("vt_hidden_size") is not None else "")
 
 
+def _deepseek_vl2(at: Wrapper) -> int:
+    """Patches merged, two linear layers, the ends of a row and of a view."""
+    outer = at.outer.get("projector_config")
+    projector = Fields(outer if isinstance(outer, Mapping) else {}, {})
+    if projector.get("projector_type") not in (None, "downsample_mlp_gelu") or projector.get("depth") not in (None, 2):
+        raise MissingField("shapes of the projector")
+    merged = _width(at) * (projector.optional("downsample_ratio") or 2) ** 2
+    inner = at.hidden * (projector.optional("mlp_ratio") or 1)
+    return matrix(merged, inner) + matrix(inner, at.hidden) + 2 * at.hidden
+
+
+def _resampler(at: Wrapper) -> int:
+    """MiniCPM-V: learned queries attend once to the patches of a slice (arXiv:2408.01800, section 3.1)."""
+    width, out = _width(at), at.hidden
+    queries = at.outer.optional("query_num") or 64
+    return queries * out + width * out + 4 * matrix(out, out) + 6 * out + out * out
+
+
 def _ernie_vl(at: Wrapper) -> int:
     """Two linear layers and a norm over merged patches, the same over two frames of a video, one into the model."""
     merged = _width(at) * (at.encoder.optional("spatial_merge_size") or 2) ** 2
@@ -352,6 +370,8 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "got_ocr2": (recent_encoders.segment_anything, _got_ocr),
     "qianfan_ocr": (vision_encoders.internvl, _internvl),
     "video_llama_3": (recent_encoders.siglip_without_positions, _two_layers),
+    **dict.fromkeys(["minicpmv", "minicpmo"], (vision_encoders.siglip, _resampler)),
+    "deepseek_vl_v2": (recent_encoders.siglip_of_timm, _deepseek_vl2),
     "internvl_chat": (recent_encoders.intern_vit, _internvl),
     "kimi_vl": (recent_encoders.moonvit_beside, _kimi),
 }
@@ -370,6 +390,7 @@ AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
 """Wrapper -> audio encoder and projector."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "deepseek_vl_v2": {"image_size": 384, "num_attention_heads": 16},
     "qwen2_vl": {"embed_dim": 1280, "depth": 32, "num_heads": 16, "patch_size": 14},
     "qwen2_5_vl": {
         **{"depth": 32, "num_heads": 16, "patch_size": 14, "hidden_size": 3584},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,6 +68,8 @@ class Attention(Block):
         Whether values are the keys, unprojected (Gemma 4).
     value_norm : bool
         Whether the heads' outputs are normalized together before the output projection (BitNet).
+    query_rank : int, optional
+        Width of a normalized latent from which queries are projected (Step3, arXiv:2507.19427, section 3.1).
     input_width : int, optional
         Width of what it reads, ``hidden`` if None (Zamba concatenates the embedding).
     gate_bias : bool
@@ -102,6 +104,7 @@ class Attention(Block):
     shares_kv: bool = False
     keys_as_values: bool = False
     value_norm: bool = False
+    query_rank: int | None = None
     input_width: int | None = None
     differential: bool = False
     gate_bias: bool = False
@@ -111,7 +114,7 @@ class Attention(Block):
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "query_heads", "kv_heads", "head_dim")
-        for name in ("value_dim", "window", "input_width"):
+        for name in ("value_dim", "window", "query_rank", "input_width"):
             if getattr(self, name) is not None:
                 whole(self, name)
         if self.query_heads % self.kv_heads:
@@ -154,6 +157,7 @@ class Attention(Block):
         """Projections, then the small vectors, then the indexer's."""
         vectors = [
             Vector("qk_norm", self._norm_size()),
+            Vector("query_norm", self.query_rank or 0),
             Vector("sinks", self.query_heads if self.sinks else 0),
             Vector("value_norm", self.query_heads * self.value_width if self.value_norm else 0),
             Vector("vectors", self.vectors),
@@ -176,6 +180,9 @@ class Attention(Block):
 
     def _inward(self) -> tuple[Linear, ...]:
         found = [self._by_heads("q_proj", self.query_heads, self.head_dim, self.qkv_bias or self.query_bias)]
+        if self.query_rank:
+            down = Linear("q_down_proj", self.input_width or self.hidden, self.query_rank, "attention")
+            found = [down, replace(found[0], d_in=self.query_rank)]
         if not self.shares_kv:
             found.append(self._by_heads("k_proj", self.kv_heads, self.head_dim, self.qkv_bias))
         if not (self.shares_kv or self.keys_as_values):
@@ -188,7 +195,8 @@ class Attention(Block):
     def _by_heads(self, name: str, heads: int, width: int, bias: bool) -> Linear:
         """A projection to ``heads`` of ``width``, which tensor parallelism divides by heads; engines run all as one."""
         d_in = self.input_width or self.hidden
-        joins = "" if name == "q_proj" else "q_proj"
+        joins = "q_down_proj" if self.query_rank else "q_proj"
+        joins = "" if name == "q_proj" else joins
         return Linear(name, d_in, heads * width, "attention", bias, split="columns", pieces=heads, joins=joins)
 
     def _outward(self) -> tuple[Linear]:
