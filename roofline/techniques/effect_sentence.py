@@ -35,4 +35,25 @@ def effect_sentence(found: Effect) -> str:
     freed = float(np.max(found.weights_saved_bytes))
     memory = f"; {humanize('bytes', freed)} freed" if freed > 0 else ""
     title = f"{found.technique[:1].upper()}{found.technique[1:]}"
-    return f"{title}: {', '.join(changes)}, throughput {gains}{memory}."
+    return f"{title}: {', '.join(changes)}, throughput {gains}{memory}.{_over_the_baseline(found)}"
+
+
+SAME = 5e-3
+"""Gains within half a percent are not worth a word."""
+
+
+def _over_the_baseline(found: Effect) -> str:
+    """What the techniques gain over the deployment without them, where that is not the deployment as given."""
+    if not any(item.baseline for item in found.techniques):
+        return ""
+    gains = []
+    for name, gain in (
+        ("decode", found.baseline_decode_speedup),
+        ("prefill", found.baseline_prefill_speedup),
+        ("throughput", found.baseline_throughput_gain),
+        ("batch", found.baseline_batch_gain),
+    ):
+        ends = [float(end(gain)) for end in (np.min, np.max)]
+        if max(abs(value - 1.0) for value in ends) > SAME:
+            gains.append(f"{name} {' to '.join(dict.fromkeys(f'{value:.3g}x' for value in ends))}")
+    return f" Compared with {found.compared_with}: {', '.join(gains) or 'no difference'}."
