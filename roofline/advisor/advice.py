@@ -30,25 +30,25 @@ from .verdict import flips
 from .words import reasons_of, text_of
 
 LOADS = (1, 8, 64)
-"""Batches that stand for low, medium and high load."""
+"""Requests in the system at low, medium and high load."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Advice(Findings):
-    """What to do first, and why: the findings (see `Findings`), also as text."""
+    """Recommendation of what to improve first, with the findings behind it (see `Findings`)."""
 
     @property
     def reason(self) -> str:
-        """The library's own reasoning, beside the rule of thumb."""
+        """Reasons for the recommendation, in sentences."""
         return " ".join(reasons_of(self))
 
     @property
     def text(self) -> str:
-        """All of it as text."""
+        """The full report as text."""
         return text_of(self)
 
     def summary(self) -> str:
-        """The verdict, and the technique that gains the most, in a sentence or two."""
+        """One or two sentences: the verdict and the technique with the largest gain."""
         from .words import summary_of
 
         return summary_of(self)
@@ -57,7 +57,7 @@ class Advice(Findings):
         return self.text
 
     def to_dict(self) -> dict[str, Any]:
-        """The findings and the reasoning as plain JSON types."""
+        """Findings and reasons as plain JSON types."""
         return super().to_dict() | {"reason": self.reason}
 
 
@@ -74,37 +74,37 @@ def advise(
     usd_per_hour: float | None = None,
     time: str = "estimate_s",
 ) -> Advice:
-    """Which phase to work on first, and with what.
+    """Recommend which phase to work on first, and with which technique.
 
-    Requests are in steady state (`roofline.serving.steady_state`). A rule of thumb decides by the accelerators' time:
-    prefill first if it takes at least 60 %, decode first at 70 % or more, otherwise both. With an SLO the result also
-    says which target is missed first, and ranks techniques by their gain on that metric.
+    Requests are in steady state (`roofline.serving.steady_state`). The verdict is a rule of thumb on the share of time:
+    prefill first if it takes at least 60 %, decode first if it takes at least 70 %, otherwise both. With an SLO, the
+    result also names the target that is missed first, and techniques are ranked by their gain on that metric.
 
-    If the model does not fit on the single accelerator of ``serve``, the advice is for the smallest layout in which it
-    fits, and says so.
+    If the model does not fit on the single accelerator of ``serve``, the advice is for the smallest layout that fits,
+    and the result mentions it.
 
     Parameters
     ----------
     serve : Deployment
-        What runs where; its precision and engine count.
+        The deployment, including its precision and engine.
     traffic : Traffic, Workload or iterable of (int, int, float)
         Requests by length: prompt tokens, output tokens, share. The batch of a workload is ignored; ``batches`` sets
         the load.
     slo : SLO, optional
         Targets.
     techniques : Technique or str, or several of them
-        Techniques that are in use already.
+        Techniques already in use.
     hit_rate : float
-        Share of the prompt tokens that the current prefix cache finds.
+        Share of prompt tokens found in the current prefix cache.
     considered : Technique or str, or several of them, optional
-        Which techniques could be added; all with their usual parameters if not given.
+        Techniques that could be added; None considers all with their default parameters.
     batches : tuple of int
         Requests in the system at low, medium and high load.
     metric : str, optional
-        ``ttft_s``, ``tpot_s``, ``total_s``, ``gap_s`` or ``tokens_per_s``; that of the target that is missed first if
-        not given, and ``total_s`` without targets.
+        ``ttft_s``, ``tpot_s``, ``total_s``, ``gap_s`` or ``tokens_per_s``. None uses the metric of the target that is
+        missed first, or ``total_s`` without targets.
     usd_per_hour : float, optional
-        Price of one accelerator, for the cost of a token.
+        Price of one accelerator per hour, for the cost per token.
     time : str
         ``floor_s``, ``roofline_s`` or ``estimate_s``.
 
@@ -115,9 +115,9 @@ def advise(
     Raises
     ------
     InvalidInput
-        No batch, one that is not a whole number >= 1, or techniques that do not combine.
+        ``batches`` is empty or has a value that is not an integer >= 1, or techniques cannot be combined.
     UnknownName
-        No such metric, technique or time.
+        The metric, a technique or the time is unknown.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def advise(
 
 
 def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> tuple[Deployment, str]:
-    """The deployment, or over the fewest accelerators that hold one request if one does not, and what to say then."""
+    """The deployment, or the smallest layout that fits one request, with a note in that case."""
     longest = Workload(int(np.max(mix.prompt_tokens)), int(np.max(mix.output_tokens)))
 
     def holds(spread: Deployment) -> bool:
@@ -168,7 +168,7 @@ def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> 
 
 
 def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traffic:
-    """Requests by length, in whichever way they are given."""
+    """Convert any accepted form of traffic to requests by length."""
     refuse_media(traffic)
     if isinstance(traffic, Traffic):
         return traffic

@@ -1,4 +1,4 @@
-"""Findings: what takes the time of a deployment and its traffic, and what each technique would change."""
+"""Findings: where the time of a deployment goes, and what each technique would change."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from .verdict import Flip, PhaseMap, phase_map, verdict_of
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Findings(Report):
-    """What is found about a deployment and its traffic: what takes the time, and what would change it.
+    """Where the time of a deployment goes for a given traffic, and what would change it.
 
     Attributes
     ----------
     serve : Deployment
-        What runs where.
+        The deployment.
     traffic : Traffic
         Requests by length.
     batches : tuple of int
         Requests in the system at low, medium and high load.
     metric : str
-        What gains are measured on.
+        Metric by which gains are measured.
     time : str
-        Which of the three times the figures are.
+        Which of the three times is used.
     seen : Steady
-        What requests see, loads down, buckets across.
+        Steady state of requests, ``[loads, buckets]``.
     lines : tuple of Line
-        The SLO targets, the first to be missed before the others.
+        SLO targets, the first to be missed at the top.
     options : tuple of Option
-        Techniques ranked by gain on the metric, those that take more accelerators last.
+        Techniques by decreasing gain on the metric; those that need more accelerators come last.
     had : tuple of str
-        Techniques that are in use already.
+        Techniques already in use.
     refused : tuple of (str, str)
-        Techniques that the deployment cannot have, and why.
+        Techniques that the deployment cannot use, and why.
     flips : tuple of Flip
         Where the verdict changes, for the mean request at the middle load.
     usd_per_hour : float, optional
-        Price of one accelerator.
+        Price of one accelerator per hour.
     techniques : tuple of Technique
-        What is in use.
+        Techniques in use.
     start : str
-        Why the deployment is another one than asked for; empty if it is that.
+        Why another deployment than the requested one is used; empty if it is the same.
     """
 
     serve: Deployment
@@ -78,45 +78,45 @@ class Findings(Report):
 
     @property
     def bucket_shares(self) -> npt.NDArray[np.float64]:
-        """Share of prefill in the accelerator's time, ``[loads, buckets]``."""
+        """Share of prefill in accelerator time, ``[loads, buckets]``."""
         return np.broadcast_to(np.asarray(self.seen.prefill_share), loads_and_buckets(self.seen))
 
     @property
     def load_shares(self) -> npt.NDArray[np.float64]:
-        """The same over all buckets, each by the time that it takes, ``[loads]``."""
+        """Share of prefill over all buckets, weighted by time, ``[loads]``."""
         prompts, busy = self._times()
         return np.asarray(prompts.sum(axis=-1) / busy.sum(axis=-1))
 
     @property
     def prefill_share(self) -> float:
-        """The same over all loads, as many requests at each."""
+        """Share of prefill over all loads, with the same number of requests at each."""
         prompts, busy = self._times()
         return float(prompts.sum() / busy.sum())
 
     def _times(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Time that a mean request takes of the accelerators, of its prompt and in all, ``[loads, buckets]``."""
+        """Accelerator time of a mean request, for its prompt and in total, ``[loads, buckets]``."""
         busy_s = np.broadcast_to(np.asarray(self.seen.busy_s), loads_and_buckets(self.seen)) * self.traffic.share
         return busy_s * self.bucket_shares, busy_s
 
     @property
     def verdict(self) -> str:
-        """The rule's word: ``prefill``, ``decode`` or ``both``."""
+        """Verdict of the rule of thumb: ``prefill``, ``decode`` or ``both``."""
         return str(verdict_of(self.prefill_share))
 
     @property
     def load_verdicts(self) -> tuple[str, ...]:
-        """The rule's word at each load."""
+        """Verdict at each load."""
         return tuple(str(word) for word in verdict_of(self.load_shares))
 
     @property
     def first(self) -> str:
-        """The technique that gains the most."""
+        """The technique with the largest gain."""
         best = self._gaining()
         return best[0].name if best else "nothing"
 
     @property
     def gain(self) -> float:
-        """What it gains."""
+        """Gain of the first technique."""
         return max(self.options[0].gain, 1.0) if self.options else 1.0
 
     def _gaining(self) -> tuple[Option, ...]:
@@ -124,7 +124,7 @@ class Findings(Report):
 
     @property
     def breaks_first(self) -> str:
-        """The SLO target that is missed first, or that none is."""
+        """The SLO target that is missed first, or a statement that all are met."""
         if not self.lines:
             return "no SLO target given"
         first = self.lines[0]
@@ -132,7 +132,7 @@ class Findings(Report):
 
     @cached_property
     def governs(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Share of prefill in every user metric, mean over the traffic, at each load."""
+        """Share of prefill in every metric, averaged over the traffic, at each load."""
         parts = governed(self.seen)
         return {
             name: np.sum(np.broadcast_to(part, loads_and_buckets(self.seen)) * self.traffic.share, axis=-1)
@@ -141,17 +141,17 @@ class Findings(Report):
 
     @cached_property
     def phase_map(self) -> PhaseMap:
-        """Which phase takes the time over prompt and output lengths, at the middle load."""
+        """Share of prefill over prompt and output lengths, at medium load."""
         batch = middle(self.batches)
         return phase_map(self.serve, batch=batch, traffic=self.traffic, techniques=self.techniques, time=self.time)
 
     def mean(self, metric: str) -> npt.NDArray[np.float64]:
-        """A metric as it is, mean over the traffic, at each load."""
+        """Current value of a metric, averaged over the traffic, at each load."""
         return mean_of(metric, self.seen, self.traffic)
 
     @property
     def usd_per_million_tokens(self) -> npt.NDArray[np.float64] | None:
-        """Cost of a million generated tokens at each load; None without a price."""
+        """Cost per million generated tokens at each load; None without a price."""
         if self.usd_per_hour is None:
             return None
         usd_per_hour = self.usd_per_hour * np.asarray(self.serve.parallel.accelerators, dtype=float)
@@ -159,7 +159,7 @@ class Findings(Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the figures rest on."""
+        """Assumptions behind the values."""
         fits = float(np.min(np.asarray(self.seen.max_batch)))
         loads = ", ".join(map(str, self.batches))
         notes = [
@@ -173,7 +173,7 @@ class Findings(Report):
         return (*notes, *self.traffic.assumptions, *self.seen.assumptions)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The share of prefill at each load, and over all."""
+        """Derivation of the share of prefill at each load and overall."""
         prompts, busy = self._times()
         steps = [
             Step(
@@ -189,7 +189,7 @@ class Findings(Report):
         return (*steps, Step("prefill_share", "prompts_s / busy_s", both, self.prefill_share, "all loads"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain JSON types."""
+        """All findings as plain JSON types."""
         found = super().to_dict() | {
             "batches": list(self.batches),
             "load_shares": self.load_shares,
@@ -215,7 +215,7 @@ class Findings(Report):
 
     @property
     def rows(self) -> tuple[dict[str, Any], ...]:
-        """The ranking, one mapping a technique."""
+        """The ranking, one dict per technique."""
         return tuple(
             {
                 "technique": option.name,
@@ -231,7 +231,7 @@ class Findings(Report):
         )
 
     def to_frame(self) -> Any:
-        """The ranking, one row a technique."""
+        """The ranking as a table, one row per technique."""
         require("pandas", "frame", "a table")
         import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Options: every technique that the deployment can have, ranked by what it gains on the metric that matters."""
+"""Options: techniques that the deployment can use, ranked by their gain on a metric."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .targets import loads_and_buckets
 Array = npt.NDArray[np.float64]
 
 LEAST_GAIN = 1.005
-"""A gain below half a percent is none: less than what an estimate of a kernel resolves."""
+"""Gains below half a percent are ignored, because kernel estimates do not resolve them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Option(Value):
-    """A technique and what it does to the traffic, request by request.
+    """A technique and its effect on the requests of a traffic.
 
     Attributes
     ----------
     technique : Technique
-        What would be done.
+        The technique.
     before, after : Steady
-        What requests see without and with it, loads down, buckets across.
+        Steady state without and with the technique, ``[loads, buckets]``.
     traffic : Traffic
         The shares of the buckets.
     metric : str
@@ -47,12 +47,12 @@ class Option(Value):
 
     @property
     def name(self) -> str:
-        """Name, with the formats that it sets."""
+        """Name of the technique, including formats that it sets."""
         return self.technique.label
 
     @property
     def gains(self) -> Array:
-        """Gain on the metric at each load: above 1 is better; throughput is that of an accelerator."""
+        """Gain on the metric at each load; above 1 is better. Throughput is per accelerator."""
         before, after = (mean_of(self.metric, seen, self.traffic) for seen in (self.before, self.after))
         if METRICS[self.metric].of == "deployment":
             before, after = before / _accelerators(self.before), after / _accelerators(self.after)
@@ -64,17 +64,17 @@ class Option(Value):
         return float(np.exp(np.mean(np.log(self.gains))))
 
     def gain_on(self, metric: str) -> float:
-        """The same on another metric."""
+        """Geometric mean of the gains on another metric."""
         return Option(self.technique, self.before, self.after, self.traffic, metric).gain
 
     @cached_property
     def prefill_gain(self) -> float:
-        """Speedup of a prompt by itself, over all loads and buckets."""
+        """Speedup of an isolated prompt, over all loads and buckets."""
         return self._mean_ratio(self.before.prompt_s, self.after.prompt_s)
 
     @cached_property
     def decode_gain(self) -> float:
-        """Speedup of a token of a decode step, over all loads and buckets."""
+        """Speedup per token of a decode step, over all loads and buckets."""
         return self._mean_ratio(self.before.decode_s, self.after.decode_s)
 
     def _mean_ratio(self, before: object, after: object) -> float:
@@ -83,12 +83,12 @@ class Option(Value):
 
     @property
     def memory_freed_bytes(self) -> float:
-        """Memory freed at the largest load, weights and cache; negative if more is taken."""
+        """Memory freed at the largest load, weights and cache; negative if more is used."""
         return _memory(self.before) - _memory(self.after)
 
     @property
     def batch_gain(self) -> float:
-        """Sequences that fit, after / before, for the bucket that takes the most; NaN if none did."""
+        """Ratio of sequences that fit, after / before, for the largest bucket; NaN if none fit before."""
         before, after = (float(np.min(side.max_batch)) for side in (self.before, self.after))
         return after / before if before else float("nan")
 
@@ -103,7 +103,7 @@ def _memory(seen: Steady) -> float:
 
 
 def mean_of(metric: str, seen: Steady, traffic: Traffic) -> Array:
-    """Mean of a metric over the traffic, at each load; for a throughput, what is served over the time that it takes."""
+    """Mean of a metric over the traffic, at each load; for a throughput, total tokens over total time."""
     found = METRICS[metric]
     values = np.broadcast_to(found.value(seen), loads_and_buckets(seen))
     if found.of != "deployment":
@@ -123,11 +123,11 @@ class Ranking(Value):
     Attributes
     ----------
     options : tuple of Option
-        By gain, those that take more accelerators last: they can be bought at any time.
+        Options by decreasing gain; those that need more accelerators come last.
     had : tuple of str
-        What the deployment has already.
+        Techniques already in use.
     refused : tuple of (str, str)
-        What it cannot have, and why.
+        Techniques that cannot be used, and why.
     """
 
     options: tuple[Option, ...]
@@ -138,18 +138,18 @@ class Ranking(Value):
 def rank(
     seen: Steady, traffic: Traffic, considered: Iterable[Technique], *, used: tuple[Technique, ...], metric: str
 ) -> Ranking:
-    """Techniques ranked by their gain on a metric.
+    """Rank techniques by their gain on a metric.
 
     Parameters
     ----------
     seen : Steady
-        What requests see today, loads down, buckets across.
+        Current steady state, ``[loads, buckets]``.
     traffic : Traffic
         The shares of the buckets.
     considered : iterable of Technique
-        What could be done.
+        Techniques that could be added.
     used : tuple of Technique
-        What is in use today; nothing that decides the same is considered.
+        Techniques in use. Techniques that would conflict with them are not considered.
     metric : str
         What gains are measured on.
     """
@@ -169,7 +169,7 @@ def rank(
 
 
 def _clash(technique: Technique, used: tuple[Technique, ...]) -> str:
-    """Why a technique cannot join those in use; empty if it can."""
+    """Why a technique cannot be combined with those in use; empty if it can."""
     other = next((item for item in used if {*item.decides} & {*technique.decides}), None)
     return "" if other is None else f"{other.label} is in use"
 

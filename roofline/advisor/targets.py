@@ -1,4 +1,4 @@
-"""Targets: which SLO target the traffic misses first, and which phase governs it."""
+"""Targets: which SLO target is missed first, and which phase dominates it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class TargetLine:
     metric : str
         Name of the metric (`roofline.serving.metrics`).
     target : float
-        Its target.
+        Target of the metric.
     strain : tuple of float
-        By load, how much of the target the worst bucket uses up; above 1 it is missed.
+        Share of the target that the worst bucket uses, by load; above 1 the target is missed.
     breaks_at_batch : float
-        Smallest batch at which it is missed; infinite if it is met up to the largest load.
+        Smallest batch at which the target is missed; infinite if it is met up to the largest load.
     phase : str
-        The phase that governs the metric there.
+        Phase that dominates the metric at that batch.
     """
 
     metric: str
@@ -48,25 +48,25 @@ class TargetLine:
 def seen_by_requests(
     serve: Deployment, traffic: Traffic, batches: Iterable[float], *, techniques: tuple[Technique, ...], time: str
 ) -> Steady:
-    """What requests see: loads down, buckets across."""
+    """Steady state of requests, ``[loads, buckets]``."""
     loads = np.asarray(list(batches), dtype=float)[:, None]
     load = Workload(traffic.prompt_tokens, traffic.output_tokens, loads)
     return steady_state(scenario_with(serve, load, techniques), time=time)
 
 
 def checked(slo: SLO, seen: Steady, traffic: Traffic, batches: tuple[int, ...]) -> tuple[TargetLine, ...]:
-    """Every target compared with the traffic, the one that is missed first before the others.
+    """Compare every target with the traffic; the one that is missed first comes first.
 
     Parameters
     ----------
     slo : SLO
         The targets.
     seen : Steady
-        What requests see at all loads that are searched, loads down, buckets across.
+        Steady state at all searched loads, ``[loads, buckets]``.
     traffic : Traffic
         The shares of the buckets.
     batches : tuple of int
-        The loads to report, each of them among those of ``seen``.
+        Loads to report; ``seen`` must include each of them.
     """
     reported = np.searchsorted(np.ravel(seen.case.load.batch), batches)
     lines = [_line(name, target, seen, traffic, reported) for name, target in slo.targets()]
@@ -74,12 +74,12 @@ def checked(slo: SLO, seen: Steady, traffic: Traffic, batches: tuple[int, ...]) 
 
 
 def searched_batches(batches: tuple[int, ...]) -> Array:
-    """Loads at which targets are checked: those to report, and 48 between one request and the largest."""
+    """Loads at which targets are checked: the reported loads and 48 values up to the largest."""
     return np.unique(np.concatenate([np.round(np.geomspace(1, max(batches), 48)), batches]))
 
 
 def _line(name: str, target: float, seen: Steady, traffic: Traffic, reported: Any) -> TargetLine:
-    """One target over all loads searched, of which ``reported`` are the places of those to report."""
+    """One target over all searched loads; ``reported`` are the indices of the loads to report."""
     metric, searched = METRICS[name], np.ravel(np.asarray(seen.case.load.batch))
     values = np.broadcast_to(metric.value(seen), loads_and_buckets(seen))
     strain = np.max(np.asarray(metric.strain(values, target)), axis=-1)
@@ -90,7 +90,7 @@ def _line(name: str, target: float, seen: Steady, traffic: Traffic, reported: An
 
 
 def loads_and_buckets(seen: Steady) -> tuple[int, ...]:
-    """Loads and buckets."""
+    """Number of loads and buckets."""
     load = seen.case.load
     return np.broadcast_shapes(np.shape(load.batch), np.shape(load.prompt_tokens))
 
@@ -102,14 +102,14 @@ def _phase(name: str, seen: Steady, at: int, traffic: Traffic) -> str:
 
 
 def governed(seen: Steady) -> dict[str, Array]:
-    """Share of prefill in every metric that an SLO can have: seconds that are not the request's own decode steps.
+    """Share of prefill in every metric that an SLO can have: time that is not spent in the request's own decode steps.
 
-    The first token waits for prompts only, its own and others'; the other tokens for decode steps, and for the prompts
-    of other requests; throughput, and with it the cost of a token, for all work of the deployment.
+    The first token only waits for prompts, its own and others'. Later tokens wait for decode steps and for the prompts
+    of other requests. Throughput, and with it cost per token, depends on all work of the deployment.
     """
     token_s = np.asarray(np.divide(seen.step_s, seen.tokens_per_step))
     tokens = np.asarray(seen.passes.tokens_after_first)
-    # Beside prompts beyond all measure the time after the first token vanishes in rounding.
+    # With extremely long prompts, the time after the first token is lost to rounding.
     apart = (tokens > 0) & (np.asarray(seen.tpot_s) > 0)
     stalled = 1 - token_s / np.where(apart, seen.tpot_s, token_s)
     return {

@@ -1,4 +1,4 @@
-"""Verdict: prefill first, decode first, or a closer look at both; and where it flips."""
+"""Verdict: whether to work on prefill, decode or both first, and where the verdict changes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..serving.traffic import Traffic
 from ..techniques.technique import Chosen, scenario_with
 
 PREFILL_FROM, DECODE_FROM = 0.60, 0.70
-"""Shares of the time from which on a phase is the one to work on (a rule of thumb of the field)."""
+"""Share of time above which a phase should be improved first (a common rule of thumb)."""
 
 LARGEST = {"batch": 4096, "prompt_tokens": 2**17, "output_tokens": 2**16}
-"""How far crossovers are searched; no length beyond the context that a model states."""
+"""Largest values searched for crossovers; lengths are also limited by the model's context."""
 
 
 def verdict_of(prefill_share: Number) -> Any:
-    """``prefill`` from 60 % of the time, ``decode`` from 70 %, else ``both``: profile both; an array for arrays.
+    """``prefill`` from 60 % of the time, ``decode`` from 70 %, otherwise ``both``; an array for arrays.
 
     Examples
     --------
@@ -41,13 +41,13 @@ def verdict_of(prefill_share: Number) -> Any:
 
 
 def prefill_share(serve: Deployment, load: Workload, time: str = "estimate_s") -> Number:
-    """Share of the prompts in the deployment's time in steady state (`Steady.prefill_share`)."""
+    """Share of prompts in the time of a deployment in steady state (`Steady.prefill_share`)."""
     return steady_state(Scenario(serve, load), time=time).prefill_share
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Where the verdict changes as one length grows, all else as it is."""
+    """Value at which the verdict changes as one length grows and all else stays the same."""
 
     variable: str
     at: int
@@ -59,9 +59,9 @@ class Flip:
 
 
 def flips(case: Scenario, time: str = "estimate_s") -> tuple[Flip, ...]:
-    """The batch, the prompt and the output at which the verdict changes, for one kind of request.
+    """Batch, prompt and output at which the verdict changes, for one kind of request.
 
-    A grid is searched, then the place between two of its points by bisection.
+    The change is located on a grid and refined by bisection.
     """
     return tuple(flip for variable in LARGEST for flip in _flips_of(case, variable, time))
 
@@ -85,7 +85,7 @@ def _is(verdict: Callable[[Any], Any], word: str, value: Any) -> Any:
 
 
 def _longest(serve: Deployment, tokens: int) -> int:
-    """``tokens``, or what the model's context holds of them."""
+    """``tokens``, limited to the model's context."""
     return min(tokens, serve.model.max_context_tokens or tokens)
 
 
@@ -98,13 +98,13 @@ class PhaseMap(Report):
     prompt_tokens, output_tokens : array
         Axes, ``[m]`` and ``[n]``.
     prefill_share : array
-        Share of the deployment's time, ``[m, n]``.
+        Share of prefill in the deployment's time, ``[m, n]``.
     batch : float
         Requests in the system.
     name : str
-        The model and where it runs.
+        Model and accelerator.
     traffic : Traffic, optional
-        The requests to be shown on it.
+        Requests shown on the map.
     """
 
     prompt_tokens: npt.NDArray[np.float64]
@@ -118,11 +118,11 @@ class PhaseMap(Report):
 
     @property
     def verdict(self) -> Any:
-        """The rule's verdict at every point."""
+        """Verdict at every point."""
         return verdict_of(self.prefill_share)
 
     def to_frame(self) -> Any:
-        """One row a point."""
+        """The map as a table, one row per point."""
         require("pandas", "frame", "a table")
         import pandas as pd
 
@@ -139,20 +139,20 @@ def phase_map(
     techniques: Chosen = (),
     time: str = "estimate_s",
 ) -> PhaseMap:
-    """Which phase takes the time, for prompts of 16 to 131,072 and outputs of 1 to 8,192 tokens.
+    """Map of the share of prefill, for prompts of 16 to 131,072 and outputs of 1 to 8,192 tokens.
 
-    Either ends at the context that the model states.
+    Both axes end at the model's context.
 
     Parameters
     ----------
     serve : Deployment
-        What runs where.
+        The deployment.
     batch : int
         Requests in the system.
     traffic : Traffic, optional
-        Requests to be shown on the map.
+        Requests to show on the map.
     techniques : Technique or str, or several of them
-        What is in use.
+        Techniques in use.
     time : str
         ``floor_s``, ``roofline_s`` or ``estimate_s``.
 

@@ -1,4 +1,4 @@
-"""Words: an advice as text, for people."""
+"""Text of an advice."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .ranked_techniques import Option
 from .verdict import DECODE_FROM, PREFILL_FROM
 
 SHOWN = 8
-"""Techniques that the text lists."""
+"""Number of techniques listed in the text."""
 
 Rows = list[list[str]]
 
 
 def reasons_of(found: Findings) -> tuple[str, ...]:
-    """Why, in sentences: the metric at issue, what it consists of, and what gains the most on it."""
+    """Reasons in sentences: the metric, what contributes to it, and which technique gains the most."""
     part = float(np.mean(found.governs[found.metric]))
     name = METRICS[found.metric].words
     phase, share = ("prefill", part) if part >= 0.5 else ("decode", 1 - part)
@@ -46,7 +46,7 @@ def _missed(found: Findings) -> tuple[str, ...]:
 
 
 def text_of(found: Findings) -> str:
-    """Verdict, reasons, shares, metrics, SLO targets, techniques, crossovers."""
+    """Full text: verdict, reasons, shares, metrics, SLO targets, techniques and crossovers."""
     lines = [title_of(found), "", headline_of(found), *(f"  {sentence}" for sentence in reasons_of(found))]
     for heading, rows in tables_of(found):
         lines += ["", heading, *text_table(rows, indent=2)]
@@ -59,7 +59,7 @@ FLIPS = "Where the verdict changes, for the mean request at the medium load"
 
 
 def summary_of(found: Findings) -> str:
-    """The verdict, the first target to break, and the technique that gains the most."""
+    """Short text: verdict, first missed target, and the technique with the largest gain."""
     share = found.prefill_share
     part = f"prefill takes {share:.0%} of the time, decode {1 - share:.0%}"
     lead = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both phases"}[found.verdict]
@@ -73,14 +73,14 @@ def summary_of(found: Findings) -> str:
 
 
 def title_of(found: Findings) -> str:
-    """What runs where."""
+    """Title: model, accelerator and layout."""
     model, gpu, parallel = found.serve.model, found.serve.accelerator, found.serve.parallel
     layout = "" if parallel.single else f", {parallel}"
     return f"{model.title or model.name} on {gpu.title or gpu.name}{layout}"
 
 
 def headline_of(found: Findings) -> str:
-    """The verdict of the rule of thumb."""
+    """Headline with the verdict."""
     words = {"prefill": "Prefill first", "decode": "Decode first", "both": "Profile both"}[found.verdict]
     rule = f"prefill from {PREFILL_FROM:.0%} on, decode from {DECODE_FROM:.0%} on"
     share = found.prefill_share
@@ -88,7 +88,7 @@ def headline_of(found: Findings) -> str:
 
 
 def tables_of(found: Findings) -> Iterator[tuple[str, Rows]]:
-    """Headings and rows, the first row of each being column heads."""
+    """Headings and tables; the first row of each table has the column headings."""
     yield "Share of prefill in the accelerators' time", _share_rows(found)
     yield "What users see", _metric_rows(found)
     yield "How much of that is prefill", _governs_rows(found)
@@ -107,7 +107,7 @@ def flips_of(found: Findings) -> tuple[str, ...]:
 
 
 def notes_of(found: Findings) -> Iterator[str]:
-    """What is in use already, what the deployment cannot have, what the figures rest on."""
+    """Notes: techniques in use, techniques that cannot be used, and assumptions."""
     if found.had:
         yield f"In use already: {', '.join(found.had)}."
     yield from (f"Not available here: {name} ({reason})." for name, reason in found.refused)
@@ -166,7 +166,7 @@ def _gain_rows(found: Findings) -> Rows:
 
 
 def _with_assumption(option: Option) -> str:
-    """A technique, and what it takes for granted."""
+    """A technique with its assumptions."""
     return ", ".join(filter(None, (option.name, option.technique.assumption)))
 
 
@@ -176,6 +176,6 @@ def _price_rows(found: Findings) -> Rows:
 
 
 def _shown(found: Findings) -> tuple[Option, ...]:
-    """The first techniques, and those that take more accelerators."""
+    """Techniques to list: the first ones, and those that need more accelerators."""
     rest = [option for option in found.options[SHOWN:] if option.technique.effort == HARDWARE]
     return (*found.options[:SHOWN], *rest)

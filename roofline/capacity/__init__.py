@@ -1,4 +1,4 @@
-"""Capacity: which accelerators, how many, laid out how, for a load and its SLO, and what that costs."""
+"""Capacity: which accelerators, how many and in which layout serve a load within its SLO, and at what cost."""
 
 from .disaggregation import disaggregate
 from .fleets import Fleet, fleet

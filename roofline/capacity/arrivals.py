@@ -1,4 +1,4 @@
-"""Arrivals at a fleet: which requests come at which rate, and a plan whose requests queue."""
+"""Arrivals at a fleet, and plans whose requests queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .sizing import at_rate
 
 
 def mean_of(load: Workload | Traffic | Trace) -> Workload:
-    """A request with the mean lengths of a traffic or a trace, in whole tokens."""
+    """A request with the mean lengths of a traffic or trace, rounded to whole tokens."""
     plain = without_times(load)
     if isinstance(plain, Workload):
         return plain
@@ -25,12 +25,12 @@ def mean_of(load: Workload | Traffic | Trace) -> Workload:
 def arrivals_of(
     load: Workload | Traffic | Trace, requests_per_s: float | None, *, burstiness: float = 1.0
 ) -> Stream | None:
-    """What arrives at a rate, or as a trace has it; None if there is neither.
+    """Arriving requests, from a rate or a trace; None without either.
 
     Raises
     ------
     InvalidInput
-        A rate that is not above 0, or a burstiness below 0.
+        The rate is not positive, or the burstiness is negative.
     """
     number("burstiness", burstiness)
     if requests_per_s is None:
@@ -41,14 +41,14 @@ def arrivals_of(
 
 
 def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, method: str | None) -> Plan:
-    """A plan in steady state with the queues of its candidates, ranked by the price of the fleet.
+    """Add queues to a plan in steady state, and rank its candidates by the price of the fleet.
 
     Raises
     ------
     InvalidInput
-        A utilization outside (0, 1].
+        The utilization is outside (0, 1].
     UnknownName
-        ``method`` is neither of the two.
+        ``method`` is unknown.
     """
     if utilization is not None and not 0 < utilization <= 1:
         raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
@@ -59,7 +59,7 @@ def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, meth
 
 
 def _notes(plan: Plan, stream: Stream, most_load: float) -> tuple[str, ...]:
-    """How queues were computed."""
+    """Notes on how queues were computed."""
     shares = "arrivals are spread evenly over the deployments"
     arrivals = f"{shares}: {stream.requests_per_s:.4g} requests/s in total, burstiness {stream.gaps_cv2:.3g}"
     limit = f"deployments are loaded to at most {most_load:.0%} of their throughput in steady state"

@@ -1,4 +1,4 @@
-"""What an estimate rests on, in a word: timings of the chip itself, of another one, or what is typical of any."""
+"""Basis of an estimate: timings of the accelerator itself, timings of another, or typical values."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import numpy as np
 from ..serving.steady_state import Steady
 
 CALIBRATED, BORROWED, TYPICAL = "calibrated", "borrowed", "typical"
-"""Timings of kernels on this accelerator; of another of its family, format or engine; shares of peak alone."""
+"""Kernel timings on this accelerator; of its family, another format or engine; shares of peak only."""
 
 NOTICED = 0.1
-"""Share of the time from which kernels that were not timed decide the word."""
+"""Share of time above which kernels without timings decide the basis."""
 
 
 def basis_of(steady: Steady) -> str:
-    """What the prompt and the decode step of a steady state rest on, by the time that their kernels take.
+    """Basis of the prompt and decode step of a steady state, weighted by the time of their kernels.
 
-    ``typical`` if kernels without any timings take a tenth of it or more, ``borrowed`` if those with timings of another
-    accelerator, format or engine do together with them, else ``calibrated``.
+    ``typical`` if kernels without any timings take a tenth of the time or more; ``borrowed`` if they do together with
+    kernels timed on another accelerator, format or engine; otherwise ``calibrated``.
     """
     total, borrowed, typical = 0.0, 0.0, 0.0
     for passed in (steady.passes.prompt, steady.passes.step):
@@ -36,9 +36,9 @@ def basis_of(steady: Steady) -> str:
 
 
 def word_for(basis: str) -> str:
-    """The word for the sentence in which an estimate says what it rests on (`roofline.efficiency.lookup`).
+    """The basis that an estimate's sentence describes (`roofline.efficiency.lookup`).
 
-    Messages over another number of the same accelerators are timings of this accelerator.
+    Collectives over another number of the same accelerators count as timings of this accelerator.
 
     Examples
     --------

@@ -24,22 +24,22 @@ from .floors import least_busy_s
 Array = npt.NDArray[Any]
 
 LATENCIES = ("ttft_s", "ttft_low_s", "ttft_high_s", "tpot_s", "tpot_low_s", "tpot_high_s")
-"""Columns of the two times that users see, with the ends of their intervals."""
+"""Columns of TTFT and TPOT with the ends of their intervals."""
 
 WEIGHTS, MEMORY, SEARCH = "weights", "memory", "search"
-"""Why a candidate is rejected, beside the name of the metric whose target it misses the most.
+"""Reasons to reject a candidate, besides the name of the metric that misses its target the most.
 
-The weights do not fit, not even with one sequence; the batch does not fit; or it is the largest that was tried."""
+The weights do not fit even with one sequence, the batch does not fit, or the batch is the largest that was tried."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates(Value):
-    """Columns of equal length, one row a layout and batch; see `Plan` for what they mean.
+    """Columns of equal length, one row per layout and batch; `Plan` documents them.
 
-    ``busy_at_floor_s`` is that of the layout, whatever the batch (`roofline.capacity.floors`).
+    ``busy_at_floor_s`` depends on the layout only, not on the batch (`roofline.capacity.floors`).
 
-    ``failure`` is the kind of reason for which a candidate is rejected, empty if it is not; ``next_failure`` is that
-    of the next larger batch.
+    ``failure`` is the kind of reason why a candidate is rejected, or empty; ``next_failure`` is that of the next larger
+    batch.
     """
 
     accelerator: Array
@@ -85,12 +85,12 @@ class Candidates(Value):
         read_only(getattr(self, item.name) for item in fields(self))
 
     def take(self, rows: Array) -> Candidates:
-        """These rows, in this order."""
+        """The rows at these indices, in this order."""
         return Candidates(*(getattr(self, item.name)[rows] for item in fields(self)))
 
 
 def all_rows(parts: list[Candidates]) -> Candidates:
-    """All rows under each other."""
+    """Concatenate tables."""
     columns = {}
     for item in fields(Candidates):
         columns[item.name] = np.concatenate([getattr(part, item.name) for part in parts])
@@ -98,17 +98,17 @@ def all_rows(parts: list[Candidates]) -> Candidates:
 
 
 def cost_of_one(table: Candidates) -> Array:
-    """Price of a deployment per hour, or its accelerators where there is no price."""
+    """Price of a deployment per hour, or its number of accelerators without a price."""
     return np.asarray(table.gpus * np.where(np.isfinite(table.usd_per_hour), table.usd_per_hour, 1.0))
 
 
 def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: str) -> Candidates:
-    """All ``[L, B]`` candidates of a scenario: layouts ``[L, 1]`` of its deployment, batches ``[B]`` of its load."""
+    """Evaluate all ``[L, B]`` candidates of a scenario with layouts ``[L, 1]`` and batches ``[B]``."""
     serve = case.serve
     steady, need = steady_state(case, time=time), case.memory
     failure, headroom = _judge(steady, slo, need.max_batch)
     low, high = steady.low, steady.high
-    # Power is of the time that passes are expected to take: there is none at the floor, where nothing divides either.
+    # Power refers to expected times, so there is none at the floor.
     drawn = RequestEnergy(np.nan, np.nan) if time == "floor_s" else request_energy(steady)
     degrees = dict(zip(("tensor", "pipeline", "expert", "data"), serve.parallel.degrees, strict=False))
     gpu = serve.accelerator
@@ -153,9 +153,9 @@ def evaluate(case: Scenario, slo: SLO, usd_per_hour: float, idle: float, time: s
 
 
 def cached_share(steady: Steady) -> Any:
-    """Share of the prompts' part of the time that tokens found in the cache take: what attention to them adds.
+    """Share of prompt time that is due to attention to cached tokens.
 
-    The passes of the same prompts with and without them, one prompt at a time.
+    It compares passes of single prompts with and without the cached tokens.
     """
     load = steady.load
     if not np.any(np.asarray(load.cached_tokens) > 0):
@@ -165,7 +165,7 @@ def cached_share(steady: Steady) -> Any:
 
 
 def precision_name(serve: Deployment) -> str:
-    """A precision in a word or two: ``bf16``, ``fp8``, ``int4_g128+bf16``, ``fp8, kv fp8``."""
+    """Short name of a precision: ``bf16``, ``fp8``, ``int4_g128+bf16``, ``fp8, kv fp8``."""
     precision = serve.precision
     same = precision.weights == precision.activations
     linear = precision.weights if same else f"{precision.weights}+{precision.activations}"
@@ -178,7 +178,7 @@ def engine_name(serve: Deployment) -> str:
 
 
 def layout_name(parallel: Parallel) -> str:
-    """A layout in a word or two: ``TP 8``, ``TP 4 PP 2``, ``EP 8 DP 8``, ``one``."""
+    """Short name of a layout: ``TP 8``, ``TP 4 PP 2``, ``EP 8 DP 8``, ``one``."""
     return _degrees_in_words(tuple(float(degree) for degree in parallel.degrees[:4]))
 
 
@@ -188,13 +188,13 @@ def _degrees_in_words(degrees: tuple[float, ...]) -> str:
 
 
 def _layout_names(serve: Deployment) -> Array:
-    """The name of every layout."""
+    """Names of all layouts."""
     every = zip(*(np.ravel(degree) for degree in serve.parallel.degrees[:4]), strict=True)
     return np.array([_degrees_in_words(degrees) for degrees in every])[:, None]
 
 
 def _judge(steady: Steady, slo: SLO, max_batch: Any) -> tuple[Array, Array]:
-    """Kind of the reason to reject a candidate, empty if there is none; and what is left of the tightest target."""
+    """Reason to reject each candidate, or empty, and the unused share of its tightest target."""
     shape = np.broadcast_shapes(np.shape(steady.busy_s), np.shape(max_batch))
     batch, most = np.broadcast_to(steady.case.load.batch, shape), np.broadcast_to(max_batch, shape)
     names = [name for name, _ in slo.targets()]
@@ -216,5 +216,5 @@ def _strain(steady: Steady, name: str, target: float) -> Any:
 
 
 def _next(failure: Array) -> Array:
-    """What the next larger batch would miss; the end of the search for the last one."""
+    """What the next larger batch would violate; for the last batch, that the search ended."""
     return np.concatenate([failure[:, 1:], np.full_like(failure[:, :1], SEARCH, dtype="<U8")], axis=1)

@@ -1,4 +1,4 @@
-"""Disaggregated plans: a pool of workers for prompts and one that decodes, beside the deployments of a plan."""
+"""Disaggregated plans: separate pools of prefill and decode workers, compared with the deployments of a plan."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ def disaggregate(
 ) -> PoolPlan:
     """Size pools of prefill and decode workers for every accelerator and precision of a plan, for the same SLO.
 
-    Layouts of both pools, the batch of decode workers and the number of each are searched
+    The search covers layouts and numbers of workers of both pools and the batch of decode workers
     (`roofline.capacity.pool_sizing`). Requests, rate, targets, techniques, prices and time are those of the plan.
 
     Parameters
     ----------
     plan : Plan
-        The candidates to compare with, with or without a request rate.
+        Plan to compare with, with or without a request rate.
     link_bytes_per_s : float, optional
-        Rate of one accelerator's link between the pools, one way; its network card if not given.
+        Rate of one accelerator's link between the pools, per direction; None uses its network card.
     method : str, optional
-        How queues are computed if the plan has a rate: ``closed-form``, or ``simulation`` of the candidates that may
-        win (the default).
+        How queues are computed if the plan has a rate: ``closed-form``, or ``simulation`` (default) of the best
+        candidates.
     progress : callable
         Wraps the list of accelerators and precisions while it is worked through (as ``tqdm`` does).
 
     Returns
     -------
     PoolPlan
-        One row per accelerator and precision, the cheapest pools first.
+        One row per accelerator and precision, cheapest pools first.
 
     Raises
     ------
     InvalidInput
-        Requests of one output token, which nothing decodes, or a technique of the plan that decides how prompts meet
-        running sequences.
+        Requests have a single output token, so there is nothing to decode, or a technique of the plan changes how
+        prompts and running sequences are mixed.
     UnknownName
-        ``method`` is neither of the two.
+        ``method`` is unknown.
 
     References
     ----------
@@ -92,7 +92,7 @@ def disaggregate(
     found = _table(best, answers, _notes(plan, link_bytes_per_s))
     if not simulates:
         return _ranked(found)
-    # Those that may win are simulated: the first by cost until it is one that a simulation confirmed.
+    # Simulate the cheapest until the cheapest is one that a simulation confirmed.
     places = {key: at for at, key in enumerate(keys)}
     for _ in progress([f"{one} {two}" for one, two in keys]):
         first = _ranked(found).best
@@ -108,7 +108,7 @@ def disaggregate(
 
 
 class _Answer(NamedTuple):
-    """Pools of an accelerator and precision: groups that may do, the one that is taken, and what its requests see."""
+    """Pools for an accelerator and precision: possible groups, the chosen group, and its metrics."""
 
     ask: Question
     sizes: Sequence[Size]
@@ -117,7 +117,7 @@ class _Answer(NamedTuple):
 
 
 def _answer(plan: Plan, pools: Disaggregation, accelerator: str, precision: str) -> _Answer | str:
-    """The cheapest pools of an accelerator and precision by the closed form, or why there are none."""
+    """The cheapest pools for an accelerator and precision by the closed form, or why there are none."""
     serve = plan.cases[accelerator, precision]
     load = replace(plan.load, batch=np.unique(plan.table.batch))
     try:
@@ -133,7 +133,7 @@ def _answer(plan: Plan, pools: Disaggregation, accelerator: str, precision: str)
 
 
 def _confirmed(answer: _Answer) -> _Answer | str:
-    """What simulations say in the place of the closed form."""
+    """Replace results of the closed form by simulations."""
     found = confirmed(answer.ask, answer.sizes)
     if found is None:
         return "no pair of pools meets the SLO when it is simulated"
@@ -141,20 +141,20 @@ def _confirmed(answer: _Answer) -> _Answer | str:
 
 
 def _table(best: Plan, answers: Sequence[_Answer | str], notes: tuple[str, ...]) -> PoolPlan:
-    """The rows of all answers, in the order of the plan."""
+    """Table of all answers, in the order of the plan."""
     groups = tuple(None if isinstance(each, str) else _group(each) for each in answers)
     return PoolPlan(best, groups, tuple(each if isinstance(each, str) else "" for each in answers), notes)
 
 
 def _why_not(plan: Plan, accelerator: str, precision: str) -> str:
-    """What keeps a deployment of the plan, and so any worker, from fitting."""
+    """Why no deployment of the plan fits, and so no worker either."""
     rows = plan.by_accelerator
     at = int(np.flatnonzero((rows.accelerator == accelerator) & (rows.precision == precision))[0])
     return str(rows.reason[at]) if rows.failure[at] in (WEIGHTS, MEMORY) else "does not fit"
 
 
 def _missed(ask: Question) -> str:
-    """Which target no pool meets, with the least that any reaches."""
+    """The target that no pool meets, with the best value of any pool."""
     least = {
         "ttft_s": float(np.min(np.where(ask.prompts.fits, ask.prompts.pass_s[:, 0], np.inf))),
         "tpot_s": float(np.min(np.where(ask.decodes.rows.fits, ask.decodes.rows.tpot_s, np.inf))),
@@ -167,7 +167,7 @@ def _missed(ask: Question) -> str:
 
 
 def _group(answer: _Answer) -> Group:
-    """The group of an answer, its intervals those of its passes."""
+    """The group of an answer, with intervals from its passes."""
     ask, size, found = answer.ask, answer.size, answer.figures
     rows = ask.decodes.rows
     ends = {
@@ -197,7 +197,7 @@ def _group(answer: _Answer) -> Group:
 
 
 def _ranked(found: PoolPlan) -> PoolPlan:
-    """By cost, those without timings of their own accelerator behind the others, unless the plan allows them."""
+    """Rank by cost; accelerators without timings of their own come last unless the plan allows them."""
     plan = found.plan
     priced = np.isfinite(plan.usd_per_hour)
     usd = np.where(priced, plan.usd_per_hour, np.where(priced.any(), np.inf, 1.0))
@@ -207,7 +207,7 @@ def _ranked(found: PoolPlan) -> PoolPlan:
 
 
 def _notes(plan: Plan, link_bytes_per_s: float | None) -> tuple[str, ...]:
-    """What pools rest on."""
+    """Assumptions of pools."""
     link = "the accelerator's network card" if link_bytes_per_s is None else f"{link_bytes_per_s / 1e9:g} GB/s"
     crossing = f"the KV cache of a request crosses between the pools once, over {link}"
     notes = ["without a rate, one group of workers, the decode pool always full"] if plan.stream is None else []

@@ -1,4 +1,4 @@
-"""Fleets: how many deployments of a plan a rate of requests takes."""
+"""Fleets: how many deployments of a plan a request rate needs."""
 
 from __future__ import annotations
 
@@ -20,53 +20,53 @@ from .sizing import ROUNDING, whole_deployments
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fleet(Rows):
-    """For every accelerator of a plan, the cheapest fleet that serves a request rate, the cheapest one first.
+    """The cheapest fleet of each accelerator and precision of a plan for a request rate, cheapest first.
 
-    If the plan ranks by energy, the fleet that takes the least power, and the lowest power first.
+    If the plan ranks by energy, the fleets with the least power, lowest power first.
 
     Attributes
     ----------
     plan : Plan
-        One row per fleet: the candidate of which it is made.
+        One row per fleet: the candidate that is replicated.
     floor : Plan
-        One row per fleet: the candidate that would need the fewest accelerators if all software were perfect.
+        One row per fleet: the candidate that would need the fewest accelerators with perfect software.
     requests_per_s : float
-        Arrivals.
+        Rate of arrivals.
     utilization : float
-        Share of its throughput up to which a deployment may be loaded; `load` is its actual load.
+        Maximum load of a deployment as a share of its throughput; `load` is the actual load.
     assumptions : tuple of str
-        What the figures rest on.
+        Assumptions behind the values.
 
     Columns
     -------
     engine, basis, queue
         As in `Plan`.
     load
-        Share of its throughput that the fleet is loaded with.
+        Load of the fleet as a share of its throughput.
     ttft_s, tpot_s
-        The SLO's statistic over requests, queueing included, with the ends of their intervals.
+        The SLO's statistic over requests, including queueing, with the ends of their intervals.
     replicas, gpus
-        Deployments, and accelerators of all of them.
+        Number of deployments, and of accelerators in all of them.
     gpus_low, gpus_high
-        Accelerators if every pass took the lower or the upper end of its estimate's interval.
+        Accelerators if every pass took the lower or upper end of its interval.
     tie
-        Whether the intervals cannot tell which fleet is better, this one or the first one: the price, or the number of
-        accelerators, of one lies within the interval of the other.
+        Whether this fleet may be as good as the first one: the price, or number of accelerators, of one lies within the
+        interval of the other.
     usd_per_hour, usd_per_month
-        Price of all accelerators, and for a month of 730 hours; not known without a price.
+        Price of all accelerators per hour, and per month of 730 hours; unknown without a price.
     usd_per_million_tokens
-        All that the fleet costs over the tokens that it generates, prompts and idle time included.
+        Cost of the fleet per generated token, including prompts and idle time.
     usd_per_million_input_tokens, usd_per_million_cached_tokens, usd_per_million_output_tokens
-        The same, split as in `Plan`, at the load of the fleet.
+        Cost split as in `Plan`, at the load of the fleet.
     watts
-        Mean power of the fleet, with what the plan's ``power`` adds: its deployments run at their batch for the share
-        of the time given by their load, and idle for the rest.
+        Mean power of the fleet, including host and losses of the plan's ``power``. Deployments run at their batch for a
+        share of time equal to their load, and are idle otherwise.
     joules_per_request, gco2_per_request
-        That power divided by the requests that the fleet serves.
+        Energy and emissions per request, from that power.
     electricity_usd_per_month
-        For that power, if the plan's ``power`` has the price of a kWh; not part of the price of the fleet.
+        Price of that power, if the plan's ``power`` has a price per kWh; not part of the price of the fleet.
     replicas_at_floor, gpus_at_floor, usd_per_hour_at_floor
-        The least that any software would need, in deployments with a layout of the plan (`roofline.capacity.floors`).
+        Minimum for any software, with layouts of the plan (`roofline.capacity.floors`).
     """
 
     plan: Plan
@@ -127,16 +127,16 @@ class Fleet(Rows):
         raise AttributeError(f"a fleet has no {name!r}")
 
     def summary(self) -> str:
-        """The cheapest fleet, in a sentence."""
+        """One sentence on the cheapest fleet."""
         return fleet_sentence(self)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The derivation of the plan, then how many deployments the rate takes, and what they cost."""
+        """Derivation of the plan, then of the number of deployments and their cost."""
         return (*self.plan.explain(), *fleet_steps(self, ROUNDING))
 
     @property
     def replicas(self) -> Array:
-        """Deployments."""
+        """Number of deployments."""
         return np.asarray(self.plan.replicas)
 
     @property
@@ -160,7 +160,7 @@ class Fleet(Rows):
 
     @property
     def tie(self) -> Array:
-        """Whether a fleet may well be as good as the first one."""
+        """Whether a fleet may be as good as the first one."""
         priced = np.isfinite(self.usd_per_hour)
         each = np.where(priced, self.plan.usd_per_hour, np.where(priced.any(), np.nan, 1.0))
         cost, low, high = (each * gpus for gpus in (self.gpus, self.gpus_low, self.gpus_high))
@@ -170,63 +170,63 @@ class Fleet(Rows):
 
     @property
     def usd_per_hour(self) -> Array:
-        """Price of all of them."""
+        """Price of all accelerators per hour."""
         return np.asarray(self.gpus * self.plan.usd_per_hour)
 
     @property
     def usd_per_month(self) -> Array:
-        """Price of all of them for a month."""
+        """Price of all accelerators per month of 730 hours."""
         return self.usd_per_hour * HOURS_PER_MONTH
 
     @property
     def usd_per_million_tokens(self) -> Array:
-        """All that the fleet costs over the tokens that it generates, prompts and idle time included."""
+        """Cost of the fleet per million generated tokens, including prompts and idle time."""
         return self.usd_per_million_tokens_at(self.load)
 
     @property
     def load(self) -> Array:
-        """Share of its throughput that the fleet is loaded with; at most the target, as deployments come whole."""
+        """Load of the fleet as a share of its throughput; at most the target utilization."""
         return np.asarray(self.requests_per_s / self.capacity_requests_per_s)
 
     @property
     def capacity_requests_per_s(self) -> Array:
-        """Requests that the fleet could finish per second if it were fully loaded."""
+        """Requests per second that the fleet could finish if fully loaded."""
         return np.asarray(self.replicas / self.plan.busy_s)
 
     def usd_per_million_tokens_at(self, utilization: Number) -> Array:
-        """`usd_per_million_tokens` at another share of the fleet's throughput: its cost stays, its tokens do not.
+        """`usd_per_million_tokens` at another utilization, with the same fleet and cost.
 
         Parameters
         ----------
         utilization : float or array
-            Share of its throughput; broadcasts against the fleets.
+            Share of the fleet's throughput; broadcasts against the fleets.
 
         Returns
         -------
         array
-            USD.
+            USD per million tokens.
         """
         tokens_per_s = utilization * self.capacity_requests_per_s * self.plan.load.output_tokens
         return np.asarray(usd_per_million_tokens(self.usd_per_hour, tokens_per_s))
 
     @property
     def usd_per_million_input_tokens(self) -> Array:
-        """The plan's price at the load of the fleet."""
+        """Price per million computed prompt tokens at the load of the fleet."""
         return np.asarray(self.plan.usd_per_million_input_tokens / self.load)
 
     @property
     def usd_per_million_cached_tokens(self) -> Array:
-        """The plan's price at the load of the fleet."""
+        """Price per million cached prompt tokens at the load of the fleet."""
         return np.asarray(self.plan.usd_per_million_cached_tokens / self.load)
 
     @property
     def usd_per_million_output_tokens(self) -> Array:
-        """The plan's price at the load of the fleet."""
+        """Price per million output tokens at the load of the fleet."""
         return np.asarray(self.plan.usd_per_million_output_tokens / self.load)
 
     @property
     def watts(self) -> Array:
-        """Mean power of the fleet, W: deployments at their batch while they are loaded, idle for the rest."""
+        """Mean power of the fleet in watts; deployments are idle for the rest of their load."""
         idle = self.plan.gpus * self.plan.power.at_the_meter(self.plan.idle_watts)
         loaded = self.load * self.plan.watts
         waiting = np.where(self.load < 1 - ROUNDING, (1 - self.load) * idle, 0.0)
@@ -234,44 +234,44 @@ class Fleet(Rows):
 
     @property
     def joules_per_request(self) -> Array:
-        """Energy of the fleet over the requests that it serves."""
+        """Energy of the fleet per request."""
         return np.asarray(self.watts / self.requests_per_s)
 
     @property
     def gco2_per_request(self) -> Array:
-        """Grams of CO2 that the electricity of a request causes; NaN if the power does not say what a kWh does."""
+        """Grams of CO2 per request; NaN if ``power`` has no carbon intensity."""
         each = self.plan.power.gco2_per_kwh
         return np.asarray(self.joules_per_request / JOULES_OF_A_KWH * (np.nan if each is None else each))
 
     @property
     def electricity_usd_per_month(self) -> Array:
-        """Price of its electricity; NaN if the power does not say what a kWh costs."""
+        """Price of electricity per month; NaN if ``power`` has no price per kWh."""
         each = self.plan.power.usd_per_kwh
         kwh = self.watts * HOURS_PER_MONTH / WATTS_OF_A_KILOWATT
         return np.asarray(kwh * (np.nan if each is None else each))
 
     def break_even(self, api_in: float, api_cached: float | None = None, api_out: float = 0.0) -> Array:
-        """Requests per second at which the fleet costs what an API asks for the same requests.
+        """Request rate at which the fleet costs as much as an API for the same requests.
 
-        The fleet costs the same at any load, the API by the token: with ``b`` the bill of a request,
-        ``requests_per_s = usd_per_hour / 3600 / b``.
+        The cost of the fleet does not depend on load, that of the API is per token. With ``b`` the API's price of a
+        request, ``requests_per_s = usd_per_hour / 3600 / b``.
 
         Parameters
         ----------
         api_in, api_out : float
             USD per million input and output tokens.
         api_cached : float, optional
-            USD per million input tokens that are found in the cache; that of other input tokens if not given.
+            USD per million cached input tokens; None uses the price of other input tokens.
 
         Returns
         -------
         array
-            One rate for each fleet; infinite where it is more than the fleet can serve, NaN without a price.
+            One rate per fleet; infinite if it exceeds the fleet's capacity, NaN without a price.
 
         Raises
         ------
         InvalidInput
-            A price that is not a finite number >= 0, or a request that costs nothing.
+            A price is not a finite number >= 0, or a request would cost nothing.
 
         Examples
         --------
@@ -293,17 +293,17 @@ class Fleet(Rows):
 
     @property
     def replicas_at_floor(self) -> Array:
-        """The same at the floor, fully loaded."""
+        """Number of deployments at the floor, fully loaded."""
         return whole_deployments(self.floor.busy_at_floor_s * self.requests_per_s)
 
     @property
     def gpus_at_floor(self) -> Array:
-        """Accelerators at the floor."""
+        """Number of accelerators at the floor."""
         return np.asarray(self.replicas_at_floor * self.floor.gpus)
 
     @property
     def usd_per_hour_at_floor(self) -> Array:
-        """Price at the floor."""
+        """Price per hour at the floor."""
         return np.asarray(self.gpus_at_floor * self.floor.usd_per_hour)
 
 
@@ -317,7 +317,7 @@ OF_THE_PLAN = (
     *LATENCIES,
     "queue",
 )
-"""Columns of a fleet that its plan has."""
+"""Columns that a fleet shares with its plan."""
 
 
 def fleet(
@@ -330,38 +330,38 @@ def fleet(
 ) -> Fleet:
     """Size a fleet for ``requests_per_s`` for every accelerator and precision of ``plan``.
 
-    Every deployment gets an equal share of the requests, which queue there; the fleet is the smallest that meets the
-    SLO (`roofline.capacity.sizing`). Of all candidates it uses the one with the lowest price, with the fewest
-    accelerators if no price is given, or with the least energy per request if the plan ranks by energy. Techniques,
+    Requests are shared equally between the deployments and queue there. The fleet is the smallest that meets the SLO
+    (`roofline.capacity.sizing`). Among all candidates, the one with the lowest price is used; without prices, the one
+    with the fewest accelerators; if the plan ranks by energy, the one with the least energy per request. Techniques,
     formats, engine and power are those of the plan.
 
     Parameters
     ----------
     plan : Plan
-        The candidates; at the rate asked for, if one is given.
+        Plan with the candidates, for the same rate if it has one.
     requests_per_s : float, optional
-        Mean rate of arrivals; that of the plan if not given.
+        Mean rate of arrivals; None uses that of the plan.
     utilization : float, optional
-        Share of its throughput up to which a deployment may be loaded (0-1]; below 1 leaves headroom for bursts. If not
-        given, 0.7 without a latency target, and with one as much as the queue allows.
+        Target utilization (0-1]; below 1 leaves headroom for bursts. None means 0.7 without a latency target, and as
+        much as the queue allows with one.
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
     method : str, optional
-        How queues are computed: ``closed-form``, or ``simulation`` of those that may win, which is the default.
+        How queues are computed: ``closed-form``, or ``simulation`` (default) of the best candidates.
 
     Returns
     -------
     Fleet
-        One row for each accelerator and precision, the cheapest first; accelerators without timings of their own come
-        last, unless the plan has ``allow_uncalibrated``.
+        One row per accelerator and precision, cheapest first; accelerators without timings of their own come last,
+        unless the plan has ``allow_uncalibrated``.
 
     Raises
     ------
     InvalidInput
-        A rate that is not above 0 or not that of the plan, a utilization outside (0, 1], or a plan in which no
-        candidate meets the SLO.
+        The rate is not positive or differs from the plan's, the utilization is outside (0, 1], or no candidate of the
+        plan meets the SLO.
     UnknownName
-        ``method`` is neither of the two.
+        ``method`` is unknown.
 
     Examples
     --------
@@ -394,7 +394,7 @@ def fleet(
 
 
 def _require_feasible(plan: Plan, failure: Array) -> None:
-    """Refuse a plan that leaves nothing to make a fleet of."""
+    """Raise an error if no candidate of the plan meets the SLO."""
     sized = plan.stream is not None
     possible = (failure == "") if sized or not plan.slo.latencies else ~np.isin(failure, (WEIGHTS, MEMORY))
     if not possible.any():
@@ -402,7 +402,7 @@ def _require_feasible(plan: Plan, failure: Array) -> None:
 
 
 def _fewest_at_floor(plan: Plan, rate: float) -> Array:
-    """Places of the row with the fewest accelerators at the floor, for every accelerator and precision."""
+    """Index of the row with the fewest accelerators at the floor, for each accelerator and precision."""
     places = np.flatnonzero(plan.feasible_at_floor)
     gpus = (whole_deployments(plan.busy_at_floor_s * rate) * plan.gpus)[places]
     order = places[np.lexsort((plan.gpus[places], gpus))]
