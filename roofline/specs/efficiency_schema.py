@@ -123,6 +123,8 @@ class FamilySpec(Strict):
     """The calibrated accelerator that they are like."""
     widen: Annotated[FiniteFloat, Field(ge=1)] = 1.5
     """How much wider the interval is than that of the one they are like."""
+    sustained_flops_per_joule: Annotated[FiniteFloat, Field(gt=0)] | None = None
+    """Share of the peak that large products reach, cubed, times peak over TDP, in FLOP/J."""
     shares: Annotated[
         dict[str, Annotated[FiniteFloat, Field(gt=0, le=1)] | dict[str, FiniteFloat]], Field(default_factory=dict)
     ]
