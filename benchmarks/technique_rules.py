@@ -659,6 +659,35 @@ def wide_layout(row: Row) -> Pair:
     return Pair(*cases, of_node, assumed="batch")
 
 
+ABLATION = "TensorRT-LLM tech blog 3, max-throughput DeepSeek-R1 on B200"
+"""A source whose gains hold one on top of the other: attention data parallelism, expert parallelism, an 8-bit cache,
+and then graphs, messages of 4 bits and the overlap of the host."""
+
+ABLATION_REQUESTS = 3072
+"""Requests in flight of its runs, 384 for each of eight accelerators."""
+
+
+def ablation(row: Row) -> Pair:
+    """A row of `ABLATION` on what the rows before it have made of the deployment."""
+    serve = serve_of(row).replace(parallel=rl.Parallel(tensor=8))
+    replicas = serve.replace(parallel=rl.Parallel(data=8, moe_tensor=8))
+    spread = serve.replace(parallel=rl.Parallel(data=8, expert=8))
+    narrow = case_of(row, rl.quantize(spread, kv="fp8"))
+    sides = {
+        "dp-attention": (case_of(row, serve), case_of(row, replicas)),
+        "expert-parallel": (case_of(row, replicas), case_of(row, spread)),
+        "kv-fp8": (case_of(row, spread), narrow),
+        "cuda-graph": (t.CudaGraphs().without(narrow), narrow),
+        "quantized-collective": (narrow, t.QuantizedCollectives().after(narrow)),
+    }
+    host = t.AsyncScheduling()
+    sides["async-scheduling"] = (host.without(narrow), host.after(host.given(narrow)))
+    if row["technique"] not in sides:
+        raise Unmapped(REASONS[row["technique"]])
+    found = pair(row, *sides[row["technique"]])
+    return replace(found, caps=(ABLATION_REQUESTS, ABLATION_REQUESTS))
+
+
 RULES: Mapping[str, Callable[[Row], Pair]] = {
     "speculation-eagle": speculation,
     "speculation-eagle3": speculation,
@@ -695,6 +724,12 @@ RULES: Mapping[str, Callable[[Row], Pair]] = {
     "expert-parallel-wide": wide_layout,
 }
 """Technique of a row -> how it becomes two scenarios."""
+
+
+def rule_of(row: Row) -> Callable[[Row], Pair] | None:
+    """How a row becomes two scenarios; None where it has no counterpart."""
+    return ablation if row["source"] == ABLATION else RULES.get(row["technique"])
+
 
 REASONS = {
     "fusion-allreduce-rmsnorm": "a single kernel",

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from technique_rules import REASONS, RULES, Row, Unmapped
+from technique_rules import REASONS, Row, Unmapped, rule_of
 
 import roofline as rl
 
@@ -69,11 +69,11 @@ class Found:
 
 def predict(row: Row) -> Found:
     """The prediction of a row."""
-    technique = row["technique"]
-    if technique not in RULES:
-        return Found(row, None, REASONS.get(technique, "no technique of the library"))
+    rule = rule_of(row)
+    if rule is None:
+        return Found(row, None, REASONS.get(row["technique"], "no technique of the library"))
     try:
-        found = RULES[technique](row)
+        found = rule(row)
         return Found(row, found.gain(), assumed=found.assumed)
     except Unmapped as error:
         return Found(row, None, str(error))
