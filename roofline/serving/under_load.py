@@ -264,7 +264,7 @@ def serve(
     pool.require(_longest(load), deployment)
     asked: dict[str, Any] = {"asked_concurrency": concurrency, "asked_requests_per_s": requests_per_s}
     bursts = np.asarray(number("burstiness", burstiness), dtype=float)
-    how = {"requests": requests, "seed": seed, "hit_rate": hit_rate}
+    how: dict[str, Any] = {"requests": requests, "seed": seed, "hit_rate": hit_rate}
     if concurrency is not None:
         asked["asked_concurrency"] = number("concurrency", concurrency, least=1, whole=True, empty=True)
     else:
