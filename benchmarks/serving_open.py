@@ -40,6 +40,10 @@ MODELS = {
 STATED_BY_IMAGE = "0.8.3"
 """Tag of the image in the manifests of the A100 runs, 2025-04-12 (github.com/surajssd/llm-k8s)."""
 
+META_FP8 = "meta-llama/Llama-3.1-405B-FP8"
+"""Meta's own checkpoint keeps attention in 16 bits (The Llama 3 Herd of Models, arXiv:2407.21783, section 6.2: "We do
+not quantize parameters in the self-attention layers")."""
+
 RELEASES = {"not stated (image of 2025-04)": STATED_BY_IMAGE}
 
 V0 = "0.7.3"
@@ -185,6 +189,10 @@ def cached_share(row: Mapping[str, str]) -> float:
 # Servers --------------------------------------------------------------------------------------------------------------
 
 
+CONTEXT_TOKENS = 131_072
+"""``max_num_batched_tokens`` of vLLM's first engine without chunked prefill: ``max(max_model_len, 2048)``, here the
+context of Llama 3.1 (vllm/config.py of 0.6, SchedulerConfig)."""
+
 LAUNCHED: Mapping[str, Mapping[str, float]] = {
     "gb10-dgx-spark": {"step_tokens": 32_768, "max_sequences": 32, "memory_fraction": 0.5},
     "rtx-5090": {"step_tokens": 8192, "max_sequences": 32, "memory_fraction": 0.9},
@@ -203,10 +211,10 @@ def engine(row: Mapping[str, str]) -> rl.Engine:
     if most is not None:
         chosen["max_sequences"] = int(most)
     steps = number_in(r"num-scheduler-steps (\d+)", row["note"])
-    if steps is not None:  # the scheduler runs once in so many decode steps, and takes up no request in between
-        chosen["receive_interval"] = int(steps)
+    if steps is not None:
+        chosen["schedule_interval"] = int(steps)
     if "chunked prefill FALSE" in row["note"]:
-        chosen |= {"scheduler": "prefill_first", "chunked": False, "step_tokens": None}
+        chosen |= {"scheduler": "prefill_first", "chunked": False, "step_tokens": CONTEXT_TOKENS}
     found = rl.Engine(row["engine"], version=version)
     return found.replace(**{name: value for name, value in chosen.items() if value is not None})
 
@@ -215,7 +223,8 @@ def precision(row: Mapping[str, str]) -> rl.Precision:
     """Formats of weights, activations and cache."""
     kv = "fp8" if row["kv_dtype"] == "fp8" else "bf16"
     if row["precision"].startswith("fp8"):
-        return rl.Precision(weights="fp8", activations="fp8", kv=kv)
+        kept = {"attention": "bf16"} if row["model"] == META_FP8 else {}
+        return rl.Precision(weights="fp8", activations="fp8", kv=kv, exceptions=kept)
     if row["precision"].startswith("nvfp4"):
         return rl.Precision(weights="nvfp4", activations="bf16", kv=kv, exceptions={"attention": "bf16"})
     return rl.Precision(kv=kv)

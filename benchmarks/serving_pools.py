@@ -125,7 +125,7 @@ def worker(row: Mapping[str, str], pool: str) -> rl.Deployment:
 ROUNDS = 10
 """Requests of each client, as the public runs have them."""
 
-MOST_REQUESTS = 4_000
+MOST_REQUESTS = 40_000
 """Of a simulation; beyond, clients have fewer requests each, at least 3."""
 
 

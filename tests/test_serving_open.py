@@ -55,6 +55,14 @@ def test_first_tokens_of_a100_come_when_they_came(runs):
     assert all(run.ttft_is_near for run in calm)
 
 
+def test_several_steps_of_a_schedule_delay_first_tokens_on_mi300x(runs):
+    """``--num-scheduler-steps 15`` without chunked prefill: below saturation, half of 15 steps and the prompts."""
+    calm = [run for run in runs if run.row["accelerator"] == "mi300x" and not run.saturated]
+    assert len(calm) == 2
+    assert all(run.ttft_is_near for run in calm)
+    assert all(run.requests_per_s == pytest.approx(run.reached, rel=0.15) for run in calm)
+
+
 def test_slots_of_the_launch_limit_a_gb10(runs):
     """``--max-num-seqs 32``: conversations of agents at 1 and 1.2 requests/s wait for a slot."""
     agents = [

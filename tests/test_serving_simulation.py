@@ -204,6 +204,19 @@ def test_looking_for_arrivals_less_often_delays_the_first_token(serve):
     assert 5 * step < waits[1] - waits[0] < 30 * step
 
 
+def test_scheduling_several_decode_steps_at_a_time_delays_the_first_token_by_half_of_them(serve):
+    """vLLM's --num-scheduler-steps 16: 7.5 steps on average, and none behind other prompts."""
+    step = rl.decode(serve, rl.Workload(batch=8), context_tokens=700).estimate_s
+    few = [
+        simulate(serve.replace(engine=rl.Engine("vllm", **settings)), MIX, requests_per_s=2.0, requests=2000)
+        for settings in ({}, {"schedule_interval": 16}, {"receive_interval": 16})
+    ]
+    assert 5 * step < few[1].queue_s - few[0].queue_s < 9 * step
+    burst = [each.deployment for each in few]
+    waits = [simulate(one, MIX, requests_per_s=2.0, burstiness=16.0, requests=2000).queue_s for one in burst]
+    assert waits[0] < waits[1] < waits[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -201,7 +201,8 @@ class Lane(Value):
         if self.times.time != "estimate_s":
             return handling_s
         engine = self.times.engine
-        looks = (engine.receive_share or 0.0) * ((engine.receive_interval or 1.0) - 1.0)
+        every = max(engine.receive_interval or 1.0, engine.schedule_interval or 1.0)
+        looks = (engine.receive_share or 0.0) * (every - 1.0)
         return handling_s + ((engine.first_token_steps or 0.0) + looks) * self.step_s
 
     @property

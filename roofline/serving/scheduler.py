@@ -13,7 +13,8 @@ What happens at an event follows the engine's settings (`roofline.specs.engines.
 - ``reserve``: a request starts when the pages of its full length are free.  ``grow``: it starts when those of its
   prompt are, and when a step finds too few for all, the request admitted last is put back to the head of the queue; its
   tokens are computed again when it returns (vLLM's recomputation).
-- What arrives is noticed at every ``receive_interval``-th step, or at once by an idle engine.
+- What arrives is noticed at every ``receive_interval``-th step, or at once by an idle engine; and every
+  ``schedule_interval``-th decode step, or behind prompts, where decode steps are scheduled several at a time.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Scheduler:
         self.budget = engine.step_tokens or inf
         self.most = engine.max_sequences or inf
         self.reserves = engine.admission == "reserve"
-        self.interval = int(engine.receive_interval or 1)
+        self.interval = int(max(engine.receive_interval or 1, engine.schedule_interval or 1))
+        self.looks_after_prompts = (engine.schedule_interval or 1) > 1
         self.now = 0.0
         self.incoming: deque[tuple[float, int]] = deque()
         self.waiting: deque[int] = deque()
@@ -232,6 +234,8 @@ class Scheduler:
         parts: list[Chunk] = [(take, prompt[2]) for prompt, take in chunks]
         took = self.clock.prompts_s(batch, context, parts, len(done)) if parts else decode_s
         self._pass(took, 1)
+        if self.looks_after_prompts:
+            self.next_look = self.passes
         self.tally.prompts_s += max(took - decode_s, 0.0)
         if batch:
             self._token(1, self.now, took)

@@ -113,6 +113,7 @@ FIELDS: Mapping[str, Kind] = {
     "admission": Kind(words=("grow", "reserve")),
     "page_tokens": COUNT,
     "receive_interval": COUNT,
+    "schedule_interval": COUNT,
     "prefix_caching": Kind(switch=True),
     "memory_fraction": SHARE,
     "memory_fraction_of": Kind(words=("device", "free_before_loading", "free_after_loading")),

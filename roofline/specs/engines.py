@@ -57,6 +57,9 @@ class Engine(Value):
         Tokens of a page of the KV cache.
     receive_interval : int
         Steps between two checks for new requests (SGLang's ``--scheduler-recv-interval``).
+    schedule_interval : int
+        Decode steps that run before requests are scheduled again, unless prompts came in between (vLLM's
+        ``--num-scheduler-steps``, SGLang's ``--num-continuous-decode-steps``).
     prefix_caching : bool
         Whether prefixes of earlier prompts are kept in the cache.
     memory_fraction, memory_fraction_of : float, str
@@ -138,6 +141,7 @@ class Engine(Value):
     admission: str | None = None
     page_tokens: float | None = None
     receive_interval: float | None = None
+    schedule_interval: float | None = None
     prefix_caching: bool | None = None
     memory_fraction: float | None = None
     memory_fraction_of: str | None = None
