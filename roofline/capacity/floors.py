@@ -1,27 +1,27 @@
-"""Floors of fleets: the least time of a deployment that a request takes, whatever schedules it.
+"""Floors of fleets: the least deployment time per request under any scheduler.
 
 A fleet of equal deployments that serves ``rate`` requests per second needs at least ``ceil(rate * busy)`` of them,
-where ``busy`` is the least time of a deployment that one request takes.  Each resource works on all prompts and steps,
+where ``busy`` is the least deployment time of one request.  Each resource works on all prompts and steps,
 
     busy(B) = max over resources r of (prompt_r + steps * step_r(B) / B),
 
-with every resource at the floor of its passes and the weights read once a step, not again for the prompts that ride on
-it (`Steady.least_busy_s`).  It falls with the number ``B`` of sequences of a step, for which there are two limits:
+with every resource at the floor of its passes, and weights read once per step even if the step includes prompts
+(`Steady.least_busy_s`).  It falls with the number ``B`` of sequences in a step, which has two limits:
 
 Memory
-    Running sequences hold their prompts and on average half of their outputs.  All memory of the device is taken to be
-    there for weights and caches, and no page has an empty part.
+    Running sequences hold their prompts and on average half of their outputs.  All device memory is assumed available
+    for weights and caches, without partly filled pages.
 
 SLO
-    A step of ``B`` sequences takes ``step(B)`` at least.  A share ``q`` of the requests meets the targets, so that the
-    mean of their steps is at most ``t``; the others may run in steps as large as memory allows.  Steps take
-    ``max(a + k B, c B)`` at the floor, so the time per token ``step / B`` is convex in the time of a step, and by
-    Jensen's inequality steps of different sizes take no less than equal ones with the same mean.  So
+    A step of ``B`` sequences takes at least ``step(B)``.  A share ``q`` of the requests meets the targets, so the mean
+    of their steps is at most ``t``; the others may run in steps as large as memory allows.  Steps take
+    ``max(a + k B, c B)`` at the floor, so the time per token ``step / B`` is convex in the step time.  By Jensen's
+    inequality, steps of different sizes take at least as long as equal steps with the same mean.  Therefore
 
         busy >= q busy(B_t) + (1 - q) busy(B_memory)
 
-    with ``B_t`` the largest batch whose steps meet the targets.  Of two targets for a share ``q`` of the requests each,
-    at least ``1 - 2 (1 - q)`` meet both.
+    where ``B_t`` is the largest batch whose steps meet the targets.  If two targets each hold for a share ``q`` of the
+    requests, at least ``1 - 2 (1 - q)`` meet both.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from ..serving.steady_state import Steady, steady_state
 Array = npt.NDArray[Any]
 
 GRID: npt.NDArray[np.float64] = np.unique(np.round(2.0 ** np.arange(0, 18.01, 1 / 4)))
-"""Sequences of a step at which the floor is evaluated, further than any memory reaches."""
+"""Numbers of sequences at which the floor is evaluated; the largest exceeds any memory."""
 
 
 def least_busy_s(case: Scenario, slo: SLO) -> Array:
-    """Least time of a deployment that a request takes, for the layouts ``[L, 1]`` of a scenario.
+    """Least deployment time per request, for the layouts ``[L, 1]`` of a scenario.
 
     Parameters
     ----------
     case : Scenario
-        Layouts in a column, and lengths of the requests.
+        Scenario with layouts ``[L, 1]`` and the lengths of the requests.
     slo : SLO
-        Targets; its latencies limit the batch.
+        SLO targets; latency targets limit the batch.
 
     Returns
     -------
     array
-        ``[L]`` seconds; infinite where the weights do not fit or the targets cannot be met.
+        Seconds, ``[L]``; infinite where the weights do not fit or the targets cannot be met.
     """
     most = np.ravel(most_sequences(case))[:, None]
     batch = np.minimum(GRID[None, :], np.maximum(most, 1.0))
@@ -65,7 +65,7 @@ def least_busy_s(case: Scenario, slo: SLO) -> Array:
     busy = np.broadcast_to(floor.least_busy_s, shape)
     free = busy[:, -1]
     meets = np.broadcast_to(_meets(floor, slo), shape)
-    # Between the last batch that meets the targets and the next one there may be another that does.
+    # A batch between the last one that meets the targets and the next one may meet them as well.
     possible = meets | np.concatenate([np.zeros_like(meets[:, :1]), meets[:, :-1]], axis=1)
     bound = np.min(np.where(possible, busy, np.inf), axis=1)
     share = _share_that_meets(slo)
@@ -76,7 +76,7 @@ def least_busy_s(case: Scenario, slo: SLO) -> Array:
 
 
 def most_sequences(case: Scenario) -> Array:
-    """Sequences that any engine could run at once: all memory of the device, and half of each output on average."""
+    """Most sequences that any engine could run at once, with all device memory and half of each output on average."""
     need = case.memory
     load = need.load
     held = load.context_tokens + (np.asarray(load.output_tokens, dtype=float) - 1.0) / 2.0
@@ -89,7 +89,7 @@ def most_sequences(case: Scenario) -> Array:
 
 
 def _meets(floor: Steady, slo: SLO) -> Any:
-    """Where a request could meet every latency target: its own prompt and steps, with nothing in between."""
+    """Where a request meets every latency target if its own prompt and steps run without interruption."""
     fastest = {
         "ttft_s": floor.prompt_s,
         "tpot_s": floor.step_s / np.maximum(floor.tokens_per_step, 1.0),
@@ -98,12 +98,12 @@ def _meets(floor: Steady, slo: SLO) -> Any:
     }
     met: Any = np.ones(np.shape(floor.step_s), bool)
     several = np.asarray(floor.passes.tokens_after_first) > 0
-    for name, target in slo.latencies:  # a throughput is easier to reach with a larger batch
+    for name, target in slo.latencies:  # larger batches make throughput targets easier
         counts = several if name in ("tpot_s", "gap_s") else True
         met = met & ~((METRICS[name].strain(fastest[name], target) > 1.0) & counts)
     return met
 
 
 def _share_that_meets(slo: SLO) -> float:
-    """Share of the requests that meet all latency targets at once, at least."""
+    """Lower bound of the share of requests that meet all latency targets at once."""
     return max(1.0 - len(slo.latencies) * (1.0 - slo.share), 0.0)

@@ -1,4 +1,4 @@
-"""Commands that start an engine the way a deployment describes it.
+"""Commands that start an engine for a deployment.
 
 ==========  ======================================================================================================
 vLLM        https://docs.vllm.ai/en/latest/cli/serve.html
@@ -25,36 +25,36 @@ from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 
 Options = Mapping[str, int | str | float | bool]
-"""Option -> its value; True for a switch."""
+"""Option -> value; True for a flag."""
 
 
 def launch_command(serve: Deployment, load: Workload, *, engine: str | None = None, pool: str = "") -> str:
     """The shell command that starts an engine for a deployment.
 
-    What no option can say, such as a format that needs another checkpoint, stands behind ``#``.
+    Settings without an option, such as a format that needs another checkpoint, follow in a ``#`` comment.
 
     Parameters
     ----------
     serve : Deployment
-        What runs where, of single values.
+        Deployment with scalar settings.
     load : Workload
-        Its batch becomes the limit of running sequences, its longest sequence that of the context.
+        The batch becomes the limit on running sequences, the longest sequence the limit on context.
     engine : str, optional
-        ``vllm``, ``sglang`` or ``trtllm``; that of the deployment, else ``vllm``, if not given.
+        ``vllm``, ``sglang`` or ``trtllm``; None uses the deployment's engine, or ``vllm``.
     pool : str
-        ``prefill`` or ``decode`` for a worker of one of two pools, which vLLM and SGLang start by an option.
+        ``prefill`` or ``decode`` for a worker of disaggregated pools, an option of vLLM and SGLang.
 
     Returns
     -------
     str
-        One line.
+        Command in one line.
 
     Raises
     ------
     UnknownName
         There is no launcher for this engine.
     InvalidInput
-        A layout or a workload that is an array.
+        The layout or the workload is an array.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def launch_command(serve: Deployment, load: Workload, *, engine: str | None = No
 
 
 def repository(model: Model) -> str:
-    """The hub id that a model's shapes were read from, else its name.
+    """Hub id of a model's source, or its name if there is none.
 
     Examples
     --------
@@ -146,7 +146,7 @@ LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] =
         "trtllm": ("trtllm-serve {model}", _trtllm),
     }
 )
-"""Engine -> how its command begins, and its options for a deployment."""
+"""Engine -> start of its command, and a function that returns its options."""
 
 
 NIXL = """'{"kv_connector":"NixlConnector","kv_role":"kv_both"}'"""
@@ -157,17 +157,17 @@ OPTIONS_OF_POOLS: Mapping[str, Mapping[str, Options]] = FrozenMapping(
         "sglang": {pool: {"--disaggregation-mode": pool} for pool in ("prefill", "decode")},
     }
 )
-"""Engine -> pool -> options of its workers: https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html and
-https://docs.sglang.io/advanced_features/pd_disaggregation.html; TensorRT-LLM has them in files."""
+"""Engine -> pool -> options of the pool's workers: https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html
+and https://docs.sglang.io/advanced_features/pd_disaggregation.html; TensorRT-LLM uses files instead."""
 
 
 def engines_on(accelerator: Accelerator) -> tuple[str, ...]:
-    """Engines with a launch command that run on an accelerator; TensorRT-LLM is for NVIDIA's alone."""
+    """Engines with a launch command that run on an accelerator; TensorRT-LLM needs NVIDIA GPUs."""
     return tuple(name for name in LAUNCHERS if name != "trtllm" or accelerator.vendor == "NVIDIA")
 
 
 class _Degrees(NamedTuple):
-    """Degrees of parallelism as whole numbers."""
+    """Degrees of parallelism as integers."""
 
     tensor: int
     pipeline: int
@@ -181,17 +181,17 @@ def _degrees(serve: Deployment) -> _Degrees:
 
 
 def _many(degree: int) -> int | str:
-    """A degree of parallelism; nothing for 1, which is every engine's default."""
+    """Option for a degree of parallelism; empty for 1, the default of all engines."""
     return degree if degree > 1 else ""
 
 
 def _of_checkpoint(serve: Deployment) -> str:
-    """The format of the weights as they are published."""
+    """Format of the published weights."""
     return serve.model.precision.weights if serve.model.precision else "bf16"
 
 
 def _quantized_at_load(serve: Deployment) -> bool:
-    """Whether 16-bit weights become fp8 when they are loaded, which engines can do without another checkpoint."""
+    """Whether 16-bit weights are converted to fp8 at load time, which needs no other checkpoint."""
     return serve.precision.weights == "fp8" and get_format(_of_checkpoint(serve)).bits >= 16
 
 
@@ -200,7 +200,7 @@ def _fp8_cache(serve: Deployment) -> bool:
 
 
 def _notes(serve: Deployment, engine: str) -> Iterator[str]:
-    """What the options leave out."""
+    """Notes on settings without an option."""
     layout, weights = _degrees(serve), serve.precision.weights
     needs_checkpoint = engine == "trtllm" or not _quantized_at_load(serve)
     if weights != _of_checkpoint(serve) and needs_checkpoint:

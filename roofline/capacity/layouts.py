@@ -1,4 +1,4 @@
-"""Layouts: the ways to spread a model over a number of accelerators."""
+"""Layouts: ways to divide a model over a number of accelerators."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ Degrees = tuple[int, int, int, int]
 
 
 def layouts(model: Model | str | Path, accelerators: Iterable[int] = (1, 2, 4, 8)) -> Parallel:
-    """Every way to spread ``model`` over each of these numbers of accelerators, as one `Parallel` of ``[L, 1]`` arrays.
+    """Return all layouts of ``model`` on each number of accelerators, as one `Parallel` of ``[L, 1]`` arrays.
 
-    Tensor parallelism goes up to the attention heads, a pipeline up to the layers.  Replicas of a dense model gain
-    nothing by standing together, so data parallelism is that of attention beside shared experts: ``expert`` is then
-    ``tensor * data``.  Without it experts divide as matrices do, or lie whole on the accelerators of the group.
+    Tensor parallelism is limited by the attention heads, pipelines by the layers.  Replicas of a dense model gain
+    nothing from being in one group, so data parallelism means data-parallel attention with shared experts, where
+    ``expert`` is ``tensor * data``.  Otherwise experts are divided like matrices, or each is on one accelerator of the
+    group.
 
     Raises
     ------
     InvalidInput
-        A number that is not whole and >= 1, or no layout at all.
+        A number is not an integer >= 1, or there is no layout.
     """
     model = get_model(model)
     counts = sorted({int(np.max(number("accelerators", count, least=1, whole=True))) for count in accelerators})
@@ -64,7 +65,7 @@ def _divisors(count: int) -> list[int]:
 
 
 def _heads(model: Model) -> int:
-    """Heads of the widest mixer; no limit if none has any."""
+    """Largest number of heads of any mixer; unlimited if none has heads."""
     pieces = [weight.pieces for weight in _matrices(model) if weight.pieces]
     return max(pieces, default=2**30)
 
@@ -78,7 +79,7 @@ def _matrices(model: Model) -> Iterator[Linear]:
 
 
 def reach(accelerator: Accelerator) -> float:
-    """How many accelerators of this kind can exchange messages: what it states links, a bus or network cards for."""
+    """Number of accelerators of this kind that can communicate, by their links, host bus or network cards."""
     link = accelerator.scale_up
     if accelerator.nic_bytes_per_s is not None and (link is not None or accelerator.host_bytes_per_s is not None):
         bridged = link is not None and link.kind == "bridge" and accelerator.host_bytes_per_s is None
@@ -91,18 +92,18 @@ def reach(accelerator: Accelerator) -> float:
 
 
 def within_reach(parallel: Parallel, accelerator: Accelerator) -> Parallel | None:
-    """The rows of a `Parallel` of layouts that an accelerator can join; None if there are none."""
+    """Rows of a `Parallel` of layouts whose accelerators can communicate; None if there are none."""
     return rows_kept(parallel, np.ravel(np.asarray(parallel.accelerators) <= reach(accelerator)))
 
 
 def rows_of(parallel: Parallel) -> list[Parallel]:
-    """Every row of a `Parallel` of layouts by itself."""
+    """Each row of a `Parallel` of layouts."""
     columns = (np.ravel(degree) for degree in parallel.degrees[:4])
     return [Parallel(*map(int, row)) for row in zip(*columns, strict=True)]
 
 
 def rows_kept(parallel: Parallel, kept: Sequence[bool] | npt.NDArray[np.bool_]) -> Parallel | None:
-    """The rows of a `Parallel` of layouts that are kept; None if there are none."""
+    """Selected rows of a `Parallel` of layouts; None if there are none."""
     chosen = np.asarray(kept, dtype=bool)
     if not chosen.any():
         return None
@@ -113,16 +114,16 @@ def rows_kept(parallel: Parallel, kept: Sequence[bool] | npt.NDArray[np.bool_]) 
 
 
 def startable(parallel: Parallel, model: Model, precision: Precision) -> tuple[Parallel | None, tuple[str, ...]]:
-    """The rows of a `Parallel` of layouts that engines start, None if there are none, and why they refuse the others.
+    """Rows of a `Parallel` of layouts that engines accept (None if there are none), and why they reject others.
 
     Parameters
     ----------
     parallel : Parallel
-        Layouts in columns, as `layouts` gives them.
+        Layouts, as returned by `layouts`.
     model : Model
-        The model that is spread.
+        Model to divide.
     precision : Precision
-        Formats of its weights.
+        Formats of the weights.
     """
     reasons = [refusal(model, precision, row) for row in rows_of(parallel)]
     kept = rows_kept(parallel, [not reason for reason in reasons])

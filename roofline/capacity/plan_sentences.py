@@ -1,4 +1,4 @@
-"""Plans and fleets in a sentence or two."""
+"""Summaries of plans and fleets in one or two sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .pool_plans import PoolPlan
 
 HOURS_PER_MONTH = 730
-"""Mean hours of a month, as clouds bill: 365 x 24 / 12."""
+"""Mean hours per month, as clouds bill: 365 x 24 / 12."""
 
 
 def plan_sentence(found: Plan) -> str:
@@ -45,7 +45,7 @@ def plan_sentence(found: Plan) -> str:
 
 
 def _sized_sentence(best: Plan) -> str:
-    """What a rate takes of the best candidate."""
+    """How many deployments of the best candidate a rate needs."""
     assert best.stream is not None
     replicas, gpus = float(best.replicas[0]), float(best.replicas[0] * best.gpus[0])
     each = f"{replicas:,.0f} deployment{'s' if replicas > 1 else ''} of {deployment_words(best)}"
@@ -69,11 +69,11 @@ def _times(best: Plan | PoolPlan) -> str:
 
 
 OVERLOADED = 10.0
-"""Times the estimate from which the upper end of a wait is that of a queue that grows with the run."""
+"""If the upper end of a wait is this many times the estimate, the queue grows without limit there."""
 
 
 def interval_words(middle: float, low: float, high: float) -> str:
-    """A time with its interval, whose upper end may be that of an overloaded queue.
+    """Format a time with its interval, whose upper end may be an overloaded queue.
 
     Examples
     --------
@@ -86,12 +86,12 @@ def interval_words(middle: float, low: float, high: float) -> str:
 
 
 def time_words(time: str) -> str:
-    """A time as a sentence has it: ``estimate``, ``estimate's upper end``."""
+    """Name of a time for sentences: ``estimate``, ``estimate's upper end``."""
     return "estimate's upper end" if time == HIGH_END else time.removesuffix("_s")
 
 
 def basis_words(rows: Plan | Fleet) -> str:
-    """A warning that the first row rests on no timings of its own accelerator; nothing if it does."""
+    """Warning if the first row has no timings of its own accelerator; otherwise empty."""
     word = rows.basis[0]
     if word == CALIBRATED:
         return ""
@@ -99,7 +99,7 @@ def basis_words(rows: Plan | Fleet) -> str:
 
 
 def tie_words(rows: Plan | Fleet) -> str:
-    """Which accelerators and precisions, a row each, the intervals do not tell from the first one."""
+    """Accelerators and precisions whose intervals overlap with the first row, one row each."""
     tied = [f"{rows.accelerator[at]} ({rows.precision[at]})" for at in np.flatnonzero(rows.tie)]
     if not tied:
         return ""
@@ -107,7 +107,7 @@ def tie_words(rows: Plan | Fleet) -> str:
 
 
 def fleet_sentence(found: Fleet) -> str:
-    """The cheapest fleet, and the fewest accelerators that any software could do with."""
+    """The cheapest fleet, and the fewest accelerators that any software would need."""
     replicas, gpus, floor = (float(column[0]) for column in (found.replicas, found.gpus, found.gpus_at_floor))
     what = f"{found.accelerator[0]} ({found.precision[0]}, {found.layout[0]}, batch {found.batch[0]:,.0f})"
     hourly = float(found.usd_per_hour[0])
@@ -124,7 +124,7 @@ def fleet_sentence(found: Fleet) -> str:
 
 
 def pools_sentence(found: PoolPlan) -> str:
-    """The cheapest pools of prefill and decode workers, beside deployments that do both."""
+    """The cheapest pools of prefill and decode workers, compared with aggregated deployments."""
     best, plan = found.best, found.plan
     asked = "meet the SLO" if plan.slo.targets() else "fit"
     if not len(best):
@@ -153,11 +153,11 @@ def _workers(count: int, pool: str, layout: str) -> str:
 
 
 ABOUT_EQUAL = 0.02
-"""Costs that differ by less than this share are called the same."""
+"""Costs that differ by less than this share are reported as equal."""
 
 
 def _saving(best: PoolPlan) -> str:
-    """How the cost of the pools compares with that of deployments that do both."""
+    """Cost of the pools compared with aggregated deployments."""
     ratio = float(best.cost_ratio[0])
     if np.isnan(ratio):
         return "where no aggregated deployment meets the SLO"
@@ -174,12 +174,12 @@ def deployment_words(found: Plan) -> str:
 
 
 def price_words(usd_per_hour: float) -> str:
-    """What something costs an hour and a month: ``$5.00 per hour ($3,650 per month)``."""
+    """Price per hour and per month: ``$5.00 per hour ($3,650 per month)``."""
     return f"{dollars(usd_per_hour)} per hour ({dollars(usd_per_hour * HOURS_PER_MONTH)} per month)"
 
 
 def dollars(amount: float) -> str:
-    """An amount of money; cents below a hundred dollars.
+    """Format an amount in dollars, with cents below a hundred dollars.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def dollars(amount: float) -> str:
 
 
 def why_it_does_not_fit(weights_bytes: float, available_bytes: float, max_batch: float) -> str:
-    """Why a candidate does not fit: its weights, or its batch."""
+    """Why a candidate does not fit: weights or batch."""
     if weights_bytes > available_bytes:
         sizes = f"{weights_bytes / 1e9:.3g} GB of weights per accelerator, {available_bytes / 1e9:.3g} GB available"
         return f"does not fit: {sizes}"

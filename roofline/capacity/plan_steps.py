@@ -1,4 +1,4 @@
-"""Derivations of the columns of plans and fleets, all rows at once."""
+"""Derivations of the columns of plans and fleets, for all rows at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def plan_steps(plan: Plan) -> tuple[Step, ...]:
-    """Throughput and cost of every candidate; cost only where every one has a price."""
+    """Derive throughput and cost of every candidate; cost only if all have a price."""
     table, load = plan.table, plan.load
     rate = {"requests_per_s": plan.requests_per_s, "output_tokens": load.output_tokens, "gpus": table.gpus}
     steps = [
@@ -68,7 +68,7 @@ def plan_steps(plan: Plan) -> tuple[Step, ...]:
 
 
 def fleet_steps(fleet: Fleet, rounding: float) -> tuple[Step, ...]:
-    """Deployments, accelerators and price of every fleet, at the plan's time and at the floor."""
+    """Derive deployments, accelerators and price of every fleet, at the plan's time and at the floor."""
     asked = {"requests_per_s": fleet.requests_per_s}
     busy_s = fleet.plan.table.busy_s
     most = {"busy_s": busy_s, "utilization": fleet.utilization, "rounding": rounding}

@@ -1,4 +1,4 @@
-"""Planning: a search through accelerators, their number, layouts, precisions and batches."""
+"""Planning: search over accelerators, their number, layouts, precisions and batches."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from .layouts import layouts, reach, rows_kept, rows_of, startable, within_reach
 from .plans import Plan
 
 BATCHES: npt.NDArray[np.float64] = np.unique(np.round(np.geomspace(1, 1024, 56)))
-"""Requests in the system of one deployment, in steps of about an eighth."""
+"""Requests in the system of one deployment, in steps of about one eighth."""
 
 
 RANKINGS = ("cost", "energy")
-"""What candidates that meet the SLO can be ranked by."""
+"""Criteria by which candidates that meet the SLO can be ranked."""
 
 Case = tuple[Deployment, Scenario, float]
-"""A deployment whose layouts are an array, the scenario that it serves, and the price of one of its accelerators."""
+"""A deployment with an array of layouts, its scenario, and the price of one accelerator."""
 
 
 def plan(
@@ -82,48 +82,48 @@ def plan(
     model : Model or str
         A model, or its name.
     hardware : Accelerator or str, or a sequence of them
-        Accelerators, or their names; a single one need not be in a list.
+        Accelerators or their names; a single one needs no list.
     load : Workload, Traffic or Trace
         The lengths of the requests. The batch of a workload is ignored; all of ``batches`` are tried. The steady state
         uses the mean lengths of a traffic or a trace, simulations use each request.
     requests_per_s : float, optional
-        Rate of arrivals; for a trace, its own if not given.
+        Rate of arrivals; None uses a trace's own.
     slo : SLO, optional
         Targets of the service.
     precisions : sequence of Precision or str
-        Precisions, or names of formats of weights and, if they can be computed with, activations; that of the
-        checkpoint if none is given.
+        Precisions, or names of formats, which apply to weights and, if chips can compute with them, to activations.
+        Empty means the checkpoint's own.
     kv : str, optional
-        Format of the KV cache; that of the precision if not given.
+        Format of the KV cache; None uses that of the precision.
     engine : str, optional
-        Whose kernels the estimates are of: ``vllm``, ``sglang`` or ``trtllm``; the middle of them if not given.
+        Engine whose kernels the estimates describe: ``vllm``, ``sglang`` or ``trtllm``; None uses their median.
     techniques : Technique or str, or several of them
-        Techniques that every candidate uses, as values or by slug.
+        Techniques used by all candidates, as values or slugs.
     hit_rate : float
-        Share of the prompt tokens that the prefix cache finds.
+        Share of prompt tokens found in the prefix cache.
     accelerators : iterable of int
-        Numbers of accelerators of one deployment.
+        Numbers of accelerators per deployment to try.
     batches : int or array
-        Requests in the system of one deployment, the batches to try.
+        Numbers of requests in the system of one deployment to try.
     prices : mapping of str to float or Price, optional
         Name of an accelerator -> USD per accelerator-hour; see `roofline.get_price`.
     power : Power, optional
-        Power limit of the accelerators, power of the host, losses, and price and carbon intensity of electricity. What
-        is not given is not counted, and the notes say so.
+        Power limit of the accelerators, power of the host, losses, and price and carbon intensity of electricity. Parts
+        that are not given are not counted, and the notes say so.
     rank : str
-        How candidates that meet the SLO are ranked: by ``cost`` or ``energy`` of a request.
+        Ranking of candidates that meet the SLO: by ``cost`` or ``energy`` per request.
     allow_uncalibrated : bool
         Whether accelerators without kernel timings of their own are ranked together with those that have some. By
         default they come last, since their estimates are less certain.
     utilization : float, optional
-        Share of its throughput up to which a deployment may be loaded; below 1 leaves headroom for bursts. If not
-        given, 0.7 without a latency target, and with one as much as the queue allows.
+        Target utilization (0-1]; below 1 leaves headroom for bursts. None means 0.7 without a latency target, and as
+        much as the queue allows with one.
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. A trace has its own.
     method : str, optional
-        How queues are computed: ``closed-form``, or ``simulation`` of the candidates that may win (the default).
+        How queues are computed: ``closed-form``, or ``simulation`` (default) of the best candidates.
     time : str
-        Time that has to meet the targets: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the
+        Time that must meet the targets: ``floor_s``, ``roofline_s``, ``estimate_s``, or ``estimate_high_s``, the
         upper end of its interval.
     progress : callable
         Wraps the list of accelerators and precisions while it is worked through (as ``tqdm`` does).
@@ -131,16 +131,16 @@ def plan(
     Returns
     -------
     Plan
-        Every candidate, the best first.
+        All candidates, best first.
 
     Raises
     ------
     InvalidInput
-        No hardware, lengths that are arrays, a price that is not a finite number >= 0, techniques that do not combine
-        or that no accelerator can have; a rate that is not above 0, or a utilization outside (0, 1].
+        There is no hardware, lengths are arrays, a price is not a finite number >= 0, techniques cannot be combined or
+        no accelerator supports them, the rate is not positive, or the utilization is outside (0, 1].
     UnknownName
-        A name of a model, an accelerator, a format, a technique, a ranking, a method or a time that does not exist, or
-        a price of what is not planned.
+        A model, accelerator, format, technique, ranking, method or time is unknown, or a price is for an accelerator
+        that is not planned.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def _cases(
     used: tuple[Technique, ...],
     usd: Mapping[str, float],
 ) -> tuple[list[Case], dict[str, str], list[str]]:
-    """What can be tried: deployments with their layouts; why others cannot; why engines do not start some layouts."""
+    """Deployments to try, why others cannot be tried, and why engines reject some layouts."""
     asked: list[Case] = []
     refused: dict[str, str] = {}
     no_start: dict[str, None] = {}
@@ -234,7 +234,7 @@ def _cases(
 
 
 def _refusal(cases: Sequence[Scenario], techniques: tuple[Technique, ...]) -> str:
-    """Why no layout has, or can have, all of the techniques: what the largest says, if it says anything."""
+    """Why no layout supports all of the techniques; the reason of the largest layout, if it has one."""
     lacking = next((item for item in techniques if not any(item.in_layout(case) for case in cases)), None)
     if lacking is None:
         return f"no layout has {' and '.join(item.name for item in techniques)}"
@@ -242,12 +242,12 @@ def _refusal(cases: Sequence[Scenario], techniques: tuple[Technique, ...]) -> st
 
 
 def _techniques(techniques: Chosen, hit_rate: float, kv: str | None) -> tuple[Technique, ...]:
-    """What every candidate uses.
+    """Techniques that all candidates use.
 
     Raises
     ------
     InvalidInput
-        Techniques that do not combine with each other, with ``hit_rate`` or ``kv``, or with a search of layouts.
+        Techniques cannot be combined with each other, with ``hit_rate`` or ``kv``, or with a search over layouts.
     """
     used = with_hit_rate(as_techniques(techniques), hit_rate)
     refuse_pairs(used)
@@ -261,7 +261,7 @@ def _with_kv(serve: Deployment, kv: str | None) -> Deployment:
 
 
 def _missing_units(serve: Deployment) -> str:
-    """That the accelerator has no units for a format that the deployment is computed in; empty if it has all."""
+    """Note if the accelerator has no units for a format of the deployment; empty if it has all."""
     precision = serve.precision
     maths = dict.fromkeys([*(precision.part(part).math for part in PARTS), precision.attention])
     for math in maths:
@@ -289,7 +289,7 @@ def _check(chips: Sequence[Accelerator], load: Workload, time: str) -> None:
 
 
 def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerator]) -> dict[str, float]:
-    """Price of every accelerator; NaN where none is given."""
+    """Price per hour of each accelerator; NaN if not given."""
     names = [chip.name for chip in chips]
     given = dict.fromkeys(names, np.nan)
     for name, price in prices.items():
@@ -302,13 +302,13 @@ def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerat
 
 
 def idle_share(serve: Deployment) -> float:
-    """Share of its TDP that an idle accelerator draws; NaN where nothing was measured of its family."""
+    """Share of its TDP that an idle accelerator draws; NaN if its family was not measured."""
     model = power_model(serve.accelerator)
     return model.idle if model.fitted else np.nan
 
 
 def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time: str) -> tuple[str, ...]:
-    """What the power is of and rests on."""
+    """Notes on the scope and basis of the power."""
     if time == "floor_s":
         return ("at the floor prefill and decode overlap, so that neither their shares nor the power are known",)
     serves = {serve.accelerator.name: serve for serve in cases.values()}
@@ -320,7 +320,7 @@ def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time
 
 
 def _idle_words(serve: Deployment) -> str:
-    """What an idle accelerator is taken to draw."""
+    """Note on the idle power."""
     name, watts = serve.accelerator.name, idle_watts(BOARDS_ALONE, serve.accelerator, idle_share(serve))
     known = f"{watts:.0f} W, measured on its family" if np.isfinite(watts) else "unknown; give idle_w"
     return f"idle {name}: {known}"
@@ -329,7 +329,7 @@ def _idle_words(serve: Deployment) -> str:
 def _notes(
     cases: Mapping[tuple[str, str], Deployment], spread: Parallel, prices: Mapping[str, float | Price] | None
 ) -> tuple[str, ...]:
-    """What the plan rests on: prices, links that set an end to layouts."""
+    """Notes of the plan: prices, and layouts limited by links."""
     chips = {serve.accelerator.name: serve.accelerator for serve in cases.values()}
     most = float(np.max(spread.accelerators))
     ends = [

@@ -1,4 +1,4 @@
-"""Plans: candidates ranked, as rows that people read and as arrays."""
+"""Plans: ranked candidates, as a table and as arrays."""
 
 from __future__ import annotations
 
@@ -33,80 +33,80 @@ from .queues import Stream
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Rows):
-    """Candidates, the best first: those that meet the SLO, by cost or energy, then the rejected ones.
+    """Ranked candidates: those that meet the SLO by cost or energy, then the rejected ones.
 
-    The cost is that of a request: in USD if a price is given, otherwise in accelerator-seconds. Candidates without a
-    price, or without a known power, come after those with one.
+    Cost is per request, in USD if a price is given and in accelerator-seconds otherwise. Candidates without a price, or
+    without a known power, come after those with one.
 
     Attributes
     ----------
     model, load, slo : Model, Workload, SLO
-        What is served, the requests, and the targets.
+        The model, the requests, and the targets.
     time : str
-        Which of the three times TTFT, TPOT and throughput rest on.
+        Which of the three times is used for TTFT, TPOT and throughput.
     table : Candidates
         The candidates.
     cases : mapping of (str, str) to Deployment
-        Accelerator and precision -> the deployment, with an array of layouts.
+        (Accelerator, precision) -> deployment with an array of layouts.
     techniques : tuple of Technique
-        Techniques that every candidate uses.
+        Techniques used by all candidates.
     power : Power
-        Host, losses and electricity, as far as known.
+        Host, losses and electricity, as far as given.
     rank : str
-        How candidates that meet the SLO are ranked: by ``cost`` or ``energy``.
+        Ranking of candidates that meet the SLO: ``cost`` or ``energy``.
     allow_uncalibrated : bool
         Whether accelerators without timings of their own are ranked together with those that have some.
     lengths : Traffic or Trace, optional
-        The requests whose mean lengths ``load`` has.
+        Requests whose mean lengths are in ``load``.
     stream : Stream, optional
-        The arriving requests, if a rate was given.
+        Arriving requests, if a rate was given.
     most_load : float
-        Share of its throughput up to which a deployment is then loaded.
+        Maximum load of a deployment as a share of its throughput.
     assumptions : tuple of str
-        What the figures rest on.
+        Assumptions behind the values.
 
     Columns
     -------
     engine, basis
-        Engine whose kernels and settings the estimates describe (``any``: the median of all), and what they rest on:
-        ``calibrated`` (timings of this accelerator), ``borrowed`` (of another one of its family, another format or
-        engine) or ``typical`` (published shares of peak).
+        Engine whose kernels and settings the estimates describe (``any``: the median of all), and their
+        basis: ``calibrated`` (timings of this accelerator), ``borrowed`` (timings of another accelerator of its family,
+        another format or engine) or ``typical`` (published shares of peak).
     gpus, layout, batch
-        Accelerators of one deployment, how the model is spread over them, and requests in the system.
+        Accelerators of one deployment, its layout, and requests in the system.
     ttft_s, tpot_s
-        For a request in steady state, with ``batch`` of them in the system. If a rate was given, the SLO's statistic
-        over requests that also queue, with at most ``batch`` of them running at once.
+        Times of a request in steady state with ``batch`` requests in the system. If a rate was given, the SLO's
+        statistic over requests including queueing, with at most ``batch`` running at once.
     ttft_low_s, ttft_high_s, tpot_low_s, tpot_high_s
-        Ends of their 80 % intervals; for a floor or a roofline, the figures themselves.
+        Ends of their 80 % intervals; equal to the times themselves for a floor or roofline.
     tokens_per_s_per_user, tokens_per_s_per_gpu
         1 / TPOT; output tokens of all requests per accelerator.
     usd_per_request
-        Price of the time that a request takes on all accelerators of the deployment.
+        Price of a request: its time on all accelerators of the deployment.
     usd_per_million_input_tokens, usd_per_million_cached_tokens, usd_per_million_output_tokens
-        The same, split by what takes the time: prompt tokens that are computed (the first output token comes with
-        them), attention to tokens found in the cache, and decode steps, for the tokens after the first. Not available
-        at the floor, where everything overlaps.
+        Price split by where the time goes: computing prompt tokens (which includes the first output token), attention
+        to cached tokens, and decode steps for tokens after the first. Not available at the floor, where everything
+        overlaps.
     watts
-        Mean power of one deployment at its full batch, with what ``power`` adds to that of the accelerators.
+        Mean power of one deployment at its full batch, including host and losses of ``power``.
     joules_per_million_input_tokens, joules_per_output_token
-        Energy of a request, split in the same way; tokens found in the cache count with the prompt.
+        Energy of a request, split in the same way; cached tokens count with the prompt.
     joules_per_request, tokens_per_joule
-        The whole energy of a request; output tokens divided by all energy, prompts included.
+        Total energy of a request; output tokens divided by total energy, including prompts.
     gco2_per_request, electricity_usd_per_request
-        For that energy, if ``power`` has the carbon intensity and the price of a kWh; the latter is not part of the
-        price.
+        Emissions and electricity of a request, if ``power`` has the carbon intensity and price per kWh. Electricity is
+        not part of the price of a request.
     headroom
-        Share of the tightest target that is not used.
+        Unused share of the tightest target.
     limit
         What limits the decode step.
     bound_by
-        What the next larger batch would violate: a target, or memory.
+        What the next larger batch would violate: a target or memory.
     replicas, utilization
-        Deployments that the rate needs, and the load of each as a share of its throughput; unknown without a rate.
+        Number of deployments for the rate, and the load of each as a share of its throughput; unknown without a rate.
     queue
         How the queue was computed: ``closed-form`` or ``simulation``; empty without a rate.
     tie
-        Whether the intervals cannot tell which candidate is better, this one or the first one (see `tie`).
+        Whether this candidate may be as good as the first one (see `tie`).
     reason
         Why a candidate is rejected; empty if it is not.
     """
@@ -188,20 +188,20 @@ class Plan(Rows):
 
     @property
     def feasible_at_floor(self) -> Array:
-        """The same at the floor: False where no software can do it on this layout."""
+        """Whether a candidate could meet every target at the floor; False means that no software can."""
         return np.isfinite(self.table.busy_at_floor_s)
 
     @property
     def calibrated(self) -> Array:
-        """Whether the estimates rest on timings of the accelerator itself."""
+        """Whether the estimates are based on timings of the accelerator itself."""
         return np.equal(self.table.basis, CALIBRATED)
 
     @property
     def tie(self) -> Array:
-        """Whether a candidate that meets the SLO may well be as good as the first one.
+        """Whether a candidate that meets the SLO may be as good as the first one.
 
-        The cost of one of the two lies within the interval of the other's.  Candidates of the accelerator and precision
-        of the first one are not called ties: their errors are mostly the same ones.
+        This is so if the cost of one lies within the interval of the other.  Candidates with the first one's
+        accelerator and precision do not count as ties, because they mostly share its errors.
         """
         if not len(self) or not self.feasible[0]:
             return np.zeros(len(self), bool)
@@ -213,68 +213,68 @@ class Plan(Rows):
 
     @property
     def requests_per_s(self) -> Array:
-        """Requests that one deployment finishes a second."""
+        """Requests per second of one deployment."""
         return 1 / self.table.busy_s
 
     @property
     def utilization(self) -> Array:
-        """Share of its throughput that a deployment is loaded with at the rate asked for; NaN without one."""
+        """Load of a deployment at the rate, as a share of its throughput; NaN without a rate."""
         if self.stream is None:
             return np.full(len(self), np.nan)
         return np.asarray(self.stream.requests_per_s / self.table.replicas * self.table.busy_s)
 
     @property
     def fleet_cost(self) -> Array:
-        """Price of all deployments per hour, or their accelerators where there is no price; NaN without a rate."""
+        """Price of all deployments per hour, or their accelerators without a price; NaN without a rate."""
         return np.asarray(self.table.replicas * cost_of_one(self.table))
 
     @property
     def tokens_per_s_per_user(self) -> Array:
-        """Tokens that a sequence gets a second."""
+        """Tokens per second of each sequence."""
         return 1 / np.where(self.table.tpot_s > 0, self.table.tpot_s, np.nan)
 
     @property
     def tokens_per_s_per_gpu(self) -> Array:
-        """Generated tokens a second of one accelerator."""
+        """Output tokens per second and accelerator."""
         return np.asarray(self.load.output_tokens / self.table.busy_s / self.table.gpus)
 
     @property
     def usd_per_request(self) -> Array:
-        """Cost of a request: its time on all accelerators of the deployment."""
+        """Price of a request: its time on all accelerators of the deployment."""
         return self._usd_per_s * self.table.busy_s
 
     @cached_property
     def computed(self) -> Workload:
-        """A request as it is computed: prompts less what the techniques find in the cache or compress."""
-        any_of_them = next(iter(self.cases.values()))  # a plan without rows has its cases still
+        """The computed part of a request: prompts without tokens that techniques find in the cache or compress."""
+        any_of_them = next(iter(self.cases.values()))  # a plan without rows still has its cases
         return scenario_with(any_of_them, replace(self.load, batch=1), self.techniques).running
 
     @property
     def _cached_share(self) -> Array:
-        """Share of the prompts' part of the time that tokens found in the cache take."""
+        """Share of prompt time that is due to cached tokens."""
         return np.nan_to_num(self.table.cached_share)
 
     @property
     def usd_per_million_input_tokens(self) -> Array:
-        """Price of a million prompt tokens that are computed."""
+        """Price per million computed prompt tokens."""
         prompts_usd = self.table.prefill_share * (1 - self._cached_share) * self.usd_per_request
         return np.asarray(1e6 * prompts_usd / self.computed.prompt_tokens)
 
     @property
     def usd_per_million_cached_tokens(self) -> Array:
-        """Price of a million prompt tokens that are found in the cache; NaN if none are."""
+        """Price per million cached prompt tokens; NaN if there are none."""
         found_usd = self.table.prefill_share * self.table.cached_share * self.usd_per_request
         return np.asarray(1e6 * found_usd / np.maximum(self.computed.cached_tokens, 1.0))
 
     @property
     def usd_per_million_output_tokens(self) -> Array:
-        """Price of a million tokens that decode steps generate, which all but the first of a request are."""
+        """Price per million tokens of decode steps, that is all but the first token of each request."""
         steps_usd = (1 - self.table.prefill_share) * self.usd_per_request
         return np.asarray(1e6 * steps_usd / self._tokens_after_first)
 
     @property
     def _tokens_after_first(self) -> float:
-        """Tokens of a request that decode steps generate; NaN if there are none."""
+        """Tokens per request from decode steps; NaN if there are none."""
         tokens = float(self.load.output_tokens) - 1.0
         return tokens if tokens > 0 else np.nan
 
@@ -284,39 +284,39 @@ class Plan(Rows):
 
     @property
     def watts(self) -> Array:
-        """Mean power of one deployment while it is kept at its batch, with what ``power`` adds."""
+        """Mean power of one deployment at its full batch, including host and losses."""
         return np.asarray(self.table.gpus * self.power.at_the_meter(self.table.watts / self.table.gpus))
 
     @property
     def joules_per_request(self) -> Array:
-        """Energy of a request: the power of the deployment for the time that it takes of it."""
+        """Energy per request: the power of the deployment times its time per request."""
         return np.asarray(self.watts * self.table.busy_s)
 
     @property
     def joules_per_million_input_tokens(self) -> Array:
-        """Energy of a million tokens of prompts, those found in the cache included."""
+        """Energy per million prompt tokens, including cached ones."""
         tokens = self.computed.context_tokens
         return np.asarray(1e6 * self.table.prompt_energy_share * self.joules_per_request / tokens)
 
     @property
     def joules_per_output_token(self) -> Array:
-        """Energy of a token that a decode step generates, which all but the first of a request are."""
+        """Energy per token of decode steps, that is all but the first token of each request."""
         steps_j = (1 - self.table.prompt_energy_share) * self.joules_per_request
         return np.asarray(steps_j / self._tokens_after_first)
 
     @property
     def tokens_per_joule(self) -> Array:
-        """Output tokens over all energy, that of prompts included."""
+        """Output tokens divided by total energy, including prompts."""
         return np.asarray(self.load.output_tokens / self.joules_per_request)
 
     @property
     def gco2_per_request(self) -> Array:
-        """Grams of CO2 that the electricity of a request causes; NaN if ``power`` does not say what a kWh does."""
+        """Grams of CO2 per request; NaN if ``power`` has no carbon intensity."""
         return self._of_kwh(self.power.gco2_per_kwh)
 
     @property
     def electricity_usd_per_request(self) -> Array:
-        """Price of the electricity of a request; NaN if ``power`` does not say what a kWh costs."""
+        """Price of electricity per request; NaN if ``power`` has no price per kWh."""
         return self._of_kwh(self.power.usd_per_kwh)
 
     def _of_kwh(self, each: float | None) -> Array:
@@ -324,14 +324,14 @@ class Plan(Rows):
 
     @property
     def bound_by(self) -> Array:
-        """What keeps the batch from growing."""
+        """What prevents a larger batch."""
         kinds, places = np.unique(self.table.next_failure, return_inverse=True)
         words = np.array([METRICS[kind].short if kind in METRICS else kind for kind in kinds])
         return np.asarray(words[places])
 
     @cached_property
     def reason(self) -> Array:
-        """Why a candidate is rejected, in a sentence."""
+        """Why a candidate is rejected, in one sentence; empty if it is not."""
         table, targets = self.table, dict(self.slo.targets())
         values = {name: self._metric(name) for name in targets}
         reasons = np.full(len(table.failure), "", dtype=object)
@@ -346,7 +346,7 @@ class Plan(Rows):
         return reasons
 
     def _metric(self, name: str) -> Array:
-        """A metric that an SLO can have, of every row."""
+        """A metric of the SLO, for every row."""
         table = self.table
         if name == "tokens_per_s":
             return np.asarray(self.load.output_tokens / table.busy_s)
@@ -354,9 +354,9 @@ class Plan(Rows):
 
     @property
     def cost(self) -> Array:
-        """What candidates are ranked by: joules or USD of a request, or accelerator-seconds without a price.
+        """Ranking criterion: joules or USD per request, or accelerator-seconds without a price.
 
-        Where a rate was asked for, the price of the fleet, or its accelerators.
+        With a rate, it is the price of the fleet, or its number of accelerators.
         """
         if self.rank == "energy":
             return self.joules_per_request
@@ -366,15 +366,16 @@ class Plan(Rows):
         return np.where(priced, self.usd_per_request, self.table.gpus * self.table.busy_s)
 
     def take(self, rows: Any) -> Plan:
-        """The same with these rows only: a mask, or places in this order."""
+        """The plan with selected rows only, by a mask or by indices in order."""
         places = np.asarray(rows)
         return replace(self, table=self.table.take(np.flatnonzero(places) if places.dtype == bool else places))
 
     def ranked(self) -> Plan:
-        """The same in order: what meets the SLO by cost, what misses a target by how much, what does not fit.
+        """The plan in ranked order: those that meet the SLO by cost, those that miss a target by how much, then the
+        rest.
 
         Among those that meet it, candidates with a price come before those without, calibrated ones before others
-        unless these are allowed among them, and what a simulation confirmed before what it did not get to.
+        (unless allowed among them), and candidates confirmed by simulation before those that were not simulated.
         """
         table, feasible = self.table, self.feasible
         headroom = np.nan_to_num(table.headroom)
@@ -391,7 +392,7 @@ class Plan(Rows):
 
     @property
     def best(self) -> Plan:
-        """The first row, if it meets the SLO; else none."""
+        """A plan with the first row if it meets the SLO, otherwise without rows."""
         return self.take(np.flatnonzero(self.feasible)[:1])
 
     @property
@@ -403,9 +404,9 @@ class Plan(Rows):
 
     @property
     def frontier(self) -> Plan:
-        """Pareto frontier of those that fit: none gives a user and an accelerator more tokens a second.
+        """Pareto frontier of the candidates that fit, in tokens/s per user and tokens/s per accelerator.
 
-        By falling tokens/s a user; the SLO does not matter.
+        Rows are sorted by falling tokens/s per user. The SLO does not matter.
         """
         fits = np.flatnonzero((self.table.failure != WEIGHTS) & (self.table.failure != MEMORY))
         order = fits[np.lexsort((-self.tokens_per_s_per_gpu[fits], -self.tokens_per_s_per_user[fits]))]
@@ -413,16 +414,16 @@ class Plan(Rows):
         return self.take(order[gained[1:] > gained[:-1]])
 
     def summary(self) -> str:
-        """The cheapest deployment that meets the SLO, in a sentence, or why none does."""
+        """One sentence on the cheapest deployment that meets the SLO, or why none does."""
         return plan_sentence(self)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """What requests see of the first row, then the columns of all rows."""
+        """Derivation of the first row's steady state, then of the columns of all rows."""
         first = self.steady_state().explain() if len(self) else ()
         return (*first, *plan_steps(self))
 
     def deployment(self, row: int = 0) -> Deployment:
-        """The deployment of a row, ready for `prefill`, `decode` and `memory`."""
+        """The deployment of a row, for use with `prefill`, `decode` and `memory`."""
         table = self.table
         degrees = (int(column[row]) for column in (table.tensor, table.pipeline, table.expert, table.data))
         case = self.cases[str(table.accelerator[row]), str(table.precision[row])]
@@ -437,5 +438,5 @@ class Plan(Rows):
         return scenario_with(self.deployment(row), self.workload(row), self.techniques)
 
     def steady_state(self, row: int = 0) -> Steady:
-        """What requests see of a row."""
+        """Steady state of requests for a row."""
         return steady_state(self.scenario(row), time=self.time)

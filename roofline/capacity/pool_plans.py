@@ -1,4 +1,4 @@
-"""Plans of two pools: a row an accelerator and precision, beside the deployments that do both."""
+"""Plans of two pools: one row per accelerator and precision, compared with aggregated deployments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .plans import Plan
 
 @dataclass(frozen=True, eq=False)
 class Group(Value):
-    """Prefill and decode workers that serve requests together; figures as in `PoolPlan`."""
+    """Prefill and decode workers that serve requests together; fields as in `PoolPlan`."""
 
     prefill: Deployment
     decode: Deployment
@@ -48,27 +48,27 @@ class Group(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PoolPlan(Rows):
-    """The cheapest pools of prefill and decode workers for every accelerator and precision of a plan.
+    """The cheapest pools of prefill and decode workers for each accelerator and precision of a plan.
 
     Attributes
     ----------
     plan : Plan
-        One row each: the best deployment that does both phases, for comparison.
+        Best aggregated deployment of each row, for comparison.
     groups : tuple of (Group or None)
-        The pools of each row; None where there are none.
+        Pools of each row; None if there are none.
     reasons : tuple of str
-        Why there are none; empty where there are some.
+        Why a row has no pools; empty if it has some.
     assumptions : tuple of str
-        What the figures rest on.
+        Assumptions behind the values.
 
     Columns
     -------
     prefill_layout, prefill_workers, decode_layout, decode_workers
-        How the model is spread over a worker of each pool, and how many of them a group has.
+        Layout of a worker of each pool, and number of workers per group.
     batch
-        Sequences that a decode worker runs at once.
+        Sequences that a decode worker runs at the same time.
     replicas
-        Groups that the rate needs; unknown without a rate.
+        Number of groups for the rate; unknown without a rate.
     gpus, usd_per_hour
         Accelerators of all groups (of one group without a rate), and their price.
     ttft_s, tpot_s, total_s, gap_s
@@ -78,15 +78,15 @@ class PoolPlan(Rows):
     prefill_load, decode_load
         Load of the workers as a share of their throughput; if simulated, the share of the time in which they are busy.
     tokens_per_s_per_gpu
-        Output tokens of all requests over all accelerators.
+        Output tokens per second and accelerator, over all accelerators.
     usd_per_request
-        Price of all accelerators over the requests that they serve.
+        Price of all accelerators divided by the requests that they serve.
     queue
         ``simulation``, or ``closed-form``; empty without a rate.
     aggregated_layout, aggregated_gpus, aggregated_usd_per_hour, aggregated_tokens_per_s_per_gpu
         The plan's deployments, which run both phases on the same accelerators.
     cost_ratio
-        Cost of the pools divided by that of these deployments, for the same requests; below 1 the pools are cheaper.
+        Cost of the pools divided by that of these deployments for the same requests; below 1, the pools are cheaper.
     feasible, reason
         Whether there are pools that meet the SLO, and why not.
     """
@@ -163,7 +163,7 @@ class PoolPlan(Rows):
 
     @property
     def reason(self) -> Array:
-        """Why there are none; empty where there are some."""
+        """Why a row has no pools; empty if it has some."""
         return np.array(self.reasons, dtype=object)
 
     @property
@@ -184,7 +184,7 @@ class PoolPlan(Rows):
 
     @property
     def usd_per_hour(self) -> Array:
-        """Price of these accelerators."""
+        """Price of these accelerators per hour."""
         return np.asarray(self.gpus * self.plan.usd_per_hour)
 
     @property
@@ -194,56 +194,56 @@ class PoolPlan(Rows):
 
     @property
     def tokens_per_s_per_gpu(self) -> Array:
-        """Output tokens of all requests over all accelerators."""
+        """Output tokens per second and accelerator."""
         return np.asarray(self.plan.load.output_tokens * self._rate / self.gpus)
 
     @property
     def usd_per_request(self) -> Array:
-        """Price of all accelerators over the requests that they serve."""
+        """Price per request."""
         return np.asarray(self.usd_per_hour / 3600.0 / self._rate)
 
     @property
     def aggregated_layout(self) -> Array:
-        """Layout of the deployments of the plan."""
+        """Layout of the aggregated deployments."""
         return np.asarray(self.plan.layout)
 
     @property
     def aggregated_gpus(self) -> Array:
-        """Accelerators of the deployments of the plan, of one without a rate; NaN where none meets the SLO."""
+        """Accelerators of the aggregated deployments (of one without a rate); NaN if none meets the SLO."""
         several = 1.0 if self.plan.stream is None else self.plan.replicas
         return np.asarray(np.where(self.plan.feasible, self.plan.gpus * several, np.nan))
 
     @property
     def aggregated_usd_per_hour(self) -> Array:
-        """Their price."""
+        """Price of the aggregated deployments per hour."""
         return np.asarray(self.aggregated_gpus * self.plan.usd_per_hour)
 
     @property
     def aggregated_tokens_per_s_per_gpu(self) -> Array:
-        """Their output tokens per second and accelerator: at the rate that arrives, or as many as they can."""
+        """Output tokens per second and accelerator of the aggregated deployments, at the rate or at capacity."""
         if self.plan.stream is None:
             return np.where(self.plan.feasible, self.plan.tokens_per_s_per_gpu, np.nan)
         return np.asarray(self.plan.load.output_tokens * self.plan.stream.requests_per_s / self.aggregated_gpus)
 
     @property
     def cost_ratio(self) -> Array:
-        """Accelerators of the pools over those of the deployments of the plan, for the same requests."""
+        """Cost of the pools divided by that of the aggregated deployments, for the same requests."""
         return np.asarray(self.aggregated_tokens_per_s_per_gpu / self.tokens_per_s_per_gpu)
 
     @property
     def best(self) -> PoolPlan:
-        """The first row with pools; none if there are none."""
+        """The first row with pools; empty if there is none."""
         return self.take(np.flatnonzero(self.feasible)[:1])
 
     def take(self, rows: Any) -> PoolPlan:
-        """The same with the rows at these places, in this order."""
+        """The rows at these indices, in this order."""
         places = [int(row) for row in np.ravel(rows)]
         groups = tuple(self.groups[at] for at in places)
         reasons = tuple(self.reasons[at] for at in places)
         return replace(self, plan=self.plan.take(np.array(places, dtype=int)), groups=groups, reasons=reasons)
 
     def cell(self, name: str, value: Any) -> str:
-        """Return a value of the column ``name`` as people read it."""
+        """Return a value of the column ``name`` formatted for people."""
         if name == "cost_ratio" and not np.isnan(value):
             return f"{value:.2f}x"
         if name in ("prefill_load", "decode_load") and not np.isnan(value):
@@ -251,5 +251,5 @@ class PoolPlan(Rows):
         return super().cell(name, value)
 
     def summary(self) -> str:
-        """The cheapest pools beside the cheapest deployments of the plan, in a sentence."""
+        """One sentence on the cheapest pools and the cheapest aggregated deployments."""
         return pools_sentence(self)

@@ -1,17 +1,17 @@
-"""Queues of two pools in closed form: what requests see of prefill workers and of decode workers at a rate.
+"""Queues of two pools in closed form: TTFT and TPOT at a request rate.
 
-TTFT is a prompt behind others, the crossing of its cache, and the wait for a decode worker, which sends the first
-token; TPOT is that of the decode workers.
+TTFT is the wait for and time of the prompt, the transfer of its cache, and the wait for a decode worker, which sends
+the first token.  TPOT is that of the decode workers.
 
-Prefill workers are ``c`` servers that take prompts from one queue.  A request waits with the probability of Sakasegawa
-(1977) and, if it does, for a time that is about exponential with the mean of Allen and Cunneen:
+Prefill workers are ``c`` servers with one queue of prompts.  A request waits with the probability of Sakasegawa (1977).
+If it waits, the time is approximately exponential with the mean of Allen and Cunneen:
 
     P(wait) = rho^(sqrt(2 (c + 1)) - 1),    mean = (c_a^2 + c_s^2) / 2 / (c mu - r).
 
-Prompts that wait together share a pass up to the token budget of a step, ``k`` of them where ``k / pass(k)`` is the
-rate of a server; ``mu`` is that of the fullest pass.  A prompt that comes during a shared pass waits for its end.
+Waiting prompts share a pass up to the token budget of a step.  With ``k`` of them the rate of a server is
+``k / pass(k)``; ``mu`` is that of the largest pass.  A prompt that arrives during a shared pass waits for its end.
 
-Decode workers have the queue of `roofline.capacity.queues`, without any prompts in it.
+Decode workers have the queue of `roofline.capacity.queues` without prompts.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from ..values import Value
 from .queues import HALVINGS, Array, ClosedQueue, DecodeRows, Stream
 
 LOWEST_LOAD = 1e-6
-"""Of a pool that is as good as idle."""
+"""Load at which a pool is practically idle."""
 
 WAIT_SHARE = 0.05
-"""Share of a target for TTFT that waiting for a decode worker may take; prompts and crossings have the rest."""
+"""Share of the TTFT target for waiting for a decode worker; the rest is for prompts and transfers."""
 
 FULLEST_PASS = 64
-"""Prompts of a pass at most; a pass with more of them is no faster per prompt."""
+"""Maximum number of prompts per pass; more would not be faster per prompt."""
 
 
 def prompt_cv2(stream: Stream | None) -> float:
-    """Squared coefficient of variation of the length of prompts, which their time is about proportional to."""
+    """Squared coefficient of variation of prompt lengths, to which their time is roughly proportional."""
     if stream is None or isinstance(stream.lengths, Workload):
         return 0.0
     mix = stream.lengths.traffic if isinstance(stream.lengths, Trace) else stream.lengths
@@ -52,24 +52,24 @@ def prompt_cv2(stream: Stream | None) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PromptPool(Value):
-    """Workers that compute prompts, for every layout ``[L]`` of a deployment.
+    """Prefill workers, for every layout ``[L]`` of a deployment.
 
     Attributes
     ----------
     gpus, lanes : array
-        Accelerators of a worker, and passes that it runs side by side.
+        Accelerators of a worker, and passes that it runs in parallel.
     fits : array
         Whether the weights and one prompt fit.
     counts, pass_s : array
-        Prompts of a pass ``[K]``, and its time ``[L, K]``.
+        Prompts per pass ``[K]``, and time of a pass ``[L, K]``.
     low, high : array
-        Both ends of the estimate's interval, as factors of the time of a pass.
+        Ends of the estimate's interval, as factors of the time of a pass.
     handover_s : array
-        Time in which the cache of a prompt crosses to the other pool.
+        Time to transfer the cache of a prompt to the other pool.
     gaps_cv2, work_cv2 : float
         Squared coefficients of variation of the gaps between arrivals and of the time of a prompt.
     handling_s : float
-        Time between sending a request and its scheduler's seeing it.
+        Time from sending a request until its scheduler sees it.
     """
 
     gpus: Array
@@ -86,11 +86,11 @@ class PromptPool(Value):
 
     @cached_property
     def capacity(self) -> Array:
-        """Prompts that one lane of a worker finishes at most, 1/s."""
+        """Maximum rate of prompts of one lane of a worker, 1/s."""
         return np.asarray(np.max(self.counts / self.pass_s, axis=1))
 
     def ttft_s(self, rate: Array, workers: Array, slo: SLO) -> Array:
-        """Time ``[L, X]`` until the cache has crossed, at a rate of all workers, by the statistic of the SLO."""
+        """Time ``[L, X]`` until the cache is transferred, at a rate of all workers, by the SLO's statistic."""
         servers = self.lanes[:, None] * workers
         each = rate / servers
         own, shared = self._passes(each)
@@ -105,14 +105,14 @@ class PromptPool(Value):
         return np.asarray(alone + later_s + shared * own * slo.share)
 
     def _passes(self, rate: Array) -> tuple[Array, Array]:
-        """The pass of a prompt at a rate of each lane, and the share of its prompts that had to wait for it."""
+        """Time of a pass at a rate per lane, and the share of its prompts that waited for it."""
         throughput = np.maximum.accumulate(self.counts / self.pass_s, axis=1)
         own = np.array([np.interp(*row) for row in zip(rate, throughput, self.pass_s, strict=True)])
         prompts = np.array([np.interp(at, line, self.counts) for at, line in zip(rate, throughput, strict=True)])
         return own, 1.0 - 1.0 / prompts
 
     def carried(self, workers: Array, slo: SLO, most_load: float) -> Array:
-        """The largest rate ``[L, X]`` of so many workers at which TTFT meets its target; 0 if there is none."""
+        """Largest rate ``[L, X]`` of ``X`` workers at which TTFT meets its target; 0 if there is none."""
         capacity = (self.lanes * self.capacity)[:, None] * workers
         target = np.inf if slo.ttft_s is None else slo.ttft_s * (1.0 - WAIT_SHARE)
 
@@ -127,7 +127,7 @@ class PromptPool(Value):
 
 
 def prompt_pool(case: Scenario, stream: Stream | None, time: str) -> PromptPool:
-    """The prefill workers of a scenario, whose layouts are ``[L, 1]``."""
+    """Prefill workers of a scenario with layouts ``[L, 1]``."""
     serve, computed = case.serve, case.running
     lanes = np.ravel(np.asarray(serve.parallel.data * serve.parallel.pipeline, dtype=float))
     most = float(np.clip(np.floor(np.min(case.token_budget / computed.prompt_tokens)), 1.0, FULLEST_PASS))
@@ -154,7 +154,7 @@ def prompt_pool(case: Scenario, stream: Stream | None, time: str) -> PromptPool:
 
 
 def _handling_s(case: Scenario) -> float:
-    """What the engine takes to hand a request to its scheduler, as simulations count it."""
+    """Time until a request reaches its scheduler, as in simulations."""
     engine = case.serve.server
     tokens = float(np.max(np.asarray(case.load.prompt_tokens + case.load.cached_tokens, dtype=float)))
     return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * tokens
@@ -162,16 +162,16 @@ def _handling_s(case: Scenario) -> float:
 
 @dataclass(frozen=True, eq=False)
 class DecodePool(Value):
-    """Workers that decode, one row a layout and batch.
+    """Decode workers, one row per layout and batch.
 
     Attributes
     ----------
     rows : DecodeRows
         Layouts and batches.
     tokens_after_first : float
-        Tokens of a request that decode steps generate.
+        Tokens per request from decode steps.
     stream : Stream, optional
-        What arrives; without it every worker is kept at its batch.
+        Arriving requests; None keeps every worker at its full batch.
     """
 
     rows: DecodeRows
@@ -179,11 +179,11 @@ class DecodePool(Value):
     stream: Stream | None
 
     def tpot_s(self, rate: Array, slo: SLO) -> Array:
-        """Time per output token of every row at a rate of one worker, by the statistic of the SLO."""
+        """Time per output token of every row at a rate per worker, by the SLO's statistic."""
         return self.seen_s(rate, slo)[1]
 
     def seen_s(self, rate: Array, slo: SLO) -> tuple[Array, Array]:
-        """Wait for a worker and time per output token of every row at a rate of one worker, by the SLO's statistic."""
+        """Wait for a worker and time per output token of every row at a rate per worker, by the SLO's statistic."""
         rows = self.rows
         if self.stream is None:
             return np.zeros(len(rows.tpot_s)), np.asarray(rows.tpot_s)
@@ -191,7 +191,7 @@ class DecodePool(Value):
         return np.asarray(figures["ttft_s"]), np.asarray(figures["tpot_s"])
 
     def carried(self, slo: SLO, most_load: float) -> Array:
-        """The largest rate of one worker of every row at which TPOT and the wait meet their targets; 0 if none does."""
+        """Largest rate per worker of every row at which TPOT and the wait meet their targets; 0 if there is none."""
         capacity = 1.0 / self.rows.busy_s
         target = np.inf if slo.tpot_s is None else slo.tpot_s
         most_wait = np.inf if slo.ttft_s is None else slo.ttft_s * WAIT_SHARE
@@ -211,7 +211,7 @@ class DecodePool(Value):
 
 
 def decode_pool(case: Scenario, stream: Stream | None, time: str) -> DecodePool:
-    """The decode workers of a scenario: layouts ``[L, 1]`` of its deployment, batches ``[B]`` of its load."""
+    """Decode workers of a scenario with layouts ``[L, 1]`` and batches ``[B]``."""
     steady = steady_state(case, time=time)
     shape = np.broadcast_shapes(np.shape(steady.step_s), np.shape(steady.max_batch), np.shape(case.load.batch))
     layouts = np.arange(shape[0])[:, None]

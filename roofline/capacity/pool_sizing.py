@@ -1,9 +1,9 @@
-"""Sizing of two pools: which workers, and how many of each, serve a rate of requests within an SLO.
+"""Sizing of two pools: which prefill and decode workers, and how many, serve a request rate within an SLO.
 
-Prefill and decode workers form a group, ``x`` of the former and ``y`` of the latter.  Where there is a rate, as many
-groups share it as it takes, and the group that makes the cheapest fleet is simulated (`roofline.serving.pools`): a pool
-whose target is missed gets another worker, and loses one where that still meets the SLO.  Without a rate the cheapest
-group per request is taken, its decode workers kept at their batch.
+A group has ``x`` prefill workers and ``y`` decode workers.  With a rate, enough groups share it, and the group with the
+cheapest fleet is simulated (`roofline.serving.pools`).  A pool that misses its target gets another worker, and loses
+one if the SLO is still met without it.  Without a rate, the cheapest group per request is used, with decode workers at
+their full batch.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from .pool_queues import DecodePool, PromptPool, decode_pool, prompt_pool
 from .queues import Array, Stream, can_be_simulated, of_statistic, times_of
 
 MOST_WORKERS = 12
-"""Workers of each pool of a group; larger fleets are several groups."""
+"""Numbers of workers per pool of a group; larger fleets have several groups."""
 
 AS_CHEAP = 0.02
-"""Without a rate, the smallest group that costs at most this share more than the cheapest one is taken."""
+"""Without a rate, the smallest group whose cost exceeds the cheapest by at most this share is used."""
 
 REQUESTS = 5_000
-"""Requests of a simulation of a group."""
+"""Number of requests in the simulation of a group."""
 
 LAYOUTS_TRIED, MOST_STEP = 3, 4
-"""Layouts of prefill workers that are simulated, and workers added at once at most: 1, 2, 4."""
+"""Number of layouts of prefill workers to simulate, and largest number of workers added at once."""
 
 ROUNDING = 1e-12
-"""A rate that rounding puts a hair above a whole number of groups takes no further one."""
+"""Tolerance for rounding when the number of groups is rounded up."""
 
 TTFT_SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
-"""Shares of a target for the end-to-end time that are tried as the target of TTFT; TPOT has the rest."""
+"""Shares of an end-to-end target that are tried as TTFT target; the rest is for TPOT."""
 
 
 class Size(NamedTuple):
-    """A group: rows of the two pools, workers of each, its requests per second, and how many groups there are.
+    """A group: rows of both pools, workers of each, requests per second, and number of groups.
 
-    Without a rate of arrivals a group finishes what the slower of its pools carries, and ``replicas`` is NaN.
+    Without a rate, a group runs at the rate of its slower pool, and ``replicas`` is NaN.
     """
 
     prompt_row: int
@@ -62,7 +62,7 @@ class Size(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What requests of a group see, by the SLO's statistic, and how busy its workers are."""
+    """Metrics of a group's requests by the SLO's statistic, and the load of its workers."""
 
     ttft_s: float
     tpot_s: float
@@ -77,20 +77,20 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Question(Value):
-    """What pools are asked for.
+    """The requirements for pools.
 
     Attributes
     ----------
     case : Scenario
-        What runs where, served by two pools; layouts ``[L, 1]`` and batches ``[B]``.
+        Scenario with two pools, layouts ``[L, 1]`` and batches ``[B]``.
     slo : SLO
         Targets.
     stream : Stream, optional
-        What arrives.
+        Arriving requests.
     most_load : float
-        Share of its throughput that a worker may be loaded with.
+        Maximum load of a worker as a share of its throughput.
     time : str
-        Which time steps take.
+        Which of the three times is used for steps.
     """
 
     case: Scenario
@@ -101,21 +101,21 @@ class Question(Value):
 
     @cached_property
     def prompts(self) -> PromptPool:
-        """Prefill workers."""
+        """The prefill workers."""
         return prompt_pool(self.case, self.stream, self.time)
 
     @cached_property
     def decodes(self) -> DecodePool:
-        """Decode workers."""
+        """The decode workers."""
         return decode_pool(self.case, self.stream, self.time)
 
     @property
     def arriving(self) -> float | None:
-        """Requests that arrive, 1/s; None without a rate."""
+        """Rate of arrivals, 1/s; None without a rate."""
         return None if self.stream is None else self.stream.requests_per_s
 
     def worker(self, layout: int) -> Deployment:
-        """A worker with one of the layouts."""
+        """A worker with the given layout."""
         degrees = (int(np.ravel(each)[layout if np.size(each) > 1 else 0]) for each in self._degrees)
         return self.case.serve.replace(parallel=Parallel(*degrees))
 
@@ -125,10 +125,10 @@ class Question(Value):
 
 
 def sized(ask: Question) -> list[Size]:
-    """Groups that meet the SLO by the closed form, one for each layout of prefill workers, the cheapest first.
+    """Groups that meet the SLO by the closed form, one per layout of prefill workers, cheapest first.
 
-    Layouts often differ by how well whole workers fill a group: without a rate, groups that cost at most `AS_CHEAP`
-    more than the cheapest one come first, the smallest of them before the others.
+    Layouts often differ in how well whole workers balance.  Without a rate, groups that cost at most `AS_CHEAP` more
+    than the cheapest come first, smallest first.
     """
     found: dict[int, Size] = {}
     for slo in _split(ask.slo, ask.decodes.tokens_after_first):
@@ -147,7 +147,7 @@ def sized(ask: Question) -> list[Size]:
 
 
 def _split(slo: SLO, tokens_after_first: float) -> Iterator[SLO]:
-    """Targets for TTFT and TPOT alone: a target for the end-to-end time is divided between them."""
+    """Targets for TTFT and TPOT only; an end-to-end target is divided between them."""
     if slo.total_s is None:
         yield slo
         return
@@ -161,7 +161,7 @@ def _split(slo: SLO, tokens_after_first: float) -> Iterator[SLO]:
 
 
 class _Options(NamedTuple):
-    """Pools of one kind that are worth their accelerators: by rising size, each carries more than those before."""
+    """Efficient pools of one kind: sorted by size, each carries more than all smaller ones."""
 
     row: Array
     workers: Array
@@ -170,7 +170,7 @@ class _Options(NamedTuple):
 
 
 def _options(gpus: Array, carried: Array, workers: Array) -> _Options:
-    """Of every row ``[R]`` with so many workers ``[X]``, those that no pool of fewer accelerators beats."""
+    """Pools with row ``[R]`` and workers ``[X]`` that carry more than every pool with fewer accelerators."""
     sizes = gpus[:, None] * workers
     order = np.lexsort((-carried.ravel(), sizes.ravel()))
     most = np.maximum.accumulate(carried.ravel()[order])
@@ -180,7 +180,7 @@ def _options(gpus: Array, carried: Array, workers: Array) -> _Options:
 
 
 def _cheapest(ask: Question, slo: SLO) -> Iterator[Size]:
-    """The group of every layout of prefill workers that costs the least."""
+    """The cheapest group for every layout of prefill workers."""
     workers = np.arange(1, MOST_WORKERS + 1)
     prompts = ask.prompts.carried(workers, slo, ask.most_load)
     steps = ask.decodes.carried(slo, ask.most_load)
@@ -218,19 +218,19 @@ def gpus_of(ask: Question, size: Size) -> float:
 
 
 def capacity_of(ask: Question, size: Size) -> float:
-    """Requests that a group finishes at most, 1/s."""
+    """Maximum rate of a group, 1/s."""
     prompts = ask.prompts.lanes[size.prompt_row] * ask.prompts.capacity[size.prompt_row] * size.prefill_workers
     return float(min(prompts, size.decode_workers / ask.decodes.rows.busy_s[size.decode_row]))
 
 
 def cost_of(ask: Question, size: Size) -> float:
-    """Accelerators of all groups, or accelerator-seconds of a request without a rate."""
+    """Accelerators of all groups, or accelerator-seconds per request without a rate."""
     gpus = gpus_of(ask, size)
     return gpus / size.requests_per_s if ask.arriving is None else gpus * size.replicas
 
 
 def closed_figures(ask: Question, size: Size) -> Figures:
-    """What requests of a group see, in closed form."""
+    """Metrics of a group's requests, in closed form."""
     rate = size.requests_per_s
     at, row = size.prompt_row, size.decode_row
     workers = np.array([size.prefill_workers])
@@ -258,17 +258,17 @@ def _meets(ask: Question, found: Figures) -> bool:
 
 
 def _one_pool(case: Scenario) -> Scenario:
-    """The same without the hand-over, which simulations of pools have anyway."""
+    """The scenario without the hand-over, which simulations of pools include."""
     return case.replace(handover_bytes_per_s=None)
 
 
 def can_be_confirmed(ask: Question) -> bool:
-    """Whether requests arrive, and a simulation has everything that the scenario says of how they are served."""
+    """Whether there is a rate, and simulations support everything in the scenario."""
     return ask.stream is not None and can_be_simulated(_one_pool(ask.case))
 
 
 def confirmed(ask: Question, sizes: Sequence[Size]) -> tuple[Size, Figures] | None:
-    """The cheapest group that meets the SLO when every step is simulated; None if none of the first few does."""
+    """The cheapest group that meets the SLO in a simulation; None if none of the first few does."""
     best: tuple[Size, Figures] | None = None
     for size in sizes[:LAYOUTS_TRIED]:
         if best is not None and cost_of(ask, size) >= cost_of(ask, best[0]):
@@ -280,7 +280,7 @@ def confirmed(ask: Question, sizes: Sequence[Size]) -> tuple[Size, Figures] | No
 
 
 def _smallest(ask: Question, size: Size) -> tuple[Size, Figures] | None:
-    """The smallest group around ``size`` that meets the SLO when it is simulated."""
+    """The smallest group near ``size`` that meets the SLO in a simulation."""
     figures, step = simulated_figures(ask, size), 1
     first = size
     while figures is None or not _meets(ask, figures):
@@ -300,7 +300,7 @@ def _smallest(ask: Question, size: Size) -> tuple[Size, Figures] | None:
 
 
 def _grown(ask: Question, size: Size, figures: Figures, step: int) -> Size:
-    """More workers for the pool whose target is missed the most; TTFT is also missed by waiting for a decode worker."""
+    """Add workers to the pool that misses its target the most; waiting for a decode worker also adds to TTFT."""
     strains = {name: getattr(figures, name) / target for name, target in ask.slo.latencies}
     worst = max(strains, key=lambda name: strains[name])
     waits = 2.0 * figures.decode_queue_s > figures.ttft_s
@@ -311,7 +311,7 @@ def _grown(ask: Question, size: Size, figures: Figures, step: int) -> Size:
 
 
 def simulated_figures(ask: Question, size: Size, time: str | None = None) -> Figures | None:
-    """What requests of a group see when every step is simulated; None where one is longer than the cache."""
+    """Metrics of a group's requests in a simulation; None if a request exceeds the cache."""
     assert ask.stream is not None
     found = simulate_group(ask, size, time or ask.time)
     if found is None:
@@ -323,7 +323,7 @@ def simulated_figures(ask: Question, size: Size, time: str | None = None) -> Fig
 
 
 def simulate_group(ask: Question, size: Size, time: str) -> Pools | None:
-    """A group with its share of the arrivals."""
+    """Simulate a group with its share of the arrivals."""
     assert ask.stream is not None
     rate, stream = size.requests_per_s, ask.stream
     lengths, hit_rate = stream.lengths, float(np.max(ask.case.hit_rate))

@@ -1,19 +1,19 @@
-"""Queues: the rate of requests that a candidate carries within its SLO, in closed form and by simulation.
+"""Queues: the request rate that a candidate sustains within its SLO, in closed form and by simulation.
 
 Requests arrive at random, at a rate that the deployments of a fleet share.  A candidate runs at most ``batch`` of them
-at once; the others wait.  The closed form tells thousands of candidates apart, the simulation of every scheduler step
-(`roofline.serving.simulation`) decides about the few that may win.
+at once; the others wait.  The closed form ranks thousands of candidates.  A simulation of every scheduler step
+(`roofline.serving.simulation`) then decides between the best few.
 
 The closed form takes the throughput ``X(n)`` and the times of a request with ``n`` of them in the system from the
-steady state.  At a rate ``r`` there are ``N`` with ``X(N) = r`` (flow balance), and their number varies by about
-``sqrt(N (c_a^2 + 1) / 2)``, as that of a server without limits does, ``c_a^2`` being the squared coefficient of
-variation of the gaps between arrivals.  A share ``q`` of the requests finds at most ``N + z_q sqrt(...)`` others.  Two
-queues come on top, one before the slots and one before the pass over prompts; a request that has to wait does so for a
-time that is about exponential, with the mean of Allen and Cunneen's formula
+steady state.  At a rate ``r`` there are ``N`` with ``X(N) = r`` (flow balance).  Their number has a standard deviation
+of about ``sqrt(N (c_a^2 + 1) / 2)``, as in an infinite-server queue, where ``c_a^2`` is the squared coefficient of
+variation of the gaps between arrivals.  A share ``q`` of the requests therefore finds at most ``N + z_q sqrt(...)``
+others.  There are two further queues, for slots and for the prefill pass.  The wait in each is approximately
+exponential, with the mean of Allen and Cunneen's formula
 
     (c_a^2 + c_s^2) / 2 / (mu - r),
 
-where ``mu`` is the rate that the queue is served at and ``c_s^2`` the spread of the work of a request.
+where ``mu`` is the service rate and ``c_s^2`` the squared coefficient of variation of the work per request.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from .candidates import Candidates
 Array = npt.NDArray[Any]
 
 USUAL_LOAD = 0.7
-"""Load of a deployment without an SLO: its throughput in steady state leaves that much room for bursts."""
+"""Load of a deployment without an SLO, which leaves the rest as headroom for bursts."""
 
 MOST_LOAD = 0.95
-"""Load beyond which no SLO is taken to hold: waits then grow with the length of the run that is looked at."""
+"""Load beyond which no SLO is assumed to hold, because waits then grow with the length of the run."""
 
 LEAST_REQUESTS, MOST_REQUESTS, ROUNDS = 2_000, 8_000, 12
-"""Requests of a simulation: so many for each in the system, and within these bounds."""
+"""Requests per simulation: this many per request in the system, within these bounds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stream(Value):
-    """Requests that a fleet has to serve.
+    """Requests that a fleet must serve.
 
     Attributes
     ----------
     requests_per_s : float
         Mean rate of arrivals.
     lengths : Workload, Traffic or Trace
-        Lengths of the requests; a trace has the gaps between arrivals as well.
+        Lengths of the requests; a trace also has the gaps between arrivals.
     burstiness : float
         Squared coefficient of variation of the gaps.
     seed : int
-        Of the chance of simulations.
+        Random seed of simulations.
     """
 
     requests_per_s: float
@@ -83,7 +83,7 @@ class Stream(Value):
 
     @property
     def work_cv2(self) -> float:
-        """That of the output of a request, which most of its time goes by."""
+        """Squared coefficient of variation of output lengths, which determine most of a request's time."""
         if isinstance(self.lengths, Workload):
             return 0.0
         mix = self.lengths.traffic if isinstance(self.lengths, Trace) else self.lengths
@@ -92,14 +92,14 @@ class Stream(Value):
 
 
 def of_statistic(values: Simulation, name: str, slo: SLO) -> float:
-    """What an SLO compares with its target: the mean of a figure, or what a share of the requests stays within."""
+    """The statistic that an SLO compares with its target: the mean or a quantile over requests."""
     found = getattr(values, name) if slo.statistic == "mean" else values.quantile(name, slo.share)
     return float(np.nan_to_num(found))
 
 
 @dataclass(frozen=True, eq=False)
 class DecodeRows(Value):
-    """Decode workers, one row a layout and batch; columns as in `Candidates`, the times without prompts."""
+    """Decode workers, one row per layout and batch; columns as in `Candidates`, with times without prompts."""
 
     accelerator: Array
     precision: Array
@@ -119,18 +119,18 @@ class DecodeRows(Value):
 
 @dataclass(frozen=True, eq=False)
 class ClosedQueue(Value):
-    """The closed form of the queue of every candidate.
+    """Queues of all candidates in closed form.
 
     Attributes
     ----------
     table : Candidates or DecodeRows
         Candidates in steady state.
     stream : Stream
-        What arrives.
+        Arriving requests.
     slo : SLO
-        Targets; its statistic is that of all figures.
+        SLO targets and the statistic that is computed.
     output_tokens : float
-        Mean output of a request.
+        Mean output tokens per request.
     """
 
     table: Candidates | DecodeRows
@@ -140,7 +140,7 @@ class ClosedQueue(Value):
 
     @cached_property
     def groups(self) -> tuple[Array, ...]:
-        """Rows of the same layout, by rising batch."""
+        """Rows with the same layout, by rising batch."""
         table = self.table
         keys = np.stack([table.accelerator, table.precision, table.layout, table.gpus.astype(str)])
         _, inverse = np.unique(keys, axis=1, return_inverse=True)
@@ -149,7 +149,7 @@ class ClosedQueue(Value):
         return tuple(np.split(order, places))
 
     def figures(self, rate: Array) -> dict[str, Array]:
-        """TTFT, TPOT, end-to-end time and longest gap of every candidate at a rate each, by the SLO's statistic."""
+        """TTFT, TPOT, end-to-end time and longest gap of every candidate at its rate, by the SLO's statistic."""
         found = {name: np.full(len(rate), np.nan) for name in ("ttft_s", "tpot_s", "gap_s")}
         for rows in self.groups:
             for name, values in self._of_layout(rows, rate[rows]).items():
@@ -176,22 +176,22 @@ class ClosedQueue(Value):
 
     @property
     def _deviations(self) -> float:
-        """Standard deviations that the statistic lies above the mean."""
+        """Number of standard deviations of the statistic above the mean."""
         return 0.0 if self.slo.statistic == "mean" else NormalDist().inv_cdf(self.slo.share)
 
     def _wait_s(self, waiting: Array, mean_s: Array) -> Array:
-        """The statistic of a wait that is 0 but for a share of the requests, for whom it is exponential."""
+        """Statistic of a wait that is exponential for a share of the requests and 0 for the others."""
         if self.slo.statistic == "mean":
             return np.asarray(waiting * mean_s)
         return np.asarray(np.maximum(np.log(np.maximum(waiting, 1e-12) / (1.0 - self.slo.share)), 0.0) * mean_s)
 
     def strain(self, figures: dict[str, Array]) -> Array:
-        """How much of the tightest target of a time is used up; 0 without any."""
+        """Used share of the tightest latency target; 0 without one."""
         parts = [figures[name] / target for name, target in self.slo.latencies]
         return np.max(parts, axis=0) if parts else np.zeros(len(self.table.busy_s))
 
     def carried(self, most_load: float) -> Array:
-        """The largest rate of each candidate up to a load at which it meets the SLO; 0 if there is none."""
+        """Largest rate of each candidate, up to a maximum load, at which it meets the SLO; 0 if there is none."""
         capacity = 1.0 / self.table.busy_s
 
         def meets(load: Any) -> Array:
@@ -204,14 +204,14 @@ class ClosedQueue(Value):
 
 
 HALVINGS = 12
-"""Of the load at which an SLO is met, which is then known to 0.0002."""
+"""Halvings in the search for the load at which an SLO is met, which gives it to within 0.0002."""
 
 NORMAL_AS_LOGISTIC = 1.702
 """The logistic function of 1.702 x is within 0.01 of the normal distribution (Camilli 1994)."""
 
 
 def can_be_simulated(case: Scenario) -> bool:
-    """Whether a simulation has everything that a scenario says of how requests are served."""
+    """Whether simulations support everything in a scenario."""
     plain = Scenario(
         case.serve,
         case.load,
@@ -224,7 +224,7 @@ def can_be_simulated(case: Scenario) -> bool:
 
 
 def times_of(case: Scenario, time: str) -> StepTimes:
-    """Times of steps of a scenario whose batch is the most that run at once, at an end of the interval if asked."""
+    """Step times of a scenario, whose batch is the maximum that run at once, optionally at an end of the interval."""
     serve = case.serve
     lanes = int(np.max(serve.parallel.data * serve.parallel.pipeline))
     slots = float(np.ceil(np.max(case.load.batch) / lanes))
@@ -242,7 +242,7 @@ def times_of(case: Scenario, time: str) -> StepTimes:
 
 
 def capacity_requests_per_s(case: Scenario, stream: Stream, *, time: str) -> float:
-    """What the scheduler that is simulated finishes at most, by its closed form; 0 where no request fits."""
+    """Capacity of the simulated scheduler in closed form; 0 if no request fits."""
     times = times_of(case, time)
     lengths = Lengths.of(without_times(stream.lengths), float(case.hit_rate))
     pool = cache_pool(case.serve, times.engine)
@@ -252,22 +252,22 @@ def capacity_requests_per_s(case: Scenario, stream: Stream, *, time: str) -> flo
 
 
 MANY = 1e6
-"""Clients that saturate any server."""
+"""Number of clients that saturates any server."""
 
 
 def simulated(case: Scenario, stream: Stream, *, rate: float, time: str) -> Simulation | None:
-    """A deployment with its share of the arrivals; None where a request is longer than its cache.
+    """Simulate a deployment with its share of the arrivals; None if a request exceeds its cache.
 
     Parameters
     ----------
     case : Scenario
-        What runs where; its batch is the most that run at once.
+        The scenario; its batch is the maximum that run at once.
     stream : Stream
-        What arrives at the whole fleet.
+        Requests that arrive at the whole fleet.
     rate : float
-        The share of one deployment, requests per second.
+        Requests per second of one deployment.
     time : str
-        Which of the three times the steps take, or an end of the estimate's interval.
+        Which of the three times is used for steps, or an end of the estimate's interval.
     """
     lengths = stream.lengths
     batch = float(np.max(case.load.batch))

@@ -1,8 +1,8 @@
-"""Sizing: how many deployments of each candidate a rate of requests takes, and what its requests then see.
+"""Sizing: how many deployments of each candidate a request rate needs, and the resulting latencies.
 
-The closed form of the queue (`roofline.capacity.queues`) sizes every candidate.  Of each accelerator and precision the
-cheapest few are then simulated: where a simulation misses the SLO, another deployment is added; where it meets it, one
-is taken away, as long as that is cheaper than what is known to do.
+The closed form of the queue (`roofline.capacity.queues`) sizes every candidate.  The cheapest few of each accelerator
+and precision are then simulated.  If a simulation misses the SLO, a deployment is added; if it meets the SLO, one is
+removed, as long as the result is cheaper than the best known.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from .plans import Plan
 
 ROUNDING = 1e-12
-"""A load that rounding puts a hair above a whole number of deployments takes no further one."""
+"""Tolerance for rounding when the number of deployments is rounded up."""
 
 LAYOUTS_TRIED = 2
-"""Layouts of an accelerator and precision that are simulated, the cheapest by the closed form."""
+"""Number of layouts per accelerator and precision to simulate, cheapest first."""
 
 SIZES_TRIED = 5
-"""Numbers of deployments of one candidate that are simulated at most; each step is 5 % of them, at least one."""
+"""Maximum number of fleet sizes to simulate per candidate; they differ by 5 %, and by at least one."""
 
 STEP_SHARE = 0.05
 
@@ -44,28 +44,28 @@ LOW_END = "estimate_low_s"
 
 
 def whole_deployments(count: Array | float) -> Array:
-    """The next whole number of deployments."""
+    """Round up to a whole number of deployments."""
     return np.asarray(np.ceil(count * (1 - ROUNDING)))
 
 
 def at_rate(plan: Plan, stream: Stream, *, most_load: float, method: str) -> Candidates:
-    """The candidates of a plan with their queues: ``replicas``, and times by the SLO's statistic at their load.
+    """Add queues to the candidates of a plan: ``replicas``, and latencies by the SLO's statistic.
 
     Parameters
     ----------
     plan : Plan
         Candidates in steady state.
     stream : Stream
-        What arrives.
+        Arriving requests.
     most_load : float
-        Load of a deployment that is not exceeded.
+        Maximum load of a deployment.
     method : str
-        ``closed-form``, or ``simulation`` for those that may win.
+        ``closed-form``, or ``simulation`` of the best candidates.
 
     Returns
     -------
     Candidates
-        In the order of the plan.
+        Candidates in the order of the plan.
     """
     queue = ClosedQueue(plan.table, stream, plan.slo, float(plan.load.output_tokens))
     carried = queue.carried(most_load)
@@ -93,11 +93,11 @@ CHANGED = (
     "headroom",
     "failure",
 )
-"""Columns that a queue changes."""
+"""Columns that queueing changes."""
 
 
 def _with_queue(plan: Plan, queue: ClosedQueue, rate: Array, replicas: Array) -> Candidates:
-    """The table at a rate of each deployment, by the closed form."""
+    """The table at a rate per deployment, by the closed form."""
     table, figures = plan.table, queue.figures(rate)
     strain, worst = queue.strain(figures), np.full(len(rate), "", dtype="<U16")
     if plan.slo.latencies:
@@ -125,7 +125,7 @@ def _with_queue(plan: Plan, queue: ClosedQueue, rate: Array, replicas: Array) ->
 
 @dataclass(frozen=True)
 class _Answer:
-    """What the simulation says of a candidate in a fleet of ``replicas``: its row, and the columns that change."""
+    """Simulated candidate in a fleet of ``replicas``: its row, and the changed columns."""
 
     row: int
     replicas: float
@@ -137,7 +137,7 @@ class _Answer:
 
 
 def _confirmed(plan: Plan, sized: Candidates, stream: Stream, most_load: float) -> Iterator[_Answer]:
-    """Answers of simulations for the rows of each accelerator and precision that may win."""
+    """Simulate the best rows of each accelerator and precision."""
     keys = np.char.add(np.char.add(sized.accelerator, "/"), sized.precision)
     for key in np.unique(keys):
         rows = np.flatnonzero((keys == key) & np.isfinite(sized.replicas))
@@ -145,7 +145,7 @@ def _confirmed(plan: Plan, sized: Candidates, stream: Stream, most_load: float) 
 
 
 def _one_a_layout(sized: Candidates, rows: Array) -> Array:
-    """The cheapest row of every layout, with the most headroom; the cheapest first."""
+    """The cheapest row of every layout (with the most headroom among equals), cheapest first."""
     costs = (sized.replicas * cost_of_one(sized))[rows]
     order = rows[np.lexsort((-np.nan_to_num(sized.headroom[rows]), costs))]
     names = np.char.add(sized.layout[order], sized.gpus[order].astype(str))
@@ -154,7 +154,7 @@ def _one_a_layout(sized: Candidates, rows: Array) -> Array:
 
 
 def _of_one(plan: Plan, sized: Candidates, rows: Array, stream: Stream, most_load: float) -> Iterator[_Answer]:
-    """Answers for the layouts of one accelerator and precision: those that meet the SLO, or else those that do not."""
+    """Simulated layouts of one accelerator and precision: those that meet the SLO, or all if none does."""
     each, cheapest = cost_of_one(sized), np.inf
     held: list[_Answer] = []
     missed: list[_Answer] = []
@@ -166,7 +166,9 @@ def _of_one(plan: Plan, sized: Candidates, rows: Array, stream: Stream, most_loa
         if capacity <= 0:
             continue
         least = max(float(whole_deployments(stream.requests_per_s / (most_load * capacity))), 1.0)
-        most = float(np.ceil(cheapest / each[row])) - 1.0 if np.isfinite(cheapest) else np.inf  # dearer ones lose
+        most = (
+            float(np.ceil(cheapest / each[row])) - 1.0 if np.isfinite(cheapest) else np.inf
+        )  # more expensive ones lose
         if most < least:
             continue
         start = min(max(float(sized.replicas[row]), least), most)
@@ -182,7 +184,7 @@ def _of_one(plan: Plan, sized: Candidates, rows: Array, stream: Stream, most_loa
 
 
 def _smallest(plan: Plan, row: int, stream: Stream, *, start: float, least: float, most: float) -> _Answer:
-    """The answer with the fewest deployments that meets the SLO; one that misses it if none between the bounds does."""
+    """The smallest fleet that meets the SLO; one that misses it if none within the bounds does."""
     step = max(1.0, np.floor(STEP_SHARE * start))
     answer, misses, tries = _answer(plan, row, start, stream), least - 1.0, 1
     grown = step
@@ -205,10 +207,10 @@ def _smallest(plan: Plan, row: int, stream: Stream, *, start: float, least: floa
 
 
 def _answer(plan: Plan, row: int, replicas: float, stream: Stream) -> _Answer:
-    """What a simulation of one deployment says, which sees its share of the arrivals."""
+    """Simulate one deployment with its share of the arrivals."""
     rate = stream.requests_per_s / replicas
     found = simulated(plan.scenario(row), stream, rate=rate, time=plan.time)
-    if found is None:  # a request is longer than the cache
+    if found is None:  # a request exceeds the cache
         return _Answer(row, replicas, {"failure": MEMORY, "queue": SIMULATION, "replicas": np.nan})
     figures = {name: of_statistic(found, name, plan.slo) for name in ("ttft_s", "tpot_s", "gap_s", "total_s")}
     strains = {name: METRICS[name].strain(figures[name], target) for name, target in plan.slo.latencies}
@@ -225,7 +227,7 @@ def _answer(plan: Plan, row: int, replicas: float, stream: Stream) -> _Answer:
 
 
 def _with_ends(plan: Plan, answer: _Answer, stream: Stream) -> _Answer:
-    """The same with TTFT and TPOT at both ends of the estimate's interval, each simulated."""
+    """Add TTFT and TPOT at both ends of the estimate's interval, each simulated."""
     if not plan.time.startswith("estimate"):
         return answer
     columns = dict(answer.columns)
