@@ -8,6 +8,7 @@ A block format stores a scale (and sometimes a zero point) for every block of va
 format        bits per value                                         source
 ============  =====================================================  ==============================================
 fp8_block     8 + 32 / (128 * 128) = 8.002                           DeepSeek-V3 report, section 3.3.2: fp32 per tile
+fp8_g128 ..   8 + 16 / group                                         compressed-tensors: a scale a group
 mxfp8         8 + 8 / 32 = 8.25                                      OCP Microscaling Formats v1.0, table 1
 mxfp6         6 + 8 / 32 = 6.25                                      same
 mxfp4         4 + 8 / 32 = 4.25                                      same
@@ -178,6 +179,7 @@ def get_format(name: object) -> Format:
     ``int4_g64_sym``      the same without a zero point
     ``affine4_g64``       integers in groups that share a scale and an offset of 16 bits each (MLX, HQQ, torchao)
     ``fp8_block64x128``   8-bit floats in tiles that share a 32-bit scale
+    ``fp8_g128``          8-bit floats in groups that share a 16-bit scale (compressed-tensors)
     ``exl3_3.5``          ExLlamaV3 with that many bits a weight on average
     ``nvfp4*3+bf16*1``    a mixture: of every 4 values 3 are stored in the first format, 1 in the second
     ``awq``, ``w4a16``    the format that a quantization scheme stores (see `SCHEMES`)
@@ -232,6 +234,7 @@ def cache_format(name: object) -> Format:
 _INTEGER = re.compile(r"int([1-8])_g(\d{1,5})(_sym)?")
 _AFFINE = re.compile(r"affine([1-8])_g(\d{1,5})")
 _TILES = re.compile(r"fp8_block(\d{1,5})x(\d{1,5})")
+_GROUPED = re.compile(r"fp8_g(\d{1,5})")
 _EXL3 = re.compile(r"exl3_(\d(?:\.\d{1,4})?)")
 _INTEGER_MATH = {4: "int4", 8: "int8"}
 """Integer widths that some chips multiply directly; others are expanded first."""
@@ -255,6 +258,8 @@ def _derived(name: str) -> Format | None:
     if found := _TILES.fullmatch(name):
         values = int(found[1]) * int(found[2])
         return _block(name, 8, "fp8", scale_bits=32, values=values) if values else None
+    if found := _GROUPED.fullmatch(name):
+        return _block(name, 8, "fp8", scale_bits=16, values=int(found[1])) if int(found[1]) else None
     if found := _EXL3.fullmatch(name):
         return Format(name, float(found[1]), None) if float(found[1]) > 0 else None
     return None
@@ -281,7 +286,7 @@ def scale_tile(name: str) -> tuple[int, int]:
     """
     if found := _TILES.fullmatch(name):
         return int(found[1]), int(found[2])
-    if found := re.fullmatch(r"(?:int|affine)[1-8]_g(\d{1,5})(?:_sym)?", name):
+    if found := re.fullmatch(r"(?:(?:int|affine)[1-8]|fp8)_g(\d{1,5})(?:_sym)?", name):
         return int(found[1]), 1
     return {"fp8_block": (128, 128), "nvfp4": (16, 1), "mxfp8": (32, 1), "mxfp6": (32, 1)}.get(name, (1, 1))
 

@@ -34,18 +34,19 @@ class Scheme:
     notes: tuple[str, ...] = ()
 
 
-def _uniform(name: str, config: Mapping[str, Any], *, kept: tuple[str, ...], activations: str = WIDE) -> Scheme:
+def uniform(name: str, config: Mapping[str, Any], *, kept: tuple[str, ...], activations: str = WIDE) -> Scheme:
     """One format for all linear layers but those kept; embedding and lm_head are no linear layers to these schemes."""
     get_format(name)
-    ignored = matcher([*_listed(config, *kept), "lm_head", "embed_tokens", "head"])
+    ignored = matcher([*listed(config, *kept), "lm_head", "embed_tokens", "head"])
 
     def format_of(module: str) -> str:
-        return WIDE if _kept(module, ignored) else name
+        return WIDE if is_kept(module, ignored) else name
 
-    return Scheme(format_of, activations, _kv(config), _wrong_lists(config, *kept))
+    return Scheme(format_of, activations, cached_in(config), wrong_lists(config, *kept))
 
 
-def _kept(module: str, ignored: Matcher) -> bool:
+def is_kept(module: str, ignored: Matcher) -> bool:
+    """Whether a module keeps 16 bits, because no scheme touches it or a list names it."""
     return module.endswith(ALWAYS_KEPT) or ignored(module)
 
 
@@ -54,7 +55,7 @@ ALWAYS_KEPT = (".gate", ".router", ".routed_expert_down_proj", ".routed_expert_u
 which vLLM builds without quantization and whose published tensors are bf16."""
 
 
-def _listed(config: Mapping[str, Any], *keys: str) -> list[str]:
+def listed(config: Mapping[str, Any], *keys: str) -> list[str]:
     """Names in the first of several lists that is there."""
     found: list[str] = []
     for key in keys:
@@ -64,7 +65,7 @@ def _listed(config: Mapping[str, Any], *keys: str) -> list[str]:
     return found
 
 
-def _wrong_lists(config: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
+def wrong_lists(config: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
     """A note for each list of exceptions that is no list."""
     given = {key: config.get(key) for key in keys}
     return tuple(
@@ -74,7 +75,8 @@ def _wrong_lists(config: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
     )
 
 
-def _kv(config: Mapping[str, Any]) -> str:
+def cached_in(config: Mapping[str, Any]) -> str:
+    """Format of the KV cache."""
     algorithm = str(config.get("kv_cache_quant_algo") or "").lower()
     scheme = config.get("kv_cache_scheme")
     bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
@@ -85,14 +87,14 @@ def _kv(config: Mapping[str, Any]) -> str:
 
 def fp8(config: Mapping[str, Any], data: Mapping[str, Any]) -> Scheme:
     """8-bit floats with a scale for each tile, row or matrix; some mixtures keep their experts in 4 bits."""
-    name = _tiled(config.get("weight_block_size"))
-    plain = _uniform(name, config, kept=("modules_to_not_convert", "ignored_layers"), activations="fp8")
+    name = tiled(config.get("weight_block_size"))
+    plain = uniform(name, config, kept=("modules_to_not_convert", "ignored_layers"), activations="fp8")
     if str(data.get("expert_dtype") or config.get("expert_dtype")).lower() != "fp4":
         return plain
     return Scheme(lambda module: "mxfp4" if ".experts." in module else plain.format_of(module), "fp8", plain.kv)
 
 
-def _tiled(blocks: Any) -> str:
+def tiled(blocks: Any) -> str:
     """8-bit floats with a scale for each tile of ``weight_block_size``, or for each row or matrix without one."""
     if not isinstance(blocks, list) or not blocks:
         return "fp8"
@@ -105,7 +107,7 @@ def _tiled(blocks: Any) -> str:
     raise SpecError(f"weight_block_size {blocks!r:.60}")
 
 
-def _integer(bits: Any, group: Any, *, symmetric: bool = False) -> str:
+def integer(bits: Any, group: Any, *, symmetric: bool = False) -> str:
     """Integers in groups with a 16-bit scale; without a group the scale is that of a whole row, next to nothing."""
     if isinstance(bits, bool) or bits not in range(1, 9):
         raise SpecError(f"bits {bits!r}")
@@ -116,7 +118,7 @@ def _integer(bits: Any, group: Any, *, symmetric: bool = False) -> str:
     return f"int{bits}_g{group}_sym" if symmetric else f"int{bits}_g{group}"
 
 
-def _affine(bits: Any, group: Any) -> str:
+def affine(bits: Any, group: Any) -> str:
     """Integers in groups with a scale and an offset of 16 bits each."""
     if isinstance(bits, bool) or bits not in range(1, 9):
         raise SpecError(f"bits {bits!r}")
@@ -125,113 +127,12 @@ def _affine(bits: Any, group: Any) -> str:
     return f"affine{bits}_g{group}"
 
 
-def integer_groups(config: Mapping[str, Any]) -> Scheme:
-    """GPTQ, AWQ and AutoRound in their layouts: scales, and zero points also where they are symmetric."""
-    bits = config.get("bits", config.get("w_bit"))
-    group = config.get("group_size", config.get("q_group_size"))
-    return _uniform(_integer(bits, group), config, kept=("modules_to_not_convert", "modules_in_block_to_not_quantize"))
-
-
-def bitsandbytes(config: Mapping[str, Any]) -> Scheme | None:
-    """8 bits a row; or 4 bits in blocks of 64 with a 32-bit scale, itself quantized only if asked (QLoRA)."""
-    kept = ("llm_int8_skip_modules",)
-    if config.get("load_in_8bit") or config.get("_load_in_8bit"):
-        return _uniform("int8", config, kept=kept)
-    four = [config[key] for key in ("load_in_4bit", "_load_in_4bit") if key in config]
-    if four and not any(four):
-        return None
-    return _uniform("nf4" if config.get("bnb_4bit_use_double_quant") else "nf4_single", config, kept=kept)
-
-
 def fp_quant(config: Mapping[str, Any]) -> Scheme:
     """FP-Quant: ``forward_dtype`` names a 4-bit block format of weights and activations."""
     name = str(config.get("forward_dtype") or "mxfp4").lower()
     if name not in ("mxfp4", "nvfp4"):
         raise SpecError(f"forward_dtype {name!r}")
-    return _uniform(name, config, kept=("modules_to_not_convert",), activations=name)
-
-
-def quanto(config: Mapping[str, Any]) -> Scheme:
-    """optimum-quanto: 8 bits a row; 4 and 2 bits in groups of 128 with a scale and a shift of 16 bits each."""
-    wanted = str(config.get("weights") or "int8").lower()
-    names = {"int8": "int8", "float8": "fp8", "int4": "affine4_g128", "int2": "affine2_g128"}
-    if wanted not in names:
-        raise SpecError(f"quanto weights {wanted!r}")
-    fed = {"int8": "int8", "float8": "fp8"}.get(str(config.get("activations")).lower(), WIDE)
-    return _uniform(names[wanted], config, kept=("modules_to_not_convert",), activations=fed)
-
-
-def hqq(config: Mapping[str, Any]) -> Scheme:
-    """HQQ: groups with a scale and a zero point of 16 bits each, all linear layers but those skipped."""
-    inner = config.get("quant_config")
-    weights = inner.get("weight_quant_params") if isinstance(inner, Mapping) else None
-    if not isinstance(weights, Mapping):
-        raise SpecError("hqq without weight_quant_params")
-    return _uniform(_affine(weights.get("nbits"), weights.get("group_size")), config, kept=("skip_modules",))
-
-
-TORCHAO: dict[str, tuple[str, str]] = {
-    "int8weightonly": ("int8", WIDE),
-    "int8dynamicactivationint8weight": ("int8", "int8"),
-    "int8dynamicactivationint4weight": ("affine4_g32", "int8"),
-    "int4weightonly": ("affine4_g128", WIDE),
-    "float8weightonly": ("fp8", WIDE),
-    "float8dynamicactivationfloat8weight": ("fp8", "fp8"),
-    "float8staticactivationfloat8weight": ("fp8", "fp8"),
-    "float8dynamicactivationint4weight": ("affine4_g128", "fp8"),
-    "mxdynamicactivationmxweight": ("mxfp8", "mxfp8"),
-    "nvfp4dynamicactivationnvfp4weight": ("nvfp4", "nvfp4"),
-    "nvfp4weightonly": ("nvfp4", WIDE),
-}
-"""Configuration of torchao, in small letters without ``Config`` and underscores -> formats of weights, activations."""
-
-
-def torchao(config: Mapping[str, Any]) -> Scheme:
-    """torchao: the type by name, or as a serialized configuration; groups have a scale and a zero point of 16 bits."""
-    kind, options = _torchao_type(config)
-    name, fed = TORCHAO.get(kind, ("", ""))
-    if not name:
-        raise SpecError(f"torchao type {kind!r}")
-    if name.startswith("affine4") and options.get("group_size") is not None:
-        name = _affine(4, options["group_size"])
-    scheme = _uniform(name, config, kept=("modules_to_not_convert",), activations=fed)
-    if not config.get("include_input_output_embeddings"):
-        return scheme
-    return Scheme(lambda module: name if module.startswith("embed") else scheme.format_of(module), fed, scheme.kv)
-
-
-def _torchao_type(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    given = config.get("quant_type")
-    if isinstance(given, Mapping):
-        given = given.get("default", given)
-    if isinstance(given, Mapping):
-        options = given.get("_data")
-        kind = str(given.get("_type"))
-    else:
-        options = config.get("quant_type_kwargs")
-        kind = str(given)
-    plain = kind.lower().replace("_", "").removesuffix("config")
-    return plain, options if isinstance(options, Mapping) else {}
-
-
-def exllama(config: Mapping[str, Any]) -> Scheme:
-    """ExLlamaV2 and V3: bits a weight on average over the linear layers, and those of lm_head apart."""
-    bits, head = config.get("bits"), config.get("head_bits", 6)
-    if not (_is_width(bits) and _is_width(head)):
-        raise SpecError(f"bits {bits!r}, head_bits {head!r}")
-    linear, output = f"exl3_{bits:.4g}", f"exl3_{head:.4g}"
-
-    def format_of(module: str) -> str:
-        if module.startswith("embed") or module.endswith((".gate", ".router")):
-            return WIDE
-        return output if module.startswith("lm_head") else linear
-
-    notes = ("bits a weight of an ExLlama checkpoint are an average over its layers",)
-    return Scheme(format_of, WIDE, WIDE, notes)
-
-
-def _is_width(bits: Any) -> bool:
-    return isinstance(bits, int | float) and not isinstance(bits, bool) and 1 <= bits <= 9
+    return uniform(name, config, kept=("modules_to_not_convert",), activations=name)
 
 
 MLX_MODES = {"mxfp4": "mxfp4", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
@@ -265,7 +166,7 @@ def _mlx_format(entry: Mapping[str, Any], overall: Mapping[str, Any]) -> str:
         return MLX_MODES[mode]
     if mode != "affine":
         raise SpecError(f"MLX mode {mode!r}")
-    return _affine(entry.get("bits", overall.get("bits")), entry.get("group_size", overall.get("group_size")))
+    return affine(entry.get("bits", overall.get("bits")), entry.get("group_size", overall.get("group_size")))
 
 
 def _of_weights(weights: Mapping[str, Any]) -> str:
@@ -275,17 +176,20 @@ def _of_weights(weights: Mapping[str, Any]) -> str:
         return "mxfp4" if group == 32 else "nvfp4"
     if kind == "float" and bits == 8:
         if weights.get("strategy") == "block":
-            return _tiled(weights.get("block_structure") or [128, 128])
-        return "mxfp8" if group == 32 else "fp8"
-    return _integer(bits, group, symmetric=bool(weights.get("symmetric")))
+            return tiled(weights.get("block_structure") or [128, 128])
+        grouped = weights.get("strategy") == "group" and isinstance(group, int) and group > 0
+        return "mxfp8" if group == 32 else f"fp8_g{group}" if grouped else "fp8"
+    return integer(bits, group, symmetric=bool(weights.get("symmetric")))
 
 
 def compressed_tensors(config: Mapping[str, Any]) -> Scheme:
     """llm-compressor and ModelOpt's newer files: groups with targets, and an ``ignore`` list."""
-    groups = config.get("config_groups")
+    groups, sparse = config.get("config_groups"), config.get("sparsity_config")
+    if isinstance(sparse, Mapping) and sparse.get("format") not in (None, "dense"):
+        raise SpecError(f"sparsity_config.format {sparse.get('format')!r}")
     if not isinstance(groups, Mapping) or not groups:
         raise SpecError("config_groups is missing")
-    ignored = matcher(_listed(config, "ignore"))
+    ignored = matcher(listed(config, "ignore"))
     rules: list[tuple[Matcher | None, str]] = []
     activations = WIDE
     for group in groups.values():
@@ -300,11 +204,11 @@ def compressed_tensors(config: Mapping[str, Any]) -> Scheme:
         raise SpecError("config_groups has no group with weights")
 
     def format_of(module: str) -> str:
-        if module.startswith("embed") or _kept(module, ignored):
+        if module.startswith("embed") or is_kept(module, ignored):
             return WIDE
         return next((name for wanted, name in rules if wanted is None or wanted(module)), WIDE)
 
-    return Scheme(format_of, activations, _kv(config))
+    return Scheme(format_of, activations, cached_in(config))
 
 
 def _of_activations(inputs: Mapping[str, Any], otherwise: str) -> str:
@@ -330,9 +234,9 @@ ALGORITHMS = {
     "w4a16_mxfp4": ("mxfp4", WIDE),
     "w4a8_mxfp4_fp8": ("mxfp4", "fp8"),
     "w4a8_nvfp4_fp8": ("nvfp4", "fp8"),
-    "w4a16_awq": ("int4_g128", WIDE),
-    "int4_awq": ("int4_g128", WIDE),
-    "w4a8_awq": ("int4_g128", "fp8"),
+    "w4a16_awq": ("int4_g128_sym", WIDE),
+    "int4_awq": ("int4_g128_sym", WIDE),
+    "w4a8_awq": ("int4_g128_sym", "fp8"),
     "w8a16": ("int8", WIDE),
     "w8a8_sq_per_channel": ("int8", "int8"),
     "int8": ("int8", "int8"),
@@ -348,13 +252,15 @@ def _algorithm(name: Any) -> tuple[str, str]:
 
 
 def modelopt(config: Mapping[str, Any]) -> Scheme:
-    """ModelOpt: one algorithm for all linear layers but those excluded."""
+    """ModelOpt: one algorithm for all linear layers but those excluded; AWQ's groups may have another size than 128."""
     weights, activations = _algorithm(config.get("quant_algo"))
-    ignored = matcher(_listed(config, "exclude_modules", "ignore"))
+    if weights == "int4_g128_sym" and config.get("group_size"):
+        weights = integer(4, config["group_size"], symmetric=True)
+    ignored = matcher(listed(config, "exclude_modules", "ignore"))
     return Scheme(
-        lambda module: WIDE if module.startswith("embed") or _kept(module, ignored) else weights,
+        lambda module: WIDE if module.startswith("embed") or is_kept(module, ignored) else weights,
         activations,
-        _kv(config),
+        cached_in(config),
     )
 
 
@@ -376,24 +282,32 @@ def by_layer(config: Mapping[str, Any]) -> Scheme:
         return found or (WIDE if module.startswith(("embed", "lm_head")) or module.endswith(".gate") else rest)
 
     fed = activations.most_common(1)[0][0] if activations else WIDE
-    return Scheme(format_of, fed, _kv(config))
+    return Scheme(format_of, fed, cached_in(config))
 
 
 def quark(config: Mapping[str, Any]) -> Scheme:
-    """AMD Quark: a global configuration of weights and inputs, and an ``exclude`` list."""
+    """AMD Quark: a global configuration of weights and inputs, ones by layer, and an ``exclude`` list."""
     overall = config.get("global_quant_config")
     if not isinstance(overall, Mapping) or not isinstance(overall.get("weight"), Mapping):
         raise SpecError("global_quant_config has no weight")
     name = _quark_format(overall["weight"])
     inputs = overall.get("input_tensors")
     fed = _quark_format(inputs) if isinstance(inputs, Mapping) else WIDE
-    ignored = matcher(_listed(config, "exclude"))
-    kv = config.get("kv_cache_quant_config") or _listed(config, "kv_cache_group")
-    return Scheme(
-        lambda module: WIDE if module.startswith("embed") or _kept(module, ignored) else name,
-        fed,
-        "fp8" if kv else WIDE,
-    )
+    ignored = matcher(listed(config, "exclude"))
+    own: dict[str, list[str]] = {}
+    by_layer = config.get("layer_quant_config")
+    for pattern, entry in by_layer.items() if isinstance(by_layer, Mapping) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("weight"), Mapping):
+            own.setdefault(_quark_format(entry["weight"]), []).append(pattern)
+    rules = [(matcher(patterns), its) for its, patterns in own.items()]
+
+    def format_of(module: str) -> str:
+        if module.startswith("embed") or is_kept(module, ignored):
+            return WIDE
+        return next((its for wanted, its in rules if wanted(module)), name)
+
+    kv = config.get("kv_cache_quant_config") or listed(config, "kv_cache_group")
+    return Scheme(format_of, fed, "fp8" if kv else WIDE)
 
 
 def _quark_format(entry: Mapping[str, Any]) -> str:
@@ -405,7 +319,7 @@ def _quark_format(entry: Mapping[str, Any]) -> str:
     if "fp8" in kind:
         return "mxfp8" if entry.get("group_size") == 32 else "fp8"
     if "int4" in kind or "uint4" in kind:
-        return _integer(4, entry.get("group_size"))
+        return integer(4, entry.get("group_size"))
     if "int8" in kind:
         return "int8"
     raise SpecError(f"dtype {entry.get('dtype')!r}")
@@ -413,14 +327,9 @@ def _quark_format(entry: Mapping[str, Any]) -> str:
 
 def mxfp4(config: Mapping[str, Any]) -> Scheme:
     """OCP microscaling, 4 bits, as gpt-oss is published."""
-    return _uniform("mxfp4", config, kept=("modules_to_not_convert",))
+    return uniform("mxfp4", config, kept=("modules_to_not_convert",))
 
 
 def mxfp8(config: Mapping[str, Any]) -> Scheme:
     """OCP microscaling, 8 bits."""
-    return _uniform("mxfp8", config, kept=("ignored_layers", "modules_to_not_convert"), activations="mxfp8")
-
-
-def eetq(config: Mapping[str, Any]) -> Scheme:
-    """EETQ: 8 bits a row."""
-    return _uniform("int8", config, kept=("modules_to_not_convert",))
+    return uniform("mxfp8", config, kept=("ignored_layers", "modules_to_not_convert"), activations="mxfp8")

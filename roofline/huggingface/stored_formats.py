@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import RooflineError, SpecError
 from ..formats import mixture
 from ..operators.precision import QUANTIZED_PARTS, Precision
+from . import integer_schemes
 from . import quantization_schemes as schemes
 from .checkpoint_modules import StoredModule
 from .quantization_schemes import WIDE
@@ -123,24 +124,25 @@ def scheme_of(config: Mapping[str, Any], method: str, data: Mapping[str, Any]) -
 SCHEMES: Mapping[str, Callable[[Mapping[str, Any]], schemes.Scheme | None]] = {
     "mxfp4": schemes.mxfp4,
     "mxfp8": schemes.mxfp8,
-    "gptq": schemes.integer_groups,
-    "awq": schemes.integer_groups,
-    "gptq_marlin": schemes.integer_groups,
-    "awq_marlin": schemes.integer_groups,
-    "auto-round": schemes.integer_groups,
-    "intel/auto-round": schemes.integer_groups,
-    "bitsandbytes": schemes.bitsandbytes,
+    "gptq": integer_schemes.integer_groups,
+    "awq": integer_schemes.integer_groups,
+    "gptq_marlin": integer_schemes.integer_groups,
+    "awq_marlin": integer_schemes.integer_groups,
+    **dict.fromkeys(["auto-round", "auto_round", "intel/auto-round", "inc"], integer_schemes.auto_round),
+    "bitnet": integer_schemes.bitnet,
+    "higgs": integer_schemes.higgs,
+    "bitsandbytes": integer_schemes.bitsandbytes,
     "compressed-tensors": schemes.compressed_tensors,
     "compressed_tensors": schemes.compressed_tensors,
     "quark": schemes.quark,
     "modelopt": schemes.modelopt,
     "modelopt_fp4": schemes.modelopt,
-    "eetq": schemes.eetq,
+    "eetq": integer_schemes.eetq,
     "fp_quant": schemes.fp_quant,
-    "quanto": schemes.quanto,
-    "hqq": schemes.hqq,
-    "torchao": schemes.torchao,
-    "exl2": schemes.exllama,
-    "exl3": schemes.exllama,
+    "quanto": integer_schemes.quanto,
+    "hqq": integer_schemes.hqq,
+    "torchao": integer_schemes.torchao,
+    "exl2": integer_schemes.exllama,
+    "exl3": integer_schemes.exllama,
 }
 """``quant_method`` -> how its configuration is read."""
