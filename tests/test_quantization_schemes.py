@@ -1,7 +1,7 @@
 """Bytes of a checkpoint by scheme, against the layout that each tool stores, written out by hand.
 
-The model is Llama 3.1 8B: matrices of 4096 x 4096 (two), 4096 x 1024 (two), 4096 x 14336 (three) in 32 layers, an embedding
-and an lm_head of 128,256 x 4096, 65 norms of 4096.
+The model is Llama 3.1 8B: matrices of 4096 x 4096 (two), 4096 x 1024 (two) and 4096 x 14336 (three) in 32 layers, an
+embedding and an lm_head of 128,256 x 4096, 65 norms of 4096.
 """
 
 import pytest
