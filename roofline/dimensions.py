@@ -204,7 +204,8 @@ def names_of_axes(inputs: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[st
     for axis in range(len(shape)):
         varying = [name for name, value in inputs.items() if _varies(value, axis - len(shape), shape[axis])]
         alone = len(varying) == 1 and np.size(inputs[varying[0]]) == shape[axis]
-        found.append(varying[0] if alone else POINT if len(shape) == 1 else f"{POINT}_{axis}")
+        unnamed = POINT if len(shape) == 1 else f"{POINT}_{axis}"
+        found.append(varying[0] if alone else unnamed)
     return tuple(found)
 
 

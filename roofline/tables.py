@@ -36,8 +36,11 @@ def text_table(lines: Iterable[Line], *, head: Line = (), indent: int = 0) -> li
     table = [list(line) for line in ([head] if head else [])]
     table += [list(line) for line in lines]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table)
-    return [" " * indent + line for line in padded]
+    shown = []
+    for line in table:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        shown.append(" " * indent + "  ".join(cells).rstrip())
+    return shown
 
 
 def html_table(lines: Iterable[Line], *, head: Line = (), caption: str = "", notes: Iterable[str] = ()) -> str:

@@ -199,6 +199,19 @@ def test_functions_are_small():
     assert {name: length for name, length in lengths.items() if length > 60} == {}
 
 
+def test_nobody_has_to_decode_an_expression():
+    """One conditional expression in another, or three loops in one comprehension, are lines of their own instead."""
+    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    found = []
+    for path in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = (node.test, node.body, node.orelse) if isinstance(node, ast.IfExp) else ()
+            loops = len(node.generators) if isinstance(node, comprehensions) else 0
+            if loops > 2 or any(isinstance(part, ast.IfExp) for part in parts):
+                found.append(f"{path.relative_to(SRC)}:{node.lineno}")
+    assert found == []
+
+
 def test_layout_names_are_the_ones_that_readers_look_for():
     for name in ("README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", ".ci/run"):
         assert (ROOT / name).exists(), name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -118,14 +118,17 @@ def _loads(found: Findings) -> list[str]:
     return [f"batch {batch:,}" for batch in found.batches]
 
 
+def _percentages(shares: Iterable[float]) -> list[str]:
+    return [f"{share:.0%}" for share in shares]
+
+
 def _share_rows(found: Findings) -> Rows:
     traffic = found.traffic
     columns = (traffic.prompt_tokens, traffic.output_tokens, traffic.share, found.bucket_shares.T)
-    buckets = [
-        [f"{prompt:,.0f}", f"{output:,.0f}", f"{share:.0%}", *(f"{value:.0%}" for value in values)]
-        for prompt, output, share, values in zip(*columns, strict=True)
-    ]
-    total = ["all", "", "100%", *(f"{value:.0%}" for value in found.load_shares)]
+    buckets = []
+    for prompt, output, share, values in zip(*columns, strict=True):
+        buckets.append([f"{prompt:,.0f}", f"{output:,.0f}", f"{share:.0%}", *_percentages(values)])
+    total = ["all", "", "100%", *_percentages(found.load_shares)]
     head = ["prompt", "output", "requests", *_loads(found)]
     return [head, *buckets, total, ["verdict", "", "", *found.load_verdicts]]
 
@@ -138,7 +141,7 @@ def _metric_rows(found: Findings) -> Rows:
 
 
 def _governs_rows(found: Findings) -> Rows:
-    rows = [[METRICS[name].words, *(f"{part:.0%}" for part in found.governs[name])] for name in SLO_METRICS]
+    rows = [[METRICS[name].words, *_percentages(found.governs[name])] for name in SLO_METRICS]
     return [["", *_loads(found)], *rows]
 
 

@@ -304,7 +304,10 @@ def _chunked(arrays: Mapping[str, xr.DataArray], chunks: int | str | Mapping[str
         for dim, size in reversed(sizes.items()):  # whole rows first, so that chunks are contiguous
             wanted[dim] = max(1, min(size, points))
             points = max(1, points // max(wanted[dim], 1))
-    return {name: array.chunk({dim: wanted.get(str(dim), -1) for dim in array.dims}) for name, array in arrays.items()}
+    chunked = {}
+    for name, array in arrays.items():
+        chunked[name] = array.chunk({dim: wanted.get(str(dim), -1) for dim in array.dims})
+    return chunked
 
 
 @dataclass(frozen=True, eq=False)

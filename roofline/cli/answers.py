@@ -240,8 +240,12 @@ def steps_about(found: Mapping[str, tuple[Step, ...]], operator: str | None) -> 
     if operator not in (None, *names):
         raise unknown("operator", operator, names.difference(EXPLAINED))
     wanted = {operator} if operator else {*EXPLAINED}
-    chosen = {name: tuple(step for step in steps if subject(step) in wanted) for name, steps in found.items()}
-    return {name: steps for name, steps in chosen.items() if steps}
+    chosen = {}
+    for name, steps in found.items():
+        about = tuple(step for step in steps if subject(step) in wanted)
+        if about:
+            chosen[name] = about
+    return chosen
 
 
 def layer_words(model: Model) -> list[str]:

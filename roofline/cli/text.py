@@ -218,7 +218,10 @@ def facts(result: Report) -> str:
 def side_by_side(results: Mapping[str, Report], *, leave_out: str = "") -> str:
     """The columns of several results of one kind, side by side."""
     columns = [name for name in next(iter(results.values())).columns if name != leave_out]
-    rows = [(label(name), *(value(name, getattr(item, name)) for item in results.values())) for name in columns]
+    rows = []
+    for name in columns:
+        cells = [value(name, getattr(item, name)) for item in results.values()]
+        rows.append((label(name), *cells))
     return table(rows, head=("", *results), right=len(results))
 
 

@@ -283,7 +283,10 @@ def calibrate(
         No group has enough rows.
     """
     found = timings.tables(path) if Path(path).is_dir() else [(Path(path).stem, timings.read_timings(path))]
-    batches = [kept for table, some in found for batch in some for kept in _kept(batch, trusted(table, batch))]
+    batches: list[Batch] = []
+    for table, some in found:
+        for batch in some:
+            batches.extend(_kept(batch, trusted(table, batch)))
     gathered = [group for group in groups(batches, accelerators) if len(group.measured_s) >= LEAST_ROWS]
     if not gathered:
         raise InvalidInput(f"{path}: no accelerator, engine and format has {LEAST_ROWS} timings or more")

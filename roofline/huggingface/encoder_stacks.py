@@ -226,7 +226,9 @@ def _kinds(fields: Fields, count: int) -> Iterator[str]:
     listed = fields.entries("layer_types", count)
     period = fields.optional("global_attn_every_n_layers") or 3
     for at in range(count):
-        kind = ("sliding_attention" if at % period else "full_attention") if listed is None else str(listed[at])
+        kind = "sliding_attention" if at % period else "full_attention"
+        if listed is not None:
+            kind = str(listed[at])
         if kind not in ("full_attention", "sliding_attention"):
             raise SpecError(f"layer_types[{at}] must be full_attention or sliding_attention: {kind!r:.80}")
         yield kind

@@ -84,7 +84,10 @@ def _vision_experts(text: Text, model: Model) -> dict[str, int]:
     experts = counts[1] if isinstance(counts, list) and len(counts) > 1 else text.fields.first("num_experts")
     sizes = Fields({"experts": experts, "width": widths[1]}, {})
     each = 3 * model.hidden * sizes.size("width") + model.hidden + 1
-    layers = sum(layer.count for layer in model.layers if any(isinstance(block, MoE) for block in layer.blocks))
+    layers = 0
+    for layer in model.layers:
+        if any(isinstance(block, MoE) for block in layer.blocks):
+            layers += layer.count
     return {"vision_experts": layers * sizes.size("experts") * each}
 
 

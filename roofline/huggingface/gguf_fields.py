@@ -292,17 +292,18 @@ def _state_space(config: dict[str, Any], architecture: str, own: Mapping[str, An
             config["intermediate_size"] = inner
 
 
+def _of_layers(value: Any, layers: int) -> list[Any]:
+    """A value of each layer, where the file has one for all of them too."""
+    return value if isinstance(value, list) else [value] * layers
+
+
 def _searched(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
     """Deci: layers found by search, each with heads and an inner width of its own, or without."""
     if architecture != "deci":
         return
     layers = config["num_hidden_layers"]
-    heads, kv, inner = (
-        value if isinstance(value, list) else [value] * layers
-        for value in (
-            own.get(f"{name}") for name in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
-        )
-    )
+    names = ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+    heads, kv, inner = (_of_layers(own.get(name), layers) for name in names)
     config["num_attention_heads"] = max(heads)
     config["block_configs"] = [
         {

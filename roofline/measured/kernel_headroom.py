@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,15 +79,20 @@ class KernelHeadroom(Report):
     @property
     def calls(self) -> Any:
         """Calls of a kind's kernels a pass."""
-        return np.array([sum(kernel.calls for kernel in self._kernels(kind)) for kind in self._kinds]) / self.steps
+        return self._of_kernels("calls") / self.steps
 
     @property
     def measured_s(self) -> Any:
         """Time of a kind's kernels a pass."""
-        return np.array([sum(kernel.total_s for kernel in self._kernels(kind)) for kind in self._kinds]) / self.steps
+        return self._of_kernels("total_s") / self.steps
+
+    def _of_kernels(self, name: str) -> Any:
+        """Sum over the kernels of each kind."""
+        return np.array([_total(self._kernels(kind), name) for kind in self._kinds])
 
     def _sums(self, name: str) -> Any:
-        return np.array([sum(float(getattr(item, name)) for item in self._operators(kind)) for kind in self._kinds])
+        """Sum over the operators of each kind."""
+        return np.array([_total(self._operators(kind), name) for kind in self._kinds])
 
     @property
     def floor_s(self) -> Any:
@@ -200,3 +205,7 @@ def _passes(profile: KernelProfile, phase: Phase) -> float:
 def _runs_once_a_layer(name: str) -> bool:
     lowered = name.lower()
     return any(word in lowered for word in OF_ATTENTION) and not any(word in lowered for word in NOT_ATTENTION)
+
+
+def _total(items: Iterable[Any], name: str) -> float:
+    return sum(float(getattr(item, name)) for item in items)

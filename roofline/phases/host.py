@@ -129,8 +129,9 @@ class HostedModel(NamedTuple):
 
 def sparse_layers(serve: Deployment) -> int:
     """Layers in which an indexer selects the tokens to attend to."""
-    return sum(
-        layer.count
-        for layer in serve.model.layers
-        if any(getattr(block, "indexer", None) is not None for block in layer.blocks)
-    )
+    found = 0
+    for layer in serve.model.layers:
+        indexers = [getattr(block, "indexer", None) for block in layer.blocks]
+        if any(indexer is not None for indexer in indexers):
+            found += layer.count
+    return found

@@ -109,7 +109,9 @@ def _draw_devices(ax: Axes, needs: Sequence[Memory], tops: np.ndarray[Any, Any])
     ax.set_ylim(0, 1.2 * max(*tops, *devices))
     column = ax.bbox.width / ax.figure.dpi / np.ptp(ax.get_xlim())
     wide, narrow = (text_inches(ax, words, style.text_size, "bold")[0] for words in (DOES_NOT_FIT, "does not"))
-    misfit = "over\n" if column < narrow else "does not\nfit in\n" if column < wide else f"{DOES_NOT_FIT}\nin "
+    misfit = f"{DOES_NOT_FIT}\nin "
+    if column < wide:
+        misfit = "over\n" if column < narrow else "does not\nfit in\n"
     text: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "parse_math": False, "linespacing": 1.1}
     for place, (need, device, top) in enumerate(zip(needs, devices, tops, strict=True)):
         ax.hlines(device, place - 0.38, place + 0.38, color=style.ink, linewidth=1.6)

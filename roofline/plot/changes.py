@@ -198,13 +198,14 @@ def _of_passes(before: Phase, after: Phase, column: str) -> Change:
 
 def _from_to(before: Phase, after: Phase) -> str:
     """What both have in common, and what changes."""
-    facets = [
-        deployment_facets(phase.deployment)
-        | {"batch": f"batch {float(np.sum([segment.sequences for segment in phase.segments])):,.0f}"}
-        for phase in (before, after)
-    ]
-    shared, (first, second) = tell_apart(facets)
+    shared, (first, second) = tell_apart([_pass_facets(before), _pass_facets(after)])
     return f"{shared}: {', '.join(first)} -> {', '.join(second)}"
+
+
+def _pass_facets(phase: Phase) -> dict[str, str]:
+    """What tells a pass from another: what runs where, and for how many sequences."""
+    sequences = float(np.sum([segment.sequences for segment in phase.segments]))
+    return deployment_facets(phase.deployment) | {"batch": f"batch {sequences:,.0f}"}
 
 
 def _by_operator(phase: Phase, column: str) -> dict[str, float]:
@@ -217,13 +218,15 @@ def _by_operator(phase: Phase, column: str) -> dict[str, float]:
     return found
 
 
+def _gigabytes_used(found: Memory) -> dict[str, float]:
+    return {name: float(value) / 1e9 for name, value in found.parts.items() if name != "free"}
+
+
 def _of_memory(before: Memory, after: Memory) -> Change:
     """Parts of the memory of the most loaded accelerator."""
     if np.ndim(before.needed_bytes) or np.ndim(after.needed_bytes):
         raise InvalidInput("a waterfall shows single cases: draw one point of the sweep")
-    sides = [
-        {name: float(value) / 1e9 for name, value in side.parts.items() if name != "free"} for side in (before, after)
-    ]
+    sides = [_gigabytes_used(before), _gigabytes_used(after)]
     names = dict.fromkeys(name for side in sides for name in side)
     parts = {name: sides[1].get(name, 0.0) - sides[0].get(name, 0.0) for name in names}
     shared, (first, second) = tell_apart([deployment_facets(side.deployment) for side in (before, after)])
@@ -362,7 +365,7 @@ def _rows_with_room(ax: Axes, gains: Sequence[Mapping[str, float]], further: flo
     ``further`` is the height in inches that the head is still going to take.
     """
     room = max(int((ax.bbox.height / ax.figure.dpi - (further if is_own(ax) else 0.0)) / ROW), 1)
-    effects = [max((abs(np.log(value)) for value in each.values()), default=0.0) for each in gains]
+    effects = [float(np.max(np.abs(np.log(list(each.values()))), initial=0.0)) for each in gains]
     largest = sorted(range(len(gains)), key=lambda place: -effects[place])[:room]
     return sorted(largest)
 

@@ -24,10 +24,8 @@ ROOM_FOR_REASON = 1.3
 def memory_of(phase: Phase) -> Memory:
     """What memory holds at the end of a pass: the weights, and the cache of its sequences, at their mean length."""
     sequences = np.ceil(sum(segment.sequences for segment in phase.segments))
-    new, past = (
-        np.ceil(sum(segment.sequences * getattr(segment, name) for segment in phase.segments) / sequences)
-        for name in ("new_tokens", "past_tokens")
-    )
+    new = np.ceil(sum(segment.sequences * segment.new_tokens for segment in phase.segments) / sequences)
+    past = np.ceil(sum(segment.sequences * segment.past_tokens for segment in phase.segments) / sequences)
     # The last token of the pass is the first of the output.
     load = Workload(np.maximum(new, 1), 1, sequences, np.maximum(past - 1, 0))
     return memory(phase.deployment, load)

@@ -228,6 +228,11 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
     widen(ax, left=0.15 + max(text_inches(ax, name, style.text_size)[0] for name in names))
 
 
+def _in_lines(name: str) -> str:
+    """A name in lines of at most `LONGEST_NAME` characters, beside those it has already."""
+    return "\n".join(textwrap.fill(line, LONGEST_NAME) for line in name.split("\n"))
+
+
 def name_columns(ax: Axes, names: Sequence[str], short: Sequence[str] = ()) -> float:
     """Names of upright bars, slanted where they would touch each other; the inches below the axes that they take.
 
@@ -235,7 +240,7 @@ def name_columns(ax: Axes, names: Sequence[str], short: Sequence[str] = ()) -> f
     """
     style = style_of(ax)
     lay_out(ax)
-    names = ["\n".join(textwrap.fill(line, LONGEST_NAME) for line in name.split("\n")) for name in names]
+    names = [_in_lines(name) for name in names]
     sizes = [text_inches(ax, name, style.text_size) for name in names]
     column = ax.bbox.width / ax.figure.dpi / np.ptp(ax.get_xlim())
     widest, tallest = (max(side) for side in zip(*sizes, strict=True))
@@ -321,7 +326,9 @@ def log_limits(*values: Any, room: float = 0.05) -> tuple[float, float]:
 
 def plain_number(value: float) -> str:
     """A number of a tick without powers of ten: ``1,000``, ``0.01``."""
-    return f"{value:,.0f}" if value >= 1 and value == round(value) else f"{value:,.4g}" if value >= 1 else f"{value:g}"
+    if value < 1:
+        return f"{value:g}"
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
 
 
 def legend_inside(ax: Axes, handles: Sequence[Artist] | None = None, **more: Any) -> Legend:

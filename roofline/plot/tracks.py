@@ -231,8 +231,9 @@ def tell_apart(facets: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]
     names = list(facets[0])
     same = [name for name in names if len({own[name] for own in facets}) == 1]
     shared = ", ".join(facets[0][name] for name in same if facets[0][name])
-    words = [[own[name] for name in names if name not in same and own[name]] for own in facets]
-    if len(same) == len(names) and len(facets) > 1:
+    telling = [name for name in names if name not in same]
+    words = [list(filter(None, (own[name] for name in telling))) for own in facets]
+    if not telling and len(facets) > 1:
         words = [[str(place)] for place in range(1, len(facets) + 1)]
     return shared, words
 

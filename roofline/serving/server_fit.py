@@ -105,12 +105,15 @@ def tabulated(runs: Sequence[ServerRun]) -> Runs:
     Runs
     """
     rows = [_row(run) for run in runs]
-    columns = [np.array(column) for column in zip(*(row[:11] for row in rows), strict=True)]
-    shape, chunks, packing, host = (
-        type(rows[0][at])(*(np.array(values, dtype=float) for values in zip(*(row[at] for row in rows), strict=True)))
-        for at in range(11, 15)
-    )
-    return Runs(*columns, shape, chunks, packing, host)  # type: ignore[arg-type, call-arg]
+    columns = list(zip(*rows, strict=True))
+    plain, groups = columns[:11], columns[11:]
+    return Runs(*map(np.array, plain), *map(_side_by_side, groups))  # type: ignore[arg-type]
+
+
+def _side_by_side(values: Sequence[Any]) -> Any:
+    """Named tuples of numbers as one named tuple of arrays."""
+    fields = [np.array(column, dtype=float) for column in zip(*values, strict=True)]
+    return type(values[0])(*fields)
 
 
 def _row(run: ServerRun) -> tuple[Any, ...]:

@@ -364,9 +364,10 @@ class _Ask:
             for value, burst in zip(asked.flat, bursts.flat, strict=True)
         )
         names = [column for column in Simulation.columns if column != "time"]
-        found: dict[str, Any] = {
-            column: np.array([getattr(each, column) for each in runs]).reshape(asked.shape)[()] for column in names
-        }
+        found: dict[str, Any] = {}
+        for column in names:
+            figures = np.array([getattr(each, column) for each in runs])
+            found[column] = figures.reshape(asked.shape)[()]
         found["capacity_requests_per_s"] = np.full(asked.shape, capacity)[()]
         found["utilization"] = found["requests_per_s"] / capacity
         if not self.open_loop:

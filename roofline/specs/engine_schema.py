@@ -77,9 +77,9 @@ class EngineSpec(Strict):
 
     def build(self) -> EngineFacts:
         """The engine's defaults in base units, each with its source."""
-        rules = {
-            name: tuple(self._rule(name, item) for item in _listed(value)) for name, value in self.settings.items()
-        }
+        rules = {}
+        for name, value in self.settings.items():
+            rules[name] = tuple(self._rule(name, item) for item in _listed(value))
         return EngineFacts(self.name, self.title, self.kernels, self.like, rules, self.aliases)
 
     def _rule(self, name: str, item: Setting) -> Rule:

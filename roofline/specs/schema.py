@@ -217,9 +217,9 @@ class AcceleratorSpec(SpecFile):
         """The accelerator in base units with the provenance of every figure."""
         figures = self.quantities()
         values = {path: to_base(item.value, item.unit, quantity, field=path) for path, quantity, item in figures}
-        by_format = {
-            field: {name: values[f"{field}.{name}"] for name in getattr(self, field)} for field in FIGURES_BY_FORMAT
-        }
+        by_format = {}
+        for field in FIGURES_BY_FORMAT:
+            by_format[field] = {name: values[f"{field}.{name}"] for name in getattr(self, field)}
         link = self.scale_up
         return Accelerator(
             name=self.name,

@@ -316,7 +316,9 @@ def number_in(typed: str | float, unit: str) -> float:
         raise InvalidInput(f"the answer must be a finite number: {typed!r}")
     match = _TYPED.match(str(typed).strip())
     if match is None:
-        wanted = FACTOR if unit == "x" else f"in {unit}" if unit else "without a unit"
+        wanted = f"in {unit}" if unit else "without a unit"
+        if unit == "x":
+            wanted = FACTOR
         raise InvalidInput(f"the answer must be a number ({wanted}): {typed!r}")
     value = float(match["number"].replace(",", ""))
     given = (match["unit"] or "").strip()

@@ -248,10 +248,10 @@ def _flat(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _effect(effect: Effect, heading: str, *, full: bool) -> list[str]:
     """The effect of the techniques in a sentence, then before and after; with ``full``, how it arises."""
-    rows = [
-        (METRICS[name].words, *(value(name, getattr(side, name)) for side in (effect.before, effect.after)))
-        for name in EFFECTS
-    ]
+    rows = []
+    for name in EFFECTS:
+        before, after = (value(name, getattr(side, name)) for side in (effect.before, effect.after))
+        rows.append((METRICS[name].words, before, after))
     takes = [(item.label, item.effort, item.costs) for item in effect.techniques]
     return [
         lead(effect.before.case.serve.model, effect.summary()),

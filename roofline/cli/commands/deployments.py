@@ -218,13 +218,11 @@ def tie_words(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> st
         return ""
     fitting = [each for each in points if bool(each[1].memory.fits)] or list(points)
     best_varied, best = max(fitting, key=lambda each: float(each[1].decode.tokens_per_s_by(time)))
-    tied = [
-        _where(varied)
-        for varied, found in fitting
-        if any(varied[name] != best_varied[name] for name in varied if name in UNSURE)
-        and all(varied[name] == best_varied[name] for name in varied if name not in UNSURE)
-        and _within(found.decode, best.decode)
-    ]
+    tied = []
+    for varied, found in fitting:
+        differing = {name for name in varied if varied[name] != best_varied[name]}
+        if differing and differing <= set(UNSURE) and _within(found.decode, best.decode):
+            tied.append(_where(varied))
     return f" A tie within the intervals: {'; '.join(tied)}." if tied else ""
 
 
@@ -234,11 +232,13 @@ UNSURE = ("hardware", "engine", "weights", "activations", "kv", "attention")
 
 def _within(one: Phase, other: Phase) -> bool:
     """Whether the time per token of one pass lies within the interval of the other."""
-    (low, middle, high), (other_low, other_middle, other_high) = (
-        [float(getattr(phase, name) / phase.tokens) for name in ("estimate_low_s", "estimate_s", "estimate_high_s")]
-        for phase in (one, other)
-    )
-    return low <= other_middle <= high or other_low <= middle <= other_high
+    middle, other_middle = (float(phase.estimate_s / phase.tokens) for phase in (one, other))
+    return _holds(one, other_middle) or _holds(other, middle)
+
+
+def _holds(phase: Phase, token_s: float) -> bool:
+    """Whether the interval of a pass holds a time per token."""
+    return float(phase.estimate_low_s / phase.tokens) <= token_s <= float(phase.estimate_high_s / phase.tokens)
 
 
 def _where(varied: dict[str, Any]) -> str:

@@ -215,17 +215,13 @@ def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, 
 
     if helps not in (None, *PHASES):
         raise unknown("phase", helps, PHASES)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": slug,
-            "title": REGISTRY[slug].name,
-            "helps": REGISTRY[slug].helps,
-            "parameters": [item.name for item in dataclasses.fields(REGISTRY[slug])],
-            "why": REGISTRY[slug].why,
-        }
-        for slug in _named(REGISTRY, name)
-        if helps in (None, REGISTRY[slug].helps)
-    ]
+    rows: list[dict[str, Any]] = []
+    for slug in _named(REGISTRY, name):
+        kind = REGISTRY[slug]
+        if helps in (None, kind.helps):
+            parameters = [item.name for item in dataclasses.fields(kind)]
+            words = {"name": slug, "title": kind.name, "helps": kind.helps, "parameters": parameters, "why": kind.why}
+            rows.append(words)
     if as_json:
         return print_json(rows)
     options = [" ".join(map(option_of, row["parameters"])) for row in rows]

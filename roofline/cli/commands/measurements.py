@@ -124,16 +124,12 @@ def _of(time: str) -> str:
 
 def _run(found: Headroom, time: str, *, full: bool) -> list[str]:
     """One sentence per phase, then the times; with ``full``, also what the time above the floor consists of."""
-    rows = [
-        (
-            row.name,
-            *(brief_time(each) for each in (row.measured_s, row.floor_s, row.roofline_s, row.estimate_s)),
-            *(f"{share:.0%}" for share in (row.share_of(time), row.mfu, row.mbu)),
-            row.limit,
-        )
-        for row in found.phases
-    ]
-    gaps = [(row.name, *(brief_time(each) for each in row.gaps_s.values())) for row in found.phases]
+    rows, gaps = [], []
+    for row in found.phases:
+        times = [brief_time(each) for each in (row.measured_s, row.floor_s, row.roofline_s, row.estimate_s)]
+        shares = [f"{share:.0%}" for share in (row.share_of(time), row.mfu, row.mbu)]
+        rows.append((row.name, *times, *shares, row.limit))
+        gaps.append((row.name, *map(brief_time, row.gaps_s.values())))
     head = ("", *found.phases[0].gaps_s)
     measurement = found.measurement
     return [

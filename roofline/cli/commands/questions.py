@@ -149,10 +149,10 @@ MEASURED_ELSEWHERE = "Gains measured on any deployment (number of measurements),
 def _gains(rows: list[dict[str, Any]], second: str, column: str, *, of: str = "") -> str:
     """Gains of the techniques by phase, and one more column."""
     gains = [f"{of}{name}" for name in ("prefill_speedup", "decode_speedup", "throughput_gain", "batch_gain")]
-    cells = [
-        (row["technique"], row[column], *("–" if row[name] is None else f"{row[name]:.2f}x" for name in gains))
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        factors = ["–" if row[name] is None else f"{row[name]:.2f}x" for name in gains]
+        cells.append((row["technique"], row[column], *factors))
     return table(cells, head=("technique", second, "prefill", "decode", "tokens/s", "batch"), right=4)
 
 
