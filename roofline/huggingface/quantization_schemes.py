@@ -177,8 +177,10 @@ def _of_weights(weights: Mapping[str, Any]) -> str:
     if kind == "float" and bits == 8:
         if weights.get("strategy") == "block":
             return tiled(weights.get("block_structure") or [128, 128])
+        if group == 32:
+            return "mxfp8"
         grouped = weights.get("strategy") == "group" and isinstance(group, int) and group > 0
-        return "mxfp8" if group == 32 else f"fp8_g{group}" if grouped else "fp8"
+        return f"fp8_g{group}" if grouped else "fp8"
     return integer(bits, group, symmetric=bool(weights.get("symmetric")))
 
 
