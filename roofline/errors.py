@@ -135,7 +135,7 @@ def one_number(what: str, value: object, *, least: float = 0.0, whole: bool = Fa
     """
     found = number(what, value, least=least, whole=whole)
     if np.ndim(found):
-        raise InvalidInput(f"{what} must be a single number here, not an array of {np.size(found)}")
+        raise InvalidInput(f"{what} must be a single number, not an array of {np.size(found)}")
     return float(found)
 
 

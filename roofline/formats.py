@@ -311,7 +311,7 @@ def mixture(values_by_format: Mapping[str, int]) -> str:
     """
     parts = {name: count for name, count in values_by_format.items() if count}
     if not parts:
-        raise InvalidInput("a mixture of formats needs at least one value: there is none")
+        raise InvalidInput("a mixture of formats needs at least one value")
     if len(parts) == 1:
         return next(iter(parts))
     divisor = gcd(*parts.values())
@@ -350,7 +350,7 @@ def math_format(weights: Format, activations: Format) -> str:
         The activations are in a storage-only format.
     """
     if activations.math is None:
-        raise InvalidInput(f"activations can't be {activations.name!r}: it is a storage format for weights")
+        raise InvalidInput(f"activations can't be {activations.name!r}: it is a storage-only format for weights")
     if weights.math is not None and weights.bits >= 16 and weights.bits > activations.bits:
         return weights.math
     return activations.math

@@ -147,7 +147,7 @@ def test_prefill_techniques_lead_on_ttft_and_decode_techniques_on_tpot(small):
 def test_a_workload_is_traffic_of_one_length(small):
     bucket = rl.advise(small, [(2000, 256)], time="roofline_s")
     assert rl.advise(small, rl.Workload(2000, 256), time="roofline_s").to_dict() == bucket.to_dict()
-    with pytest.raises(rl.InvalidInput, match="traffic of several lengths needs their shares"):
+    with pytest.raises(rl.InvalidInput, match="traffic of several lengths needs shares"):
         rl.advise(small, rl.Workload(np.array([100, 200]), 256), time="roofline_s")
 
 
@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_said(small):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"batches": ()}, "batches must hold at least one load"),
+        ({"batches": ()}, "batches is empty"),
         ({"batches": (0,)}, "batches must be a whole number >= 1: 0"),
         ({"metric": "speed"}, "no metric named 'speed'"),
         ({"time": "now"}, "no time named 'now'"),
@@ -291,14 +291,14 @@ def test_traffic_from_conversations_counts_earlier_turns(tmp_path):
     path.write_text(json.dumps(talk))
     found = rl.read_traffic(path)
     assert sorted(zip(found.prompt_tokens, found.output_tokens, strict=True)) == [(10, 20), (40, 100)]
-    assert "4 characters are taken as a token" in " ".join(found.assumptions)
+    assert "assuming 4 characters per token" in " ".join(found.assumptions)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no requests: it is empty"),
-        ("[]", "holds no requests with prompt and output tokens"),
+        ("", "is empty"),
+        ("[]", "contains no requests with prompt and output tokens"),
         ("[1]", "a request must be an object, not int"),
         ("prompt_tokens,note\n1,2\n", "has no column output_tokens; it has prompt_tokens, note"),
         ("prompt_tokens,output_tokens\n1,many\n", "output_tokens must be a number >= 0: 'many'"),

@@ -140,7 +140,7 @@ def test_a_good_spec_loads(tmp_path):
         ("mlp: {", "mpl: {", "layers.0.mpl: no kind of block named 'mpl'"),
         ("mlp: {intermediate: 128}", "mlp: 128", "layers.0.mlp must be a mapping of sizes, not 128"),
         ("count: 2", "count: 0", "layers.0.count must be greater than or equal to 1: 0"),
-        ("name: tiny", "name: other", "name 'other' must be the file's: 'tiny'"),
+        ("name: tiny", "name: other", "name 'other' must match the file name: 'tiny'"),
         ("vocab: 1000", "vocab: 1000\nvocab: 2000", "key 'vocab' is given twice"),
         ("vocab: 1000", "vocab: &v 1000\nposition_rows: *v", "uses a YAML alias"),
         ("vocab: 1000", "vocab: [1000", "is not valid YAML"),
@@ -266,7 +266,7 @@ def test_json_numbers_of_thousands_of_digits_are_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "words"), [("h100-sxm,vllm", "row 2 has 2 values for 7 columns"), ("", "holds no timings")]
+    ("row", "words"), [("h100-sxm,vllm", "row 2 has 2 values for 7 columns"), ("", "contains no timings")]
 )
 def test_short_rows_and_byte_order_marks_of_timings(tmp_path, row, words):
     from roofline.efficiency.timings import read_timings

@@ -287,11 +287,11 @@ def test_printed_tables_say_what_people_ask_for(plan):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"hardware": []}, "a plan needs hardware: none was given"),
+        ({"hardware": []}, "a plan needs at least one accelerator"),
         ({"time": "roof_s"}, "no time named 'roof_s'"),
         (
             {"load": rl.Workload(np.array([1, 2]), 3)},
-            "a plan takes one prompt_tokens, not several; a mix of lengths is a Traffic",
+            "a plan takes a single prompt_tokens; pass a Traffic for a mix of lengths",
         ),
         ({"prices": {"h200-sxm": 1.0}}, "no accelerator of this plan named 'h200-sxm'"),
         ({"prices": {"h100-sxm": -1.0}}, "a price must be a finite number >= 0: -1.0"),

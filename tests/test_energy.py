@@ -138,7 +138,7 @@ def test_the_tdp_says_what_it_is_of():
         assert bool(chip.tdp_scope) == (chip.tdp_watts is not None)
     step = rl.decode(rl.Deployment(LLAMA_8B, "gh200-96gb"), CHAT)
     assert not power_model(step.deployment.accelerator).fitted
-    assert "power: the TDP of gh200-96gb is that of the module with its CPU" in step.assumptions
+    assert "power: the TDP of gh200-96gb covers the module with its CPU" in step.assumptions
     watts = {"apple-m2-ultra": 295, "apple-m2-max": 145, "apple-m1-ultra": 215, "apple-m2": 50, "mi250x-gcd": 250}
     assert {name: rl.get_accelerator(name).tdp_watts for name in watts} == watts
 

@@ -284,7 +284,7 @@ def test_a_share_in_host_memory_is_a_share():
 def test_fit_says_what_lives_in_host_memory():
     said = run("fit", "kimi-k2.5", "--hardware", "rtx-pro-6000-ws", "--weights-host", "1").stdout
     assert said.startswith("Yes: kimi-k2.5 fits on one rtx-pro-6000-ws")
-    assert "1 of the experts (570.8 GB) live in host memory" in said.replace("\n", " ")
+    assert "1 of the experts (570.8 GB) are in host memory" in said.replace("\n", " ")
     assert "A decode step takes " in said.replace("\n", " ")
     assert run("fit", "kimi-k2.5", "--hardware", "rtx-4090", "--host-part", "lm_head").exit_code == 2
     refused = run("fit", "llama-3.1-70b", "--hardware", "rtx-4090", "--weights", "int4_g128").stdout.replace("\n", " ")

@@ -88,7 +88,7 @@ def test_a_good_file(write):
         ),
         ("vendor: Acme", "vendor: Acme\nyear: 24", "year must be greater than or equal to 1990: 24"),
         ("vendor: Acme", "vendor: [Acme]", "vendor must be a valid string"),
-        ("name: acme-x1", "name: acme-x2", "name 'acme-x2' must be the file's: 'acme-x1'"),
+        ("name: acme-x1", "name: acme-x2", "name 'acme-x2' must match the file name: 'acme-x1'"),
         ("vendor: Acme", "vendor: Acme\nvendor: Emca", "key 'vendor' is given twice"),
         (
             "sources:\n  brief: {title: Acme X1 product brief}",

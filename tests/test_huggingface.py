@@ -72,10 +72,10 @@ def test_memory_has_the_size_that_the_index_states(tmp_path: Path) -> None:
     serve = rl.Deployment(built, "h100-sxm")
     need = rl.memory(serve, rl.Workload())
     assert need.weights_bytes == pytest.approx(stated, rel=1e-12)
-    assert need.assumptions[0].startswith("the checkpoint states 16.86 GB of tensors, its configuration gives 16.06 GB")
+    assert need.assumptions[0].startswith("the checkpoint states 16.86 GB of tensors, but its configuration gives 16.06 GB")
     assert rl.memory(rl.quantize(serve, weights="fp8"), rl.Workload()).weights_bytes < 0.6 * stated
     shown = text("analyze", str(tmp_path), "--hardware", "h100-sxm")
-    assert "Doubt: the checkpoint states 16.86 GB" in "\n".join(shown.splitlines()[:4])
+    assert "Warning: the checkpoint states 16.86 GB" in "\n".join(shown.splitlines()[:4])
 
 
 def test_a_size_within_two_percent_is_no_doubt(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_an_unknown_type_of_a_known_class_is_read_as_that_class() -> None:
     config = {**CONFIGS["deepseek-ai--DeepSeek-V3"], "model_type": "kimi_of_tomorrow"}
     built = from_config(config)
     assert built.parameters.total == RECORDS["deepseek-ai--DeepSeek-V3"]["parameters"]["language"]
-    assert any("read as deepseek_v3" in note for note in built.assumptions)
+    assert any("assuming deepseek_v3" in note for note in built.assumptions)
 
 
 def test_what_a_class_supplies_is_said() -> None:
@@ -618,7 +618,7 @@ def test_layers_that_keep_16_bits_make_a_mixture_with_exact_bytes() -> None:
 def test_a_quantization_that_is_no_mapping_is_said() -> None:
     built = from_config({**LLAMA, "quantization_config": "fp8"})
     assert built.precision is None
-    doubt = "the checkpoint's quantization is not understood ('fp8'): sizes are those of bf16 weights, too large"
+    doubt = "unknown quantization ('fp8'); sizes assume bf16 weights and are too large"
     assert built.assumptions == (doubt,)
 
 

@@ -67,5 +67,5 @@ def test_what_can_not_be_launched_is_refused():
     serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
     with pytest.raises(rl.UnknownName, match="no engine with a launch command named 'vlm'; did you mean 'vllm'"):
         launch_command(serve, LOAD, engine="vlm")
-    with pytest.raises(rl.InvalidInput, match="one layout and one workload"):
+    with pytest.raises(rl.InvalidInput, match="a single layout and workload"):
         launch_command(serve, rl.Workload(batch=np.array([1, 2])))

@@ -174,7 +174,7 @@ def test_towers_of_gemma_3n():
 def test_an_image_encoder_that_is_only_named_is_left_out_with_a_note():
     config = BESIDE_SPECS["gemma-3n-e2b"]
     odd = {**config, "vision_config": {**config["vision_config"], "architecture": "mobilenetv6"}}
-    assert from_config(odd).doubts == ("vision_config: the tower is left out, its shapes are not known here",)
+    assert from_config(odd).doubts == ("vision_config: the tower is not counted, since its shapes are unknown",)
 
 
 @pytest.mark.parametrize("ratio", [None, True, "wide", 0, -1.0])
@@ -271,7 +271,7 @@ def test_a_pattern_of_prediction_layers_with_an_unknown_letter_is_one_line():
     with pytest.raises(SpecError, match=r"mtp_hybrid_override_pattern\[1\] is 'Q'"):
         changed("nemotron-3-super-120b-a12b", mtp_hybrid_override_pattern="*Q")
     without = changed("nemotron-3-super-120b-a12b", mtp_hybrid_override_pattern=None)
-    assert without.doubts == ("one layer of multi-token prediction left out: shapes not known here",)
+    assert without.doubts == ("one layer of multi-token prediction not counted, since their shapes are unknown",)
 
 
 @pytest.mark.parametrize(("name", "built"), [("gemma-4-e2b", 5_104_297_504), ("gemma-4-e4b", 7_941_100_832)])

@@ -19,7 +19,7 @@ NAMES = rl.list_models()
 def test_a_model_equals_the_configuration_beside_it(name):
     spec = MODEL_SPECS / f"{name}.yaml"
     beside = config_path(spec)
-    assert beside is not None, f"{name} has no config.json beside it"
+    assert beside is not None, f"{name} has no config.json next to it"
     model, config = rl.get_model(spec), read_config(beside, name)
     assert list(differences(model.replace(max_context_tokens=config.max_context_tokens), config)) == []
     assert rl.check_specs(spec) == []
@@ -217,7 +217,7 @@ WRONG = {
         "shared",
     ),
     "dense layers for sparse ones": ("deepseek-v3", "count: 3\n", "count: 4\n", "layers are 62, but 61"),
-    "formats of a quantized copy": ("kimi-k2.6", "precision:", "# precision:", "state the model's own precision"),
+    "formats of a quantized copy": ("kimi-k2.6", "precision:", "# precision:", "state the original precision"),
     "formats that the configuration contradicts": (
         *("deepseek-v3", "weights: fp8_block", "weights: nvfp4"),
         "precision is weights nvfp4",
@@ -270,7 +270,7 @@ def test_a_configuration_that_can_not_be_read_is_named(tmp_path):
     shutil.copy(MODEL_SPECS / "llama-3.1-8b.yaml", tmp_path)
     (tmp_path / "llama-3.1-8b.config.json").write_text("{", encoding="utf-8")
     (fault,) = rl.check_specs(tmp_path / "llama-3.1-8b.yaml")
-    assert "the config.json beside it can't be read: " in fault
+    assert "the config.json next to it can't be read: " in fault
 
 
 def test_the_command_that_writes_a_spec(tmp_path, monkeypatch):

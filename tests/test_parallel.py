@@ -240,7 +240,7 @@ def test_70b_fits_two_h100():
             {"data": 4, "moe_tensor": 8},
             "expert x moe_tensor must be a multiple of tensor, at most tensor x data: 1 x 8",
         ),
-        ({"data": 4, "moe_tensor": [1, 4]}, "moe_tensor must be one number: it is an array"),
+        ({"data": 4, "moe_tensor": [1, 4]}, "moe_tensor must be a single number, not an array"),
     ],
 )
 def test_layouts_that_make_no_sense(degrees, says):

@@ -112,7 +112,7 @@ def test_there_is_no_split_at_the_floor():
         assert np.isnan(getattr(floor, f"usd_per_million_{name}_tokens")).all()
     assert np.isfinite(floor.usd_per_request).all()
     assert np.isnan(floor.watts).all()
-    assert any(note.startswith("at the floor prefill and decode overlap") for note in floor.assumptions)
+    assert any(note.startswith("at the floor, prefill and decode overlap") for note in floor.assumptions)
     assert "nan" not in floor.summary()
 
 

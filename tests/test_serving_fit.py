@@ -139,8 +139,8 @@ def test_ones_own_runs_become_an_engine(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no runs"),
-        (HEAD, "holds no runs"),
+        ("", "contains no runs"),
+        (HEAD, "contains no runs"),
         (HEAD + "llama-3.1-8b,h100-sxm,vllm,1500,500,1,,1\n", "row 1: tpot_s is missing"),
         (HEAD + "llama-3.1-8b,h100-sxm,,1500,500,1,9,1\n", "row 1: engine is missing"),
         (HEAD + "llama-3.1-8b,h100-sxm,vllm,1500,500,0,9,1\n", "row 1: concurrency must be a number above 0: '0'"),

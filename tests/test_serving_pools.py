@@ -119,8 +119,8 @@ def test_two_pools_finish_what_the_slower_one_does(worker):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"concurrency": np.array([1, 2])}, "concurrency must be a single number here, not an array of 2"),
-        ({"requests_per_s": [1.0, 2.0]}, "requests_per_s must be a single number here, not an array of 2"),
+        ({"concurrency": np.array([1, 2])}, "concurrency must be a single number, not an array of 2"),
+        ({"requests_per_s": [1.0, 2.0]}, "requests_per_s must be a single number, not an array of 2"),
         ({"concurrency": 8, "prefill_workers": np.array([1, 2])}, "prefill_workers must be a single number here"),
         ({"concurrency": 8, "decode_workers": 0}, "decode_workers must be a whole number >= 1: 0"),
         ({"concurrency": 8, "link_bytes_per_s": [1e9, 2e9]}, "link_bytes_per_s must be a single number here"),
@@ -134,7 +134,7 @@ def test_questions_about_several_pools_at_once_are_refused_in_a_line(worker, cha
 
 def test_a_cache_crosses_between_workers_of_one_model(worker):
     other = worker.replace(model=rl.get_model("qwen3-8b"))
-    with pytest.raises(rl.InvalidInput, match=r"both pools must run one model.*: llama-3\.1-8b and qwen3-8b"):
+    with pytest.raises(rl.InvalidInput, match=r"both pools must run the same model.*: llama-3\.1-8b and qwen3-8b"):
         serve_pools(LOAD, prefill=worker, decode=other, concurrency=8)
 
 

@@ -255,5 +255,5 @@ def test_results_have_their_views(serve):
     for step in found.explain():
         assert eval(step.formula, {}, names | dict(step.inputs)) == pytest.approx(step.value)
     assert found.low.total_s < found.total_s < found.high.total_s
-    with pytest.raises(rl.InvalidInput, match="no figure of a request named 'ttft'"):
+    with pytest.raises(rl.InvalidInput, match="a request has no 'ttft'"):
         found.quantile("ttft", 0.5)

@@ -65,8 +65,8 @@ def test_the_burstiness_of_a_metronome_is_zero_and_that_of_poisson_arrivals_one(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no requests: it is empty"),
-        ("arrival_s,prompt_tokens,output_tokens\n", "holds no requests"),
+        ("", "is empty"),
+        ("arrival_s,prompt_tokens,output_tokens\n", "contains no requests"),
         ("prompt_tokens,output_tokens\n1,1\n", "row 1: no column arrival_s; there are prompt_tokens, output_tokens"),
         (ROWS.replace("200,30", ",30"), "row 2: prompt_tokens is missing"),
         (ROWS.replace("200,30", "200"), "row 2: output_tokens is missing"),

@@ -299,7 +299,7 @@ def test_a_tier_is_as_fast_as_its_link_and_as_large_as_it_is(h100):
     assert half.found_share(rl.apply(serve, load, half, time="roofline_s").before.case) == pytest.approx(0.4)
     missed = estimated(serve, load, t.KVTiers(hit_rate=0.0))
     assert missed.throughput_gain == pytest.approx(measured("gps-lmc-miss"), rel=0.05)
-    with pytest.raises(rl.InvalidInput, match="tier_bytes and working_set_tokens go together"):
+    with pytest.raises(rl.InvalidInput, match="give both tier_bytes and working_set_tokens"):
         t.KVTiers(tier_bytes=1e12)
 
 

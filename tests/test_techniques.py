@@ -383,7 +383,7 @@ def test_all_reduce_by_hand(small):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"degrees": ()}, "degrees must hold"),
+        ({"degrees": ()}, "degrees is empty"),
         ({"degrees": (0,)}, "degrees must be"),
         ({"time": "floor_s"}, "no time named"),
     ],
@@ -447,7 +447,7 @@ def test_nonsense_together_is_refused_in_one_line(small, pair, words):
         (lambda: t.PromptCompression(times=0.5), "times must be a finite number >= 1: 0.5"),
         (lambda: t.MixtureOfExperts(against="size"), "against must be 'total' or 'active'"),
         (lambda: t.MixtureOfExperts(experts=2, top_k=3), "top_k must be at most the number of experts: 3 of 2"),
-        (lambda: t.PromptBatching(lengths=()), "lengths must hold the prompt lengths"),
+        (lambda: t.PromptBatching(lengths=()), "lengths is empty"),
         (lambda: t.ChunkedPrefill(chunk_tokens=0), "chunk_tokens must be a whole number >= 1: 0"),
         (lambda: t.SlidingWindow(tokens=2.5), "tokens must be a whole number >= 1: 2.5"),
     ],
@@ -543,7 +543,7 @@ def test_table_says_what_cannot_be_had():
 
 
 def test_table_is_for_one_workload(small):
-    with pytest.raises(rl.InvalidInput, match="for one workload, not a sweep"):
+    with pytest.raises(rl.InvalidInput, match="takes a single workload, not a sweep"):
         rl.technique_table(small, rl.Workload(batch=np.arange(1, 4)), time="roofline_s")
 
 

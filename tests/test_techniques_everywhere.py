@@ -108,5 +108,5 @@ def test_replicas_and_ranks_do_not_both_hold_the_cache():
 
 def test_a_server_whose_steps_run_other_kernels_is_not_simulated():
     case = t.SharedPrefixAttention(prefix_tokens=1000).after(Scenario(rl.Deployment("llama-3.1-8b", "h100-sxm"), LOAD))
-    with pytest.raises(rl.InvalidInput, match="decode steps run other kernels than its prompts"):
+    with pytest.raises(rl.InvalidInput, match="decode steps and prompts run different kernels"):
         rl.simulate(case.serve, replace(LOAD, batch=1), concurrency=8)

@@ -172,7 +172,7 @@ def test_what_cannot_be_encoded_is_refused_in_one_line(name, media, said):
 
 def test_towers_that_are_left_out_encode_nothing():
     serve = rl.Deployment("gemma-3-4b", "h100-sxm", leave_out="towers")
-    with pytest.raises(rl.RooflineError, match="the towers of gemma-3-4b are left out"):
+    with pytest.raises(rl.RooflineError, match="does not load the towers of gemma-3-4b"):
         rl.prefill(serve, rl.Workload(images=1))
 
 

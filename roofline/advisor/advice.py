@@ -164,7 +164,7 @@ def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> 
         if degree <= reach(serve.accelerator) and holds(spread):
             gpu = serve.accelerator.name
             return spread, f"Does not fit on one {gpu}; this starts from TP {degree}, the smallest layout that fits."
-    return serve, f"Does not fit on any number of {serve.accelerator.name}; the figures below assume that it does."
+    return serve, f"Does not fit on any number of {serve.accelerator.name}; the numbers below assume that it does."
 
 
 def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traffic:
@@ -174,14 +174,12 @@ def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traff
         return traffic
     if isinstance(traffic, Workload):
         if any(np.ndim(value) for value in (traffic.prompt_tokens, traffic.output_tokens)):
-            raise InvalidInput(
-                "traffic of several lengths needs their shares: give Traffic.of([(prompt, output, share)])"
-            )
+            raise InvalidInput("traffic of several lengths needs shares; pass Traffic.of([(prompt, output, share)])")
         return Traffic.of([(traffic.prompt_tokens, traffic.output_tokens)])
     return Traffic.of(traffic)
 
 
 def _checked_batches(batches: tuple[int, ...]) -> tuple[int, ...]:
     if not tuple(batches):
-        raise InvalidInput("batches must hold at least one load: it is empty")
+        raise InvalidInput("batches is empty; give at least one batch size")
     return tuple(int(np.asarray(number("batches", batch, least=1, whole=True))) for batch in batches)

@@ -202,7 +202,7 @@ def level_rates(chip: Accelerator) -> dict[str, float]:
         The spec lacks a value, or the multiprocessors of the vendor are not known.
     """
     if chip.vendor != "NVIDIA":
-        raise InvalidInput(f"{chip.name}: the levels of NVIDIA's multiprocessors are known, not those of {chip.vendor}")
+        raise InvalidInput(f"{chip.name}: the memory hierarchy is modeled for NVIDIA only, not for {chip.vendor}")
     l2, units, clock = chip.l2_bytes_per_s, chip.compute_units, chip.boost_clock_hz
     if l2 is None or units is None or clock is None:
         raise InvalidInput(

@@ -283,7 +283,7 @@ class Sensitivity(Report):
     def _elasticity_step(self, name: str) -> Step:
         width, elasticity = _width(name), self.elasticity[name]
         inputs = {"change_of_log_figure": elasticity * width, "change_of_log_input": width}
-        source = "doubled, since it comes in whole numbers" if name in WHOLE else f"{STEP:g} to either side"
+        source = "doubled, since it is a whole number" if name in WHOLE else f"{STEP:g} to either side"
         return Step(f"{name}.elasticity", "change_of_log_figure / change_of_log_input", inputs, elasticity, source)
 
     def _rest(self) -> Iterator[Step]:
@@ -294,7 +294,7 @@ class Sensitivity(Report):
         total = " + ".join(rates)
         more_is_better = bool(self.metric) and METRICS[self.metric].more_is_better
         formula = f"max(1 - ({total}), 0)" if more_is_better else f"min(-1 - ({total}), 0)"
-        source = "all rates and latency together make the figure"
+        source = "all rates and latency together give the result"
         yield Step("latency.elasticity", formula, rates, self.elasticity["latency"], source)
 
     def summary(self) -> str:
@@ -382,7 +382,7 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
         metric_named(metric, tuple(item.name for item in METRICS.values() if item.unit in ("s", "1/s", "tokens/s")))
         found = found.at(chosen)
     elif len(found.segments) != 1:
-        raise InvalidInput(f"sensitivity is of a prefill or a decode step, not of a {found.name} pass")
+        raise InvalidInput(f"sensitivity takes a prefill or a decode step, not a {found.name} pass")
     named = metric if steady else ""
     elasticity = {name: _elasticity(found, name, chosen, named) for name in _inputs(found)}
     if chosen == "estimate_s":

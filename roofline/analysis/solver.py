@@ -219,7 +219,7 @@ def solve(
 def _check_single(serve: Deployment, load: Workload) -> None:
     fields = (load.batch, load.prompt_tokens, load.output_tokens, load.cached_tokens, *serve.parallel.degrees)
     if any(np.ndim(value) for value in fields):
-        raise InvalidInput("solve answers one question at a time: the workload and the layout must not be arrays")
+        raise InvalidInput("solve takes a single workload and layout, not arrays")
 
 
 def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:

@@ -231,7 +231,7 @@ def _variables(what: str | Sequence[str]) -> dict[str, tuple[str, str]]:
                 raise unknown("result or column", name, [*COLUMNS, *(c for each in COLUMNS.values() for c in each)])
             found[name] = (known[0], name)
     if not found:
-        raise InvalidInput("a sweep needs something to compute: what is empty")
+        raise InvalidInput("what is empty; name at least one quantity to compute")
     return found
 
 
@@ -287,7 +287,7 @@ def _labeled(name: str, value: Any) -> xr.DataArray:
         return xr.DataArray(value.to_numpy(), dims=dim, coords={dim: value.index})
     array = np.asarray(value)
     if array.ndim > 1:
-        raise InvalidInput(f"{name} has {array.ndim} axes without names: give it as a DataArray")
+        raise InvalidInput(f"{name} has {array.ndim} unnamed axes; pass a DataArray")
     return xr.DataArray(array, dims=name, coords={name: array}) if array.ndim else xr.DataArray(array)
 
 

@@ -83,7 +83,7 @@ def disaggregate(
     """
     simulates = method is None or method_named(method) == SIMULATION
     if plan.load.output_tokens < 2:
-        raise InvalidInput("requests of one output token have nothing to decode: output_tokens must be at least 2")
+        raise InvalidInput("output_tokens must be at least 2: there is nothing to decode otherwise")
     pools = Disaggregation(link_bytes_per_s=link_bytes_per_s)
     refuse_pairs((*plan.techniques, pools))
     best = plan.by_accelerator

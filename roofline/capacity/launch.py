@@ -68,7 +68,7 @@ def launch_command(serve: Deployment, load: Workload, *, engine: str | None = No
     if name not in LAUNCHERS:
         raise unknown("engine with a launch command", name, LAUNCHERS)
     if any(np.ndim(value) for value in (*serve.parallel.degrees, load.batch, load.sequence_tokens)):
-        raise InvalidInput("a launch command is for one layout and one workload: they must not be arrays")
+        raise InvalidInput("a launch command needs a single layout and workload, not arrays")
     start, options = LAUNCHERS[name]
     words = [start.format(model=repository(serve.model))]
     of_pool = OPTIONS_OF_POOLS.get(name, {}).get(pool, {})

@@ -74,7 +74,7 @@ def fleet_steps(fleet: Fleet, rounding: float) -> tuple[Step, ...]:
     most = {"busy_s": busy_s, "utilization": fleet.utilization, "rounding": rounding}
     least = -(-busy_s * (fleet.requests_per_s / fleet.utilization) * (1 - rounding) // 1)
     at_least = "-(-busy_s * (requests_per_s / utilization) * (1 - rounding) // 1)"
-    queue = f"what the queue takes beyond that to meet the SLO, by {method_words(fleet.queue[0])}"
+    queue = f"further deployments for the SLO with the queue, by {method_words(fleet.queue[0])}"
     used = {"replicas": fleet.replicas, "busy_s": busy_s}
     floor = {"busy_at_floor_s": fleet.floor.table.busy_at_floor_s, "rounding": rounding}
     at_floor = "-(-busy_at_floor_s * requests_per_s * (1 - rounding) // 1)"

@@ -176,7 +176,7 @@ def plan(
         for serve, case, price in progress(asked)
     ]
     cases = FrozenMapping({(serve.accelerator.name, precision_name(case.serve)): serve for serve, case, _ in asked})
-    rules = [f"layouts that no engine starts are left out: {'; '.join(no_start)}"] if no_start else []
+    rules = [f"layouts that no engine supports are not considered: {'; '.join(no_start)}"] if no_start else []
     notes = [*_notes(cases, spread, prices), *rules, *_technique_notes(used, refused)]
     notes += _power_notes(cases, power, time)
     whole = Plan(
@@ -274,18 +274,18 @@ def _missing_units(serve: Deployment) -> str:
 
 def _technique_notes(used: tuple[Technique, ...], refused: Mapping[str, str]) -> tuple[str, ...]:
     notes = [f"techniques: {', '.join(item.label for item in used)}"] if used else []
-    notes += [f"{name} is left out: {reason}" for name, reason in refused.items()]
+    notes += [f"{name} is not considered: {reason}" for name, reason in refused.items()]
     return tuple(notes)
 
 
 def _check(chips: Sequence[Accelerator], load: Workload, time: str) -> None:
     if not chips:
-        raise InvalidInput("a plan needs hardware: none was given")
+        raise InvalidInput("a plan needs at least one accelerator")
     if time not in PLANNED_TIMES:
         raise unknown("time", time, PLANNED_TIMES)
     for name in ("prompt_tokens", "output_tokens", "cached_tokens"):
         if np.ndim(getattr(load, name)):
-            raise InvalidInput(f"a plan takes one {name}, not several; a mix of lengths is a Traffic")
+            raise InvalidInput(f"a plan takes a single {name}; pass a Traffic for a mix of lengths")
 
 
 def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerator]) -> dict[str, float]:
@@ -310,7 +310,7 @@ def idle_share(serve: Deployment) -> float:
 def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time: str) -> tuple[str, ...]:
     """Notes on the scope and basis of the power."""
     if time == "floor_s":
-        return ("at the floor prefill and decode overlap, so that neither their shares nor the power are known",)
+        return ("at the floor, prefill and decode overlap, so their shares and the power are unknown",)
     serves = {serve.accelerator.name: serve for serve in cases.values()}
     bases = dict.fromkeys(note for serve in serves.values() for note in power_notes(serve))
     scope = f"power and energy cover {power.scope}"
@@ -333,7 +333,7 @@ def _notes(
     chips = {serve.accelerator.name: serve.accelerator for serve in cases.values()}
     most = float(np.max(spread.accelerators))
     ends = [
-        f"{name}: no layouts beyond {reach(chip):g} accelerators, the most that it states links for"
+        f"{name}: no layouts beyond {reach(chip):g} accelerators, the largest number that its links connect"
         for name, chip in chips.items()
         if reach(chip) < most
     ]

@@ -112,7 +112,7 @@ def _borrowed(about: About, shared: Found, family: Mapping[str, Any]) -> Found:
     """Kernels of another chip of the family, corrected by what is known about this one's share of peak."""
     wider = float(family.get("widen", 1.5))
     said = f"; {family['source']}" if "source" in family else ""
-    basis = f"{about.name} not calibrated: {shared.basis}, which is of its family; interval widened{said}"
+    basis = f"{about.name} not calibrated: {shared.basis} (same family); interval widened{said}"
     changes = family.get("shares", {}).get(shared.kind.partition(".")[0], {}) | public_share(about.name, shared.kind)
     powered = shared.kind.startswith("gemm") and "compute" not in changes and "sustained_flops_per_joule" in family
     if powered:

@@ -134,11 +134,11 @@ def read_timings(path: str | Path) -> list[Batch]:
     except OSError as error:
         raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
-        raise SpecError(f"{path} is too large: a table of timings has at most {MAX_BYTES:,} bytes")
+        raise SpecError(f"{path} is too large; a table of timings may have at most {MAX_BYTES:,} bytes")
     rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig", "replace"))))
     rows = [row for row in rows if any(cell.strip() for cell in row)]
     if len(rows) < 2:
-        raise SpecError(f"{path} holds no timings: a line of column names, then one line a kernel")
+        raise SpecError(f"{path} contains no timings; expected a line of column names, then one line per kernel")
     for at, row in enumerate(rows[1:], start=2):
         if len(row) != len(rows[0]):
             raise SpecError(f"{path}: row {at} has {len(row)} values for {len(rows[0])} columns")

@@ -232,8 +232,8 @@ def host_sentence(found: Memory) -> str:
     part = "the experts" if found.paging.experts_alone else "the layers"
     share, size = float(np.max(found.paging.weights_host_share)), humanize("bytes", found.host_weights_bytes)
     rate = found.deployment.accelerator.host_bytes_per_s
-    link = f" and cross a host link of {humanize('bytes_per_s', rate)}" if rate else ""
-    return f"{share:.4g} of {part} ({size}) live in host memory{link}."
+    link = f" and are read over a host link of {humanize('bytes_per_s', rate)}" if rate else ""
+    return f"{share:.4g} of {part} ({size}) are in host memory{link}."
 
 
 def memory_notes(found: Memory) -> Iterator[str]:
@@ -257,6 +257,6 @@ def _share_of_device(found: Memory) -> str:
     serve = found.deployment
     device = f"the {float(np.max(serve.accelerator.memory_bytes)) / 1e9:.4g} GB that the device reports"
     if found.engine_pool is None:
-        return f"an engine takes {serve.engine_fraction:.0%} of {device}"
+        return f"the engine uses {serve.engine_fraction:.0%} of {device}"
     engine = found.engine_pool.engine
-    return f"{engine} takes {serve.engine_fraction:.0%} of {SHARE_OF[str(engine.memory_fraction_of)].format(device)}"
+    return f"{engine} uses {serve.engine_fraction:.0%} of {SHARE_OF[str(engine.memory_fraction_of)].format(device)}"

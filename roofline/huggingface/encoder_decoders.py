@@ -87,13 +87,13 @@ def encoder_decoder(data: Mapping[str, Any], fields: Fields, name: str, source: 
     Raises
     ------
     SpecError
-        A field is missing or makes no sense, or the class has another head.
+        A field is missing or invalid, or the class has another head.
     """
     model_type = str(data.get("model_type"))
     expected, tied = ENCODER_DECODERS[model_type]
     classes = data.get("architectures")
     if isinstance(classes, list) and classes and str(classes[0]) != expected:
-        raise SpecError(f"the head of class {str(classes[0])!r:.80} is not known here: expected {expected}")
+        raise SpecError(f"the head of class {str(classes[0])!r:.80} is not supported; expected {expected}")
     if model_type in LIKE_BART:
         made = _bart(fields, LIKE_BART[model_type])
     elif model_type == "whisper":

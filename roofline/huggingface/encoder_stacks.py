@@ -23,7 +23,7 @@ def classic(fields: Fields, family: EncoderFamily) -> Model:
     Raises
     ------
     SpecError
-        A field is missing or makes no sense.
+        A field is missing or invalid.
     """
     hidden, width = fields.size("hidden_size"), table_width(fields, family)
     if fields.text("layer_norm_type") not in (None, "layer_norm"):

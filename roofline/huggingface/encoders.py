@@ -56,7 +56,7 @@ def encoder(data: Mapping[str, Any], fields: Fields, name: str, source: str) -> 
     Raises
     ------
     SpecError
-        A field is missing or makes no sense, or its head is not known.
+        A field is missing or invalid, or its head is not known.
     """
     family = encoder_family(data) or BERT
     for unused in NO_STRUCTURE:
@@ -91,7 +91,7 @@ def _head(data: Mapping[str, Any], family: EncoderFamily) -> str:
         if named == f"{family.prefix}{head}":
             return head
     wanted = ", ".join(family.prefix + head for head in HEADS)
-    raise SpecError(f"the head of class {named!r:.80} is not known here: expected {wanted}")
+    raise SpecError(f"the head of class {named!r:.80} is not supported; expected {wanted}")
 
 
 COLBERT = "HF_ColBERT"

@@ -46,7 +46,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
     Raises
     ------
     SpecError
-        A field makes no sense.
+        A field is invalid.
     """
     apart, left_out = _prediction(text, model)
     towers: dict[str, Tower] = {}
@@ -59,7 +59,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
             continue
         size = tower(data, inner, key, model.hidden)
         if size is None:
-            left_out.append(f"{key}: the tower is left out, its shapes are not known here")
+            left_out.append(f"{key}: the tower is not counted, since its shapes are unknown")
         else:
             name = key.removesuffix("_config")
             apart[name], shape = size, tower_shape(data, inner, key, model.hidden)
@@ -97,7 +97,7 @@ def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
         if not (isinstance(key, str) and key.endswith("_config") and isinstance(inner, Mapping)):
             continue
         if key not in (*TEXT_KEYS, *TOWER_KEYS, "projector_config") and WIDTHS & inner.keys():
-            yield f"{key}: this part is left out, its shapes are not known here"
+            yield f"{key}: this part is not counted, since its shapes are unknown"
 
 
 WIDTHS = frozenset(
@@ -118,7 +118,7 @@ def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:
     layers = _prediction_layers(text)
     if not layers:
         count = "one layer" if modules == 1 else f"{modules} layers"
-        return {}, [f"{count} of multi-token prediction left out: shapes not known here"]
+        return {}, [f"{count} of multi-token prediction not counted, since their shapes are unknown"]
     size = sum(weight.parameters for layer in layers for weight in layer.weights())
     norms = 2 if text.model_type == "ernie4_5_moe" else 3
     joined = 2 * model.hidden**2 + norms * model.hidden

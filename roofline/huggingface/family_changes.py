@@ -120,7 +120,7 @@ def doge(fields: Fields, place: Place, layer: Layer) -> Layer:
     if attention is None:
         return layer
     if fields.flag("is_moe"):
-        raise SpecError("is_moe is true: Doge's experts are rows of two tables, which are not read here")
+        raise SpecError("is_moe is true: Doge's experts are rows of two tables, which is not supported")
     heads, values = attention.kv_heads, attention.kv_heads * attention.value_width
     layer = revised(layer, Attention, vectors=heads)
     return replace(

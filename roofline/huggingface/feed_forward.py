@@ -15,7 +15,7 @@ def feed_forward(fields: Fields, family: Family, kind: str, at: int, layers: int
     Raises
     ------
     SpecError
-        A field is missing or makes no sense.
+        A field is missing or invalid.
     """
     if kind == "none":
         return ()

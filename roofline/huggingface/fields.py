@@ -182,7 +182,7 @@ class Fields:
         return None if value is None else self._whole(self.name_of(name), value, least)
 
     def at(self, name: str, layer: int, *, least: int = 1) -> int | None:
-        """`optional`, for a field that may be a list with one entry a layer.
+        """`optional`, for a field that may be a list with one entry per layer.
 
         Raises
         ------
@@ -232,7 +232,7 @@ class Fields:
         return value
 
     def entries(self, name: str, count: int | None = None) -> list[Any] | None:
-        """A list, or None; with ``count`` it has to have one entry a layer.
+        """A list, or None; with ``count`` it has to have one entry per layer.
 
         Raises
         ------

@@ -143,10 +143,10 @@ def config_of(architecture: str, keys: Mapping[str, Any], shapes: Shapes) -> dic
     Raises
     ------
     SpecError
-        The architecture is not known here.
+        The architecture is unknown.
     """
     if architecture not in ARCHITECTURES:
-        raise SpecError(f"architecture {architecture!r} is not known here; known: {', '.join(sorted(ARCHITECTURES))}")
+        raise SpecError(f"architecture {architecture!r} is unknown; known: {', '.join(sorted(ARCHITECTURES))}")
     own = {key.removeprefix(f"{architecture}."): value for key, value in keys.items() if key.startswith(architecture)}
     config = {field: _collapsed(own[key]) for key, field in KEYS.items() if key in own}
     config["model_type"] = ARCHITECTURES[architecture]
@@ -170,7 +170,7 @@ def config_of(architecture: str, keys: Mapping[str, Any], shapes: Shapes) -> dic
 
 
 def _collapsed(value: Any) -> Any:
-    """A list with one entry a layer as the number that all layers have which have any."""
+    """A list with one entry per layer as the number that all layers have which have any."""
     if not isinstance(value, list):
         return value
     used = {item for item in value if item}

@@ -36,7 +36,7 @@ def read_gguf(path: Path) -> Model:
     Raises
     ------
     SpecError
-        The ``gguf`` package is not installed, the file is no GGUF, or its architecture is not known here.
+        The ``gguf`` package is not installed, the file is no GGUF, or its architecture is unknown.
     """
     try:
         import gguf
@@ -78,7 +78,7 @@ def _model(path: Path, keys: dict[str, Any], tensors: list[tuple[str, str, int, 
     precision, not_understood = _precision(tensors)
     doubts = [*not_understood, *model.doubts]
     if total not in (model.parameters.total, model.parameters.total + model.prediction_parameters):
-        doubts.append(f"its tensors hold {total:,} values, its shapes {model.parameters.total:,} parameters")
+        doubts.append(f"its tensors have {total:,} values, but its shapes give {model.parameters.total:,} parameters")
     return model.replace(
         title=str(keys.get("general.name") or path.stem),
         precision=precision,
@@ -116,7 +116,7 @@ def _precision(tensors: list[tuple[str, str, int, int]]) -> tuple[Precision | No
             unknown_types.add(kind)
         stored.setdefault(part, Counter())[stored_as] += elements
     if unknown_types:
-        return None, (f"tensor types {', '.join(sorted(unknown_types))} are not known: formats are taken as bf16",)
+        return None, (f"tensor types {', '.join(sorted(unknown_types))} are unknown; assuming bf16",)
     if not stored:
         return None, ()
     chosen = {part: mixture(values) for part, values in stored.items()}

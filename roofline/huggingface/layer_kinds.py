@@ -105,7 +105,7 @@ def _window_off(fields: Fields, family: Family) -> bool:
 
 
 def _block_pattern(fields: Fields, family: Family, layers: int) -> list[str] | None:
-    """``hybrid_override_pattern``: a letter a layer, M(amba), E(xperts), * (attention), - (MLP)."""
+    """``hybrid_override_pattern``: one letter per layer, M(amba), E(xperts), * (attention), - (MLP)."""
     pattern = fields.text("hybrid_override_pattern")
     if pattern is None:
         return None

@@ -31,7 +31,7 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
     Raises
     ------
     SpecError
-        A field is missing or makes no sense.
+        A field is missing or invalid.
     """
     if place.kind == "none":
         return ()

@@ -124,7 +124,7 @@ def _encoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
 def _unread(fields: Fields, family: Family) -> Iterator[str]:
     unread = tuple(unread_structure(fields, family))
     if unread:
-        yield f"fields that are not read here may add parameters: {', '.join(unread)}"
+        yield f"unsupported fields may add parameters: {', '.join(unread)}"
 
 
 def _model(data: Mapping[str, Any], text: Text, name: str, source: str) -> Model:
@@ -221,4 +221,4 @@ def _defaulted(fields: Fields) -> Sequence[str]:
     taken = {key: value for key, value in fields.defaulted.items() if value not in (False, 0, None, [])}
     if not taken:
         return ()
-    return (f"from the class's defaults: {', '.join(f'{key}={value}' for key, value in sorted(taken.items()))}",)
+    return (f"from the defaults of the class: {', '.join(f'{key}={value}' for key, value in sorted(taken.items()))}",)

@@ -75,7 +75,7 @@ def phi4_vision(fields: Fields) -> int:
 def phi4_audio(fields: Fields) -> int:
     """Phi-4-multimodal's conformer (arXiv:2503.01743): gated MLPs at both ends of a layer, a gated convolution.
 
-    Its frames are a fourth of the mel bins' after convolutions with one filter a channel.
+    Its frames are a fourth of the mel bins' after convolutions with one filter per channel.
     """
     width, inner, layers = fields.size("hidden_size"), fields.size("intermediate_size"), fields.size("num_blocks")
     between, kernel = fields.size("nemo_conv_channels"), fields.optional("kernel_size") or 3

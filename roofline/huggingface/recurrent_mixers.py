@@ -32,7 +32,7 @@ def even_width(fields: Fields, family: Family, queries: int) -> int:
     hidden = fields.size("hidden_size")
     if hidden % queries and not family.uneven_heads:
         name = fields.name_of("num_attention_heads")
-        raise SpecError(f"{name} {queries} does not divide hidden_size {hidden}, and no head_dim is given")
+        raise SpecError(f"{name} {queries} does not divide hidden_size {hidden}, and head_dim is missing")
     return hidden // queries
 
 
@@ -47,7 +47,7 @@ def recurrent(fields: Fields, family: Family) -> Block:
     try:
         return RECURRENT[family.linear](fields, family)
     except KeyError:
-        raise SpecError("layer_types has recurrent layers, and nothing says of which kind they are") from None
+        raise SpecError("layer_types has recurrent layers, but no field states their kind") from None
 
 
 def _gated_delta_net(fields: Fields, family: Family) -> GatedDeltaNet:

@@ -59,7 +59,7 @@ def checkpoint_precision(
 
 
 def _not_understood(what: str) -> str:
-    return f"the checkpoint's quantization is not understood ({what}): sizes are those of bf16 weights, too large"
+    return f"unknown quantization ({what}); sizes assume bf16 weights and are too large"
 
 
 def _config(data: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[str, Any] | None:

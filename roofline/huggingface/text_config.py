@@ -134,7 +134,7 @@ def _by_architecture(data: Mapping[str, Any]) -> str | None:
 
 def _unknown(data: Mapping[str, Any], model_type: str, name: str) -> tuple[Family, tuple[str, ...]]:
     if name in FAMILIES:
-        return FAMILIES[name], (f"model_type {model_type!r} is not known here: read as {name}, which its class is",)
+        return FAMILIES[name], (f"unknown model_type {model_type!r}; assuming {name}, the family of its class",)
     return _by_convention(data, model_type)
 
 
@@ -159,4 +159,4 @@ def _by_convention(data: Mapping[str, Any], model_type: str) -> tuple[Family, tu
         family = Family(attention="mla")
     else:
         family = Family(qk_norm="head" if fields.get("use_qk_norm") is True else "")
-    return family, (f"model_type {model_type!r} is not known here: read by Llama's conventions",)
+    return family, (f"unknown model_type {model_type!r}; assuming Llama conventions",)

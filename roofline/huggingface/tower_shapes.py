@@ -40,7 +40,7 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hid
     Returns
     -------
     Tower, optional
-        None if they are not known here, or not all in the configuration.
+        None if they are unknown, or not all in the configuration.
 
     Raises
     ------

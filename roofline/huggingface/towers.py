@@ -40,7 +40,7 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
     Returns
     -------
     int, optional
-        None if its shapes are not known here, or not all in the configuration.
+        None if its shapes are unknown, or not all in the configuration.
 
     Raises
     ------

@@ -276,7 +276,7 @@ MOBILENET_V5_300M = 294_126_912
 def mobilenet_v5(fields: Fields) -> int:
     """The image encoder of Gemma 3n."""
     if (fields.text("architecture") or "mobilenetv5_300m_enc") != "mobilenetv5_300m_enc":
-        raise MissingField("shapes of an image encoder that is only named")
+        raise MissingField("shapes of an image encoder that is referenced by name only")
     return MOBILENET_V5_300M
 
 

@@ -34,11 +34,11 @@ def model_lines(model: Model) -> list[str]:
     counts, encoder = model.parameters, model.encoder
     return [
         f"{model.title or model.name}: {humanize('total', counts.total)} parameters, "
-        f"{humanize('active', counts.active)} active a token",
+        f"{humanize('active', counts.active)} active per token",
         *(f"  encoder: {layer.count} x {layer.kind}" for layer in (encoder.layers if encoder else ())),
         *(f"  {layer.count} x {layer.kind}" for layer in model.layers),
         f"  hidden {model.hidden:,}, vocabulary {model.vocab:,}{' (tied)' if model.tied_embeddings else ''}, "
-        f"{model.kv_bytes_per_token:,.0f} cache bytes a token in bf16",
+        f"{model.kv_bytes_per_token:,.0f} cache bytes per token in bf16",
         *(f"  apart: {name} {size:,}" for name, size in model.apart.items()),
         *(f"  note: {note}" for note in model.assumptions),
     ]

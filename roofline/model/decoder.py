@@ -329,7 +329,9 @@ class Model(Report):
         if abs(computed / self.checkpoint_bytes - 1) <= SIZE_TOLERANCE:
             return ""
         sizes = (humanize("bytes", value) for value in (self.checkpoint_bytes, computed))
-        return "the checkpoint states {} of tensors, its configuration gives {}: memory uses the former".format(*sizes)
+        return "the checkpoint states {} of tensors, but its configuration gives {}; memory uses the former".format(
+            *sizes
+        )
 
     def all_doubts(self) -> tuple[str, ...]:
         """`doubts`, and a stated size that the shapes do not give."""
@@ -396,7 +398,7 @@ class Model(Report):
         return dataclasses.replace(self, **changes)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a group of equal layers: what it is, its parameters, what it keeps of a sequence."""
+        """One row per group of equal layers: what it is, its parameters, what it keeps of a sequence."""
         require("pandas", "frame", "a table")
         import pandas as pd
 

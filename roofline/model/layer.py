@@ -94,5 +94,5 @@ class Layer(Value):
 
 MOST_LAYERS = 100_000
 
-NORM_SOURCE = "norm: a token's vector read and written, its parameters read"
+NORM_SOURCE = "norm: the vector of each token read and written, the parameters read"
 RESIDUAL_SOURCE = "residual: the stream and a block's output read, their sum written for each token"

@@ -119,7 +119,7 @@ class Parallel(Value):
     def _check_moe_tensor(self) -> None:
         ways = number("moe_tensor", self.moe_tensor, least=1, whole=True)
         if np.ndim(ways):
-            raise InvalidInput("moe_tensor must be one number: it is an array")
+            raise InvalidInput("moe_tensor must be a single number, not an array")
         ranks = np.asarray(self.expert) * ways
         if np.any(ranks % np.asarray(self.tensor)) or np.any(ranks > np.asarray(self.tensor) * np.asarray(self.data)):
             raise InvalidInput(

@@ -57,7 +57,9 @@ class Work(Value):
 
     def __add__(self, other: Work) -> Work:
         if self.math != other.math:
-            raise InvalidInput(f"work in {self.math} and work in {other.math} run on different units: bound them apart")
+            raise InvalidInput(
+                f"work in {self.math} and work in {other.math} run on different units; call bound for each"
+            )
         return Work(
             self.flops + other.flops,
             self.weight_bytes + other.weight_bytes,

@@ -168,7 +168,7 @@ class Deployment(Value):
     def _checked_limit(self, watts: Number) -> Number:
         """A power limit, if it can be one and the accelerator states what it limits."""
         if self.accelerator.tdp_watts is None:
-            raise InvalidInput(f"{self.accelerator.name} states no TDP: a power limit needs to know what it draws")
+            raise InvalidInput(f"{self.accelerator.name} states no TDP, which a power limit needs")
         limit = number("power_limit_watts", watts)
         if np.any(np.asarray(limit) <= 0):
             raise InvalidInput(f"power_limit_watts must be above 0: {float(np.min(limit)):g}")

@@ -16,7 +16,7 @@ def encoder_refusal(model: Model, name: str) -> str:
     """Why a pass of that name can't be of this model."""
     if model.encodes:
         return f"{model.name} is an encoder, which runs in one pass (encode) and generates no tokens: no {name} for it"
-    return f"{model.name} is a decoder: its pass over prompts is prefill"
+    return f"{model.name} is a decoder; use prefill for its pass over prompts"
 
 
 def refuse_encoders(model: Model, what: str) -> None:
@@ -31,7 +31,8 @@ def refuse_encoders(model: Model, what: str) -> None:
         raise InvalidInput(encoder_refusal(model, what))
     if model.encoder is not None:
         raise InvalidInput(
-            f"{model.name} is an encoder-decoder: prefill, decode, generate and memory know it, not yet {what}"
+            f"{model.name} is an encoder-decoder, which {what} does not support; prefill, decode, generate and memory "
+            "do"
         )
 
 

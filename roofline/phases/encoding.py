@@ -44,5 +44,5 @@ def encode(serve: Deployment, load: Workload) -> Phase:
     """
     found = prefill(serve, load)
     if found.name != "encode":
-        raise InvalidInput(f"{serve.model.name} is a decoder: its pass over prompts is prefill")
+        raise InvalidInput(f"{serve.model.name} is a decoder; use prefill for its pass over prompts")
     return found

@@ -255,7 +255,7 @@ def power_notes(serve: Deployment) -> tuple[str, ...]:
         return (f"power: {gpu.name} states no TDP",)
     notes = [power_model(gpu).basis]
     if gpu.tdp_scope in BEYOND_THE_BOARD:
-        notes.append(f"power: the TDP of {gpu.name} is that of {BEYOND_THE_BOARD[gpu.tdp_scope]}")
+        notes.append(f"power: the TDP of {gpu.name} covers {BEYOND_THE_BOARD[gpu.tdp_scope]}")
     if serve.power_limit_watts is not None:
         notes.append(f"power limit: {humanize('watts', serve.power_limit_watts)} per accelerator")
     return tuple(notes)

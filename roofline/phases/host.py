@@ -42,7 +42,7 @@ LAYER_OPERATORS = 12
 
 
 class HostTimes(NamedTuple):
-    """Times that the host adds; see `roofline.specs.engines.Engine`. Any may be an array, one value a run."""
+    """Times that the host adds; see `roofline.specs.engines.Engine`. Any may be an array, one value per run."""
 
     step_s: Any = 0.0
     layer_s: Any = 0.0

@@ -40,10 +40,10 @@ def _tower(serve: Deployment, hears: bool) -> Tower:
     for tower in model.towers.values():
         if tower.hears is hears:
             if "towers" in serve.leave_out:
-                raise InvalidInput(f"{field} must be 0: the towers of {model.name} are left out of this deployment")
+                raise InvalidInput(f"{field} must be 0: this deployment does not load the towers of {model.name}")
             return tower
     if any(name != PREDICTION and (name in HEARING) is hears for name in model.apart):
-        raise InvalidInput(f"{field} must be 0: the shapes of an encoder of {what} of {model.name} are not known here")
+        raise InvalidInput(f"{field} must be 0: the shapes of an encoder of {what} of {model.name} are unknown")
     raise InvalidInput(f"{field} must be 0: {model.name} has no encoder of {what}")
 
 
@@ -87,6 +87,6 @@ def refuse_media(load: object) -> None:
     """
     if isinstance(load, Workload) and load.has_media:
         raise InvalidInput(
-            "images and sound are known to single passes and batches (prefill, mixed, generate, analyze):"
-            " for requests under load and what-ifs, images and audio_s must be 0"
+            "images and audio are supported for single passes and batches (prefill, mixed, generate, analyze) only; "
+            "for requests under load and what-ifs, images and audio_s must be 0"
         )

@@ -63,6 +63,6 @@ def cache_notes(phase: Phase) -> Iterator[str]:
     if gpu.l2_bytes is not None and np.any(least_bytes <= gpu.l2_bytes):
         least, cache = humanize("bytes", float(np.min(least_bytes))), humanize("bytes", float(np.max(gpu.l2_bytes)))
         yield (
-            f"all {least} that a pass reads on one accelerator fit in the {cache} of on-chip memory of {gpu.name}:"
-            " passes that find them there are faster than the floor"
+            f"all {least} that a pass reads on one accelerator fit in the {cache} of on-chip memory of {gpu.name}; "
+            "passes that hit there may be faster than the floor"
         )

@@ -101,7 +101,9 @@ def _units(name: str, units: str, operators: list[Operator], one: ScheduledPass)
         yield Step(f"{name}.{math}_of_a_pass_s", formula, inputs, parts[f"{math}_s"], "the least FLOPs of one pass")
     formula = f"busy * ({' + '.join(parts)})"
     inputs = {"busy": one.schedule.busy, **parts}
-    yield Step(f"{name}.{units}_s", formula, inputs, resources_s(one)[units], "formats take turns on the same units")
+    yield Step(
+        f"{name}.{units}_s", formula, inputs, resources_s(one)[units], "formats use the same units one after another"
+    )
 
 
 def _fastest(name: str, math: str, gpu: Accelerator, value: Number) -> Step:
@@ -165,7 +167,7 @@ def _under_a_limit(name: str, one: ScheduledPass) -> Iterator[Step]:
     inputs = {"unlimited_s": one.unlimited.time_s, "kernels_s": one.unlimited.kernels_s}
     inputs |= {"memory_share": memory_shares(one)[0], "clock": clock}
     formula = "unlimited_s + (memory_share + (1 - memory_share) / clock - 1) * kernels_s"
-    source = "the clock that the power limit leaves (efficiency_specs/power.yaml); the memory is as fast as before"
+    source = "clock under the power limit (efficiency_specs/power.yaml); memory speed is unchanged"
     yield Step(f"{name}.estimate_under_limit_s", formula, inputs, one.estimates.time_s, source)
 
 
@@ -181,7 +183,7 @@ def _of_a_pass(
     network = _sum(f"{name}_network_s", _by_name(remote), "messages one after another")
     inputs = {"local_s": local.value, "network_s": network.value, "overlap": one.deployment.parallel.overlap}
     formula = "max(local_s + (1 - overlap) * network_s, network_s)"
-    note = "a share overlap of the network runs beside work on the chip, no more than there is of either"
+    note = "a share ``overlap`` of the network time runs in parallel with work on the chip"
     yield from (local, network, Step(f"{name}_of_a_pass_s", formula, inputs, value, note))
 
 

@@ -34,7 +34,7 @@ class Spot:
 
 
 def coordinates(result: Result) -> Array:
-    """``[rows, n, 2]``: intensity in FLOP/byte and attained TFLOP/s, ``flops / roofline_s``; one row a sweep.
+    """``[rows, n, 2]``: intensity in FLOP/byte and attained TFLOP/s, ``flops / roofline_s``; one row per sweep.
 
     FLOP/s are those of one accelerator, on average.  A point without FLOPs or bytes has no place on logarithmic axes
     and is NaN.

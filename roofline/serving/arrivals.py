@@ -65,7 +65,7 @@ def draw_requests(
     else:
         lengths = (load.prompt_tokens, load.output_tokens, load.cached_tokens)
         if any(np.ndim(length) for length in lengths):
-            raise InvalidInput("a simulation takes one workload or a Traffic: a length is an array")
+            raise InvalidInput("a simulation takes a single workload or a Traffic, but a length is an array")
         prompt, output, cached = (np.full(count, float(length)) for length in lengths)
     found = np.minimum(np.floor(hit_rate * prompt), prompt - 1)
     return Requests(_whole(prompt - found), _whole(cached + found), _whole(output), [0.0] * count)

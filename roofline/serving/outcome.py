@@ -91,7 +91,7 @@ class Simulation(Report):
         Returns
         -------
         array
-            One value a request; NaN for the ``tpot_s`` and ``gap_s`` of a request with one token.
+            One value per request; NaN for the ``tpot_s`` and ``gap_s`` of a request with one token.
         """
         return self._columns[name]
 
@@ -142,7 +142,7 @@ class Simulation(Report):
             Seconds.
         """
         if name not in self._columns:
-            raise InvalidInput(f"no figure of a request named {name!r}; known: {', '.join(self._columns)}")
+            raise InvalidInput(f"a request has no {name!r}; known: {', '.join(self._columns)}")
         if np.any((np.asarray(share) < 0) | (np.asarray(share) > 1)):
             raise InvalidInput(f"a quantile is a share from 0 to 1: {share!r}")
         found = np.nanquantile(self._columns[name], share)
@@ -272,7 +272,7 @@ class Simulation(Report):
         return notes(self)
 
     def requests_frame(self) -> pd.DataFrame:
-        """One row a request: tokens and times."""
+        """One row per request: tokens and times."""
         require("pandas", "frame", "a table")
         import pandas as pd
 
@@ -387,7 +387,7 @@ def notes(found: Simulation) -> tuple[str, ...]:
             "one arrives, and waiting times grow with the length of the run",
         )
     if isinstance(found.load, Workload) and not found.demand.open_loop and found.demand.concurrency != 1:
-        lines.append("requests of equal lengths move in step with each other; those of a traffic file do not")
+        lines.append("requests of equal lengths stay synchronized; those of a traffic file do not")
     if found.preempted:
         lines.append(f"{found.preempted:,} preemptions for lack of KV-cache memory, each recomputed")
     if found.demand.hit_rate and not engine.prefix_caching:

@@ -124,7 +124,7 @@ def calibrate_serving(path: str | Path) -> ServerCalibration:
     """
     runs = [_run(row, where) for row, where in _rows(Path(path))]
     if not runs:
-        raise SpecError(f"{path} holds no runs")
+        raise SpecError(f"{path} contains no runs")
     table = server_fit.tabulated(runs)
     names = sorted({run.engine.name for run in runs})
     values = server_fit.fit(table, [each for name in names for each in _parameters(name, runs)])

@@ -110,7 +110,7 @@ class Pools(Simulation):
         return "prefill" if self.prefill_utilization > self.decode_utilization else "steps"
 
     def _scaled(self, end: int) -> Simulation:
-        raise InvalidInput("two pools have no interval: simulate with time='floor_s' for a bound")
+        raise InvalidInput("separate pools have no interval; simulate with time='floor_s' for a bound")
 
 
 def serve_pools(
@@ -179,7 +179,7 @@ def serve_pools(
         one_number(name, count, least=1, whole=True)
     if prefill.model.name != decode.model.name:
         names = f"{prefill.model.name} and {decode.model.name}"
-        raise InvalidInput(f"both pools must run one model, whose cache crosses between them: {names}")
+        raise InvalidInput(f"both pools must run the same model, since its cache is transferred between them: {names}")
     how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed)
     times = (step_times(prefill, time=time), step_times(decode, time=time))
     counts = (prefill_workers, decode_workers)

@@ -65,7 +65,7 @@ class ServerRun:
 
 
 class Runs(NamedTuple):
-    """Everything that a prediction of many runs needs but the host's times; arrays with one value a run."""
+    """Everything that a prediction of many runs needs but the host's times; arrays with one value per run."""
 
     engine: npt.NDArray[np.str_]
     version: npt.NDArray[np.str_]

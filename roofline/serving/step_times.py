@@ -208,8 +208,8 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
         raise unknown("time", time, TIMES)
     if steps_apart(serve.model):
         raise InvalidInput(
-            f"decode steps run other kernels than its prompts: {serve.model.name} is not simulated;"
-            " apply gives its steady state"
+            f"{serve.model.name} can't be simulated, since its decode steps and prompts run different kernels; apply "
+            "gives its steady state"
         )
     refuse_encoders(serve.model, "requests under load")
     if serve.is_sweep:

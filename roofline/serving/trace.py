@@ -103,11 +103,11 @@ def read_trace(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Trace:
     path = Path(path)
     text = read_text(path, max_bytes=max_bytes).removeprefix("\ufeff").strip()
     if not text:
-        raise SpecError(f"{path} holds no requests: it is empty")
+        raise SpecError(f"{path} is empty")
     reader = _json_rows if text[0] == "{" else _csv_rows
     requests = [_request(row, f"{path}, row {number}") for number, row in enumerate(reader(text, path), start=1)]
     if not requests:
-        raise SpecError(f"{path} holds no requests")
+        raise SpecError(f"{path} contains no requests")
     arrival, prompt, output, cached = (np.array(column) for column in zip(*requests, strict=True))
     late = np.flatnonzero(np.diff(arrival) < 0)
     if late.size:
@@ -228,5 +228,5 @@ def without_times(load: Workload | Traffic | Trace) -> Workload | Traffic:
     if isinstance(load, Trace):
         return load.traffic
     if not isinstance(load, Workload | Traffic):
-        raise InvalidInput(f"a load is a Workload, a Traffic or a Trace: {type(load).__name__}")
+        raise InvalidInput(f"a load must be a Workload, a Traffic or a Trace, not {type(load).__name__}")
     return load

@@ -23,7 +23,7 @@ MAX_BYTES = 64 * 2**20
 CHARACTERS_PER_TOKEN = 4.0
 """For logs that hold text and no counts: English has about four characters a token."""
 
-TEXT_NOTE = f"the log holds text and no counts: {CHARACTERS_PER_TOKEN:g} characters are taken as a token"
+TEXT_NOTE = f"the log contains text but no token counts; assuming {CHARACTERS_PER_TOKEN:g} characters per token"
 
 PROMPT_NAMES = ("prompt_tokens", "input_tokens", "input_len", "prompt_len", "num_prompt_tokens", "prompt")
 OUTPUT_NAMES = ("output_tokens", "completion_tokens", "output_len", "num_generation_tokens", "output")
@@ -136,11 +136,11 @@ def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
     path = Path(path)
     text = read_text(path, max_bytes=max_bytes).strip()
     if not text:
-        raise SpecError(f"{path} holds no requests: it is empty")
+        raise SpecError(f"{path} is empty")
     reader = _json_rows if text[0] in "[{" else _csv_rows
     rows = list(reader(text, path))
     if not rows:
-        raise SpecError(f"{path} holds no requests with prompt and output tokens")
+        raise SpecError(f"{path} contains no requests with prompt and output tokens")
     notes = (TEXT_NOTE,) if '"conversations"' in text else ()
     try:
         prompts, outputs, shares = (np.asarray(column, dtype=float) for column in zip(*rows, strict=True))
@@ -196,7 +196,7 @@ def _lengths(row: Mapping[str, Any], where: str) -> Lengths:
     share = _named(row, SHARE_NAMES, where) if any(name in row for name in SHARE_NAMES) else 1.0
     for names, tokens in ((PROMPT_NAMES, prompt), (OUTPUT_NAMES, output)):
         if tokens < 1:
-            raise SpecError(f"{where}: {names[0]} is {tokens:g}, but a request has at least one token of each")
+            raise SpecError(f"{where}: {names[0]} is {tokens:g}, but every request has at least one of each")
     return prompt, output, share
 
 

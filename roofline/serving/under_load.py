@@ -139,7 +139,7 @@ class Served(Report):
             The figures are those of a closed form, which knows means alone.
         """
         if not self.simulations:
-            raise InvalidInput("a closed form has no quantiles: ask for method='simulation'")
+            raise InvalidInput("a closed form has no quantiles; use method='simulation'")
         found = np.array([np.asarray(each.quantile(name, share)) for each in self.simulations])
         return scalar(found[0] if len(self.simulations) == 1 else found)
 
@@ -165,7 +165,7 @@ class Served(Report):
             The figures are those of a closed form, which knows means alone.
         """
         if not self.simulations:
-            raise InvalidInput("a closed form does not tell requests apart: ask for method='simulation'")
+            raise InvalidInput("a closed form has no individual requests; use method='simulation'")
         endless = slo.ttft_s is not None or slo.total_s is not None
         met = np.array([each.share_within(slo) for each in self.simulations]).reshape(np.shape(self.stable))
         return scalar(np.where(np.logical_and(endless, ~np.asarray(self.stable)), 0.0, met))
@@ -271,7 +271,7 @@ def serve(
         rates = number("requests_per_s", requests_per_s, least=1e-9, empty=True)
         asked["asked_requests_per_s"], bursts = _together(rates, bursts)
         if not simulated and np.any(bursts != 1.0):
-            raise InvalidInput("the closed form knows Poisson arrivals only: burstiness needs method='simulation'")
+            raise InvalidInput("the closed form supports only Poisson arrivals; burstiness needs method='simulation'")
     how["burstiness"] = bursts
     ask = _Ask(deployment, load, lengths, pool, asked, how, simulated, dimensions)
     return ask.answer(times)
@@ -403,7 +403,7 @@ def _together(rates: Number, bursts: Number) -> tuple[Any, Array]:
         shape = np.broadcast_shapes(np.shape(rates), np.shape(bursts))
     except ValueError:
         sizes = f"{np.shape(rates)} and {np.shape(bursts)}"
-        raise InvalidInput(f"requests_per_s and burstiness have shapes that do not go together: {sizes}") from None
+        raise InvalidInput(f"the shapes of requests_per_s and burstiness do not broadcast: {sizes}") from None
     return _plain(np.broadcast_to(rates, shape)), np.broadcast_to(bursts, shape)
 
 

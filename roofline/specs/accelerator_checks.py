@@ -117,7 +117,7 @@ def _parts(chip: Accelerator) -> Iterator[str]:
             product = f"{units:g} units x {clock / 1e6:g} MHz x {rate:g} = {units * clock * rate / 1e12:.4g} TFLOP/s"
             yield f"dense_flops_per_s.{math} is {peak / 1e12:.4g} TFLOP/s, but {product}"
         if np.log2(float(rate)) % 1:
-            yield f"flops_per_clock_per_unit.{math} is {rate:g}: matrix units do a power of two a clock"
+            yield f"flops_per_clock_per_unit.{math} is {rate:g}: matrix units compute a power of two per clock"
     bus, pin, rate_of_all = chip.memory_bus_bits, chip.memory_pin_bytes_per_s, chip.memory_bytes_per_s
     if bus is not None and pin is not None and _apart(bus * pin, rate_of_all):
         product = f"{bus:g} bits x {pin * 8 / 1e9:g} Gbit/s = {bus * pin / 1e9:.4g} GB/s"
@@ -142,7 +142,7 @@ def _formats(chip: Accelerator, figures: dict[str, Quantity]) -> Iterator[str]:
         printed = item.printed.lower()
         sparse_only = "spars" in printed and "dense" not in printed
         if path.startswith("dense_flops_per_s.") and item.kind == "quoted" and sparse_only:
-            yield f"{path} is quoted with sparsity ({item.printed!r}); write the dense figure, kind: derived"
+            yield f"{path} is quoted with sparsity ({item.printed!r}); write the dense value, with kind: derived"
     if chip.vendor == "NVIDIA" and {"fp16", "bf16"} <= set(peaks) and _apart(peaks["fp16"], peaks["bf16"]):
         yield f"dense_flops_per_s.bf16 ({peaks['bf16']:g}) is not fp16's ({peaks['fp16']:g}), as on every NVIDIA chip"
 
@@ -194,7 +194,7 @@ def _quotes(figures: dict[str, Quantity]) -> Iterator[str]:
         if item.kind == "quoted" and numbers and not any(_alike(item.value, number) for number in numbers):
             yield f"{path} is {item.value:g} {item.unit}, but its source is quoted with {item.printed!r}"
         if item.kind == "derived" and not item.printed:
-            yield f"{path} is derived: printed has to hold what it follows from"
+            yield f"{path} is derived; printed must contain what it is derived from"
 
 
 def _alike(value: float, printed: float) -> bool:
@@ -209,9 +209,9 @@ def _unused_sources(spec: AcceleratorSpec, figures: dict[str, Quantity]) -> Iter
     used = {item.source for item in figures.values()}
     for name, source in spec.sources.items():
         if name not in used:
-            yield f"source {name!r} is quoted by no figure"
+            yield f"source {name!r} is not used by any value"
         if source.url and not re.match(r"https?://\S+\.\S+", source.url):
-            yield f"source {name!r} has a url that is none: {source.url!r}"
+            yield f"source {name!r} has an invalid url: {source.url!r}"
 
 
 def _apart(one: object, other: object) -> bool:

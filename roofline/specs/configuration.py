@@ -63,9 +63,9 @@ def differences(spec: Model, config: Model) -> Iterator[str]:
     for field in _SAME:
         ours, theirs = getattr(spec, field), getattr(config, field)
         if ours != theirs:
-            yield f"{field} is {_short(ours)}, but {_short(theirs)} in the config.json beside it"
+            yield f"{field} is {_short(ours)}, but {_short(theirs)} in the config.json next to it"
     if config.precision is not None and spec.precision not in (None, config.precision):
-        yield f"precision is {spec.precision}, but {config.precision} in the config.json beside it"
+        yield f"precision is {spec.precision}, but {config.precision} in the config.json next to it"
     if _layers(spec) != _layers(config):
         yield from _layer_differences(spec, config)
 
@@ -73,15 +73,15 @@ def differences(spec: Model, config: Model) -> Iterator[str]:
 def _layer_differences(spec: Model, config: Model) -> Iterator[str]:
     """What is unlike in the layers: their number, the kinds of blocks, the sizes of the blocks."""
     if spec.layer_count != config.layer_count:
-        yield f"layers are {spec.layer_count}, but {config.layer_count} in the config.json beside it"
+        yield f"layers are {spec.layer_count}, but {config.layer_count} in the config.json next to it"
     ours, theirs = _sizes(spec), _sizes(config)
     before = 0
     for key in dict.fromkeys((*ours, *theirs)):
         if ours.get(key) != theirs.get(key):
             before += 1
-            yield f"{key} is {_values(ours.get(key))}, but {_values(theirs.get(key))} in the config.json beside it"
+            yield f"{key} is {_values(ours.get(key))}, but {_values(theirs.get(key))} in the config.json next to it"
     if not before and spec.layer_count == config.layer_count:
-        yield "blocks are combined to layers otherwise than in the config.json beside it"
+        yield "blocks are combined into layers in another way than in the config.json next to it"
 
 
 def _sizes(model: Model) -> dict[str, Counter[Any]]:

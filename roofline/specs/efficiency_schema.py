@@ -285,7 +285,7 @@ class PowerSpec(Strict):
 def efficiency_doubts(spec: EfficiencySpec, known: Collection[str]) -> Iterator[str]:
     """Yield a line for every parameter that can't be, and for an accelerator that nothing is called."""
     if spec.name not in known:
-        yield f"no accelerator is named {spec.name!r}, so nothing uses this file"
+        yield f"there is no accelerator {spec.name!r}, so this file is unused"
     for profile, kinds in spec.profiles.items():
         for kind, figures in kinds.items():
             yield from (f"profiles.{profile}.{kind}: {line}" for line in figures.doubts())

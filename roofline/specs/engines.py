@@ -117,7 +117,7 @@ class Engine(Value):
     Raises
     ------
     UnknownName
-        No engine has that name, or a word is not among the choices.
+        There is no such engine, or a word is not among the choices.
     InvalidInput
         A number out of range.
 
@@ -249,7 +249,7 @@ def engine_named(name: str) -> str:
     Raises
     ------
     UnknownName
-        No engine has that name; the message offers the nearest.
+        There is no such engine; the message offers the nearest.
 
     Examples
     --------
@@ -281,7 +281,7 @@ def facts(name: str) -> EngineFacts:
     Raises
     ------
     UnknownName
-        No engine has that name; the message offers the nearest.
+        There is no such engine; the message offers the nearest.
     SpecError
         Its file can't be read as an engine.
     """

@@ -41,7 +41,7 @@ def model_doubts(spec: ModelSpec, path: Path) -> Iterator[str]:
     yield from _formats(spec)
     yield from _names(spec)
     if spec.max_context_tokens is not None and not TOKENS[0] <= spec.max_context_tokens <= TOKENS[1]:
-        yield f"max_context_tokens is {spec.max_context_tokens:,}: no model is made for that"
+        yield f"max_context_tokens is implausible: {spec.max_context_tokens:,}"
 
 
 def _beside(spec: ModelSpec, model: Model, path: Path) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _beside(spec: ModelSpec, model: Model, path: Path) -> Iterator[str]:
     try:
         config = read_config(beside, model.name)
     except RooflineError as error:
-        yield f"the config.json beside it can't be read: {error}"
+        yield f"the config.json next to it can't be read: {error}"
         return
     for line in differences(model, config):
         if not (CONTEXT in spec.sources and line.startswith("max_context_tokens ")):
@@ -75,7 +75,7 @@ def _formats(spec: ModelSpec) -> Iterator[str]:
         return
     for name, source in spec.sources.items():
         if QUANTIZED.search(source.url) or QUANTIZED.search(source.title):
-            yield f"source {name!r} is a quantized repository ({source.title}): state the model's own precision"
+            yield f"source {name!r} is a quantized repository ({source.title}); state the original precision"
 
 
 def _names(spec: ModelSpec) -> Iterator[str]:
@@ -85,4 +85,4 @@ def _names(spec: ModelSpec) -> Iterator[str]:
             yield f"alias {alias!r} is listed twice, or is the name"
         seen.add(spoken(alias))
         if stored_precision(alias) is not None:
-            yield f"alias {alias!r} names a format, which is understood anyway"
+            yield f"alias {alias!r} names a format, which is resolved without an alias"

@@ -16,7 +16,7 @@ from .schema import Source, SpecFile, Strict, faults
 
 
 class LayerSpec(Strict):
-    """A group of equal layers: ``count``, then one key a block in the order of the blocks (``model.blocks``)."""
+    """A group of equal layers: ``count``, then one key per block in the order of the blocks (``model.blocks``)."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 

@@ -42,7 +42,7 @@ def live_prices(accelerator: str, *, provider: str | None = None, spot: bool | N
     InvalidInput
         ``gpuhunt`` is not installed, or the catalog can't be read; one line says what to do.
     UnknownName
-        No accelerator has that name.
+        There is no such accelerator.
     """
     name = get_accelerator(accelerator).name
     try:

@@ -53,7 +53,7 @@ def _row(row: PriceSpec, known: Collection[str], instance: Instance | None) -> I
     if row.accelerators > MOST_IN_AN_INSTANCE:
         yield f"{row.accelerators} accelerators in one instance"
     if row.currency != "USD" and not row.usd_per_hour.printed:
-        yield f"billed in {row.currency}: printed has to hold the original price"
+        yield f"billed in {row.currency}: printed must contain the original price"
     if instance is None:
         return
     if instance.accelerator != row.accelerator:
@@ -66,6 +66,6 @@ def instance_doubts(listed: InstanceListSpec, known: Collection[str]) -> Iterato
     """Yield a line for every instance of an accelerator that nothing is called, or with more than any has."""
     for name, row in listed.instances.items():
         if row.accelerator not in known:
-            yield f"instances.{name}: no accelerator is named {row.accelerator!r}"
+            yield f"instances.{name}: there is no accelerator {row.accelerator!r}"
         if row.accelerators > MOST_IN_AN_INSTANCE:
             yield f"instances.{name}: {row.accelerators} accelerators in one instance"

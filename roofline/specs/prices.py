@@ -295,7 +295,7 @@ def get_price(
     Raises
     ------
     UnknownName
-        No accelerator has that name, or no price of it that meets the conditions is known.
+        There is no such accelerator, or no price of it that meets the conditions is known.
 
     Examples
     --------
@@ -356,7 +356,7 @@ def list_purchases(accelerator: Accelerator | str | Path) -> tuple[Purchase, ...
     Raises
     ------
     UnknownName
-        No accelerator has that name.
+        There is no such accelerator.
     SpecError
         A price list can't be read.
 

@@ -48,7 +48,7 @@ def _real_date(text: str) -> str:
     except ValueError:
         raise InvalidInput(f"no such date: {text!r}") from None
     if not EARLIEST_YEAR <= year <= LATEST_YEAR:
-        raise InvalidInput(f"a date between {EARLIEST_YEAR} and {LATEST_YEAR} is expected: {text!r}")
+        raise InvalidInput(f"the year must be {EARLIEST_YEAR} to {LATEST_YEAR}: {text!r}")
     return text
 
 
@@ -123,7 +123,7 @@ FIGURES_BY_FORMAT = {
     "sparse_flops_per_s": "flops_per_s",
     "flops_per_clock_per_unit": "flops",
 }
-"""Field with one figure a math format -> the kind of quantity that it holds."""
+"""Field with one number per math format -> the kind of quantity that it holds."""
 
 
 class LinkSpec(Strict):
@@ -354,7 +354,7 @@ def _checked(data: dict[str, Any], spec: Spec, stem: str) -> tuple[Any, list[str
     try:
         checked = spec.model_validate(data)
         if checked.name != stem:
-            return None, [f"name {checked.name!r} must be the file's: {stem!r}"]
+            return None, [f"name {checked.name!r} must match the file name: {stem!r}"]
         return checked.build(), []
     except ValidationError as error:
         return None, faults(error)

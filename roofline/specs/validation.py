@@ -177,7 +177,7 @@ def _faults(path: Path, library: _Library) -> Iterator[str]:
         return
     spec = _kind(data)
     if spec is None:
-        kinds = "an accelerator, a model, a price list, an engine or a file of efficiency"
+        kinds = "an accelerator, a model, a price list, an engine or an efficiency file"
         yield f"{path} is not a spec file: it has no key of {kinds}"
         return
     wrong = problems(data, spec, path.stem)

@@ -144,7 +144,7 @@ def _plain_fields(model: Model, norm: str) -> Iterator[str]:
 
 
 def tower_lines(model: Model) -> Iterator[str]:
-    """The shapes of a model's towers, one line a field."""
+    """The shapes of a model's towers, one line per field."""
     if model.towers:
         yield "towers:"
     for name, tower in model.towers.items():

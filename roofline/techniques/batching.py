@@ -112,7 +112,7 @@ class PromptBatching(Technique):
 
     def __post_init__(self) -> None:
         if not self.lengths:
-            raise InvalidInput("lengths must hold the prompt lengths of the traffic: it is empty")
+            raise InvalidInput("lengths is empty; give the prompt lengths of the traffic")
         _checked(self.lengths)
         number("tolerance", self.tolerance)
 

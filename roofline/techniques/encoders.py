@@ -99,4 +99,4 @@ class EncoderDisaggregation(Technique):
             "bandwidth": gpu.memory_bytes_per_s,
         }
         formula = "max(2 * parameters * patches / (peak * reached), 2 * parameters / bandwidth)"
-        return (Step("encode_s", formula, known, self._encode_s(case), "2 FLOPs a parameter and patch"),)
+        return (Step("encode_s", formula, known, self._encode_s(case), "2 FLOPs per parameter and patch"),)

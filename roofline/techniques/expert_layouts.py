@@ -78,7 +78,7 @@ class ExpertParallelism(Technique):
     name: ClassVar[str] = "expert parallelism"
     helps: ClassVar[str] = "both"
     why: ClassVar[str] = "each accelerator reads its own experts only, and multiplies more rows with each"
-    costs: ClassVar[str] = "two all-to-alls a layer where experts span replicas; the most loaded one sets the pace"
+    costs: ClassVar[str] = "two all-to-alls per layer if experts span replicas; the most loaded one sets the pace"
     effort: ClassVar[str] = FLAG
 
     expert: int | None = None
@@ -165,7 +165,7 @@ class ExpertBalancing(Technique):
         """Experts have to be spread."""
         if not has_experts(case):
             return f"{case.model.name} has no routed experts"
-        return "" if np.any(np.asarray(case.serve.parallel.expert) > 1) else "experts are not spread: expert is 1"
+        return "" if np.any(np.asarray(case.serve.parallel.expert) > 1) else "experts are not divided: expert is 1"
 
     def without(self, case: Scenario) -> Scenario:
         """The load as it comes."""
@@ -269,7 +269,7 @@ class TwoBatchOverlap(Technique):
 
     def refusal(self, case: Scenario) -> str:
         """There have to be messages."""
-        return "one accelerator exchanges nothing" if case.serve.parallel.single else ""
+        return "a single accelerator exchanges nothing" if case.serve.parallel.single else ""
 
     def after(self, case: Scenario) -> Scenario:
         """Halves."""
@@ -332,7 +332,7 @@ class QuantizedCollectives(Technique):
 
     def refusal(self, case: Scenario) -> str:
         """There have to be messages."""
-        return "one accelerator exchanges nothing" if case.serve.parallel.single else ""
+        return "a single accelerator exchanges nothing" if case.serve.parallel.single else ""
 
     def after(self, case: Scenario) -> Scenario:
         """Narrow messages."""
@@ -378,7 +378,7 @@ class AttentionFFNDisaggregation(Technique):
     name: ClassVar[str] = "attention-FFN disaggregation"
     helps: ClassVar[str] = "decode"
     why: ClassVar[str] = "attention and experts work at the same time, each on accelerators of its own"
-    costs: ClassVar[str] = "two messages a layer between pools; experts read for every microbatch; pools to balance"
+    costs: ClassVar[str] = "two messages per layer between pools; experts read for every microbatch; pools to balance"
     effort: ClassVar[str] = HARDWARE
 
     microbatches: int = 2

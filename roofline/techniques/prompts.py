@@ -89,5 +89,5 @@ def with_hit_rate(techniques: tuple[Technique, ...], hit_rate: float) -> tuple[T
     if not share("hit_rate", hit_rate):
         return techniques
     if any(isinstance(item, PrefixCaching) for item in techniques):
-        raise InvalidInput("hit_rate and prefix caching both decide what the prefix cache finds: choose one")
+        raise InvalidInput("hit_rate and prefix caching both set the hit rate of the prefix cache; choose one")
     return (*techniques, PrefixCaching(hit_rate=hit_rate, shared=False))

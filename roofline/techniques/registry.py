@@ -103,7 +103,7 @@ def named(names: Iterable[str], values: Mapping[str, Any]) -> tuple[Technique, .
     UnknownName
         No technique has one of the slugs.
     InvalidInput
-        A parameter that none of them takes, or a value that makes no sense.
+        A parameter that none of them takes, or a value is invalid.
 
     Examples
     --------

@@ -191,9 +191,9 @@ def tensor_limits(
     if time not in ("roofline_s", "estimate_s"):
         raise unknown("time", time, ("roofline_s", "estimate_s"))
     if not len(degrees):
-        raise InvalidInput("degrees must hold at least one degree: it is empty")
+        raise InvalidInput("degrees is empty; give at least one degree")
     if any(np.ndim(value) for value in (load.batch, load.prompt_tokens, load.output_tokens, load.cached_tokens)):
-        raise InvalidInput("tensor_limits is for one workload, not a sweep: give whole numbers")
+        raise InvalidInput("tensor_limits takes a single workload, not a sweep")
     tensor = np.asarray(number("degrees", degrees, least=1, whole=True), dtype=float)
     many = serve.replace(parallel=dataclasses.replace(serve.parallel, tensor=tensor))
     both = (prefill(many, load), decode(many, load))

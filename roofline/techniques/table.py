@@ -73,7 +73,7 @@ class TechniqueTable(Report):
 
     @property
     def rows(self) -> tuple[dict[str, Any], ...]:
-        """One mapping a technique, with the columns as keys."""
+        """One mapping per technique, with the columns as keys."""
         return tuple(row_of(effect) for effect in self.effects)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class TechniqueTable(Report):
         return {"rows": plain(self.rows), "refused": dict(self.refused), "assumptions": list(self.assumptions)}
 
     def to_frame(self) -> Any:
-        """One row a technique."""
+        """One row per technique."""
         require("pandas", "frame", "a table")
         import pandas as pd
 
@@ -99,7 +99,7 @@ class TechniqueTable(Report):
     def summary(self) -> str:
         """The largest gains in throughput, prefill and decode, in a sentence."""
         if not self.effects:
-            return "None of the techniques is possible here."
+            return "No technique is applicable here."
         rows, said = self.rows, []
         for name, words in (
             ("throughput_gain", "throughput"),
@@ -110,7 +110,7 @@ class TechniqueTable(Report):
             gain = float(np.max(best[name]))
             if gain >= NOTICEABLE:
                 said.append(f"{words} {best['technique']} ({gain:.2f}x)")
-        return f"Largest gains: {'; '.join(said)}." if said else "No technique gains anything here."
+        return f"Largest gains: {'; '.join(said)}." if said else "No technique improves anything here."
 
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows as people read them."""
@@ -202,7 +202,7 @@ def technique_table(
     ['decode']
     """
     if any(np.ndim(value) for value in (load.prompt_tokens, load.output_tokens, load.batch, load.cached_tokens)):
-        raise InvalidInput("a table of techniques is for one workload, not a sweep: give whole numbers")
+        raise InvalidInput("technique_table takes a single workload, not a sweep")
     case = Scenario(serve, load)
     chosen = usual_techniques() if techniques is None else tuple(techniques)
     effects, refused = [], []

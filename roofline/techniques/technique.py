@@ -249,4 +249,4 @@ def refuse_pairs(techniques: tuple[Technique, ...]) -> None:
     """Raise for the first two techniques that decide the same thing."""
     for one, other in combinations(techniques, 2):
         if both := sorted({*one.decides} & {*other.decides}):
-            raise InvalidInput(f"{one.name} and {other.name} both decide {both[0]}: choose one")
+            raise InvalidInput(f"{one.name} and {other.name} both decide {both[0]}; choose one")

@@ -69,7 +69,7 @@ class KVTiers(Technique):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), least=1.0)
         if (self.tier_bytes is None) != (self.working_set_tokens is None):
-            raise InvalidInput("tier_bytes and working_set_tokens go together: give both or neither")
+            raise InvalidInput("give both tier_bytes and working_set_tokens, or neither")
 
     @property
     def decides(self) -> tuple[str, ...]:

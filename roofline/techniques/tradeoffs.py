@@ -274,7 +274,7 @@ class Handover(Report):
             Fewer than two, or a sweep.
         """
         if number("accelerators", accelerators, least=2, whole=True) and np.ndim(self.prefill_per_decode):
-            raise InvalidInput("pools splits one case, not a sweep: take one of its points")
+            raise InvalidInput("pools takes a single case, not a sweep")
         share_ = self.prefill_per_decode / (1 + self.prefill_per_decode)
         prefills = int(np.clip(round(float(accelerators * share_)), 1, accelerators - 1))
         return prefills, accelerators - prefills

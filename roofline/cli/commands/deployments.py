@@ -172,7 +172,7 @@ BITS_OF_8 = 8.0
 
 def doubt_lines(model: Model) -> list[str]:
     """One paragraph for each reason why the model's counts or sizes may be wrong."""
-    return [paragraph(f"Doubt: {doubt}.") for doubt in model.all_doubts()]
+    return [paragraph(f"Warning: {doubt}.") for doubt in model.all_doubts()]
 
 
 def _answer(found: Answers, time: str) -> tuple[str, ...]:

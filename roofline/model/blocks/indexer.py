@@ -93,7 +93,7 @@ class Indexer(Value):
         return (*self.matrices(hidden, query_width), Vector("indexer_norm", 2 * self.dim + table))
 
     def caches(self) -> tuple[Cache, ...]:
-        """One key a token; a pooled one also keeps its gate and one flag until the pool is full."""
+        """One key per token; a pooled one also keeps its gate and one flag until the pool is full."""
         if self.shared:
             return ()
         values = 2 * self.dim + 1 if self.scheme == "pooled" else self.dim

@@ -16,7 +16,7 @@ from .block import Block, whole
 class MLP(Block):
     """``down(f(up(x)))``, or gated: ``down(f(gate(x)) * up(x))`` (SwiGLU and its kin, arXiv:2002.05202).
 
-    A gated MLP has three matrices of ``hidden x intermediate``, a plain one two, and does 2 FLOPs a parameter a token.
+    A gated MLP has three matrices of ``hidden x intermediate``, a plain one two; 2 FLOPs per parameter and token.
     The activation function is taken as fused into the products, as engines do.
 
     Attributes
@@ -68,7 +68,7 @@ class MLP(Block):
         return (gate, up, down) if self.gated else (up, down)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """One product a matrix."""
+        """One product per matrix."""
         for weight in self.matrices():
             yield operators.linear(weight, run.tokens, run)
 

@@ -94,7 +94,7 @@ class PerLayerInput(Block):
         )
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """One product a matrix."""
+        """One product per matrix."""
         for weight in self.weights():
             yield operators.linear(weight, run.tokens, run)
 
@@ -228,7 +228,7 @@ class Projection(Block):
         return (*self.matrices(), *((Vector("projection_norm", self.norm),) if self.norm else ()))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """One product a matrix."""
+        """One product per matrix."""
         for weight in self.matrices():
             yield operators.linear(weight, run.tokens, run)
 

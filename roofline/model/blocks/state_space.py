@@ -261,7 +261,7 @@ class RGLRU(Block):
 
     Two branches of ``width``: one is gated, the other passes a convolution of ``conv`` taps and a real-gated linear
     recurrent unit, whose two gates are block-diagonal in ``heads`` blocks: each of ``width`` outputs sums over
-    ``width / heads`` inputs.  Its state is one value a channel.
+    ``width / heads`` inputs.  Its state is one value per channel.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Templates of questions, one file a topic; importing this fills the register."""
+"""Templates of questions, one file per topic; importing this fills the register."""
 
 from . import (
     cost,
