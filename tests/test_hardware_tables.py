@@ -376,7 +376,12 @@ def test_a_folder_with_several_faults(tmp_path):
     faults = rl.check_specs(tmp_path)
     assert len(faults) == 4
     assert all(fault.startswith(str(tmp_path)) and "\n" not in fault for fault in faults)
-    for words in ("must match the file name: 't5'", "23034 GB/s", "not valid YAML", "is not a spec file: it has no key of"):
+    for words in (
+        "must match the file name: 't5'",
+        "23034 GB/s",
+        "not valid YAML",
+        "is not a spec file: it has no key of",
+    ):
         assert sum(words in fault for fault in faults) == 1
 
 

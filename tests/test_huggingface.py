@@ -72,7 +72,9 @@ def test_memory_has_the_size_that_the_index_states(tmp_path: Path) -> None:
     serve = rl.Deployment(built, "h100-sxm")
     need = rl.memory(serve, rl.Workload())
     assert need.weights_bytes == pytest.approx(stated, rel=1e-12)
-    assert need.assumptions[0].startswith("the checkpoint states 16.86 GB of tensors, but its configuration gives 16.06 GB")
+    assert need.assumptions[0].startswith(
+        "the checkpoint states 16.86 GB of tensors, but its configuration gives 16.06 GB"
+    )
     assert rl.memory(rl.quantize(serve, weights="fp8"), rl.Workload()).weights_bytes < 0.6 * stated
     shown = text("analyze", str(tmp_path), "--hardware", "h100-sxm")
     assert "Warning: the checkpoint states 16.86 GB" in "\n".join(shown.splitlines()[:4])

@@ -171,7 +171,10 @@ def test_every_closed_form_evaluates_to_its_value():
         ({"find": "batch"}, "target must be a finite number"),
         ({"find": "batch", "target": 1.0, "time": "best"}, "no time named 'best'"),
         ({"find": "prompt_tokens", "metric": "fits"}, "no quantity to solve fits for named 'prompt_tokens'"),
-        ({"find": "batch", "target": 1.0, "load": rl.Workload(batch=[1, 2])}, "solve takes a single workload and layout"),
+        (
+            {"find": "batch", "target": 1.0, "load": rl.Workload(batch=[1, 2])},
+            "solve takes a single workload and layout",
+        ),
     ],
 )
 def test_questions_that_make_no_sense(asked, says):

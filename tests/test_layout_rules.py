@@ -90,6 +90,8 @@ def test_a_chip_without_units_is_left_out_of_a_plan():
     """Rubin CPX prints an FP4 peak alone."""
     found = rl.plan("llama-3.1-8b", ["rubin-cpx", H100], rl.Workload(500, 100), batches=[1, 16], accelerators=[1])
     assert set(found.accelerator) == {"h100-sxm"}
-    assert any(note.startswith("rubin-cpx is not considered: rubin-cpx has no units for bf16") for note in found.assumptions)
+    assert any(
+        note.startswith("rubin-cpx is not considered: rubin-cpx has no units for bf16") for note in found.assumptions
+    )
     with pytest.raises(rl.InvalidInput, match="rubin-cpx has no units for bf16"):
         rl.plan("llama-3.1-8b", "rubin-cpx", rl.Workload(500, 100), batches=[1], accelerators=[1])

@@ -180,7 +180,9 @@ def test_burstiness_may_be_an_array_that_goes_with_the_rates(server):
     assert found.to_frame()["burstiness"].tolist() == [0.0, 1.0, 8.0]
     pairs = rl.serve(server, rl.Workload(1000, 100), requests_per_s=[2, 8], burstiness=[8, 1], requests=200)
     assert pairs.asked_requests_per_s.tolist() == [2, 8]
-    with pytest.raises(rl.InvalidInput, match=r"the shapes of requests_per_s and burstiness do not broadcast: \(3,\) and \(2,\)"):
+    with pytest.raises(
+        rl.InvalidInput, match=r"the shapes of requests_per_s and burstiness do not broadcast: \(3,\) and \(2,\)"
+    ):
         rl.serve(server, rl.Workload(1000, 100), requests_per_s=[1, 2, 3], burstiness=[1, 2])
     with pytest.raises(rl.InvalidInput, match="closed form supports only Poisson arrivals"):
         rl.serve(server, rl.Workload(1000, 100), requests_per_s=2, burstiness=4, method="closed-form")
