@@ -121,9 +121,9 @@ def test_two_pools_finish_what_the_slower_one_does(worker):
     [
         ({"concurrency": np.array([1, 2])}, "concurrency must be a single number, not an array of 2"),
         ({"requests_per_s": [1.0, 2.0]}, "requests_per_s must be a single number, not an array of 2"),
-        ({"concurrency": 8, "prefill_workers": np.array([1, 2])}, "prefill_workers must be a single number here"),
+        ({"concurrency": 8, "prefill_workers": np.array([1, 2])}, "prefill_workers must be a single number"),
         ({"concurrency": 8, "decode_workers": 0}, "decode_workers must be a whole number >= 1: 0"),
-        ({"concurrency": 8, "link_bytes_per_s": [1e9, 2e9]}, "link_bytes_per_s must be a single number here"),
+        ({"concurrency": 8, "link_bytes_per_s": [1e9, 2e9]}, "link_bytes_per_s must be a single number"),
     ],
 )
 def test_questions_about_several_pools_at_once_are_refused_in_a_line(worker, changes, says):
