@@ -167,7 +167,7 @@ def exllama(config: Mapping[str, Any]) -> Scheme:
             return WIDE
         return output if module.startswith("lm_head") else linear
 
-    notes = ("bits a weight of an ExLlama checkpoint are an average over its layers",)
+    notes = ("bits per weight of an ExLlama checkpoint are an average over its layers",)
     return Scheme(format_of, WIDE, WIDE, notes)
 
 

@@ -328,10 +328,8 @@ class Model(Report):
         computed = self.stored_bytes(self.precision or AS_PUBLISHED)
         if abs(computed / self.checkpoint_bytes - 1) <= SIZE_TOLERANCE:
             return ""
-        sizes = (humanize("bytes", value) for value in (self.checkpoint_bytes, computed))
-        return "the checkpoint states {} of tensors, but its configuration gives {}; memory uses the former".format(
-            *sizes
-        )
+        stated, given = (humanize("bytes", value) for value in (self.checkpoint_bytes, computed))
+        return f"the checkpoint states {stated} of tensors, but its configuration gives {given}; memory uses the former"
 
     def all_doubts(self) -> tuple[str, ...]:
         """`doubts`, and a stated size that the shapes do not give."""
