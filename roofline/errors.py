@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import reprlib
+import sys
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -104,6 +107,8 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     if isinstance(value, int | float) and not isinstance(value, bool):
         if whole and MOST < value < float("inf"):
             raise InvalidInput(f"{what} must be at most {MOST:g}: {value:g}" if value < 1e308 else _beyond(what))
+        if isinstance(value, int) and value > sys.float_info.max:
+            raise InvalidInput(f"{what} must be at most {sys.float_info.max:.3g}")
         if least <= value < float("inf") and (not whole or value == int(value)):
             return value if isinstance(value, float) or value <= MOST_WHOLE else float(value)
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
@@ -137,6 +142,23 @@ def one_number(what: str, value: object, *, least: float = 0.0, whole: bool = Fa
     if np.ndim(found):
         raise InvalidInput(f"{what} must be a single number, not an array of {np.size(found)}")
     return float(found)
+
+
+def is_within(value: object, least: float, most: float) -> bool:
+    """Whether a value is one real number from ``least`` to ``most``."""
+    return isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) <= most
+
+
+def of_kind(what: str, value: object, kind: type, example: str) -> None:
+    """Check that an argument is a value of ``kind``.
+
+    Raises
+    ------
+    InvalidInput
+        It is another.
+    """
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{what} must be a {kind.__name__}, such as {example}: {reprlib.repr(value)}")
 
 
 def _real_array(value: object) -> npt.NDArray[np.float64] | None:

@@ -17,6 +17,16 @@ MAX_YAML_BYTES = 2**20
 MAX_DEPTH = 40
 
 
+LONGEST = 200
+"""Characters of a path that messages show."""
+
+
+def shown(path: Path) -> str:
+    """A path as messages show it, without the middle of a very long one."""
+    text = str(path)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+
 def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
     """Read a small text file.
 
@@ -27,11 +37,11 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
     """
     data = read_bytes(path, max_bytes=max_bytes)
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise SpecError(f"{path} is not a text file")
+        raise SpecError(f"{shown(path)} is not a text file")
     return text
 
 
@@ -60,16 +70,16 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES, what: str = "a spec or
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
-            raise SpecError(f"{path} is a directory; expected a file")
+            raise SpecError(f"{shown(path)} is a directory; expected a file")
         if not stat.S_ISREG(found.st_mode):
-            raise SpecError(f"{path} is not a regular file")
+            raise SpecError(f"{shown(path)} is not a regular file")
         if found.st_size > max_bytes:
-            raise SpecError(f"{path} has {found.st_size:,} bytes; {what} has at most {max_bytes:,}")
+            raise SpecError(f"{shown(path)} has {found.st_size:,} bytes; {what} has at most {max_bytes:,}")
         return path.read_bytes()
     except SpecError:
         raise
     except OSError as error:
-        raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
+        raise SpecError(f"{shown(path)} can't be read: {error.strerror or error}") from None
     except ValueError as error:
         raise SpecError(f"{str(path)!r} is not a path: {error}") from None
 
@@ -86,13 +96,13 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise SpecError(f"{path} is not JSON: {error}") from None
+        raise SpecError(f"{shown(path)} is not JSON: {error}") from None
     except ValueError as error:  # a number of thousands of digits
-        raise SpecError(f"{path} holds a number that can't be read: {_first_sentence(error)}") from None
+        raise SpecError(f"{shown(path)} holds a number that can't be read: {_first_sentence(error)}") from None
     except RecursionError:
-        raise SpecError(f"{path} is nested too deeply") from None
+        raise SpecError(f"{shown(path)} is nested too deeply") from None
     if not isinstance(data, dict):
-        raise SpecError(f"{path} must hold a JSON object, not a {type(data).__name__}")
+        raise SpecError(f"{shown(path)} must hold a JSON object, not a {type(data).__name__}")
     return data
 
 
@@ -130,22 +140,24 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     import yaml
 
     if len(text) > MAX_YAML_BYTES:
-        raise SpecError(f"{path} has {len(text):,} characters of YAML; at most {MAX_YAML_BYTES:,} are read")
+        raise SpecError(f"{shown(path)} has {len(text):,} characters of YAML; at most {MAX_YAML_BYTES:,} are read")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         node = loader.get_single_node()
         _refuse_tricks(node, path)
         data = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise SpecError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise SpecError(f"{shown(path)} is not valid YAML: {' '.join(str(error).split())}") from None
+    except SpecError:
+        raise
     except (ValueError, OverflowError) as error:  # a number of thousands of digits, a 99th of a month
-        raise SpecError(f"{path} holds a value that can't be read: {_first_sentence(error)}") from None
+        raise SpecError(f"{shown(path)} holds a value that can't be read: {_first_sentence(error)}") from None
     except RecursionError:
-        raise SpecError(f"{path} is nested too deeply") from None
+        raise SpecError(f"{shown(path)} is nested too deeply") from None
     finally:
         loader.dispose()
     if not isinstance(data, dict):
-        raise SpecError(f"{path} must hold a mapping, not {type(data).__name__}")
+        raise SpecError(f"{shown(path)} must hold a mapping, not {type(data).__name__}")
     return data
 
 
@@ -162,12 +174,14 @@ def _refuse_tricks(root: yaml.Node | None, path: Path) -> None:
         below: list[yaml.Node] = []
         for node in level:
             if id(node) in seen:
-                raise SpecError(f"{path} uses a YAML alias (line {node.start_mark.line + 1}); write the value out")
+                raise SpecError(
+                    f"{shown(path)} uses a YAML alias (line {node.start_mark.line + 1}); write the value out"
+                )
             seen.add(id(node))
             below.extend(_children(node, path))
         level = below
     if level:
-        raise SpecError(f"{path} is nested more than {MAX_DEPTH} levels deep")
+        raise SpecError(f"{shown(path)} is nested more than {MAX_DEPTH} levels deep")
 
 
 def _children(node: yaml.Node, path: Path) -> list[yaml.Node]:
@@ -181,6 +195,6 @@ def _children(node: yaml.Node, path: Path) -> list[yaml.Node]:
         if isinstance(key.value, str):
             if key.value in seen:
                 where = f"line {node.start_mark.line + 1}"
-                raise SpecError(f"{path} is not valid YAML: key {key.value!r} is given twice ({where})")
+                raise SpecError(f"{shown(path)} is not valid YAML: key {key.value!r} is given twice ({where})")
             seen.add(key.value)
     return [each for pair in node.value for each in pair]

@@ -80,7 +80,8 @@ class Link(Value):
         if self.kind not in LINK_KINDS:
             raise unknown("kind of link", self.kind, LINK_KINDS)
         object.__setattr__(self, "bytes_per_s", number("bytes_per_s", self.bytes_per_s, least=1.0))
-        number("domain", self.domain, least=1, whole=True)
+        if np.ndim(number("domain", self.domain, least=1, whole=True)):
+            raise InvalidInput(f"domain must be one number: {self.domain!r}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -187,7 +188,9 @@ class Accelerator(Value):
             return found
         if math not in WIDER:
             raise unknown("math format", math, MATH_FORMATS)
-        raise UnknownName(f"{self.name} has no units for {math} or wider; it has {', '.join(self.dense_flops_per_s)}")
+        raise UnknownName(
+            f"{self.name} has no units for {math} or wider; it has {', '.join(self.dense_flops_per_s) or 'none'}"
+        )
 
     @cached_property
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -367,6 +370,8 @@ def _figure(name: str, value: object, *, least: float = 0.0) -> Number:
 
 def _by_format(field_name: str, values: Mapping[str, Number]) -> Mapping[str, Number]:
     """A read-only copy of values by math format, after checking each."""
+    if not isinstance(values, Mapping):
+        raise InvalidInput(f"{field_name} must be figures by math format, such as {{'bf16': 1e15}}: {values!r}")
     for name in values:
         if name not in MATH_FORMATS:
             raise unknown("math format", name, MATH_FORMATS)

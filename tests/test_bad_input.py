@@ -1,9 +1,11 @@
 """Bad input gets one line that says what, the value, and what would do."""
 
 import dataclasses
+import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,6 +280,103 @@ def test_short_rows_and_byte_order_marks_of_timings(tmp_path, row, words):
         read_timings(path)
 
 
+GOOD_TIMING = {"accelerator": "l40s", "engine": "vllm", "dtype": "bf16", "m": 64, "n": 64, "k": 64, "latency_s": 1e-5}
+
+
+def timing(tmp_path, **changes):
+    row = {**GOOD_TIMING, **changes}
+    row = {name: value for name, value in row.items() if value is not None}
+    path = tmp_path / "timings.csv"
+    path.write_text(f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
+    return path
+
+
+@pytest.mark.parametrize("wrong", ["nan", "0", "-1", "inf", "", "1e400"])
+def test_timings_without_a_time_are_one_line(tmp_path, wrong):
+    from roofline.efficiency.timings import read_timings
+
+    with pytest.raises(rl.SpecError, match="row 2: latency_s must be seconds above 0"):
+        read_timings(timing(tmp_path, latency_s=wrong))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"m": "-4"}, "row 2: m must be from 0 to 1e[+]30: -4"),
+        ({"m": "nan"}, "row 2: m must be from 0 to 1e[+]30: nan"),
+        ({"m": "1e300"}, "row 2: m must be from 0"),
+        ({"m": "x"}, "m must be a number: 'x'"),
+        ({"dtype": "bf17"}, "no dtype named 'bf17'; did you mean 'bf16'"),
+        ({"k": None}, "timings of kind gemm lack k"),
+        ({"engine": None, "dtype": None}, "timings of kind gemm lack engine, dtype"),
+        ({"m": None, "latency_s": None}, "the columns match no kind of timing"),
+        ({"m": None, "num_experts": 8}, "timings of kind moe lack num_tokens, hidden_size"),
+    ],
+)
+def test_columns_and_words_of_timings_that_make_no_sense(tmp_path, changes, words):
+    from roofline.efficiency.timings import read_timings
+
+    with pytest.raises(rl.SpecError, match=words):
+        read_timings(timing(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("content", [b"x", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b"])
+def test_a_compressed_table_that_is_none(tmp_path, content):
+    from roofline.efficiency.timings import read_timings
+
+    path = tmp_path / "timings.csv.gz"
+    path.write_bytes(content)
+    with pytest.raises(rl.SpecError, match="can't be read"):
+        read_timings(path)
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "fifo"])
+def test_no_reader_waits_for_pipes_or_reads_devices(tmp_path, place):
+    """``/dev/zero`` never ends, and a pipe that nobody writes to never starts."""
+    from roofline.efficiency.timings import read_timings
+
+    path = Path(place)
+    if place == "fifo":
+        path = tmp_path / place
+        os.mkfifo(path)
+    for read in (read_timings, rl.measured.read, rl.read_trace, rl.read_traffic):
+        with pytest.raises(rl.SpecError, match="is not a regular file"):
+            read(path)
+    for get in (rl.get_model, rl.get_accelerator):
+        with pytest.raises(rl.RooflineError, match="is not a regular file"):
+            get(str(path))
+    assert rl.check_specs(path) == [f"{path} is not a regular file"]
+
+
+def test_a_directory_that_may_not_be_read(tmp_path, monkeypatch):
+    def refused(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert rl.check_specs(tmp_path) == [f"{tmp_path} can't be read: Permission denied"]
+
+
+def test_an_alias_in_yaml_is_named(tmp_path):
+    path = tmp_path / "merged.yaml"
+    path.write_text("a: &x {b: 1}\nc: {<<: *x}\n")
+    with pytest.raises(rl.SpecError, match=r"merged.yaml uses a YAML alias \(line 1\); write the value out"):
+        rl.get_accelerator(path)
+
+
+def test_a_byte_order_mark_before_json_is_no_part_of_it(tmp_path):
+    config = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4}
+    config |= {"num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text("\ufeff" + json.dumps(config), encoding="utf-8")
+    assert rl.get_model(tmp_path).layer_count == 4
+
+
+def test_a_path_of_thousands_of_characters_is_shown_in_part():
+    with pytest.raises(rl.SpecError) as raised:
+        rl.measured.read("x" * 5000)
+    assert str(raised.value).endswith("can't be read: File name too long")
+    assert len(str(raised.value)) < 300
+
+
 FIGURES = ["l2_bytes", "host_bytes_per_s", "nic_bytes_per_s", "tdp_watts", "compute_units", "max_clock_hz"]
 
 
@@ -304,6 +403,47 @@ def test_links_of_no_kind_and_no_domain():
         dataclasses.replace(link, kind="rope")
     with pytest.raises(rl.InvalidInput, match="domain must be a whole number >= 1: 0"):
         dataclasses.replace(link, domain=0)
+    with pytest.raises(rl.InvalidInput, match="domain must be one number"):
+        dataclasses.replace(link, domain=[4, 8])
+
+
+def test_a_name_longer_than_a_file_may_have(h100):
+    """Parameters of kernels are looked for in a file of that name."""
+    step = rl.decode(rl.Deployment("gpt-2", h100.replace(name="x" * 300)), rl.Workload())
+    assert step.estimate_s > step.roofline_s
+
+
+@pytest.mark.parametrize("peaks", [None, [1e15], 1e15])
+def test_peaks_are_figures_by_format(h100, peaks):
+    with pytest.raises(rl.InvalidInput, match="dense_flops_per_s must be figures by math format"):
+        h100.replace(dense_flops_per_s=peaks)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x", [8, 16]])
+def test_arguments_of_another_kind_are_named(serve, wrong):
+    for run in (rl.prefill, rl.decode, rl.generate, rl.memory):
+        with pytest.raises(rl.InvalidInput, match="load must be a Workload, such as Workload"):
+            run(serve, wrong)
+        with pytest.raises(rl.InvalidInput, match="serve must be a Deployment, such as Deployment"):
+            run(wrong, rl.Workload())
+    with pytest.raises(rl.InvalidInput, match="serve must be a Deployment"):
+        rl.quantize(wrong, weights="fp8")
+    with pytest.raises(rl.InvalidInput, match="work must be a Work, such as matmul"):
+        rl.bound(wrong, "h100-sxm")
+    with pytest.raises(rl.InvalidInput, match="only results of one kind"):
+        rl.compare(rl.prefill(serve, rl.Workload()), wrong)
+    for setting in ("memory_fraction", "routing_skew"):
+        if wrong is not None:
+            with pytest.raises(rl.InvalidInput, match=f"{setting} must be"):
+                serve.replace(**{setting: wrong} if wrong != 5 else {setting: -5})
+
+
+@pytest.mark.parametrize("wrong", [None, 5])
+def test_traffic_and_techniques_of_another_kind_are_named(serve, wrong):
+    with pytest.raises(rl.InvalidInput, match="traffic must be buckets of"):
+        rl.advise(serve, wrong)
+    with pytest.raises(rl.InvalidInput, match=r"techniques must be values of roofline\.techniques"):
+        rl.apply(serve, rl.Workload(), wrong)
 
 
 @pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
@@ -330,6 +470,22 @@ def test_a_product_without_rows_has_an_estimate():
     assert found.flops == 0
     assert 0 < found.estimate_s < 1e-4
     assert found.explain()
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "llamacpp", "llamacpp-2024", "transformers"])
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "int4_g128"])
+def test_empty_products_in_an_array_have_estimates(engine, weights):
+    work = rl.matmul(np.array([0, 0, 5, 5]), np.array([0, 8, 8, 0]), np.array([8, 0, 0, 8]), weights=weights)
+    found = rl.bound(work, "h100-sxm", engine=engine)
+    assert not np.any(found.flops)
+    assert np.all((found.estimate_s > 0) & (found.estimate_s < 1e-3))
+
+
+def test_sizes_of_a_product_that_make_no_sense():
+    with pytest.raises(rl.InvalidInput, match="m, k and n must broadcast"):
+        rl.matmul(np.array([1, 2]), np.array([1, 2, 3]), 8)
+    with pytest.raises(rl.InvalidInput, match=r"m must be at most 1.8e\+308"):
+        rl.matmul(10**400, 8, 8)
 
 
 def test_shapes_that_do_not_broadcast_cannot_be_compared(serve):

@@ -1,5 +1,10 @@
 """`rl.sweep`: models, accelerators, precisions, layouts and numbers as one labeled dataset, at once or lazily."""
 
+import gc
+import subprocess
+import sys
+import weakref
+
 import cloudpickle
 import numpy as np
 import pandas as pd
@@ -147,3 +152,60 @@ def test_a_notebook_is_watched(monkeypatch):
     assert progress.watched()
     monkeypatch.setattr("sys.stderr", None)
     assert not progress.watched()
+
+
+# Memory of large sweeps
+
+MEASURED = """
+import resource
+import numpy as np
+import roofline as rl
+
+serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
+prompts = np.linspace(100, 100_000, {points}).astype(np.int64)
+found = rl.{name}(serve, rl.Workload(prompts, 256, batch=8))
+for column in found.columns:
+    getattr(found, column)
+found.assumptions, repr(found), found.summary()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "most_mib"),
+    [("prefill", 10**6, 400), ("decode", 10**6, 400), ("memory", 10**6, 400), ("generate", 2 * 10**4, 300)],
+)
+def test_a_large_sweep_stays_small(name, points, most_mib):
+    """A generation is up to 256 steps: 20,000 of them are five million points."""
+    script = MEASURED.format(name=name, points=points)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < most_mib
+
+
+def test_a_pass_does_not_outlive_what_it_is_asked_for():
+    """A pass that held itself would stay until the garbage is collected, with the operators of its block."""
+    for model in ("llama-3.1-8b", "deepseek-v2-lite"):
+        serve = rl.Deployment(model, "h100-sxm")
+        gc.disable()
+        try:
+            one = rl.prefill(serve, rl.Workload(np.array([100, 200]))).scheduled
+            assert one.sums.floor_s is not None
+            assert one.estimates.time_s is not None
+            assert one.least is not None
+            left = weakref.ref(one)
+            del one
+            assert left() is None
+        finally:
+            gc.enable()
+
+
+def test_parts_of_a_large_generation_are_the_whole(monkeypatch):
+    from roofline.phases import generation
+
+    serve = rl.Deployment("llama-3.1-8b", "h100-sxm")
+    load = rl.Workload(np.arange(100, 160)[:, None], np.array([1, 2, 300]), batch=4)
+    whole = rl.generate(serve, load).total_s
+    monkeypatch.setattr(generation, "_MOST_POINTS", 5000)
+    parts = rl.generate(serve, load)
+    assert parts.total_s == pytest.approx(whole, rel=1e-12)
+    assert not parts.step_s.flags.writeable

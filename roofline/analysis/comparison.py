@@ -204,7 +204,7 @@ def compare(before: Report, after: Report) -> Comparison:
     >>> round(rl.compare(rl.decode(serve, load), rl.decode(faster, load)).ratio["floor_s"], 2)
     0.26
     """
-    if before.columns != after.columns:
+    if getattr(before, "columns", ()) != getattr(after, "columns", None):
         kinds = f"{type(before).__name__} and {type(after).__name__}"
         raise InvalidInput(f"only results of one kind can be compared, not {kinds}")
     found = Comparison(before, after)

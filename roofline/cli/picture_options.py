@@ -32,8 +32,8 @@ class Picture:
     def check(self) -> None:
         """Refuse a file that cannot be written, before anything is computed."""
         check_picture(self.file)
-        if not 2 <= self.width <= 30:
-            raise InvalidInput(f"--width must be 2 to 30 inches: {self.width:g}")
+        if isinstance(self.width, str) or not 2 <= self.width <= 30:
+            raise InvalidInput(f"--width must be 2 to 30 inches: {self.width}")
 
 
 MeasuredFiles = Annotated[

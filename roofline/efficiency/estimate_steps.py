@@ -66,12 +66,16 @@ def explain_estimate(
     if len(times) in MEDIANS:
         yield Step(f"{prefix}_median_s", MEDIANS[len(times)].format(*times), times, once_s, "median of the engines")
     capped = _capped(operator, accelerator, found, run, profile)
-    inputs = {"count": operator.count, "median_s": once_s, "wider_s": capped}
+    inputs = {"count": operator.count, "median_s": once_s}
+    once = "median_s"
+    if np.any(np.isfinite(capped)):
+        inputs["wider_s"] = capped
+        once = "min(median_s, wider_s)"
     inputs |= {"compute_s": compute_s, "memory_s": memory_s}
-    formula = "max(count * min(median_s, wider_s), compute_s, memory_s)"
+    formula = f"max(count * {once}, compute_s, memory_s)"
     if operator.message is not None:
         inputs["network_s"] = operator.count * operator.message.network_s(accelerator)
-        formula = "max(count * min(median_s, wider_s), memory_s, network_s)"
+        formula = f"max(count * {once}, memory_s, network_s)"
     yield Step(f"{prefix}_s", formula, inputs, result.time_s, result.basis)
 
 

@@ -240,15 +240,15 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     shape = run.inputs
     m, n, k = shape["m"], shape["n"], shape["k"]
     least = p["tile_least"]
-    rows = larger(m, 1.0)  # a product without rows has one empty tile
+    rows, columns = larger(m, 1.0), larger(n, 1.0)  # a product without any has one empty tile
     tile_m, tile_n = smaller(p["tile_m"], ceil(rows / least) * least), p["tile_n"]
     tiles = ceil(m / tile_m) * ceil(n / tile_n)
     waves = full_waves(p["split"], tiles / run.processors)
-    padded = waves * run.processors * tile_m * tile_n / (rows * n)
+    padded = waves * run.processors * tile_m * tile_n / (rows * columns)
     compute_s = run.compute_s * padded / p["compute"] * droop(p, run.compute_s) * expanding(p.get("expands", 1.0), m)
     walk_s = k * p["step_s"] / (1 + k / p["split_k"])
     value_bytes = shape["activation_bits"] / 8
-    moved = m * (k + n) * value_bytes + k * n * (shape["weight_bits"] / 8)
+    moved = larger(m * (k + n) * value_bytes + k * n * (shape["weight_bits"] / 8), 1.0)
     results_s = (run.memory_s + run.cached_s) * m * n * larger(2 - value_bytes, 0.0) / moved
     quantized_s = m * k * p["quant_s"] + m * p["row_s"]
     if "expanded_bytes" in p:

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from ..files import read_yaml
 from ..hardware import Accelerator
 from .store import folder
@@ -98,13 +100,15 @@ def power_share(lent: Mapping[str, float], x_flops_per_joule: float, family: Map
 
 
 def flops_per_joule(accelerator: Accelerator) -> float:
-    """The 16-bit peak divided by the TDP, in FLOPs per joule; 0 if either is unknown.
+    """The 16-bit peak divided by the TDP, in FLOPs per joule; 0 if either is unknown or an array.
 
     Narrower formats double the peak and halve the energy per FLOP, so the 16-bit value represents all formats.
     """
     peaks = accelerator.dense_flops_per_s
-    peak = peaks.get("bf16", peaks.get("fp16", 0.0))
-    return float(peak / accelerator.tdp_watts) if accelerator.tdp_watts else 0.0
+    peak, tdp_watts = peaks.get("bf16", peaks.get("fp16", 0.0)), accelerator.tdp_watts
+    if tdp_watts is None or np.ndim(peak) or np.ndim(tdp_watts):
+        return 0.0
+    return float(peak / tdp_watts)
 
 
 def math_of(kind: str) -> str:

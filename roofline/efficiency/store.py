@@ -114,6 +114,10 @@ Profiles = Mapping[str, Filed]
 """Profile -> kind -> parameters and fit statistics; ``default`` holds statistics only."""
 
 
+LONGEST_NAME = 255
+"""Bytes of a file's name that file systems take; an accelerator of a longer one has no file."""
+
+
 @lru_cache(maxsize=64)
 def profiles_of(name: str, folders: str = "") -> Profiles:
     """Profiles of the named accelerator; empty if it has no file.
@@ -128,7 +132,7 @@ def profiles_of(name: str, folders: str = "") -> Profiles:
     own = [Path(entry) for entry in folders.split(os.pathsep) if entry]
     for place in (*(path for entry in own for path in (entry / "efficiency_specs", entry)), folder()):
         path = place / f"{name}.yaml"
-        if path.is_file() and "profiles" in (data := read_yaml(path)):
+        if len(path.name) <= LONGEST_NAME and path.is_file() and "profiles" in (data := read_yaml(path)):
             return _checked(data["profiles"], path)
     return {}
 

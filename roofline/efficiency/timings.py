@@ -21,6 +21,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,7 +32,8 @@ from typing import Any
 import numpy as np
 
 from .. import operators
-from ..errors import SpecError
+from ..errors import MOST, SpecError, unknown
+from ..files import read_bytes
 from ..hardware import Accelerator
 from ..operators.links import Message
 from ..operators.operator import Operator, Pass, Segment
@@ -59,6 +62,17 @@ SIGNS = {"collective": "collective", "num_experts": "moe", "m": "gemm", "head_di
 MLA_RANK, MLA_ROPE, MLA_NOPE, MLA_VALUE = 512, 64, 128, 128
 """Latent rank and widths of a head in DeepSeek-V3 (arXiv:2412.19437, section 4.2)."""
 
+_SHAPE = "batch_size new_tokens past_tokens query_heads"
+COLUMNS = {
+    "gemm": "accelerator engine dtype m n k",
+    "attention": f"accelerator engine dtype kv_dtype {_SHAPE} kv_heads head_dim window_size",
+    "mla": f"accelerator engine dtype kv_dtype {_SHAPE}",
+    "moe": "accelerator engine dtype num_tokens hidden_size expert_intermediate_size topk num_experts moe_tp_size"
+    " moe_ep_size distribution",
+    "collective": "accelerator library collective num_gpus message_bytes",
+}
+"""Kind of a table -> the columns that it has to have beside ``latency_s``."""
+
 VALUE_DIMS = {192: 128}
 """Key width -> value width, for heads whose values are narrower: models with keys of 192 have values of 128."""
 
@@ -67,6 +81,7 @@ NON_GATED = frozenset({(1024, 2688), (2048, 5120), (2688, 1856), (4096, 2688), (
 
 GEMM_FORMATS = {
     "bfloat16": ("bf16", "bf16"),
+    "bf16": ("bf16", "bf16"),
     "fp8": ("fp8", "fp8"),
     "fp8_block": ("fp8_block", "fp8"),
     "nvfp4": ("nvfp4", "nvfp4"),
@@ -126,13 +141,13 @@ def read_timings(path: str | Path) -> list[Batch]:
         The file cannot be read, is too large, lacks a column, or has an invalid number.
     """
     path = Path(path)
-    try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
+    data = read_bytes(path, max_bytes=MAX_BYTES, what="a table of timings")
+    if path.suffix == ".gz":
+        try:
             with gzip.open(io.BytesIO(data)) as file:
                 data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SpecError(f"{path} can't be read: {error.strerror or error}") from None
+        except (OSError, EOFError, zlib.error) as error:
+            raise SpecError(f"{path} can't be read: {error}") from None
     if len(data) > MAX_BYTES:
         raise SpecError(f"{path} is too large; a table of timings may have at most {MAX_BYTES:,} bytes")
     rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig", "replace"))))
@@ -156,6 +171,10 @@ def batches(table: Mapping[str, np.ndarray[Any, Any]], where: str = "table") -> 
     kind = next((kind for sign, kind in SIGNS.items() if sign in table), None)
     if kind is None or "latency_s" not in table:
         raise SpecError(f"{where}: the columns match no kind of timing: {', '.join(table)}")
+    missing = [name for name in COLUMNS[kind].split() if name not in table]
+    if missing:
+        raise SpecError(f"{where}: timings of kind {kind} lack {', '.join(missing)}")
+    _check_words(kind, table, where)
     words = {name: values for name, values in table.items() if name in WORDS}
     numbers = {name: _numbers(name, v, where) for name, v in table.items() if name not in WORDS}
     keys, inverse = np.unique(np.stack(list(words.values())), axis=1, return_inverse=True)
@@ -169,11 +188,39 @@ def batches(table: Mapping[str, np.ndarray[Any, Any]], where: str = "table") -> 
     return found
 
 
+def _check_words(kind: str, table: Mapping[str, np.ndarray[Any, Any]], where: str) -> None:
+    """Formats of products and distributions of tokens that are known; other columns may hold any word."""
+    if kind in ("gemm", "moe"):
+        for word in np.unique(table["dtype"]):
+            if word not in GEMM_FORMATS:
+                raise SpecError(f"{where}: {unknown('dtype', str(word), GEMM_FORMATS)}")
+    for word in np.unique(table["distribution"]) if kind == "moe" else ():
+        if not _DISTRIBUTION.fullmatch(str(word)):
+            raise SpecError(
+                f"{where}: distribution must be balanced, or a power law as in power_law_1.2: {str(word)!r}"
+            )
+    for word in np.unique(table["collective"]) if kind == "collective" else ():
+        if str(word).replace("alltoall", "all_to_all") not in COLLECTIVES:
+            raise SpecError(f"{where}: {unknown('collective', str(word), COLLECTIVES)}")
+
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+_DISTRIBUTION = re.compile(r"[a-z]+|[a-z_]+_\d+(\.\d+)?")
+
+
 def _numbers(name: str, values: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
     try:
-        return np.where(values == "", "0", values).astype(float)
+        found = np.where(values == "", "0", values).astype(float)
     except ValueError as error:
-        raise SpecError(f"{where}: {name}: {error}") from None
+        wrong = str(error).partition("np.str_(")[2].rstrip(")") or str(error)
+        raise SpecError(f"{where}: {name} must be a number: {wrong}") from None
+    is_time = name == "latency_s"
+    wrong_rows = ~((found > 0 if is_time else found >= 0) & (found <= MOST))
+    if np.any(wrong_rows):
+        at = int(np.argmax(wrong_rows))
+        wanted = "seconds above 0" if is_time else f"from 0 to {MOST:g}"
+        raise SpecError(f"{where}: row {at + 2}: {name} must be {wanted}: {found[at]:g}")
+    return found
 
 
 def floors(batch: Batch, accelerators: Callable[[str], Accelerator] = get_accelerator) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import FrozenMapping
-from ..errors import Number, number
+from ..errors import InvalidInput, Number, number
 from ..formats import get_format, math_format
 from .operator import Operator, Pass
 from .weights import Linear
@@ -43,7 +43,7 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
     Raises
     ------
     InvalidInput
-        A size that is not a finite number >= 0.
+        A size that is not a finite number >= 0, or arrays of sizes that do not broadcast.
     UnknownName
         A format that does not exist.
 
@@ -57,6 +57,10 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
     1343.8
     """
     m, k, n = number("m", m), number("k", k), number("n", n)
+    try:
+        np.broadcast_shapes(np.shape(m), np.shape(k), np.shape(n))
+    except ValueError as error:
+        raise InvalidInput(f"m, k and n must broadcast: {error}") from None
     stored, fed = get_format(weights), get_format(activations)
     return Work(
         flops=2.0 * m * k * n,

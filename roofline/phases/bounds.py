@@ -15,7 +15,7 @@ from ..efficiency.estimate_steps import explain_estimate
 from ..efficiency.estimates import Estimate, estimate
 from ..efficiency.joining import shares
 from ..efficiency.lookup import runs_kernels_of
-from ..errors import Number, number
+from ..errors import Number, number, of_kind
 from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.roofline import (
@@ -354,6 +354,7 @@ def bound(
     >>> rl.bound(rl.matmul(2000, 8192, 8192), gpu).limit
     'compute'
     """
+    of_kind("work", work, Work, "matmul(1, 8192, 8192)")
     resident = number("resident_bytes", resident_bytes)
     kind = "work" if work.shape is None else "matmul"
     operator = Operator(name, kind, work, work, inputs=work.shape or {})

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..arrays import last_axis, same
 from ..efficiency.joining import ROUTING_SKEW
 from ..efficiency.lookup import profiles
-from ..errors import InvalidInput, Number, UnknownName, number, unknown
+from ..errors import MOST, InvalidInput, Number, UnknownName, is_within, number, unknown
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.operator import Pass, Segment
@@ -31,6 +31,10 @@ BESIDE = ("towers", "prediction")
 """Parts that a checkpoint may have besides its language model."""
 
 USUAL_FRACTION = 0.9
+
+
+EXAMPLE = "Deployment('llama-3.1-8b', 'h100-sxm')"
+"""One, as messages show it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +113,7 @@ class Deployment(Value):
             object.__setattr__(self, "precision", self.model.precision)
         if self.attention not in ATTENTION_ALGORITHMS:
             raise unknown("attention algorithm", self.attention, ATTENTION_ALGORITHMS)
-        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
+        if self.memory_fraction is not None and not (is_within(self.memory_fraction, 0, 1) and self.memory_fraction):
             raise InvalidInput(f"memory_fraction must be above 0 and at most 1: {self.memory_fraction!r}")
         given: Any = self.leave_out
         parts = (given,) if isinstance(given, str) else tuple(given)
@@ -117,7 +121,7 @@ class Deployment(Value):
             if part not in BESIDE:
                 raise unknown("part beside the language model", part, BESIDE)
         object.__setattr__(self, "leave_out", tuple(part for part in BESIDE if part in parts))
-        if not 0 <= self.routing_skew < np.inf:
+        if not is_within(self.routing_skew, 0, MOST):
             raise InvalidInput(f"routing_skew must be a number >= 0: {self.routing_skew!r}")
         if self.power_limit_watts is not None:
             object.__setattr__(self, "power_limit_watts", self._checked_limit(self.power_limit_watts))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
 from ..arrays import last_axis, read_only, scalar
-from ..errors import Number, unknown
+from ..errors import InvalidInput, Number, unknown
 from ..report import Report, Step
 from .deployment import Deployment
+from .encoder_rules import encoder_refusal
 from .pass_sentences import generation_sentence
 from .passes import TIMES, Phase, prefill, run_pass
 from .sequences import steps_of
@@ -31,8 +33,6 @@ class Generation(OfWorkload, Report):
         Which of the three times the figures rest on.
     prefill : Phase
         The pass over the prompts.
-    steps : Phase
-        The decode steps, in blocks along the last axis: one step at the mean context of each block.
 
     Columns
     -------
@@ -52,7 +52,6 @@ class Generation(OfWorkload, Report):
     load: Workload
     time: str
     prefill: Phase = field(compare=False)
-    steps: Phase = field(compare=False)
 
     columns = ("ttft_s", "tpot_s", "total_s", "prefill_share", "tokens_per_s", "time")
 
@@ -74,9 +73,29 @@ class Generation(OfWorkload, Report):
         return figures
 
     @cached_property
+    def steps(self) -> Phase:
+        """The decode steps, in blocks along the last axis: one step at the mean context of each block."""
+        return _steps(self.deployment, self.load, _blocks(self.load))
+
+    @cached_property
     def step_s(self) -> Number:
         """Mean time of a decode step."""
-        return scalar(np.mean(getattr(self.steps, self.time), axis=-1))
+        shape, blocks = np.broadcast_shapes(*map(np.shape, self.load.counts.values())), _blocks(self.load)
+        if self.deployment.is_sweep or prod(shape) * blocks <= _MOST_POINTS:
+            return scalar(np.mean(getattr(self.steps, self.time), axis=-1))
+        return self._step_s_of_parts(shape, blocks)
+
+    def _step_s_of_parts(self, shape: tuple[int, ...], blocks: int) -> Number:
+        """The same of a large sweep, a part after the other: its steps are up to 256 times as many as its points."""
+        counts = {name: np.broadcast_to(value, shape).ravel() for name, value in self.load.counts.items()}
+        found = np.empty(prod(shape))
+        rows = max(_MOST_POINTS // blocks, 1)
+        for start in range(0, found.size, rows):
+            part = Workload(**{name: values[start : start + rows] for name, values in counts.items()})
+            steps = _steps(self.deployment, part, blocks)
+            found[start : start + rows] = np.mean(getattr(steps, self.time), axis=-1)
+        found.flags.writeable = False
+        return found.reshape(shape)
 
     @property
     def ttft_s(self) -> Number:
@@ -139,6 +158,9 @@ class Generation(OfWorkload, Report):
 _STEPS = 256
 """Blocks that the decode steps of a generation are gathered in."""
 
+_MOST_POINTS = 2**21
+"""Steps that are computed at once: their times and contexts are some hundred megabytes."""
+
 
 def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> Generation:
     """Run a batch: the prefill, which yields the first token, then ``output - 1`` decode steps.
@@ -171,10 +193,21 @@ def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> 
     if time not in TIMES:
         raise unknown("time", time, TIMES)
     first = prefill(serve, load)
+    if serve.model.encodes:
+        raise InvalidInput(encoder_refusal(serve.model, "decode"))
+    return Generation(serve, load, time, first)
+
+
+def _blocks(load: Workload) -> int:
+    """Blocks that the steps of a load are gathered in."""
+    return int(np.clip(np.max(np.asarray(load.output_tokens, dtype=float) - 1, initial=1.0), 1, _STEPS))
+
+
+def _steps(serve: Deployment, load: Workload, blocks: int) -> Phase:
+    """Decode steps at the mean context of each block, along a new last axis."""
     steps = np.asarray(load.output_tokens, dtype=float) - 1
-    blocks = int(np.clip(np.max(steps, initial=1.0), 1, _STEPS))
     middles = (np.arange(blocks) + 0.5) / blocks
     context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
     cached, prompt = last_axis(load.cached_tokens), last_axis(load.prompt_tokens)
     segment = steps_of(serve.model, last_axis(load.batch), context, shared=cached, prompt_tokens=prompt)
-    return Generation(serve, load, time, first, run_pass(serve.with_new_axis(), "decode", segment))
+    return run_pass(serve.with_new_axis(), "decode", segment)

@@ -11,7 +11,7 @@ from ..operators.operator import Segment
 from .deployment import Deployment
 from .encoder_rules import check_encoding
 from .media import check_media
-from .workload import Workload
+from .workload import Workload, check_load
 
 
 def prompts_of(serve: Deployment, load: Workload) -> Segment:
@@ -26,6 +26,7 @@ def prompts_of(serve: Deployment, load: Workload) -> Segment:
         They have images or sound that the deployment has no encoder for, or more of them than tokens; or the model has
         an encoder of text or sound that can't take them.
     """
+    check_load(load)
     model, cached = serve.model, load.cached_tokens
     if model.encodes or model.encoder is not None:
         check_encoding(serve, load)

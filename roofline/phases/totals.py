@@ -97,15 +97,25 @@ class ScheduledPass(Value):
     ways: tuple[Bound, ...] = ()
     launch: str = ""
 
-    @cached_property
+    @property
     def least(self) -> ScheduledPass:
         """The pass computed in the ways that have the lowest floor together."""
-        return _least(self) if self.ways else self
+        return self._other_least or self
 
-    @cached_property
+    @property
     def expected(self) -> ScheduledPass:
         """The pass computed in the ways that the estimate expects to be faster."""
-        return _expected(self) if self.ways else self
+        return self._other_expected or self
+
+    # None is this pass itself: one that holds itself would live on until the garbage is collected, with the operators
+    # of a block of a sweep.
+    @cached_property
+    def _other_least(self) -> ScheduledPass | None:
+        return _least(self) if self.ways else None
+
+    @cached_property
+    def _other_expected(self) -> ScheduledPass | None:
+        return _expected(self) if self.ways else None
 
     @cached_property
     def sums(self) -> Sums:
@@ -240,13 +250,16 @@ def _least(one: ScheduledPass) -> ScheduledPass:
     return replace(one, operators=_chosen(one.ways, chosen), ways=())
 
 
-def _expected(one: ScheduledPass) -> ScheduledPass:
-    """Of each choice the way with the least estimate, which kernels' efficiency and fixed times may turn around."""
+def _expected(one: ScheduledPass) -> ScheduledPass | None:
+    """Of each choice the way with the least estimate, which kernels' efficiency and fixed times may turn around.
+
+    None if these are the ways with the least roofline.
+    """
     operators = [item.operator for item in one.ways]
     chosen = cheapest(operators, lambda at: one.ways[at].estimate.time_s)
     by_roofline = cheapest(operators, lambda at: one.ways[at].roofline_s)
     if all(np.array_equal(runs, by_roofline[option]) for option, runs in chosen.items()):
-        return one
+        return None
     found = (picked(operator, chosen) for operator in operators)
     running = tuple(operator for operator in found if operator is not None)
     return replace(one, operators=bound_together(one.deployment, running), ways=())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..dimensions import UNNAMED, Dimensions, is_named, laid_out
-from ..errors import InvalidInput, Number, number
+from ..errors import InvalidInput, Number, number, of_kind
 from ..values import Value, brief
 
 TEXT_COUNTS = ("prompt_tokens", "output_tokens", "batch", "cached_tokens")
@@ -143,6 +143,8 @@ def together(loads: Sequence[Workload], **others: Any) -> tuple[list[Workload], 
     tuple of (list of Workload, dict, Dimensions)
         All of it laid out alike, and the names of the axes; as given where nothing has names.
     """
+    for load in loads:
+        check_load(load)
     if not any(load.dimensions.names for load in loads) and not any(map(is_named, others.values())):
         return [*loads], others, UNNAMED
     values: dict[str, Any] = {}
@@ -154,6 +156,17 @@ def together(loads: Sequence[Workload], **others: Any) -> tuple[list[Workload], 
     for at, load in enumerate(made):
         load._set({name: found[_name(at, name)] for name in load.counts}, dimensions)
     return made, {name: found.get(name) for name in others}, dimensions
+
+
+def check_load(load: object) -> None:
+    """Refuse what is no `Workload`.
+
+    Raises
+    ------
+    InvalidInput
+        It is something else.
+    """
+    of_kind("load", load, Workload, "Workload(prompt_tokens=2000, batch=8)")
 
 
 def _name(at: int, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,11 @@ class Traffic(Report):
         >>> Traffic.of([(200, 400, 3), (4000, 200, 1)]).share
         array([0.75, 0.25])
         """
-        rows = [tuple(bucket) for bucket in buckets]
+        try:
+            rows = [tuple(bucket) for bucket in buckets]
+        except TypeError:
+            what = "buckets of (prompt tokens, output tokens, share)"
+            raise InvalidInput(f"traffic must be {what}: {reprlib.repr(buckets)}") from None
         wrong = next((row for row in rows if len(row) not in (2, 3)), None)
         if wrong is not None:
             raise InvalidInput(f"a bucket is (prompt tokens, output tokens, share): {wrong!r}")

@@ -76,6 +76,10 @@ def check_specs(path: str | Path) -> list[str]:
     library = _Library()
     if not path.is_dir():
         return list(_faults(path, library))
+    try:
+        next(path.iterdir(), None)
+    except OSError as error:
+        return [f"{path} can't be read: {error.strerror or error}"]
     files = sorted(file for file in path.rglob("*") if file.suffix in {".yaml", ".yml"})
     if not files:
         return [f"{path} has no .yaml files"]

@@ -229,7 +229,8 @@ def as_techniques(techniques: Chosen) -> tuple[Technique, ...]:
     UnknownName
         No technique has this slug.
     """
-    items = (techniques,) if isinstance(techniques, Technique | str) else tuple(techniques)
+    several = isinstance(techniques, Iterable) and not isinstance(techniques, str)
+    items = tuple(techniques) if several else (techniques,)
     chosen = tuple(technique_named(item)() if isinstance(item, str) else item for item in items)
     for item in chosen:
         if not isinstance(item, Technique):
