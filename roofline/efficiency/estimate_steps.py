@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -104,10 +105,17 @@ def _run(operator: Operator, accelerator: Accelerator, compute_s: Number, memory
 
 def _of_engine(name: str, member: Calibrated, run: Kernel) -> Step:
     terms = member.form.terms(member.parameters, run)
-    joined = " + ".join(f"{term} ** overlap" for term in terms.joined)
+    longest_s = reduce(np.maximum, terms.joined.values())
+    with np.errstate(over="ignore"):
+        overflows = not np.all(np.isfinite(len(terms.joined) * np.asarray(longest_s, dtype=float) ** terms.overlap))
+    over = " / longest_s" if overflows else ""
+    joined = " + ".join(f"({term}{over}) ** overlap" if over else f"{term} ** overlap" for term in terms.joined)
     inputs = {"fixed_s": terms.fixed_s, "around_s": terms.around_s, **terms.joined, "overlap": terms.overlap}
     inputs |= {"compute_s": run.compute_s, "memory_s": run.memory_s, "launch_s": member.parameters.get("launch_s", 0.0)}
-    formula = f"max(fixed_s + around_s + ({joined}) ** (1 / overlap), compute_s, memory_s, launch_s)"
+    if overflows:
+        inputs["longest_s"] = longest_s
+    times = "longest_s * " if overflows else ""
+    formula = f"max(fixed_s + around_s + {times}({joined}) ** (1 / overlap), compute_s, memory_s, launch_s)"
     least_s = np.maximum(np.maximum(run.compute_s, run.memory_s), inputs["launch_s"])
     value = np.maximum(member.form.time_s(member.parameters, run), least_s)
     source = f"{member.kind}, {member.kernel or 'no kernel named'}: one run"

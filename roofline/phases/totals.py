@@ -107,8 +107,7 @@ class ScheduledPass(Value):
         """The pass computed in the ways that the estimate expects to be faster."""
         return self._other_expected or self
 
-    # None is this pass itself: one that holds itself would live on until the garbage is collected, with the operators
-    # of a block of a sweep.
+    # None is this pass itself: one that held itself would live on, with its operators, until garbage is collected.
     @cached_property
     def _other_least(self) -> ScheduledPass | None:
         return _least(self) if self.ways else None
@@ -251,10 +250,7 @@ def _least(one: ScheduledPass) -> ScheduledPass:
 
 
 def _expected(one: ScheduledPass) -> ScheduledPass | None:
-    """Of each choice the way with the least estimate, which kernels' efficiency and fixed times may turn around.
-
-    None if these are the ways with the least roofline.
-    """
+    """Of each choice the way with the least estimate; None if these are the ways with the least roofline."""
     operators = [item.operator for item in one.ways]
     chosen = cheapest(operators, lambda at: one.ways[at].estimate.time_s)
     by_roofline = cheapest(operators, lambda at: one.ways[at].roofline_s)
