@@ -199,3 +199,10 @@ def test_a_sweep_is_its_points(serve, load, technique):
         for name in ("prefill_after_s", "decode_after_s", "gap_after_s", "throughput_gain"):
             points = np.broadcast_to(getattr(swept, name), batches.shape)
             assert points[at] == pytest.approx(getattr(alone, name), rel=1e-9), name
+
+
+def test_at_the_floor_prompts_share_the_weights_from_the_host_with_each_other_and_with_steps():
+    serve, load = rl.Deployment("mixtral-8x7b", "h100-sxm"), rl.Workload(1, 2, batch=8)
+    floor, found = (rl.apply(serve, load, "weight-offload", time=time).after for time in ("floor_s", "roofline_s"))
+    assert floor.total_s == pytest.approx(floor.prompt_s + floor.step_s)
+    assert floor.total_s <= found.total_s

@@ -177,15 +177,17 @@ class PassTime(Value):
         Parameters
         ----------
         weights : bool
-            Whether the weights are read for this pass; without, they are read for another pass that it shares.
+            Whether the weights are read for this pass; without, they are read for another pass that it shares, also
+            those that cross the host link, which is all that crosses it for prompts but what is fetched.
         """
         busy: dict[str, Number] = {}
         for count, phase in self.runs:
             for name, seconds in phase.resources_s.items():
                 spared_s = phase.weights_s if name == "memory" and not weights else 0.0
                 busy[name] = busy.get(name, 0.0) + count * (seconds - spared_s)
-        if np.any(self.host_s) or np.any(self.fetch_s):
-            busy["host link"] = self.host_s + self.fetch_s
+        host_s = self.host_s if weights else 0.0
+        if np.any(host_s) or np.any(self.fetch_s):
+            busy["host link"] = host_s + self.fetch_s
         return busy
 
 
