@@ -156,6 +156,6 @@ def _short(value: Any) -> str:
         return f"{_short(value.flat[0])}…{_short(value.flat[-1])}" if value.size else "–"
     if isinstance(value, np.generic | np.ndarray):
         value = value.item()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e7:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e7:  # longer ones are shorter as 1.2e+07
         return str(int(value))
     return f"{value:.6g}" if isinstance(value, int | float) else str(value)

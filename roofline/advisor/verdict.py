@@ -131,6 +131,13 @@ class PhaseMap(Report):
         return pd.DataFrame({name: np.ravel(value) for name, value in zip(self.columns, columns, strict=True)})
 
 
+LONGEST_PROMPT, LONGEST_OUTPUT = 2**17, 2**13
+"""Tokens up to which a map reaches, where the model does."""
+
+MAP_POINTS = 53
+"""Points along each axis of a map: four an octave over thirteen octaves."""
+
+
 def phase_map(
     serve: Deployment,
     *,
@@ -160,8 +167,8 @@ def phase_map(
     -------
     PhaseMap
     """
-    prompts = np.unique(np.geomspace(16, max(_longest(serve, 2**17), 32), 53).round())
-    outputs = np.unique(np.geomspace(1, _longest(serve, 2**13), 53).round())
+    prompts = np.unique(np.geomspace(16, max(_longest(serve, LONGEST_PROMPT), 32), MAP_POINTS).round())
+    outputs = np.unique(np.geomspace(1, _longest(serve, LONGEST_OUTPUT), MAP_POINTS).round())
     load = Workload(prompts[:, None], outputs[None, :], batch)
     found = steady_state(scenario_with(serve, load, techniques), time=time)
     name = f"{serve.model.title or serve.model.name} on {serve.accelerator.title or serve.accelerator.name}"

@@ -268,7 +268,7 @@ class Sensitivity(Report):
         names = _inputs(self.phase)
         if name not in names:
             raise unknown("input", name, names)
-        by = float(np.max(number("factor", factor, least=1e-12)))
+        by = float(np.max(number("factor", factor, least=1e-12)))  # a factor of 0 would divide by 0
         return _varied_figure(self.phase, name, by, self.time, self.metric) / self.value
 
     def _derivation(self) -> tuple[Step, ...]:

@@ -210,7 +210,7 @@ def solve(
         raise unknown("quantity to solve for", find, FIND)
     if metric not in SOLVED:
         raise unknown("metric", metric, (*SOLVED, *WITHOUT_TARGET))
-    level = float(np.max(number("target", target, least=1e-300)))
+    level = float(np.max(number("target", target, least=1e-300)))  # above 0, whatever the unit
     if find == "memory_bytes_per_s" and metric == "step_s" and time == "floor_s":
         return _bandwidth(serve, load, level)
     return _bisected(serve, load, FIND[find], _Asked(find, METRICS[metric], level), time)

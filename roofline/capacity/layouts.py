@@ -67,7 +67,7 @@ def _divisors(count: int) -> list[int]:
 def _heads(model: Model) -> int:
     """Largest number of heads of any mixer; unlimited if none has heads."""
     pieces = [weight.pieces for weight in _matrices(model) if weight.pieces]
-    return max(pieces, default=2**30)
+    return max(pieces, default=2**30)  # more than any layout has accelerators
 
 
 def _experts(model: Model) -> int:

@@ -101,6 +101,7 @@ class PromptPool(Value):
         mean_s = spread / (servers * self.capacity[:, None] * (1.0 - load))
         if slo.statistic == "mean":
             return np.asarray(alone + waiting * mean_s + shared * own / 2.0)
+        # Where nobody waits the logarithm is of 0; any share below 1 - slo.share gives a wait of 0.
         later_s = np.maximum(np.log(np.maximum(waiting, 1e-12) / (1.0 - slo.share)), 0.0) * mean_s
         return np.asarray(alone + later_s + shared * own * slo.share)
 

@@ -254,6 +254,7 @@ def closed_figures(ask: Question, size: Size) -> Figures:
 
 
 def _meets(ask: Question, found: Figures) -> bool:
+    # The pools are sized by bisection to the target itself, which rounding may overshoot.
     return all(getattr(found, name) <= target * (1 + 1e-9) for name, target in ask.slo.latencies)
 
 

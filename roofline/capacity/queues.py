@@ -165,6 +165,8 @@ class ClosedQueue(Value):
         spread = np.sqrt(np.maximum(number * (stream.gaps_cv2 + 1.0) / 2.0, 1e-9))
         met = np.clip(number + self._deviations * spread, batch[0], batch)
         varies = (stream.gaps_cv2 + stream.work_cv2) / 2.0
+        # Beyond 50 standard deviations as good as no request finds all slots taken, and the exponential would overflow;
+        # the floors of 1e-9 keep a queue without requests, or at its capacity, finite.
         deviations = np.minimum((batch - number) / spread, 50.0)
         full = 1.0 / (1.0 + np.exp(NORMAL_AS_LOGISTIC * deviations))
         slots_s = self._wait_s(full, varies / np.maximum(1.0 / busy_s - rate, 1e-9 / busy_s))
@@ -183,6 +185,7 @@ class ClosedQueue(Value):
         """Statistic of a wait that is exponential for a share of the requests and 0 for the others."""
         if self.slo.statistic == "mean":
             return np.asarray(waiting * mean_s)
+        # Where nobody waits the logarithm is of 0; any share below 1 - slo.share gives a wait of 0.
         return np.asarray(np.maximum(np.log(np.maximum(waiting, 1e-12) / (1.0 - self.slo.share)), 0.0) * mean_s)
 
     def strain(self, figures: dict[str, Array]) -> Array:

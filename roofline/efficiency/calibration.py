@@ -164,6 +164,11 @@ def priors_of_kernel(found: Fitted, like: Group) -> dict[str, Prior]:
 
 
 def _shared(prior: Prior, z: Array) -> Prior:
+    """The prior around the median of other kernels, pulled to the old one as by three kernels more.
+
+    Its spread is the standard deviation that their median absolute deviation estimates (1.4826 of it for a normal
+    distribution), at least 0.3 of the old one, since they are few, and at most all of it.
+    """
     middle = float(np.median(z)) * len(z) / (len(z) + 3)
     spread = float(np.clip(1.4826 * np.median(np.abs(z - np.median(z))), 0.3, 1.0))
     return Prior(float(prior.value(middle)), prior.spread * spread, prior.share, prior.least)

@@ -104,6 +104,7 @@ class Prior:
 
     def z(self, value: float) -> float:
         """Inverse of `value`."""
+        # The bounds keep values at the ends of the range, whose logarithm is infinite, inside it.
         if not self.share:
             above = max(value - self.least, 1e-30)
             return float(np.log(above / (self.typical - self.least)) / self.spread)
@@ -171,6 +172,7 @@ def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:
     a cyclic walk finds nothing.  Hits fall linearly from all that fits to nothing at operands of twice the cache.
     """
     moved_s = run.memory_s + run.cached_s
+    # 1e-30 s stands for no time where nothing is cached: the quotient must not be 0 / 0.
     resident_s = run.cached_s * smaller(larger(2.0 - moved_s / larger(run.cached_s, 1e-30), 0.0), 1.0)
     return (moved_s - resident_s + resident_s / p["cache"] + more_s) / p["memory"]
 

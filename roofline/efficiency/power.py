@@ -192,7 +192,7 @@ def clock_of(drawn: Number, knee: float, voltage: float) -> Number:
 @lru_cache(maxsize=64)
 def _clocks(knee: float, voltage: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Shares of the full clock, and ``f V^2`` at each."""
-    clocks = np.linspace(0.0, 1.0, 1001)
+    clocks = np.linspace(0.0, 1.0, 1001)  # to a thousandth of the clock, between which power is interpolated
     volts = voltage + (1 - voltage) * np.maximum(clocks - knee, 0.0) / (1 - knee)
     return clocks, clocks * volts**2
 

@@ -276,6 +276,10 @@ def median(values: list[float]) -> float | None:
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
+MOST_SHOWN = 40
+"""Characters of a value that a message quotes."""
+
+
 def _shown(value: object) -> str:
     words = repr(value)
-    return words if len(words) <= 40 else f"{words[:37]}..."
+    return words if len(words) <= MOST_SHOWN else f"{words[: MOST_SHOWN - 3]}..."

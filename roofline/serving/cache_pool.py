@@ -66,7 +66,7 @@ class CachePool:
         pages = np.interp(
             np.asarray(tokens, dtype=float) + self._waste_tokens, self.bytes_of.places, self.bytes_of.values
         )
-        return np.floor(self.pool_bytes / np.maximum(pages, 1e-9))
+        return np.floor(self.pool_bytes / np.maximum(pages, 1e-9))  # a model without any cache has pages of 0 bytes
 
     @property
     def longest_tokens(self) -> float:

@@ -25,6 +25,9 @@ Weighted = tuple[Number, PassTime]
 ROUNDING = 1e-9
 """A number that rounding puts a hair above a whole one is that whole one."""
 
+COUNTS_APART = 1.25
+"""Ratio of neighboring numbers of prompts beyond `WHOLE_UP_TO`."""
+
 WHOLE_UP_TO = 8
 """Passes are computed for every number of prompts up to this; beyond, in steps of a quarter, with lines in between."""
 
@@ -97,7 +100,8 @@ class Passes(Value):
         largest = np.minimum(np.maximum(self.packing.seen, self.packing.per_pass), self.packing.most)
         counts = [1.0]
         while counts[-1] < np.max(largest, initial=1.0):
-            counts.append(counts[-1] + 1.0 if counts[-1] < WHOLE_UP_TO else np.ceil(counts[-1] * 1.25))
+            last = counts[-1]
+            counts.append(last + 1.0 if last < WHOLE_UP_TO else np.ceil(last * COUNTS_APART))
         return np.array(counts)
 
     @cached_property

@@ -332,6 +332,7 @@ class Scenario(Value):
     def found_tokens(self) -> Number:
         """Tokens of the compressed prompt that are found in the cache, all but one at most."""
         prompt = np.ceil(np.divide(self.load.prompt_tokens, self.compression))
+        # 1e-9 makes up for rounding: 0.29 of 100 tokens is 28.999999999999996 in floats.
         return scalar(np.minimum(np.floor(self.hit_rate * prompt + 1e-9), prompt - 1))
 
 

@@ -145,6 +145,7 @@ class Scheduler:
         """Whether a request may start whose first chunk has ``tokens``."""
         pool, requests = self.pool, self.requests
         if self.reserves:
+            # The reserved bytes are a running sum: rounding must not keep out the last sequence that fits exactly.
             return self.reserved_bytes + self._full_bytes(request) <= pool.pool_bytes * (1 + 1e-12)
         sequences = self.running + len(self.prompts) + 1
         held = self.contexts + self.prompt_tokens + tokens + requests.cached[request]

@@ -270,6 +270,7 @@ def fit(runs: Runs, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
 
     def log_errors(values: Mapping[Parameter, float]) -> Array:
         predicted = predicted_tpot_s(runs, host_of(values, runs))
+        # A nanosecond a token: host times that are tried may make a prediction negative.
         return np.asarray(np.log(np.maximum(predicted, 1e-9) / runs.tpot_s))
 
     return least(log_errors, fitted)
@@ -305,8 +306,8 @@ def least(log_errors: LogErrors, fitted: Sequence[Parameter]) -> dict[Parameter,
     best = _loss(misses(z), z)
     for _ in range(STEPS):
         r = misses(z)
-        slopes = np.stack([(misses(z + step) - r) / 1e-4 for step in 1e-4 * np.eye(len(z))], axis=1)
-        weight = np.where(np.abs(r) <= HUBER, 1.0, HUBER / np.maximum(np.abs(r), 1e-9))
+        slopes = np.stack([(misses(z + step) - r) / DIFFERENCE for step in DIFFERENCE * np.eye(len(z))], axis=1)
+        weight = HUBER / np.maximum(np.abs(r), HUBER)
         curve = slopes.T @ (weight[:, None] * slopes) + np.eye(len(z))
         downhill = slopes.T @ (weight * r) + z
         tried = np.maximum(z - np.linalg.solve(curve + damping * np.diag(np.diag(curve)), downhill), lowest)
@@ -320,6 +321,9 @@ def least(log_errors: LogErrors, fitted: Sequence[Parameter]) -> dict[Parameter,
             damping *= 4
     return dict(zip(fitted, (start + spread * z).tolist(), strict=True))
 
+
+DIFFERENCE = 1e-4
+"""Step of the finite differences, in spreads: far above rounding (1e-16), far below one."""
 
 HUBER = 1.0
 """Runs further off than this many spreads pull in proportion to their miss, not to its square."""

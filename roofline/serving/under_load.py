@@ -325,7 +325,7 @@ class _Ask:
             return figures_of(lane, capacity, clients / seen_s, residual_s=0.0)
         rate = np.asarray(self.asked["asked_requests_per_s"], dtype=float)
         stable = rate < capacity
-        met = np.minimum(rate, 0.999 * capacity) / lanes
+        met = np.minimum(rate, FULLEST * capacity) / lanes
 
         def too_few(others: Number) -> Any:
             lane = self._lane(times, 1.0 + np.asarray(others))
@@ -392,6 +392,9 @@ class _Ask:
 
 PREEMPTION = "memory is full: preempted requests recompute half of their output on average"
 """Said where memory limits the batch; see `roofline.serving.lane.Lane.computed_tokens`."""
+
+FULLEST = 0.999
+"""Share of the capacity at which the closed form of an open loop ends: at the capacity the queue is infinite."""
 
 HANDLING_ROUNDS = 3
 """Rounds in which the share of the clients that are with a scheduler settles; handling is short beside a request."""

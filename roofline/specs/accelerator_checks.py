@@ -153,6 +153,7 @@ def _memory(spec: AcceleratorSpec, chip: Accelerator) -> Iterator[str]:
         yield f"memory_bytes is {item.value:g} GB: {spec.vendor}'s GB are GiB; say in a note why these are not"
     sold = re.search(r"\b(\d+(?:\.\d+)?) ?GB\b", spec.title)
     share = float(chip.memory_bytes) / (float(sold[1]) * 2**30) if sold else 1.0
+    # GB in a title are GiB, or 0.93 of one; ECC and firmware take a few percent, the host a part of unified memory.
     least = 0.6 if "unified" in spec.memory_type else 0.9
     if not least <= share <= 1.08:
         yield f"memory_bytes is {share:.2f} of the {sold and sold[1]} GB in the title"

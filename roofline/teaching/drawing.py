@@ -228,7 +228,7 @@ class Draw:
 def _is_right(value: float | str, right: float | str, tolerance: float) -> bool:
     if isinstance(value, str) or isinstance(right, str):
         return value == right
-    return close(value, right, 1.5 * tolerance)
+    return close(value, right, 1.5 * tolerance)  # a wrong answer has to be clearly apart from the right one
 
 
 @dataclass(frozen=True)

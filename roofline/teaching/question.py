@@ -283,7 +283,7 @@ FACTOR = "a factor, such as 1.5"
 
 def close(value: float, wanted: float, tolerance: float) -> bool:
     """Whether ``value`` is within a relative tolerance of ``wanted``."""
-    return abs(value - wanted) <= tolerance * abs(wanted) + 1e-12
+    return abs(value - wanted) <= tolerance * abs(wanted) + 1e-12  # rounding, where the answer is 0
 
 
 def _digits(value: float | str) -> str:

@@ -152,6 +152,7 @@ def padding(lengths: Lengths, tolerance: float) -> float:
     sizes = np.asarray(lengths, dtype=float)
     if tolerance == 0:
         return 0.0
+    # 1e-9 makes up for rounding, so that the longest length of a group is not in the next one.
     group = np.floor(np.log(sizes / sizes.min()) / np.log1p(tolerance) + 1e-9).astype(int)
     longest: npt.NDArray[Any] = np.zeros(group.max() + 1)
     np.maximum.at(longest, group, sizes)

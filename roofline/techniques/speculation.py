@@ -308,6 +308,10 @@ class SpeculationLimits(Report):
         return self.steps
 
 
+SEARCHED = 97
+"""Batches that are tried, with equal ratios: 8 an octave up to 4,096."""
+
+
 def speculation_limits(
     serve: Deployment,
     load: Workload,
@@ -334,7 +338,7 @@ def speculation_limits(
     technique = technique or Speculation()
     cost = _step_cost(serve, load, technique, time)
     yields = technique.tokens_per_step
-    batches = np.unique(np.round(np.geomspace(1, searched_batch, 97)))
+    batches = np.unique(np.round(np.geomspace(1, searched_batch, SEARCHED)))
     swept = Workload(int(np.mean(load.prompt_tokens)), int(np.mean(load.output_tokens)), batches)
     pays = np.mean(yields) > _step_cost(serve, swept, technique, time)
     drafts = np.asarray(technique.drafts, dtype=float)

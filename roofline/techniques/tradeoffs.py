@@ -202,7 +202,7 @@ def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = 
     if gpu.host_bytes_per_s is None:
         raise InvalidInput(f"{gpu.name} has no host_bytes_per_s: swapping needs a host link")
     context = number("context_tokens", context_tokens, least=1, whole=True)
-    rate, searched = gpu.host_bytes_per_s * links(serve), 2.0 ** np.arange(21)
+    rate, searched = gpu.host_bytes_per_s * links(serve), 2.0 ** np.arange(21)  # contexts up to a million tokens
 
     def both(tokens: Number) -> tuple[Number, Number, Number]:
         cache = serve.model.cache_bytes(tokens, serve.precision.kv)
