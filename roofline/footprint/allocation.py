@@ -1,4 +1,4 @@
-"""Allocation: how an engine allocates the cache, and what drafts tokens beside the model."""
+"""Allocation: how an engine allocates the cache, and drafters that are resident beside the model."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ class Paging(Value):
     Attributes
     ----------
     page_tokens : int or array, optional
-        Tokens per page (vLLM's ``block_size``); if None, those of the engine, or 16 without one.
+        Tokens per page (vLLM's ``block_size``). None uses the engine's, or 16 without an engine.
     hybrid : bool
-        Whether layers with a window keep their window only (see `Model.engine_cache_bytes`).
+        Whether windowed layers only keep their window (see `Model.engine_cache_bytes`).
     step_tokens : int or array, optional
         Largest number of prompt tokens in a step (vLLM's ``max_num_batched_tokens``); longer prompts are split into
-        chunks. If None, that of the engine, or 8,192 without one.
+        chunks. None uses the engine's, or 8,192 without an engine.
     reserved_tokens : int or array, optional
-        Tokens that are reserved for each sequence, as in engines without pages; None allocates pages as a sequence
-        grows.
+        Tokens reserved for each sequence, as in engines without pages. None allocates pages as a sequence grows.
     shared_tokens : int or array
-        Tokens of a prefix that all sequences share and that is stored once.
+        Length of a prefix shared by all sequences and stored once.
     host_share : float or array
-        Share of each sequence's cache that is kept in host memory.
+        Share of each sequence's cache in host memory.
     weights_host_share : float or array
-        Share of the layers' weights that is kept in host memory.
+        Share of the layers' weights in host memory.
     experts_alone : bool
-        Whether that is a share of the routed experts' weights only, with all others on the accelerator.
+        Whether ``weights_host_share`` applies to routed experts only, with all other weights on the accelerator.
     """
 
     page_tokens: Number | None = None
@@ -63,20 +62,20 @@ class Paging(Value):
                 raise InvalidInput(f"{name} must be a share from 0 to 1: {float(np.max(given)):g}")
 
     def of_engine(self, engine: Engine) -> Engine:
-        """``engine`` with what is given here in the place of its own settings."""
+        """``engine`` with the settings given here."""
         given = {"page_tokens": self.page_tokens, "step_tokens": self.step_tokens}
         settings = {name: float(np.max(value)) for name, value in given.items() if value is not None}
         return engine.replace(**settings) if settings else engine
 
     def moved_to_host(self, serve: Deployment, draft_bytes: Number = 0.0) -> Number:
-        """Bytes of the weights of the most loaded accelerator of ``serve`` that live in host memory instead."""
+        """Weights of the most loaded accelerator that are in host memory instead, in bytes."""
         if not np.any(self.weights_host_share):
             return 0.0
         parts = resident_by_part(serve, draft_bytes=draft_bytes)
         return sum(parts.values()) - sum(self.left_on_device(parts).values())
 
     def left_on_device(self, weights_by_part: Mapping[str, Number]) -> dict[str, Number]:
-        """Weights by part without those that live in host memory."""
+        """Weights by part, without those in host memory."""
         moved = ("experts",) if self.experts_alone else QUANTIZED_PARTS
         left = 1.0 - self.weights_host_share
         return {name: size * left if name in moved else size for name, size in weights_by_part.items()}
@@ -84,21 +83,21 @@ class Paging(Value):
 
 @dataclass(frozen=True, eq=False)
 class Drafter(Value):
-    """What drafts tokens for the model and is resident beside it.
+    """A drafter that is resident beside the model.
 
     Attributes
     ----------
     deployment : Deployment, optional
-        The drafting model where it runs, with weights and a cache of its own.
+        Deployment of a draft model with its own weights and cache.
     share : float or array
-        Weights and cache of drafting layers as a share of the model's, where no model is given.
+        Weights and cache of drafting layers as a share of the model's, if no draft model is given.
     """
 
     deployment: Deployment | None = None
     share: Number = 0.0
 
     def bytes_beside(self, serve: Deployment) -> Number:
-        """Bytes of what drafts on the most loaded accelerator of ``serve``."""
+        """Bytes of the drafter on the most loaded accelerator."""
         if self.deployment is not None:
             return weights_on_one(self.deployment)
         return self.share * weights_on_one(serve) if np.any(self.share) else 0.0

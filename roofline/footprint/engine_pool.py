@@ -1,6 +1,6 @@
-"""What an engine sets aside on each accelerator before it serves: weights, workspace, graphs, and the cache pool.
+"""Memory that an engine allocates on each accelerator at start-up: weights, workspace, graphs and the cache pool.
 
-Engines take a fraction of memory, but of different things:
+Engines use a fraction of memory, but define it differently:
 
 =============================  ============================================================================
 ``device`` (vLLM)              of the device, for weights, the warm-up's activations, memory outside the
@@ -9,15 +9,15 @@ Engines take a fraction of memory, but of different things:
 ``free_after_loading``         of what is free after loading and warming up, for the pool alone (TensorRT-LLM)
 =============================  ============================================================================
 
-The warm-up runs one step of the engine's token budget and samples a token for as many sequences as may run; whichever
-takes more memory is the activation peak:
+The warm-up runs one step with the engine's full token budget and samples a token for the maximum number of sequences.
+The larger of the two is the activation peak:
 
     activation = max(step_tokens * workspace, 4 * step_tokens * hidden + c * max_sequences * vocab) + experts
     experts    = 2 * step_tokens * top_k * (max(2 * intermediate / tp, hidden) + hidden)
 
-``c`` bytes a logit are what the sampler's sort needs; expert outputs are kept twice in 16 bits, before and after the
-activation (kernels for MXFP4 experts keep nothing).  Both were read off the start-up logs of 77 vLLM servers
-(tests/data/engine_memory.csv), whose pools of models that took no part come out within 1 % (median).
+The sampler's sort needs ``c`` bytes per logit.  Expert outputs are stored twice in 16 bits, before and after the
+activation function (kernels for MXFP4 experts store nothing).  Both were derived from the start-up logs of 77 vLLM
+servers (tests/data/engine_memory.csv).  Pools of models that were left out are predicted within 1 % (median).
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from .per_device import prediction_bytes, tower_bytes, weights_on_one, workspace
 GIB = 2.0**30
 
 HIDDEN_BYTES = 0.46 * GIB
-"""What an NVIDIA driver reports less to the framework than to nvidia-smi: 79.19 of 79.65 GiB on an H100, 23.58 of 24 on
-a 3090, 22.07 of 22.49 on an L4 (tests/data/engine_memory.csv)."""
+"""Memory that NVIDIA drivers report to nvidia-smi but not to the framework: an H100 has 79.65 and 79.19 GiB, a 3090 24
+and 23.58, an L4 22.49 and 22.07 (tests/data/engine_memory.csv)."""
 
 STATE_BITS = 32
-"""Bits of recurrent state where the engine does not say."""
+"""Bits of recurrent state if the engine has no setting."""
 
 PAGE_STEP = 16
-"""Pages of models with recurrent layers are whole multiples of so many tokens."""
+"""Pages of models with recurrent layers are multiples of this many tokens."""
 
 GROUP_SLACK = 1.25
 """vLLM pads small groups of layers to the size of the largest one if that is at most 25 % more."""
 
 
 LARGEST_STEP = 65_536
-"""Tokens of a step, and sequences, beyond which an engine without a limit is not taken to reserve activations."""
+"""Tokens per step, and sequences, for which an engine without limits reserves activations at most."""
 
 ACTIVATION = (
     "max(step_tokens * token_bytes, step_tokens * sampled_token_bytes + logits * logit_bytes)"
@@ -67,23 +67,23 @@ POOL = {
     "free_before_loading": "(device_bytes - {}) * fraction - resident_bytes",
     "free_after_loading": "(device_bytes - resident_bytes - {}) * fraction",
 }
-"""What the fraction is a share of -> the pool of one accelerator."""
+"""Definition of the memory fraction -> formula for the pool of one accelerator."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EnginePool(Report):
-    """Memory of the most loaded accelerator once the engine has started, part by part.
+    """Memory of the most loaded accelerator after the engine has started, by part.
 
     Attributes
     ----------
     deployment : Deployment
-        What runs where.
+        The deployment.
     engine : Engine
         The engine with all its settings on this accelerator.
     draft_bytes : float or array
         Weights of a draft model on the same accelerator.
     host_bytes : float or array
-        Weights of the language model that live in host memory instead of this accelerator's.
+        Weights of the language model that are in host memory instead of this accelerator's.
     """
 
     deployment: Deployment
@@ -113,12 +113,12 @@ class EnginePool(Report):
 
     @property
     def _fraction(self) -> float:
-        """The deployment's, or else the engine's."""
+        """Memory fraction of the deployment, or else of the engine."""
         return float(self.deployment.memory_fraction or self.engine.memory_fraction or USUAL_FRACTION)
 
     @property
     def usable_bytes(self) -> Number:
-        """What the engine takes for weights, workspace and pool together."""
+        """Memory that the engine uses for weights, workspace and pool together."""
         if self.engine.memory_fraction_of == "free_after_loading":
             return self.device_bytes
         free = self.device_bytes
@@ -128,7 +128,7 @@ class EnginePool(Report):
 
     @cached_property
     def weights_bytes(self) -> Number:
-        """Weights of the language model that are on the accelerator."""
+        """Weights of the language model on the accelerator."""
         return weights_on_one(self.deployment) - self.host_bytes
 
     @cached_property
@@ -138,17 +138,17 @@ class EnginePool(Report):
 
     @cached_property
     def prediction_bytes(self) -> Number:
-        """Layers of multi-token prediction, where the engine loads them and nothing else drafts."""
+        """Multi-token prediction layers, if the engine loads them and there is no other drafter."""
         return 0.0 if np.any(self.draft_bytes) else prediction_bytes(self.deployment)
 
     @property
     def resident_bytes(self) -> Number:
-        """All weights."""
+        """All weights: language model, towers, prediction layers and draft model."""
         return self.weights_bytes + self.tower_bytes + self.prediction_bytes + self.draft_bytes
 
     @cached_property
     def activation_bytes(self) -> Number:
-        """Peak of the warm-up: a full step, or sampling for every sequence that may run."""
+        """Activation peak of the warm-up: a full step, or sampling for the maximum number of sequences."""
         inputs = self.activation_inputs
         of_step = inputs["step_tokens"] * inputs["token_bytes"]
         of_sampling = inputs["step_tokens"] * inputs["sampled_token_bytes"] + inputs["logits"] * inputs["logit_bytes"]
@@ -156,7 +156,7 @@ class EnginePool(Report):
 
     @cached_property
     def activation_inputs(self) -> dict[str, Number]:
-        """What `ACTIVATION` is computed from."""
+        """Inputs of `ACTIVATION`."""
         model, engine = self.deployment.model, self.engine
         step = min(float(engine.step_tokens or 0), LARGEST_STEP)
         rows = step if engine.sampler_rows == "tokens" else min(float(engine.max_sequences or 0), LARGEST_STEP)
@@ -170,7 +170,7 @@ class EnginePool(Report):
         }
 
     def _expert_bytes_of_token(self) -> Number:
-        """Outputs of a token's experts in the widest mixture."""
+        """Bytes of a token's expert outputs in the widest mixture."""
         if self.deployment.precision.weight_format("experts") == "mxfp4":
             return 0.0
         found: Number = 0.0
@@ -184,7 +184,7 @@ class EnginePool(Report):
 
     @property
     def non_torch_bytes(self) -> Number:
-        """Driver context, communication buffers and what else lies outside the framework's allocator."""
+        """Driver context, communication buffers and other memory outside the framework's allocator."""
         engine, parallel = self.engine, self.deployment.parallel
         return scalar(
             np.where(
@@ -203,7 +203,7 @@ class EnginePool(Report):
 
     @property
     def pool_bytes(self) -> Number:
-        """What is left for the KV cache; negative where the engine would stop."""
+        """Memory left for the KV cache; negative if the engine would fail to start."""
         weights = self.resident_bytes
         workspace = self.activation_bytes + self.non_torch_bytes
         if self.engine.memory_fraction_of == "free_before_loading":
@@ -214,7 +214,7 @@ class EnginePool(Report):
         return self.usable_bytes - weights - workspace - graphs
 
     def _derivation(self) -> tuple[Step, ...]:
-        """Activations and pool of one accelerator, each as a formula."""
+        """Derivation of the activations and pool of one accelerator."""
         sizes: dict[str, Number] = {
             "device_bytes": self.device_bytes,
             "fraction": self._fraction,
@@ -239,22 +239,22 @@ class EnginePool(Report):
 
     @property
     def cache_tokens(self) -> Number:
-        """Tokens of one sequence that the pool holds: `concurrency` at a length, times that length."""
+        """Tokens that the pool holds in sequences of a given length: `concurrency` times that length."""
         longest = self.deployment.model.max_context_tokens or 131_072
         return self.concurrency(longest) * longest
 
     def concurrency(self, length_tokens: Number) -> Number:
-        """Sequences of ``length_tokens`` whose cache the pool holds, as the engine prints it; not rounded.
+        """Number of sequences of ``length_tokens`` that the pool holds, not rounded, as the engine prints it.
 
         Parameters
         ----------
         length_tokens : int or array
-            Tokens of each sequence, prompt and output (the engine's ``max_model_len`` for the figure that it prints).
+            Tokens per sequence, prompt and output. The engine prints the value for its ``max_model_len``.
 
         Returns
         -------
         float or array
-            Pool over the pages of one such sequence; 0 where there is no pool.
+            Pool divided by the pages of one such sequence; 0 if there is no pool.
         """
         tokens = number("length_tokens", length_tokens, least=1, whole=True)
         each = sequence_bytes(self.deployment, self.engine, tokens)
@@ -262,7 +262,7 @@ class EnginePool(Report):
 
 
 class _Kind(NamedTuple):
-    """Layers whose caches are alike on one accelerator."""
+    """Layers with equal caches on one accelerator."""
 
     layers: float
     token_bytes: Number
@@ -271,32 +271,32 @@ class _Kind(NamedTuple):
 
     @property
     def grows(self) -> bool:
-        """Whether tokens add to it."""
+        """Whether the cache grows with tokens."""
         return bool(np.any(np.asarray(self.token_bytes) > 0))
 
 
 def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid: bool = True) -> Number:
-    """Bytes of the pool that one sequence of ``tokens`` takes on the most loaded accelerator.
+    """Bytes of the pool for one sequence of ``tokens`` on the most loaded accelerator.
 
-    A layer with a window holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written
+    A windowed layer holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written
     before the window moves on.
 
-    Decode context parallelism divides the tokens of a sequence within a group of accelerators, which hold the KV heads
-    that fewer of them would hold.
+    Decode context parallelism divides the tokens of a sequence within a group of accelerators.  Each of them holds as
+    many KV heads as with fewer accelerators.
 
-    In vLLM (``groups_layers``) layers with equal caches form groups, whose blocks are of one size.  Where a model has
-    recurrent layers, a page of attention is as large as a layer's state, and each such layer takes one page.
+    In vLLM (``groups_layers``), layers with equal caches form groups with blocks of equal size.  In models with
+    recurrent layers, an attention page is as large as a layer's state, and each recurrent layer takes one page.
 
     Parameters
     ----------
     serve : Deployment
-        What runs where.
+        The deployment.
     engine : Engine
-        With all its settings on the accelerator.
+        Engine with all its settings on the accelerator.
     tokens : int or array
         Length of the sequence.
     hybrid : bool
-        Whether layers with a window keep their window only.
+        Whether windowed layers only keep their window.
     """
     kinds = list(_kinds(serve, engine))
     if not kinds:
@@ -317,7 +317,7 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
 
 
 def _pages_of(kinds: list[_Kind], engine: Engine) -> Iterator[tuple[_Kind, float, Number]]:
-    """Each kind with its layers, padding included, and its pages: tokens where it grows, bytes where it does not."""
+    """Each kind with its layers, including padding, and its page size: tokens if it grows, otherwise bytes."""
     page: Number = float(engine.page_tokens or 1)
     growing = next((kind for kind in kinds if kind.grows), None)
     states = [kind.state_bytes for kind in kinds if not kind.grows]
@@ -334,13 +334,13 @@ def _pages_of(kinds: list[_Kind], engine: Engine) -> Iterator[tuple[_Kind, float
 
 
 def _group_size(counts: list[float]) -> float:
-    """Layers of a group: the smallest kind's number, or the largest one's if all are nearly alike."""
+    """Layers per group: the number of the smallest kind, or of the largest if all are nearly equal."""
     smallest, largest = min(counts), max(counts)
     return largest if largest <= GROUP_SLACK * smallest else smallest
 
 
 def _kinds(serve: Deployment, engine: Engine) -> Iterator[_Kind]:
-    """Kinds of caches with the number of their layers; bytes of a layer on the most loaded accelerator."""
+    """Kinds of caches with their number of layers and the bytes per layer on the most loaded accelerator."""
     kv_bits, parallel = cache_format(serve.precision.kv).bits, serve.parallel
     index_bits, state_bits = float(engine.index_bits or kv_bits), float(engine.state_bits or STATE_BITS)
     found: dict[tuple[float, float, int | None, int], float] = {}
@@ -359,6 +359,6 @@ def _kinds(serve: Deployment, engine: Engine) -> Iterator[_Kind]:
 
 
 def _window(caches: tuple[Cache, ...]) -> int | None:
-    """Window of a layer: that of all its caches, or none if one of them keeps everything."""
+    """Window of a layer; None if one of its caches keeps all tokens."""
     windows = [cache.window for cache in caches if cache.values_per_token]
     return max(windows) if windows and all(windows) else None  # type: ignore[type-var]

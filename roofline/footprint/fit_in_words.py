@@ -1,4 +1,4 @@
-"""Whether a deployment fits in memory, in words, and the nearest changes that make it fit."""
+"""Sentences on whether a deployment fits in memory, and the smallest changes that make it fit."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from .memory_use import Memory
 
 NARROWER = ("fp8", "int4_g128")
-"""Weight formats that are tried, the wider first."""
+"""Weight formats to try, wider first."""
 
 WIDER_LAYOUTS = (2, 4, 8, 16, 32, 64)
-"""Degrees of tensor parallelism that are tried."""
+"""Degrees of tensor parallelism to try."""
 
 FEWER_SEQUENCES = (256, 64, 16)
-"""Limits of running sequences that are tried: sampling for each of them takes memory."""
+"""Limits on running sequences to try, as sampling takes memory per sequence."""
 
 LARGEST_FRACTION = 0.95
-"""Share of memory beyond which an engine leaves too little for what it does not count."""
+"""Largest memory fraction to try; more would leave too little for uncounted memory."""
 
 HOST_PERCENTS = (10, 25, 50, 75, 90, 95, 98, 99, 100)
-"""Shares of the weights in host memory that are tried."""
+"""Shares of weights in host memory to try."""
 
 SHORTEST_SHARE = 0.5
-"""A length that fits is a near change if it is at least this share of the one asked for."""
+"""A shorter length is suggested if it is at least this share of the requested one."""
 
 
 SHARE_OF = {
@@ -44,17 +44,17 @@ SHARE_OF = {
     "free_before_loading": "what is free of {} before loading, for weights and cache",
     "free_after_loading": "what is free of {} after loading, for the cache",
 }
-"""What an engine's fraction is a share of, in words."""
+"""Definition of an engine's memory fraction -> its description."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change after which it fits.
+    """A change after which the deployment fits.
 
     Attributes
     ----------
     words : str
-        What to change, as it follows "fits".
+        Description of the change, to follow "fits".
     found : Memory
         Memory after the change.
     """
@@ -64,7 +64,7 @@ class Change:
 
 
 def fit_sentence(found: Memory) -> str:
-    """Whether it fits, what is needed and available, and if it does not, what would."""
+    """Sentence on whether it fits, memory needed and available, and what would fit otherwise."""
     points = np.size(found.fits)
     if not points:
         return NO_POINTS
@@ -82,7 +82,7 @@ def fit_sentence(found: Memory) -> str:
 
 
 def fit_line(found: Memory) -> str:
-    """Yes or no in one line: tokens and sequences that the cache holds, and the nearest change if it does not fit.
+    """One line: yes or no, with the cache's tokens and sequences, or the smallest change that makes it fit.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def fit_line(found: Memory) -> str:
 
 
 def _room(found: Memory) -> str:
-    """Tokens and sequences of this length that the cache holds."""
+    """Tokens and sequences of the given length that the cache holds."""
     length, sequences = float(np.max(found.load.sequence_tokens)), float(found.max_batch)
     plural = "" if sequences == 1 else "s"
     if found.deployment.model.encodes:
@@ -129,10 +129,10 @@ def accelerators_in_words(found: Memory) -> str:
 
 
 def nearest_change(found: Memory) -> Change | None:
-    """The change that asks for the least, with which it fits; None if none of those tried does.
+    """The smallest change that makes the deployment fit; None if none of the changes does.
 
-    In this order: what the engine sets aside, parts that need not be loaded, a shorter context, the format of the
-    cache, that of the weights, more accelerators.
+    Changes are tried in this order: engine settings, parts that need not be loaded, a shorter context, the cache
+    format, the weight format, more accelerators.
     """
     for kind in (_settings, _fewer_parts, _shorter, _narrower_cache, _narrower, _wider):
         for change in kind(found):
@@ -147,14 +147,14 @@ def _first(changes: Iterator[Change]) -> Iterator[Change]:
 
 
 def _tried(found: Memory, words: str, serve: Deployment, load: Workload | None = None) -> Iterator[Change]:
-    """The change if it fits with it."""
+    """The change, if the deployment fits with it; otherwise None."""
     changed = replace(found, deployment=serve, load=load or found.load)
     if changed.fits:
         yield Change(words, changed)
 
 
 def _settings(found: Memory) -> Iterator[Change]:
-    """Fewer sequences to sample for, no graphs, a larger fraction."""
+    """Fewer sequences, no CUDA graphs, or a larger memory fraction."""
     serve = found.deployment
     if found.engine_pool is not None:
         engine = serve.server
@@ -191,7 +191,7 @@ def _narrower_cache(found: Memory) -> Iterator[Change]:
 
 
 def _narrower(found: Memory) -> Iterator[Change]:
-    """Narrower weights, the wider first."""
+    """Narrower weights, wider formats first."""
     precision = found.deployment.precision
     for name in NARROWER:
         if get_format(name).bits < get_format(precision.weights).bits:
@@ -200,7 +200,7 @@ def _narrower(found: Memory) -> Iterator[Change]:
 
 
 def _wider(found: Memory) -> Iterator[Change]:
-    """Tensor parallelism over more accelerators, the fewest first."""
+    """Tensor parallelism over more accelerators, fewest first."""
     serve = found.deployment
     if serve.parallel.accelerators != serve.parallel.tensor:
         return
@@ -211,7 +211,7 @@ def _wider(found: Memory) -> Iterator[Change]:
 
 
 def _on_the_host(found: Memory) -> Iterator[Change]:
-    """The smallest share of the routed experts in host memory, in whole percents; of all layers without experts."""
+    """The smallest share, in whole percent, of routed experts (or of all layers, without experts) in host memory."""
     serve = found.deployment
     if not serve.accelerator.host_bytes_per_s or np.any(found.paging.weights_host_share):
         return
@@ -226,7 +226,7 @@ def _on_the_host(found: Memory) -> Iterator[Change]:
 
 
 def host_sentence(found: Memory) -> str:
-    """Which weights live in host memory, and over which link they are read; empty if none do."""
+    """Sentence on weights in host memory and the link over which they are read; empty if there are none."""
     if not np.any(found.host_weights_bytes):
         return ""
     part = "the experts" if found.paging.experts_alone else "the layers"
@@ -237,7 +237,7 @@ def host_sentence(found: Memory) -> str:
 
 
 def memory_notes(found: Memory) -> Iterator[str]:
-    """What the figures rest on, and what to do where it does not fit."""
+    """Notes: assumptions, and what to do if the deployment does not fit."""
     serve = found.deployment
     yield from serve.model.doubts
     size_doubt = serve.model.size_doubt()

@@ -1,4 +1,4 @@
-"""What memory holds part by part, and how its figures come about step by step."""
+"""Memory by part, and the derivation of its values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .memory_use import Memory
 
 Row = tuple[str, str, dict[str, Number], str]
-"""A quantity, its formula, its inputs and its source."""
+"""A value with its formula, inputs and source."""
 
 
 def memory_parts(found: Memory) -> dict[str, Number]:
-    """The memory of the most loaded accelerator from the bottom up, to its full size (see `Memory.parts`).
+    """Memory of the most loaded accelerator by part, adding up to its full size (see `Memory.parts`).
 
-    An engine may hold less than the architecture needs: recurrent state in fewer bits, a prefix of all sequences once.
+    An engine may store less than the architecture needs: recurrent state in fewer bits, a shared prefix once.
     """
     count, device = found.accelerators, found.deployment.accelerator.memory_bytes
     weights = {f"{name} weights": value / count for name, value in found.weights_bytes_by_part.items()}
@@ -40,11 +40,11 @@ def memory_parts(found: Memory) -> dict[str, Number]:
 
 
 LONGEST = 2**40
-"""Contexts are searched up to here."""
+"""Largest context in the search."""
 
 
 def longest_context(found: Memory) -> Number:
-    """Tokens that each sequence of the batch may reach (see `Memory.max_context`)."""
+    """Largest context of each sequence of the batch (see `Memory.max_context`)."""
     room = (found.pool_on_one - found.shared_on_one) / found.sequences_on_one
 
     def fits(tokens: Number) -> Any:
@@ -56,7 +56,7 @@ def longest_context(found: Memory) -> Number:
 
 
 def reserved_for_longest(found: Memory) -> Number:
-    """Cache of the batch if every sequence had room for the model's longest context reserved, as before pages.
+    """Cache of the batch if the model's longest context were reserved for every sequence, as before paging.
 
     Kwon et al., PagedAttention (arXiv:2309.06180, section 3.1): such caches were 20 to 38 % full.
     """
@@ -66,7 +66,7 @@ def reserved_for_longest(found: Memory) -> Number:
 
 
 def memory_steps(found: Memory) -> tuple[Step, ...]:
-    """Every figure of the memory of a deployment with its formula, inputs and source."""
+    """Derivation of all memory values of a deployment."""
     count = {"accelerators": found.accelerators}
     sequences = {"sequences_on_one": found.sequences_on_one} | count
     of_one = {"kv_bytes_on_one": found.kv_bytes_on_one} | sequences
@@ -100,7 +100,7 @@ def memory_steps(found: Memory) -> tuple[Step, ...]:
 
 
 def _room(found: Memory) -> tuple[Row, ...]:
-    """Where the memory for weights and cache comes from."""
+    """Derivation of the memory available for weights and cache."""
     count, gpu = {"accelerators": found.accelerators}, found.deployment.accelerator
     if found.engine_pool is not None:
         inputs = {"pool_bytes": found.pool_on_one, "weights_bytes": found.weights_bytes_on_one} | count
@@ -112,7 +112,7 @@ def _room(found: Memory) -> tuple[Row, ...]:
 
 
 def _need(found: Memory) -> tuple[Row, ...]:
-    """What the batch takes."""
+    """Derivation of the memory that the batch needs."""
     names = ("weights_bytes", "paged_kv_bytes", "workspace_bytes", "reserved_bytes")
     sizes = {name: getattr(found, name) for name in names}
     if found.engine_pool is not None:

@@ -1,8 +1,8 @@
 """Footprint: what fits in memory.
 
-Without an engine named, a fraction of the device's memory is for weights and cache, the rest for the driver's context,
-captured graphs, and the activations of a step.  Weights come first, the cache gets what is left of the fraction, in
-whole pages.  A step that needs more than the rest takes it from the cache.  For a named engine see `EnginePool`.
+Without an engine, a fraction of device memory is for weights and cache, and the rest for the driver context, CUDA
+graphs and the activations of a step.  The cache gets what weights leave of the fraction, in whole pages.  If the
+activations need more than the rest, they reduce the cache.  For named engines see `EnginePool`.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from .per_device import (
 __all__ = ["NO_DRAFTER", "Drafter", "Memory", "Paging", "cache_on_one", "memory", "weights_on_one"]
 
 PAGE_TOKENS = 16
-"""Tokens of a page where no engine is named."""
+"""Tokens per page without an engine."""
 
 STEP_TOKENS = 8192
-"""Most tokens of prompts in a step where no engine is named."""
+"""Largest number of prompt tokens per step without an engine."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Memory(OfWorkload, Report):
     """Memory that a deployment needs and has, for all accelerators together.
 
-    `per_accelerator` is for the most loaded device, which decides whether it fits.
+    `per_accelerator` describes the most loaded device, which decides whether the deployment fits.
 
     Attributes
     ----------
     deployment, load : Deployment, Workload
-        What runs where, and the sequences whose cache is held at their full length.
+        The deployment, and the sequences, whose caches count at full length.
     paging : Paging
-        How the engine allocates.
+        How the engine allocates the cache.
     drafter : Drafter
-        What drafts tokens and is resident as well.
+        Drafter that is resident as well.
     """
 
     deployment: Deployment
@@ -87,12 +87,12 @@ class Memory(OfWorkload, Report):
 
     @property
     def heading(self) -> str:
-        """What runs where, and how many sequences."""
+        """Title: deployment and number of sequences."""
         return f"Memory: {self.deployment}, batch {humanize('batch', self.load.batch)}"
 
     @cached_property
     def engine_pool(self) -> EnginePool | None:
-        """What the engine named sets aside on the most loaded accelerator; None if no engine is named, or no cache."""
+        """Allocation of the named engine on the most loaded accelerator; None without an engine or cache."""
         if not self.deployment.names_engine or self.deployment.model.encodes:
             return None
         serve, draft_bytes = self.deployment, self._draft_bytes
@@ -101,7 +101,7 @@ class Memory(OfWorkload, Report):
 
     @property
     def page_tokens(self) -> Number:
-        """Tokens of a page."""
+        """Tokens per page."""
         if self.engine_pool is not None:
             return float(self.engine_pool.engine.page_tokens or 1)
         return PAGE_TOKENS if self.paging.page_tokens is None else self.paging.page_tokens
@@ -118,7 +118,7 @@ class Memory(OfWorkload, Report):
 
     @property
     def host_weights_bytes(self) -> Number:
-        """Weights of all accelerators that live in host memory instead of theirs."""
+        """Weights of all accelerators that are in host memory."""
         return self.paging.moved_to_host(self.deployment, self._draft_bytes) * self.accelerators
 
     @cached_property
@@ -127,27 +127,27 @@ class Memory(OfWorkload, Report):
 
     @cached_property
     def kv_bytes_on_one(self) -> Number:
-        """Cache and state of one sequence on the most loaded accelerator that has a part of it."""
+        """Cache and state of one sequence on the most loaded accelerator."""
         return cache_on_one(self.deployment, self.load.sequence_tokens)
 
     @cached_property
     def paged_on_one(self) -> Number:
-        """Memory of the most loaded accelerator that the engine allocates to one sequence.
+        """Memory that the engine allocates to one sequence on the most loaded accelerator.
 
-        Whole pages, or the length reserved; without the prefix that is stored once and what lives in host memory.
+        It consists of whole pages or a reserved length, without a shared prefix and without parts in host memory.
         """
         reserved = self.paging.reserved_tokens
         return self.allocated_bytes(self.load.sequence_tokens if reserved is None else reserved)
 
     @cached_property
     def shared_on_one(self) -> Number:
-        """Memory of the most loaded accelerator that the prefix of all sequences takes."""
+        """Memory of the shared prefix on the most loaded accelerator."""
         if not np.any(self.paging.shared_tokens):
             return 0.0
         return self._paged(self.deployment, self.paging.shared_tokens)
 
     def allocated_bytes(self, tokens: Number) -> Number:
-        """Memory of the most loaded accelerator that the engine allocates to one sequence of ``tokens``."""
+        """Memory that the engine allocates to one sequence of ``tokens`` on the most loaded accelerator."""
         own_tokens = np.maximum(tokens - self.paging.shared_tokens, 0.0)
         own = self._paged(self.deployment, own_tokens) * (1.0 - self.paging.host_share)
         if self.drafter.deployment is not None:
@@ -161,25 +161,25 @@ class Memory(OfWorkload, Report):
 
     @property
     def sequences_on_one(self) -> Number:
-        """Sequences whose cache the most loaded accelerator holds."""
+        """Number of sequences whose cache is on the most loaded accelerator."""
         return np.ceil(self.load.batch / self.deployment.parallel.data)
 
     @cached_property
     def chunk_bytes_on_one(self) -> Number:
-        """Activations of the prompt tokens of a step, or those of encoding its images before, if they are more."""
+        """Activations of a step's prompt tokens, or of encoding its images, whichever is larger."""
         step = STEP_TOKENS if self.paging.step_tokens is None else self.paging.step_tokens
         return workspace_of_chunk(self.deployment, self.load, step)
 
     @cached_property
     def sequence_workspace_bytes(self) -> Number:
-        """Activations and logits of one sequence that decodes in a step; all activations of one that is encoded."""
+        """Activations and logits of one decoding sequence in a step; all activations for an encoder."""
         return workspace_of_sequence(self.deployment, self.load)
 
     @property
     def workspace_on_one(self) -> Number:
-        """Activations of the largest step: a chunk of a prompt, and a token with its logits of every sequence.
+        """Activations of the largest step: a prompt chunk, and one token with logits per sequence.
 
-        An engine that is named has set aside those of the largest step that it may ever run.
+        Named engines reserve the activations of the largest step that they may ever run.
         """
         if self.engine_pool is not None:
             return self.engine_pool.activation_bytes
@@ -187,14 +187,14 @@ class Memory(OfWorkload, Report):
 
     @cached_property
     def usable_bytes_on_one(self) -> Number:
-        """What weights and cache may take on one accelerator."""
+        """Memory for weights and cache on one accelerator."""
         if self.engine_pool is not None:
             return self.engine_pool.pool_bytes + self.weights_bytes_on_one
         return self.deployment.accelerator.memory_bytes * self.deployment.engine_fraction
 
     @property
     def pool_on_one(self) -> Number:
-        """What is left for the cache on the most loaded accelerator once weights and workspace are there."""
+        """Memory left for the cache on the most loaded accelerator after weights and workspace."""
         pool = self.usable_bytes_on_one - self.weights_bytes_on_one
         if self.engine_pool is not None:
             return pool
@@ -203,57 +203,57 @@ class Memory(OfWorkload, Report):
 
     @property
     def accelerators(self) -> Number:
-        """Accelerators of the deployment."""
+        """Number of accelerators of the deployment."""
         return self.deployment.parallel.accelerators
 
     @property
     def weights_bytes(self) -> Number:
-        """Weights on all accelerators, copies, towers and layers that draft included."""
+        """Weights on all accelerators, including copies, towers and drafting layers."""
         return self.weights_bytes_on_one * self.accelerators
 
     @property
     def tower_bytes(self) -> Number:
-        """The part of them that encodes images and sound, whole on every accelerator."""
+        """Weights of image and audio encoders, which every accelerator stores completely."""
         return self._weights_by_part.get("towers", 0.0) * self.accelerators
 
     @property
     def prediction_bytes(self) -> Number:
-        """The part of them that drafts tokens (multi-token prediction)."""
+        """Weights of multi-token prediction layers."""
         return self._weights_by_part.get("prediction", 0.0) * self.accelerators
 
     @property
     def weights_bytes_by_part(self) -> dict[str, Number]:
-        """The same by part of the model."""
+        """Weights by part of the model."""
         return {name: value * self.accelerators for name, value in self._weights_by_part.items()}
 
     @property
     def kv_bytes_per_sequence(self) -> Number:
-        """Cache and state of one sequence at its full length, prompt and output, copies included."""
+        """Cache and state of one sequence at full length, prompt and output, including copies."""
         return self.kv_bytes_on_one * (self.accelerators / self.deployment.parallel.data)
 
     @property
     def kv_bytes(self) -> Number:
-        """Cache and state of the batch as the architecture has it."""
+        """Cache and state of the batch according to the architecture."""
         return self.kv_bytes_on_one * self.sequences_on_one * self.accelerators
 
     @property
     def state_bytes(self) -> Number:
-        """The part of it that does not grow with the context: recurrent state."""
+        """Recurrent state of the batch, which does not grow with the context."""
         return cache_on_one(self.deployment, 0.0) * self.sequences_on_one * self.accelerators
 
     @property
     def paged_kv_bytes(self) -> Number:
-        """Cache and state of the batch as the engine allocates it, a shared prefix once."""
+        """Cache and state of the batch as allocated by the engine, with a shared prefix stored once."""
         return (self.paged_on_one * self.sequences_on_one + self.shared_on_one) * self.accelerators
 
     @property
     def paged_kv_bytes_per_sequence(self) -> Number:
-        """Cache and state of one sequence as the engine allocates it, copies included."""
+        """Cache and state of one sequence as allocated by the engine, including copies."""
         return self.paged_on_one * (self.accelerators / self.deployment.parallel.data)
 
     @property
     def contiguous_kv_bytes(self) -> Number:
-        """The same if every sequence had room for the model's longest context reserved, as before pages."""
+        """Cache of the batch if the model's longest context were reserved for every sequence, as before paging."""
         return reserved_for_longest(self)
 
     @property
@@ -263,22 +263,22 @@ class Memory(OfWorkload, Report):
 
     @property
     def non_torch_bytes(self) -> Number:
-        """Driver context and communication buffers that the engine named counts; 0 without one."""
+        """Driver context and communication buffers of the named engine; 0 without one."""
         return 0.0 if self.engine_pool is None else self.engine_pool.non_torch_bytes * self.accelerators
 
     @property
     def graph_bytes(self) -> Number:
-        """CUDA graphs of the engine named; 0 without one."""
+        """CUDA graphs of the named engine; 0 without one."""
         return 0.0 if self.engine_pool is None else self.engine_pool.graph_bytes * self.accelerators
 
     @property
     def pool_bytes(self) -> Number:
-        """What is left for the cache on all accelerators; negative where the weights leave nothing."""
+        """Memory left for the cache on all accelerators; negative if the weights do not fit."""
         return self.pool_on_one * self.accelerators
 
     @property
     def cache_tokens(self) -> Number:
-        """Tokens of sequences of this length, in whole pages, that the pool holds; 0 for an encoder."""
+        """Tokens that the pool holds in sequences of the load's length, in whole pages; 0 for an encoder."""
         if self.deployment.model.encodes:
             return 0.0
         page = self.page_tokens
@@ -286,26 +286,26 @@ class Memory(OfWorkload, Report):
         return scalar(np.floor(self.concurrency(tokens) * tokens))
 
     def concurrency(self, length_tokens: Number) -> Number:
-        """Sequences of ``length_tokens`` that fit beside the weights, not rounded, as engines print it.
+        """Number of sequences of ``length_tokens`` that fit beside the weights, not rounded, as engines print it.
 
         Parameters
         ----------
         length_tokens : int or array
-            Tokens of each sequence, prompt and output (the engine's ``max_model_len`` for the figure that it prints).
+            Tokens per sequence, prompt and output. Engines print the value for their ``max_model_len``.
 
         Returns
         -------
         float or array
-            Of the whole deployment; 0 where not even the weights fit.
+            Sequences of the whole deployment; 0 if the weights do not fit.
         """
         tokens = number("length_tokens", length_tokens, least=1, whole=True)
         return self._sequences_of(self.allocated_bytes(tokens)) * self.deployment.parallel.data
 
     def _sequences_of(self, bytes_each: Number) -> Number:
-        """Sequences on one accelerator that take so many bytes each.
+        """Sequences on one accelerator that need so many bytes each.
 
-        ``n pages <= usable - weights``, and without an engine named ``n (pages + tokens) <= memory - weights - chunk``;
-        a prefix that is stored once is counted with the weights.
+        ``n pages <= usable - weights``, and without an engine also ``n (pages + tokens) <= memory - weights - chunk``.
+        A shared prefix counts with the weights.
         """
         fixed, pages = self.weights_bytes_on_one + self.shared_on_one, np.maximum(bytes_each, 1.0)
         sequences = np.divide(self.usable_bytes_on_one - fixed, pages)
@@ -316,17 +316,17 @@ class Memory(OfWorkload, Report):
 
     @property
     def reserved_bytes(self) -> Number:
-        """Memory that is not for weights and cache: context, graphs and workspace."""
+        """Memory reserved for context, graphs and workspace."""
         return self.deployment.accelerator.memory_bytes * self.accelerators - self.available_bytes
 
     @property
     def available_bytes(self) -> Number:
-        """What weights and cache may take: the engine's fraction, less the workspace if one is named."""
+        """Memory for weights and cache: the engine's fraction, without the workspace for a named engine."""
         return self.usable_bytes_on_one * self.accelerators
 
     @property
     def needed_bytes(self) -> Number:
-        """Weights and the pages of the whole batch, and of the workspace what the reservation can't hold."""
+        """Memory for weights and all pages of the batch, and for the workspace beyond what is reserved."""
         needed: Number = self.weights_bytes + self.paged_kv_bytes
         if self.engine_pool is not None:
             return needed
@@ -334,44 +334,44 @@ class Memory(OfWorkload, Report):
 
     @property
     def per_accelerator(self) -> dict[str, Number]:
-        """The same on the most loaded accelerator."""
+        """Weights, cache and available memory on the most loaded accelerator."""
         names = ("weights_bytes", "kv_bytes", "paged_kv_bytes", "workspace_bytes", "needed_bytes", "available_bytes")
         return {name: getattr(self, name) / self.accelerators for name in names}
 
     @property
     def parts(self) -> dict[str, Number]:
-        """Memory of the most loaded accelerator from the bottom up (`roofline.footprint.memory_steps`)."""
+        """Memory of the most loaded accelerator by part (`roofline.footprint.memory_steps`)."""
         return memory_parts(self)
 
     @property
     def fits(self) -> Truth:
-        """Whether it fits."""
+        """Whether the deployment fits."""
         fits = np.asarray(self.needed_bytes <= self.available_bytes)
         return fits if fits.ndim else bool(fits)
 
     @property
     def max_batch(self) -> Number:
-        """Sequences of that length that fit beside the weights; 0 if not even the weights fit."""
+        """Largest number of sequences of the load's length that fit; 0 if the weights do not fit."""
         batch = np.floor(self._sequences_of(self.paged_on_one)) * self.deployment.parallel.data
         return batch if np.ndim(batch) else int(batch)
 
     @property
     def max_context(self) -> Number:
-        """Tokens that each sequence of the batch may reach, prompt and output; infinite if its cache does not grow.
+        """Largest context of each sequence of the batch, prompt and output; infinite if its cache does not grow.
 
-        By bisection, since windows bend the cache's growth; 0 if not even one token fits.
+        It is found by bisection, as windows limit the growth of the cache; 0 if not even one token fits.
         """
         return longest_context(self)
 
     @property
     def running_batch(self) -> Number:
-        """Sequences that run: those asked for, as far as they fit.  The others wait in the queue."""
+        """Sequences that run: the requested batch as far as it fits. The others wait in the queue."""
         batch = np.minimum(self.load.batch, self.max_batch)
         return batch if np.ndim(batch) else int(batch)
 
     @property
     def accelerators_needed(self) -> Number:
-        """Accelerators of this kind whose memory together holds weights and cache."""
+        """Number of accelerators whose combined memory is enough for weights and cache."""
         count = np.ceil(np.divide(self.weights_bytes + self.paged_kv_bytes, self.usable_bytes_on_one))
         return count if np.ndim(count) else int(count)
 
@@ -381,7 +381,7 @@ class Memory(OfWorkload, Report):
         return tuple(memory_notes(self))
 
     def summary(self) -> str:
-        """Whether it fits, in a sentence, and what would make it fit.
+        """Sentence on whether it fits, and what would make it fit.
 
         Examples
         --------
@@ -392,15 +392,15 @@ class Memory(OfWorkload, Report):
         return fit_sentence(self)
 
     def fit(self) -> str:
-        """Yes or no in one line: tokens and sequences that fit, or the nearest change with which it does."""
+        """One line: yes or no, with tokens and sequences that fit, or the smallest change that makes it fit."""
         return fit_line(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns, and the notes."""
+        """Columns and notes as plain JSON types."""
         return super().to_dict() | {"assumptions": list(self.assumptions)}
 
     def _derivation(self) -> tuple[Step, ...]:
-        """How the figures come about."""
+        """Derivation of all values."""
         return memory_steps(self)
 
 
@@ -410,14 +410,14 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     Parameters
     ----------
     serve : Deployment
-        What runs where.
+        The deployment.
     load : Workload
-        The sequences whose cache is held at their full length; its arrays broadcast with those of ``serve``.
+        The sequences, whose caches count at full length. Arrays broadcast with those of ``serve``.
     paging : Paging, optional
-        How the engine allocates. If None, as the engine of ``serve`` does; without one, pages of 16 tokens, layers with
-        a window that keep only their window, and 8,192 tokens per step.
+        How the cache is allocated. None uses the settings of the engine of ``serve``. Without an engine: pages of 16
+        tokens, windowed layers that only keep their window, and 8,192 tokens per step.
     drafter : Drafter
-        What drafts tokens and is resident as well; nothing unless given.
+        Drafter that is resident as well; none by default.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Resident: what the most loaded accelerator of a deployment holds in its memory."""
+"""Weights, caches and workspace on the most loaded accelerator of a deployment."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from ..phases.sequences import prompts_of
 from ..phases.workload import Workload
 
 SAMPLING_BYTES = 4
-"""A logit is copied to fp32 before a token is drawn from it."""
+"""Logits are converted to fp32 before sampling."""
 
 
 def weights_on_one(serve: Deployment) -> Number:
     """Bytes of weights on the most loaded accelerator.
 
-    Layers divide over the stages of a pipeline, ``ceil(layers / stages)`` to the most loaded one.  The first stage also
-    holds the embedding and the last one lm_head; a tied table is on both.  Within a layer every matrix divides as it
-    declares.
+    Pipeline stages have up to ``ceil(layers / stages)`` layers.  The first stage also has the embedding and the last
+    one lm_head; a tied table is on both.  Within a layer, every matrix declares how it is divided.
     """
     total = sum(weights_by_part(serve).values())
     return total if np.ndim(total) else float(total)
 
 
 def weights_by_part(serve: Deployment) -> dict[str, Number]:
-    """The same by part of the model; they sum to `weights_on_one`."""
+    """Weights by part of the model; they add up to `weights_on_one`."""
     model, parallel = serve.model, serve.parallel
     parts: dict[str, Number] = {}
     stage = share(model.layer_count, parallel.pipeline)
@@ -53,7 +52,7 @@ def weights_by_part(serve: Deployment) -> dict[str, Number]:
 
 
 def _ends(serve: Deployment) -> tuple[Number, Number]:
-    """The tables that are looked up, and lm_head."""
+    """Lookup tables and lm_head."""
     model, bits = serve.model, serve.precision.part("embedding").weight_bits
     tables = sum(table.parameters for table in (model.embedding, *model.lookups))
     return tables * bits / 8 * share(model.vocab, serve.parallel.tensor), _weight_bytes(1, model.lm_head, serve)
@@ -74,16 +73,16 @@ def _weight_bytes(count: int, weight: Weight, serve: Deployment) -> Number:
 
 
 def cache_on_one(serve: Deployment, tokens: Number) -> Number:
-    """Bytes of one sequence's cache on the most loaded accelerator that holds a part of it.
+    """Bytes of one sequence's cache on the most loaded accelerator.
 
-    KV heads divide under tensor parallelism, down to one an accelerator; a latent does not divide.
+    Tensor parallelism divides KV heads down to one per accelerator; a latent is not divided.
     """
     bits = cache_format(serve.precision.kv).bits
     return _on_one(serve, lambda cache: cache.bytes(tokens, bits))
 
 
 def paged_cache_on_one(serve: Deployment, tokens: Number, *, page_tokens: Number, hybrid: bool) -> Number:
-    """The same as an engine allocates it, in whole pages (`Cache.engine_bytes`)."""
+    """Bytes of one sequence's cache as allocated by an engine, in whole pages (`Cache.engine_bytes`)."""
     bits = cache_format(serve.precision.kv).bits
     return _on_one(serve, lambda cache: cache.engine_bytes(tokens, bits, page_tokens=page_tokens, hybrid=hybrid))
 
@@ -96,10 +95,10 @@ def _on_one(serve: Deployment, bytes_of: Callable[[Cache], Number]) -> Number:
 
 
 def workspace_of_token(serve: Deployment) -> Number:
-    """Bytes of activations that a token of a step takes while its widest block runs.
+    """Bytes of activations per token of a step while its widest block runs.
 
-    Layers run one after another and reuse each other's space.  Alive at once are the residual stream, its normed copy,
-    the outputs of the block's first matrices and the input of its last (of a gated MLP: 2 hidden + 3 intermediate).
+    Layers run in sequence and reuse memory.  Live at the same time are the residual stream, its normalized copy, the
+    outputs of the block's first matrices and the input of its last (for a gated MLP: 2 hidden + 3 intermediate).
     """
     model = serve.model
     alive: list[Number] = []
@@ -110,7 +109,7 @@ def workspace_of_token(serve: Deployment) -> Number:
 
 
 def _alive(block: Block, serve: Deployment) -> Number:
-    """Values of one token that are alive in a block."""
+    """Number of live values per token in a block."""
     values: Number = 2.0 * block.hidden
     for weight in block.weights():
         if isinstance(weight, Linear):
@@ -122,7 +121,7 @@ def _alive(block: Block, serve: Deployment) -> Number:
 
 
 def workspace_of_chunk(serve: Deployment, load: Workload, step_tokens: Number) -> Number:
-    """Bytes of activations of the prompt tokens of a step, or of encoding its images before; encoders have no steps."""
+    """Bytes of activations of a step's prompt tokens, or of encoding its images; 0 for encoders."""
     if serve.model.encodes:
         return 0.0
     encoder = serve.model.encoder
@@ -132,13 +131,13 @@ def workspace_of_chunk(serve: Deployment, load: Workload, step_tokens: Number) -
 
 
 def workspace_of_sequence(serve: Deployment, load: Workload) -> Number:
-    """Bytes of activations and logits of one sequence that decodes; of an encoder's, whose tokens are all alive."""
+    """Bytes of activations and logits of one decoding sequence; for an encoder, of all its tokens."""
     tokens = load.prompt_tokens if serve.model.encodes else 1
     return workspace_of_token(serve) * tokens + logits_of_sequence(serve)
 
 
 def media_workspace(serve: Deployment, load: Workload) -> Number:
-    """Bytes of activations that encoding the images and the sound of one prompt takes, in 16 bits."""
+    """Bytes of 16-bit activations for encoding the images and audio of one prompt."""
     if not (load.has_media and serve.model.towers):
         return 0.0
     segment = prompts_of(serve, load)
@@ -151,23 +150,23 @@ def media_workspace(serve: Deployment, load: Workload) -> Number:
 
 
 def logits_of_sequence(serve: Deployment) -> Number:
-    """Bytes of one sequence's logits, gathered and in the format that they are sampled in; an encoder has none."""
+    """Bytes of one sequence's logits, gathered and in the sampling format; 0 for an encoder."""
     logits = 0 if serve.model.encodes else serve.model.vocab
     return logits * (serve.precision.wide_bits / 8 + SAMPLING_BYTES)
 
 
 def tower_bytes(serve: Deployment) -> Number:
-    """Bytes of encoders for images and sound, unless left out; every accelerator holds them whole, in 16 bits."""
+    """Bytes of image and audio encoders in 16 bits, complete on every accelerator, unless left out."""
     if "towers" in serve.leave_out:
         return 0.0
     return serve.model.tower_parameters * 16 / 8 * checkpoint_factor(serve)
 
 
 def prediction_bytes(serve: Deployment) -> Number:
-    """Bytes of layers that draft tokens (multi-token prediction), unless left out or not loaded by the engine.
+    """Bytes of multi-token prediction layers, unless left out or not loaded by the engine.
 
-    They are layers like the model's, stored and divided alike, whole on the last stage of a pipeline: as many bytes for
-    each parameter as those of the language model take without the pipeline.
+    They are stored and divided like the model's layers, and are complete on the last pipeline stage.  Their bytes per
+    parameter are therefore those of the language model without a pipeline.
     """
     parameters = serve.model.prediction_parameters
     if not parameters or "prediction" in serve.leave_out or not serve.server.loads_prediction:
@@ -177,9 +176,9 @@ def prediction_bytes(serve: Deployment) -> Number:
 
 
 def checkpoint_factor(serve: Deployment) -> float:
-    """Bytes that the index or header of the checkpoint states, over those of its shapes and formats.
+    """Size stated by the checkpoint's index or header, divided by the size from shapes and formats.
 
-    1 where nothing is stated, or where the weights are not those of the checkpoint.
+    1 if the checkpoint states no size, or if the weights have other formats than the checkpoint.
     """
     stated = serve.model.checkpoint_bytes
     published = serve.model.precision or AS_PUBLISHED
@@ -189,9 +188,9 @@ def checkpoint_factor(serve: Deployment) -> float:
 
 
 def resident_by_part(serve: Deployment, *, draft_bytes: Number = 0.0) -> dict[str, Number]:
-    """Bytes of all weights on the most loaded accelerator by part: the model's, and what stands beside them.
+    """Bytes of all weights on the most loaded accelerator by part, including towers and drafters.
 
-    Where something else drafts tokens, the model's own layers of multi-token prediction are not loaded.
+    With another drafter, the model's own multi-token prediction layers are not loaded.
     """
     beside = {"towers": tower_bytes(serve), "draft": draft_bytes}
     if not np.any(draft_bytes):

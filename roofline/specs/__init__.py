@@ -1,1 +1,1 @@
-"""Spec files: what they may say (`schema`), where they are found (`library`), and what is wrong with them."""
+"""Spec files: their schemas (`schema`), where they are found (`library`), and their validation."""

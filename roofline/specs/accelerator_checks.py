@@ -1,7 +1,7 @@
-"""Whether the figures of an accelerator can be true together: arithmetic, not syntax.
+"""Consistency checks of an accelerator's values: arithmetic, not syntax.
 
-Each check yields one line for what it doubts. They look for the mistakes that people make with data sheets: a sparse
-figure taken for the dense one, both directions of a link for one, bits for bytes, GB for GiB, a wrong digit.
+Each check yields one line per problem. They look for common mistakes with data sheets: sparse instead of dense peaks,
+both directions of a link instead of one, bits instead of bytes, GB instead of GiB, a wrong digit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .names import spoken
 from .schema import AcceleratorSpec, Quantity
 
 TOLERANCE = 0.02
-"""Data sheets round to three digits, clocks and rates of pins to two or three."""
+"""Tolerance: data sheets round to three digits, clocks and pin rates to two or three."""
 
 ARCHITECTURES = {
     "NVIDIA": "Pascal Volta Turing Ampere Ada Hopper Blackwell Rubin LPU",
@@ -28,13 +28,13 @@ ARCHITECTURES = {
     "Apple": "M1 M2 M3 M4 M5",
     "Huawei": "Da Ascend",
 }
-"""Vendor -> first words of its architectures; of other vendors nothing is known."""
+"""Vendor -> known beginnings of its architecture names; other vendors are not checked."""
 
 NVLINK_BYTES_PER_S = {"1": 80e9, "2": 150e9, "3": 300e9, "4": 450e9, "5": 900e9, "6": 1800e9}
-"""Generation of NVLink -> the sum of all links of one accelerator, one direction."""
+"""NVLink generation -> total rate of all links of one accelerator, per direction."""
 
 PCIE_LANE_BYTES_PER_S = {"3": 1e9, "4": 2e9, "5": 4e9, "6": 8e9}
-"""Generation of PCI Express -> one lane, one direction, before encoding."""
+"""PCI Express generation -> rate of one lane per direction, before encoding."""
 
 RANGES = {
     "memory_bytes": (1e8, 4e12, "B"),
@@ -46,26 +46,26 @@ RANGES = {
     "host_bytes_per_s": (4e9, 1e12, "B/s"),
     "scale_up.bytes_per_s": (1e10, 4e12, "B/s"),
 }
-"""Figure -> what no accelerator since 2016 is below or above; a lost prefix is outside."""
+"""Field -> range of all accelerators since 2016; catches lost unit prefixes."""
 
 PEAK_RANGE = (1e12, 1e17)
 RIDGE_RANGE = (2, 4000)
 YEARS = range(2015, 2036)
 READ_S = (0.004, 15.0)
-"""How long reading the whole memory once takes, SRAM left out: 5 ms (HBM of 16 GB) to seconds (unified memory)."""
+"""Time to read all memory once, except SRAM: 5 ms (16 GB of HBM) to seconds (unified memory)."""
 
 SPARSE_OVER_DENSE = (1.2, 4.1)
-"""2 as a rule, 1.33 for FP4 of the B300, 16:4 sparsity of Trainium 3.8."""
+"""Ratio of sparse to dense peaks: usually 2; 1.33 for FP4 of the B300, 3.8 for 16:4 sparsity of Trainium."""
 
 NARROWER = (("fp32", "tf32"), ("tf32", "bf16"), ("tf32", "fp16"), ("bf16", "fp8"), ("fp16", "fp8"), ("fp8", "fp4"))
-"""Pairs of formats of which the second is never slower than the first."""
+"""Pairs of formats in which the second is never slower than the first."""
 
 STEEPEST = 8.5
-"""No format is faster than the next wider one by more: FP4 of the B300 by 3.1, BF16 over FP32 vectors by 16 apart."""
+"""Largest speedup over the next wider format: 3.1 for FP4 of the B300; BF16 over FP32 vectors, up to 16, is exempt."""
 
 
 def accelerator_doubts(spec: AcceleratorSpec) -> Iterator[str]:
-    """Yield a line for every figure of a spec that contradicts another, or that no accelerator has."""
+    """Yield a line for every value of a spec that contradicts another or is out of range."""
     chip = spec.build()
     figures = {path: item for path, _, item in spec.quantities()}
     yield from _names(spec)
@@ -189,7 +189,7 @@ def _links(chip: Accelerator, figures: dict[str, Quantity]) -> Iterator[str]:
 
 
 def _quotes(figures: dict[str, Quantity]) -> Iterator[str]:
-    """A quoted figure is among the numbers of the words that are quoted, whatever the prefix of its unit."""
+    """Check that a quoted value appears in the quoted text, with any unit prefix."""
     for path, item in figures.items():
         numbers = [float(text.replace(",", "")) for text in re.findall(r"\d[\d,]*(?:\.\d+)?", item.printed)]
         if item.kind == "quoted" and numbers and not any(_alike(item.value, number) for number in numbers):
@@ -199,7 +199,7 @@ def _quotes(figures: dict[str, Quantity]) -> Iterator[str]:
 
 
 def _alike(value: float, printed: float) -> bool:
-    """Whether two numbers agree within rounding once powers of 1,000 are taken out."""
+    """Whether two numbers agree within rounding, up to powers of 1,000."""
     if not value or not printed:
         return False
     thousands = np.log10(value / printed) / 3
@@ -216,5 +216,5 @@ def _unused_sources(spec: AcceleratorSpec, figures: dict[str, Quantity]) -> Iter
 
 
 def _apart(one: object, other: object) -> bool:
-    """Whether two figures differ by more than rounding explains."""
+    """Whether two values differ by more than rounding."""
     return not np.isclose(float(cast(float, one)), float(cast(float, other)), rtol=TOLERANCE, atol=0)

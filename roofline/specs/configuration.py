@@ -1,7 +1,7 @@
-"""The ``config.json`` that stands beside a model's spec, and what in the spec differs from it.
+"""The ``config.json`` beside a model's spec, and differences between the two.
 
-``model_specs/llama-3.1-8b.yaml`` is held against ``model_specs/llama-3.1-8b.config.json``: the plain file of the
-repository that the spec names as its source, without formats if the repository is a quantized copy.
+``model_specs/llama-3.1-8b.yaml`` is checked against ``model_specs/llama-3.1-8b.config.json``, the original file of the
+repository that the spec names as its source, without formats if that repository is a quantized copy.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _SAME = (
     *("embedding_rows", "embedding_width", "tables", "around", "encoder", "pooled", "has_lm_head", "apart", "towers"),
     "max_context_tokens",
 )
-"""Fields of a model that a configuration decides, beside its layers and its precision."""
+"""Fields of a model that a configuration determines, besides layers and precision."""
 
 
 def config_path(spec: Path) -> Path | None:
-    """The configuration beside a spec, or None if there is none."""
+    """Path of the configuration beside a spec; None if there is none."""
     path = spec.with_name(spec.stem + CONFIG_SUFFIX)
     return path if path.is_file() else None
 
 
 def read_config(path: Path, name: str) -> Model:
-    """The model that the configuration beside a spec describes.
+    """Read the model described by the configuration beside a spec.
 
     Raises
     ------
     SpecError
-        The file can't be read, or is no model that can be built.
+        The file cannot be read, or does not describe a supported model.
     """
     from ..files import read_json
     from ..huggingface import from_config
@@ -47,18 +47,18 @@ def read_config(path: Path, name: str) -> Model:
 
 
 def differences(spec: Model, config: Model) -> Iterator[str]:
-    """Yield one line for everything that a spec says otherwise than its configuration.
+    """Yield one line for every difference between a spec and its configuration.
 
     Parameters
     ----------
     spec, config : Model
-        The model by the spec, and by the ``config.json`` beside it. A precision is compared only where the
-        configuration states one.
+        Model from the spec, and from the ``config.json`` beside it. Precisions are compared only if the configuration
+        states one.
 
     Yields
     ------
     str
-        What differs and both values.
+        The difference with both values.
     """
     for field in _SAME:
         ours, theirs = getattr(spec, field), getattr(config, field)
@@ -71,7 +71,7 @@ def differences(spec: Model, config: Model) -> Iterator[str]:
 
 
 def _layer_differences(spec: Model, config: Model) -> Iterator[str]:
-    """What is unlike in the layers: their number, the kinds of blocks, the sizes of the blocks."""
+    """Differences in the layers: their number, kinds of blocks and sizes of blocks."""
     if spec.layer_count != config.layer_count:
         yield f"layers are {spec.layer_count}, but {config.layer_count} in the config.json next to it"
     ours, theirs = _sizes(spec), _sizes(config)
@@ -85,7 +85,7 @@ def _layer_differences(spec: Model, config: Model) -> Iterator[str]:
 
 
 def _sizes(model: Model) -> dict[str, Counter[Any]]:
-    """``attention.kv_heads`` -> how many layers have which value."""
+    """Field such as ``attention.kv_heads`` -> number of layers with each value."""
     words = {kind: word for word, kind in KINDS.items()}
     found: dict[str, Counter[Any]] = {}
     for layer in model.layers:
@@ -112,7 +112,7 @@ def _short(value: Any) -> str:
 
 
 def _layers(model: Model) -> Counter[Any]:
-    """Layers by what they are made of, whatever their order."""
+    """Layers by kind, regardless of order."""
     found: Counter[Any] = Counter()
     for layer in model.layers:
         found[_key(layer)] += layer.count
@@ -124,7 +124,7 @@ def _key(layer: Layer) -> tuple[Any, ...]:
 
 
 def _comparable(block: Block) -> Any:
-    """The block with what a spec does not tell apart made alike: a norm of queries and keys a head, or over all."""
+    """The block with details removed that a spec does not state, such as whether query norms are per head."""
     changed: Any = block
     if getattr(block, "qk_norm", None) == "head":
         changed = dataclasses.replace(changed, qk_norm=True)

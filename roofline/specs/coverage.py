@@ -1,6 +1,6 @@
-"""How much of the library of accelerators was read in a source, as the table that ``hardware_specs/README.md`` shows.
+"""Share of accelerator values that were verified in their source, as shown in ``hardware_specs/README.md``.
 
-``python -m roofline.specs.coverage`` writes the table into that page; a test holds the page to it.
+``python -m roofline.specs.coverage`` writes the table into that page; a test checks that it is current.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OTHER = "units, clocks, buses"
 
 
 def coverage_table() -> str:
-    """Return a Markdown table: figures by group, how many were read in a source, and how many were derived or measured.
+    """Return a Markdown table of values by group: how many were verified in a source, derived, or measured.
 
     Examples
     --------
@@ -64,13 +64,13 @@ _PLACE = re.compile(r"(<!-- coverage: .*? -->\n).*?(<!-- end of coverage -->)", 
 
 
 def page_with_table(page: str) -> str:
-    """Return the text of the page with the table of today between its two marks."""
+    """Return the text of the page with the current table between its markers."""
     table = coverage_table()
     return _PLACE.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", page)
 
 
 def main() -> None:
-    """Write the table into the page of the library that the package uses."""
+    """Write the table into the README of the library in use."""
     path: Path = next(iter(spec_folders("hardware_specs"))) / "README.md"
     path.write_text(page_with_table(path.read_text(encoding="utf-8")), encoding="utf-8")
 

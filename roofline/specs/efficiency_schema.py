@@ -1,6 +1,6 @@
-"""What files of kernel efficiency have to look like.
+"""Schemas of kernel efficiency files.
 
-Which parameters a kind of kernel takes is checked where they are used.
+The parameters of each kind of kernel are checked where they are used.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ KINDS = (
     "stream",
 )
 SHARES = ("compute", "memory", "link", "split", "window_leak")
-"""Parameters that are a share of something: above 0 and at most 1."""
+"""Parameters that are shares: above 0 and at most 1."""
 
 PowerShare = Annotated[FiniteFloat, Field(ge=0, le=3)]
-"""A share of the TDP; what it would take to use one part in full may be more than the whole board may draw."""
+"""A share of the TDP; it may exceed 1, as one component at full use could draw more than the board's limit."""
 
 MOST_OFF = 2.0
-"""A median relative error beyond says that the parameters describe nothing."""
+"""Largest plausible median relative error of a fit."""
 
 
 class KernelSpec(Strict):
@@ -40,11 +40,11 @@ class KernelSpec(Strict):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     rows: Annotated[int, Field(ge=1)]
-    """Timings that the parameters were fitted to."""
+    """Number of timings in the fit."""
     residual: Annotated[FiniteFloat, Field(ge=0, le=MOST_OFF)]
-    """Median of the absolute relative error that they leave."""
+    """Median absolute relative error of the fit."""
     bias: Annotated[FiniteFloat, Field(ge=-1, le=MOST_OFF)]
-    """Median of the signed relative error."""
+    """Median signed relative error of the fit."""
     low: Annotated[FiniteFloat, Field(gt=0, le=1.5)]
     """Measured over estimated at the 10th percentile."""
     high: Annotated[FiniteFloat, Field(gt=0)]
@@ -53,7 +53,7 @@ class KernelSpec(Strict):
     __pydantic_extra__: dict[str, FiniteFloat | str]
 
     def doubts(self) -> Iterator[str]:
-        """Yield a line for every parameter that can't be."""
+        """Yield a line for every impossible parameter."""
         if self.low > self.high:
             yield f"low {self.low:g} is above high {self.high:g}"
         for name, value in (self.__pydantic_extra__ or {}).items():
@@ -68,31 +68,31 @@ class KernelSpec(Strict):
 
 
 class RefusedSpec(Strict):
-    """Timings that cannot be of the kernel that they are called."""
+    """Rejected timings, which cannot be of the kernel that they are labeled with."""
 
     profile: str
     """Engine."""
     kind: str
     """Kind of kernel."""
     kernel: str = ""
-    """What the timings call it."""
+    """Label of the timings."""
     rows: Annotated[int, Field(ge=1)]
-    """How many there are."""
+    """Number of timings."""
     reason: Annotated[str, Field(min_length=1)]
-    """Why they cannot be."""
+    """Reason for the rejection."""
 
 
 class EfficiencySpec(SpecFile):
-    """One file of ``efficiency_specs/``: what kernels reach on one accelerator."""
+    """One file of ``efficiency_specs/``: kernel parameters of one accelerator."""
 
     source: Annotated[str, Field(min_length=1)]
-    """Where the timings are from."""
+    """Source of the timings."""
     kind: str = "measured"
-    """``measured`` where the parameters are fitted to timings."""
+    """``measured`` if the parameters were fitted to timings."""
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Doubts, and what was left out."""
+    """Remarks on uncertainties and omissions."""
     refused: Annotated[tuple[RefusedSpec, ...], Field(strict=False)] = ()
-    """Groups of timings that cannot be what they are called, with the reason."""
+    """Rejected groups of timings, with reasons."""
     profiles: Annotated[dict[str, dict[str, KernelSpec]], Field(min_length=1)]
     """Profile of an engine -> kind of kernel -> parameters."""
 
@@ -106,12 +106,12 @@ class EfficiencySpec(SpecFile):
         return profiles
 
     def build(self) -> EfficiencySpec:
-        """The file itself: it needs no conversion."""
+        """Return the file itself, which needs no conversion."""
         return self
 
 
 class FamilySpec(Strict):
-    """Whose parameters accelerators of a kind take that have no file of their own."""
+    """Parameters for accelerators of a family without files of their own."""
 
     vendor: str
     """Part of the vendor's name."""
@@ -120,29 +120,29 @@ class FamilySpec(Strict):
     memory_type: str = ""
     """Part of the type of memory."""
     like: str = ""
-    """The calibrated accelerator that they are like."""
+    """Name of the calibrated accelerator to borrow from."""
     widen: Annotated[FiniteFloat, Field(ge=1)] = 1.5
-    """How much wider the interval is than that of the one they are like."""
+    """Exponent by which the borrowed interval is widened."""
     sustained_flops_per_joule: Annotated[FiniteFloat, Field(gt=0)] | None = None
     """Share of the peak that large products reach, cubed, times peak over TDP, in FLOP/J."""
     shares: Annotated[
         dict[str, Annotated[FiniteFloat, Field(gt=0, le=1)] | dict[str, FiniteFloat]], Field(default_factory=dict)
     ]
-    """Published shares of peak, where nothing alike is calibrated."""
+    """Published shares of peak, if no similar accelerator is calibrated."""
     spread: Annotated[FiniteFloat, Field(ge=1)] = 1.5
-    """Interval of an estimate from shares: divided by and multiplied with this."""
+    """Factor for the interval of estimates from shares: from time / factor to time x factor."""
     source: str = ""
-    """Where the shares are published."""
+    """Source of the shares."""
 
 
 class FamiliesSpec(Strict):
     """``efficiency_specs/families.yaml``."""
 
     families: Annotated[tuple[FamilySpec, ...], Field(strict=False, min_length=1)]
-    """The first entry counts whose every word is part of what an accelerator says of itself."""
+    """Families in order; the first that matches an accelerator is used."""
 
     kernels: Any = None
-    """Kernels whose parameters hold for every accelerator of an architecture."""
+    """Kernels with the same parameters on every accelerator of an architecture."""
 
     @property
     def name(self) -> str:
@@ -150,34 +150,34 @@ class FamiliesSpec(Strict):
         return "families"
 
     def build(self) -> FamiliesSpec:
-        """The file itself: it needs no conversion."""
+        """Return the file itself, which needs no conversion."""
         return self
 
 
 class EngineKernelsSpec(Strict):
-    """What whole steps say of the kernels of an engine, on accelerators of one vendor or of all."""
+    """Kernel parameters of an engine derived from whole steps, for one vendor or all."""
 
     engine: str
-    """The engine."""
+    """Name of the engine."""
     vendor: str = ""
     """Part of the vendor's name."""
     memory_type: str = ""
     """Part of the type of memory."""
     like: str = ""
-    """``accelerator`` where the other parameters are the chip's own, or the engine whose they are."""
+    """Source of all other parameters: ``accelerator`` for the chip's own, or the name of an engine."""
     parameters: dict[str, dict[str, FiniteFloat]]
     """Kind of kernel, or ``every`` -> parameters."""
     spread: Annotated[FiniteFloat, Field(ge=1)]
-    """Bounds of the 80% interval: divided by and multiplied with this."""
+    """Factor for the 80 % interval: from time / factor to time x factor."""
     source: Annotated[str, Field(min_length=1)]
-    """Where the steps are published."""
+    """Source of the measured steps."""
 
 
 class EnginesSpec(Strict):
     """``efficiency_specs/engines.yaml``."""
 
     engines: Annotated[tuple[EngineKernelsSpec, ...], Field(strict=False, min_length=1)]
-    """The first entry whose words fit is taken."""
+    """Entries in order; the first match is used."""
 
     @property
     def name(self) -> str:
@@ -185,7 +185,7 @@ class EnginesSpec(Strict):
         return "engines"
 
     def build(self) -> EnginesSpec:
-        """The file itself: it needs no conversion."""
+        """Return the file itself, which needs no conversion."""
         return self
 
 
@@ -203,12 +203,12 @@ class PublicProductsSpec(Strict):
         return "public_products"
 
     def build(self) -> PublicProductsSpec:
-        """The file itself: it needs no conversion."""
+        """Return the file itself, which needs no conversion."""
         return self
 
 
 class PowerFamilySpec(Strict):
-    """What accelerators of a kind draw, as shares of their TDP."""
+    """Power of a family of accelerators as shares of their TDP."""
 
     vendor: str
     """Part of the vendor's name."""
@@ -219,32 +219,32 @@ class PowerFamilySpec(Strict):
     boards: str
     """The accelerator that was measured."""
     idle: PowerShare
-    """With nothing to do."""
+    """Share drawn when idle."""
     busy: PowerShare
-    """On top, while kernels run."""
+    """Additional share while kernels run."""
     memory: PowerShare
-    """On top, at the full memory bandwidth."""
+    """Additional share at full memory bandwidth."""
     compute: PowerShare
-    """On top, at the full dense peak."""
+    """Additional share at the full dense peak."""
     low: Annotated[FiniteFloat, Field(gt=0, le=1)]
     """Measured over predicted power at the 10th percentile."""
     high: Annotated[FiniteFloat, Field(ge=1)]
     """Measured over predicted power at the 90th percentile."""
     rows: Annotated[int, Field(ge=1)]
-    """Steady states that the shares were fitted to."""
+    """Number of steady states in the fit."""
     error: Annotated[FiniteFloat, Field(ge=0, le=1)]
     """Median relative error on held-out models."""
     source: Annotated[str, Field(min_length=1)]
-    """Where the power was measured."""
+    """Source of the power measurements."""
 
 
 class OtherPowerSpec(Strict):
-    """Accelerators whose power was not fitted."""
+    """Power of accelerators without a fitted family."""
 
     idle: PowerShare
-    """Share of the TDP with nothing to do."""
+    """Share of the TDP drawn when idle."""
     low: Annotated[FiniteFloat, Field(gt=0, le=1)]
-    """Least share of the TDP that was measured of any."""
+    """Lowest measured share of the TDP of any accelerator."""
 
 
 class PowerCapSpec(Strict):
@@ -253,22 +253,22 @@ class PowerCapSpec(Strict):
     static: Annotated[FiniteFloat, Field(ge=0, lt=1)]
     """Share of the demand that does not depend on the clock."""
     static_low: Annotated[FiniteFloat, Field(ge=0, lt=1)]
-    """The least such share that was measured of any board."""
+    """Lowest measured value of that share."""
     knee: Annotated[FiniteFloat, Field(gt=0, lt=1)]
-    """Share of the full clock below which the voltage stays at its least."""
+    """Share of the full clock below which the voltage stays at its minimum."""
     voltage: Annotated[FiniteFloat, Field(gt=0, le=1)]
-    """That least voltage over the one at the full clock."""
+    """Minimum voltage divided by the voltage at full clock."""
     source: Annotated[str, Field(min_length=1)]
-    """Where limits were measured."""
+    """Source of the measurements under power limits."""
 
 
 class PowerSpec(Strict):
-    """``efficiency_specs/power.yaml``: what accelerators draw."""
+    """``efficiency_specs/power.yaml``: power models of accelerators."""
 
     families: Annotated[tuple[PowerFamilySpec, ...], Field(strict=False, min_length=1)]
-    """The first entry counts whose every word is part of what an accelerator says of itself."""
+    """Families in order; the first that matches an accelerator is used."""
     others: OtherPowerSpec
-    """All others."""
+    """Accelerators without a matching family."""
     caps: PowerCapSpec
     """How the clock follows a power limit."""
 
@@ -278,12 +278,12 @@ class PowerSpec(Strict):
         return "power"
 
     def build(self) -> PowerSpec:
-        """The file itself: it needs no conversion."""
+        """Return the file itself, which needs no conversion."""
         return self
 
 
 def efficiency_doubts(spec: EfficiencySpec, known: Collection[str]) -> Iterator[str]:
-    """Yield a line for every parameter that can't be, and for an accelerator that nothing is called."""
+    """Yield a line for every impossible parameter, and for an unknown accelerator."""
     if spec.name not in known:
         yield f"there is no accelerator {spec.name!r}, so this file is unused"
     for profile, kinds in spec.profiles.items():
@@ -294,7 +294,7 @@ def efficiency_doubts(spec: EfficiencySpec, known: Collection[str]) -> Iterator[
 
 
 def family_doubts(spec: FamiliesSpec, calibrated: Collection[str]) -> Iterator[str]:
-    """Yield a line for every family that is like nothing calibrated, or says nothing."""
+    """Yield a line for every family without parameters, or that borrows from an uncalibrated accelerator."""
     for at, family in enumerate(spec.families):
         if family.like and family.like not in calibrated:
             yield f"families.{at}: no file is named {family.like!r}"

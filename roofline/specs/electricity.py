@@ -1,4 +1,4 @@
-"""Electricity: what is around the accelerators and what a kilowatt-hour costs, as far as the caller knows it."""
+"""Electricity: power beyond the accelerators and the price of electricity, as given by the user."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WATTS_OF_A_KILOWATT = 1000
 
 @dataclass(frozen=True, eq=False)
 class Power(Value):
-    """Power limit, host, losses and price of electricity. Nothing is assumed for what is not given, and results say so.
+    """Power limit, host, losses and price of electricity. Values that are not given are not assumed; results say so.
 
     Attributes
     ----------
     limit_w : float, optional
-        Power limit of each accelerator in watts, which may slow it down; the device's own if not given.
+        Power limit of each accelerator in watts, which may slow it down; None uses the device's own.
     idle_w : float, optional
-        Power of an idle accelerator, in watts; measured values of its family if not given.
+        Power of an idle accelerator, in watts; None uses measurements of its family.
     host_w : float, optional
         Share of the host's power (CPUs, memory, NICs, fans) per accelerator, in watts.
     wall : float, optional
@@ -38,7 +38,7 @@ class Power(Value):
     Raises
     ------
     InvalidInput
-        A value that is not a finite number >= 0, a limit of 0, or a factor below 1.
+        A value is not a finite number >= 0, the limit is 0, or a factor is below 1.
 
     Examples
     --------
@@ -63,23 +63,23 @@ class Power(Value):
             raise InvalidInput(f"limit_w must be above 0: {self.limit_w!r}")
 
     def at_the_meter(self, watts: Number) -> Number:
-        """What the data center draws for an accelerator: ``(watts + host_w) * wall * pue``, each as far as it is given.
+        """Power at the data center's meter: ``(watts + host_w) * wall * pue``, with the terms that are given.
 
         Parameters
         ----------
         watts : float or array
-            What the accelerator draws, W.
+            Power of the accelerator in watts.
 
         Returns
         -------
         float or array
-            W.
+            Power at the meter in watts.
         """
         return (watts + (self.host_w or 0.0)) * (self.wall or 1.0) * (self.pue or 1.0)
 
     @property
     def scope(self) -> str:
-        """What the figures are of, in words: ``accelerators, host, power supplies``."""
+        """Scope of the power in words: ``accelerators, host, power supplies``."""
         parts = {"host": self.host_w, "power supplies": self.wall, "data center (PUE)": self.pue}
         counted = ["accelerators", *(name for name, value in parts.items() if value is not None)]
         missing = [name for name, value in parts.items() if value is None]
@@ -92,25 +92,25 @@ def _checked(name: str, value: float | None, *, least: float) -> None:
 
 
 BOARDS_ALONE = Power()
-"""Nothing but the accelerators."""
+"""Power of the accelerators only."""
 
 
 def idle_watts(power: Power, accelerator: Accelerator, fitted: float) -> float:
-    """What an idle accelerator draws: as given, else the share of its TDP that was measured of its family.
+    """Power of an idle accelerator: as given, or the measured share of TDP of its family.
 
     Parameters
     ----------
     power : Power
-        What the caller knows.
+        Power settings of the user.
     accelerator : Accelerator
-        Which one.
+        The accelerator.
     fitted : float
-        Share of the TDP; NaN where nothing was measured.
+        Measured idle share of the TDP; NaN if not measured.
 
     Returns
     -------
     float
-        W; NaN if it is not known.
+        Watts; NaN if unknown.
     """
     if power.idle_w is not None:
         return power.idle_w

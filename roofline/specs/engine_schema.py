@@ -1,4 +1,4 @@
-"""What a file of ``engine_specs/`` has to look like."""
+"""Schema of the files of ``engine_specs/``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Size(Strict):
 
 
 class Setting(Strict):
-    """A default of the engine, and where it holds.
+    """A default of the engine, and the conditions under which it applies.
 
-    The first setting of a field whose conditions are met is the one that applies.
+    The first setting of a field whose conditions are met is used.
     """
 
     value: bool | int | float | str
@@ -42,22 +42,22 @@ class EngineSpec(Strict):
     name: str
     """The name of the file without its suffix."""
     title: str
-    """What people call it."""
+    """Name of the engine as its makers write it."""
     kernels: str = ""
-    """Profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty."""
+    """Profile in ``efficiency_specs`` for its kernels; empty for the median of all."""
     like: str = ""
-    """The engine whose settings hold where this one states none."""
+    """Engine whose settings are used where this one has none."""
     aliases: tuple[str, ...] = Field(default=(), strict=False)
-    """What else people call it."""
+    """Other names."""
     sources: dict[str, Source] = Field(min_length=1)
-    """Documents that settings are quoted from, by a short name."""
+    """Documents from which settings are quoted, by short name."""
     settings: dict[str, Setting | list[Setting]] = Field(min_length=1)
-    """Setting of an engine -> its default, or several with conditions of which the first that holds applies."""
+    """Setting of the engine -> default, or several with conditions, of which the first that applies is used."""
 
     @field_validator("settings")
     @classmethod
     def _known_fields(cls, settings: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Every field is one of an engine, its values are of the right type, and its sources are listed."""
+        """Check that every field exists, its values have the right type, and its sources are listed."""
         sources = info.data.get("sources", {})
         wrong: list[str] = []
         for name, value in settings.items():
@@ -100,7 +100,7 @@ def _listed(value: Setting | list[Setting]) -> list[Setting]:
 
 
 def _base(name: str, item: Setting) -> bool | int | float | str:
-    """The value in base units; times and sizes have units (bytes of a logit are few enough to have none)."""
+    """The value in base units; times and sizes must have units (except the bytes per logit)."""
     quantity = next((suffix for suffix in ("bytes", "s") if name.endswith(f"_{suffix}")), None)
     if quantity is None or (quantity == "bytes" and not item.unit):
         return item.value

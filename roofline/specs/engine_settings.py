@@ -1,4 +1,4 @@
-"""Settings of engines: what each takes, and the defaults that a file of ``engine_specs`` states."""
+"""Settings of engines: their types, and the defaults in the files of ``engine_specs``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Setting = bool | int | float | str
 
 
 class Rule(NamedTuple):
-    """A default and the conditions under which it holds."""
+    """A default and the conditions under which it applies."""
 
     value: Setting
     source: str
@@ -26,36 +26,36 @@ class Rule(NamedTuple):
     not_on: tuple[str, ...]
 
     def holds(self, version: str) -> bool:
-        """Whether it is a default of that version; the newest if none is given."""
+        """Whether the rule applies to a version; None means the newest."""
         return not self.before or (bool(version) and release(version) < release(self.before))
 
     def fits(self, accelerator: Accelerator) -> bool:
-        """Whether it is a default on that device."""
+        """Whether the rule applies to a device."""
         large = float(np.min(accelerator.memory_bytes)) >= self.from_memory_bytes
         return large and not any(word in accelerator.name for word in self.not_on)
 
     @property
     def by_device(self) -> bool:
-        """Whether it depends on the device."""
+        """Whether the rule depends on the device."""
         return bool(self.from_memory_bytes or self.not_on)
 
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What a file of ``engine_specs`` says.
+    """Content of a file of ``engine_specs``.
 
     Attributes
     ----------
     name, title : str
-        The file's name, and the engine's own.
+        Name of the file, and name of the engine.
     kernels : str
-        The profile of ``efficiency_specs`` that its kernels are of; the middle of all where empty.
+        Profile in ``efficiency_specs`` for its kernels; empty for the median of all.
     like : str
-        The engine whose settings hold where this one states none.
+        Engine whose settings are used where this one has none.
     rules : mapping of str to tuple of Rule
         Field of `Engine` -> its defaults, in order.
     aliases : tuple of str
-        What else people call it, beside its title.
+        Other names, besides the title.
     """
 
     name: str
@@ -68,7 +68,7 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a field of `Engine` takes: words, a switch, or numbers from ``least`` on."""
+    """Type of a field of `Engine`: a choice of strings, a bool, or numbers of at least ``least``."""
 
     words: tuple[str, ...] = ()
     switch: bool = False
@@ -77,14 +77,14 @@ class Kind:
     most: float = float("inf")
 
     def check(self, name: str, value: object) -> None:
-        """Refuse a value that is not of this kind.
+        """Raise an error for a value that is not of this type.
 
         Raises
         ------
         InvalidInput
-            A number out of range, or no number or switch at all.
+            The value is a number out of range, or not a number or bool.
         UnknownName
-            A word that is not among the choices.
+            The value is not among the choices.
         """
         if self.words:
             if value not in self.words:
@@ -146,11 +146,11 @@ FIELDS: Mapping[str, Kind] = {
     "request_token_s": Kind(),
     "receive_share": SHARE,
 }
-"""Field of `Engine` -> what it takes."""
+"""Field of `Engine` -> type of its values."""
 
 
 def release(version: str) -> tuple[int, ...]:
-    """The numbers of a version, for comparing: pre-releases count as their release.
+    """The numbers of a version, for comparisons; pre-releases count as their release.
 
     Examples
     --------

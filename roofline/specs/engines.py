@@ -1,8 +1,8 @@
 """Engines: how a server schedules, admits and pages, and the time that its host adds to a step.
 
-An `Engine` is a value.  What it does not state comes from the file of that name in ``engine_specs``, where every
-default has its source, and from the folders that ``ROOFLINE_SPECS`` lists.  Some defaults depend on the device or on
-the version; `Engine.on` resolves those of the device.
+An `Engine` is a value.  Its defaults come from the file of its name in ``engine_specs``, where each has a source, or in
+the directories of ``ROOFLINE_SPECS``.  Some defaults depend on the device or the version; `Engine.on` resolves those
+that depend on the device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .engine_settings import FIELDS, EngineFacts, Rule
 from .folders import spec_folders
 
 GENERIC = "default"
-"""The engine that stands in where none is named."""
+"""The engine that is used if none is named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Engine(Value):
     prefix_caching : bool
         Whether prefixes of earlier prompts are kept in the cache.
     memory_fraction, memory_fraction_of : float, str
-        Share of memory that the engine uses, and what it is a share of.
+        Share of memory that the engine uses, and the memory that it refers to.
     sampler_bytes : float
         Bytes for each logit of each sequence while tokens are sampled.
     non_torch_bytes, non_torch_parallel_bytes : float
@@ -73,7 +73,7 @@ class Engine(Value):
     graphs_in_fraction : bool
         Whether graphs come out of the engine's share of memory.
     sampler_rows : str
-        What has logits at most: the ``sequences`` that may run, or the ``tokens`` of a step (llama.cpp).
+        What has logits in a step: running ``sequences``, or all ``tokens`` (llama.cpp).
     groups_layers : bool
         Whether layers with equal caches are padded to groups of one size (vLLM's hybrid cache manager).
     state_bits : float
@@ -112,14 +112,14 @@ class Engine(Value):
     receive_share : float
         Share of the receive interval that a request waits on average.
     basis : str
-        What the host times rest on, if they were fitted to your own runs.
+        Basis of the host times, if they were fitted to your own runs.
 
     Raises
     ------
     UnknownName
         There is no such engine, or a word is not among the choices.
     InvalidInput
-        A number out of range.
+        A number is out of range.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class Engine(Value):
                 object.__setattr__(self, field, rule.value)
 
     def _rule(self, field: str, accelerator: Accelerator | None) -> Rule | None:
-        """The default of a field; None if it depends on a device that is not given."""
+        """Default of a field; None if it depends on the device and none is given."""
         rules = [rule for rule in _rules(self.name, field) if rule.holds(self.version)]
         if accelerator is not None:
             rules = [rule for rule in rules if rule.fits(accelerator)]
@@ -197,11 +197,11 @@ class Engine(Value):
 
     @property
     def title(self) -> str:
-        """Its name as its makers write it."""
+        """Name as its makers write it."""
         return facts(self.name).title
 
     def on(self, accelerator: Accelerator) -> Engine:
-        """The same with the defaults that depend on the device filled in."""
+        """A copy with the defaults for a device filled in."""
         found: dict[str, Any] = {}
         for field in FIELDS:
             rule = self._rule(field, accelerator) if getattr(self, field) is None else None
@@ -210,7 +210,7 @@ class Engine(Value):
         return dataclasses.replace(self, **found)
 
     def source_of(self, field: str) -> str:
-        """Where the default of a field is from; ``given`` where it was set."""
+        """Source of a field's default; ``given`` if it was set."""
         value = getattr(self, field)
         rules = [rule for rule in _rules(self.name, field) if rule.value == value]
         return rules[0].source if rules else "given"
@@ -244,7 +244,7 @@ def list_engines() -> list[str]:
 
 
 def engine_named(name: str) -> str:
-    """The engine that people mean by ``name``: case and separators do not matter, titles and aliases count.
+    """Return the canonical name of an engine; case and separators do not matter, and aliases are accepted.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def engine_named(name: str) -> str:
     for stem in paths:
         if wanted == _squeezed(stem):
             return stem
-    for stem in paths:  # files are read only for what is no file's name
+    for stem in paths:  # files are read only if the name is not that of a file
         known = facts(stem)
         if wanted in map(_squeezed, (known.title, *known.aliases)):
             return stem
@@ -276,14 +276,14 @@ def _squeezed(name: str) -> str:
 
 
 def facts(name: str) -> EngineFacts:
-    """What is known of the engine of that name.
+    """Read the file of an engine.
 
     Raises
     ------
     UnknownName
         There is no such engine; the message offers the nearest.
     SpecError
-        Its file can't be read as an engine.
+        The file cannot be read or is invalid.
     """
     return _facts(name, os.environ.get("ROOFLINE_SPECS", ""))
 
@@ -302,7 +302,7 @@ def _facts(name: str, folders: str) -> EngineFacts:
 
 @lru_cache(maxsize=8)
 def _paths(folders: str) -> dict[str, Path]:
-    """Engine -> file; ``folders`` is the environment's list, so that a change of it is seen."""
+    """Engine -> file; ``folders`` is the value of the environment variable, so that changes are noticed."""
     found: dict[str, Path] = {}
     for folder in spec_folders("engine_specs"):
         for path in sorted(folder.glob("*.y*ml")):
@@ -312,7 +312,7 @@ def _paths(folders: str) -> dict[str, Path]:
 
 
 def _rules(name: str, field: str) -> tuple[Rule, ...]:
-    """The defaults of a field: the engine's own, of the one it is like, or of the generic one."""
+    """Defaults of a field: the engine's own, those of the engine it resembles, or the generic ones."""
     seen: list[str] = []
     while name and name not in seen:
         seen.append(name)

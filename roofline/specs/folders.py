@@ -1,4 +1,4 @@
-"""Where specs are: inside the package, beside it in a checkout, and in the user's own folders."""
+"""Directories of specs: in the package, beside it in a checkout, and the user's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent.parent
 
 
 def spec_folders(kind: str) -> Iterator[Path]:
-    """Folders of a kind of spec: inside an installed package or beside it in a checkout, then the user's folders."""
+    """Directories of a kind of spec: in an installed package or beside it in a checkout, then the user's own."""
     yield next(folder for folder in (_HERE / kind, _HERE.parent / kind) if folder.is_dir())
     for entry in filter(None, os.environ.get("ROOFLINE_SPECS", "").split(os.pathsep)):
         folder = Path(entry)

@@ -1,4 +1,4 @@
-"""Cloud instances and counts: ``p5.48xlarge``, ``a3-highgpu-8g``, ``8xh100`` and what they have."""
+"""Cloud instances and counts: the accelerators of ``p5.48xlarge``, ``a3-highgpu-8g`` or ``8xh100``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .folders import spec_folders
 from .names import spoken
 
 MOST_ACCELERATORS = 10**6
-"""Counts beyond are typing errors: no name means more accelerators than any machine has."""
+"""Larger counts are treated as typing errors, as no machine has so many accelerators."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Instance:
     Attributes
     ----------
     name : str
-        As the provider writes it.
+        Name used by the provider.
     provider : str
-        Who rents it out.
+        Cloud provider.
     accelerator : str
         Name of its accelerators in the library.
     accelerators : int
-        How many it has.
+        Number of accelerators.
     verified : bool
-        Whether a source was read for it.
+        Whether a source was read for this entry.
     """
 
     name: str
@@ -54,9 +54,9 @@ def list_instances() -> list[Instance]:
 
 
 def find_instance(name: str) -> Instance | None:
-    """The instance of that name, or one of a series that all have the same accelerator (``p5``, ``a3-highgpu``).
+    """Find an instance by name, or by a series whose instances all have the same accelerator (``p5``, ``a3-highgpu``).
 
-    Of a series the smallest instance is returned.
+    For a series, the smallest instance is returned.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def find_instance(name: str) -> Instance | None:
 
 
 def counted(name: str) -> tuple[str, int] | None:
-    """The name and the number in ``8xh100``, ``8 x H100``, ``8 h100`` or ``h100:8``; None if there is no number.
+    """Split ``8xh100``, ``8 x H100``, ``8 h100`` or ``h100:8`` into name and number; the number is None if missing.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def counted(name: str) -> tuple[str, int] | None:
 
 
 def _series(instance: str) -> str:
-    """``p5`` of ``p5.48xlarge``, ``a3-highgpu`` of ``a3-highgpu-8g``."""
+    """Series of an instance: ``p5`` for ``p5.48xlarge``, ``a3-highgpu`` for ``a3-highgpu-8g``."""
     head = instance.partition(".")[0]
     return head if "." in instance else instance.rpartition("-")[0]
 
@@ -110,7 +110,7 @@ def _files() -> list[Path]:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, changed_ns: int) -> tuple[tuple[Instance, ...], dict[str, tuple[str, ...]]]:
-    """The instances of a file and their other names, read once until it changes."""
+    """Instances of a file and their other names, cached until the file changes."""
     from .price_schema import InstanceListSpec
     from .schema import value_of
 

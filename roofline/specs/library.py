@@ -1,7 +1,7 @@
 """The libraries of accelerators and models: YAML files found by name, alias, hub id, instance or path.
 
-Specs are looked for in the package's own ``hardware_specs`` and ``model_specs`` and in the folders that the environment
-variable ``ROOFLINE_SPECS`` lists (separated as in ``PATH``), each of which may hold folders of those names.
+Specs are searched in the package's ``hardware_specs`` and ``model_specs`` and in the directories of the environment
+variable ``ROOFLINE_SPECS`` (separated as in ``PATH``), each of which may have subdirectories of those names.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from .instances import counted, find_instance
 from .names import plain_name, specs_called, spoken, stored_precision, without_owner
 
 LONGEST_NAME = 255
-"""No file system takes a longer name of a file, and no hub a longer name of a repository."""
+"""Longest name of a file in any file system, and of a repository on the hub."""
 
 
 @dataclass(frozen=True, eq=False)
 class Hardware(Value):
-    """The accelerators that a name stands for.
+    """An accelerator and a count, as given by a name.
 
     Attributes
     ----------
     accelerator : Accelerator
         The accelerator.
     count : int
-        Their number; 1 if the name has none.
+        Number of accelerators; 1 if the name has no count.
     """
 
     accelerator: Accelerator
@@ -66,16 +66,16 @@ def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
     Returns
     -------
     Accelerator
-        The accelerator, with figures in base units, each with its source.
+        The accelerator, with values in base units, each with its source.
 
     Raises
     ------
     UnknownName
-        Nothing has that name (the message offers the nearest), or several do (it lists them).
+        The name is unknown (the message suggests the nearest) or ambiguous (it lists the candidates).
     SpecError
-        The file can't be read as an accelerator; the message names every fault.
+        The file cannot be read or is invalid; the message lists every error.
     InvalidInput
-        Neither a name, a path nor an accelerator; a list, for example.
+        The argument is not a name, a path or an accelerator, but a list, for example.
 
     Examples
     --------
@@ -90,12 +90,12 @@ def get_accelerator(name: str | Path | Accelerator) -> Accelerator:
 
 
 def get_hardware(name: str | Path | Accelerator) -> Hardware:
-    """Look up an accelerator and the number of them that a name stands for.
+    """Look up an accelerator and the count that a name gives.
 
     Parameters
     ----------
     name : str, Path or Accelerator
-        As for `get_accelerator`; ``8xh100``, ``h100:8`` and a cloud instance say how many.
+        As for `get_accelerator`; ``8xh100``, ``h100:8`` and cloud instances include a count.
 
     Returns
     -------
@@ -105,9 +105,9 @@ def get_hardware(name: str | Path | Accelerator) -> Hardware:
     Raises
     ------
     UnknownName
-        Nothing has that name (the message offers the nearest), or several do (it lists them).
+        The name is unknown (the message suggests the nearest) or ambiguous (it lists the candidates).
     SpecError
-        The file can't be read as an accelerator; the message names every fault.
+        The file cannot be read or is invalid; the message lists every error.
 
     Examples
     --------
@@ -124,19 +124,19 @@ def get_hardware(name: str | Path | Accelerator) -> Hardware:
 
 
 def load_accelerators() -> list[Accelerator]:
-    """All accelerators, sorted by name.
+    """Load all accelerators, sorted by name.
 
     Raises
     ------
     SpecError
-        A file can't be read as an accelerator.
+        A file cannot be read or is invalid.
     """
     index = _index("hardware_specs")
     return [get_accelerator(index[name]) for name in sorted(index)]
 
 
 def called_accelerators(name: str) -> list[str]:
-    """Accelerators that ``name`` may mean; empty if nothing is called so."""
+    """Accelerators that ``name`` may refer to; empty if there are none."""
     names = _names("hardware_specs", _index("hardware_specs"))
     return names.called.get(spoken(name), [])
 
@@ -162,11 +162,11 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
     Raises
     ------
     UnknownName
-        Nothing has that name; the message offers the nearest.
+        The name is unknown; the message suggests the nearest.
     SpecError
-        The file can't be read as a model; the message names every fault.
+        The file cannot be read or is invalid; the message lists every error.
     InvalidInput
-        None of these; a list, for example.
+        The argument is none of these, but a list, for example.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def _read_model(path: Path) -> Model:
 
 
 def _as_named(model: Model, name: str) -> Model:
-    """The model in the format that its name ends with, if the name says more than the model's own."""
+    """The model in the format of its name's suffix, if it differs from the model's own."""
     wanted = stored_precision(name)
     if wanted is None or name == model.name or model.precision == wanted:
         return model
@@ -218,7 +218,7 @@ def _as_named(model: Model, name: str) -> Model:
 
 
 def _from_hub(name: str, names: _Names, known: int) -> Model:
-    """The model of a hub id that the library does not know."""
+    """Fetch the model of a hub id that is not in the library."""
     from ..huggingface import is_hub_id, read_hub
 
     nearest = _nearest(plain_name(name), names, f"`roofline list models` shows all {known}")
@@ -232,7 +232,7 @@ def _from_hub(name: str, names: _Names, known: int) -> Model:
 
 
 def _on_disk(name: str | Path) -> Model | None:
-    """The model of a configuration on disk; None if the name is not that of one."""
+    """Read the model of a configuration on disk; None if the name is not a path of one."""
     if not isinstance(name, str | Path) or not re.search(r"[\\/]|\.(json|gguf)$", str(name)):
         return None
     from ..huggingface import is_checkpoint, read_checkpoint
@@ -245,7 +245,7 @@ def _on_disk(name: str | Path) -> Model | None:
 
 
 def _is_path(name: object) -> bool:
-    """Whether ``name`` is meant as the path of a spec; ids of the hub are not."""
+    """Whether ``name`` is the path of a spec; hub ids are not."""
     if isinstance(name, Path):
         return True
     if not isinstance(name, str):
@@ -254,7 +254,7 @@ def _is_path(name: object) -> bool:
 
 
 def _hardware_path(name: str | Path) -> tuple[Path, int]:
-    """The file of an accelerator and the number that its name says."""
+    """The file of an accelerator and the count in its name."""
     if isinstance(name, Path) or (isinstance(name, str) and re.search(r"[\\/]|\.ya?ml$", name)):
         return Path(name), 1
     if not isinstance(name, str):
@@ -273,7 +273,7 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
         bare = names.called.get(spoken(several[0]), [])
         if bare:
             return index[_only(bare, several[0])], several[1]
-    instance = find_instance(name)  # last: the lists of the clouds are long to read
+    instance = find_instance(name)  # last, as the lists of cloud instances are slow to read
     if instance is not None and instance.accelerator in index:
         return index[instance.accelerator], instance.accelerators
     nearest = _nearest(spoken(name), names, f"`roofline list hardware` shows all {len(index)}")
@@ -281,18 +281,18 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
 
 
 def _no_name(what: str, name: object) -> InvalidInput:
-    """The error for what is neither a name nor a path."""
+    """The error for a value that is neither a name nor a path."""
     several = ", not several: use one deployment for each" if isinstance(name, list | tuple | set) else ""
     return InvalidInput(f"{what} must be a name or a path{several}: {reprlib.repr(name)}")
 
 
 def _only(stems: list[str], name: str) -> str:
-    """The one spec of that name.
+    """The single spec with a name.
 
     Raises
     ------
     UnknownName
-        Several have it.
+        Several specs have the name.
     """
     if len(stems) > 1:
         raise UnknownName(f"{name!r} may be {', '.join(stems[:-1])} or {stems[-1]}: say which")
@@ -305,7 +305,7 @@ def _index(kind: str) -> dict[str, Path]:
     Raises
     ------
     SpecError
-        Two files have the same name.
+        Two files define the same name.
     """
     key = {"hardware_specs": "dense_flops_per_s:", "model_specs": "layers:"}[kind]
     found: dict[str, Path] = {}
@@ -326,9 +326,9 @@ class _Names:
     Attributes
     ----------
     called : mapping of str to list of str
-        Spoken name, alias, title or hub id -> the specs that are called so; a name goes before equal aliases.
+        Normalized name, alias, title or hub id -> specs; names take precedence over equal aliases.
     loosely : mapping of str to list of str
-        The same without what does not change the shapes of a model.
+        The same without parts of names that do not change a model's shapes.
     """
 
     called: Mapping[str, list[str]]
@@ -364,7 +364,7 @@ def _other_names(path: Path) -> Iterator[str]:
 
 
 def _nearest(wanted: str, names: _Names, otherwise: str) -> str:
-    """What the nearest names are, those that begin the same way first; ``otherwise`` if none is near."""
+    """Suggest the nearest names, those with the same beginning first; ``otherwise`` if none is near."""
     begin = [key for key in names.called if wanted and key.startswith(wanted)]
     near = begin + difflib.get_close_matches(wanted[:LONGEST_NAME], names.called, n=4, cutoff=0.6)
     offers = list(dict.fromkeys(stem for key in near for stem in names.called[key]))[:6]

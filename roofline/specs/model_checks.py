@@ -1,4 +1,4 @@
-"""Whether a model's spec can be true: against the configuration beside it, its counts, and the source that it names."""
+"""Checks of a model's spec against the configuration beside it, its counts and its sources."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ QUANTIZED = re.compile(
     r"-(?:nvfp4|mxfp4|fp4|mxfp8|fp8|int8|int4|awq|gptq|w4a16|w8a8|4bit|8bit|gguf|bnb)\b|\bTheBloke/|\bmlx-community/",
     re.IGNORECASE,
 )
-"""What repositories of quantized copies have in their name."""
+"""Parts of the names of repositories with quantized copies."""
 
 CONTEXT = "context"
-"""Name of a source that states the longest context where the configuration states another."""
+"""Name of a source that states the longest context, if it differs from the configuration's."""
 
 TOKENS = (128, 1e9)
-"""Shortest and longest context that a model is made for."""
+"""Range of plausible contexts."""
 
 
 def model_doubts(spec: ModelSpec, path: Path) -> Iterator[str]:
-    """Yield a line for everything in a spec that its configuration or its sources contradict.
+    """Yield a line for every contradiction between a spec and its configuration or sources.
 
     Parameters
     ----------
     spec : ModelSpec
-        The file's content.
+        Content of the file.
     path : Path
-        Where the file is; its configuration is looked for beside it.
+        Path of the file; its configuration is searched beside it.
     """
     model = spec.build()
     yield from _beside(spec, model, path)
@@ -59,7 +59,7 @@ def _beside(spec: ModelSpec, model: Model, path: Path) -> Iterator[str]:
 
 
 def _counted(spec: ModelSpec, model: Model) -> Iterator[str]:
-    """Counts that somebody else made, integer for integer."""
+    """Compare the counts exactly with independent ones."""
     if spec.counted is None:
         return
     have = model.parameters
@@ -70,7 +70,7 @@ def _counted(spec: ModelSpec, model: Model) -> Iterator[str]:
 
 
 def _formats(spec: ModelSpec) -> Iterator[str]:
-    """A quantized repository is a source of shapes; the formats of the model itself have to be said."""
+    """A quantized repository only gives shapes, so the spec must state the model's own formats."""
     if spec.precision is not None:
         return
     for name, source in spec.sources.items():

@@ -1,4 +1,4 @@
-"""What a model's spec has to look like, and how it becomes a `Model`."""
+"""Schema of a model's spec, and its conversion to a `Model`."""
 
 from __future__ import annotations
 
@@ -21,73 +21,73 @@ class LayerSpec(Strict):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
     count: int = Field(ge=1)
-    """How many equal layers the group has."""
+    """Number of layers in the group."""
     norms: int = Field(default=2, ge=0)
     """Normalizations of a layer over the hidden width."""
     reused: bool = False
-    """Whether the weights are those of an earlier group."""
+    """Whether the weights are shared with an earlier group."""
     together: tuple[int, ...] = Field(default=(), strict=False)
-    """How many blocks after one another have their outputs added together, ``[2]`` for attention beside an MLP."""
+    """Numbers of consecutive blocks whose outputs are added; ``[2]`` for attention parallel to an MLP."""
 
 
 class TableSpec(Strict):
-    """A table of which a token looks up one row."""
+    """A table from which each token looks up one row."""
 
     rows: int = Field(ge=1)
-    """Rows of the table."""
+    """Number of rows."""
     width: int = Field(ge=1)
-    """Values of a row."""
+    """Values per row."""
 
 
 class ProductSpec(Strict):
-    """A matrix of a tower beside its layers."""
+    """A matrix of a tower outside its layers."""
 
     d_in: int = Field(ge=1)
     """Inputs of the matrix."""
     d_out: int = Field(ge=1)
     """Outputs of the matrix."""
     rows: int = Field(default=1, ge=1)
-    """Rows of it for each position before the layers, and for each token behind them."""
+    """Rows per position before the layers, and per token after them."""
 
 
 class TowerSpec(Strict):
-    """Shapes of an encoder of images or sound that decide its work; ``apart`` has its parameters."""
+    """Shapes of an image or audio encoder that determine its FLOPs; ``apart`` has its parameters."""
 
     hidden: int = Field(ge=1)
     """Width of the residual stream."""
     intermediate: int = Field(ge=1)
     """Inner width of the MLPs."""
     layers: int = Field(ge=1)
-    """Layers that run."""
+    """Number of layers that run."""
     heads: int = Field(ge=1)
     """Query heads."""
     head_dim: int | None = Field(default=None, ge=1)
-    """Width of a head where it is not ``hidden / heads``."""
+    """Width of a head, if it is not ``hidden / heads``."""
     kv_heads: int | None = Field(default=None, ge=1)
-    """KV heads where they are fewer than query heads."""
+    """KV heads, if fewer than query heads."""
     gated: bool = False
     """Whether MLPs have a gate."""
     stem: tuple[ProductSpec, ...] = Field(default=(), strict=False)
-    """Matrices that make a position of a patch, or of frames of sound."""
+    """Matrices that map a patch, or frames of audio, to a position."""
     projector: tuple[ProductSpec, ...] = Field(default=(), strict=False)
-    """Matrices that make a token of the language model of ``merge`` positions."""
+    """Matrices that map ``merge`` positions to a token of the language model."""
     merge: int = Field(default=1, ge=1)
-    """Positions that one token stands for."""
+    """Positions per token of the language model."""
     positions: int | None = Field(default=None, ge=1)
-    """Positions of an image or a tile of fixed size, or of a window of sound; images of any size where absent."""
+    """Positions per image or tile of fixed size, or per window of audio; absent for images of any size."""
     class_tokens: int = Field(default=0, ge=0)
-    """Positions beside those of the image."""
+    """Additional positions besides those of the image."""
     window: int = Field(default=0, ge=0)
-    """Positions that see each other in layers with windows."""
+    """Positions per window in windowed layers."""
     windowed_layers: int = Field(default=0, ge=0)
-    """How many layers have windows."""
+    """Number of windowed layers."""
     usual_tokens: int = Field(default=0, ge=0)
-    """Tokens of an image whose size is not given, where any size is taken."""
+    """Default tokens per image, for encoders that accept any size."""
     window_s: float = Field(default=0.0, ge=0, strict=False)
-    """Seconds of sound that are encoded together; 0 for images."""
+    """Seconds of audio per window; 0 for images."""
 
     def build(self) -> Tower:
-        """The tower."""
+        """Convert to a tower."""
         fields = dict(self)
         for name in ("stem", "projector"):
             fields[name] = tuple(Product(**dict(each)) for each in fields[name])
@@ -95,7 +95,7 @@ class TowerSpec(Strict):
 
 
 class PrecisionSpec(Strict):
-    """The formats that a checkpoint comes in."""
+    """Formats of a checkpoint."""
 
     weights: str = "bf16"
     """Format of the linear layers."""
@@ -104,42 +104,42 @@ class PrecisionSpec(Strict):
     kv: str = "bf16"
     """Format of the cache."""
     exceptions: dict[str, str] = Field(default_factory=dict)
-    """Part of the model -> the format of its weights, where it differs."""
+    """Part of the model -> format of its weights, if it differs."""
 
 
 class CountedSpec(Strict):
-    """Parameters as somebody else counted them, in the checkpoint or with a framework."""
+    """Independent parameter counts, from the checkpoint or a framework."""
 
     total: int = Field(ge=1)
-    """All parameters of the language model, a tied table once."""
+    """All parameters of the language model; a tied table counts once."""
     active: int | None = Field(default=None, ge=1)
-    """Those that one token is multiplied with, without lookups."""
+    """Parameters that one token is multiplied with, without lookups."""
     source: str
-    """Which of the file's ``sources`` counted them."""
+    """Name of the source of the counts."""
 
 
 class EncoderSpec(Strict):
-    """The encoder of an encoder-decoder, as wide and normalized like the decoder."""
+    """The encoder of an encoder-decoder, with the width and normalization of the decoder."""
 
     layers: tuple[LayerSpec, ...] = Field(min_length=1, strict=False)
     """Groups of equal layers."""
     stem: tuple[ProductSpec, ...] = Field(default=(), strict=False)
-    """Matrices that make a position of frames of sound."""
+    """Matrices that map frames of audio to a position."""
     tables: dict[str, TableSpec] = Field(default_factory=dict)
-    """Tables of positions, or of distances between them."""
+    """Tables of positions or relative distances."""
     positions: int | None = Field(default=None, ge=1)
-    """Positions of a source that always has as many; those of the prompt where absent."""
+    """Fixed number of source positions; if absent, those of the prompt."""
     window_s: float = Field(default=0.0, ge=0, strict=False)
-    """Seconds of sound in a source of fixed length."""
+    """Seconds of audio in a source of fixed length."""
 
 
 class ModelSpec(SpecFile):
     """One file of ``model_specs/``."""
 
     aliases: tuple[str, ...] = Field(default=(), strict=False)
-    """Other names; hub ids of the sources are known anyway."""
+    """Other names; hub ids of the sources are added automatically."""
     sources: dict[str, Source] = Field(min_length=1)
-    """Documents that the shapes are read from, by a short name."""
+    """Documents with the shapes, by short name."""
     hidden: int = Field(ge=1)
     """Width of the residual stream."""
     vocab: int = Field(ge=1)
@@ -147,25 +147,25 @@ class ModelSpec(SpecFile):
     layers: tuple[LayerSpec, ...] = Field(min_length=1, strict=False)
     """Groups of equal layers."""
     tied_embeddings: bool = False
-    """Whether lm_head is the embedding."""
+    """Whether lm_head shares the embedding's weights."""
     lm_head_bias: bool = False
     """Whether lm_head has a bias."""
     has_lm_head: bool = True
-    """Whether there is an lm_head; encoders have none, or one that predicts masked tokens."""
+    """Whether there is an lm_head; encoders have none, or one for masked tokens."""
     norm: Literal["rms", "layer", "none"] = "rms"
     """Kind of normalization: RMS (one vector), layer norm (two), or none with parameters."""
     position_rows: int = Field(default=0, ge=0)
-    """Rows of a table of learned positions."""
+    """Rows of the table of learned positions."""
     embedding_norm: bool = False
     """Whether the embedding is normalized."""
     final_norm: bool = True
     """Whether the last hidden state is normalized."""
     embedding_rows: int | None = Field(default=None, ge=1)
-    """Rows of the embedding where they differ from ``vocab``."""
+    """Rows of the embedding, if different from ``vocab``."""
     embedding_width: int | None = Field(default=None, ge=1)
-    """Width of the embedding where it differs from ``hidden``."""
+    """Width of the embedding, if different from ``hidden``."""
     tables: dict[str, TableSpec] = Field(default_factory=dict)
-    """Further tables that a token looks up."""
+    """Additional lookup tables."""
     around: tuple[dict[str, dict[str, Any]], ...] = Field(default=(), strict=False)
     """Blocks before or after all layers."""
     pooled: tuple[dict[str, dict[str, Any]], ...] = Field(default=(), strict=False)
@@ -173,15 +173,15 @@ class ModelSpec(SpecFile):
     apart: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """Parameters of towers beside the language model, by name."""
     encoder: EncoderSpec | None = None
-    """Of an encoder-decoder: what runs over the source."""
+    """Encoder of an encoder-decoder."""
     towers: dict[str, TowerSpec] = Field(default_factory=dict)
-    """Shapes of encoders of images and sound among them, by the same names."""
+    """Shapes of image and audio encoders, by the names in ``apart``."""
     precision: PrecisionSpec | None = None
-    """Formats of the checkpoint; bf16 where absent."""
+    """Formats of the checkpoint; bf16 if absent."""
     max_context_tokens: int | None = Field(default=None, ge=1)
-    """Longest context that the model is made for."""
+    """Longest context of the model."""
     counted: CountedSpec | None = None
-    """Independent count of the parameters, which ``roofline check`` holds the shapes against."""
+    """Independent parameter counts, with which ``roofline check`` compares the shapes."""
 
     @field_validator("counted")
     @classmethod
@@ -197,7 +197,7 @@ class ModelSpec(SpecFile):
         Raises
         ------
         InvalidInput
-            A block that is no known kind, or whose sizes contradict each other.
+            A block is of an unknown kind, or its sizes contradict each other.
         """
         norm = {"rms": 1, "layer": 2, "none": 0}[self.norm] * self.hidden
         first = next(iter(self.sources.values()))
@@ -247,7 +247,7 @@ class ModelSpec(SpecFile):
         )
 
     def _outside(self, where: str, entries: tuple[dict[str, dict[str, Any]], ...]) -> tuple[Block, ...]:
-        """Blocks that run once, outside the layers."""
+        """Blocks outside the layers, which run once."""
         return tuple(
             self._block(f"{where}.{at}.{kind}", kind, fields)
             for at, entry in enumerate(entries)
@@ -265,13 +265,13 @@ class ModelSpec(SpecFile):
 
 
 def block_spec(kind: str) -> type[BaseModel]:
-    """The pydantic model of a kind of block."""
+    """Pydantic model of a kind of block."""
     return _spec_of(KINDS[kind])
 
 
 @cache
 def _spec_of(value: type) -> type[BaseModel]:
-    """The pydantic model of a dataclass, made from its fields, so that both say the same; parts of it are mappings."""
+    """Pydantic model generated from the fields of a dataclass, so that both agree; nested parts are mappings."""
     hints = get_type_hints(value)
     fields: dict[str, Any] = {}
     for item in dataclasses.fields(value):
@@ -282,7 +282,7 @@ def _spec_of(value: type) -> type[BaseModel]:
 
 
 def _part_of(hint: Any) -> type | None:
-    """The dataclass of a field that holds one or None (the indexer of an attention block)."""
+    """Dataclass of an optional field, such as the indexer of an attention block."""
     for option in get_args(hint):
         if isinstance(option, type) and dataclasses.is_dataclass(option):
             return option
@@ -290,7 +290,7 @@ def _part_of(hint: Any) -> type | None:
 
 
 def _values(checked: BaseModel, value: type) -> dict[str, Any]:
-    """The fields of a dataclass from its checked spec."""
+    """Field values of a dataclass from its validated spec."""
     hints = get_type_hints(value)
     fields = dict(checked)
     for name, field in fields.items():
@@ -301,7 +301,7 @@ def _values(checked: BaseModel, value: type) -> dict[str, Any]:
 
 
 class _located:
-    """Put the place into an error on its way out."""
+    """Add the location to errors that pass through."""
 
     def __init__(self, where: str) -> None:
         self.where = where

@@ -1,8 +1,8 @@
 """Names as people write them: hub ids, suffixes of variants and formats, vendors, spaces and hyphens.
 
-`spoken` removes what nobody means (case, vendors, separators), `plain_name` also what does not change the shapes of a
-model: the owner of a repository, the words of a variant (``-Instruct``, ``-it``), release dates (``-2507``) and formats
-(``-FP8``). What a format in a name says of the weights is `stored_precision`.
+`spoken` removes case, vendors and separators. `plain_name` also removes parts that do not change the shapes of a model:
+the owner of a repository, variants (``-Instruct``, ``-it``), release dates (``-2507``) and formats (``-FP8``).
+`stored_precision` returns the precision that a name states.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..formats import FORMATS
 from ..operators.precision import Precision
 
 VENDORS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "google", "intel", "aws", "apple"}
-"""Words that people leave out of the name of an accelerator."""
+"""Parts of accelerator names that people omit."""
 
 VARIANTS = {
     *("instruct", "inst", "it", "chat", "hf", "base", "pt", "thinking", "reasoning", "preview", "latest", "original"),
     *("gguf", "mlx", "onnx", "bnb", "unsloth", "quantized", "quantised", "dynamic", "static", "block", "ud", "meta"),
 }
-"""Words of a model's name that do not change its shapes."""
+"""Parts of model names that do not change the shapes."""
 
 WEIGHTS_BY_WORD = {
     "nvfp4": ("nvfp4", "nvfp4"),
@@ -42,9 +42,9 @@ WEIGHTS_BY_WORD = {
     "bf16": ("bf16", "bf16"),
     "fp16": ("fp16", "fp16"),
 }
-"""Word of a name -> formats of weights and activations, the most telling word first.
+"""Part of a name -> formats of weights and activations, the most specific part first.
 
-``4bit`` alone is an MLX conversion, which quantizes the embedding and lm_head too.
+``4bit`` alone is an MLX conversion, which also quantizes the embedding and lm_head.
 """
 
 _GGUF_TYPE = re.compile(r"(?:^|[-_.:])(i?q[1-8]_(?:k_[slm]|k|[01]|xxs|xs|nl|s|m))(?=$|[-_.:])")
@@ -55,13 +55,13 @@ _TOGETHER = {
     ("bnb", "8bit"): "int8",
     ("fp8", "w8a8"): "fp8",
 }
-"""Two words that mean another format together than one of them alone."""
+"""Pairs of parts that together mean a different format than one of them alone."""
 
 
 def spoken(name: str) -> str:
-    """``name`` without what people leave out: case, vendor, and separators unless they keep two numbers apart.
+    """Normalize a name: remove case, vendor, and separators unless they separate two numbers.
 
-    ``NVIDIA A100-SXM4-80GB`` and ``a100 sxm4 80gb`` are one name, ``qwen3-8b`` and ``qwen-38b`` are not.
+    ``NVIDIA A100-SXM4-80GB`` and ``a100 sxm4 80gb`` are the same name; ``qwen3-8b`` and ``qwen-38b`` are not.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def spoken(name: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """``name`` without its owner and without words that do not change the shapes of a model.
+    """Normalize a model's name, without its owner and parts that do not change its shapes.
 
     Examples
     --------
@@ -87,12 +87,12 @@ def plain_name(name: str) -> str:
 
 
 def without_owner(name: str) -> str:
-    """The repository of a hub id, or the name itself."""
+    """The repository part of a hub id, or the name itself."""
     return name.rpartition("/")[2]
 
 
 def stored_precision(name: str) -> Precision | None:
-    """The formats that the words of a name stand for; None if it names none.
+    """Precision stated by a name; None if it states none.
 
     Examples
     --------
@@ -115,12 +115,12 @@ def stored_precision(name: str) -> Precision | None:
 
 
 def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
-    """Specs that ``name`` may mean: by a name that they have, else by one that is alike but for what changes no shape.
+    """Specs that ``name`` may refer to: an exact match, or else a match that ignores parts without effect on shapes.
 
     Parameters
     ----------
     name : str
-        As somebody typed it.
+        Name as typed.
     called : mapping
         `spoken` form of a name -> the specs that have it.
     loosely : mapping
@@ -129,7 +129,7 @@ def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[st
     Returns
     -------
     list of str
-        None, one, or several that the caller has to choose from.
+        Zero, one, or several candidates.
     """
     for key in (spoken(name), spoken(without_owner(name)), plain_name(name)):
         if key in called:
@@ -138,12 +138,12 @@ def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[st
 
 
 def _words(name: str) -> list[str]:
-    """Words between anything but letters, digits, and points between two digits: ``quantized.w4a16`` is two."""
+    """Split a name into words of letters and digits; a point between digits does not separate."""
     return [word for word in re.split(r"[^a-z0-9.]+|\.(?!\d)|(?<!\d)\.", name.lower()) if word]
 
 
 def _joined(words: Iterable[str]) -> str:
-    """Words in one, with a hyphen only where it keeps two numbers apart."""
+    """Join words, with hyphens only between two numbers."""
     return re.sub(r"(?<!\d)-|-(?!\d)", "", "-".join(words))
 
 

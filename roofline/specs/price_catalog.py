@@ -1,7 +1,7 @@
-"""Prices of today from a live catalog: the only place in the package that asks the network for a price.
+"""Current prices from a live catalog; the only module that requests prices from the network.
 
-It needs ``gpuhunt`` (``pip install 'roofline[prices]'``), which downloads the catalog of its maintainers, and is used
-only when somebody calls it.
+It needs ``gpuhunt`` (``pip install 'roofline[prices]'``), which downloads its maintainers' catalog, and only runs when
+called.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def live_prices(accelerator: str, *, provider: str | None = None, spot: bool | N
     Parameters
     ----------
     accelerator : str
-        A name of the library.
+        Name of an accelerator in the library.
     provider : str, optional
-        Only from this provider, as the catalog calls it (``aws``, ``gcp``, ``runpod`` ...).
+        Only offers of this provider, by its name in the catalog (``aws``, ``gcp``, ``runpod`` ...).
     spot : bool, optional
         Only offers that may be interrupted (True), or only those that may not (False).
 
@@ -40,7 +40,7 @@ def live_prices(accelerator: str, *, provider: str | None = None, spot: bool | N
     Raises
     ------
     InvalidInput
-        ``gpuhunt`` is not installed, or the catalog can't be read; one line says what to do.
+        ``gpuhunt`` is not installed, or the catalog cannot be read.
     UnknownName
         There is no such accelerator.
     """
@@ -51,7 +51,7 @@ def live_prices(accelerator: str, *, provider: str | None = None, spot: bool | N
         raise InvalidInput("live prices need gpuhunt: pip install 'roofline[prices]'") from None
     try:
         offers = gpuhunt.query(provider=provider, spot=spot, min_gpu_count=1)
-    except Exception as error:  # the catalog is a download: whatever goes wrong there becomes one line
+    except Exception as error:  # any failure of the download becomes a one-line error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
         raise InvalidInput(f"the catalog of live prices can't be read ({type(error).__name__}: {reason})") from None
     today = datetime.now(UTC).date().isoformat()
@@ -86,7 +86,7 @@ def _price(offer: Any, date: str) -> Price:
 
 
 def _market(hyperscaler: str | None, marketplace: str | None) -> str:
-    """The kind of market that a provider is."""
+    """Kind of market of a provider."""
     _, large, cloud, market = MARKETS
     if hyperscaler:
         return large
