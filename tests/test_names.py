@@ -197,6 +197,51 @@ meta-llama/Llama-3.2-11B-Vision-Instruct -> llama-3.2-11b-vision
 nvidia/Llama-3_3-Nemotron-Super-49B-v1 -> nemotron-super-49b
 nvidia/Llama-3.1-Nemotron-70B-Instruct-HF -> llama-3.1-70b
 nvidia/Llama-3.1-Nemotron-Nano-4B-v1.1 -> nemotron-nano-4b
+mistralai/Mistral-Small-Instruct-2409 -> codestral-22b
+mistralai/Mistral-Small-24B-Instruct-2501 -> mistral-small-3-24b
+mistralai/Mistral-Large-Instruct-2411 -> mistral-large-2
+TechxGenus/Mistral-Large-Instruct-2411-AWQ -> mistral-large-2
+mistral-large-2512 -> mistral-large-3-675b
+mistralai/Mistral-7B-Instruct-v0.2 -> mistral-7b-v0.2
+TheBloke/Mistral-7B-Instruct-v0.2-AWQ -> mistral-7b-v0.2
+CohereLabs/c4ai-command-r-08-2024 -> command-r-08-2024
+CohereLabs/aya-expanse-32b -> command-r-08-2024
+qwen3:30b -> qwen3-30b-a3b
+qwen3:235b -> qwen3-235b-a22b
+gemma4:26b -> gemma-4-26b-a4b
+qwq -> qwq-32b
+tinyllama -> tinyllama-1.1b
+qwen2.5:0.5b -> qwen2-0.5b
+llama3.2-vision:11b -> llama-3.2-11b-vision
+deepseek-r1:70b -> llama-3.3-70b
+deepseek-r1:8b -> qwen3-8b
+deepseek-coder-v2:16b -> deepseek-v2-lite
+gemma3:27b-it-qat -> gemma-3-27b
+google/gemma-3-27b-it-qat-q4_0-gguf -> gemma-3-27b
+mlx-community/gemma-3-27b-it-qat-4bit -> gemma-3-27b
+amd/Llama-3.1-405B-Instruct-FP8-KV -> llama-3.1-405b
+microsoft/Phi-3-mini-128k-instruct -> phi-3-mini
+microsoft/Phi-3-medium-128k-instruct -> phi-3-medium
+Qwen/Qwen2.5-7B-Instruct-1M -> qwen2.5-7b
+01-ai/Yi-34B-200K -> yi-34b
+openai/gpt-oss-safeguard-20b -> gpt-oss-20b
+openai/whisper-small -> whisper-small
+google-bert/bert-base-uncased -> bert-base
+sentence-transformers/all-mpnet-base-v2 -> all-mpnet-base-v2
+BAAI/bge-small-en-v1.5 -> bge-small-en-v1.5
+Snowflake/snowflake-arctic-embed-l-v2.0 -> bge-m3
+nomic-ai/nomic-embed-text-v1.5 -> nomic-embed-text-v1.5
+jinaai/jina-embeddings-v3 -> jina-embeddings-v3
+mixedbread-ai/mxbai-embed-large-v1 -> bge-large-en-v1.5
+microsoft/deberta-v3-large -> deberta-v3-large
+facebook/bart-large-cnn -> bart-large-cnn
+facebook/nllb-200-3.3B -> nllb-200-3.3b
+google/flan-t5-xxl -> flan-t5-xxl
+stepfun-ai/step3 -> step3
+tencent/Tencent-Hunyuan-Large -> hunyuan-large
+OpenGVLab/InternVL3-8B -> internvl3-8b
+moonshotai/Kimi-VL-A3B-Instruct -> kimi-vl-a3b
+openbmb/MiniCPM-V-2_6 -> minicpm-v-2.6
 Qwen/Qwen2-72B-Instruct -> qwen2-72b
 Qwen/Qwen2.5-VL-3B-Instruct -> qwen2.5-vl-3b
 Qwen/Qwen2-VL-2B-Instruct-AWQ -> qwen2-vl-2b
@@ -513,3 +558,30 @@ def test_every_instance_has_a_known_accelerator():
 )
 def test_formats_have_the_names_of_schemes(alias, name):
     assert rl.formats.get_format(alias).name == name
+
+
+@pytest.mark.parametrize("name", ["mistralai/Mistral-Medium-2505", "mistral-small-2402", "mistral-large-2402-AWQ"])
+def test_a_date_tells_models_of_one_moving_name_apart(name):
+    """Weights of these were never published; the model that has the name today is another one."""
+    with pytest.raises(rl.RooflineError, match="did you mean"):
+        rl.get_model(name)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "gpt-oss", "llama3.2", "command-r"])
+def test_a_name_of_models_of_several_sizes_is_a_question(name):
+    with pytest.raises(rl.UnknownName, match="did you mean .* or "):
+        rl.get_model(name)
+
+
+def test_a_repository_of_ggufs_does_not_say_its_type():
+    (doubt,) = rl.get_model("bartowski/Llama-3.3-70B-Instruct-GGUF").doubts
+    assert "does not say which GGUF type" in doubt
+    exact = rl.get_model("bartowski/Llama-3.3-70B-Instruct-Q4_K_M-GGUF")
+    assert exact.doubts == ()
+    assert exact.precision is not None
+    assert exact.precision.weights == "q4_k_m"
+
+
+def test_a_cache_in_8_bits_is_part_of_a_name():
+    precision = rl.get_model("amd/Llama-3.1-405B-Instruct-FP8-KV").precision
+    assert (precision.weights, precision.kv) == ("fp8", "fp8")

@@ -32,14 +32,13 @@ def classic(fields: Fields, family: EncoderFamily) -> Model:
     unused = 1 + (fields.optional("pad_token_id", least=0) or 1) if family.offset else 0
     # DeBERTa's norm stands behind the projection to the layers' width; ALBERT's and ELECTRA's before it.
     normed = hidden if family.prefix.startswith("Deberta") else width
-    normed_positions = _span(fields, family) and "layer_norm" in str(fields.get("norm_rel_ebd"))
     return Model(
         name="encoder",
         hidden=hidden,
         vocab=1,
         layers=tuple(_layers(fields, family)),
         embedding_width=width if width != hidden else None,
-        embedding_norm=(2 * normed if family.embedding_norm else 0) + (2 * hidden if normed_positions else 0),
+        embedding_norm=2 * normed if family.embedding_norm else 0,
         final_norm=2 * hidden if family.last_norm else 0,
         position_rows=rows if width == hidden and _has_positions(fields, family) else 0,
         tables=tuple(_tables(fields, family, rows, width)),
@@ -141,6 +140,8 @@ def _tables(fields: Fields, family: EncoderFamily, rows: int, width: int) -> Ite
         yield LookupTable("task_types", fields.size("task_type_vocab_size"), width)
     if _span(fields, family):
         yield LookupTable("relative_positions", 2 * _span(fields, family), fields.size("hidden_size"))
+        if "layer_norm" in str(fields.get("norm_rel_ebd")):  # a weight and a bias over the table
+            yield LookupTable("relative_norm", 2, fields.size("hidden_size"))
 
 
 def _has_positions(fields: Fields, family: EncoderFamily) -> bool:

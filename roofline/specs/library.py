@@ -21,7 +21,7 @@ from ..model import Model
 from ..values import Value
 from .folders import spec_folders
 from .instances import counted, find_instance
-from .names import plain_name, specs_called, spoken, stored_precision, without_owner
+from .names import leaves_type_open, plain_name, specs_called, spoken, stored_precision, without_owner
 
 LONGEST_NAME = 255
 """Longest name of a file in any file system, and of a repository on the hub."""
@@ -209,6 +209,9 @@ def _read_model(path: Path) -> Model:
 def _as_named(model: Model, name: str) -> Model:
     """The model in the format of its name's suffix, if it differs from the model's own."""
     wanted = stored_precision(name)
+    if leaves_type_open(name):
+        said = f"{name!r} does not say which GGUF type: sizes are those of {model.name}; add one, such as -Q4_K_M"
+        return model.replace(doubts=(*model.doubts, said), assumptions=(*model.assumptions, said))
     if wanted is None or name == model.name or model.precision == wanted:
         return model
     if model.precision is not None and model.precision.weights.startswith(wanted.weights):

@@ -19,8 +19,15 @@ VENDORS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", 
 VARIANTS = {
     *("instruct", "inst", "it", "chat", "hf", "base", "pt", "thinking", "reasoning", "preview", "latest", "original"),
     *("gguf", "mlx", "onnx", "bnb", "unsloth", "quantized", "quantised", "dynamic", "static", "block", "ud", "meta"),
+    *("qat", "kv"),
 }
 """Parts of model names that do not change the shapes."""
+
+MOVING = {"mistralsmall", "mistralmedium", "mistrallarge"}
+"""Names that a vendor moves from one model to the next, so that the date behind one tells which model it is."""
+
+_SIZE = re.compile(r"-?(?:\d+x)?(?:\d+(?:\.\d+)?[bmt])?(?:a\d+(?:\.\d+)?b)?")
+"""What may be missing at the end of a name: the size, or the active size of a mixture."""
 
 WEIGHTS_BY_WORD = {
     "nvfp4": ("nvfp4", "nvfp4"),
@@ -107,11 +114,23 @@ def stored_precision(name: str) -> Precision | None:
     for (first, second), weights in _TOGETHER.items():
         if first in words and second in words:
             return Precision(weights=weights, activations="fp8" if weights == "fp8" else "bf16")
+    cache = "fp8" if "fp8" in words and "kv" in words else "bf16"
     for word, (weights, activations) in WEIGHTS_BY_WORD.items():
         if word in words:
             tables = {"embedding": weights, "lm_head": weights} if weights.startswith("affine") else {}
-            return Precision(weights=weights, activations=activations, exceptions=tables)
+            return Precision(weights=weights, activations=activations, kv=cache, exceptions=tables)
     return None
+
+
+def leaves_type_open(name: str) -> bool:
+    """Whether a name says GGUF and not which of its types: a repository holds a file for each.
+
+    Examples
+    --------
+    >>> leaves_type_open("Qwen/Qwen3-8B-GGUF"), leaves_type_open("Qwen3-8B-Q4_K_M-GGUF")
+    (True, False)
+    """
+    return "gguf" in _words(without_owner(name)) and stored_precision(name) is None
 
 
 def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
@@ -131,10 +150,29 @@ def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[st
     list of str
         Zero, one, or several candidates.
     """
-    for key in (spoken(name), spoken(without_owner(name)), plain_name(name)):
+    for key in (spoken(name), spoken(without_owner(name))):
         if key in called:
             return called[key]
-    return loosely.get(plain_name(name), [])
+    plain = plain_name(name)
+    if plain in MOVING and any(map(_is_date, _words(without_owner(name)))):
+        return called.get(
+            _joined(word for word in _words(without_owner(name)) if _is_date(word) or not _drops(word)), []
+        )
+    found = called.get(plain) or loosely.get(plain)
+    return found or _of_one_size(plain, loosely)
+
+
+def _of_one_size(plain: str, loosely: Mapping[str, list[str]]) -> list[str]:
+    """The spec whose name is ``plain`` and a size, if there is just one: ``qwq`` is QwQ 32B, ``qwen3:30b`` 30B-A3B."""
+    if not re.search("[a-z]", plain):
+        return []
+    found = {
+        stem
+        for key, stems in loosely.items()
+        if key.startswith(plain) and _SIZE.fullmatch(key, len(plain))
+        for stem in stems
+    }
+    return sorted(found) if len(found) == 1 else []
 
 
 def _words(name: str) -> list[str]:
@@ -148,7 +186,16 @@ def _joined(words: Iterable[str]) -> str:
 
 
 def _says_no_shape(word: str) -> bool:
-    return word in VARIANTS or word in WEIGHTS_BY_WORD or _is_date(word)
+    return _drops(word) or _is_date(word)
+
+
+def _drops(word: str) -> bool:
+    """Whether a word other than a date tells nothing of a model's shapes."""
+    return word in VARIANTS or word in WEIGHTS_BY_WORD or _LENGTH.fullmatch(word) is not None
+
+
+_LENGTH = re.compile(r"\d{1,4}k|1m")
+"""The longest context in a name, as in ``-128k``."""
 
 
 def _is_date(word: str) -> bool:
