@@ -569,7 +569,7 @@ def test_a_date_tells_models_of_one_moving_name_apart(name):
 
 @pytest.mark.parametrize("name", ["mixtral", "gpt-oss", "llama3.2", "command-r"])
 def test_a_name_of_models_of_several_sizes_is_a_question(name):
-    with pytest.raises(rl.UnknownName, match="did you mean .* or "):
+    with pytest.raises(rl.UnknownName, match=r"did you mean .* or "):
         rl.get_model(name)
 
 
