@@ -164,7 +164,7 @@ class Findings(Report):
         loads = ", ".join(map(str, self.batches))
         notes = [
             *filter(None, [self.start.rstrip(".")]),
-            f"{self.time}; batches of {loads} stand for low to high load; queueing is not included",
+            f"time: {self.time.removesuffix('_s')}; batches of {loads} represent low to high load, without queueing",
         ]
         if self.techniques:
             notes.append(f"in use: {', '.join(item.label for item in self.techniques)}")

@@ -175,7 +175,7 @@ def _figure_rows(before: Answers, after: Answers, time: str) -> list[tuple[str, 
     rows: tuple[tuple[str, Callable[[float], str], Callable[[Answers], Any]], ...] = (
         (f"prefill, {shown}", brief_time, lambda side: getattr(side.prefill, time)),
         (f"decode step, {shown}", brief_time, lambda side: getattr(side.decode, time)),
-        ("output tokens/s", _count, lambda side: side.decode.tokens_per_s_by(time)),
+        ("decode tokens/s", _count, lambda side: side.decode.tokens_per_s_by(time)),
         ("memory needed", partial(humanize, "bytes"), lambda side: side.memory.needed_bytes),
         ("largest batch", _count, lambda side: side.memory.max_batch),
     )
