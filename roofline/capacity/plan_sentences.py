@@ -52,8 +52,8 @@ def _sized_sentence(best: Plan) -> str:
     hourly = float(best.fleet_cost[0])
     cost = f", {price_words(hourly)}" if np.isfinite(best.usd_per_hour[0]) else ""
     return (
-        f"{best.stream.requests_per_s:.4g} requests/s need {gpus:,.0f} accelerator{'s' if gpus > 1 else ''}: {each}, at most "
-        f"{best.batch[0]:,.0f} sequences at once in each, {best.utilization[0]:.0%} loaded{cost}. "
+        f"{best.stream.requests_per_s:.4g} requests/s need {gpus:,.0f} accelerator{'s' if gpus > 1 else ''}: {each}, "
+        f"at most {best.batch[0]:,.0f} sequences at once in each, {best.utilization[0]:.0%} loaded{cost}. "
         f"At the {best.slo.statistic}: {_times(best)} "
         f"(by the {time_words(best.time)} and a {method_words(best.queue[0])} of the queue)."
         f"{basis_words(best)}"
