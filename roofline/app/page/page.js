@@ -202,7 +202,7 @@ function showOperators(host, operators) {
     make("span", { class: "time" }, `${each.shown}, ${Math.round(100 * each.share)}%`),
   ));
   if (rest > 0.005) {
-    lines.push(make("li", {}, make("span", { class: "name" }, "the others"), make("span", {}, bar("", rest / longest)),
+    lines.push(make("li", {}, make("span", { class: "name" }, "other"), make("span", {}, bar("", rest / longest)),
       make("span", { class: "time" }, `${Math.round(100 * rest)}%`)));
   }
   host.replaceChildren(...lines);
@@ -261,7 +261,7 @@ async function copy(button) {
     range.selectNodeContents(byId(name));
     getSelection().removeAllRanges();
     getSelection().addRange(range);
-    byId("copied").textContent = "The text is selected: copy it with the keyboard.";
+    byId("copied").textContent = "The code is selected; copy it with the keyboard.";
   }
 }
 
