@@ -1,10 +1,11 @@
-"""How long the library takes: import, one scalar step, a million points, the command line.
+"""How long the library takes: import, one scalar point, a million points, a server under load, the command line.
 
 Run ``python benchmarks/speed.py``; figures are medians.
 """
 
 from __future__ import annotations
 
+import itertools
 import resource
 import statistics
 import subprocess
@@ -39,6 +40,41 @@ def read(phase: rl.Phase) -> None:
     """Ask a phase for everything that it offers by default."""
     for name in phase.columns:
         getattr(phase, name)
+
+
+FLOOR = ("floor_s", "roofline_s")
+TIMES = (*FLOOR, "estimate_s")
+
+
+def points(serve: rl.Deployment, varied: str, times: tuple[str, ...]) -> Callable[[], object]:
+    """Scalar points that were never asked for before: another context, another batch, or another prompt each time."""
+    sizes = itertools.count(1000)
+
+    def ask() -> None:
+        size = next(sizes)
+        if varied == "prompt":
+            phase = rl.prefill(serve, rl.Workload(prompt_tokens=size))
+        elif varied == "batch":
+            phase = rl.decode(serve, rl.Workload(batch=size), context_tokens=2048)
+        else:
+            phase = rl.decode(serve, rl.Workload(batch=8), context_tokens=size)
+        for name in times:
+            getattr(phase, name)
+
+    return ask
+
+
+def new_points() -> dict[str, float]:
+    """Seconds of a new scalar point, dense on one accelerator and a mixture of experts on eight."""
+    dense = rl.Deployment("llama-3.1-8b", "h100-sxm")
+    mixture = rl.Deployment("deepseek-v3", "h200-sxm", parallel=rl.Parallel(tensor=8))
+    rows = {}
+    for serve in (dense, mixture):
+        for varied in ("context", "batch", "prompt"):
+            for name, times in (("floor and roofline", FLOOR), ("all three times", TIMES)):
+                row = f"{serve.model.name}, a new {varied}: {name}"
+                rows[row] = median_s(points(serve, varied, times), 1000)
+    return rows
 
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, INNER, VOCAB = 80, 8192, 64, 8, 128, 28672, 128256
@@ -105,10 +141,16 @@ def main() -> None:
     rows = {
         "import roofline, over the bare interpreter": median_s(process("-c", "import roofline"), 15) - bare,
         "import numpy, for comparison": median_s(process("-c", "import numpy"), 15) - bare,
-        "decode, scalar: floor and roofline": median_s(
+        "decode, the same scalar point: floor and roofline": median_s(
             lambda: rl.decode(serve, one, context_tokens=2048).roofline_s, 2000
         ),
-        "decode, scalar: every column": median_s(lambda: read(rl.decode(serve, one, context_tokens=2048)), 2000),
+        "decode, the same scalar point: every column": median_s(
+            lambda: read(rl.decode(serve, one, context_tokens=2048)), 2000
+        ),
+        **new_points(),
+        "serve, 1,000 concurrencies": median_s(
+            lambda: rl.serve(serve, one, concurrency=np.arange(1, 1001)).tokens_per_s, 11
+        ),
         "decode, 1,000,000 points: floor and roofline": median_s(
             lambda: rl.decode(serve, many, context_tokens=contexts).roofline_s, 5
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -19,6 +20,9 @@ Words = str | npt.NDArray[np.str_]
 
 Truth = bool | npt.NDArray[np.bool_]
 """A bool, or an array of bools for a sweep."""
+
+PLAIN = (int, float, str)
+"""Types whose values hash by their content."""
 
 MOST_HALVINGS = 200
 """Most halvings of a bisection: floats within a factor of 2 need 53, a range of 2**50 integers needs 50."""
@@ -72,6 +76,20 @@ def smaller(one: Number, other: Number) -> Number:
     return min(one, other)
 
 
+def where(holds: Any, one: Any, other: Any) -> Any:
+    """Return the first of two values where a condition holds and else the other, element by element for arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> where(True, 2.0, 3.0), where(np.array([True, False]), 2.0, 3.0).tolist()
+    (2.0, [2.0, 3.0])
+    """
+    if isinstance(holds, np.ndarray):
+        return np.where(holds, one, other)
+    return one if holds else other
+
+
 def ceil(value: Number) -> Number:
     """Round up to an integer, element by element; a plain number gives a plain number.
 
@@ -81,6 +99,61 @@ def ceil(value: Number) -> Number:
     3.0
     """
     return np.ceil(value) if isinstance(value, np.ndarray) else -(-value // 1)
+
+
+def log(value: Number) -> Number:
+    """Return the natural logarithm, element by element for arrays; of a number without the price of an array.
+
+    Examples
+    --------
+    >>> log(1.0)
+    0.0
+    """
+    return np.log(value) if isinstance(value, np.ndarray) else math.log(value)
+
+
+def log2(value: Number) -> Number:
+    """Return the logarithm to base 2, element by element for arrays.
+
+    Examples
+    --------
+    >>> log2(8.0)
+    3.0
+    """
+    return np.log2(value) if isinstance(value, np.ndarray) else math.log2(value)
+
+
+def exp(value: Number) -> Number:
+    """Return the exponential, element by element for arrays.
+
+    Examples
+    --------
+    >>> exp(0.0)
+    1.0
+    """
+    return np.exp(value) if isinstance(value, np.ndarray) else math.exp(value)
+
+
+def expm1(value: Number) -> Number:
+    """Return the exponential less 1, exact for small values, element by element for arrays.
+
+    Examples
+    --------
+    >>> expm1(0.0)
+    0.0
+    """
+    return np.expm1(value) if isinstance(value, np.ndarray) else math.expm1(value)
+
+
+def log1p(value: Number) -> Number:
+    """Return the natural logarithm of 1 more, exact for small values, element by element for arrays.
+
+    Examples
+    --------
+    >>> log1p(0.0)
+    0.0
+    """
+    return np.log1p(value) if isinstance(value, np.ndarray) else math.log1p(value)
 
 
 def everywhere(holds: Any) -> bool:
@@ -240,6 +313,8 @@ def same(one: Any, other: Any) -> bool:
     """
     if one is other:
         return True
+    if isinstance(one, PLAIN) and isinstance(other, PLAIN):  # most are
+        return one == other or (one != one and other != other)  # noqa: PLR0124 (only NaN differs from itself)
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return _same_arrays(np.asarray(one), np.asarray(other))
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
@@ -278,18 +353,18 @@ def content_hash(value: Any, name: str) -> int:
     >>> content_hash({"bf16": 1e15}, "peaks") == content_hash(FrozenMapping({"bf16": 1e15}), "peaks")
     True
     """
+    if isinstance(value, PLAIN):  # most are
+        return hash(value) if value == value else 0  # noqa: PLR0124 (NaN hashes by identity, yet is the same here)
     if isinstance(value, np.ndarray) and value.ndim:
         raise TypeError(
             f"unhashable: {name} is an array of shape {value.shape}; only values without arrays can be hashed"
         )
     if isinstance(value, np.ndarray):
-        value = value.item()
-    if isinstance(value, Mapping):
-        return hash(frozenset((key, content_hash(item, f"{name}[{key!r}]")) for key, item in value.items()))
+        return content_hash(value.item(), name)
     if isinstance(value, tuple):
         return hash(tuple(content_hash(item, name) for item in value))
-    if isinstance(value, float) and value != value:  # noqa: PLR0124
-        return 0  # NaN hashes by identity, yet two of them are the same here
+    if isinstance(value, Mapping):
+        return hash(frozenset((key, content_hash(item, f"{name}[{key!r}]")) for key, item in value.items()))
     return hash(value)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arrays import FrozenMapping, same
-from .errors import InvalidInput
+from .errors import PLAIN, InvalidInput
 from .values import Value
 
 POINT = "point"
@@ -115,7 +115,7 @@ def _title(value: Any) -> str:
 
 def is_named(value: Any) -> bool:
     """Whether the axes of a value have names."""
-    return _named(value) is not None
+    return not isinstance(value, PLAIN) and _named(value) is not None
 
 
 def laid_out(values: Mapping[str, Any]) -> tuple[dict[str, Any], Dimensions]:

@@ -23,6 +23,9 @@ import numpy.typing as npt
 
 Number = float | int | npt.NDArray[Any]
 
+PLAIN = (int, float)
+"""Types of plain numbers."""
+
 MOST = 1e30
 """Larger counts (tokens, sequences, heads) must be mistakes, and their products would overflow a float."""
 
@@ -104,7 +107,7 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     InvalidInput
         The value is not a real number, is an empty array, NaN, infinite, below ``least``, or not an integer.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, PLAIN) and not isinstance(value, bool):
         if whole and MOST < value < float("inf"):
             raise InvalidInput(f"{what} must be at most {MOST:g}: {value:g}" if value < 1e308 else _beyond(what))
         if isinstance(value, int) and value > sys.float_info.max:

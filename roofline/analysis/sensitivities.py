@@ -31,7 +31,8 @@ from ..operators.work import Work
 from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, Phase
-from ..phases.totals import ScheduledPass, scheduled_pass
+from ..phases.scheduling import scheduled_pass
+from ..phases.totals import ScheduledPass
 from ..report import Report, Step
 from ..serving.metrics import METRICS, metric_named
 from ..serving.scenario import Scenario

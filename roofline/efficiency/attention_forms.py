@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log2
 from typing import Any
 
 import numpy as np
 
-from ..arrays import ceil, larger, smaller
+from ..arrays import ceil, larger, log2, smaller
 from .forms import (
     DROOP,
     MEMORY,
@@ -27,7 +26,7 @@ def width_factor(p: Parameters, width: Any) -> Any:
     """How much longer kernels take for heads of another width than 128: a parabola in its logarithm."""
     if "width" not in p:
         return 1.0
-    octaves = np.log2(width / 128) if isinstance(width, np.ndarray) else log2(width / 128)
+    octaves: Any = log2(width / 128)
     return p["width"] ** octaves * p["width_2"] ** (octaves * octaves)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..operators.roofline import operator_floor_s
 from .forms import Kernel, Parts, join
 from .kinds import SPARSE_UNPACKED, UNPACKED, collective_kind, kind_of, variants
 from .lookup import kernels_for
-from .store import STAND_IN, Calibrated, Found
+from .store import STAND_IN, Calibrated, Found, specs
 from .widening import widened, wider_kind
 
 __all__ = ["Calibrated", "Estimate", "collective_kind", "estimate", "kind_of"]
@@ -115,15 +116,43 @@ def _kernel(
     run = kernel_of(operator, accelerator, compute_s, memory_s)
     least_s = operator_floor_s(operator, accelerator, compute_s=compute_s, memory_s=memory_s)
     result: Estimate | None = None
+    peaks_s = larger(compute_s, memory_s)
     for holds, cases in cases_of(operator.inputs, kind):
-        found = kernels_of(accelerator, kind, profile, cases, math)
-        parts = predicted(found, wider(accelerator, found.kind, cases, profile), run, math, accelerator)
-        time_s = larger(count * (parts.fixed_s + parts.running_s), larger(compute_s, memory_s))
-        fixed_s = smaller(count * parts.fixed_s, time_s - larger(compute_s, memory_s))
+        found, wide = kernels_and_wider(accelerator, Wanted(kind, profile, cases, math))
+        parts = predicted(found, wide, run, math, accelerator)
+        time_s = larger(count * (parts.fixed_s + parts.running_s), peaks_s)
+        fixed_s = smaller(count * parts.fixed_s, time_s - peaks_s)
         part = _interval(found, time_s, least_s, fixed_s)
         result = part if result is None else _chosen(holds, part, result)
     assert result is not None
     return result
+
+
+class Wanted(NamedTuple):
+    """Which kernels: of a kind, of an engine, for special cases, on the units for ``math``."""
+
+    kind: str
+    profile: str | None
+    cases: tuple[str, ...]
+    math: str
+
+
+def kernels_and_wider(accelerator: Accelerator, wanted: Wanted) -> tuple[Found, Found | None]:
+    """The kernels that are wanted, and those of the next wider format (see `kernels_of` and `wider`)."""
+    if accelerator.is_sweep:
+        return _kernels_and_wider(accelerator, wanted)
+    return _kernels_and_wider_once(accelerator, wanted, specs())
+
+
+def _kernels_and_wider(accelerator: Accelerator, wanted: Wanted) -> tuple[Found, Found | None]:
+    found = kernels_of(accelerator, *wanted)
+    return found, wider(accelerator, found.kind, wanted.cases, wanted.profile)
+
+
+@lru_cache(maxsize=1024)
+def _kernels_and_wider_once(accelerator: Accelerator, wanted: Wanted, folders: str) -> tuple[Found, Found | None]:
+    """The same for a single chip; ``folders`` are the user's own of specifications, which hold kernels too."""
+    return _kernels_and_wider(accelerator, wanted)
 
 
 def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: tuple[str, ...], math: str) -> Found:
@@ -225,16 +254,22 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
         Fixed and running time.  Those of single shapes are kept: layers of one model, steps of one batch and layouts
         of one plan run the same products again and again.
     """
-    if accelerator.is_sweep or has_array((*run[:4], run.clocked_s, *run.inputs.values())):
+    compute_s, memory_s, cached_s, processors, inputs, clocked_s = run
+    if accelerator.is_sweep or has_array((compute_s, memory_s, cached_s, clocked_s, *inputs.values())):
         return _predicted(found, wide, run, math, accelerator)
-    pairs: Any = tuple(run.inputs.items())
-    return _predicted_once(found, wide, run._replace(inputs=pairs), math, accelerator)
+    pairs: Any = tuple(inputs.items())
+    hashable = Kernel(compute_s, memory_s, cached_s, processors, pairs, clocked_s)
+    return _predicted_once(found, wide, hashable, math, accelerator)
 
 
 @lru_cache(maxsize=8192)
 def _predicted_once(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
     """The same for a run whose inputs are given as pairs, which can be hashed."""
-    return _predicted(found, wide, run._replace(inputs=dict(run.inputs)), math, accelerator)
+    compute_s, memory_s, cached_s, processors, pairs, clocked_s = run
+    inputs = dict(pairs)
+    return _predicted(
+        found, wide, Kernel(compute_s, memory_s, cached_s, processors, inputs, clocked_s), math, accelerator
+    )
 
 
 def _predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
@@ -297,6 +332,8 @@ def _middle(values: list[Any]) -> Any:
     if len(values) == 3:
         one, two, three = values
         return larger(smaller(one, two), smaller(larger(one, two), three))
+    if not has_array(values):
+        return median(values)
     ascending = np.sort(np.stack(np.broadcast_arrays(*values)), axis=0)
     return (ascending[(len(values) - 1) // 2] + ascending[len(values) // 2]) / 2
 

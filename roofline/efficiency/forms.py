@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import log1p
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import ceil, larger, smaller
+from ..arrays import ceil, exp, expm1, larger, log1p, smaller
 
 Parameters = Mapping[str, float]
 
@@ -198,8 +197,7 @@ def droop(p: Parameters, compute_s: Any) -> Any:
     Measured on every chip that has more matrix units than power to feed them: large products reach a smaller share of
     the peak than those of a few hundred microseconds.
     """
-    growth = np.log1p(compute_s / SHORT_S) if isinstance(compute_s, np.ndarray) else log1p(compute_s / SHORT_S)
-    return 1 + p["droop"] * growth
+    return 1 + p["droop"] * log1p(compute_s / SHORT_S)
 
 
 DROOP = {"droop": Prior(0.03, 1.5)}
@@ -247,7 +245,9 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     tiles = ceil(m / tile_m) * ceil(n / tile_n)
     waves = full_waves(p["split"], tiles / run.processors)
     padded = waves * run.processors * tile_m * tile_n / (rows * columns)
-    compute_s = run.compute_s * padded / p["compute"] * droop(p, run.compute_s) * expanding(p.get("expands", 1.0), m)
+    compute_s = run.compute_s * padded / p["compute"] * droop(p, run.compute_s)
+    if "expands" in p:
+        compute_s = compute_s * expanding(p["expands"], m)
     walk_s = k * p["step_s"] / (1 + k / p["split_k"])
     value_bytes = shape["activation_bits"] / 8
     moved = larger(m * (k + n) * value_bytes + k * n * (shape["weight_bits"] / 8), 1.0)
@@ -302,7 +302,7 @@ def experts_terms(p: Parameters, run: Kernel) -> Terms:
     share = shape["matrices"] / 3
     evenly = touched(experts, rows)
     load = rows * shape["ways"] ** (p["skew_load"] * skew)
-    distinct = touched(experts * np.exp(-skew * p["skew_experts"]), load)
+    distinct = touched(experts * exp(-skew * p["skew_experts"]), load)
     tile = smaller(p["tile"], load / distinct + LEAST_TILE)
     compute_s = run.compute_s * (load + distinct * tile / 2) / rows / p["compute"] * droop(p, run.compute_s / share)
     memory_s = bytes_s(p, run) * distinct / evenly
@@ -319,7 +319,7 @@ def experts_terms(p: Parameters, run: Kernel) -> Terms:
 
 def touched(experts: Any, rows: Any) -> Any:
     """Experts that some of ``rows`` go to, each to any of them: ``E (1 - exp(-rows / E))``."""
-    return experts * -np.expm1(-rows / experts)
+    return experts * -expm1(-rows / experts)
 
 
 EXPERTS = Form(

@@ -56,14 +56,14 @@ def shares(operators: Sequence[Operator], skew: float = ROUTING_SKEW) -> list[Sh
 def _joined(operators: Sequence[Operator]) -> list[list[int]]:
     """Indices of products that run as one: each with its nearest partners of equal count and format."""
     groups: dict[int, list[int]] = {}
+    named: dict[str, list[int]] = {}
+    for place, operator in enumerate(operators):
+        if not operator.joins:
+            named.setdefault(operator.name, []).append(place)
     for at, operator in enumerate(operators):
         if not operator.joins:
             continue
-        hosts = [
-            place
-            for place, other in enumerate(operators)
-            if other.name == operator.joins and not other.joins and _alike(operator, other)
-        ]
+        hosts = [place for place in named.get(operator.joins, ()) if _alike(operator, operators[place])]
         if hosts:
             host = min(hosts, key=lambda place: abs(place - at))
             groups.setdefault(host, [host]).append(at)
@@ -102,11 +102,11 @@ def _product(parts: list[Operator]) -> Operator:
     shape = dict(first.inputs)
     n = sum(part.inputs["n"] for part in parts)
     values: Any = shape["m"] * (shape["k"] + n) * (shape["activation_bits"] / 8)
-    work = replace(_total([part.work for part in parts]), activation_bytes=values)
-    least = _total([part.least for part in parts])
+    work, least = _total([part.work for part in parts]), _total([part.least for part in parts])
+    work = Work(work.flops, work.weight_bytes, values, work.cache_bytes, work.math, work.exponentials)
     inputs = shape | {"n": n, "bias_bytes": sum(part.inputs["bias_bytes"] for part in parts)}
     name = "+".join(part.name for part in parts)
-    return replace(first, name=name, work=work, least=least, inputs=inputs, joins="")
+    return Operator(name, first.kind, work, least, first.count, inputs, first.formulas, first.source)
 
 
 def _experts(parts: list[Operator], skew: float) -> Operator:

@@ -199,16 +199,13 @@ def runs_kernels_of(accelerator: Accelerator, kind: str, engine: str | None) -> 
     Usually the engine's own profile.  ``families.yaml`` lists the exceptions, where servers run other kernels than
     those in the engine's timings.
     """
+    entries = [entry for entry in _renamed() if entry["engine"] == engine and entry["kind"] == kind]
     said = {
         "vendor": accelerator.vendor,
         "architecture": accelerator.architecture,
         "memory_type": accelerator.memory_type,
     }
-    for entry in _renamed():
-        same = (entry["engine"], entry["kind"]) == (engine, kind)
-        if same and matches(entry, said):
-            return str(entry["profile"])
-    return engine
+    return next((str(entry["profile"]) for entry in entries if matches(entry, said)), engine)
 
 
 def typical_kernels(name: str, kind: str, family: Mapping[str, Any]) -> Found:

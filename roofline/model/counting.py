@@ -44,6 +44,29 @@ def model_lines(model: Model) -> list[str]:
     ]
 
 
+def explain_count(model: Model) -> tuple[Step, ...]:
+    """The count: every weight of every group, the groups, the tables, what is active, the total."""
+    steps: list[Step] = []
+    parts: dict[str, float] = {}
+    groups, source = model.weight_groups(), model.source
+    for name, count, weights in groups:
+        steps.extend(count_steps(name, count, weights, source))
+        parts[name] = steps[-1].value
+    for table in (model.embedding, *model.lookups):
+        inputs = {"rows": table.rows, "width": table.width}
+        steps.append(Step(table.name, "rows * width", inputs, table.parameters, source))
+        parts[table.name] = table.parameters
+    if model.has_lm_head and (model.lm_head_bias or not model.tied_embeddings):
+        head = model.parameters.by_part["lm_head"]
+        inputs = {"tied": int(model.tied_embeddings), "bias": int(model.lm_head_bias)}
+        inputs |= {"width": model.width, "vocab": model.vocab}
+        steps.append(Step("lm_head", "(1 - tied) * width * vocab + bias * vocab", inputs, head, source))
+        parts["lm_head"] = head
+    steps.extend(active_steps(groups, model.lm_head.parameters, source))
+    steps.append(Step("parameters.total", " + ".join(parts), parts, model.parameters.total, "sum of the parts"))
+    return tuple(steps)
+
+
 def active_steps(groups: Sequence[tuple[str, int, tuple[Weight, ...]]], head: int, source: str) -> list[Step]:
     """What one token is multiplied with: every group without the experts that it is not sent to, and lm_head."""
     steps: list[Step] = []

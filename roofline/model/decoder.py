@@ -19,9 +19,9 @@ from ..operators.weights import Linear, Vector, Weight
 from ..report import Report, Step
 from ..units import humanize
 from .blocks import Attention, Block, Cache
-from .counting import active_steps, count_steps, layer_row, model_lines
+from .counting import explain_count, layer_row, model_lines
 from .encoder_stack import EncoderStack
-from .layer import NORM_SOURCE, Layer
+from .layer import NORM_SOURCE, Layer, OnCache, block_frame, filled
 from .layout_collectives import around_layers
 from .parameters import LookupTable, Parameters
 from .tower import Tower
@@ -144,7 +144,7 @@ class Model(Report):
         object.__setattr__(self, "apart", FrozenMapping(self.apart))
         object.__setattr__(self, "towers", FrozenMapping(self.towers))
 
-    @property
+    @cached_property
     def layer_count(self) -> int:
         """Layers of all groups."""
         return sum(layer.count for layer in self.layers)
@@ -351,13 +351,21 @@ class Model(Report):
 
         Before them come those of towers, if the prompts have images or sound.
 
-        They know no chip, so those of the last passes without arrays are kept: for the next accelerator, engine or
-        rate of a comparison, a plan or a sensitivity.
+        They know no chip, and most depend on the new tokens alone, so for passes without arrays those are kept.
         """
-        return self._operators(run) if run.is_sweep else _operators_once(self, run)
+        frame = self._frame(run) if run.is_sweep else self.frame(self.frame_pass(run))
+        return tuple(filled(frame, run))
 
-    def _operators(self, run: Pass) -> tuple[Operator, ...]:
-        found: list[Operator] = []
+    def frame_pass(self, run: Pass) -> Pass:
+        """The pass that stands for all passes with the same `frame`."""
+        return run.with_short_past
+
+    def frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
+        """The operators of a `frame_pass`, with places for those that depend on the length of the past."""
+        return _frame_once(self, run)
+
+    def _frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
+        found: list[Operator | OnCache] = []
         if any(segment.has_media for segment in run.segments):
             for name, tower in self.towers.items():
                 found.extend(tower.operators(name, run))
@@ -366,9 +374,9 @@ class Model(Report):
         tables = (self.embedding, *self._own_lookups())
         found.extend(operators.lookup(table.name, run.tokens, table.width, run) for table in tables)
         for block in self.around:
-            found.extend(block.operators(run))
+            found.extend(block_frame(block, run))
         for layer in self.layers:
-            found.extend(layer.operators(run, self.hidden))
+            found.extend(layer.frame(run, self.hidden))
         found.extend(
             operators.elementwise(
                 vector.name, run.tokens, 2 * self.hidden, run, parameters=vector.size, source=NORM_SOURCE
@@ -410,10 +418,8 @@ class Model(Report):
         rows = "".join(f"<li>{html.escape(line.strip())}</li>" for line in lines[1:])
         return f"<p><b>{html.escape(lines[0])}</b></p><ul>{rows}</ul>"
 
-    def _derivation(self) -> tuple[Step, ...]:
-        """The count: every weight of every group, the groups, the tables, what is active, the total."""
-        steps: list[Step] = []
-        parts: dict[str, float] = {}
+    def weight_groups(self) -> list[tuple[str, int, tuple[Weight, ...]]]:
+        """Weights by group as they are stored: name, how often, and which."""
         groups = [
             (f"layers_{at}", layer.count, tuple(layer.weights()))
             for at, layer in enumerate(self.layers)
@@ -426,25 +432,12 @@ class Model(Report):
             groups.append(("outside_layers", 1, outside))
         if self.encoder is not None:
             groups.extend(self.encoder.groups())
-        for name, count, weights in groups:
-            steps.extend(count_steps(name, count, weights, self.source))
-            parts[name] = steps[-1].value
-        for table in (self.embedding, *self.lookups):
-            inputs = {"rows": table.rows, "width": table.width}
-            steps.append(Step(table.name, "rows * width", inputs, table.parameters, self.source))
-            parts[table.name] = table.parameters
-        if self.has_lm_head and (self.lm_head_bias or not self.tied_embeddings):
-            head = self.parameters.by_part["lm_head"]
-            inputs = {"tied": int(self.tied_embeddings), "bias": int(self.lm_head_bias)}
-            inputs |= {"width": self.width, "vocab": self.vocab}
-            formula = "(1 - tied) * width * vocab + bias * vocab"
-            steps.append(Step("lm_head", formula, inputs, head, self.source))
-            parts["lm_head"] = head
-        steps.extend(active_steps(groups, self.lm_head.parameters, self.source))
-        steps.append(Step("parameters.total", " + ".join(parts), parts, self.parameters.total, "sum of the parts"))
-        return tuple(steps)
+        return groups
+
+    def _derivation(self) -> tuple[Step, ...]:
+        return explain_count(self)
 
 
 @lru_cache(maxsize=128)
-def _operators_once(model: Model, run: Pass) -> tuple[Operator, ...]:
-    return model._operators(run)
+def _frame_once(model: Model, run: Pass) -> tuple[Operator | OnCache, ...]:
+    return model._frame(run)

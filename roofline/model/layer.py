@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from .. import operators
@@ -10,8 +10,55 @@ from ..errors import InvalidInput
 from ..operators.operator import Operator, Pass
 from ..operators.weights import Vector, Weight
 from ..values import Value
-from .blocks import Block, Cache
+from .blocks import Block, Cache, CacheReader
 from .layout_collectives import behind_blocks
+
+
+@dataclass(frozen=True, eq=False)
+class OnCache(Value):
+    """The place of the operators that depend on the length of the past, in a pass where that is left open.
+
+    Attributes
+    ----------
+    block : Block
+        The block that they belong to: those on the cache of a `CacheReader`, all of any other block.
+    count : int
+        Layers that run them.
+    """
+
+    block: Block
+    count: int = 1
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """The operators of a pass."""
+        found = self.block.on_cache(run) if isinstance(self.block, CacheReader) else self.block.operators(run)
+        for operator in found:
+            yield operator.times(self.count)
+
+    def times(self, count: int) -> OnCache:
+        """The same in ``count`` times as many layers."""
+        return OnCache(self.block, self.count * count)
+
+
+def filled(frame: Iterable[Operator | OnCache], run: Pass) -> Iterator[Operator]:
+    """All operators of a pass, from a frame where the length of the past was left open."""
+    for part in frame:
+        if isinstance(part, OnCache):
+            yield from part.operators(run)
+        else:
+            yield part
+
+
+def block_frame(block: Block, run: Pass) -> Iterator[Operator | OnCache]:
+    """Operators of a block, with the places of those that depend on the length of the past."""
+    if isinstance(block, CacheReader):
+        yield from block.before_cache(run)
+        yield OnCache(block)
+        yield from block.behind_cache(run)
+    elif any(cache.values_per_token for cache in block.caches()):
+        yield OnCache(block)
+    else:
+        yield from block.operators(run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +120,19 @@ class Layer(Value):
 
     def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
         """Operators of one pass through all ``count`` layers; a layer that search has emptied does nothing."""
+        return filled(self.frame(run, hidden), run)
+
+    def frame(self, run: Pass, hidden: int) -> Iterator[Operator | OnCache]:
+        """The same with the length of the past left open."""
         if not self.blocks:
             return
         for blocks in self.added():
-            found: list[Operator] = []
+            found: list[Operator | OnCache] = []
             for block in blocks:
-                found.extend(block.operators(run))
+                found.extend(block_frame(block, run))
             if found and not run.parallel.single:
                 found.extend(behind_blocks(blocks, run))
-            yield from (operator.times(self.count) for operator in found)
+            yield from (part.times(self.count) for part in found)
         if self.norms:
             size = sum(self.norms) / len(self.norms)
             norm = operators.elementwise("norm", run.tokens, 2 * hidden, run, parameters=size, source=NORM_SOURCE)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
+from ..arrays import anywhere, where
 from ..errors import Number
 from ..operators.collectives import collective
 from ..operators.links import Message
@@ -37,19 +36,19 @@ def behind_blocks(blocks: tuple[Block, ...], run: Pass) -> Iterator[Operator]:
         if routed is not None:
             reduced_apart = True
             spans = parallel.expert_replicas > 1
-            if np.any(spans):
+            if anywhere(spans):
                 after.extend(_to_experts(block.hidden, routed.used, spans, run))
         else:
             reduced = True
-        if block.caches() and np.any(np.asarray(parallel.context) > 1):
+        if block.caches() and anywhere(parallel.context > 1):
             after.append(_over_context(block, run))
-        if block.caches() and np.any(np.asarray(parallel.decode_context) > 1):
+        if block.caches() and anywhere(parallel.decode_context > 1):
             after.extend(_over_decode_context(block, run))
     if not (reduced or reduced_apart):
         return
     stream_bytes = run.tokens * blocks[0].hidden * (run.precision.wide_bits / 8)
     # Experts that span replicas return their tokens by the combine, which leaves nothing to reduce behind them alone.
-    group = parallel.tensor if reduced else np.where(parallel.expert_replicas > 1, 1, parallel.tensor)
+    group = parallel.tensor if reduced else where(parallel.expert_replicas > 1, 1, parallel.tensor)
     yield collective("all_reduce", Message("all_reduce", stream_bytes, group, stream_bytes), run)
     yield from after
 
@@ -64,8 +63,8 @@ def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[O
     luckiest case every expert chosen is at home, so the least is nothing.
     """
     parallel, precision = run.parallel, run.precision
-    groups = np.where(spans, parallel.expert, 1)
-    ranks = np.where(spans, parallel.expert * parallel.expert_tensor, 1)
+    groups = where(spans, parallel.expert, 1)
+    ranks = where(spans, parallel.expert * parallel.expert_tensor, 1)
     visited = ranks * (1 - (1 - 1 / groups) ** top_k)
     tokens = run.tokens / parallel.tensor
     fed_bits = min(precision.activation_bits, precision.wide_bits)
@@ -73,7 +72,7 @@ def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[O
         message = Message("all_to_all", tokens * visited * hidden * (bits / 8), ranks, 0.0)
         yield collective(name, message, run)
     whole = run.tokens * hidden * (precision.wide_bits / 8)
-    yield collective("gather", Message("all_gather", whole, np.where(spans, parallel.tensor, 1), 0.0), run)
+    yield collective("gather", Message("all_gather", whole, where(spans, parallel.tensor, 1), 0.0), run)
 
 
 def _over_context(block: Block, run: Pass) -> Operator:
@@ -93,7 +92,7 @@ def _over_decode_context(block: Block, run: Pass) -> Iterator[Operator]:
     if not isinstance(block, Attention | MLA):
         return
     ways = run.parallel.decode_context
-    decoding = sum(np.where(decodes(each), each.tokens, 0.0)[()] for each in run.segments)
+    decoding = sum(where(decodes(each), each.tokens, 0.0) for each in run.segments)
     if isinstance(block, MLA):
         heads, key_dim, value_dim = block.heads, block.latent, block.kv_rank
     else:
@@ -110,6 +109,6 @@ def around_layers(hidden: int, vocab: int, run: Pass) -> Iterator[Operator]:
         logits = Message("all_gather", run.emitted_tokens * vocab * wide, parallel.tensor, 0.0)
         yield collective("logits_gather", logits, run)
     stream_bytes = run.tokens * hidden * wide / parallel.tensor
-    stages = np.where(np.asarray(parallel.pipeline) > 1, parallel.tensor * parallel.pipeline, 1)
+    stages = where(parallel.pipeline > 1, parallel.tensor * parallel.pipeline, 1)
     handover = collective("handover", Message("send", stream_bytes, stages, stream_bytes), run)
     yield handover.times(parallel.pipeline - 1)

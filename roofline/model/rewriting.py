@@ -14,6 +14,7 @@ from ..operators.precision import QUANTIZED_PARTS
 from ..operators.weights import Linear, Weight
 from ..operators.work import Work
 from . import Model
+from .layer import OnCache, filled
 
 
 class Rewrite(ABC):
@@ -58,10 +59,19 @@ class Rewritten(Model):
 
     def operators(self, run: Pass) -> tuple[Operator, ...]:
         """The operators of one pass, rewritten."""
-        found = super().operators(run)
+        frame = self._frame(run) if run.is_sweep else super().frame(super().frame_pass(run))
+        found = tuple(filled(frame, run))
         for rewrite in self.rewrites:
             found = rewrite.operators(found, run)
         return found
+
+    def frame_pass(self, run: Pass) -> Pass:
+        """The pass itself: what rewrites make of an operator may depend on the past."""
+        return run
+
+    def frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
+        """All operators, rewritten: none is left open."""
+        return self.operators(run)
 
     def counted_weights(self) -> Iterator[tuple[int, Weight]]:
         """Weights as they are stored, with those that rewrites add."""

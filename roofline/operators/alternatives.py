@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import anywhere, everywhere, has_array
 from ..errors import Number
 from .operator import Operator
 
@@ -40,10 +41,23 @@ def cheapest(operators: Sequence[Operator], cost: Callable[[int], Number]) -> Ch
             options[operator.option] = options.get(operator.option, 0.0) + cost(at)
     found: dict[tuple[str, str], Any] = {}
     for choice, options in totals.items():
-        least = np.argmin(np.stack(np.broadcast_arrays(*options.values())), axis=0)
+        least = place_of_least(list(options.values()))
         for place, option in enumerate(options):
             found[choice, option] = least == place
     return found
+
+
+def place_of_least(values: Sequence[Number]) -> Any:
+    """Which of several values is the least, element by element for arrays; the first one wins a tie.
+
+    Examples
+    --------
+    >>> place_of_least([3.0, 1.0, 1.0]), place_of_least([np.array([3.0, 1.0]), 2.0]).tolist()
+    (1, [1, 0])
+    """
+    if has_array(values):
+        return np.argmin(np.stack(np.broadcast_arrays(*values)), axis=0)
+    return min(range(len(values)), key=values.__getitem__)
 
 
 def picked(operator: Operator, chosen: Chosen) -> Operator | None:
@@ -51,9 +65,9 @@ def picked(operator: Operator, chosen: Chosen) -> Operator | None:
     if not operator.choice:
         return operator
     runs = chosen[operator.choice, operator.option]
-    if np.all(runs):
+    if everywhere(runs):
         return operator
-    return operator.times(np.asarray(runs, dtype=float)) if np.any(runs) else None
+    return operator.times(runs * 1.0) if anywhere(runs) else None
 
 
 def resolve(operators: Sequence[Operator], cost: Callable[[Operator], Number]) -> tuple[Operator, ...]:

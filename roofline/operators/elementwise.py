@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..arrays import FrozenMapping
+from ..arrays import FrozenMapping, smaller
 from ..errors import Number
 from .operator import Operator, Pass
 from .work import Work
@@ -60,7 +58,7 @@ def lookup(name: str, tokens: Number, width: float, run: Pass) -> Operator:
         name,
         "lookup",
         Work(0.0, tokens * row_bytes, tokens * (width * (precision.wide_bits / 8)), 0.0, formats.math),
-        Work(0.0, np.minimum(tokens, 1.0) * row_bytes, 0.0, 0.0, formats.math),
+        Work(0.0, smaller(tokens, 1.0) * row_bytes, 0.0, 0.0, formats.math),
         inputs={
             "tokens": tokens,
             "width": width,

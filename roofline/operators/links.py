@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import anywhere, everywhere, larger, smaller
+from ..arrays import anywhere, everywhere, larger, smaller, where
 from ..errors import InvalidInput, Number
 from ..hardware import Accelerator
 from ..values import Value
@@ -93,7 +93,8 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
             )
         bus = 0.0 if host is None else host
         inside = link.bytes_per_s if link else bus
-        return np.where(np.asarray(accelerators) <= (link.domain if link else 1), inside, bus)[()]
+        rate: Number = where(accelerators <= (link.domain if link else 1), inside, bus)
+        return rate
     if link.kind == "mesh":
         return link.bytes_per_s * smaller(larger(accelerators - 1, 1) / (link.domain - 1), 1.0)
     return link.bytes_per_s

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import FrozenMapping
+from ..arrays import FrozenMapping, larger
 from ..errors import InvalidInput, Number, number
 from ..formats import get_format, math_format
 from .operator import Operator, Pass
@@ -155,8 +155,8 @@ def experts(weight: Linear, tokens: Number, run: Pass, *, least_experts: Number 
     top_k, ways, rows = weight.used, parallel.expert, tokens * parallel.expert_replicas
     k, n = weight.shape_on(parallel.expert_tensor)
     certain = top_k if least_experts is None else least_experts
-    least = np.maximum(certain / ways, 1.0)
-    distinct = np.maximum(distinct_experts(weight.copies, top_k, rows) / ways, least)
+    least = larger(certain / ways, 1.0)
+    distinct = larger(distinct_experts(weight.copies, top_k, rows) / ways, least)
     bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
     matrix_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
     routed = rows * top_k / ways

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from ..arrays import FrozenMapping
+from ..arrays import FrozenMapping, smaller
 from .operator import Operator, Pass
 from .parallel import share
 from .work import Work
@@ -41,7 +39,7 @@ def scan(
     weight_bits = precision.part("norm").weight_bits
     for at, segment in enumerate(run.segments):
         sequences, tokens = segment.sequences, segment.tokens
-        had_state = np.minimum(segment.past_tokens, 1.0)
+        had_state = smaller(segment.past_tokens, 1.0)
         small = parameters * part if at == 0 else 0.0
         flops = tokens * flops_per_token * part
         moved = sequences * (had_state + 1) * state_bytes * part

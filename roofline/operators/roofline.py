@@ -26,7 +26,19 @@ NOTHING_RESIDENT = 0.0
 
 
 class Times(NamedTuple):
-    """What an operator does to each resource of an accelerator, all its runs together."""
+    """What an operator does to each resource of an accelerator, all its runs together.
+
+    Attributes
+    ----------
+    flops, moved_bytes : float or array
+        FLOPs, and bytes that cross the memory interface.
+    least_bytes : float or array
+        Bytes that no implementation can avoid moving.
+    compute_s, memory_s, network_s, roofline_s : float or array
+        Times at the data sheet's peaks, and the longest of them.
+    least_busy_s : float or array
+        Least time of the units that compute it, or of the links that carry its message.
+    """
 
     flops: Number
     moved_bytes: Number
@@ -35,6 +47,7 @@ class Times(NamedTuple):
     memory_s: Number
     network_s: Number
     roofline_s: Number
+    least_busy_s: Number
 
 
 def compute_s(flops: Number, accelerator: Accelerator, math: str) -> Number:
@@ -83,13 +96,13 @@ VECTOR = "fp32"
 """The format that the vector units compute; every other one takes the matrix units."""
 
 
-def units_of(operator: Operator, accelerator: Accelerator) -> str:
-    """The units that ``operator`` occupies: ``matrix`` or ``vector``.
+def units_of(math: str) -> str:
+    """The units that compute a format of the chip: ``matrix`` or ``vector``.
 
     All formats of the matrix units share one set of them: a product in 8 bits keeps one in 16 bits waiting, so their
     times add up.  Plain fp32 runs on the vector units beside them.
     """
-    return "vector" if accelerator.math_on_chip(operator.work.math) == VECTOR else "matrix"
+    return "vector" if math == VECTOR else "matrix"
 
 
 def times(operator: Operator, accelerator: Accelerator, math: str, resident_bytes: Number = NOTHING_RESIDENT) -> Times:
@@ -106,9 +119,11 @@ def times(operator: Operator, accelerator: Accelerator, math: str, resident_byte
         computing_s = larger(computing_s, exponentials_s(count * work.exponentials, accelerator))
     roofline_s = larger(computing_s, moving_s)
     if operator.message is None:
-        return Times(flops, moved, least, computing_s, moving_s, 0.0, roofline_s)
+        busy_s = least_compute_s(operator, accelerator)
+        return Times(flops, moved, least, computing_s, moving_s, 0.0, roofline_s, busy_s)
     network_s = count * operator.message.network_s(accelerator)
-    return Times(flops, moved, least, computing_s, moving_s, network_s, larger(roofline_s, network_s))
+    busy_s = count * operator.message.least_s(accelerator)
+    return Times(flops, moved, least, computing_s, moving_s, network_s, larger(roofline_s, network_s), busy_s)
 
 
 def operator_floor_s(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from ..arrays import FrozenMapping
+from ..arrays import FrozenMapping, larger, smaller, where
 from ..errors import Number
 from ..formats import get_format
 from ..values import Value
@@ -63,7 +61,7 @@ def visible_pairs(new_tokens: Number, past_tokens: Number, window: Number | None
 
 
 def _capped_sum(count: Number, window: Number) -> Number:
-    capped: Number = np.minimum(count, window)
+    capped: Number = smaller(count, window)
     return capped * (capped + 1) / 2 + (count - capped) * window
 
 
@@ -137,7 +135,7 @@ def attend(
     least_past = segment.least_read(reads.least_past, reads.shared)
     if not run.parallel.single:
         tensor, context = run.parallel.tensor, run.parallel.context
-        split = np.where(decodes(segment), run.parallel.decode_context, 1)[()]
+        split = where(decodes(segment), run.parallel.decode_context, 1.0)
         tensor, context = tensor / split, context * split
         kv_share = share(kv_heads, tensor)
         query_heads = query_heads * share(query_heads, tensor)
@@ -197,8 +195,7 @@ def decodes(segment: Segment, *, expanded: bool = False) -> Number:
     Keys and values that are expanded for many queries are a prompt's way, but for a single new token.
     """
     emitting = 1.0 if expanded else segment.emitted_tokens
-    found = np.asarray(emitting) >= segment.new_tokens
-    return found * 1.0 if found.ndim else float(found)
+    return (emitting >= segment.new_tokens) * 1.0
 
 
 def attention(
@@ -220,7 +217,7 @@ def attention(
     scores, ``S (P + S)`` for each head, masked ones too.
     """
     new, past = segment.new_tokens, segment.past_tokens
-    seen = past if window is None else np.minimum(past, window - 1)
+    seen = past if window is None else smaller(past, window - 1)
     return attend(
         segment,
         run,
@@ -250,7 +247,7 @@ def chunked_pairs(new_tokens: Number, past_tokens: Number, chunk: int) -> Number
 
 
 def _chunked_sum(count: Number, chunk: int) -> Number:
-    full = np.floor_divide(count, chunk)
+    full = count // chunk
     rest = count - full * chunk
     total: Number = full * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2
     return total
@@ -266,15 +263,15 @@ def strided_pairs(new_tokens: Number, past_tokens: Number, stride: int, most: in
     if most is None:
         return total
     full_at = most * stride
-    below = _strided_sum(np.minimum(past_tokens + new_tokens, full_at), stride)
-    below = below - _strided_sum(np.minimum(past_tokens, full_at), stride)
-    beyond = np.maximum(past_tokens + new_tokens, full_at) - np.maximum(past_tokens, full_at)
+    below = _strided_sum(smaller(past_tokens + new_tokens, full_at), stride)
+    below = below - _strided_sum(smaller(past_tokens, full_at), stride)
+    beyond = larger(past_tokens + new_tokens, full_at) - larger(past_tokens, full_at)
     capped: Number = below + most * beyond
     return capped
 
 
 def _strided_sum(count: Number, stride: int) -> Number:
-    entries = np.floor_divide(count, stride)
+    entries = count // stride
     rest = count - entries * stride
     total: Number = stride * entries * (entries - 1) / 2 + entries * (rest + 1)
     return total
@@ -297,11 +294,11 @@ def mutual_pairs(tokens: Number, window: int | None = None, *, chunked: bool = F
     if window is None:
         return tokens * tokens
     if chunked:
-        full = np.floor_divide(tokens, window)
+        full = tokens // window
         rest = tokens - full * window
         in_chunks: Number = full * window**2 + rest * rest
         return in_chunks
-    reach: Number = np.minimum((window - 1) // 2, np.maximum(tokens - 1, 0))
+    reach: Number = smaller((window - 1) // 2, larger(tokens - 1, 0))
     pairs: Number = tokens * (2 * reach + 1) - reach * (reach + 1)
     return pairs
 

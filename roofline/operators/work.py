@@ -9,7 +9,7 @@ from ..errors import InvalidInput, Number
 from ..values import Value
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, init=False)
 class Work(Value):
     """FLOPs and bytes of an operation; every number is a float or an array.
 
@@ -38,6 +38,26 @@ class Work(Value):
     math: str = "bf16"
     exponentials: Number = 0.0
     shape: Mapping[str, Number] | None = field(default=None, repr=False)
+
+    def __init__(  # noqa: PLR0917 (the fields, in their order)
+        self,
+        flops: Number = 0.0,
+        weight_bytes: Number = 0.0,
+        activation_bytes: Number = 0.0,
+        cache_bytes: Number = 0.0,
+        math: str = "bf16",
+        exponentials: Number = 0.0,
+        shape: Mapping[str, Number] | None = None,
+    ) -> None:
+        # Written out since a pass makes dozens: the constructor of a frozen dataclass takes three times as long.
+        own = self.__dict__
+        own["flops"] = flops
+        own["weight_bytes"] = weight_bytes
+        own["activation_bytes"] = activation_bytes
+        own["cache_bytes"] = cache_bytes
+        own["math"] = math
+        own["exponentials"] = exponentials
+        own["shape"] = shape
 
     @property
     def moved_bytes(self) -> Number:

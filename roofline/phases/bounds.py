@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Words, anywhere, larger, read_only
+from ..arrays import Words, anywhere, larger, log, read_only
 from ..efficiency.estimate_steps import explain_estimate
 from ..efficiency.estimates import Estimate, estimate
+from ..efficiency.forms import TINY_S
 from ..efficiency.joining import shares
 from ..efficiency.lookup import runs_kernels_of
 from ..errors import Number, number, of_kind
@@ -37,6 +38,13 @@ class Part(NamedTuple):
 
     kernel: Bound
     share: Number
+
+
+class Deviations(NamedTuple):
+    """A time, multiplied by the logarithms from it to either end of its interval."""
+
+    below_s: Number
+    above_s: Number
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +131,7 @@ class Bound(Report):
         math = self.accelerator.math_on_chip(self.operator.work.math)
         object.__setattr__(self, "math", math)
         found = times(self.operator, self.accelerator, math, self.resident_bytes)
-        # One check for all seven: a pass has a dozen operators, and most are no sweep.
+        # One check for all of them: a pass has a dozen operators, and most are no sweep.
         object.__setattr__(self, "times", read_only(found) if isinstance(found.roofline_s, np.ndarray) else found)
 
     @property
@@ -196,7 +204,8 @@ class Bound(Report):
     @cached_property
     def estimate(self) -> Estimate:
         """Expected time with its interval (see `roofline.efficiency.estimates`); the time is not below the roofline."""
-        part, roofline_s = self.part, self.times.roofline_s
+        roofline_s = self.times.roofline_s
+        part = None if self.kernels is None else self.kernels.parts[self.place]
         if part is not None:
             whole, share = part.kernel.estimate, part.share
             time_s = larger(share * whole.time_s, roofline_s)
@@ -214,6 +223,15 @@ class Bound(Report):
             return found
         time_s = larger(found.time_s, roofline_s)
         return found._replace(time_s=time_s, high_s=larger(found.high_s, time_s))
+
+    @cached_property
+    def deviations(self) -> Deviations:
+        """How far the ends of the estimate's interval are off, which a pass adds up."""
+        found = self.estimate
+        time_s = larger(found.time_s, TINY_S)
+        below: Any = abs(log(larger(found.low_s, TINY_S) / time_s))
+        above: Any = abs(log(larger(found.high_s, TINY_S) / time_s))
+        return Deviations(found.time_s * below, found.time_s * above)
 
     @property
     def has_exponentials(self) -> bool:

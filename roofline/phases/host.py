@@ -23,12 +23,14 @@ The phases (`roofline.phases.totals`) and the steps of a server (`roofline.servi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import anywhere
+from ..arrays import anywhere, log2, where
 from ..efficiency.forms import join
+from ..model import Model
 from ..model.rewriting import further_kernels
 from ..specs.engines import Engine
 from .deployment import Deployment
@@ -65,20 +67,20 @@ class HostTimes(NamedTuple):
 
     def beside_s(self, shape: HostedModel) -> Any:
         """What the host adds to a decode step beside its kernels."""
-        layers_s = shape.layers * (self.layer_s + self.rank_s * np.log2(shape.ranks))
+        layers_s = shape.layers * (self.layer_s + self.rank_s * log2(shape.ranks))
         return layers_s + shape.sparse_layers * self.sparse_layer_s + self.step_s
 
     def eager_s(self, shape: HostedModel, tokens: Any) -> Any:
         """Launching the kernels of all layers one by one, in a pass of ``tokens`` that no graph was captured for."""
         layers = shape.layers * (1.0 + shape.quantizes * self.quantization_kernels / LAYER_OPERATORS)
         launching_s = layers * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
-        return launching_s * (np.asarray(tokens) > self.graph_tokens)
+        return launching_s * (tokens > self.graph_tokens)
 
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
         """A decode step whose kernels take ``kernels_s``; an engine without graphs launches them one by one."""
         if anywhere(self.eager):
             in_graphs_s = self._replace(eager=0.0).decode_s(kernels_s, shape)
-            return np.where(self.eager, self.prompts_s(kernels_s, shape, np.inf), in_graphs_s)[()]
+            return where(self.eager, self.prompts_s(kernels_s, shape, np.inf), in_graphs_s)
         return self.captured_s(kernels_s, shape) + self.beside_s(shape)
 
     def captured_s(self, kernels_s: Any, shape: HostedModel) -> Any:
@@ -124,13 +126,14 @@ class HostedModel(NamedTuple):
         ranks = serve.parallel.tensor * serve.parallel.context
         kernels = further_kernels(serve.model)
         narrow = serve.precision.activation_bits < 16
-        return cls(serve.model.layer_count, sparse_layers(serve), ranks, launch_s, kernels, narrow)
+        return cls(serve.model.layer_count, sparse_layers(serve.model), ranks, launch_s, kernels, narrow)
 
 
-def sparse_layers(serve: Deployment) -> int:
+@lru_cache(maxsize=256)
+def sparse_layers(model: Model) -> int:
     """Layers in which an indexer selects the tokens to attend to."""
     found = 0
-    for layer in serve.model.layers:
+    for layer in model.layers:
         indexers = [getattr(block, "indexer", None) for block in layer.blocks]
         if any(indexer is not None for indexer in indexers):
             found += layer.count

@@ -73,8 +73,8 @@ def _floor(name: str, one: ScheduledPass) -> Iterator[Step]:
     formula = "(least_weight_bytes * once + (least_bytes - least_weight_bytes) * busy) / memory_bytes_per_s"
     yield Step(f"{name}.memory_s", formula, inputs, busy_s["memory"], gpu.source_of("memory_bytes_per_s"))
     resources = {"memory_s": busy_s["memory"]}
-    for units, operators in computing(one).items():
-        yield from _units(name, units, operators, one)
+    for units, items in computing(one).items():
+        yield from _units(name, units, [item.operator for item in items], one)
         resources[f"{units}_s"] = busy_s[units]
     if "network" in busy_s:
         resources["network_s"] = busy_s["network"]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arrays import Words, read_only
+from ..arrays import Words, larger, read_only
 from ..dimensions import UNNAMED, Dimensions
 from ..efficiency.store import specs
 from ..errors import InvalidInput, Number, number, of_kind
 from ..operators.operator import Segment
 from ..report import Report, Step
 from ..units import humanize
-from .bounds import Bound, name_limits, notes_of_operators
+from .bounds import Bound, name_limits
 from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
 from .deployment import EXAMPLE, Deployment
 from .encoder_rules import encoder_notes, encoder_refusal
@@ -27,15 +27,13 @@ from .media import media_notes
 from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
 from .schedule import Schedule, schedule_pass
+from .scheduling import scheduled_once, scheduled_pass
 from .sequences import prompts_of, steps_of
 from .totals import (
     Estimates,
     ScheduledPass,
     Sums,
-    Totals,
     resources_s,
-    scheduled_once,
-    scheduled_pass,
     total,
     weights_s,
 )
@@ -133,34 +131,36 @@ class Phase(PassEnergy, Report):
     @cached_property
     def sums(self) -> Sums:
         """Sums over the operators of one accelerator."""
-        return read_only(self._put_together(self._by_blocks(lambda phase: phase.scheduled.sums)))
+        if self._is_whole:
+            return self.scheduled.sums
+        parts = each_block(lambda segments: self._part(segments).sums, self.segments)
+        return read_only(put_together(parts, self.segments))
 
     @property
     def estimates(self) -> Estimates:
         """Expected time of one pass of one accelerator, with its interval."""
-        return self._estimated[0]
-
-    @cached_property
-    def _estimated(self) -> tuple[Estimates, tuple[tuple[str, ...], ...]]:
-        """The estimates, and what the operators rest on (`notes_of_operators`): both come with the kernels' times."""
-        notes: tuple[dict[str, None], ...] = ({}, {}, {})
-        parts = self._by_blocks(
-            lambda phase: (phase.scheduled.estimates, notes_of_operators(phase.scheduled.expected.operators))
-        )
-        return read_only(self._put_together(setting_aside(parts, notes))), tuple(tuple(group) for group in notes)
+        return self.scheduled.estimates if self._is_whole else self._by_blocks[0]
 
     @property
+    def _bases(self) -> tuple[tuple[str, ...], ...]:
+        """What the operators rest on (`notes_of_operators`)."""
+        return self.scheduled.bases if self._is_whole else self._by_blocks[1]
+
+    @cached_property
+    def _by_blocks(self) -> tuple[Estimates, tuple[tuple[str, ...], ...]]:
+        """Estimates and notes of a large sweep: both come with the kernels' times, which go with each block."""
+        notes: tuple[dict[str, None], ...] = ({}, {}, {})
+        parts = each_block(lambda segments: self._part(segments).estimates_and_bases, self.segments)
+        return read_only(put_together(setting_aside(parts, notes), self.segments)), tuple(map(tuple, notes))
+
+    def _part(self, segments: tuple[Segment, ...]) -> ScheduledPass:
+        """The pass of a part of the points."""
+        return Phase(self.name, self.deployment, segments).scheduled
+
+    @cached_property
     def _is_whole(self) -> bool:
+        """Whether all points are computed at once."""
         return self.deployment.is_sweep or not is_large(self.segments)
-
-    def _by_blocks(self, function: Callable[[Phase], Found]) -> Iterator[Found]:
-        """``function`` of this phase, or of each block of a large sweep, whose operators go when it is done."""
-        if self._is_whole:
-            return iter((function(self),))
-        return each_block(lambda segments: function(Phase(self.name, self.deployment, segments)), self.segments)
-
-    def _put_together(self, parts: Iterator[Totals]) -> Totals:
-        return next(parts) if self._is_whole else put_together(parts, self.segments)
 
     @cached_property
     def use(self) -> Use:
@@ -226,7 +226,7 @@ class Phase(PassEnergy, Report):
     @property
     def estimate_low_s(self) -> Number:
         """Lower end of the estimate's interval, never below the floor."""
-        return np.maximum(self.estimates.low_s * self.schedule.rounds, self.floor_s)
+        return larger(self.estimates.low_s * self.schedule.rounds, self.floor_s)
 
     @property
     def estimate_high_s(self) -> Number:
@@ -274,7 +274,7 @@ class Phase(PassEnergy, Report):
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the numbers rest on: fallbacks, contexts beyond the model's, routing, the estimate's basis."""
-        fallbacks, experts, bases = self._estimated[1]
+        fallbacks, experts, bases = self._bases
         notes = [*fallbacks]
         limit = self.deployment.model.max_context_tokens
         longest = max(float(np.max(s.past_tokens + s.new_tokens, initial=0.0)) for s in self.segments)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import ceil, larger, smaller, where
 from ..errors import Number
 from ..operators.operator import Segment
 from ..operators.parallel import Parallel
@@ -61,15 +62,13 @@ def schedule_pass(
     """
     if parallel.single:
         return Schedule(segments, 1.0, 1.0, 1.0, 1.0)
-    stages = np.asarray(parallel.pipeline, dtype=float)
-    shares = tuple(np.ceil(each.sequences / parallel.data) for each in segments)
+    stages = parallel.pipeline
+    shares = tuple(ceil(each.sequences / parallel.data) for each in segments)
     if name in ("prefill", "encode"):
         return _prompts(parallel, segments[0], shares[0], chunk_tokens if name == "prefill" else np.inf)
-    parts = tuple(np.ceil(share / stages) for share in shares)
-    cut = tuple(replace(each, sequences=part[()], sharing=part[()]) for each, part in zip(segments, parts, strict=True))
-    microbatches = reduce(
-        np.maximum, (np.ceil(share / np.maximum(part, 1.0)) for share, part in zip(shares, parts, strict=True))
-    )
+    parts = tuple(ceil(share / stages) for share in shares)
+    cut = tuple(replace(each, sequences=part, sharing=part) for each, part in zip(segments, parts, strict=True))
+    microbatches = reduce(larger, (ceil(share / larger(part, 1.0)) for share, part in zip(shares, parts, strict=True)))
     return Schedule(cut, microbatches, 1.0, 1.0, 1.0)
 
 
@@ -79,23 +78,22 @@ def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: 
     ``c`` chunks of ``S / c`` tokens behind ``P + i S / c`` earlier ones have the ``S P + S (S + 1) / 2`` pairs of the
     whole prompt, which is ``c`` times the pairs of one behind ``P + (S - S / c) / 2``.
     """
-    stages = np.asarray(parallel.pipeline, dtype=float)
+    stages = parallel.pipeline
     staged = stages > 1
     new = segment.new_tokens
-    wanted = np.maximum(np.minimum(stages, share), share * new / chunk_tokens)
-    passes = np.where(staged, wanted, 1.0)
-    groups = np.minimum(passes, share)
+    wanted = larger(smaller(stages, share), share * new / chunk_tokens)
+    passes = where(staged, wanted, 1.0)
+    groups = smaller(passes, share)
     chunks = passes / groups
-    sequences = share / groups
     cut = replace(
         segment,
-        sequences=sequences[()],
-        new_tokens=(new / chunks)[()],
-        past_tokens=(segment.past_tokens + (new - new / chunks) / 2)[()],
-        images=(segment.images / chunks)[()],
-        audio_s=(segment.audio_s / chunks)[()],
-        encoded_tokens=(segment.encoded_tokens / chunks)[()],
+        sequences=share / groups,
+        new_tokens=new / chunks,
+        past_tokens=segment.past_tokens + (new - new / chunks) / 2,
+        images=segment.images / chunks,
+        audio_s=segment.audio_s / chunks,
+        encoded_tokens=segment.encoded_tokens / chunks,
         sharing=share,
     )
-    rounds = np.where(staged, (passes + stages - 1) / stages, 1.0)
-    return Schedule((cut,), passes[()], rounds[()], (passes / stages)[()], (1.0 / stages)[()])
+    rounds = where(staged, (passes + stages - 1) / stages, 1.0)
+    return Schedule((cut,), passes, rounds, passes / stages, 1.0 / stages)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..arrays import anywhere
+from ..arrays import anywhere, smaller
 from ..errors import Number
 from ..model import Model
 from ..operators.operator import Segment
@@ -62,8 +60,8 @@ def steps_of(
         positions = model.encoder.positions
         if positions is not None:
             return Segment(batch, 1.0, context_tokens, source_tokens=float(positions))
-        source = np.minimum(prompt_tokens, context_tokens)
+        source = smaller(prompt_tokens, context_tokens)
         return Segment(batch, 1.0, context_tokens - source + 1.0, source_tokens=source)
     if anywhere(shared > 0):
-        shared = np.minimum(shared, context_tokens)
+        shared = smaller(shared, context_tokens)
     return Segment(batch, 1.0, context_tokens, shared_tokens=shared)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
-from math import exp, log
-from typing import Any, NamedTuple, TypeVar
+from functools import cached_property, reduce
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ..arrays import anywhere, larger, scalar
-from ..efficiency.estimates import Estimate
+from ..arrays import exp, larger, scalar
 from ..efficiency.forms import TINY_S
 from ..errors import Number
 from ..operators.alternatives import Chosen, cheapest, picked
-from ..operators.operator import Operator, Segment
-from ..operators.roofline import compute_s, least_compute_s, memory_s, units_of
+from ..operators.roofline import Times, compute_s, memory_s, units_of
 from ..values import Value
-from .bounds import Bound, Kernels
+from .bounds import Bound, notes_of_operators
 from .deployment import Deployment
 from .energy import Use, under_a_limit, use_of
 from .host import LAYER_OPERATORS, HostedModel, HostTimes
@@ -97,6 +94,16 @@ class ScheduledPass(Value):
     ways: tuple[Bound, ...] = ()
     launch: str = ""
 
+    @cached_property
+    def local(self) -> tuple[Bound, ...]:
+        """Operators that run on the chip."""
+        return tuple(item for item in self.operators if item.operator.message is None)
+
+    @cached_property
+    def remote(self) -> tuple[Bound, ...]:
+        """Messages to other accelerators."""
+        return tuple(item for item in self.operators if item.operator.message is not None)
+
     @property
     def least(self) -> ScheduledPass:
         """The pass computed in the ways that have the lowest floor together."""
@@ -144,6 +151,16 @@ class ScheduledPass(Value):
         return Estimates(*(scalar(value) for value in found))
 
     @property
+    def bases(self) -> tuple[tuple[str, ...], ...]:
+        """What the operators rest on (`notes_of_operators`)."""
+        return notes_of_operators(self.expected.operators)
+
+    @property
+    def estimates_and_bases(self) -> tuple[Estimates, tuple[tuple[str, ...], ...]]:
+        """Both, which come with the kernels' times."""
+        return self.estimates, self.bases
+
+    @property
     def use(self) -> Use:
         """What one pass of one accelerator uses of its parts."""
         return use_of(self.sums, self.unlimited, self.deployment.accelerator)
@@ -174,63 +191,8 @@ class ScheduledPass(Value):
         return self.estimates.time_s * self.schedule.rounds
 
 
-def scheduled_pass(
-    serve: Deployment,
-    schedule: Schedule,
-    segments: tuple[Segment, ...] | None = None,
-    *,
-    change: Callable[[Operator], Operator] | None = None,
-    launch: str = "",
-) -> ScheduledPass:
-    """One pass of a microbatch through the model of ``serve``.
-
-    Parameters
-    ----------
-    serve : Deployment
-        What runs where.
-    schedule : Schedule
-        How the pass runs on a pipeline and over replicas.
-    segments : tuple of Segment, optional
-        The sequences, if other than the schedule's.
-    change : callable, optional
-        Makes another operator of each.
-    launch : {"", "graph", "captured", "eager", "within"}
-        How its kernels are launched.
-    """
-    found = serve.model.operators(serve.run(*(schedule.segments if segments is None else segments)))
-    if change is not None:
-        found = tuple(change(operator) for operator in found)
-    if not any(operator.choice for operator in found):
-        return ScheduledPass(serve, schedule, bound_together(serve, found), launch=launch)
-    ways = tuple(Bound(operator, serve.accelerator, engine=serve.kernels) for operator in found)
-    chosen = cheapest(found, lambda at: ways[at].roofline_s)
-    running = tuple(operator for operator in (picked(item, chosen) for item in found) if operator is not None)
-    return ScheduledPass(serve, schedule, bound_together(serve, running), ways, launch)
-
-
-@lru_cache(maxsize=256)
-def scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders: str) -> ScheduledPass:
-    """A pass without arrays; those of the last questions are kept, which what-ifs and plans ask again and again.
-
-    ``folders`` are the user's own of specifications, which estimates depend on.
-    """
-    return scheduled_pass(serve, schedule, launch=launch)
-
-
-def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bound, ...]:
-    """Bounds of the operators of one pass; those that engines run as one kernel share its estimate.
-
-    See `roofline.efficiency.joining`.
-    """
-    gpu, engine = serve.accelerator, serve.kernels
-    kernels = Kernels(tuple(operators), gpu, engine, serve.routing_skew)
-    return tuple(
-        Bound(operator, gpu, engine=engine, kernels=kernels, place=place) for place, operator in enumerate(operators)
-    )
-
-
-def _chosen(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
-    """Bounds of the operators that run."""
+def running(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
+    """Bounds of the operators that run, of those of all ways."""
     found = []
     for item in ways:
         operator = picked(item.operator, chosen)
@@ -243,10 +205,8 @@ def _chosen(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
 
 def _least(one: ScheduledPass) -> ScheduledPass:
     """Of each choice the way with the least time on its units; all ways move the same compulsory bytes."""
-    operators = [item.operator for item in one.ways]
-    gpu = one.deployment.accelerator
-    chosen = cheapest(operators, lambda at: least_compute_s(operators[at], gpu))
-    return replace(one, operators=_chosen(one.ways, chosen), ways=())
+    chosen = cheapest([item.operator for item in one.ways], lambda at: one.ways[at].times.least_busy_s)
+    return replace(one, operators=running(one.ways, chosen), ways=())
 
 
 def _expected(one: ScheduledPass) -> ScheduledPass | None:
@@ -256,9 +216,7 @@ def _expected(one: ScheduledPass) -> ScheduledPass | None:
     by_roofline = cheapest(operators, lambda at: one.ways[at].roofline_s)
     if all(np.array_equal(runs, by_roofline[option]) for option, runs in chosen.items()):
         return None
-    found = (picked(operator, chosen) for operator in operators)
-    running = tuple(operator for operator in found if operator is not None)
-    return replace(one, operators=bound_together(one.deployment, running), ways=())
+    return replace(one, operators=running(one.ways, chosen), ways=())
 
 
 def _floor_s(one: ScheduledPass) -> Number:
@@ -272,29 +230,33 @@ def total(parts: Iterable[Number]) -> Number:
 
 def sums(one: ScheduledPass) -> Sums:
     """Sums over the operators of a pass; the limited ones are the roofline time of those that a resource limits."""
-    local = [item.times for item in one.operators if item.operator.message is None]
-    remote = [item.times for item in one.operators if item.operator.message is not None]
-    each = local + remote
-    local_s = total(item.roofline_s for item in local)
-    roofline_s = overlapped_s(one, local_s, total(item.roofline_s for item in remote))
+    local, remote = columns(one.local), columns(one.remote)
+    limits = zip(local["compute_s"], local["memory_s"], local["roofline_s"], strict=True)
+    local_s = total(local["roofline_s"])
+    roofline_s = overlapped_s(one, local_s, total(remote["roofline_s"]))
     return Sums(
-        flops=total(item.flops for item in local),
-        moved_bytes=total(item.moved_bytes for item in each),
+        flops=total(local["flops"]),
+        moved_bytes=total((*local["moved_bytes"], *remote["moved_bytes"])),
         least_bytes=total(item.times.least_bytes for item in one.least.operators),
         floor_s=_floor_s(one),
         roofline_s=roofline_s,
-        compute_limited_s=total((item.compute_s > item.memory_s) * item.roofline_s for item in local),
-        network_limited_s=roofline_s - local_s if remote else 0.0,
+        compute_limited_s=total((compute_s > memory_s) * longest_s for compute_s, memory_s, longest_s in limits),
+        network_limited_s=roofline_s - local_s if one.remote else 0.0,
         peak_s=peak_s(one),
     )
+
+
+def columns(bounds: Sequence[Bound]) -> dict[str, tuple[Number, ...]]:
+    """For each kind of `Times` those of all operators."""
+    rows = zip(*(item.times for item in bounds), strict=True) if bounds else [()] * len(Times._fields)
+    return dict(zip(Times._fields, rows, strict=True))
 
 
 def peak_s(one: ScheduledPass) -> Number:
     """What the FLOPs of work on the chip take at the dense peaks of their formats."""
     flops: dict[str, Number] = {}
-    for item in one.operators:
-        if item.operator.message is None and anywhere(item.flops > 0):
-            flops[item.math] = flops.get(item.math, 0.0) + item.flops
+    for item in one.local:
+        flops[item.math] = flops.get(item.math, 0.0) + item.times.flops
     return total(compute_s(each, one.deployment.accelerator, math) for math, each in flops.items())
 
 
@@ -309,14 +271,13 @@ def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Numb
     return larger(local_s + (1.0 - one.deployment.parallel.overlap) * network_s, network_s)
 
 
-def computing(one: ScheduledPass) -> dict[str, list[Operator]]:
+def computing(one: ScheduledPass) -> dict[str, list[Bound]]:
     """Operators that occupy each kind of units, ``matrix`` and ``vector``."""
-    found: dict[str, list[Operator]] = {}
-    for item in one.operators:
-        operator = item.operator
-        no_math = isinstance(operator.least.flops, float) and operator.least.flops == 0.0
-        if operator.message is None and not no_math:
-            found.setdefault(units_of(operator, item.accelerator), []).append(operator)
+    found: dict[str, list[Bound]] = {}
+    for item in one.local:
+        least_flops = item.operator.least.flops
+        if not (isinstance(least_flops, float) and least_flops == 0.0):
+            found.setdefault(units_of(item.math), []).append(item)
     return found
 
 
@@ -346,8 +307,8 @@ def resources_s(one: ScheduledPass) -> dict[str, Number]:
     """Least busy time of each resource: ``memory``, the ``matrix`` and the ``vector`` units, and the ``network``."""
     gpu, plan, one = one.deployment.accelerator, one.schedule, one.least
     found = {"memory": memory_s(least_bytes(one), gpu)}
-    for units, operators in computing(one).items():
-        found[units] = plan.busy * total(least_compute_s(operator, gpu) for operator in operators)
+    for units, items in computing(one).items():
+        found[units] = plan.busy * total(item.times.least_busy_s for item in items)
     if not one.deployment.parallel.single:
         found["network"] = plan.busy * network_s(one)
     return found
@@ -355,9 +316,7 @@ def resources_s(one: ScheduledPass) -> dict[str, Number]:
 
 def network_s(one: ScheduledPass) -> Number:
     """Least time of the messages of one pass."""
-    gpu = one.deployment.accelerator
-    messages = [item.operator for item in one.operators if item.operator.message is not None]
-    return total(item.count * item.message.least_s(gpu) for item in messages if item.message is not None)
+    return total(item.times.least_busy_s for item in one.remote)
 
 
 COMMON_MODE = 0.2
@@ -375,36 +334,32 @@ def estimates(one: ScheduledPass) -> Estimates:
 
         L^2 = common^2 + sum over bases of (sum of w l)^2,    low = time / exp(L).
     """
-    operators = one.expected.operators
-    local = [item.estimate for item in operators if item.operator.message is None]
-    remote = [item.estimate for item in operators if item.operator.message is not None]
-    each = local + remote
-    time_s = overlapped_s(one, total(item.time_s for item in local), total(item.time_s for item in remote))
-    below, above = _spread(each, [item.low_s for item in each]), _spread(each, [item.high_s for item in each])
-    fixed_s = total(item.fixed_s for item in local)
-    return Estimates(time_s, time_s / _exp(below), time_s * _exp(above), fixed_s, time_s, time_s)
+    one = one.expected
+    local_s = total(item.estimate.time_s for item in one.local)
+    remote_s = total(item.estimate.time_s for item in one.remote)
+    time_s = overlapped_s(one, local_s, remote_s)
+    below, above = _spreads([*one.local, *one.remote], local_s + remote_s)
+    fixed_s = total(item.estimate.fixed_s for item in one.local)
+    return Estimates(time_s, time_s / exp(below), time_s * exp(above), fixed_s, time_s, time_s)
 
 
-def _spread(each: list[Estimate], ends: list[Number]) -> Number:
-    """Logarithm from the sum of estimates to an end of its interval; ``ends`` are theirs."""
-    whole_s = total(item.time_s for item in each)
-    groups: dict[str, Number] = {}
-    for item, end_s in zip(each, ends, strict=True):
-        off: Any = abs(_log(larger(end_s, TINY_S) / larger(item.time_s, TINY_S)))
-        for basis, holds in item.bases:
-            groups[basis] = groups.get(basis, 0.0) + item.time_s * off * holds
-    squares = total((value / larger(whole_s, TINY_S)) ** 2 for value in groups.values())
-    return (COMMON_MODE**2 + squares) ** 0.5
+def _spreads(each: list[Bound], whole_s: Number) -> tuple[Number, Number]:
+    """Logarithms from ``whole_s``, the sum of the operators' estimates, to both ends of its interval."""
+    below: dict[str, Number] = {}
+    above: dict[str, Number] = {}
+    for item in each:
+        low_s, high_s = item.deviations
+        for basis, holds in item.estimate.bases:
+            below[basis] = below.get(basis, 0.0) + low_s * holds
+            above[basis] = above.get(basis, 0.0) + high_s * holds
+    return _spread(below.values(), whole_s), _spread(above.values(), whole_s)
 
 
-def _log(value: Number) -> Number:
-    """Natural logarithm, of a float without the price of an array."""
-    return np.log(value) if isinstance(value, np.ndarray) else log(value)
-
-
-def _exp(value: Number) -> Number:
-    """Exponential, of a float without the price of an array."""
-    return np.exp(value) if isinstance(value, np.ndarray) else exp(value)
+def _spread(groups: Iterable[Number], whole_s: Number) -> Number:
+    """Root of the sum of squares of what each basis adds, relative to the whole, with the common mode."""
+    squares = total((value / larger(whole_s, TINY_S)) ** 2 for value in groups)
+    root: Number = (COMMON_MODE**2 + squares) ** 0.5
+    return root
 
 
 def in_a_graph(found: Estimates, serve: Deployment) -> Estimates:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import anywhere, has_array
 from ..dimensions import UNNAMED, Dimensions, is_named, laid_out
 from ..errors import InvalidInput, Number, number, of_kind
 from ..values import Value, brief
@@ -74,8 +75,14 @@ class Workload(Value):
             least = 1 if name in ("prompt_tokens", "output_tokens", "batch") else 0
             value = number(name, getattr(self, name), least=least, whole=name != "audio_s", empty=True)
             object.__setattr__(self, name, value)
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        values = [getattr(self, name) for name in COUNTS]
+        if not has_array(values):
+            return
         try:
-            _ = sum(getattr(self, name) for name in COUNTS)
+            np.broadcast_shapes(*map(np.shape, values))
         except ValueError as error:
             raise InvalidInput(f"the fields of a workload must broadcast: {error}") from None
 
@@ -93,7 +100,7 @@ class Workload(Value):
     @property
     def has_media(self) -> bool:
         """Whether any prompt has images or audio."""
-        return bool(np.any(self.images)) or bool(np.any(self.audio_s))
+        return anywhere(self.images) or anywhere(self.audio_s)
 
     @property
     def context_tokens(self) -> Number:

@@ -34,7 +34,8 @@ from ..phases.encoder_rules import refuse_encoders
 from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
-from ..phases.totals import ScheduledPass, resources_s, scheduled_pass
+from ..phases.scheduling import scheduled_pass
+from ..phases.totals import ScheduledPass, resources_s
 from ..specs.engines import GENERIC, Engine
 from ..values import Value
 

@@ -110,7 +110,36 @@ class Block(Value, ABC):
 
     @abstractmethod
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """The operators of one forward pass, in order."""
+        """The operators of one forward pass, in order.
+
+        Unless the block caches values of each token, they may depend on whether there is a past, but not on its length:
+        passes that differ in that alone share them.
+        """
+
+
+class CacheReader(Block):
+    """A block that attends to cached tokens, with the operators that depend on their number apart from the others.
+
+    Passes that differ in the length of the past alone share the operators before and behind the cache.
+    """
+
+    @abstractmethod
+    def before_cache(self, run: Pass) -> Iterator[Operator]:
+        """Operators that run before those on the cache; they depend on the new tokens alone."""
+
+    @abstractmethod
+    def on_cache(self, run: Pass) -> Iterator[Operator]:
+        """Operators that read the cache.  None is part of one kernel with an operator before or behind."""
+
+    @abstractmethod
+    def behind_cache(self, run: Pass) -> Iterator[Operator]:
+        """Operators that run behind those on the cache; they depend on the new tokens alone."""
+
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Those before, on and behind the cache."""
+        yield from self.before_cache(run)
+        yield from self.on_cache(run)
+        yield from self.behind_cache(run)
 
 
 LARGEST = 10**9

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from ... import operators
+from ...arrays import smaller
 from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, strided_pairs, visible_pairs
 from ...operators.weights import Linear, Vector, Weight
-from .block import Block, Cache, whole
+from .block import Cache, CacheReader, whole
 from .indexer import Indexer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CompressedAttention(Block):
+class CompressedAttention(CacheReader):
     """Attention over a window of tokens and over compressed entries (DeepSeek-V4 report, sections 2.3.1 and 2.3.2).
 
     One key of ``head_dim`` is shared by all heads and is its own value, so a token in the window costs ``head_dim``
@@ -137,16 +136,22 @@ class CompressedAttention(Block):
         waiting = 2 * self.series * width * kept_bytes
         return Cache(width, None, overlap, self.ratio, waiting)
 
-    def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, compression, indexer, attention of each segment, grouped projection out."""
+    def before_cache(self, run: Pass) -> Iterator[Operator]:
+        """Projections in, compression, and projections of the indexer."""
         for weight in (*self._before(), *self._compressor(), *self._indexer()):
             yield operators.linear(weight, run.tokens, run)
+
+    def on_cache(self, run: Pass) -> Iterator[Operator]:
+        """Scores of the indexer, attention to the window and to the entries, for each segment."""
         for segment in run.segments:
             if self.indexer:
                 yield self._scores(self.indexer, segment, run)
             yield self._window(segment, run)
             if self.ratio:
                 yield self._entries(segment, run)
+
+    def behind_cache(self, run: Pass) -> Iterator[Operator]:
+        """Grouped projection out."""
         for weight in self._after():
             yield operators.linear(weight, run.tokens, run)
 
@@ -166,8 +171,8 @@ class CompressedAttention(Block):
         )
 
     def _window(self, segment: Segment, run: Pass) -> Operator:
-        past = np.minimum(segment.past_tokens, self.window - 1)
-        kept = np.minimum(segment.new_tokens, self.window)
+        past = smaller(segment.past_tokens, self.window - 1)
+        kept = smaller(segment.new_tokens, self.window)
         return attend(
             segment,
             run,
@@ -186,7 +191,7 @@ class CompressedAttention(Block):
         most = self.indexer.topk if self.indexer else None
         read, least = past, past
         if most is not None:
-            read, least = np.minimum(past, segment.new_tokens * most), np.minimum(past, most)
+            read, least = smaller(past, segment.new_tokens * most), smaller(past, most)
         return attend(
             segment,
             run,
@@ -202,9 +207,9 @@ class CompressedAttention(Block):
 
     def _shared(self, segment: Segment, entries: Number) -> Number:
         """Those of ``entries`` that may be of a prefix that sequences share."""
-        return np.minimum(segment.shared_tokens / self.ratio, entries)
+        return smaller(segment.shared_tokens / self.ratio, entries)
 
     def _kept(self, segment: Segment) -> tuple[Number, Number]:
         """Entries of the past, and new ones."""
-        past = np.floor_divide(segment.past_tokens, self.ratio)
-        return past, np.floor_divide(segment.past_tokens + segment.new_tokens, self.ratio) - past
+        past = segment.past_tokens // self.ratio
+        return past, (segment.past_tokens + segment.new_tokens) // self.ratio - past

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ... import operators
+from ...arrays import anywhere
 from ...operators.operator import Operator, Pass
 from ...operators.softmax_attention import Reads, attend
 from ...operators.weights import Linear, Vector, Weight
@@ -141,7 +140,7 @@ class SourceAttention(Block):
         inward = {weight.name: weight for weight in self.weights() if isinstance(weight, Linear)}
         for name in ("q_proj", "k_proj", "v_proj"):
             tokens = run.tokens if name == "q_proj" else encoded
-            if np.any(tokens):
+            if anywhere(tokens):
                 yield operators.linear(replace(inward[name], name=f"cross_{name}"), tokens, run)
         for segment in run.segments:
             source, new = segment.source_tokens, segment.encoded_tokens

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-
-import numpy as np
+from functools import cached_property
 
 from ... import operators
+from ...arrays import smaller
 from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import (
@@ -20,12 +20,12 @@ from ...operators.softmax_attention import (
     visible_pairs,
 )
 from ...operators.weights import Linear, Vector, Weight
-from .block import Block, Cache, whole
+from .block import Cache, CacheReader, whole
 from .indexer import Indexer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Attention(Block):
+class Attention(CacheReader):
     """Softmax attention whose query heads share KV heads, causal unless of an encoder.
 
     ``kv_heads == query_heads`` is MHA (arXiv:1706.03762), ``kv_heads == 1`` MQA (arXiv:1911.02150), in between GQA
@@ -165,7 +165,7 @@ class Attention(Block):
         ]
         small = tuple(vector for vector in vectors if vector.size)
         indexer = self.indexer.weights(self.hidden, self.hidden) if self.indexer else ()
-        return (*self._inward(), *self._outward(), *small, *indexer)
+        return (*self._inward, self._outward, *small, *indexer)
 
     def _norm_size(self) -> int:
         if not self.qk_norm:
@@ -178,6 +178,7 @@ class Attention(Block):
         vectors = 2 if norm.endswith("bias") else 1
         return vectors * heads * self.head_dim
 
+    @cached_property
     def _inward(self) -> tuple[Linear, ...]:
         found = [self._by_heads("q_proj", self.query_heads, self.head_dim, self.qkv_bias or self.query_bias)]
         if self.query_rank:
@@ -199,10 +200,11 @@ class Attention(Block):
         joins = "" if name == "q_proj" else joins
         return Linear(name, d_in, heads * width, "attention", bias, split="columns", pieces=heads, joins=joins)
 
-    def _outward(self) -> tuple[Linear]:
+    @cached_property
+    def _outward(self) -> Linear:
         width = self.query_heads * self.value_width
         bias, heads = self.output_bias, self.query_heads
-        return (Linear("o_proj", width, self.hidden, "attention", bias, split="rows", pieces=heads),)
+        return Linear("o_proj", width, self.hidden, "attention", bias, split="rows", pieces=heads)
 
     def caches(self) -> tuple[Cache, ...]:
         """Keys and values, capped by the window, and the indexer's keys; nothing without a causal mask."""
@@ -211,9 +213,9 @@ class Attention(Block):
         own = Cache(values_per_token=self.kv_values, window=self.window, pieces=self.kv_heads)
         return (own, *(self.indexer.caches() if self.indexer else ()))
 
-    def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, indexer, attention of each segment, projection out."""
-        for weight in self._inward():
+    def before_cache(self, run: Pass) -> Iterator[Operator]:
+        """Projections in, and those of the indexer."""
+        for weight in self._inward:
             yield operators.linear(weight, run.tokens, run)
         if self.qk_norm:
             heads = self.query_heads + (0 if self.shares_kv else self.kv_heads)
@@ -221,11 +223,18 @@ class Attention(Block):
                 "qk_norm", run.tokens, 2 * heads * self.head_dim, run, parameters=self._norm_size()
             )
         if self.indexer:
-            yield from self.indexer.operators(run, self.hidden, self.hidden)
+            yield from self.indexer.projections(run, self.hidden, self.hidden)
+
+    def on_cache(self, run: Pass) -> Iterator[Operator]:
+        """Scores of the indexer, and attention of each segment."""
+        if self.indexer:
+            yield from self.indexer.scores(run)
         for segment in run.segments:
             yield self._attention(segment, run)
-        for weight in self._outward():
-            yield operators.linear(weight, run.tokens, run)
+
+    def behind_cache(self, run: Pass) -> Iterator[Operator]:
+        """Projection out."""
+        yield operators.linear(self._outward, run.tokens, run)
 
     def _attention(self, segment: Segment, run: Pass) -> Operator:
         if not self.causal:
@@ -267,11 +276,11 @@ class Attention(Block):
         if self.indexer:
             return self.indexer.selected(segment)
         if self.chunked and self.window is not None:
-            seen = past - np.floor_divide(past, self.window) * self.window
+            seen = past - past // self.window * self.window
             reads = Reads(past=seen, least_past=seen, new=new, written=new)
             return chunked_pairs(new, past, self.window), reads
         pairs = visible_pairs(new, past, self.window)
-        seen = past if self.window is None else np.minimum(past, self.window - 1)
+        seen = past if self.window is None else smaller(past, self.window - 1)
         # Another layer has brought the same entries on the chip: a cache small enough could still be there.
         return pairs, Reads(past=seen, least_past=0.0, new=new, written=0.0)
 

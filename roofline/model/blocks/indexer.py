@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from ... import operators
+from ...arrays import smaller
 from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, visible_pairs
@@ -99,13 +98,14 @@ class Indexer(Value):
         values = 2 * self.dim + 1 if self.scheme == "pooled" else self.dim
         return (Cache(values_per_token=values, index=self.scheme == "dsa"),)
 
-    def operators(self, run: Pass, hidden: int, query_width: int) -> Iterator[Operator]:
-        """Projections, then the scores of each segment: every visible pair, every key read."""
-        if self.shared:
-            return
+    def projections(self, run: Pass, hidden: int, query_width: int) -> Iterator[Operator]:
+        """One product a matrix."""
         for weight in self.matrices(hidden, query_width):
             yield operators.linear(weight, run.tokens, run)
-        for segment in run.segments:
+
+    def scores(self, run: Pass) -> Iterator[Operator]:
+        """The scores of each segment: every visible pair, every key read."""
+        for segment in () if self.shared else run.segments:
             new, past = segment.new_tokens, segment.past_tokens
             keys, shared = past / self.pool, segment.shared_tokens / self.pool
             yield attend(
@@ -128,7 +128,7 @@ class Indexer(Value):
         select: at least ``topk`` if they all agree, at most ``topk`` for each.  All of it may be of a shared prefix.
         """
         new, past = segment.new_tokens, segment.past_tokens
-        least = np.minimum(past, self.topk)
-        shared = np.minimum(segment.shared_tokens, least)
-        reads = Reads(past=np.minimum(past, new * self.topk), least_past=least, new=new, written=new, shared=shared)
+        least = smaller(past, self.topk)
+        shared = smaller(segment.shared_tokens, least)
+        reads = Reads(past=smaller(past, new * self.topk), least_past=least, new=new, written=new, shared=shared)
         return visible_pairs(new, past, self.topk), reads

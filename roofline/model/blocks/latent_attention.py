@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-
-import numpy as np
+from functools import cached_property
 
 from ... import operators
-from ...arrays import FrozenMapping
+from ...arrays import FrozenMapping, anywhere, larger, smaller
 from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, visible_pairs
 from ...operators.weights import Linear, Vector, Weight
-from .block import Block, Cache, whole
+from ...operators.work import Work
+from .block import Cache, CacheReader, whole
 from .indexer import Indexer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MLA(Block):
+class MLA(CacheReader):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
 
     A token is compressed to a latent of ``kv_rank`` and one rotary key of ``rope_dim`` that all heads share; both are
@@ -111,6 +111,7 @@ class MLA(Block):
         """Width of what the queries of an indexer are projected from: the query latent, if there is one."""
         return self.q_rank or self.hidden
 
+    @cached_property
     def _inward(self) -> tuple[Linear, ...]:
         queries = self.heads * (self.nope_dim + self.rope_dim)
         if self.q_rank:
@@ -137,12 +138,13 @@ class MLA(Block):
             found.append(gate)
         return tuple(found)
 
-    @property
+    @cached_property
     def kv_b_proj(self) -> Linear:
         """The expansion of the latent."""
         width = self.heads * (self.nope_dim + self.value_dim)
         return Linear("kv_b_proj", self.kv_rank, width, "attention", split="columns", pieces=self.heads)
 
+    @cached_property
     def _outward(self) -> Linear:
         width = self.heads * self.value_dim
         return Linear("o_proj", width, self.hidden, "attention", self.bias, split="rows", pieces=self.heads)
@@ -156,23 +158,31 @@ class MLA(Block):
             Vector("vectors", self.vectors),
         ]
         indexer = self.indexer.weights(self.hidden, self.query_width) if self.indexer else ()
-        return (*self._inward(), self.kv_b_proj, self._outward(), *(v for v in vectors if v.size), *indexer)
+        return (*self._inward, self.kv_b_proj, self._outward, *(v for v in vectors if v.size), *indexer)
 
     def caches(self) -> tuple[Cache, ...]:
         """The latent, and the indexer's keys where the layer has an indexer of its own."""
         own = () if self.shares_latent else (Cache(values_per_token=self.latent, window=self.window),)
         return (*own, *(self.indexer.caches() if self.indexer else ()))
 
-    def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, indexer, kv_b_proj of the new tokens, both ways of attention, projection out."""
-        for weight in self._inward():
+    def before_cache(self, run: Pass) -> Iterator[Operator]:
+        """Projections in, those of the indexer, and kv_b_proj of the new tokens."""
+        for weight in self._inward:
             yield operators.linear(weight, run.tokens, run)
         if self.indexer:
-            yield from self.indexer.operators(run, self.hidden, self.query_width)
+            yield from self.indexer.projections(run, self.hidden, self.query_width)
         yield operators.linear(self.kv_b_proj, run.tokens, run)
+
+    def on_cache(self, run: Pass) -> Iterator[Operator]:
+        """Scores of the indexer, and both ways of attention of each segment."""
+        if self.indexer:
+            yield from self.indexer.scores(run)
         for at, segment in enumerate(run.segments):
             yield from self._both_ways(at, segment, run)
-        yield operators.linear(self._outward(), run.tokens, run)
+
+    def behind_cache(self, run: Pass) -> Iterator[Operator]:
+        """Projection out."""
+        yield operators.linear(self._outward, run.tokens, run)
 
     def _both_ways(self, at: int, segment: Segment, run: Pass) -> Iterator[Operator]:
         """Attention on the latent, and on expanded keys and values with the expansion of the past before it.
@@ -194,9 +204,9 @@ class MLA(Block):
             latent=True,
             reads=reads,
         )
-        yield replace(absorbed, choice=choice, option="absorbed")
+        yield absorbed.copy_with(choice=choice, option="absorbed")
         for past in self._expansion(segment, reads, run):
-            yield replace(past, choice=choice, option="expanded")
+            yield past.copy_with(choice=choice, option="expanded")
         expanded = attend(
             segment,
             run,
@@ -209,30 +219,29 @@ class MLA(Block):
             expanded_width=self.nope_dim + self.value_dim,
             reads=replace(reads, new=0.0 * reads.new),
         )
-        yield replace(expanded, choice=choice, option="expanded")
+        yield expanded.copy_with(choice=choice, option="expanded")
 
     def _expansion(self, segment: Segment, reads: Reads, run: Pass) -> Iterator[Operator]:
         """Latents of the past times ``kv_b_proj``, whose weights the new tokens have brought on the chip."""
         context = run.parallel.context
         tokens = segment.sequences * reads.past / context
-        if not np.any(tokens):
+        if not anywhere(tokens):
             return
-        product = operators.linear(self.kv_b_proj, np.maximum(tokens, 1.0), run)
-        least = segment.least_read(reads.least_past, reads.shared) / context / np.maximum(tokens, 1.0)
+        product = operators.linear(self.kv_b_proj, larger(tokens, 1.0), run)
+        least = segment.least_read(reads.least_past, reads.shared) / context / larger(tokens, 1.0)
         written = product.work.flops / (2 * product.inputs["k"]) * (product.inputs["activation_bits"] / 8)
-        work = replace(product.work, weight_bytes=0.0, activation_bytes=written)
-        expansion = replace(
-            product,
+        math = product.work.math
+        expansion = product.copy_with(
             name="kv_b_proj_past",
-            work=work,
-            least=replace(product.least, flops=product.least.flops * least, weight_bytes=0.0),
+            work=Work(product.work.flops, 0.0, written, 0.0, math),
+            least=Work(product.least.flops * least, 0.0, 0.0, 0.0, math),
             formulas=EXPANSION,
             source=EXPANSION_SOURCE,
         )
         yield expansion.times(tokens > 0)
 
     def _past(self, segment: Segment) -> Number:
-        return segment.past_tokens if self.window is None else np.minimum(segment.past_tokens, self.window - 1)
+        return segment.past_tokens if self.window is None else smaller(segment.past_tokens, self.window - 1)
 
     def _pairs_and_reads(self, segment: Segment) -> tuple[Number, Reads]:
         if self.indexer:

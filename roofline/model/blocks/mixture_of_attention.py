@@ -10,11 +10,11 @@ from ...errors import InvalidInput
 from ...operators.operator import Operator, Pass
 from ...operators.softmax_attention import attention
 from ...operators.weights import Linear, Vector, Weight
-from .block import Block, Cache, whole
+from .block import Cache, CacheReader, whole
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MixtureOfAttention(Block):
+class MixtureOfAttention(CacheReader):
     """Attention whose query and output projections are experts (JetMoE, arXiv:2404.07413, section 2.2).
 
     Keys and values are shared by all experts: ``kv_heads`` heads of ``head_dim``, which is what the cache holds.  A
@@ -75,12 +75,15 @@ class MixtureOfAttention(Block):
         """Keys and values."""
         return (Cache(values_per_token=2 * self.width, pieces=self.kv_heads),)
 
-    def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections, attention of each segment, output experts."""
+    def before_cache(self, run: Pass) -> Iterator[Operator]:
+        """Keys and values, router, query experts."""
         for weight in self._dense():
             yield operators.linear(weight, run.tokens, run)
-        queries, outputs = self._experts()
+        queries, _ = self._experts()
         yield operators.experts(queries, run.tokens, run)
+
+    def on_cache(self, run: Pass) -> Iterator[Operator]:
+        """Attention of each segment."""
         for segment in run.segments:
             yield attention(
                 segment,
@@ -92,4 +95,8 @@ class MixtureOfAttention(Block):
                 kv_heads=self.kv_heads,
                 window=None,
             )
+
+    def behind_cache(self, run: Pass) -> Iterator[Operator]:
+        """Output experts."""
+        _, outputs = self._experts()
         yield operators.experts(outputs, run.tokens, run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from ... import operators
 from ...errors import InvalidInput
@@ -49,8 +50,9 @@ class MLP(Block):
 
     def weights(self) -> tuple[Weight, ...]:
         """Gate if there is one, up, down; vectors if there are any."""
-        return (*self.matrices(), *((Vector("mlp_vectors", self.vectors),) if self.vectors else ()))
+        return (*self.matrices, *((Vector("mlp_vectors", self.vectors),) if self.vectors else ()))
 
+    @cached_property
     def matrices(self) -> tuple[Linear, ...]:
         """Gate if there is one, up, down."""
         prefix = "shared_" if self.part == "shared_experts" else ""
@@ -69,7 +71,7 @@ class MLP(Block):
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """One product per matrix."""
-        for weight in self.matrices():
+        for weight in self.matrices:
             yield operators.linear(weight, run.tokens, run)
 
 
@@ -150,6 +152,7 @@ class MoE(Block):
         """The product that scores the experts."""
         return Linear("router", self.hidden, self.experts + self.zero_experts, "router", self.router_bias)
 
+    @cached_property
     def routers(self) -> tuple[Linear, ...]:
         """All products of the router."""
         width = self.router_hidden
@@ -164,6 +167,7 @@ class MoE(Block):
         """Experts that work for a token: ``top_k``, less those expected to be empty."""
         return max(round(self.top_k * self.experts / (self.experts + self.zero_experts)), 1)
 
+    @cached_property
     def routed(self) -> tuple[Linear, ...]:
         """Matrices of the routed experts."""
         width = self.latent or self.hidden
@@ -176,6 +180,7 @@ class MoE(Block):
         down = of_all("down", self.intermediate, width)
         return (gate, up, down) if self.gated else (up, down)
 
+    @cached_property
     def beside(self) -> tuple[Linear, ...]:
         """Matrices that every token goes through: shared expert, dense MLP, projections of the latent."""
         found: list[Linear] = []
@@ -197,18 +202,18 @@ class MoE(Block):
             gated=self.gated,
             bias=self.bias or self.shared_bias,
             part=part,
-        ).matrices()
+        ).matrices
 
     def weights(self) -> tuple[Weight, ...]:
         """Router, routed experts, what every token goes through."""
         vectors = (Vector("router_vectors", self.vectors, "router"),) if self.vectors else ()
-        return (*self.routers(), *self.routed(), *self.beside(), *vectors)
+        return (*self.routers, *self.routed, *self.beside, *vectors)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
         """Router, grouped products of the routed experts, products that every token goes through."""
-        for weight in self.routers():
+        for weight in self.routers:
             yield operators.linear(weight, run.tokens, run)
-        for weight in self.routed():
+        for weight in self.routed:
             yield operators.experts(weight, run.tokens, run)
-        for weight in self.beside():
+        for weight in self.beside:
             yield operators.linear(weight, run.tokens, run)

@@ -1,0 +1,94 @@
+"""The operators of one pass with their bounds; those that other passes share are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+from ..efficiency.store import specs
+from ..model.layer import OnCache
+from ..operators.alternatives import cheapest
+from ..operators.operator import Operator, Pass, Segment
+from .bounds import Bound, Kernels
+from .deployment import Deployment
+from .schedule import Schedule
+from .totals import ScheduledPass, running
+
+
+def scheduled_pass(
+    serve: Deployment,
+    schedule: Schedule,
+    segments: tuple[Segment, ...] | None = None,
+    *,
+    change: Callable[[Operator], Operator] | None = None,
+    launch: str = "",
+) -> ScheduledPass:
+    """One pass of a microbatch through the model of ``serve``.
+
+    Parameters
+    ----------
+    serve : Deployment
+        What runs where.
+    schedule : Schedule
+        How the pass runs on a pipeline and over replicas.
+    segments : tuple of Segment, optional
+        The sequences, if other than the schedule's.
+    change : callable, optional
+        Makes another operator of each.
+    launch : {"", "graph", "captured", "eager", "within"}
+        How its kernels are launched.
+    """
+    run = serve.run(*(schedule.segments if segments is None else segments))
+    if change is not None:
+        ways = bound_together(serve, [change(operator) for operator in serve.model.operators(run)])
+    elif run.is_sweep or serve.is_sweep:
+        ways = bound_together(serve, serve.model.operators(run))
+    else:
+        ways = tuple(_bounds(serve, run))
+    operators = [item.operator for item in ways]
+    if not any(operator.choice for operator in operators):
+        return ScheduledPass(serve, schedule, ways, launch=launch)
+    chosen = cheapest(operators, lambda at: ways[at].roofline_s)
+    return ScheduledPass(serve, schedule, running(ways, chosen), ways, launch)
+
+
+@lru_cache(maxsize=256)
+def scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders: str) -> ScheduledPass:
+    """A pass without arrays; those of the last questions are kept, which what-ifs and plans ask again and again.
+
+    ``folders`` are the user's own of specifications, which estimates depend on.
+    """
+    return scheduled_pass(serve, schedule, launch=launch)
+
+
+def _bounds(serve: Deployment, run: Pass) -> Iterator[Bound]:
+    """Bounds of every operator of a pass without arrays, of which those that do not depend on the past are kept."""
+    for part in _frame_bounds(serve, serve.model.frame_pass(run), specs()):
+        if isinstance(part, OnCache):
+            yield from bound_together(serve, tuple(part.operators(run)))
+        else:
+            yield part
+
+
+@lru_cache(maxsize=256)
+def _frame_bounds(serve: Deployment, run: Pass, folders: str) -> tuple[Bound | OnCache, ...]:
+    """Bounds of the operators of a pass with the length of the past left open (`Model.frame`).
+
+    Passes of other lengths share them, with the estimates that they keep.  ``folders`` are the user's own folders of
+    specifications, which estimates depend on.
+    """
+    frame = serve.model.frame(run)
+    bounds = iter(bound_together(serve, [part for part in frame if not isinstance(part, OnCache)]))
+    return tuple(part if isinstance(part, OnCache) else next(bounds) for part in frame)
+
+
+def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bound, ...]:
+    """Bounds of the operators of one pass; those that engines run as one kernel share its estimate.
+
+    See `roofline.efficiency.joining`.
+    """
+    gpu, engine = serve.accelerator, serve.kernels
+    kernels = Kernels(tuple(operators), gpu, engine, serve.routing_skew)
+    return tuple(
+        Bound(operator, gpu, engine=engine, kernels=kernels, place=place) for place, operator in enumerate(operators)
+    )
