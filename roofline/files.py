@@ -114,7 +114,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
     SpecError
         Not readable (see `read_text`), not YAML, or not a mapping.
     """
-    return parse_yaml(read_text(path, max_bytes=MAX_YAML_BYTES), path)
+    return parse_yaml(read_spec(path), path)
+
+
+def read_spec(path: Path) -> str:
+    """Read the text of a YAML file.
+
+    Raises
+    ------
+    SpecError
+        Not readable (see `read_text`).
+    """
+    return read_text(path, max_bytes=MAX_YAML_BYTES)
 
 
 def parse_yaml(text: str, path: Path) -> dict[str, Any]:

@@ -226,3 +226,10 @@ def test_the_example_in_the_readme_is_a_good_file(write):
     chip = rl.get_accelerator(write(example))
     assert rl.check_specs(write(example)) == []
     assert chip.ridge_flops_per_byte("bf16") == pytest.approx(250)
+
+
+def test_a_file_is_read_again_only_after_it_changed(write):
+    path = write(GOOD)
+    first = rl.get_accelerator(path)
+    assert rl.get_accelerator(path) is first
+    assert rl.get_accelerator(write(GOOD.replace("Acme X1", "Acme X1 rev 2", 1))).title == "Acme X1 rev 2"

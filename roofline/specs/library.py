@@ -11,11 +11,12 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 from ..errors import InvalidInput, SpecError, UnknownName
-from ..files import read_text, read_yaml
+from ..files import parse_yaml, read_spec, read_text
 from ..hardware import Accelerator
 from ..model import Model
 from ..values import Value
@@ -118,9 +119,7 @@ def get_hardware(name: str | Path | Accelerator) -> Hardware:
     if isinstance(name, Accelerator):
         return Hardware(name, 1)
     path, count = _hardware_path(name)
-    from .schema import AcceleratorSpec, value_of
-
-    return Hardware(cast(Accelerator, value_of(read_yaml(path), AcceleratorSpec, path)), count)
+    return Hardware(_accelerator_of(read_spec(path), path), count)
 
 
 def load_accelerators() -> list[Accelerator]:
@@ -200,10 +199,24 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
 
 
 def _read_model(path: Path) -> Model:
+    return _model_of(read_spec(path), path)
+
+
+@lru_cache(maxsize=256)
+def _accelerator_of(text: str, path: Path) -> Accelerator:
+    """The accelerator that a file holds: one object for a file that did not change, which caches recognize at once."""
+    from .schema import AcceleratorSpec, value_of
+
+    return cast(Accelerator, value_of(parse_yaml(text, path), AcceleratorSpec, path))
+
+
+@lru_cache(maxsize=256)
+def _model_of(text: str, path: Path) -> Model:
+    """The model that a file holds, in the same way."""
     from .model_schema import ModelSpec
     from .schema import value_of
 
-    return cast(Model, value_of(read_yaml(path), ModelSpec, path))
+    return cast(Model, value_of(parse_yaml(text, path), ModelSpec, path))
 
 
 def _as_named(model: Model, name: str) -> Model:
