@@ -146,3 +146,21 @@ def test_pools_and_servers_that_fall_behind_say_so(worker):
     assert not any(behind in note for note in calm.assumptions)
     assert behind in simulate(worker, LOAD, requests_per_s=60.0, requests=600).assumptions[0]
     assert not any(behind in note for note in simulate(worker, LOAD, concurrency=256, requests=600).assumptions)
+
+
+def test_a_cache_crosses_at_the_pace_of_the_slower_side(worker):
+    """128 KiB a token; the cards of H100 and L40S move 50 and 25 GB/s."""
+    slow = worker.replace(accelerator=rl.get_accelerator("l40s"))
+    wide = worker.replace(parallel=rl.Parallel(tensor=4))
+    once = {"concurrency": 1, "requests": 2}
+    cache = 2000 * 131_072
+    for prefill, decode, bytes_per_s in (
+        (worker, slow, 25e9),
+        (slow, worker, 25e9),
+        (wide, worker, 50e9),
+        (wide, wide, 200e9),
+    ):
+        found = serve_pools(LOAD, prefill=prefill, decode=decode, **once)
+        assert found.handover_s == pytest.approx(cache / bytes_per_s)
+    eight = serve_pools(LOAD, prefill=worker, decode=rl.quantize(worker, kv="fp8"), **once)
+    assert eight.handover_s == pytest.approx(cache / 50e9)  # sent as it is stored

@@ -148,7 +148,8 @@ def serve_pools(
     requests, seed : int
         Number of requests, and the random seed.
     link_bytes_per_s : float
-        Rate of one accelerator's link between the pools, one way; the network card of ``prefill`` if None.
+        Rate of one accelerator's link between the pools, one way; that of its network card if None. The side with the
+        slower links, all of a replica's together, is what a cache crosses at.
     by_layer : bool
         Whether the cache of each layer is sent as soon as it is computed. Then the transfer is hidden behind the
         prefill, except for the last layer and whatever takes longer than the prefill.
@@ -231,23 +232,33 @@ Crossing = Callable[[int, Requests], float]
 def _handover(
     prefill: Deployment, decode: Deployment, rate: float | None, times: StepTimes, *, by_layer: bool
 ) -> Crossing:
-    given = rate if rate is not None else prefill.accelerator.nic_bytes_per_s
-    if given is None:
-        name = prefill.accelerator.name
-        raise InvalidInput(f"{name} has no nic_bytes_per_s: give link_bytes_per_s, the rate of its link")
-    bytes_per_s = one_number("link_bytes_per_s", given, least=1.0)
-    links = float(prefill.parallel.accelerators / prefill.parallel.data)
+    """The cache of a request leaves by the links of its prefill replica and arrives by those of its decode replica.
+
+    The slower of the two is what it takes, in the wider of the two formats.
+    """
+    bytes_per_s = min(_links_bytes_per_s(each, rate) for each in (prefill, decode))
+    formats = (prefill.precision.kv, decode.precision.kv)
     layers = decode.model.layer_count
 
     def crossing(request: int, record: Requests) -> float:
         tokens = record.prompt[request] + record.cached[request]
-        whole_s = float(decode.model.cache_bytes(tokens, decode.precision.kv)) / (bytes_per_s * links)
+        whole_s = max(float(decode.model.cache_bytes(tokens, kv)) for kv in formats) / bytes_per_s
         if not by_layer:
             return whole_s
         prompt_s = float(times.mixed_s(0.0, 1.0, record.prompt[request], record.cached[request]))
         return max(whole_s - prompt_s * (1 - 1 / layers), whole_s / layers)
 
     return crossing
+
+
+def _links_bytes_per_s(worker: Deployment, rate: float | None) -> float:
+    """What the accelerators of one replica send or receive together, one way."""
+    given = rate if rate is not None else worker.accelerator.nic_bytes_per_s
+    if given is None:
+        name = worker.accelerator.name
+        raise InvalidInput(f"{name} has no nic_bytes_per_s: give link_bytes_per_s, the rate of its link")
+    links = float(worker.parallel.accelerators / worker.parallel.data)
+    return links * one_number("link_bytes_per_s", given, least=1.0)
 
 
 def _schedulers(times: StepTimes, record: Requests, workers: int, *, generates: bool) -> list[Scheduler]:
