@@ -164,3 +164,12 @@ def test_a_cache_crosses_at_the_pace_of_the_slower_side(worker):
         assert found.handover_s == pytest.approx(cache / bytes_per_s)
     eight = serve_pools(LOAD, prefill=worker, decode=rl.quantize(worker, kv="fp8"), **once)
     assert eight.handover_s == pytest.approx(cache / 50e9)  # sent as it is stored
+
+
+def test_prompts_that_are_cached_shorten_the_prefill_and_not_the_crossing(worker):
+    once = {"prefill": worker, "decode": worker, "concurrency": 1, "requests": 2}
+    whole, hit = serve_pools(LOAD, **once), serve_pools(LOAD, hit_rate=0.75, **once)
+    assert hit.handover_s == whole.handover_s
+    short = rl.prefill(worker, rl.Workload(500, cached_tokens=1500)).estimate_s
+    long = rl.prefill(worker, rl.Workload(2000)).estimate_s
+    assert whole.ttft_s - hit.ttft_s == pytest.approx(long - short, rel=0.05)

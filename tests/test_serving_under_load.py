@@ -198,3 +198,30 @@ def test_the_share_of_requests_within_an_slo_falls_with_the_rate_and_is_nothing_
     assert one.share_within(slo) == one.simulations[0].share_within(slo) == shares[1]
     with pytest.raises(rl.InvalidInput, match="use method='simulation'"):
         rl.serve(server, load, concurrency=8).share_within(slo)
+
+
+def test_figures_of_rates_by_bursts_have_the_shape_of_both(server):
+    found = rl.serve(
+        server,
+        rl.Workload(500, 50),
+        requests_per_s=np.array([[1.0], [4.0]]),
+        burstiness=np.array([0.0, 1.0, 4.0]),
+        requests=100,
+    )
+    assert (
+        found.ttft_s.shape
+        == found.quantile("ttft_s", 0.9).shape
+        == found.share_within(rl.SLO(ttft_s=1.0)).shape
+        == (2, 3)
+    )
+    assert found.quantile("ttft_s", [0.5, 0.9]).shape == (2, 3, 2)
+
+
+def test_a_name_in_the_place_of_a_deployment_is_one_line():
+    with pytest.raises(rl.InvalidInput, match=r"deployment must be a Deployment, such as .*: 'llama-3\.1-8b'"):
+        rl.serve("llama-3.1-8b", rl.Workload(500, 50), concurrency=2)
+
+
+def test_a_plan_has_one_rate():
+    with pytest.raises(rl.InvalidInput, match="requests_per_s must be a single number here, not an array of 2"):
+        rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(500, 50), requests_per_s=np.array([1.0, 2.0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import InvalidInput, number
+from ..errors import InvalidInput, one_number
 from ..phases.workload import Workload
 from ..serving.methods import SIMULATION, method_named
 from ..serving.trace import Trace, without_times
@@ -30,14 +30,14 @@ def arrivals_of(
     Raises
     ------
     InvalidInput
-        The rate is not positive, or the burstiness is negative.
+        The rate is not a positive number, or the burstiness is negative.
     """
-    number("burstiness", burstiness)
+    burstiness = one_number("burstiness", burstiness)
     if requests_per_s is None:
         if not isinstance(load, Trace):
             return None
         requests_per_s = load.requests_per_s
-    return Stream(float(number("requests_per_s", requests_per_s, least=1e-12)), load, float(burstiness))
+    return Stream(one_number("requests_per_s", requests_per_s, least=1e-12), load, burstiness)
 
 
 def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, method: str | None) -> Plan:

@@ -125,6 +125,7 @@ def serve_pools(
     burstiness: float = 1.0,
     requests: int | None = None,
     seed: int = 0,
+    hit_rate: float = 0.0,
     link_bytes_per_s: float | None = None,
     by_layer: bool = False,
     time: str = "estimate_s",
@@ -147,6 +148,8 @@ def serve_pools(
         Squared coefficient of variation of the gaps between arrivals.
     requests, seed : int
         Number of requests, and the random seed.
+    hit_rate : float
+        Share of every prompt that prefill workers find in their prefix cache; all of the cache crosses.
     link_bytes_per_s : float
         Rate of one accelerator's link between the pools, one way; that of its network card if None. The side with the
         slower links, all of a replica's together, is what a cache crosses at.
@@ -181,7 +184,7 @@ def serve_pools(
     if prefill.model.name != decode.model.name:
         names = f"{prefill.model.name} and {decode.model.name}"
         raise InvalidInput(f"both pools must run the same model, since its cache is transferred between them: {names}")
-    how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed)
+    how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed, hit_rate=hit_rate)
     times = (step_times(prefill, time=time), step_times(decode, time=time))
     counts = (prefill_workers, decode_workers)
     return run_pools(load, how, times, counts, link_bytes_per_s=link_bytes_per_s, by_layer=by_layer)

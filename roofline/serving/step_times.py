@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidInput, Number, unknown
+from ..errors import InvalidInput, Number, of_kind, unknown
 from ..model.rewriting import steps_apart
 from ..operators.operator import Segment
 from ..phases.bounds import Bound
-from ..phases.deployment import Deployment
+from ..phases.deployment import EXAMPLE, Deployment
 from ..phases.encoder_rules import refuse_encoders
 from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.passes import TIMES
@@ -194,7 +194,7 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     UnknownName
         ``time`` is none of the three.
     InvalidInput
-        A field of the deployment is an array: a scheduler has one deployment.
+        It is no `Deployment`, or a field of it is an array: a scheduler has one deployment.
 
     Examples
     --------
@@ -207,6 +207,7 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     """
     if time not in TIMES:
         raise unknown("time", time, TIMES)
+    of_kind("deployment", serve, Deployment, EXAMPLE)
     if steps_apart(serve.model):
         raise InvalidInput(
             f"{serve.model.name} can't be simulated, since its decode steps and prompts run different kernels; apply "

@@ -141,7 +141,7 @@ class Served(Report):
         if not self.simulations:
             raise InvalidInput("a closed form has no quantiles; use method='simulation'")
         found = np.array([np.asarray(each.quantile(name, share)) for each in self.simulations])
-        return scalar(found[0] if len(self.simulations) == 1 else found)
+        return scalar(found.reshape(np.shape(self.stable) + np.shape(share)))
 
     def share_within(self, slo: SLO) -> Number:
         """Share of the requests that meet every target of an SLO by themselves; an array for several loads.
