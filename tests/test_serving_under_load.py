@@ -223,5 +223,5 @@ def test_a_name_in_the_place_of_a_deployment_is_one_line():
 
 
 def test_a_plan_has_one_rate():
-    with pytest.raises(rl.InvalidInput, match="requests_per_s must be a single number here, not an array of 2"):
+    with pytest.raises(rl.InvalidInput, match="requests_per_s must be a single number, not an array of 2"):
         rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(500, 50), requests_per_s=np.array([1.0, 2.0]))
