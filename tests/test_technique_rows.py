@@ -121,13 +121,15 @@ def test_images_encoded_elsewhere():
 
 
 def test_pools_of_one_kind_of_accelerator_stay_below_the_bound():
-    """MegaScale-Infer gains up to 1.90 a GPU (arXiv:2504.02263): pools of two kinds, batches too small."""
+    """MegaScale-Infer gains up to 1.90 a GPU (arXiv:2504.02263): pools of two kinds, batches too small.
+
+    A plugin for vLLM has pools of one kind, and its gains were measured.
+    """
     wide = rl.Parallel(data=32, expert=32)
     serve = rl.Deployment("deepseek-v3", "h100-sxm", FP8_BLOCK, wide)
     effect = rl.apply(serve, rl.Workload(2000, 500, 32 * 64), t.AttentionFFNDisaggregation())
     found = t.MEASURED["attention-ffn-disaggregation"]
-    assert found.bound
-    assert 0.5 < effect.throughput_gain <= found.high == 1.9
+    assert found.low < effect.throughput_gain < found.high < 1.9
 
 
 def test_weights_in_host_memory_are_no_faster_than_it():
