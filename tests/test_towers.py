@@ -213,3 +213,49 @@ def test_the_command_line_takes_images_and_sound():
     said = " ".join(text("analyze", "voxtral-mini-3b", "--hardware", "l4", "--audio", "45s").split())
     assert "prompt 2,000 with 45 s of sound" in said
     assert "vision.q_proj" in text("explain", "gemma-3-4b", "--hardware", "l4", "--images", "2", "--phase", "prefill")
+
+
+QWEN2_5_OMNI = {
+    "model_type": "qwen2_5_omni",
+    "architectures": ["Qwen2_5OmniForConditionalGeneration"],
+    "thinker_config": {
+        "text_config": {
+            **{
+                "model_type": "qwen2_5_omni_text",
+                "hidden_size": 3584,
+                "intermediate_size": 18944,
+                "vocab_size": 152064,
+            },
+            **{"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4},
+        },
+        "audio_config": {
+            **{"model_type": "qwen2_5_omni_audio_encoder", "d_model": 1280, "encoder_layers": 32, "num_mel_bins": 128},
+            **{"encoder_attention_heads": 20, "encoder_ffn_dim": 5120, "n_window": 100, "output_dim": 3584},
+        },
+        "vision_config": {
+            **{"model_type": "qwen2_5_omni_vision_encoder", "depth": 32, "hidden_size": 1280, "num_heads": 16},
+            **{"intermediate_size": 3420, "out_hidden_size": 3584, "patch_size": 14, "window_size": 112},
+            **{"fullatt_block_indexes": [7, 15, 23, 31]},
+        },
+    },
+    "talker_config": {"model_type": "qwen2_5_omni_talker", "hidden_size": 896, "num_hidden_layers": 24},
+}
+
+
+def test_sound_of_qwen_omni_is_encoded_in_chunks_of_two_seconds():
+    """30 s are 15 chunks of 100 positions, averaged in pairs to 750 tokens (arXiv:2503.20215, section 2.2)."""
+    model = from_config(QWEN2_5_OMNI)
+    serve = rl.Deployment(model, "h100-sxm")
+    found = rl.prefill(serve, rl.Workload(1000, audio_s=30)).operators
+    work = flops([item.operator for item in found if item.name.startswith("audio.")])
+    width, positions = 1280, 15 * 100
+    layers = 32 * (2 * positions * (4 * width**2 + 2 * width * 5120) + 15 * 4 * 100**2 * width)
+    convolutions = 2 * positions * (2 * 3 * 128 * width + 3 * width * width)
+    assert work == layers + convolutions + 2 * 750 * width * 3584
+
+
+def test_parts_of_a_wrapper_that_are_not_read_are_doubts():
+    (doubt,) = from_config(QWEN2_5_OMNI).doubts
+    assert doubt.startswith("talker_config: ")
+    counted = {name: size for name, size in QWEN2_5_OMNI.items() if name != "talker_config"}
+    assert from_config(counted).doubts == ()

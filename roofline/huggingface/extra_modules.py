@@ -96,12 +96,16 @@ def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
     for key, inner in data.items():
         if not (isinstance(key, str) and key.endswith("_config") and isinstance(inner, Mapping)):
             continue
-        if key not in (*TEXT_KEYS, *TOWER_KEYS, "projector_config") and WIDTHS & inner.keys():
+        counted = key == "projector_config" and data.get("model_type") == "deepseek_vl_v2"
+        if key not in (*TEXT_KEYS, *TOWER_KEYS) and not counted and WIDTHS & inner.keys():
             yield f"{key}: this part is not counted, since its shapes are unknown"
 
 
 WIDTHS = frozenset(
-    {"hidden_size", "num_hidden_layers", "d_model", "dim", "depth", "n_embd", "encoder_layers", "text_config"}
+    {
+        *("hidden_size", "num_hidden_layers", "d_model", "dim", "depth", "n_embd", "encoder_layers", "text_config"),
+        *("hidden_dim", "num_layers", "embed_dim", "num_blocks", "input_dim"),
+    }
 )
 """Fields that parts with parameters have."""
 

@@ -5,6 +5,8 @@ Counts are held against transformers 5.24.0 where it has the class, else against
 
 from __future__ import annotations
 
+from math import isqrt
+
 from ..errors import SpecError
 from .audio_encoders import width_of
 from .fields import Fields
@@ -93,7 +95,7 @@ def phi4_audio(fields: Fields) -> int:
 def segment_anything(fields: Fields) -> int:
     """The encoder of SAM (arXiv:2304.02643) in GOT-OCR: windows but in a few layers, distances on both axes, a neck."""
     width, out, layers = fields.size("hidden_size"), fields.size("output_channels"), fields.size("num_hidden_layers")
-    wide = len(fields.entries("global_attn_indexes") or ())
+    wide = whole_layers(fields, layers)
     side, window = _root(grid(fields)), fields.size("window_size")
     head_dim = width // fields.size("num_attention_heads")
     distances = 2 * head_dim * (wide * (2 * side - 1) + (layers - wide) * (2 * window - 1))
@@ -102,8 +104,13 @@ def segment_anything(fields: Fields) -> int:
     return patches(fields, width, bias=True) + side**2 * width + blocks + distances + neck
 
 
+def whole_layers(fields: Fields, layers: int) -> int:
+    """Layers in which all patches see each other."""
+    return len({at for at in fields.entries("global_attn_indexes") or () if isinstance(at, int) and 0 <= at < layers})
+
+
 def _root(square: int) -> int:
-    root = round(square**0.5)
+    root = isqrt(square)
     if root * root != square:
         raise SpecError(f"image_size must be a square of patches: {square}")
     return root

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model.tower import Product, Tower
 from .audio_encoders import width_of
 from .fields import Fields
-from .recent_encoders import eighth
+from .recent_encoders import eighth, whole_layers
 from .tower_parts import Chain, frames_of, merged_patches, products, vit
 from .towers import Wrapper
 from .vision_encoders import channels, grid, side
@@ -133,8 +133,9 @@ def got_ocr(at: Wrapper) -> Tower:
     fields = at.encoder
     width, out = fields.size("hidden_size"), fields.size("output_channels")
     neck = (Product(width, out, 16), Product(9 * out, out, 16))
-    behind = (Product(9 * out, 2 * out, 4), Product(18 * out, 4 * out), Product(4 * out, at.hidden))
-    layers, wide = fields.size("num_hidden_layers"), len(fields.entries("global_attn_indexes") or ())
+    behind = (Product(9 * out, 2 * out, 4), Product(18 * out, at.hidden), Product(at.hidden, at.hidden))
+    layers = fields.size("num_hidden_layers")
+    wide = whole_layers(fields, layers)
     return Tower(
         hidden=width,
         intermediate=fields.size("mlp_dim"),

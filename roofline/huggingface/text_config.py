@@ -55,6 +55,10 @@ def text_model(data: Mapping[str, Any]) -> Text:
     """
     outer = str(data.get("model_type") or "")
     wrapper = class_defaults()["wrappers"].get(outer)
+    if outer in FAMILIES and FAMILIES[outer].unknown:
+        raise SpecError(
+            f"model_type {outer!r} can't be read: its configuration does not give {FAMILIES[outer].unknown}"
+        )
     for key in TEXT_KEYS:
         inner = data.get(key)
         if isinstance(inner, Mapping):

@@ -274,9 +274,9 @@ def _normed_merger(at: Wrapper) -> int:
 
 
 def _got_ocr(at: Wrapper) -> int:
-    """Two strided convolutions that double the channels, then a linear layer."""
+    """Two strided convolutions, the second to the width of the language model, then a linear layer."""
     out = at.encoder.size("output_channels")
-    return 9 * out * 2 * out + 9 * 2 * out * 4 * out + matrix(4 * out, at.hidden)
+    return 9 * out * 2 * out + 9 * 2 * out * at.hidden + matrix(at.hidden, at.hidden)
 
 
 def _phi4_audio(at: Wrapper) -> int:
