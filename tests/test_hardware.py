@@ -361,3 +361,9 @@ def test_explain_shows_what_is_unverified_and_what_the_user_set(h100):
 def test_repr_is_one_short_line(h100):
     assert repr(h100) == "Accelerator('h100-sxm', 85.52 GB, 3.35 TB/s, fp8 1.979 PFLOP/s)"
     assert "3 TB/s … 4 TB/s" in repr(h100.replace(memory_bytes_per_s=np.array([3e12, 4e12])))
+
+
+@pytest.mark.parametrize("name", rl.list_accelerators())
+def test_a_tdp_or_why_there_is_none(name):
+    chip = rl.get_accelerator(name)
+    assert (chip.tdp_watts is None) == any(note.startswith("No TDP: ") for note in chip.notes)

@@ -279,7 +279,7 @@ def test_ones_own_list_goes_first(own):
         ("source: us", "source: them", "prices.0.usd_per_hour: source 'them' is not among us"),
         ('"2026-11-01"', '"November"', "a date is YYYY-MM-DD, YYYY-MM or YYYY: 'November'"),
         ('"2026-11-01"', '"2026-11-31"', "no such date: '2026-11-31'"),
-        ('"2026-11-01"', '"2206-11-01"', "the year must be 1990 to 2100: '2206-11-01'"),
+        ('"2026-11-01"', '"2206-11-01"', "the year must be 1990 to 2035: '2206-11-01'"),
         (', date: "2026-11-01"', "", "prices.0.date is missing"),
         ("accelerators: 8", "accelerators: 0", "prices.0.accelerators must be greater than or equal to 1: 0"),
     ],

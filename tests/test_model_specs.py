@@ -292,3 +292,23 @@ def test_the_example_of_the_readme_is_a_valid_spec(tmp_path):
     path.write_text(example, encoding="utf-8")
     assert rl.check_specs(path) == []
     assert rl.get_model(path).parameters.total == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("hidden: 8192", "hidden: 16384"),
+        ("count: 80", "count: 160"),
+        ("count: 80", "count: 32"),
+        ("intermediate: 28672", "intermediate: 57344"),
+    ],
+)
+def test_a_model_without_a_configuration_is_held_against_the_size_in_its_name(tmp_path, old, new):
+    text = (MODEL_SPECS / "llama-3.1-70b.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "llama-3.1-70b.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert rl.check_specs(path) == []
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    (said,) = rl.check_specs(path)
+    assert re.search(r"parameters are [\d,]+, which 70B in the name does not say", said)

@@ -127,6 +127,11 @@ ACCELERATORS = {
         "architecture: Hoper",
         "is not one of NVIDIA's",
     ),
+    "a domain that no switch has": ("h100-sxm", "domain: 8", "domain: 800", "NVLink connects 576 at most"),
+    "a clock of another chip": ("h100-sxm", "value: 1830", "value: 1980", "132 units x 1980 MHz"),
+    "processors of another chip": ("h100-sxm", "value: 132,", "value: 144,", "144 units x 1830 MHz"),
+    "a network in bits as bytes": ("h100-sxm", "unit: Gbit/s", "unit: GB/s", "nic_bytes_per_s is 4e+11"),
+    "a vendor of another chip": ("mi300x", "vendor: AMD", "vendor: NVIDIA", "'CDNA3' is not one of NVIDIA's"),
     "a year that can't be": ("h100-sxm", "year: 2022", "year: 2052", "year 2052 is not between 2015 and 2035"),
     "a date that is none": (
         "h100-sxm",
@@ -196,7 +201,7 @@ PRICES = {
         "billed in EUR: printed must contain",
     ),
     "a month that is none": ("aws", '"2026-07-20"', '"2026-17-20"', "no such date: '2026-17-20'"),
-    "a date of another century": ("aws", '"2026-07-20"', '"1926-07-20"', "the year must be 1990 to 2100"),
+    "a date of another century": ("aws", '"2026-07-20"', '"1926-07-20"', "the year must be 1990 to 2035"),
     "a price of nothing": ("purchases", "value: 1999,", "value: 19,", "19 USD is outside 50 to 500,000"),
     "to buy, by the hour": ("purchases", "unit: USD,", "unit: USD/h,", "usd holds usd, but"),
 }
@@ -292,3 +297,17 @@ def test_a_wrong_family_is_caught(tmp_path, old, new, said):
 
 def test_the_list_is_long():
     assert len(ACCELERATORS) + len(PRICES) + len(INSTANCES) + len(EFFICIENCY) >= 60
+
+
+@pytest.mark.parametrize("date", ["2036-07-20", "1989", "2026-13"])
+def test_dates_outside_the_years_of_accelerators_are_caught(tmp_path, date):
+    text = (ROOT / "hardware_specs" / "prices" / "aws.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "prices" / "aws.yaml"
+    path.parent.mkdir()
+    path.write_text(text.replace('date: "2024-12"', f'date: "{date}"', 1), encoding="utf-8")
+    assert any(date in said for said in rl.check_specs(path))
+
+
+def test_pages_of_a_thousand_times_the_tokens_are_caught():
+    with pytest.raises(rl.InvalidInput, match="page_tokens must be a number >= 1 and <= 8192: 16000"):
+        rl.Engine("vllm", page_tokens=16_000)

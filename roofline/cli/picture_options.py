@@ -33,7 +33,7 @@ class Picture:
         """Refuse a file that cannot be written, before anything is computed."""
         check_picture(self.file)
         if isinstance(self.width, str) or not 2 <= self.width <= 30:
-            raise InvalidInput(f"--width must be 2 to 30 inches: {self.width}")
+            raise InvalidInput(f"--width must be 2 to 30 inches: {self.width!r}")
 
 
 MeasuredFiles = Annotated[

@@ -33,6 +33,9 @@ ARCHITECTURES = {
 NVLINK_BYTES_PER_S = {"1": 80e9, "2": 150e9, "3": 300e9, "4": 450e9, "5": 900e9, "6": 1800e9}
 """NVLink generation -> total rate of all links of one accelerator, per direction."""
 
+NVLINK_DOMAIN = 576
+"""Accelerators that the NVLink Switch System connects at most (NVIDIA GB200 NVL72 page)."""
+
 PCIE_LANE_BYTES_PER_S = {"3": 1e9, "4": 2e9, "5": 4e9, "6": 8e9}
 """PCI Express generation -> rate of one lane per direction, before encoding."""
 
@@ -178,6 +181,8 @@ def _links(chip: Accelerator, figures: dict[str, Quantity]) -> Iterator[str]:
                 f"scale_up.bytes_per_s is {link.bytes_per_s / 1e9:g} GB/s: NVLink {generation[1]} has {most / 1e9:g}"
                 " one way; data sheets print both directions"
             )
+    if link and generation and link.domain > NVLINK_DOMAIN:
+        yield f"scale_up.domain is {link.domain}: NVLink connects {NVLINK_DOMAIN} at most"
     for path in ("host_bytes_per_s", "scale_up.bytes_per_s"):
         printed = figures[path].printed if path in figures else ""
         slot = re.search(r"PCIe (?:Gen)?(\d)(?:\.0)? x(\d+)", printed)

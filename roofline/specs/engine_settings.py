@@ -111,7 +111,7 @@ FIELDS: Mapping[str, Kind] = {
     "step_tokens": COUNT,
     "max_sequences": COUNT,
     "admission": Kind(words=("grow", "reserve")),
-    "page_tokens": COUNT,
+    "page_tokens": Kind(least=1, most=8192, whole=True),
     "receive_interval": COUNT,
     "schedule_interval": COUNT,
     "prefix_caching": Kind(switch=True),

@@ -38,6 +38,7 @@ def model_doubts(spec: ModelSpec, path: Path) -> Iterator[str]:
     model = spec.build()
     yield from _beside(spec, model, path)
     yield from _counted(spec, model)
+    yield from _named_size(spec, model)
     yield from _formats(spec)
     yield from _names(spec)
     if spec.max_context_tokens is not None and not TOKENS[0] <= spec.max_context_tokens <= TOKENS[1]:
@@ -67,6 +68,22 @@ def _counted(spec: ModelSpec, model: Model) -> Iterator[str]:
         yield f"parameters are {have.total:,}, but counted as {spec.counted.total:,} ({spec.counted.source})"
     if spec.counted.active is not None and have.active != spec.counted.active:
         yield f"active parameters are {have.active:,}, but counted as {spec.counted.active:,} ({spec.counted.source})"
+
+
+NAMED_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+SIZE_RANGE = 0.7, 1.5
+"""Parameters over the size in a name: 0.73 (LFM2.5-VL-1.6B, whose encoder counts apart) to 1.46 (Granite 4.0 H 1B)."""
+
+
+def _named_size(spec: ModelSpec, model: Model) -> Iterator[str]:
+    """A name often holds the size; twice a width or the layers of another model miss it."""
+    found = NAMED_SIZE.findall(re.sub(r"[-_ ]", " ", spec.name.lower()))
+    if len(found) != 1:
+        return
+    number, unit = found[0]
+    size, have = float(number) * (1e9 if unit == "b" else 1e6), model.parameters.total
+    if not SIZE_RANGE[0] <= have / size <= SIZE_RANGE[1]:
+        yield f"parameters are {have:,}, which {number}{unit.upper()} in the name does not say"
 
 
 def _formats(spec: ModelSpec) -> Iterator[str]:

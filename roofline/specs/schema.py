@@ -53,7 +53,7 @@ def _real_date(text: str) -> str:
 
 
 EARLIEST_YEAR = 1990
-LATEST_YEAR = 2100
+LATEST_YEAR = 2035
 Date = Annotated[str, AfterValidator(_real_date)]
 
 
