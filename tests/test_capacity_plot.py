@@ -53,7 +53,7 @@ def test_a_tornado_shows_what_doubling_gives(ax):
 
 def test_what_can_not_be_drawn_says_so(plan):
     sweep = rl.Workload(batch=np.array([1, 2]))
-    with pytest.raises(rl.InvalidInput, match="none was given"):
+    with pytest.raises(rl.InvalidInput, match="needs at least one"):
         rl.plot.memory_stack()
     with pytest.raises(rl.InvalidInput, match="single cases"):
         rl.plot.memory_stack(rl.memory(SERVE, sweep))
@@ -63,5 +63,5 @@ def test_what_can_not_be_drawn_says_so(plan):
         rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, sweep), time="roofline_s"))
     with pytest.raises(rl.InvalidInput, match="factor must be above 1"):
         rl.plot.tornado(rl.sensitivity(rl.decode(SERVE, LOAD), time="roofline_s"), factor=1)
-    with pytest.raises(rl.InvalidInput, match="needs a candidate that fits: does not fit"):
+    with pytest.raises(rl.InvalidInput, match="no candidate of the plan fits: does not fit"):
         rl.plot.pareto(rl.plan("llama-3.1-70b", ["l4"], LOAD, accelerators=(1,)))

@@ -91,11 +91,11 @@ def test_other_forms_of_curves_and_waterfalls(tmp_path):
         (("roofline", "llama-3.1-8b", "--hardware", "h100-sxm,l4"), "takes one accelerator, not h100-sxm, l4"),
         (("waterfall", *H100), "plot waterfall needs a change"),
         (("waterfall", *H100, "--to-weights", "fp8", "--phase", "all"), "no answer named 'all'"),
-        (("rooflines",), "rooflines shows 1 to 8 accelerators, not 0"),
-        (("kv",), "kv needs a model"),
+        (("rooflines",), "rooflines takes 1 to 8 accelerators, not 0"),
+        (("kv",), "kv needs at least one model"),
         (("cost", *H100, "--rate", "20"), "cost needs prices"),
         (("tornado", *H100, "--width", "0.5"), "--width must be 2 to 30 inches: 0.5"),
-        (("heatmap", "llama-3.1-70b", "--hardware", "l4"), "heatmap needs a batch and a context that fit"),
+        (("heatmap", "llama-3.1-70b", "--hardware", "l4"), "no batch and context of the heatmap fit"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_in_one_line(arguments, message, tmp_path):

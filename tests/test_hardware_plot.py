@@ -86,9 +86,9 @@ def test_chips_without_the_format_are_left_out():
 
 
 def test_wrong_input():
-    with pytest.raises(rl.InvalidInput, match="rooflines shows 1 to 8 accelerators, not 0"):
+    with pytest.raises(rl.InvalidInput, match="rooflines takes 1 to 8 accelerators, not 0"):
         rl.plot.rooflines()
-    with pytest.raises(rl.InvalidInput, match="rooflines shows 1 to 8 accelerators, not 9"):
+    with pytest.raises(rl.InvalidInput, match="rooflines takes 1 to 8 accelerators, not 9"):
         rl.plot.rooflines(*chips(*["l4"] * 9))
     sweep = rl.get_accelerator("l4").replace(memory_bytes_per_s=np.array([3e11, 6e11]))
     with pytest.raises(rl.InvalidInput, match="the rates of 'l4' are arrays"):

@@ -283,7 +283,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line():
     array = GPU.replace(memory_bytes_per_s=np.array([2e12, 3e12]))
     phase = both(LLAMA, 1)[0]
     refused = [
-        (other, phase, "other rates than those of the roof"),
+        (other, phase, "rates that differ from those of the roof"),
         (GPU, rl.matmul(1, 8, 8), "measured runs, not Work"),
         (array, rl.bound(rl.matmul(1, 8, 8), array), "rates of 'h100-sxm' are arrays"),
     ]
@@ -321,7 +321,7 @@ def test_no_two_texts_of_a_breakdown_overlap(name, batch):
 
 
 def test_breakdown_refuses_nothing_and_sweeps():
-    with pytest.raises(rl.InvalidInput, match="needs a phase"):
+    with pytest.raises(rl.InvalidInput, match="needs at least one phase"):
         rl.plot.time_breakdown()
     with pytest.raises(rl.InvalidInput, match="decode is a sweep"):
         rl.plot.time_breakdown(both(LLAMA, np.array([1, 2]))[1])

@@ -157,7 +157,7 @@ def test_a_queue_is_stacked_and_its_slots_are_a_line():
 def test_servers_refuse_what_is_no_simulation():
     closed = rl.serve(LLAMA8, LOAD, concurrency=4)
     for draw in (rl.plot.timeline, rl.plot.queue):
-        with pytest.raises(rl.InvalidInput, match="shows one simulation"):
+        with pytest.raises(rl.InvalidInput, match="takes a single simulation"):
             draw(closed)
     with pytest.raises(rl.InvalidInput, match="nothing happens from 1000 s on"):
         rl.plot.timeline(served(), start_s=1000)

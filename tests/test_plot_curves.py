@@ -75,7 +75,7 @@ def test_throughput_is_speed_of_a_user_and_of_a_gpu_and_its_frontier_is_beaten_b
 
 
 def test_throughput_refuses_what_is_not_decode_over_the_batch():
-    with pytest.raises(rl.InvalidInput, match="none was given"):
+    with pytest.raises(rl.InvalidInput, match="needs at least one"):
         rl.plot.throughput()
     with pytest.raises(rl.InvalidInput, match="prefill"):
         rl.plot.throughput(rl.prefill(SERVE, rl.Workload(batch=BATCH)))
@@ -93,7 +93,7 @@ def test_cache_of_llama_is_131072_bytes_a_token():
 
 
 def test_cache_refuses_no_model_and_no_length():
-    with pytest.raises(rl.InvalidInput, match="needs a model"):
+    with pytest.raises(rl.InvalidInput, match="needs at least one model"):
         rl.plot.kv()
     with pytest.raises(rl.InvalidInput, match="at least 1 token"):
         rl.plot.kv("llama-3.1-8b", context_tokens=[0])

@@ -1,6 +1,6 @@
 """Plots of results.  Every function draws on the axes it is given, or on a new figure, and returns the axes.
 
-Plots take all numbers from results and model nothing themselves. No other part of the package imports matplotlib.
+Plots take all numbers from results and contain no modeling. No other part of the package imports matplotlib.
 """
 
 from .breakdown import time_breakdown

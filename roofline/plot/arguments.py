@@ -1,4 +1,4 @@
-"""Arguments of plots: results of the kind that a plot shows, or one line that says what would do."""
+"""Checks of the arguments of plots."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from ..errors import InvalidInput
 
 
 def check_kind(plot: str, source: str, kind: type, *results: object) -> None:
-    """Refuse results of another kind than the one that a plot shows.
+    """Refuse results of a kind that a plot does not show.
 
     Parameters
     ----------
     plot : str
         Name of the plot.
     source : str
-        Where the results come from, as in ``rl.fleet``.
+        The function that returns such results, such as ``rl.fleet``.
     kind : type
         Their class.
     *results : object
-        What was given.
+        The arguments.
 
     Raises
     ------
     InvalidInput
-        One of them is not of that class.
+        One of the arguments is not of that class.
 
     Examples
     --------
@@ -33,4 +33,4 @@ def check_kind(plot: str, source: str, kind: type, *results: object) -> None:
     """
     for found in results:
         if not isinstance(found, kind):
-            raise InvalidInput(f"{plot} shows what {source} returns, not {type(found).__name__}")
+            raise InvalidInput(f"{plot} takes results of {source}, not {type(found).__name__}")

@@ -15,7 +15,18 @@ from ..errors import InvalidInput
 from ..phases.passes import Phase
 from .arguments import check_kind
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_rows, renderer_of, text_inches, widen
+from .frame import (
+    axes_or_new,
+    figure_inches,
+    head,
+    label_axes,
+    lay_out,
+    legend_below,
+    name_rows,
+    renderer_of,
+    text_inches,
+    widen,
+)
 from .style import Style, ink_on_fill, style_of
 from .tracks import captions, legend_words, operator_name, shares_of_time, short_names, swept
 
@@ -23,20 +34,20 @@ from .tracks import captions, legend_words, operator_name, shares_of_time, short
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
     """Plot shares of ``roofline_s`` by operator, one bar per phase; color and hatch say what limits an operator.
 
-    Operators with the same name are one piece. The order is the same in every bar, the longest over all phases first.
-    Pieces that are too narrow have no name.
+    Operators with the same name are one segment. The order is the same in every bar, longest over all phases first.
+    Segments that are too narrow have no label.
 
     Parameters
     ----------
     *phases : Phase
-        Single passes, drawn from the top.
+        Single passes, from top to bottom.
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
 
     Returns
     -------
     Axes
-        Shares of the time, a row for each phase.
+        The axes, with one row per phase.
 
     Raises
     ------
@@ -54,12 +65,12 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
     >>> plt.close(ax.figure)
     """
     if not phases:
-        raise InvalidInput("time_breakdown needs a phase: none was given")
+        raise InvalidInput("time_breakdown needs at least one phase")
     check_kind("time_breakdown", "rl.prefill, rl.decode or rl.mixed", Phase, *phases)
     for phase in phases:
         if swept(phase):
             raise InvalidInput(
-                f"time_breakdown shows single passes, and {phase.name} is a sweep: draw one of its points"
+                f"time_breakdown shows single passes, but {phase.name} is a sweep; draw one of its points"
             )
     ax = axes_or_new(ax, height=1.5 + 0.6 * len(phases))
     style = style_of(ax)
@@ -91,7 +102,7 @@ NAME_SHARE = 0.4
 
 
 def _row_names(ax: Axes, phases: Sequence[Phase]) -> tuple[list[str], str]:
-    """A name for each row, and what all have in common if the rows have no room for it."""
+    """A name for each row, and what all have in common if the rows lack room for it."""
     misfits = ["" if np.all(memory_of(phase).fits) else DOES_NOT_FIT for phase in phases]
     pairs = zip(captions(phases), misfits, strict=True)
     names = ["\n".join(filter(None, [texts[0], misfit])) for texts, misfit in pairs]
@@ -103,7 +114,7 @@ def _row_names(ax: Axes, phases: Sequence[Phase]) -> tuple[list[str], str]:
     long = [textwrap.fill(", ".join(filter(None, pair)), 44) for pair in zip(words, misfits, strict=True)]
     most_lines = max(name.count("\n") + 1 for name in long)
     widest = max(text_inches(ax, name, style_of(ax).text_size)[0] for name in long)
-    if LINE * most_lines * len(long) <= height and widest <= NAME_SHARE * ax.figure.get_figwidth():
+    if LINE * most_lines * len(long) <= height and widest <= NAME_SHARE * figure_inches(ax)[0]:
         return long, shared
     marked = [f"{name}{'*' if misfit else ''}" for name, misfit in zip(short_names(phases), misfits, strict=True)]
     return marked, "; ".join(filter(None, [shared, f"* {DOES_NOT_FIT}" if any(misfits) else ""]))

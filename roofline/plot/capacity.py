@@ -1,4 +1,4 @@
-"""Plots of what fits, what a plan offers, and what an upgrade would buy."""
+"""Plots of memory use, plans, and sensitivities."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     Parameters
     ----------
     *needs : Memory
-        Single cases, drawn from the left.
+        Single cases, from left to right.
     names : sequence of str, optional
-        Names of the bars; by default model, accelerator, layout and formats, as far as they differ.
+        Names of the bars; by default, the model, accelerator, layout and formats that differ.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
     Returns
     -------
     Axes
-        GB, a column for each case.
+        The axes, in GB, with one bar per case.
 
     Raises
     ------
@@ -64,10 +64,10 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     >>> plt.close(ax.figure)
     """
     if not needs:
-        raise InvalidInput("memory_stack needs a result of memory: none was given")
+        raise InvalidInput("memory_stack needs at least one result of rl.memory")
     check_kind("memory_stack", "rl.memory", Memory, *needs)
     if any(np.ndim(need.needed_bytes) for need in needs):
-        raise InvalidInput("memory_stack shows single cases: draw the points of a sweep one by one")
+        raise InvalidInput("memory_stack shows single cases; draw the points of a sweep one by one")
     if names and len(names) != len(needs):
         raise InvalidInput(f"memory_stack needs a name for each of {len(needs)} cases: {len(names)} given")
     ax = axes_or_new(ax)
@@ -96,14 +96,14 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
 
 
 def _facets(need: Memory) -> dict[str, str]:
-    """What may tell a bar from the others."""
+    """Properties that may distinguish a bar from the others."""
     load = need.load
     held = f"batch {float(load.batch):,.0f}", f"{float(load.sequence_tokens):,.0f} tokens"
     return deployment_facets(need.deployment) | {"batch": held[0], "tokens": held[1]}
 
 
 def _draw_devices(ax: Axes, needs: Sequence[Memory], tops: np.ndarray[Any, Any]) -> None:
-    """A line at what each device has, its size above everything, and a word where the case does not fit."""
+    """A line at the memory of each device with its size, and a warning if the case does not fit."""
     style = style_of(ax)
     devices = [float(need.deployment.accelerator.memory_bytes) / 1e9 for need in needs]
     ax.set_ylim(0, 1.2 * max(*tops, *devices))
@@ -145,7 +145,7 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        Tokens/s of a user and of a GPU, both logarithmic.
+        The axes, in tokens/s per user and per GPU, both logarithmic.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     """
     check_kind("pareto", "rl.plan", Plan, plan)
     if not len(plan.frontier):
-        raise InvalidInput(f"pareto needs a candidate that fits: {plan.reason[0]}")
+        raise InvalidInput(f"no candidate of the plan fits: {plan.reason[0]}")
     ax = axes_or_new(ax)
     style = style_of(ax)
     ax.set(xscale="log", yscale="log")
@@ -192,19 +192,19 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
     legend_below(ax)
-    head(ax, "Speed against throughput", f"{plan.model.title or plan.model.name}; stars meet the SLO at least cost")
+    head(ax, "Speed against throughput", f"{plan.model.title or plan.model.name}; stars: the best that meets the SLO")
     return ax
 
 
 def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) -> Axes:
-    """Plot the change of the time if each input is multiplied or divided by ``factor``, the most important one on top.
+    """Plot the change in time if each input is multiplied or divided by ``factor``, most important on top.
 
     Every bar is computed (`Sensitivity.ratio`), not extrapolated.
 
     Parameters
     ----------
     found : Sensitivity
-        Of a single pass.
+        The sensitivity of a single pass.
     factor : float
         Above 1.
     ax : Axes, optional
@@ -213,7 +213,7 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     Returns
     -------
     Axes
-        Change as a share of the time, a row for each input.
+        The axes, with the relative change in time and one row per input.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     """
     check_kind("tornado", "rl.sensitivity", Sensitivity, found)
     if any(np.ndim(value) for value in found.elasticity.values()):
-        raise InvalidInput("tornado shows a single pass: draw one point of the sweep")
+        raise InvalidInput("tornado shows a single pass; draw one point of the sweep")
     if not factor > 1:
         raise InvalidInput(f"factor must be above 1: {factor!r}")
     names = [name for name in found.elasticity if name != "latency"]

@@ -1,4 +1,4 @@
-"""What a change brings: a waterfall from before to after, and techniques side by side."""
+"""Effects of changes: a waterfall from before to after, and techniques side by side."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from .style import Look, Style, style_of
 from .tracks import deployment_facets, operator_name, swept, tell_apart
 
 SHOWN = 8
-"""Changes of a waterfall that have a bar of their own; the rest share one."""
+"""Number of changes in a waterfall with their own bar; the rest share one."""
 
 SMALLEST = 0.001
-"""A change below this share of the larger total is none: it is pooled with the rest."""
+"""Changes below this share of the larger total are pooled with the rest."""
 
 PASS_TIMES = ("estimate_s", "roofline_s")
-"""Times that are sums over operators; a floor overlaps them."""
+"""Times that are sums over operators (a floor is not)."""
 
 REQUEST_TIMES = ("tpot_s", "ttft_s", "total_s")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A waterfall: two totals, and what leads from one to the other, in order."""
+    """A waterfall: two totals, and the changes that lead from one to the other, in order."""
 
     title: str
     subtitle: str
@@ -62,16 +62,16 @@ class Change:
 
 
 def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Axes | None = None) -> Axes:
-    """Plot how a change leads from one total to another, with a bar for each part that changes.
+    """Plot the parts of a change between two totals as a waterfall, with one bar per part.
 
     Two passes (`roofline.compare`) are split by operator, the largest change first; scheduling, host and overlap are a
-    part of their own. Two results of `roofline.memory` are split by what memory holds. Techniques (`roofline.apply`)
-    are added one after the other, in the given order.
+    part of their own. Two results of `roofline.memory` are split by parts of memory. Techniques (`roofline.apply`) are
+    added one after the other, in the given order.
 
     Parameters
     ----------
     what_if : Comparison or Effect
-        Of single cases.
+        A comparison or effect of single cases.
     column : str, optional
         For passes, ``estimate_s`` (the default) or ``roofline_s``; for techniques, ``tpot_s`` (the default), ``ttft_s``
         or ``total_s`` of a request.
@@ -81,12 +81,12 @@ def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Ax
     Returns
     -------
     Axes
-        Milliseconds or GB, a row for each total and each part.
+        The axes, in milliseconds or GB, with one row per total and part.
 
     Raises
     ------
     InvalidInput
-        A comparison of something else, or a sweep.
+        The comparison is of other results, or a sweep.
     UnknownName
         There is no such column.
 
@@ -128,7 +128,7 @@ def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Ax
 
 
 def _limits(edges: Sequence[float], change: Change) -> tuple[float, float]:
-    """From 0 on, with room for the numbers at the ends of bars."""
+    """Axis limits from 0, with room for the numbers at the ends of bars."""
     return 0.0, 1.14 * max(edges)
 
 
@@ -139,7 +139,7 @@ def _draw_total(ax: Axes, row: int, value: float, unit: str) -> None:
 
 
 def _three_digits(value: float, sign: str = "") -> str:
-    """At least three digits, without a power of ten."""
+    """At least three digits, without an exponent."""
     return f"{value:{sign},.0f}" if abs(value) >= 999.5 else f"{value:{sign}.3g}"
 
 
@@ -150,7 +150,7 @@ def _write_beside(ax: Axes, row: int, x: float, words: str, weight: str = "norma
 
 
 def _largest(change: Change) -> dict[str, float]:
-    """The parts that have a bar, the rest in one."""
+    """The parts with their own bar, and the rest in one."""
     least = SMALLEST * max(change.before, change.after)
     parts = {name: delta for name, delta in change.parts.items() if abs(delta) > least}
     if change.unit.endswith("ms") and isinstance(change.parts, _InOrder):
@@ -169,21 +169,21 @@ def _change_of(what_if: Comparison | Effect, column: str | None) -> Change:
     if isinstance(what_if, Effect):
         return _of_techniques(what_if, column or REQUEST_TIMES[0])
     if not isinstance(what_if, Comparison):
-        raise InvalidInput(f"a waterfall shows the result of rl.compare or rl.apply, not {type(what_if).__name__}")
+        raise InvalidInput(f"waterfall takes the result of rl.compare or rl.apply, not {type(what_if).__name__}")
     before, after = what_if.before, what_if.after
     if isinstance(before, Phase) and isinstance(after, Phase):
         return _of_passes(before, after, column or PASS_TIMES[0])
     if isinstance(before, Memory) and isinstance(after, Memory):
         return _of_memory(before, after)
-    raise InvalidInput(f"a waterfall shows passes and memory, and {type(before).__name__} is neither")
+    raise InvalidInput(f"waterfall takes a comparison of passes or memory, not of {type(before).__name__}")
 
 
 def _of_passes(before: Phase, after: Phase, column: str) -> Change:
-    """Operators of two passes, and what is not theirs."""
+    """Operators of two passes, and the time outside of operators."""
     if column not in PASS_TIMES:
         raise unknown("time that is a sum over operators", column, PASS_TIMES)
     if swept(before) or swept(after):
-        raise InvalidInput("a waterfall shows single passes: draw one point of the sweep")
+        raise InvalidInput("waterfall shows single passes; draw one point of the sweep")
     sides = [_by_operator(phase, column) for phase in (before, after)]
     names = dict.fromkeys(name for side in sides for name in side)
     parts = {name: 1e3 * (sides[1].get(name, 0.0) - sides[0].get(name, 0.0)) for name in names}
@@ -209,7 +209,7 @@ def _pass_facets(phase: Phase) -> dict[str, str]:
 
 
 def _by_operator(phase: Phase, column: str) -> dict[str, float]:
-    """Seconds of each operator of a pass, those of one name together."""
+    """Seconds of each operator of a pass; operators of the same name are added up."""
     found: dict[str, float] = {}
     rounds = float(phase.schedule.rounds)
     for item in phase.operators:
@@ -225,7 +225,7 @@ def _gigabytes_used(found: Memory) -> dict[str, float]:
 def _of_memory(before: Memory, after: Memory) -> Change:
     """Parts of the memory of the most loaded accelerator."""
     if np.ndim(before.needed_bytes) or np.ndim(after.needed_bytes):
-        raise InvalidInput("a waterfall shows single cases: draw one point of the sweep")
+        raise InvalidInput("waterfall shows single cases; draw one point of the sweep")
     sides = [_gigabytes_used(before), _gigabytes_used(after)]
     names = dict.fromkeys(name for side in sides for name in side)
     parts = {name: sides[1].get(name, 0.0) - sides[0].get(name, 0.0) for name in names}
@@ -240,12 +240,12 @@ def _of_memory(before: Memory, after: Memory) -> Change:
 
 
 def _of_techniques(effect: Effect, column: str) -> Change:
-    """What each technique adds to those before it."""
+    """The effect of each technique on top of those before it."""
     if column not in REQUEST_TIMES:
         raise unknown("time of a request", column, REQUEST_TIMES)
     found = [getattr(stage, column) for stage in stages(effect)]
     if any(np.ndim(value) for value in found):
-        raise InvalidInput("a waterfall shows single cases: draw one point of the sweep")
+        raise InvalidInput("waterfall shows single cases; draw one point of the sweep")
     values = [1e3 * float(value) for value in found]
     labels = [item.label for item in effect.techniques]
     parts = _InOrder(zip(labels, np.diff(values).tolist(), strict=True))
@@ -261,33 +261,35 @@ GAINS = {
     "decode": "decode_speedup",
     "throughput": "throughput_gain",
 }
-"""What is drawn of each technique, and its column; ``baseline_`` before it where the deployment has the technique."""
+"""Gains that are drawn, and their columns; with the prefix ``baseline_`` if the deployment already uses the
+technique."""
 
 
 def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
     """Plot how much each technique speeds up prefill, decode and throughput; values above 1 are better.
 
-    Axes that are too low for all rows show the techniques with the largest effects, and say how many are missing.
+    If the axes are too low for all rows, only the techniques with the largest effects are shown, and the subtitle
+    counts the others.
 
-    Filled markers compare with the deployment as given. Open ones are techniques that it uses already, such as a KV
+    Filled markers compare with the deployment as given. Open markers are techniques that it already uses, such as a KV
     cache, compared with the same deployment without them.
 
     Parameters
     ----------
     table : TechniqueTable
-        Of `roofline.technique_table`.
+        The result of `roofline.technique_table`.
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
 
     Returns
     -------
     Axes
-        Gain on a logarithmic axis, a row for each technique, the largest gain on top.
+        The axes, with gains on a logarithmic axis and one row per technique, largest gain on top.
 
     Raises
     ------
     InvalidInput
-        The deployment can use none of the techniques.
+        No technique is applicable to the deployment.
 
     Examples
     --------
@@ -303,7 +305,7 @@ def techniques(table: TechniqueTable, *, ax: Axes | None = None) -> Axes:
     check_kind("techniques", "rl.technique_table", TechniqueTable, table)
     rows = sorted(table.rows, key=_largest_gain)
     if not rows:
-        raise InvalidInput("techniques needs a technique that the deployment can have: all were refused")
+        raise InvalidInput("no technique of the table is applicable to the deployment")
     ax = axes_or_new(ax, height=1.55 + 0.2 * len(rows))
     style = style_of(ax)
     gains = [_gains(row) for row in rows]
@@ -344,7 +346,7 @@ def _samples(style: Style, looks: Mapping[str, Look], *, open_too: bool) -> list
 
 
 ROW = 0.13
-"""Inches that a row with a name needs at least."""
+"""Smallest height of a row with a name, in inches."""
 
 _TITLE = "Effect of each technique"
 
@@ -371,18 +373,18 @@ def _rows_with_room(ax: Axes, gains: Sequence[Mapping[str, float]], further: flo
 
 
 def _had(row: Mapping[str, Any]) -> bool:
-    """Whether the deployment has the technique already, so that it is compared with what lacks it."""
+    """Whether the deployment already uses the technique."""
     return bool(row["baseline"] != "as given")
 
 
 def _gains(row: Mapping[str, Any]) -> dict[str, float]:
-    """The gains of a row that are numbers."""
+    """The finite gains of a row."""
     prefix = "baseline_" if _had(row) else ""
     found = {name: float(row[prefix + column]) for name, column in GAINS.items()}
     return {name: value for name, value in found.items() if np.isfinite(value) and value > 0}
 
 
 def _largest_gain(row: Mapping[str, Any]) -> float:
-    """Sorts the largest gain to the top, and losses to the bottom."""
+    """Sort key: the largest gain first, losses last."""
     gains = _gains(row).values()
     return -max(gains, default=1.0) if max(gains, default=1.0) > NOTICEABLE else 1.0 - min(gains, default=1.0)

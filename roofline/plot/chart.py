@@ -45,30 +45,29 @@ _TOUCH = 11.0
 """Points, 1/72 inch, within which the operators of a phase share a label."""
 
 _CAPTIONED = 4
-"""More results than this have a legend in the place of captions."""
+"""With more results than this, there is a legend instead of captions."""
 
 LEAST_NAMED = 0.01
-"""Operators that together take less of the time than this have no label."""
+"""Groups of operators with a smaller share of the time have no label."""
 
 _DENSE = 32
-"""A sweep of more points than this shows its first and last alone."""
+"""A sweep of more points than this has markers at its first and last point only."""
 
 
 def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom, ax: Axes | None = None) -> Axes:
     """Plot attained FLOP/s over arithmetic intensity, both logarithmic, under the roofs of an accelerator.
 
-    A phase is a large open marker at its FLOPs divided by ``roofline_s``, per accelerator if several share the work.
-    The filled markers of the same shape are its operators, with the share of the time as area. Operators that are close
-    together share a label, and those below 1 % of the time have none. A single `Bound` is one filled marker. A sweep
-    (array results) is a line whose first and last points are labeled; its operators are not drawn. Operators that move
-    bytes and compute nothing (norm, residual, collectives) have intensity 0, which has no place on a logarithmic axis:
-    the plot says how much time they take. A measured run (`roofline.headroom`) is a star at its FLOPs divided by the
-    measured time.
+    A phase is a large open marker at its FLOPs divided by ``roofline_s``, per accelerator. The filled markers of the
+    same shape are its operators; their area is the share of the time. Operators that are close together share a label,
+    and those below 1 % of the time have none. A single `Bound` is one filled marker. A sweep (array results) is a line
+    whose first and last points are labeled; its operators are not drawn. Operators that move bytes but compute nothing
+    (norm, residual, collectives) have intensity 0, which a logarithmic axis cannot show; a note states their share of
+    the time. A measured run (`roofline.headroom`) is a star at its FLOPs divided by the measured time.
 
     There is one ceiling for each rate that the results use; without results, one for every rate of the chip. Labels are
-    placed for the present size of the axes. Operators are labeled if there are at most two results, with different
-    names; more than four results have a legend. Labels without room are left out, and the plot says how many. Passes
-    that do not fit in memory are stamped.
+    placed for the current size of the axes. Operators are labeled if there are at most two results with different
+    names; more than four results get a legend. Labels without room are omitted and counted. Passes that do not fit in
+    memory are stamped.
 
     Parameters
     ----------
@@ -82,13 +81,13 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom,
     Returns
     -------
     Axes
-        In FLOP/byte and TFLOP/s.
+        The axes, in FLOP/byte and TFLOP/s.
 
     Raises
     ------
     InvalidInput
-        Neither a phase, a bound nor a measured run, one that was computed for other rates, or an accelerator whose
-        rates are arrays.
+        A result is neither a phase, a bound nor a measured run, or was computed for other rates, or the rates of the
+        accelerator are arrays.
 
     Examples
     --------
@@ -127,14 +126,14 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom,
 def _check(accelerator: Accelerator, result: object) -> None:
     if not isinstance(result, Phase | Bound | Headroom):
         kind = type(result).__name__
-        raise InvalidInput(f"a roofline plot shows phases, bounds and measured runs, not {kind}")
+        raise InvalidInput(f"roofline takes phases, bounds and measured runs, not {kind}")
     other = result.accelerator if isinstance(result, Bound) else result.deployment.accelerator
     wanted, given = ((item.memory_bytes_per_s, *item.dense_flops_per_s.values()) for item in (accelerator, other))
     if any(np.ndim(rate) for rate in (*wanted, *given)):
-        raise InvalidInput(f"a roofline plot shows one accelerator: the rates of {other.name!r} are arrays")
+        raise InvalidInput(f"roofline shows a single accelerator, but the rates of {other.name!r} are arrays")
     if wanted != given:
         name = result.measurement.source if isinstance(result, Headroom) else result.name
-        raise InvalidInput(f"{name} was computed for {other.title!r} at other rates than those of the roof")
+        raise InvalidInput(f"{name} was computed for {other.title!r} with rates that differ from those of the roof")
 
 
 def _subtitle(accelerator: Accelerator, results: Sequence[Result | Headroom]) -> str:
@@ -156,19 +155,19 @@ def _single_passes(results: Iterable[Result]) -> list[Phase]:
 
 
 _HOLDS_A_LINE = "0 labels left out for lack of room"
-"""Keeps the place of the line that says so, which is known only once all labels are placed."""
+"""Placeholder for the line that is known only once all labels are placed."""
 
 
 def _draw_note(ax: Axes, results: Sequence[Result]) -> list[Annotation]:
-    """What the markers mean and what has none, in the corner that no point reaches; nothing if the axes are low."""
+    """A note on the meaning of the markers, in the lower right corner; none if the axes are too low."""
     shares: dict[str, float] = {}
     for phase in _single_passes(results):
         shares[phase.name] = max(share_without_flops(phase), shares.get(phase.name, 0.0))
     lines = []
     if shares:
         bare = " and ".join(f"{_percent(share)} of {name}" for name, share in shares.items())
-        lines.append("open: whole pass; filled: operator, its area the share of the time")
-        lines.append(f"not drawn: operators without FLOPs, {bare}")
+        lines.append("open: whole pass; filled: operator, area = share of the time")
+        lines.append(f"not shown: operators without FLOPs, {bare}")
     if not results or ax.bbox.height / ax.figure.dpi < ROOM_FOR_REASON:
         return []
     style = style_of(ax)
@@ -179,7 +178,7 @@ def _draw_note(ax: Axes, results: Sequence[Result]) -> list[Annotation]:
 
 
 def _finish_note(note: Sequence[Annotation], missing: str) -> None:
-    """Say how many labels were left out, or nothing about it if none was."""
+    """Replace the placeholder by the number of omitted labels, if any."""
     for text in note:
         *lines, _ = text.get_text().split("\n")
         text.set_text("\n".join([*lines, *filter(None, [missing])]))
@@ -209,7 +208,7 @@ def _draw_results(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) ->
 
 
 def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) -> str:
-    """A legend below the axes where there are too many results for captions; what all of them have in common."""
+    """Draw a legend below the axes if there are too many results for captions; return what all have in common."""
     if len(results) <= _CAPTIONED:
         return ""
     shared, words = legend_words(results)
@@ -223,7 +222,7 @@ def _legend_of_many(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) 
 
 
 def _ends(texts: Sequence[str], row: Array) -> list[tuple[str, Array]]:
-    """First and last point of a row with their captions; those of them that have a place on the axes."""
+    """First and last point of a row with their captions, if they are on the axes."""
     ends = [(texts[place], row[place]) for place in sorted({0, len(row) - 1})]
     return [(text, point) for text, point in ends if np.isfinite(point).all()]
 
@@ -233,7 +232,7 @@ def _result_label(text: str, point: Array, color: str, size: float) -> Label:
 
 
 def _draw_operators(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) -> list[Label]:
-    """A marker for each operator of a single pass; labels for those that lie together, the longest first."""
+    """Draw a marker for each operator of a single pass; return labels for groups of close operators, longest first."""
     passes = _single_passes(results)
     groups = []
     for phase, (color, marker) in zip(results, looks, strict=True):
@@ -252,7 +251,7 @@ def _draw_operators(ax: Axes, results: Sequence[Result], looks: Sequence[Look]) 
 
 
 def _together(ax: Axes, found: Iterable[Spot]) -> list[list[Spot]]:
-    """Operators that lie together, those with the longest time first, among groups and in each."""
+    """Groups of operators that are close together, longest first, also within groups."""
     groups: list[list[Spot]] = []
     reach = _TOUCH * ax.figure.dpi / 72
     for spot in found:
@@ -266,7 +265,7 @@ def _together(ax: Axes, found: Iterable[Spot]) -> list[list[Spot]]:
 
 
 def _label(group: Sequence[Spot], share: float, color: str) -> Label:
-    """Names and share of the time of a group; the less time, the less far from it the label may go."""
+    """Names and share of the time of a group; the smaller its share, the closer its label has to be."""
     names = list(dict.fromkeys(spot.name for spot in group))
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
     text = f"{', '.join(shown)}  {_percent(share)}"
@@ -275,7 +274,7 @@ def _label(group: Sequence[Spot], share: float, color: str) -> Label:
 
 
 def _reach(share: float) -> float:
-    """How far from its point the label of a group with this share of the time may go, in points."""
+    """Largest distance of the label from its point for a group with this share of the time, in points."""
     return 45.0 if share < 0.1 else 100.0
 
 
@@ -284,7 +283,7 @@ def _percent(share: float) -> str:
 
 
 def _marks(ax: Axes) -> Array:
-    """``[n, 3]`` what labels must not cover, markers and samples of lines: data coordinates, a radius in points."""
+    """``[n, 3]`` markers and samples of lines that labels must not cover: data coordinates and radius in points."""
     discs = [item for item in ax.collections if isinstance(item, PathCollection)]
     marks = [(np.asarray(item.get_offsets(), float), np.sqrt(item.get_sizes()) / 2 + 1) for item in discs]
     marks += [(_samples(np.asarray(line.get_xydata(), float)), np.array([2.0])) for line in ax.lines]

@@ -1,4 +1,4 @@
-"""Plot of what tokens cost over how well a fleet is used."""
+"""Plot of the cost of tokens over the utilization of a fleet."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_li
 from .style import style_of
 
 LEAST_UTILIZATION = 0.05
-"""Where the axis of utilization begins: cost grows without end towards 0."""
+"""Lower end of the utilization axis; cost grows without bound towards 0."""
 
 
 def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> Axes:
     """Plot USD per million output tokens, prompts included, over the utilization of each fleet.
 
-    A fleet costs the same at any load, so its tokens cost ``1 / utilization`` times as much as at full load. The large
-    marker on a line is the load that the fleet was sized for.
+    The cost of a fleet does not depend on its load, so tokens cost ``1 / utilization`` times as much as at full load.
+    The large marker on a line is the load that the fleet was sized for.
 
     Parameters
     ----------
     fleet : Fleet
-        Fleets with prices, one line each.
+        Fleets with prices; one line per fleet.
     api : float, optional
-        Price of an API, in USD per million output tokens with their prompts, drawn as a horizontal line.
+        Price of an API in USD per million output tokens, prompts included; drawn as a horizontal line.
     ax : Axes, optional
         Where to draw; a new figure 6 inches wide if None.
 
@@ -54,7 +54,7 @@ def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> A
     check_kind("cost", "rl.fleet", Fleet, fleet)
     priced = np.flatnonzero(np.isfinite(fleet.usd_per_hour))
     if not len(priced):
-        raise InvalidInput("cost needs prices: give some to plan, such as prices={'h100-sxm': 2.5}")
+        raise InvalidInput("cost needs prices; pass them to plan, such as prices={'h100-sxm': 2.5}")
     ax = axes_or_new(ax)
     style = style_of(ax)
     shares = np.linspace(LEAST_UTILIZATION, 1.0, 96)
@@ -80,7 +80,7 @@ def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> A
     name = fleet.plan.model.title or fleet.plan.model.name
     head(
         ax,
-        "What a token costs",
+        "Cost per token",
         f"{name}; prompts included; large markers: sized for {fleet.requests_per_s:.4g} requests/s",
     )
     return ax

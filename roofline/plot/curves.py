@@ -1,4 +1,4 @@
-"""Curves over one input of a sweep: time or throughput of a pass, what users see of a server under load."""
+"""Curves over one input of a sweep: time or throughput of a pass, or metrics of a server under load."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .tracks import deployment_facets, tell_apart
 
 Array = npt.NDArray[np.float64]
 Given = Mapping[float, float] | Sequence[Measurement]
-"""Measured values by the swept input, or runs of a benchmark."""
+"""Measured values by the swept input, or benchmark runs."""
 
 INPUTS = {
     "sequences": "batch, sequences",
     "new_tokens": "new tokens of a sequence",
     "past_tokens": "context, tokens in the cache",
 }
-"""What a sweep of a pass may run over, a field of its segment, and the label of its axis."""
+"""Inputs that a sweep of a pass may vary (fields of its segment), and their axis labels."""
 
 LOADS = {"asked_concurrency": "requests in the system", "asked_requests_per_s": "requests/s"}
-"""What a sweep of a server may run over."""
+"""Inputs that a sweep of a server may vary, and their axis labels."""
 
 DASHES = {"floor_s": ":", "roofline_s": "--", "estimate_s": "-"}
 
@@ -51,10 +51,10 @@ WORDS = {
     "utilization": "utilization",
     "prefill_share": "share of the time for prompts",
 }
-"""Figures of a server that a curve may show."""
+"""Metrics of a server that a curve may show."""
 
 ALIKE = 1.1
-"""A measured point is of the drawn sweep if its other inputs are within this factor of the sweep's."""
+"""A measured point belongs to the sweep if its other inputs are within this factor of the sweep's."""
 
 
 class Curve(NamedTuple):
@@ -70,38 +70,38 @@ class Curve(NamedTuple):
 def curves(
     *found: Phase | Served, column: str | None = None, measured: Given | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Plot a figure over the swept input, in each of the three times, with measured points on top.
+    """Plot a metric over the swept input, for each of the three times, with measured points on top.
 
     For a pass, the curves are floor, roofline and estimate over batch, context or new tokens. For a server
-    (`roofline.serve`), they are what users see over concurrency or request rate, one line for each result. Points that
-    do not fit in memory and rates above capacity are in a hatched area.
+    (`roofline.serve`), they are metrics over concurrency or request rate, one line per result. A hatched area marks
+    points that do not fit in memory and rates above capacity.
 
     Parameters
     ----------
     *found : Phase or Served
         One pass with a sweep over one input, or one or several results of `roofline.serve` for the same loads, such as
-        one for each of the three times.
+        one for each of the three times or each of several deployments.
     column : str, optional
         For a pass, ``time`` (if None) or ``tokens_per_s``. For a server, a column such as ``tpot_s`` (if None),
         ``ttft_s``, ``total_s``, ``queue_s`` or ``tokens_per_s``.
     measured : mapping of float to float, or sequence of Measurement, optional
         Measured values in base units by the swept input, such as seconds by batch; or runs that
-        `roofline.measured.read` returns, which are drawn at their own batch, lengths or load. A run whose other inputs
-        differ from those of the sweep is an open marker.
+        `roofline.measured.read` returns, which are drawn at their own batch, lengths or load. Runs whose other inputs
+        differ from those of the sweep have open markers.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
     Returns
     -------
     Axes
-        Both logarithmic; times in milliseconds.
+        The axes, both logarithmic; times are in milliseconds.
 
     Raises
     ------
     InvalidInput
-        Nothing to draw, a single point, or a sweep over several inputs.
+        There is nothing to draw, a single point, or a sweep over several inputs.
     UnknownName
-        ``column`` is none of them.
+        There is no such column.
 
     Examples
     --------
@@ -118,11 +118,11 @@ def curves(
     >>> plt.close("all")
     """
     if not found:
-        raise InvalidInput("curves needs a pass or the result of rl.serve: none was given")
+        raise InvalidInput("curves needs a pass or a result of rl.serve")
     first, *others = found
     if isinstance(first, Phase):
         if others:
-            raise InvalidInput(f"curves shows one pass in its three times; {len(found)} were given")
+            raise InvalidInput(f"curves shows a single pass, but {len(found)} were given")
         return _curves_of_pass(first, column or "time", measured, ax)
     servers = [each for each in found if isinstance(each, Served)]
     if len(servers) < len(found):
@@ -157,7 +157,7 @@ def _figure(seconds: Any, tokens: Array | None) -> Array:
 
 
 def _points_of_pass(phase: Phase, field: str, rate: bool, measured: Given | None) -> list[tuple[float, float, bool]]:
-    """Place, value and whether its other inputs are the sweep's, of every measured point."""
+    """Position and value of every measured point, and whether its other inputs match the sweep."""
     if measured is None:
         return []
     if isinstance(measured, Mapping):
@@ -181,7 +181,7 @@ def _alike(one: float, other: Any) -> bool:
 
 
 def _curves_of_servers(found: Sequence[Served], column: str, measured: Given | None, ax: Axes | None) -> Axes:
-    """A figure of each result over the loads that were asked for."""
+    """A metric of each result over the loads."""
     if column not in WORDS:
         raise unknown("column of a server", column, WORDS)
     field, loads = swept_load(found[0])
@@ -193,7 +193,8 @@ def _curves_of_servers(found: Sequence[Served], column: str, measured: Given | N
     for each, name in zip(found, names, strict=True):
         band = each.time == "estimate_s" and not each.simulations
         ends = [scale * np.asarray(getattr(end, column), float) for end in (each.low, each.high)] if band else []
-        lines.append(Curve(each.time, scale * np.asarray(getattr(each, column), float), *(ends or (None, None)), name))
+        low, high = ends or (None, None)
+        lines.append(Curve(each.time, scale * np.asarray(getattr(each, column), float), low, high, name))
     stable = np.any([np.broadcast_to(np.asarray(each.stable), loads.shape) for each in found], axis=0)
     points = _points_of_server(field, column, scale, measured)
     ax = axes_or_new(ax)
@@ -206,7 +207,7 @@ def _curves_of_servers(found: Sequence[Served], column: str, measured: Given | N
 
 
 def _names_of_servers(found: Sequence[Served]) -> tuple[str, list[str]]:
-    """What all servers have in common, and a name for each; empty names if they differ in the time alone."""
+    """What all servers have in common, and a name for each; empty names if they differ only in the time."""
     serve = found[0].deployment
     if all(each.deployment == serve for each in found) and len({each.time for each in found}) == len(found):
         where = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
@@ -218,7 +219,7 @@ def _names_of_servers(found: Sequence[Served]) -> tuple[str, list[str]]:
 
 
 def _points_of_server(field: str, column: str, scale: float, measured: Given | None) -> list[tuple[float, float, bool]]:
-    """Place and value of every measured point."""
+    """Position and value of every measured point."""
     if measured is None:
         return []
     if isinstance(measured, Mapping):
@@ -229,37 +230,39 @@ def _points_of_server(field: str, column: str, scale: float, measured: Given | N
 
 
 def swept_input(phase: Phase) -> tuple[str, Array]:
-    """Field and values of the one input that a pass runs over.
+    """Field and values of the one input that a pass varies.
 
     Raises
     ------
     InvalidInput
-        It runs over none or several, or over hardware.
+        The pass varies no input, several inputs, or hardware.
     """
     (segment, *others) = phase.segments
     varied = {field: values for field in INPUTS if np.size(values := getattr(segment, field)) > 1}
     if others or len(varied) != 1:
         found = " and ".join(INPUTS[field] for field in varied) or "none"
-        raise InvalidInput(f"a curve runs over one input of a single group of sequences; this phase varies {found}")
+        raise InvalidInput(
+            f"curves needs a sweep over one input of a single group of sequences; this phase varies {found}"
+        )
     ((field, values),) = varied.items()
     if np.ndim(phase.roofline_s) != 1:
-        raise InvalidInput(f"a curve needs a sweep of one dimension: this one has {np.ndim(phase.roofline_s)}")
+        raise InvalidInput(f"curves needs a one-dimensional sweep; this one has {np.ndim(phase.roofline_s)} dimensions")
     return field, np.asarray(values, float).ravel()
 
 
 def swept_load(found: Served) -> tuple[str, Array]:
-    """Column and values of the loads that were asked for.
+    """Column and values of the loads.
 
     Raises
     ------
     InvalidInput
-        There is but one load.
+        There is only one load.
     """
     for field in LOADS:
         values = getattr(found, field)
         if values is not None and np.ndim(values) == 1 and np.size(values) > 1:
             return field, np.asarray(values, float)
-    raise InvalidInput("a curve needs several loads in one dimension, as in rl.serve(..., concurrency=[1, 8, 64])")
+    raise InvalidInput("curves needs several loads in one dimension, as in rl.serve(..., concurrency=[1, 8, 64])")
 
 
 def time_look(style: Style, time: str) -> tuple[str, str]:
@@ -277,7 +280,7 @@ def _draw(
     labels: tuple[str, str],
     off: tuple[npt.NDArray[np.bool_], str],
 ) -> None:
-    """Lines with their intervals, measured points, the area of what cannot be, and a legend."""
+    """Draw lines with their intervals, measured points, the hatched area, and a legend."""
     style = style_of(ax)
     handles: list[Artist] = []
     for place, line in enumerate(lines):
@@ -310,7 +313,7 @@ def _draw(
 
 
 def _shade(ax: Axes, inputs: Array, off: npt.NDArray[np.bool_], words: str) -> list[Patch]:
-    """Hatch what lies beyond the last point that can be; its sample for the legend."""
+    """Hatch the area beyond the last feasible point; return its handle for the legend."""
     if not off.any():
         return []
     style, (left, right) = style_of(ax), ax.get_xlim()

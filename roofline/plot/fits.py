@@ -1,4 +1,4 @@
-"""Whether what a plot shows fits in memory, and the stamp that says that it does not."""
+"""Whether the results of a plot fit in memory, and the stamp if they do not."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from .style import style_of
 DOES_NOT_FIT = "does not fit"
 
 ROOM_FOR_REASON = 1.3
-"""Inches that axes are high at least if a stamp on them says why."""
+"""Smallest height of axes, in inches, at which a stamp gives the reason."""
 
 
 def memory_of(phase: Phase) -> Memory:
-    """What memory holds at the end of a pass: the weights, and the cache of its sequences, at their mean length."""
+    """Memory use at the end of a pass: weights, and the cache of its sequences at their mean length."""
     sequences = np.ceil(sum(segment.sequences for segment in phase.segments))
     new = np.ceil(sum(segment.sequences * segment.new_tokens for segment in phase.segments) / sequences)
     past = np.ceil(sum(segment.sequences * segment.past_tokens for segment in phase.segments) / sequences)
-    # The last token of the pass is the first of the output.
+    # The last token of the pass is the first output token.
     load = Workload(np.maximum(new, 1), 1, sequences, np.maximum(past - 1, 0))
     return memory(phase.deployment, load)
 
 
 def stamp_misfits(ax: Axes, phases: Sequence[Phase], *, above: Sequence[Text] = ()) -> list[Text]:
-    """A stamp if a pass of ``phases``, or a point of a sweep, does not fit: in the lower right, above what is there."""
+    """Stamp the plot if a pass of ``phases``, or a point of a sweep, does not fit; in the lower right, above other
+    notes.
+    """
     needs = [memory_of(phase) for phase in phases]
     misfits = [(phase, need) for phase, need in zip(phases, needs, strict=True) if not np.all(need.fits)]
     if not misfits:
@@ -43,7 +45,7 @@ def stamp_misfits(ax: Axes, phases: Sequence[Phase], *, above: Sequence[Text] = 
 
 
 def _reason(misfits: Sequence[tuple[Phase, Memory]], phases: Sequence[Phase]) -> str:
-    """Needed and available memory of the pass that needs most, and which or how many passes do not fit."""
+    """Needed and available memory of the largest pass, and which or how many passes do not fit."""
     phase, need = max(misfits, key=lambda each: float(np.max(each[1].needed_bytes)))
     needed, available = (
         humanize("bytes", float(np.max(getattr(need, f"{name}_bytes")))) for name in ("needed", "available")

@@ -1,4 +1,4 @@
-"""Axes and what stands around a plot: title, axis labels, ticks, grid, legend, and the stamp on what does not fit."""
+"""Axes and the elements around a plot: title, axis labels, ticks, grid, legend, and stamp."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from matplotlib.transforms import ScaledTranslation
 from .style import LIGHT, Style, style_of
 
 WIDTH, HEIGHT = 6.0, 4.0
-"""Inches of a new figure."""
+"""Size of a new figure in inches."""
 
 MARGINS = {"left": 0.68, "right": 0.18, "bottom": 0.52, "top": 0.58}
 """Inches around new axes, for the text of `head` and `label_axes`.  A layout engine would lay out every plot twice."""
 
 _OWN = "axes with margins of their own"
-"""Label of axes on new figures, which is not drawn."""
+"""Label that marks the axes of new figures; not drawn."""
 
 _ANY_HEIGHT = "axes with margins and a height of their own"
-"""The same before the plot has set the height of the figure."""
+"""The same, before the plot has set the height of the figure."""
 
 LEGEND_ROW = 0.17
 """Inches of a row of a legend."""
@@ -44,13 +44,13 @@ STAMP_SHARE = 0.48
 """Of the width of the axes, at most, for the text of a stamp."""
 
 LEGEND_EMS = (2.8, 2.0)
-"""Matplotlib's widths in a legend, in sizes of its text: a sample with the gap after it, and between columns."""
+"""Widths in a matplotlib legend in units of the font size: handle with its gap, and column spacing."""
 
 SLANT = 35.0
-"""Degrees by which names of columns are turned where they have too little room."""
+"""Rotation of column names that lack room, in degrees."""
 
 LONGEST_NAME = 24
-"""Letters of a line of a column's name; more go onto further lines."""
+"""Largest number of characters per line of a column name."""
 
 FEWEST_TICKS = 3
 """A logarithmic axis with fewer powers of ten has ticks between them as well."""
@@ -67,7 +67,7 @@ def axes_or_new(ax: Axes | None, height: float = HEIGHT, **margins: float) -> Ax
         return _axes_on(plt.figure(figsize=(WIDTH, height)), margins)
     if ax.get_label() == _ANY_HEIGHT:
         figure: Any = ax.figure
-        figure.set_size_inches(_page(ax)[0], height)
+        figure.set_size_inches(figure_inches(ax)[0], height)
         set_margins(ax, **margins)
     return ax
 
@@ -87,7 +87,7 @@ def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float | None
     Returns
     -------
     Axes
-        What the plot functions take as ``ax``; ``axes.figure.savefig`` writes the picture.
+        Axes to pass to plot functions as ``ax``; ``axes.figure.savefig`` writes the file.
 
     Examples
     --------
@@ -112,20 +112,20 @@ def _axes_on(figure: Figure, margins: dict[str, float]) -> Axes:
 
 
 def is_own(ax: Axes) -> bool:
-    """Whether ``ax`` are alone on a new figure of this room's, whose margins may be set."""
+    """Whether ``ax`` were created by `new_axes`, so that their margins may be set."""
     return ax.get_label() == _OWN
 
 
 def set_margins(ax: Axes, **inches: float) -> None:
-    """Inches around ``ax`` on its figure; those that are not given are the usual ones."""
-    width, height = _page(ax)
+    """Set the margins around ``ax`` in inches; those not given are the defaults."""
+    width, height = figure_inches(ax)
     given = MARGINS | inches
     left, bottom = given["left"] / width, given["bottom"] / height
     ax.set_label(_OWN)
     ax.set_position((left, bottom, 1 - left - given["right"] / width, 1 - bottom - given["top"] / height))
 
 
-def _page(ax: Axes) -> tuple[float, float]:
+def figure_inches(ax: Axes) -> tuple[float, float]:
     """Width and height of the figure, in inches."""
     figure: Any = ax.figure
     width, height = figure.get_size_inches()
@@ -133,17 +133,17 @@ def _page(ax: Axes) -> tuple[float, float]:
 
 
 def widen(ax: Axes, **inches: float) -> None:
-    """At least so many inches around axes of this room's own figures; other axes stay where they are."""
+    """Widen the margins to at least so many inches; axes of other figures stay where they are."""
     if is_own(ax):
         (left, bottom), (right, top) = ax.get_position().get_points()
-        width, height = _page(ax)
+        width, height = figure_inches(ax)
         present = {"left": left * width, "bottom": bottom * height}
         present |= {"right": (1 - right) * width, "top": (1 - top) * height}
         set_margins(ax, **{side: max(have, inches.get(side, 0.0)) for side, have in present.items()})
 
 
 def lay_out(ax: Axes) -> None:
-    """Let the layout engine of the figure, if it has one, place the axes, so that what fits on them can be measured."""
+    """Let the layout engine of the figure, if any, place the axes, so that texts can be measured against them."""
     figure = ax.figure.figure
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -151,7 +151,7 @@ def lay_out(ax: Axes) -> None:
 
 
 def head(ax: Axes, title: str, subtitle: str) -> None:
-    """Title and a quieter line under it, flush left; each on several lines where it is too long for the figure."""
+    """Write a title and a subtitle, flush left, each wrapped if it is too long for the figure."""
     style = style_of(ax)
     _widen_for_numbers(ax)
     lay_out(ax)
@@ -187,7 +187,7 @@ def _head_lines(ax: Axes, title: str, subtitle: str) -> tuple[str, str, float, f
 
 
 def _widen_for_numbers(ax: Axes) -> None:
-    """Room left of own axes for the numbers of their vertical axis and for its label."""
+    """Widen the left margin for the tick labels and the label of the vertical axis."""
     if not (is_own(ax) and ax.get_ylabel()):
         return
     style, axis = style_of(ax), ax.yaxis
@@ -199,7 +199,7 @@ def _widen_for_numbers(ax: Axes) -> None:
 
 
 def _wrapped(ax: Axes, words: str, size: float, room: float, weight: str = "normal") -> str:
-    """The words on as many lines as they need to stay within so many inches."""
+    """The words, wrapped to a width in inches."""
     wide = text_inches(ax, words, size, weight)[0]
     if wide <= room:
         return words
@@ -220,7 +220,7 @@ def label_axes(ax: Axes, xlabel: str, ylabel: str, *, grid: str = "both") -> Non
 
 
 def name_rows(ax: Axes, names: Sequence[str]) -> None:
-    """Names of horizontal bars, row 0 first, without ticks or a spine; the margin of a new figure holds them."""
+    """Write the names of horizontal bars, row 0 first, in the left margin."""
     style = style_of(ax)
     ax.set_yticks(range(len(names)), names, parse_math=False)
     ax.tick_params(axis="y", length=0, labelsize=style.text_size, labelcolor=style.ink)
@@ -249,7 +249,7 @@ def name_columns(ax: Axes, names: Sequence[str], short: Sequence[str] = ()) -> f
     ax.set_xticks(range(len(names)), names, parse_math=False, **how)
     ax.tick_params(axis="x", length=0, labelsize=style.text_size, labelcolor=style.ink)
     below = widest * np.sin(np.radians(SLANT)) + tallest if slanted else tallest
-    if is_own(ax) and below > LEGEND_SHARE * _page(ax)[1] and len(short) == len(names):
+    if is_own(ax) and below > LEGEND_SHARE * figure_inches(ax)[1] and len(short) == len(names):
         return name_columns(ax, short)
     beside = sizes[0][0] * np.cos(np.radians(SLANT)) - column * (0.0 - ax.get_xlim()[0]) if slanted else 0.0
     widen(ax, bottom=0.2 + below, left=0.1 + beside)
@@ -265,7 +265,7 @@ def text_inches(ax: Axes, words: str, size: float, weight: str = "normal") -> tu
 
 
 def renderer_of(ax: Axes) -> Any:
-    """What measures text on the figure."""
+    """The renderer that measures text on the figure."""
     return _renderer(float(ax.figure.dpi))
 
 
@@ -298,7 +298,7 @@ class LogTicks(LogLocator):
         return ticks[(ticks >= low * (1 - 1e-9)) & (ticks <= high * (1 + 1e-9))]  # powers of ten may be rounded
 
     def _has_room(self, ticks: npt.NDArray[np.float64]) -> bool:
-        """Whether the numbers stay apart; two always do."""
+        """Whether the tick labels do not overlap; at most two never do."""
         axis: Any = self.axis
         width, height = axis.axes.bbox.size / axis.axes.figure.dpi * 72
         if axis.axis_name == "y":
@@ -325,14 +325,14 @@ def log_limits(*values: Any, room: float = 0.05) -> tuple[float, float]:
 
 
 def plain_number(value: float) -> str:
-    """A number of a tick without powers of ten: ``1,000``, ``0.01``."""
+    """A tick label without an exponent: ``1,000``, ``0.01``."""
     if value < 1:
         return f"{value:g}"
     return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
 
 
 def legend_inside(ax: Axes, handles: Sequence[Artist] | None = None, **more: Any) -> Legend:
-    """A legend without a frame where it covers least."""
+    """Draw a legend without a frame where it covers least."""
     return _legend(ax, handles, {"loc": "best"} | more)
 
 
@@ -347,7 +347,7 @@ def legend_below(
     lay_out(ax)
     drawn: list[Any] = list(ax.get_legend_handles_labels()[0] if handles is None else handles)
     labels, ncols, rows = _arranged(ax, [str(each.get_label()) for each in drawn])
-    room = LEGEND_SHARE * _page(ax)[1] if is_own(ax) else np.inf
+    room = LEGEND_SHARE * figure_inches(ax)[1] if is_own(ax) else np.inf
     if rows > room and len(short) == len(drawn):
         labels, ncols, rows = _arranged(ax, short)
     kept = len(drawn)
@@ -397,7 +397,7 @@ def _narrowed(ax: Axes, labels: Sequence[str]) -> list[str]:
 
 def _room_right(ax: Axes) -> float:
     """Inches from the left edge of the axes to the right edge of the figure, less a little."""
-    return float(_page(ax)[0] * (1 - ax.get_position().x0) - 0.05)
+    return float(figure_inches(ax)[0] * (1 - ax.get_position().x0) - 0.05)
 
 
 def _legend(ax: Axes, handles: Sequence[Artist] | None, how: dict[str, Any]) -> Legend:

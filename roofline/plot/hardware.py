@@ -1,4 +1,4 @@
-"""Accelerators against each other: their rooflines on one axes, and a figure of theirs over the years."""
+"""Comparisons of accelerators: their rooflines on one plot, and a property by year."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .style import Look, Style, style_of
 TERA = 1e12
 
 _MOST = 8
-"""Rooflines that can be told apart."""
+"""Largest number of rooflines in a plot."""
 
 _NAMED = 60
-"""At most so many points of a plot get a name."""
+"""Largest number of labeled points."""
 
 _VENDORS = ("NVIDIA", "AMD", "Google", "Apple", "AWS", "Intel", "Huawei")
-"""Vendors with a color of their own; the rest share the last one."""
+"""Vendors with their own color; the others share the last one."""
 
 
 def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: Axes | None = None) -> Axes:
@@ -42,7 +42,7 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
     Parameters
     ----------
     *accelerators : Accelerator, str or Path
-        One to eight of them, or their names, with single figures.
+        One to eight accelerators or their names.
     math : str
         Format of the math.
     ax : Axes, optional
@@ -56,9 +56,9 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
     Raises
     ------
     InvalidInput
-        None or more than eight accelerators, or one whose rates are arrays.
+        There are no or more than eight accelerators, or the rates of one are arrays.
     UnknownName
-        An unknown format, or one that an accelerator can't compute in.
+        There is no such format, or an accelerator can't compute in it.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def rooflines(*accelerators: Accelerator | str | Path, math: str = "bf16", ax: A
     >>> plt.close(ax.figure)
     """
     if not 1 <= len(accelerators) <= _MOST:
-        raise InvalidInput(f"rooflines shows 1 to {_MOST} accelerators, not {len(accelerators)}")
+        raise InvalidInput(f"rooflines takes 1 to {_MOST} accelerators, not {len(accelerators)}")
     chips = [get_accelerator(accelerator) for accelerator in accelerators]
     ridges = np.array([_corner(chip, math) for chip in chips])
     ax = axes_or_new(ax)
@@ -113,9 +113,9 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
     Raises
     ------
     UnknownName
-        No such column of figures.
+        There is no such column of numbers.
     InvalidInput
-        No accelerator of the table has a year and that figure.
+        No accelerator of the table has a year and that value.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def _corner(chip: Accelerator, math: str) -> tuple[float, float]:
     """Ridge point in FLOP/byte and peak in TFLOP/s."""
     peak, bandwidth = chip.peak_flops_per_s(math), chip.memory_bytes_per_s
     if np.ndim(peak) or np.ndim(bandwidth):
-        raise InvalidInput(f"rooflines shows single accelerators: the rates of {chip.name!r} are arrays")
+        raise InvalidInput(f"rooflines shows single accelerators, but the rates of {chip.name!r} are arrays")
     return float(peak / bandwidth), float(peak / TERA)
 
 

@@ -47,7 +47,7 @@ def heatmap(
     tpot_s : float, optional
         Target for the time per output token in seconds, drawn as a line.
     time : {"floor_s", "roofline_s", "estimate_s"}
-        Which of the three times is drawn; the title names it.
+        The time that is drawn and named in the title.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
@@ -84,7 +84,7 @@ def heatmap(
     seconds = np.asarray(getattr(step, time))
     fits = np.asarray(memory(serve, Workload(prompt_tokens=lengths, output_tokens=1, batch=sequences)).fits)
     if not fits.any():
-        raise InvalidInput(f"heatmap needs a batch and a context that fit: none does on {serve.accelerator.name}")
+        raise InvalidInput(f"no batch and context of the heatmap fit on {serve.accelerator.name}")
     ax = axes_or_new(ax)
     style = style_of(ax)
     ax.set(xscale="log", yscale="log")

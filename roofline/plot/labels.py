@@ -1,4 +1,4 @@
-"""Labels that find their own place: near their points, on nothing else, the same way every time."""
+"""Deterministic placement of labels: close to their points, without covering anything."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Array = npt.NDArray[np.float64]
 
 _ANGLES = np.radians(np.arange(-45, 315, 15))
 _DISTANCES = np.array([7.0, 11.0, 16.0, 22.0, 30.0, 40.0, 52.0, 66.0, 82.0, 100.0])
-"""Directions to try, and how far to go in them, in points (1/72 inch)."""
+"""Directions and distances that are tried, in points (1/72 inch)."""
 
 LEADER = 17.0
 """A label farther than this from its point gets a line to it."""
 
 _CROSSING = 40.0
-"""How much farther a label goes to keep its line off the roof and the marks."""
+"""Extra distance that a label accepts to keep its line off the roof and the markers."""
 
 _SLACK = 1.06
-"""Letters are up to this much wider at another resolution than the one that the label was placed at."""
+"""Letters may be wider by up to this factor at another resolution."""
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,27 @@ class Label:
 
 
 def place_labels(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequence[Text]) -> list[Text]:
-    """Write ``labels``, the most important first, where they cover neither each other nor what is drawn.
+    """Write ``labels``, most important first, where they cover neither each other nor anything drawn.
 
-    Each goes to the nearest of 240 places around its point that is free at the present size of the axes.  One for
-    which none is free is left out: the caller says how many were (`left_out`).  Only texts are measured; nothing is
+    Each goes to the nearest of 240 places around its point that is free at the present size of the axes.  A label
+    without a free place is omitted; the caller states how many (`left_out`).  Only texts are measured; nothing is
     drawn.
 
     Parameters
     ----------
     ax : Axes
-        Their limits and their place on the figure are final.
+        Axes whose limits and position are final.
     labels : sequence of Label
-        What to write.
+        The labels.
     marks : array
         ``[n, 3]`` what must stay visible, markers and samples of lines: data coordinates and a radius in points.
     texts : sequence of Text
-        What is written already.
+        Existing texts.
 
     Returns
     -------
     list of Text
-        Those that found a place.
+        The labels that were placed.
     """
     renderer, scale = renderer_of(ax), ax.figure.dpi / 72
     drawn = _around(np.asarray(ax.transData.transform(marks[:, :2])), marks[:, 2:] * scale)
@@ -88,7 +88,7 @@ def place_labels(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequ
 
 
 def left_out(labels: Sequence[Label], written: Sequence[Text]) -> str:
-    """How many labels found no place, in words; nothing if all did."""
+    """The number of omitted labels in words; empty if there are none."""
     count = len(labels) - len(written)
     return f"{count} label{'s' if count > 1 else ''} left out for lack of room" if count else ""
 

@@ -1,4 +1,4 @@
-"""The hierarchical roofline: a slanted roof for each level of the memory hierarchy, and the product at each of them."""
+"""The hierarchical roofline: a slanted roof for each level of the memory hierarchy, and the product at each level."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     """Plot attained FLOP/s over intensity, with the roof of each memory level and the product's intensity there.
 
     All large markers are at the same height, the highest rate that the product can reach. The level whose marker
-    touches its slanted roof limits it.
+    touches its slanted roof is the limit.
 
     Parameters
     ----------
     found : MemoryHierarchy
-        A product at every level.
+        The result of `roofline.memory_hierarchy`.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 

@@ -1,4 +1,4 @@
-"""Which phase takes the time, over the lengths of prompts and outputs."""
+"""Which phase takes most of the time, over prompt and output lengths."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def phase_map(found: PhaseMap, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        Tokens of prompts and outputs, both logarithmic.
+        The axes, in prompt and output tokens, both logarithmic.
     """
     check_kind("phase_map", "roofline.advisor.phase_map", PhaseMap, found)
     ax = axes_or_new(ax)
@@ -67,7 +67,7 @@ def regions(style: Style) -> dict[str, tuple[str, str]]:
 
 
 def _name_region(ax: Axes, found: PhaseMap, verdict: str, words: str, color: str) -> None:
-    """Words where a region has the most room for them, unless it has too little."""
+    """Write the name of a region where it has most room, if it has enough."""
     places = np.argwhere(np.pad(np.asarray(found.verdict) == verdict, 1)) - 1
     others = np.argwhere(np.pad(np.asarray(found.verdict) != verdict, 1, constant_values=True)) - 1
     if not len(places):

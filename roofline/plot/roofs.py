@@ -1,4 +1,4 @@
-"""The frame of the roofline plot: axes, the memory roof, and a ceiling for each rate of compute."""
+"""The frame of the roofline plot: axes, the memory roof, and a ceiling for each compute rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .style import style_of
 from .tracks import TERA, Array, Result
 
 _WAYS = (("right", "bottom", -5, 0), ("left", "bottom", 3, 3), ("left", "top", 3, -5), ("right", "bottom", -5, 9))
-"""How a label may lie at its point: alignment and offset in points, the best first."""
+"""Positions of a label at its point: alignment and offset in points, best first."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Roof:
 
     @property
     def ridge(self) -> float:
-        """Intensity in FLOP/byte from which on compute is the limit."""
+        """Intensity in FLOP/byte above which compute is the limit."""
         return self.height / self.slope
 
 
 def roofs_of(accelerator: Accelerator, results: Sequence[Result]) -> list[Roof]:
-    """A roof for each rate that the results compute at, the lowest first; for each of the chip's if none computes."""
+    """A roof for each rate that the results use, lowest first; for every rate of the chip if there are none."""
     used = [item.math for result in results for item in result.operators if np.any(item.flops)]
     formats: dict[float, list[str]] = {}
     for name in dict.fromkeys(used or accelerator.dense_flops_per_s):
@@ -93,7 +93,7 @@ def draw_roofs(ax: Axes, roofs: Sequence[Roof], taken: Sequence[Text]) -> list[T
 
 
 def _digits(value: float) -> str:
-    """Four digits without a power of ten."""
+    """Four digits, without an exponent."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 

@@ -15,11 +15,11 @@ from .style import style_of
 from .tracks import TERA, Array
 
 PASSES = ("prefill", "decode")
-"""Rows of a `Headroom` that are one pass; whole runs are drawn where there are no such rows."""
+"""Rows of a `Headroom` that are one pass; whole runs are drawn if there are none."""
 
 
 def drawn_rows(run: Headroom) -> list[PhaseHeadroom]:
-    """The rows of a measured run that are passes; all of its rows if none is."""
+    """The rows of a measured run that are passes; all rows if none is."""
     return [row for row in run.phases if row.name in PASSES] or list(run.phases)
 
 
@@ -31,7 +31,7 @@ def run_points(run: Headroom) -> Array:
 
 
 def draw_runs(ax: Axes, runs: Sequence[Headroom]) -> list[Label]:
-    """A star for each pass of each measured run; their labels."""
+    """Draw a star for each pass of each measured run; return their labels."""
     style, labels = style_of(ax), []
     looks = style.looks_of(row.name for run in runs for row in drawn_rows(run))
     for run in runs:
@@ -44,7 +44,7 @@ def draw_runs(ax: Axes, runs: Sequence[Headroom]) -> list[Label]:
 
 
 def _words(row: PhaseHeadroom) -> str:
-    """What was measured, and how it compares."""
+    """The measured time, and how it compares."""
     if row.beats_floor:
         return f"measured {row.name}\n{brief_time(row.measured_s)}, faster than the floor"
     return f"measured {row.name}\n{brief_time(row.measured_s)}, {row.share_of_roofline:.0%} of the roofline"

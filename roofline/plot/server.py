@@ -1,4 +1,4 @@
-"""What a simulated server does: its passes in a stretch of time, and the requests that wait and run."""
+"""Plots of a simulated server: its passes over time, and waiting and running requests."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ KINDS = ("decode steps", "prefill", "both in one step")
 """What a pass computes."""
 
 MOST_LANES = 4
-"""Schedulers that are drawn: those of more replicas do the same on average."""
+"""Largest number of schedulers that are drawn; further replicas behave the same on average."""
 
 MOST_STEPS = 400
-"""Steps of a picture that have an outline of their own: more would be a solid line."""
+"""Largest number of steps with outlines; with more, the outlines would merge."""
 
 
 def timeline(
     simulation: Simulation | Served, *, start_s: float | None = None, span_s: float = 1.0, ax: Axes | None = None
 ) -> Axes:
-    """Plot a simulated second of a server, pass by pass: decode steps, prefill, and what waits meanwhile.
+    """Plot a simulated second of a server, pass by pass: decode steps, prefill, and what waits.
 
     A row for each scheduler shows its passes: decode steps, prefill, or steps with both. The row below it shows stalls,
     which are passes in which generating sequences get no token. The lower rows are the generating sequences and the
@@ -42,7 +42,7 @@ def timeline(
     Parameters
     ----------
     simulation : Simulation or Served
-        Of `roofline.simulate`, or of `roofline.serve` with one simulation.
+        The result of `roofline.simulate`, or of `roofline.serve` with one simulation.
     start_s : float, optional
         Seconds from the start of the run; the middle of the run if None.
     span_s : float
@@ -53,12 +53,12 @@ def timeline(
     Returns
     -------
     Axes
-        Seconds of the run, a row for passes, stalls, sequences and requests of each scheduler.
+        The axes, in seconds of the run, with rows for passes, stalls, sequences and requests of each scheduler.
 
     Raises
     ------
     InvalidInput
-        No simulation, or a stretch of time in which nothing happens.
+        There is no simulation, or nothing happens in that time.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def queue(simulation: Simulation | Served, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     simulation : Simulation or Served
-        Of `roofline.simulate`, or of `roofline.serve` with one simulation.
+        The result of `roofline.simulate`, or of `roofline.serve` with one simulation.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
@@ -109,7 +109,7 @@ def queue(simulation: Simulation | Served, *, ax: Axes | None = None) -> Axes:
     Raises
     ------
     InvalidInput
-        No simulation.
+        There is no simulation.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def _one_run(found: Simulation | Served, name: str) -> Simulation:
         return found.simulations[0]
     if isinstance(found, Simulation):
         return found
-    raise InvalidInput(f"{name} shows one simulation: give what rl.simulate returns")
+    raise InvalidInput(f"{name} takes a single simulation, as returned by rl.simulate")
 
 
 def _where(run: Simulation) -> str:

@@ -1,4 +1,4 @@
-"""How deployments and models compare as one input grows: throughput against speed, cache over context."""
+"""Comparisons of deployments and models over one input: throughput against speed, cache over context."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Array = npt.NDArray[np.float64]
 def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_s", ax: Axes | None = None) -> Axes:
     """Plot tokens/s per GPU against tokens/s per user as the batch grows, one line for each deployment.
 
-    In larger batches more users share the traffic of the weights, so a line runs from the lower right (one user, fast)
-    to the upper left. The wide gray line is the frontier: points that fit and that no other one beats in both. A line
-    is dotted if the batch does not fit in memory.
+    In larger batches, more users share the reading of the weights, so a line runs from the lower right (one user, fast)
+    to the upper left. The wide gray line is the frontier: points that fit and that no other point beats in both. A line
+    is dotted where the batch does not fit in memory.
 
     Parameters
     ----------
     *phases : Phase
-        Decode steps, each a sweep over the batch.
+        Decode steps, each swept over batch.
     names : sequence of str, optional
-        One name for each phase; by default what tells the deployments apart.
+        One name per phase; by default, the properties in which the deployments differ.
     time : {"floor_s", "roofline_s", "estimate_s"}
-        The time that the speeds rest on, which the subtitle names.
+        The time that the speeds are computed from, named in the subtitle.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
@@ -50,7 +50,8 @@ def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_
     Raises
     ------
     InvalidInput
-        No phase, one that is not a decode step swept over the batch, not as many names as phases, another time.
+        There is no phase, a phase is not a decode step swept over batch, names do not match phases, or there is no such
+        time.
 
     Examples
     --------
@@ -64,7 +65,7 @@ def throughput(*phases: Phase, names: Sequence[str] = (), time: str = "estimate_
     >>> plt.close(ax.figure)
     """
     if not phases:
-        raise InvalidInput("throughput needs a decode step swept over the batch: none was given")
+        raise InvalidInput("throughput needs at least one decode step swept over batch")
     check_kind("throughput", "rl.decode", Phase, *phases)
     if names and len(names) != len(phases):
         raise InvalidInput(f"throughput needs a name for each of {len(phases)} phases: {len(names)} given")
@@ -117,9 +118,9 @@ def kv(
     context_tokens : iterable of float, optional
         Lengths in tokens; 128 to 1,048,576 in powers of two if None.
     batch : int
-        Sequences that share the memory.
+        Number of sequences.
     cache_format : str
-        Number format of keys and values.
+        Format of the KV cache.
     ax : Axes, optional
         Where to draw; a new 6 x 4 inch figure if None.
 
@@ -143,10 +144,10 @@ def kv(
     >>> plt.close(ax.figure)
     """
     if not models:
-        raise InvalidInput("kv needs a model: none was given")
+        raise InvalidInput("kv needs at least one model")
     lengths = 2.0 ** np.arange(7, 21) if context_tokens is None else np.asarray(list(context_tokens), float)
     if not len(lengths) or (lengths < 1).any():
-        raise InvalidInput(f"context_tokens must be lengths of at least 1 token: {lengths.tolist()}")
+        raise InvalidInput(f"context_tokens must be at least 1: {lengths.tolist()}")
     ax = axes_or_new(ax)
     style, every = style_of(ax), []
     for place, given in enumerate(models):
@@ -170,9 +171,7 @@ def _speeds(phase: Phase, time: str) -> Array:
     """``[n, 2]``: tokens/s per user and per accelerator, by batch."""
     field, batch = swept_input(phase)
     if phase.name != "decode" or field != "sequences":
-        raise InvalidInput(
-            f"throughput shows decode steps swept over the batch: this is {phase.name} over {INPUTS[field]}"
-        )
+        raise InvalidInput(f"throughput takes decode steps swept over batch, not {phase.name} over {INPUTS[field]}")
     seconds = np.asarray(getattr(phase, time))
     order = np.argsort(batch)
     return np.column_stack([1 / seconds, batch / seconds / phase.deployment.parallel.accelerators])[order]

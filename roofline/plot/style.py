@@ -1,8 +1,9 @@
-"""How the plots look: one value for light backgrounds, one for dark ones; nothing is set for matplotlib as a whole.
+"""Styles of the plots for light and dark backgrounds; no global matplotlib settings are changed.
 
-Hues are Okabe and Ito's (Color Universal Design, 2008), which stay apart in every common color blindness, darkened or
-lightened until text in them can be read on the background (WCAG 2.2: a contrast of at least 4.5).  No plot tells things
-apart by color alone: lines have markers, areas have hatches or words, so that a gray print says the same.
+Hues are those of Okabe and Ito (Color Universal Design, 2008), which remain distinguishable in common kinds of color
+blindness, darkened or lightened until text in them is readable on the background (WCAG 2.2: a contrast of at least
+4.5).  No plot relies on color alone: lines have markers, and areas have hatches or labels, so that grayscale prints
+remain readable.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Style(Value):
         return {**self.phases, **{name: rest[place % len(rest)] for place, name in enumerate(others)}}
 
     def line(self, place: int) -> Look:
-        """Color and marker of the line at a place, from 0; after the last one they begin again."""
+        """Color and marker of a line by index, from 0; repeats after the last one."""
         return self.lines[place % len(self.lines)]
 
 
@@ -148,7 +149,7 @@ DARK = Style(
     worse="#ff9a57",
     neutral="#8b9097",
 )
-"""On a dark page or slide."""
+"""Style for dark backgrounds."""
 
 MIDDLE = 0.18
 """Relative luminance of a background that contrasts as much with black as with white: sqrt(1.05 * 0.05) - 0.05."""
@@ -174,7 +175,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def ink_on_fill(style: Style, color: str) -> str:
-    """The style's text or background color, whichever is easier to read on ``color``."""
+    """The text or background color of the style, whichever is more readable on ``color``."""
     return max((style.ink, style.paper), key=lambda ink: contrast(ink, color))
 
 
@@ -185,7 +186,7 @@ def style_of(ax: Axes) -> Style:
 
 
 def background(ax: Axes) -> str:
-    """The color behind ``ax``: its own, the figure's where it has none, white where that has none either."""
+    """The background color of ``ax``: its own, else that of the figure, else white."""
     red, green, blue, alpha = to_rgba(ax.get_facecolor())
     behind = to_rgba(ax.figure.get_facecolor())
     page = behind[:3] if behind[3] > 0.5 else (1.0, 1.0, 1.0)

@@ -1,4 +1,4 @@
-"""What the roofline plot shows of a result: its points, and the words that tell it from the others."""
+"""Points of a result on the roofline plot, and the words that distinguish it from other results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TERA = 1e12
 
 @dataclass(frozen=True)
 class Spot:
-    """One operator, or several with the same name, of one phase: where it lies and its share of the phase's time."""
+    """One operator, or several with the same name, of one phase: its position and share of the phase's time."""
 
     name: str
     x: float
@@ -54,7 +54,7 @@ def swept(result: Result) -> bool:
 
 
 def spots(result: Result) -> list[Spot]:
-    """The operators of a single pass that compute something, the longest first."""
+    """The operators of a single pass that compute something, longest first."""
     shares = shares_of_time(result)
     points = [coordinates(item)[0, 0] for item in result.operators]
     found = [
@@ -66,7 +66,7 @@ def spots(result: Result) -> list[Spot]:
 
 
 def operator_name(operator: Bound) -> str:
-    """Its name without what all projections share."""
+    """Its name without the suffix of projections."""
     return operator.name.removesuffix("_proj")
 
 
@@ -83,7 +83,9 @@ def share_without_flops(phase: Phase) -> float:
 
 
 def captions(results: Sequence[Result]) -> list[list[str]]:
-    """A caption for each point of each result: its name, what tells it from others of that name, and its time."""
+    """A caption for each point of each result: its name, what distinguishes it from others of that name, and its
+    time.
+    """
     facets = [_facets(result) for result in results]
     words = []
     for result, own in zip(results, facets, strict=True):
@@ -96,7 +98,7 @@ def captions(results: Sequence[Result]) -> list[list[str]]:
 
 
 def legend_words(results: Sequence[Result]) -> tuple[str, list[str]]:
-    """What all results have in common, and for each the rest and its time; of a sweep, those of its ends."""
+    """What all results have in common, and for each result the rest and its time (of both ends of a sweep)."""
     every = list(dict.fromkeys(name for result in results for name in _facets(result)))
     facets = [{"name": result.name} | dict.fromkeys(every, "") | _ends_of_facets(result) for result in results]
     shared, words = tell_apart(facets)
@@ -128,12 +130,12 @@ def shortest(words: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _ends_of_facets(result: Result) -> dict[str, str]:
-    """Each facet of a result in words, of a sweep its first and its last."""
+    """Each property of a result in words; of a sweep, its first and last value."""
     return {name: " to ".join(dict.fromkeys(np.ravel(words)[[0, -1]])) for name, words in _facets(result).items()}
 
 
 def looks_of(results: Sequence[Result], style: Style) -> list[Look]:
-    """Color and marker of each result: the phase's own where names tell them apart, else a color for each deployment.
+    """Color and marker of each result: those of the phase if names differ, else a color for each deployment.
 
     Phases of one deployment and batch share a color, and their shapes say which phase they are.
     """
@@ -152,7 +154,7 @@ def looks_of(results: Sequence[Result], style: Style) -> list[Look]:
 
 
 def _identity(result: Result, place: int) -> tuple[object, ...]:
-    """What results that belong together share: everything that captions name but the phase and its lengths."""
+    """What related results share: all properties in captions except the phase and its lengths."""
     facets = _facets(result)
     if not facets:
         return (place,)
@@ -196,19 +198,19 @@ def _counted(count: float, noun: str) -> str:
 
 
 def format_words(precision: Precision) -> str:
-    """The one format of everything, or what is in which."""
+    """The format of everything, or the formats of each part."""
     names = {precision.weights, precision.activations, precision.kv}
     return names.pop() if len(names) == 1 else str(precision)
 
 
 def short_formats(precision: Precision) -> str:
-    """The formats in as few words as tell them apart: ``bf16``, ``fp8 weights``, ``fp8, bf16 KV``."""
+    """The formats in short form: ``bf16``, ``fp8 weights``, ``fp8, bf16 KV``."""
     first = precision.activations if precision.weights == precision.activations else f"{precision.weights} weights"
     return first if precision.kv == precision.activations else f"{first}, {precision.kv} KV"
 
 
 def deployment_facets(serve: Deployment) -> dict[str, str]:
-    """What may tell one deployment from others, in words."""
+    """Properties that may distinguish a deployment from others, in words."""
     return {
         "model": serve.model.title or serve.model.name,
         "accelerator": serve.accelerator.name,
@@ -219,9 +221,9 @@ def deployment_facets(serve: Deployment) -> dict[str, str]:
 
 
 def tell_apart(facets: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]]]:
-    """What all have in common, as a phrase, and for each the words that the others do not all share.
+    """Return what all cases have in common, as a phrase, and for each case the words that differ.
 
-    Cases that nothing tells apart are numbered.
+    Identical cases are numbered.
 
     Examples
     --------
