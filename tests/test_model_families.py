@@ -305,3 +305,18 @@ def test_lfm2_takes_two_thirds_of_block_ff_dim():
     """Model card: 1.17 B parameters; transformers builds 1,170,340,608."""
     assert "intermediate_size" not in BESIDE_SPECS["lfm2-1.2b"]
     assert changed("lfm2-1.2b").parameters.total == 1_170_340_608
+
+
+def test_glm_5_3_flash_predicts_with_a_layer_of_sparse_attention():
+    """321.3 B with tower and prediction layer (github.com/unslothai/llama.cpp/pull/116), which is a DSA layer."""
+    model = changed("glm-5.3-flash")
+    assert model.doubts == ()
+    assert (model.parameters.total + sum(model.apart.values())) / 1e9 == pytest.approx(321.3, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["minimax-m2.5", "minimax-m2.7"])
+def test_prediction_layers_that_nobody_published_are_not_resident(name):
+    """Files name three modules, checkpoints have no such tensors (github.com/MiniMax-AI/MiniMax-M2.7/issues/16)."""
+    model = changed(name, use_mtp=True, num_mtp_modules=3)
+    assert model.doubts == ()
+    assert dict(model.apart) == {}

@@ -22,6 +22,7 @@ PREDICTS = (
     *("bailing_moe", "bailing_moe_v2", "bailing_hybrid", "mimo", "exaone4_5", "exaone4_5_text"),
 )
 PREDICTS_DENSE = ("ernie4_5_moe", "exaone_moe", "step3p5", "step3p7", "step3p7_text")
+PREDICTS_INDEXED = ("glm5_next", "glm5_next_text")
 PREDICTS_V4 = ("deepseek_v4", "deepseek_ref")
 PREDICTS_STEP = ("step3p5", "step3p7", "step3p7_text")
 PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
@@ -135,7 +136,7 @@ def _prediction_layers(text: Text) -> list[Layer]:
     Most have a layer like the last.  Qwen's have full attention in it, DeepSeek-V4's the window alone: the last entry
     of ``compress_ratios``, which has one more than there are layers, is 0.  Step's have a window and a dense MLP: the
     further entries of ``layer_types``, and layers that ``moe_layers_enum`` does not list.  ERNIE's has a dense MLP
-    too, and Nemotron's the blocks of a pattern of its own.
+    too, Nemotron's the blocks of a pattern of its own, and GLM-5.3-Flash's sparse attention as its every fourth layer.
     """
     kinds, inner = layer_kinds(text)
     if text.model_type == "nemotron_h":
@@ -143,8 +144,9 @@ def _prediction_layers(text: Text) -> list[Layer]:
         places = [(Place(len(kinds) - 1, len(kinds), kind), mlp) for kind, mlp in blocks]
     elif text.model_type in (*PREDICTS_V4, *PREDICTS_STEP):
         places = [(Place(len(kinds), len(kinds) + 1, "sliding"), inner[-1])]
-    elif text.model_type in (*PREDICTS, *PREDICTS_QWEN, *PREDICTS_DENSE):
+    elif text.model_type in (*PREDICTS, *PREDICTS_QWEN, *PREDICTS_DENSE, *PREDICTS_INDEXED):
         kind = "full" if text.model_type in PREDICTS_QWEN else kinds[-1]
+        kind = "indexed" if text.model_type in PREDICTS_INDEXED else kind
         places = [(Place(len(kinds) - 1, len(kinds), kind), inner[-1])]
     else:
         return []
