@@ -248,3 +248,43 @@ def _options(shown):
             names, _, words = line.strip().partition("   ")
             option, _, placeholder = names.replace(", ", ",").partition(" ")
             yield option, f"{placeholder} {words.strip()}"
+
+
+@pytest.mark.parametrize("target", ["--ttft", "--tpot", "--total", "--gap", "--tokens-per-s"])
+@pytest.mark.parametrize(
+    "command",
+    [("plan",), ("fleet", "--rate", 1), ("simulate", "--rate", 1, "--requests", 10)],
+    ids=lambda words: words[0],
+)
+def test_a_target_is_one_number(command, target):
+    """Lists are for what is swept; a list of targets was a traceback."""
+    name, *others = command
+    done = run(name, *SMALL, *others, target, "1,8")
+    assert done.exit_code == 2
+    assert "must be a single number" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("width", ["50ms", "a\nb", "nan", "1", "31", ""])
+def test_the_width_of_a_plot_is_a_number_of_inches(tmp_path, width):
+    done = run("plot", "rooflines", "h100", "-o", tmp_path / "p.png", f"--width={width}")
+    assert done.exit_code == 2
+    assert "--width" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("columns", [40, 60])
+def test_the_quiz_keeps_to_the_width(columns, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    shown = text("quiz", "interview", "--seed", 7, columns=columns)
+    assert "Type a number" in shown
+    assert max(map(len, shown.splitlines())) <= columns
+
+
+def test_a_binary_file_is_no_table_of_timings(tmp_path):
+    (tmp_path / "bin").write_bytes(bytes(range(256)) * 4)
+    done = run("calibrate", tmp_path / "bin")
+    assert done.exit_code == 2
+    assert "is not a CSV table" in done.stderr
+    assert done.stderr.count("\n") == 1

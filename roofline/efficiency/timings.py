@@ -150,7 +150,10 @@ def read_timings(path: str | Path) -> list[Batch]:
             raise SpecError(f"{path} can't be read: {error}") from None
     if len(data) > MAX_BYTES:
         raise SpecError(f"{path} is too large; a table of timings may have at most {MAX_BYTES:,} bytes")
-    rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig", "replace"))))
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig", "replace"))))
+    except csv.Error as error:
+        raise SpecError(f"{path} is not a CSV table: {error}") from None
     rows = [row for row in rows if any(cell.strip() for cell in row)]
     if len(rows) < 2:
         raise SpecError(f"{path} contains no timings; expected a line of column names, then one line per kernel")

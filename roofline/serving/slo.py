@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..arrays import FrozenMapping
-from ..errors import number, unknown
+from ..errors import one_number, unknown
 from ..values import Value
 
 STATISTICS: Mapping[str, float] = FrozenMapping({"mean": 1.0, "p50": 0.5, "p95": 0.95, "p99": 0.99})
@@ -41,7 +41,7 @@ class SLO(Value):
     Raises
     ------
     InvalidInput
-        A target is not a finite number above 0.
+        A target is not a single finite number above 0.
     UnknownName
         There is no such statistic.
     """
@@ -57,7 +57,7 @@ class SLO(Value):
         if self.statistic not in STATISTICS:
             raise unknown("statistic", self.statistic, STATISTICS)
         for name, target in self.targets():
-            number(name, target, least=1e-12)  # a target of 0 could never be met, and would be divided by
+            one_number(name, target, least=1e-12)  # a target of 0 could never be met, and would be divided by
 
     def targets(self) -> tuple[tuple[str, float], ...]:
         """Metric and target of every objective that is set."""

@@ -105,7 +105,7 @@ HOW = "Type a number, with a unit if you like; ? shows the solution, q quits."
 def _ask(asked: Sequence[Question]) -> None:
     """Ask, mark and explain one question after another, and keep score."""
     right, wrong = 0, Counter[str]()
-    print_text(HOW)
+    print_text(paragraph(HOW))
     for at, question in enumerate(asked, 1):
         print_text(f"\n{at} of {len(asked)}  {question.topic}, difficulty {question.difficulty}")
         print_text(paragraph(str(question)))
@@ -133,7 +133,7 @@ def _answer(question: Question) -> bool | None:
         try:
             marked = question.mark(typed)
         except InvalidInput as error:
-            print_text(str(error))
+            print_text(paragraph(str(error)))
             continue
         words = paragraph(f"{marked.words[0].upper()}{marked.words[1:]}.")
         print_text(words, _explained(question, mistakes=not marked.right))
