@@ -149,7 +149,7 @@ def one_number(what: str, value: object, *, least: float = 0.0, whole: bool = Fa
 
 def is_within(value: object, least: float, most: float) -> bool:
     """Whether a value is one real number from ``least`` to ``most``."""
-    return isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) <= most
+    return not isinstance(value, bool) and isinstance(value, Real) and least <= float(value) <= most
 
 
 def of_kind(what: str, value: object, kind: type, example: str) -> None:

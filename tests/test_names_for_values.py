@@ -83,6 +83,73 @@ def test_an_unknown_name_offers_the_nearest():
         rl.Deployment(MODEL, "h100-smx")
 
 
+LOAD, RUN = rl.Workload(), Path(__file__).parent / "data" / "results" / "vllm_serve" / "v0.11_closed_loop.json"
+OF_DEPLOYMENTS = {
+    "prefill": lambda serve: rl.prefill(serve, LOAD),
+    "decode": lambda serve: rl.decode(serve, LOAD),
+    "mixed": lambda serve: rl.mixed(serve, decode=LOAD, prefill=LOAD),
+    "encode": lambda serve: rl.encode(serve, LOAD),
+    "generate": lambda serve: rl.generate(serve, LOAD),
+    "memory": lambda serve: rl.memory(serve, LOAD),
+    "quantize": lambda serve: rl.quantize(serve, weights="fp8"),
+    "apply": lambda serve: rl.apply(serve, LOAD, "mla"),
+    "technique_table": lambda serve: rl.technique_table(serve, LOAD),
+    "simulate": lambda serve: rl.simulate(serve, LOAD, concurrency=1),
+    "serve": lambda serve: rl.serve(serve, LOAD, concurrency=1),
+    "serve_pools": lambda serve: rl.serve_pools(LOAD, prefill=whole(), decode=serve, concurrency=1),
+    "advise": lambda serve: rl.advise(serve, LOAD),
+    "crossovers": rl.crossovers,
+    "solve": lambda serve: rl.solve(serve, find="batch", target=0.01),
+    "headroom": lambda serve: rl.headroom(serve, rl.measured.read(RUN)[0]),
+    "heatmap": rl.plot.heatmap,
+    "scenario_with": lambda serve: rl.techniques.scenario_with(serve, LOAD, ()),
+    "handover": lambda serve: rl.techniques.handover(serve, LOAD),
+    "mode_switch": lambda serve: rl.techniques.mode_switch(serve, LOAD, prefill_gain=0.2, decode_cost=0.05),
+    "speculation_limits": lambda serve: rl.techniques.speculation_limits(serve, LOAD),
+    "tensor_limits": lambda serve: rl.techniques.tensor_limits(serve, LOAD),
+}
+
+
+@pytest.mark.parametrize("function", OF_DEPLOYMENTS.values(), ids=OF_DEPLOYMENTS)
+@pytest.mark.parametrize("given", [MODEL, None, [whole()]], ids=["name", "None", "list"])
+def test_what_is_no_deployment_is_refused_in_one_line(function, given):
+    with pytest.raises(rl.InvalidInput, match=r"must be a Deployment, such as Deployment\('llama-3.1-8b'") as caught:
+        function(given)
+    assert "\n" not in str(caught.value)
+
+
+OF_LOADS = {
+    "prefill": lambda load: rl.prefill(whole(), load),
+    "decode": lambda load: rl.decode(whole(), load),
+    "generate": lambda load: rl.generate(whole(), load),
+    "memory": lambda load: rl.memory(whole(), load),
+    "apply": lambda load: rl.apply(whole(), load, "mla"),
+    "technique_table": lambda load: rl.technique_table(whole(), load),
+    "simulate": lambda load: rl.simulate(whole(), load, concurrency=1),
+    "serve": lambda load: rl.serve(whole(), load, concurrency=1),
+    "serve_pools": lambda load: rl.serve_pools(load, prefill=whole(), decode=whole(), concurrency=1),
+    "crossovers": lambda load: rl.crossovers(whole(), load),
+    "solve": lambda load: rl.solve(whole(), load, find="batch", target=0.01),
+    "handover": lambda load: rl.techniques.handover(whole(), load),
+    "tensor_limits": lambda load: rl.techniques.tensor_limits(whole(), load),
+}
+
+
+@pytest.mark.parametrize("function", OF_LOADS.values(), ids=OF_LOADS)
+@pytest.mark.parametrize("given", [64, {"batch": 4}])
+def test_what_is_no_load_is_refused_in_one_line(function, given):
+    with pytest.raises(rl.InvalidInput, match="must be a Workload") as caught:
+        function(given)
+    assert "\n" not in str(caught.value)
+
+
+def test_results_of_another_kind_are_refused_in_one_line():
+    with pytest.raises(rl.InvalidInput, match="found must be a Phase"):
+        rl.sensitivity(whole())
+    with pytest.raises(rl.InvalidInput, match="plan must be a Plan"):
+        rl.fleet(whole(), requests_per_s=1)
+
+
 def test_every_public_function_answers_with_the_estimate_unless_asked():
     functions = [getattr(room, name) for room in (rl, rl.techniques, rl.plot) for name in room.__all__]
     signatures = {each.__name__: inspect.signature(each) for each in functions if inspect.isfunction(each)}

@@ -13,7 +13,7 @@ from ..errors import InvalidInput, number, unknown
 from ..footprint.fit_in_words import WIDER_LAYOUTS
 from ..footprint.memory_use import memory
 from ..operators.parallel import Parallel
-from ..phases.deployment import Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.media import refuse_media
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
@@ -126,6 +126,7 @@ def advise(
     >>> rl.advise(serve, rl.Traffic.of([(150, 400)])).verdict
     'decode'
     """
+    check_deployment(serve)
     loads = _checked_batches(batches)
     if metric is not None:
         metric_named(metric, SLO_METRICS)

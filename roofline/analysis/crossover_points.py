@@ -9,9 +9,9 @@ import numpy as np
 
 from ..arrays import bisect, scalar
 from ..errors import Number
-from ..phases.deployment import Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.passes import Phase, decode
-from ..phases.workload import Workload
+from ..phases.workload import Workload, check_load
 from ..report import Report, Step
 
 
@@ -68,7 +68,10 @@ def crossovers(serve: Deployment, load: Workload | None = None) -> Crossovers:
     >>> round(found.ridge_batch), round(found.kv_tokens)
     (313, 424213)
     """
-    batch = (load or Workload()).batch
+    check_deployment(serve)
+    load = Workload() if load is None else load
+    check_load(load)
+    batch = load.batch
     step = decode(serve, Workload(batch=batch), context_tokens=0)
     one = decode(serve, Workload(batch=1), context_tokens=0)
     ridge = _ridge_step(one, "matmul", "ridge_batch")

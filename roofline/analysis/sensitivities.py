@@ -23,7 +23,7 @@ from functools import partial
 import numpy as np
 
 from ..arrays import FrozenMapping
-from ..errors import InvalidInput, Number, number, unknown
+from ..errors import InvalidInput, Number, number, of_kind, unknown
 from ..hardware import Accelerator
 from ..model.rewriting import Rewrite, rewritten
 from ..operators.operator import Operator, Pass, Segment
@@ -376,6 +376,8 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
     -1.00 0.995 0.50
     """
     steady = isinstance(found, Steady)
+    if not steady:
+        of_kind("found", found, Phase, "decode(serve, load)")
     chosen = time or (found.time if isinstance(found, Steady) else "estimate_s")
     if chosen not in TIMES:
         raise unknown("time", chosen, TIMES)

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..arrays import bisect
 from ..errors import InvalidInput, number, unknown
-from ..phases.deployment import Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.passes import TIMES
-from ..phases.workload import Workload
+from ..phases.workload import Workload, check_load
 from ..report import Step
 from ..serving.metrics import METRICS, Metric
 from ..serving.scenario import Scenario
@@ -197,7 +197,9 @@ def solve(
     >>> f"{rl.solve(serve, find='weight_bits', metric='fits').value:.2f}"
     '8.42'
     """
-    load = load or Workload()
+    load = Workload() if load is None else load
+    check_deployment(serve)
+    check_load(load)
     if time not in TIMES:
         raise unknown("time", time, TIMES)
     _check_single(serve, load)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InvalidInput, Number, number
+from ..errors import InvalidInput, Number, number, of_kind
 from ..report import Rows, Step
 from ..specs.electricity import JOULES_OF_A_KWH, WATTS_OF_A_KILOWATT
 from ..specs.prices import usd_per_million_tokens
@@ -371,6 +371,7 @@ def fleet(
     >>> bool(need.gpus[0] >= need.gpus_at_floor[0] > 0)
     True
     """
+    of_kind("plan", plan, Plan, "plan(model, hardware, load)")
     if plan.stream is None:
         stream = arrivals_of(plan.lengths or plan.load, requests_per_s, burstiness=burstiness)
         if stream is None:

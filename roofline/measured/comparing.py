@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..errors import InvalidInput
-from ..phases.deployment import Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.workload import Workload
 from .counters import DeviceCounters
 from .kernel_headroom import KernelHeadroom, kernel_headroom
@@ -93,6 +93,7 @@ def headroom(
     >>> round(found.phase("decode").mbu, 2), found.phase("decode").limit
     (0.7, 'memory')
     """
+    check_deployment(serve)
     if isinstance(measured, list | tuple):
         return [_one(serve, item, load=load, phase=phase, steps=steps) for item in measured]
     return _one(serve, measured, load=load, phase=phase, steps=steps)

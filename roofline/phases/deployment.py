@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..arrays import last_axis, same
 from ..efficiency.joining import ROUTING_SKEW
 from ..efficiency.lookup import profiles
-from ..errors import MOST, InvalidInput, Number, UnknownName, is_within, number, unknown
+from ..errors import MOST, InvalidInput, Number, UnknownName, is_within, number, of_kind, unknown
 from ..hardware import Accelerator
 from ..model import Model
 from ..operators.operator import Pass, Segment
@@ -244,3 +244,14 @@ class Deployment(Value):
         shown = [name for name, usual in options.items() if not same(getattr(self, name), usual)]
         changed = [f", {name} {getattr(self, name)}" for name in shown]
         return f"Deployment({self}{layout}, {self.precision}{''.join(changed)})"
+
+
+def check_deployment(serve: object, name: str = "serve") -> None:
+    """Refuse what is no `Deployment`, such as the name of a model.
+
+    Raises
+    ------
+    InvalidInput
+        It is something else.
+    """
+    of_kind(name, serve, Deployment, EXAMPLE)

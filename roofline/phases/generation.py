@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -87,7 +88,9 @@ class Generation(OfWorkload, Report):
 
     def _step_s_of_parts(self, shape: tuple[int, ...], blocks: int) -> Number:
         """The same of a large sweep, a part after the other: its steps are up to 256 times as many as its points."""
-        counts = {name: np.broadcast_to(value, shape).ravel() for name, value in self.load.counts.items()}
+        counts: dict[str, Any] = {
+            name: np.broadcast_to(value, shape).ravel() for name, value in self.load.counts.items()
+        }
         found = np.empty(prod(shape))
         rows = max(_MOST_POINTS // blocks, 1)
         for start in range(0, found.size, rows):

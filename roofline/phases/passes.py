@@ -19,7 +19,7 @@ from ..report import Report, Step
 from ..units import humanize
 from .bounds import Bound, name_limits
 from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
-from .deployment import EXAMPLE, Deployment
+from .deployment import EXAMPLE, Deployment, check_deployment
 from .encoder_rules import encoder_notes, encoder_refusal
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
@@ -426,6 +426,7 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
     >>> bool(both.roofline_s < rl.decode(serve, running).roofline_s + rl.prefill(serve, chunk).roofline_s)
     True
     """
+    check_deployment(serve)
     prompts, steps = _workloads("prefill", prefill), _workloads("decode", decode)
     loads, _, dimensions = together([*prompts, *steps])
     segments = [prompts_of(serve, load) for load in loads[: len(prompts)]]

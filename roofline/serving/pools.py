@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import InvalidInput, one_number
-from ..phases.deployment import Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.workload import Workload
 from .arrivals import Demand, arrival_times, demand, draw_requests
 from .cache_pool import cache_pool
@@ -28,7 +28,7 @@ from .record import Requests
 from .request_loops import handle
 from .scheduler import Scheduler
 from .step_times import StepTimes, step_times
-from .trace import Trace
+from .trace import Trace, without_times
 from .traffic import Traffic
 
 
@@ -181,6 +181,9 @@ def serve_pools(
     """
     for name, count in (("prefill_workers", prefill_workers), ("decode_workers", decode_workers)):
         one_number(name, count, least=1, whole=True)
+    without_times(load)  # refuses what has no lengths of requests
+    check_deployment(prefill, "prefill")
+    check_deployment(decode, "decode")
     if prefill.model.name != decode.model.name:
         names = f"{prefill.model.name} and {decode.model.name}"
         raise InvalidInput(f"both pools must run the same model, since its cache is transferred between them: {names}")

@@ -19,10 +19,10 @@ from ..footprint.allocation import NO_DRAFTER, Drafter, Paging
 from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..model.draft_heads import draft_head, has_own_lm_head
-from ..phases.deployment import Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.encoder_rules import refuse_encoders
 from ..phases.media import refuse_media
-from ..phases.workload import Workload
+from ..phases.workload import Workload, check_load
 from ..values import Value
 
 
@@ -234,6 +234,8 @@ class Scenario(Value):
     handover_bytes_per_s: Number | None = None
 
     def __post_init__(self) -> None:
+        check_deployment(self.serve)
+        check_load(self.load)
         refuse_media(self.load)
         refuse_encoders(self.model, "requests under load or what-ifs")
 
@@ -336,7 +338,7 @@ class Scenario(Value):
         return scalar(np.minimum(np.floor(self.hit_rate * prompt + 1e-9), prompt - 1))
 
 
-def share(what: str, value: object) -> Number:
+def checked_share(what: str, value: object) -> Number:
     """``value`` as a share between 0 and 1.
 
     Raises

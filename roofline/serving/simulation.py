@@ -8,7 +8,7 @@ from .arrivals import Demand, demand
 from .outcome import Simulation
 from .request_loops import Progress, play
 from .step_times import StepTimes, step_times
-from .trace import Trace
+from .trace import Trace, without_times
 from .traffic import Traffic
 
 
@@ -71,6 +71,7 @@ def simulate(
     >>> found.quantile("ttft_s", 0.95) > found.ttft_s > 0
     True
     """
+    without_times(load)  # refuses what has no lengths of requests
     if isinstance(load, Trace) and concurrency is None and requests_per_s is None:
         return run(deployment, load, _recorded(load, seed, hit_rate), step_times(deployment, time=time), progress)
     how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed, hit_rate=hit_rate)

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidInput, Number, of_kind, unknown
+from ..errors import InvalidInput, Number, unknown
 from ..model.rewriting import steps_apart
 from ..operators.operator import Segment
 from ..phases.bounds import Bound
-from ..phases.deployment import EXAMPLE, Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.encoder_rules import refuse_encoders
 from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.passes import TIMES
@@ -205,9 +205,9 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     >>> bool(abs(times.decode_s(64, 2000) / step.roofline_s - 1) < 1e-3)
     True
     """
+    check_deployment(serve, "deployment")
     if time not in TIMES:
         raise unknown("time", time, TIMES)
-    of_kind("deployment", serve, Deployment, EXAMPLE)
     if steps_apart(serve.model):
         raise InvalidInput(
             f"{serve.model.name} can't be simulated, since its decode steps and prompts run different kernels; apply "

@@ -12,7 +12,7 @@ from ..model import Model
 from ..model.blocks import Attention, Block
 from ..model.blocks.latent_attention import MLA
 from ..report import Step
-from ..serving.scenario import Scenario, share
+from ..serving.scenario import Scenario, checked_share
 from .technique import FLAG, KERNEL, MODEL, Technique
 
 
@@ -359,7 +359,7 @@ class HostOffload(Technique):
     host: Number = 0.5
 
     def __post_init__(self) -> None:
-        share("host", self.host)
+        checked_share("host", self.host)
 
     @property
     def decides(self) -> tuple[str, ...]:

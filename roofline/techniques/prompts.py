@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..errors import InvalidInput, Number, number
 from ..report import Step
-from ..serving.scenario import Scenario, share
+from ..serving.scenario import Scenario, checked_share
 from .technique import MODEL, Technique
 
 
@@ -36,7 +36,7 @@ class PrefixCaching(Technique):
     shared: bool = True
 
     def __post_init__(self) -> None:
-        share("hit_rate", self.hit_rate)
+        checked_share("hit_rate", self.hit_rate)
 
     def after(self, case: Scenario) -> Scenario:
         """That share of the prompt found."""
@@ -86,7 +86,7 @@ def with_hit_rate(techniques: tuple[Technique, ...], hit_rate: float) -> tuple[T
     InvalidInput
         ``hit_rate`` is no share, or the techniques have a prefix cache of their own.
     """
-    if not share("hit_rate", hit_rate):
+    if not checked_share("hit_rate", hit_rate):
         return techniques
     if any(isinstance(item, PrefixCaching) for item in techniques):
         raise InvalidInput("hit_rate and prefix caching both set the hit rate of the prefix cache; choose one")

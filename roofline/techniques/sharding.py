@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from ..arrays import scalar
 from ..errors import InvalidInput, number, unknown
-from ..phases.deployment import Deployment
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.passes import Phase, decode, prefill
-from ..phases.workload import Workload
+from ..phases.workload import Workload, check_load
 from ..report import Report, Step
 from ..serving.scenario import Scenario
 from .technique import HARDWARE, Technique
@@ -188,6 +188,8 @@ def tensor_limits(
     >>> [round(float(left), 2) for left in found.prefill_efficiency]
     [1.0, 0.9, 0.8, 0.65]
     """
+    check_deployment(serve)
+    check_load(load)
     if time not in ("roofline_s", "estimate_s"):
         raise unknown("time", time, ("roofline_s", "estimate_s"))
     if not len(degrees):

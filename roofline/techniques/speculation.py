@@ -14,7 +14,7 @@ from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
-from ..serving.scenario import Drafts, Scenario, expected_tokens, share
+from ..serving.scenario import Drafts, Scenario, checked_share, expected_tokens
 from ..serving.steady_state import steady_state
 from ..specs.engine_settings import release
 from ..specs.library import get_model
@@ -88,7 +88,7 @@ class Speculation(Technique):
     extends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        share("acceptance", self.acceptance)
+        checked_share("acceptance", self.acceptance)
         number("drafts", self.drafts, whole=True)
         for name in ("passes", "draft_share", "verify_width", "acceptance_length"):
             value = getattr(self, name)
@@ -96,7 +96,7 @@ class Speculation(Technique):
                 least = 1.0 if name in ("verify_width", "acceptance_length") else 0.0
                 number(name, value, least=least, whole=name in ("passes", "verify_width"))
         if self.later_acceptance is not None:
-            share("later_acceptance", self.later_acceptance)
+            checked_share("later_acceptance", self.later_acceptance)
         if self.draft is not None:
             object.__setattr__(self, "draft", get_model(self.draft))
         if self.acceptance_length is not None:

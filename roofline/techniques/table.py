@@ -201,9 +201,9 @@ def technique_table(
     >>> [row["phase"] for row in table.rows if row["technique"] == "weight quantization (fp8)"]
     ['decode']
     """
+    case = Scenario(serve, load)
     if any(np.ndim(value) for value in (load.prompt_tokens, load.output_tokens, load.batch, load.cached_tokens)):
         raise InvalidInput("technique_table takes a single workload, not a sweep")
-    case = Scenario(serve, load)
     chosen = usual_techniques() if techniques is None else tuple(techniques)
     effects, refused = [], []
     for item in chosen:

@@ -229,9 +229,9 @@ def as_techniques(techniques: Chosen) -> tuple[Technique, ...]:
     UnknownName
         No technique has this slug.
     """
-    several = isinstance(techniques, Iterable) and not isinstance(techniques, str)
-    items = tuple(techniques) if several else (techniques,)
-    chosen = tuple(technique_named(item)() if isinstance(item, str) else item for item in items)
+    if isinstance(techniques, str) or not isinstance(techniques, Iterable):
+        techniques = (techniques,)
+    chosen = tuple(technique_named(item)() if isinstance(item, str) else item for item in techniques)
     for item in chosen:
         if not isinstance(item, Technique):
             raise InvalidInput(f"techniques must be values of roofline.techniques, such as PagedAttention(): {item!r}")

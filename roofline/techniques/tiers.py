@@ -11,7 +11,7 @@ from ..arrays import scalar
 from ..errors import InvalidInput, Number, number
 from ..model.blocks import MoE
 from ..report import Step
-from ..serving.scenario import Scenario, share
+from ..serving.scenario import Scenario, checked_share
 from .attention import blocks_of
 from .technique import FLAG, Technique
 
@@ -62,9 +62,9 @@ class KVTiers(Technique):
     fetch_overlap: Number | None = None
 
     def __post_init__(self) -> None:
-        share("hit_rate", self.hit_rate)
+        checked_share("hit_rate", self.hit_rate)
         if self.fetch_overlap is not None:
-            share("fetch_overlap", self.fetch_overlap)
+            checked_share("fetch_overlap", self.fetch_overlap)
         for name in ("tier_bytes", "working_set_tokens", "tier_bytes_per_s"):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), least=1.0)
@@ -150,7 +150,7 @@ class WeightOffload(Technique):
     weights_host_bytes_per_s: Number | None = None
 
     def __post_init__(self) -> None:
-        share("weights_host", self.weights_host)
+        checked_share("weights_host", self.weights_host)
         if self.weights_host_bytes_per_s is not None:
             number("weights_host_bytes_per_s", self.weights_host_bytes_per_s, least=1.0)
 

@@ -13,7 +13,7 @@ from ..phases.passes import prefill
 from ..phases.workload import Workload
 from ..report import Report, Step
 from ..serving.pass_times import links
-from ..serving.scenario import Scenario, share
+from ..serving.scenario import Scenario, checked_share
 from ..serving.steady_state import steady_state
 from ..units import brief_time
 from .batching import Disaggregation
@@ -84,7 +84,7 @@ def mode_switch(
     15
     """
     found = steady_state(Scenario(serve, load), time=time)
-    gain, cost = share("prefill_gain", prefill_gain), number("decode_cost", decode_cost)
+    gain, cost = checked_share("prefill_gain", prefill_gain), number("decode_cost", decode_cost)
     if not np.all(np.asarray(cost) > 0):
         raise InvalidInput(f"decode_cost must be above 0: {float(np.min(cost)):g}")
     return ModeSwitch(getattr(prefill(serve, load), time), found.step_s, gain, cost)

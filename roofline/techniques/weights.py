@@ -16,7 +16,7 @@ from ..operators.work import Work
 from ..phases.passes import decode, prefill
 from ..report import Step
 from ..serving.pass_times import launches
-from ..serving.scenario import Scenario, share
+from ..serving.scenario import Scenario, checked_share
 from .attention import attentions, blocks_of, with_blocks
 from .technique import KERNEL, MODEL, Technique
 
@@ -191,7 +191,7 @@ class ActivationSparsity(Technique):
     skipped: float = 0.5
 
     def __post_init__(self) -> None:
-        share("skipped", self.skipped)
+        checked_share("skipped", self.skipped)
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ class SparseAttentionMask(Technique):
     skipped: float = 0.5
 
     def __post_init__(self) -> None:
-        share("skipped", self.skipped)
+        checked_share("skipped", self.skipped)
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -329,7 +329,7 @@ class IndexedSparseAttention(Technique):
 
     def __post_init__(self) -> None:
         if self.skipped is not None:
-            share("skipped", self.skipped)
+            checked_share("skipped", self.skipped)
         number("head_s", self.head_s)
 
     @property
