@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Truth, scalar
-from ..errors import Number, number, of_kind
-from ..phases.deployment import EXAMPLE, Deployment
+from ..errors import Number, number
+from ..phases.deployment import Deployment, check_deployment
 from ..phases.workload import OfWorkload, Workload, check_load
 from ..report import Report, Step
 from ..units import humanize
@@ -431,7 +431,7 @@ def memory(serve: Deployment, load: Workload, *, paging: Paging | None = None, d
     >>> need.fits, need.accelerators_needed
     (False, 2)
     """
-    of_kind("serve", serve, Deployment, EXAMPLE)
+    check_deployment(serve)
     check_load(load)
     serve.check_shape(np.broadcast_shapes(*map(np.shape, load.counts.values())))
     return Memory(serve, load, paging or Paging(), drafter)

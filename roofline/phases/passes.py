@@ -13,13 +13,13 @@ import numpy as np
 from ..arrays import Words, larger, read_only
 from ..dimensions import UNNAMED, Dimensions
 from ..efficiency.store import specs
-from ..errors import InvalidInput, Number, number, of_kind
+from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
 from ..report import Report, Step
 from ..units import humanize
 from .bounds import Bound, name_limits
 from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside
-from .deployment import EXAMPLE, Deployment, check_deployment
+from .deployment import Deployment, check_deployment
 from .encoder_rules import encoder_notes, encoder_refusal
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
@@ -316,7 +316,7 @@ def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimen
 
 
 def _checked(serve: Deployment) -> Deployment:
-    of_kind("serve", serve, Deployment, EXAMPLE)
+    check_deployment(serve)
     return serve
 
 

@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..errors import Number, number, of_kind
-from ..phases.deployment import EXAMPLE, Deployment
+from ..errors import Number, number
+from ..phases.deployment import Deployment, check_deployment
 from ..serving.scenario import Scenario
 from .technique import Technique
 
@@ -36,7 +36,7 @@ def quantize(
     >>> f"{after.floor_s / before.floor_s:.2f}"
     '0.51'
     """
-    of_kind("serve", serve, Deployment, EXAMPLE)
+    check_deployment(serve)
     wanted = {"weights": weights, "activations": activations, "kv": kv}
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     return serve.replace(precision=dataclasses.replace(serve.precision, **changes))
