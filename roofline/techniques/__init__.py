@@ -1,8 +1,8 @@
-"""Techniques: ways to serve a model faster, each a value with an effect on every phase.
+"""Techniques: ways to serve a model faster, and their effect on each phase.
 
-A `Technique` turns one `Scenario` (what runs where, for which requests, served how) into another. `apply` returns the
-`Effect` of one or several techniques on requests in steady state, `technique_table` the effects of all of them. Each
-has a slug, its name in Python, on the command line and in the table (`REGISTRY`).
+A `Technique` turns one `Scenario` (model, hardware, engine and requests) into another. `apply` returns the `Effect` of
+one or several techniques on requests in steady state. `technique_table` compares all of them. Each technique has a slug
+that names it in Python, on the command line and in the table (`REGISTRY`).
 
     attention and KV cache      KVCache, GroupedQueryAttention, MultiQueryAttention, MultiHeadLatentAttention,
                                 FlashAttention, SlidingWindow, AttentionSinks, ScoreEviction, SharedPrefixAttention
@@ -18,8 +18,8 @@ has a slug, its name in Python, on the command line and in the table (`REGISTRY`
     prompts and drafts          PrefixCaching, PromptCompression, Speculation, MultiTokenPrediction, TreeDrafting,
                                 NgramDrafting, ParallelDrafting
 
-Further functions say where a gain ends: `speculation_limits`, `tensor_limits`, `handover`, `mode_switch`,
-`swap_or_recompute`; and `visible` says when a reader of a stream sees tokens.
+Further functions compute where a gain ends: `speculation_limits`, `tensor_limits`, `handover`, `mode_switch` and
+`swap_or_recompute`. `visible` computes when the reader of a stream sees tokens.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -20,36 +20,36 @@ from ..serving.scenario import Scenario
 from .technique import MODEL, Technique
 
 ADAPTER_BYTES, SUM_BYTES = 2.0, 4.0
-"""Bytes of a parameter of an adapter (16 bits), and of a value between its two products (fp32)."""
+"""Bytes of an adapter parameter (16 bits), and of a value between the two products (fp32)."""
 
 
 @dataclass(frozen=True)
 class Adapted(Rewrite):
-    """Every linear layer has a low-rank detour for each adapter: ``y = x W + (x A) B``.
+    """Add low-rank adapters to every linear layer: ``y = x W + (x A) B``.
 
-    The first product reads ``x`` and writes ``m r`` sums; the second reads those, and reads and writes ``y``, to which
-    it adds.  Experts have none.
+    The first product reads ``x`` and writes ``m r`` sums.  The second reads those sums and adds to ``y``, which it
+    reads and writes.  Experts have no adapters.
     """
 
     rank: int
     adapters: int
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Two products more for each linear layer."""
+        """Add two products for each linear layer."""
         sequences = sum(segment.sequences for segment in run.segments)
         distinct = self.adapters * (1 - (1 - 1 / self.adapters) ** np.maximum(sequences, 1.0))
         return tuple(part for item in found for part in (item, *self._detour(item, distinct)))
 
     def further_weights(self, model: Model) -> tuple[tuple[int, Linear], ...]:
-        """Both matrices of every adapter, divided as the one that they stand beside."""
+        """Both matrices of every adapter, sharded like the matrix they belong to."""
         return tuple((count, part) for count, weight in _adapted(model) for part in self._matrices(weight))
 
     def further_kernels(self, model: Model) -> int:
-        """Two kernels beside every matrix."""
+        """Number of extra kernels: two per matrix."""
         return sum(len(ADAPTERS) * count * weight.copies for count, weight in _adapted(model))
 
     def _matrices(self, weight: Linear) -> tuple[Linear, Linear]:
-        """``A`` and ``B`` beside a matrix: where its inputs are divided so are those of A, else the outputs of B."""
+        """``A`` and ``B`` of one matrix.  If its inputs are split, so are those of ``A``; else the outputs of ``B``."""
         copies, used = self.adapters * weight.copies, weight.copies
         name_down, name_up = (f"{weight.name}{end}" for end in ADAPTERS)
         down = Linear(name_down, weight.d_in, self.rank, "other", copies=copies, used=used)
@@ -73,7 +73,7 @@ class Adapted(Rewrite):
         )
 
     def _product(self, item: Operator, name: str, distinct: Any, *, k: Any, n: Any, row_bytes: Any) -> Operator:
-        """One of the two products, with ``row_bytes`` moved for each of its rows."""
+        """One of the two products; each of its rows moves ``row_bytes``."""
         rows = item.inputs["m"]
         work = Work(2.0 * rows * k * n, distinct * k * n * ADAPTER_BYTES, rows * row_bytes, 0.0, "bf16")
         least = Work(work.flops, k * n * ADAPTER_BYTES, 0.0, 0.0, "bf16")
@@ -83,7 +83,7 @@ class Adapted(Rewrite):
 
 
 def _adapted(model: Model) -> Iterator[tuple[int, Linear]]:
-    """Matrices that adapters stand beside: those of the linear layers, but for experts."""
+    """Matrices that have adapters: those of all linear layers except experts."""
     for count, weight in model.counted_weights():
         if isinstance(weight, Linear) and weight.part in QUANTIZED_PARTS and weight.part != "experts":
             yield count, weight
@@ -93,18 +93,18 @@ def _adapted(model: Model) -> Iterator[tuple[int, Linear]]:
 class MultiLoRA(Technique):
     """Sequences of one batch use different low-rank adapters (Punica, arXiv:2310.18547; S-LoRA, arXiv:2311.03285).
 
-    Every linear layer gets a detour of two thin products, ``[m, k] [k, r]`` and ``[m, r] [r, n]``, with the matrices of
-    every adapter in the batch.  Their bytes and FLOPs are few; what they cost is two more kernels for each product:
-    their fixed times inside a captured step, and the host's time of launching them in a pass that no graph was captured
-    for (``adapter_kernel_s`` of the engine).  vLLM before 0.8 ran every pass over prompts that way, at 0.18 ms a
-    kernel, which four times as long a prompt shows (25 ms to 105 ms for Llama 2 7B).
+    Every linear layer gets two extra thin products, ``[m, k] [k, r]`` and ``[m, r] [r, n]``, with the matrices of every
+    adapter in the batch.  They add few bytes and FLOPs.  The cost is in the two extra kernels per layer: their fixed
+    times inside a captured step, and the host time of launching them in a pass without a graph (``adapter_kernel_s``
+    of the engine).  vLLM before 0.8 ran every prefill without a graph, at 0.18 ms per kernel, which made a prompt take
+    four times as long (25 ms to 105 ms for Llama 2 7B).
 
     Attributes
     ----------
     rank : int
         Rank of the adapters.
     adapters : int
-        Adapters that requests choose among, equally often.
+        Number of adapters, all used equally often.
     """
 
     slug: ClassVar[str] = "multi-lora"
@@ -123,15 +123,15 @@ class MultiLoRA(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Which adapters are served."""
+        """Decides which adapters are served."""
         return ("which adapters are served",)
 
     def after(self, case: Scenario) -> Scenario:
-        """Detours."""
+        """Add the low-rank products to the model."""
         return case.with_model(rewritten(case.model, Adapted(self.rank, self.adapters)))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Time that the host takes to launch the adapters' kernels where no graph was captured."""
+        """Host time of launching the adapter kernels in passes without a captured graph."""
         kernels = further_kernels(self.after(case).model)
         known = {"kernels": kernels, "adapter_kernel_s": case.serve.server.adapter_kernel_s or 0.0}
         value = known["kernels"] * known["adapter_kernel_s"]

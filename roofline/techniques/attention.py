@@ -18,7 +18,7 @@ from .technique import FLAG, KERNEL, MODEL, Technique
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KVCache(Technique):
-    """Keys and values are kept; without a cache, every step computes its whole context again.
+    """Keep keys and values, instead of recomputing the whole context in every step.
 
     For ``O`` output tokens after ``P`` prompt tokens, the linear layers process ``P + O`` tokens instead of ``sum over
     t of (P + t)``: quadratic work becomes linear.
@@ -33,11 +33,11 @@ class KVCache(Technique):
     in_place: ClassVar[bool] = True
 
     def without(self, case: Scenario) -> Scenario:
-        """Without a cache."""
+        """Baseline: every step recomputes its whole context."""
         return case.replace(cache=False)
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Tokens that a generation computes, with and without."""
+        """Tokens computed for one generation, with and without the cache."""
         load = case.running
         known = {"prompt": load.context_tokens, "output": load.output_tokens}
         formula = "output * prompt + output * (output - 1) / 2"
@@ -71,24 +71,24 @@ class GroupedQueryAttention(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The heads."""
+        """Decides the attention heads."""
         return ("the heads of attention",)
 
     def had(self, case: Scenario) -> bool:
-        """Whether the model's own heads are meant, or it has as many."""
+        """Whether the model already has this number of KV heads, or none was given."""
         return all(block.kv_heads == (self.kv_heads or block.kv_heads) for block in attentions(case.model))
 
     def refusal(self, case: Scenario) -> str:
-        """Query heads have to share KV heads, or be able to."""
+        """Reject models whose query heads do not share KV heads, unless ``kv_heads`` is given."""
         shares = self.kv_heads or any(block.kv_heads < block.query_heads for block in attentions(case.model))
         return "" if shares else f"no query heads of {case.model.name} share KV heads: give kv_heads"
 
     def without(self, case: Scenario) -> Scenario:
-        """Every query head with a KV head of its own."""
+        """Baseline: one KV head for each query head."""
         return case.with_model(with_blocks(case.model, _multi_head))
 
     def after(self, case: Scenario) -> Scenario:
-        """The model's own KV heads, or as many as asked."""
+        """Use the requested number of KV heads; by default the model's own."""
         wanted = self.kv_heads
         if wanted is None:
             return case
@@ -115,16 +115,16 @@ class MultiQueryAttention(GroupedQueryAttention):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MultiHeadLatentAttention(Technique):
-    """The cache holds a latent from which all heads are expanded (MLA, arXiv:2405.04434), not full heads (MHA).
+    """Cache one latent from which all heads are expanded (MLA, arXiv:2405.04434), instead of full heads (MHA).
 
-    A model with MLA keeps it; other models get a latent of ``kv_rank + rope_dim`` instead of their KV heads.
+    Models with MLA stay as they are. In other models a latent of width ``kv_rank + rope_dim`` replaces the KV heads.
 
     Attributes
     ----------
     kv_rank : int
-        Width of the latent of keys and values; DeepSeek-V2's if not given.
+        Width of the latent of keys and values; the default is DeepSeek-V2's.
     rope_dim : int
-        Width of the key that carries positions.
+        Width of the rotary key, which carries positions.
     """
 
     slug: ClassVar[str] = "mla"
@@ -144,24 +144,24 @@ class MultiHeadLatentAttention(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The heads."""
+        """Decides the attention heads."""
         return ("the heads of attention",)
 
     def had(self, case: Scenario) -> bool:
-        """Whether all attention of the model has a latent."""
+        """Whether all attention layers of the model already cache a latent."""
         return not attentions(case.model)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be attention."""
+        """Reject models that have no attention with a cache."""
         latent = any(isinstance(block, MLA) for block in blocks_of(case.model))
         return "" if latent or attentions(case.model) else f"{case.model.name} has no attention with a cache"
 
     def without(self, case: Scenario) -> Scenario:
-        """The same with full heads."""
+        """Baseline: multi-head attention with full heads."""
         return case.with_model(with_blocks(case.model, _multi_head))
 
     def after(self, case: Scenario) -> Scenario:
-        """A latent in every attention layer."""
+        """Cache a latent in every attention layer."""
         return case.with_model(with_attention(case.model, self._latent))
 
     def _latent(self, block: Attention) -> Block:
@@ -177,7 +177,7 @@ class MultiHeadLatentAttention(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FlashAttention(Technique):
-    """Scores stay on the chip, tile by tile (arXiv:2205.14135), instead of going through memory."""
+    """Compute attention tile by tile, so that scores never go through memory (arXiv:2205.14135)."""
 
     slug: ClassVar[str] = "flash-attention"
     name: ClassVar[str] = "FlashAttention"
@@ -188,20 +188,20 @@ class FlashAttention(Technique):
     baseline: ClassVar[str] = "unfused attention"
 
     def had(self, case: Scenario) -> bool:
-        """Whether the deployment says so."""
+        """Whether the deployment already uses FlashAttention."""
         return case.serve.attention == "fused"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How attention runs."""
+        """Decides how attention runs."""
         return ("how attention runs",)
 
     def without(self, case: Scenario) -> Scenario:
-        """Scores written and read."""
+        """Baseline: scores are written to memory and read back."""
         return case.replace(serve=case.serve.replace(attention="unfused"))
 
     def after(self, case: Scenario) -> Scenario:
-        """Scores on the chip."""
+        """Keep the scores on the chip."""
         return case.replace(serve=case.serve.replace(attention="fused"))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
@@ -224,12 +224,12 @@ class FlashAttention(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SlidingWindow(Technique):
-    """A query attends only to the last tokens, and older ones are evicted from the cache (arXiv:2004.05150).
+    """Attend only to the last tokens and evict older ones from the cache (arXiv:2004.05150).
 
     Attributes
     ----------
     tokens : int
-        Tokens that a query sees at most, itself included.
+        Maximum number of tokens that a query attends to, including itself.
     """
 
     slug: ClassVar[str] = "sliding-window"
@@ -246,25 +246,25 @@ class SlidingWindow(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What stays."""
+        """Decides which tokens stay in the cache."""
         return ("which tokens stay in the cache",)
 
     @property
     def _kept(self) -> int:
-        """Tokens that stay in the cache."""
+        """Number of tokens kept in the cache."""
         return self.tokens
 
     def had(self, case: Scenario) -> bool:
-        """Whether no layer has a wider window."""
+        """Whether no layer has a wider window already."""
         blocks = attentions(case.model)
         return bool(blocks) and all(block.window is not None and block.window <= self._kept for block in blocks)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be a cache of tokens to evict from."""
+        """Reject models that have no attention layer to evict from."""
         return "" if attentions(case.model) else f"{case.model.name} has no attention layer to evict from"
 
     def after(self, case: Scenario) -> Scenario:
-        """A window in every attention layer, unless it has a narrower one."""
+        """Give every attention layer a window, unless it already has a narrower one."""
 
         def windowed(block: Attention) -> Block:
             return dataclasses.replace(block, window=min(self._kept, block.window or self._kept))
@@ -274,12 +274,12 @@ class SlidingWindow(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionSinks(SlidingWindow):
-    """The first and the last tokens stay in the cache (StreamingLLM, arXiv:2309.17453); no training is needed.
+    """Keep only the first and the last tokens in the cache (StreamingLLM, arXiv:2309.17453); needs no training.
 
     Attributes
     ----------
     tokens : int
-        Number of last tokens that are kept, including the newest.
+        Number of most recent tokens that are kept, including the newest.
     sinks : int
         Number of first tokens that are kept; 4 are enough according to table 2 of the paper.
     """
@@ -302,10 +302,10 @@ class AttentionSinks(SlidingWindow):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreEviction(Technique):
-    """Tokens with low attention scores are evicted once the prompt is computed (H2O, SnapKV, RocketKV).
+    """Evict tokens with low attention scores after prefill (H2O, SnapKV, RocketKV).
 
-    The prompt is computed as before, and its last queries decide which tokens stay; decode then keeps and reads only
-    those (arXiv:2306.14048, arXiv:2404.14469, arXiv:2502.14051).
+    Prefill is unchanged, and the last queries of the prompt decide which tokens stay. Decode keeps and reads only those
+    (arXiv:2306.14048, arXiv:2404.14469, arXiv:2502.14051).
 
     Attributes
     ----------
@@ -327,22 +327,22 @@ class ScoreEviction(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What stays."""
+        """Decides which tokens stay in the cache."""
         return ("which tokens stay in the cache",)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be a cache of tokens to evict from."""
+        """Reject models that have no cache of tokens to evict from."""
         has = any(cache.values_per_token for _, cache in case.model.counted_caches())
         return "" if has else f"{case.model.name} has no cache of tokens to evict from"
 
     def after(self, case: Scenario) -> Scenario:
-        """The budget."""
+        """Limit the cache of each sequence to ``kept_tokens``."""
         return case.replace(kept_tokens=self.kept_tokens)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HostOffload(Technique):
-    """A share of the cache is kept in host memory and crosses the host link in every step, which trades time for room.
+    """Keep a share of the cache in host memory; it crosses the host link in every step, which trades time for memory.
 
     Attributes
     ----------
@@ -363,31 +363,31 @@ class HostOffload(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Where the cache lives."""
+        """Decides where the cache is stored."""
         return ("where the cache lives",)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be a link to the host."""
+        """Reject accelerators without a host link."""
         gpu = case.serve.accelerator
         return f"{gpu.name} has no host_bytes_per_s" if gpu.host_bytes_per_s is None else ""
 
     def after(self, case: Scenario) -> Scenario:
-        """That share in host memory."""
+        """Keep the given share of the cache in host memory."""
         return case.replace(host_share=self.host)
 
 
 def blocks_of(model: Model) -> tuple[Block, ...]:
-    """Blocks of one layer of each group."""
+    """Blocks of one layer of each group of layers."""
     return tuple(block for layer in model.layers for block in layer.blocks)
 
 
 def attentions(model: Model) -> tuple[Attention, ...]:
-    """Softmax attention of one layer of each group."""
+    """Softmax attention of one layer of each group of layers."""
     return tuple(block for block in blocks_of(model) if isinstance(block, Attention))
 
 
 def with_blocks(model: Model, change: Callable[[Block], Block]) -> Model:
-    """The model with every block changed."""
+    """Copy of the model with ``change`` applied to every block."""
     layers = []
     for layer in model.layers:
         blocks = tuple(change(block) for block in layer.blocks)
@@ -396,12 +396,12 @@ def with_blocks(model: Model, change: Callable[[Block], Block]) -> Model:
 
 
 def with_attention(model: Model, change: Callable[[Attention], Block]) -> Model:
-    """The model with every block of softmax attention changed."""
+    """Copy of the model with ``change`` applied to every softmax attention block."""
     return with_blocks(model, lambda block: change(block) if isinstance(block, Attention) else block)
 
 
 def _multi_head(block: Block) -> Block:
-    """The block with a key and a value of its own for every query head."""
+    """Copy of the block in which every query head has its own key and value."""
     if isinstance(block, Attention):
         return dataclasses.replace(block, kv_heads=block.query_heads)
     if isinstance(block, MLA):

@@ -1,4 +1,4 @@
-"""Scheduling: who shares a pass with whom, and what the engine reserves for each."""
+"""Scheduling: which requests share a pass, and how much cache the engine reserves for each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Lengths = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContinuousBatching(Technique):
-    """A new sequence starts as soon as one ends, compared with a batch that runs until its longest sequence ends.
+    """Start a new sequence as soon as one ends, instead of running a batch until its longest sequence ends.
 
     In a static batch of ``B`` the slots do useful work for ``mean / E[longest of B]`` of the time (Orca, OSDI 2022).
-    Lengths are drawn from those given, or else assumed to be exponential, where the mean of the longest of ``B`` is
-    ``H_B = 1 + 1/2 + ... + 1/B`` times the mean. Only decode steps are wasted on empty slots, so the gain in throughput
-    is ``(T_p + H_B (O - 1) s) / (T_p + (O - 1) s)`` for prompts that take ``T_p`` and steps that take ``s``.
+    Lengths are drawn from ``lengths``. Without them they are assumed to be exponential, and the longest of ``B`` is on
+    average ``H_B = 1 + 1/2 + ... + 1/B`` times the mean. Only decode steps are wasted on empty slots, so the gain in
+    throughput is ``(T_p + H_B (O - 1) s) / (T_p + (O - 1) s)`` for prompts that take ``T_p`` and steps that take ``s``.
 
     Attributes
     ----------
@@ -48,11 +48,11 @@ class ContinuousBatching(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """When a slot is filled again."""
+        """Decides when a slot is refilled."""
         return ("when a slot is filled again",)
 
     def without(self, case: Scenario) -> Scenario:
-        """A static batch."""
+        """Baseline: a static batch."""
         return case.replace(slots_used=static_slots_used(case.load.batch, self.lengths))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
@@ -65,7 +65,7 @@ class ContinuousBatching(Technique):
 
 
 def static_slots_used(batch: Number, lengths: Lengths = ()) -> Number:
-    """Share of a static batch's slots that generate: mean length over the expected longest of ``batch``.
+    """Share of busy slots in a static batch: mean length divided by the expected longest of ``batch``.
 
     Empirical: with ``n`` sorted lengths the longest of ``B`` draws is at most ``x_i`` with probability ``(i / n)^B``.
     Exponential: the longest of ``B`` is ``mean * (1 + 1/2 + ... + 1/B)`` on average.
@@ -89,14 +89,14 @@ def static_slots_used(batch: Number, lengths: Lengths = ()) -> Number:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PromptBatching(Technique):
-    """Prompts of different lengths run in one pass, packed or grouped by length, instead of padded to the longest.
+    """Pack prompts or group them by length, instead of padding them to the longest.
 
     Attributes
     ----------
     lengths : tuple of int
         Observed prompt lengths.
     tolerance : float
-        How much longer a prompt may be than the shortest one in its group, as a share; 0 packs prompts without padding.
+        Relative length by which a prompt may exceed the shortest in its group; 0 packs prompts without padding.
     """
 
     slug: ClassVar[str] = "prompt-batching"
@@ -118,20 +118,20 @@ class PromptBatching(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Which prompts share a pass."""
+        """Decides which prompts share a pass."""
         return ("which prompts share a pass",)
 
     def without(self, case: Scenario) -> Scenario:
-        """Batches as requests come, padded to their longest."""
+        """Baseline: prompts batched as they arrive and padded to the longest."""
         return case.slower(prefill=1 / static_slots_used(case.load.batch, self.lengths) - 1)
 
     def after(self, case: Scenario) -> Scenario:
-        """Groups of like lengths, padded less than the batch as it came: a prompt alone is not padded at all."""
+        """Group prompts of similar length, which pads less.  A prompt that runs alone is not padded."""
         alone = static_slots_used(case.load.batch, self.lengths)
         return case.slower(prefill=np.minimum(padding(self.lengths, self.tolerance), 1 / np.asarray(alone) - 1))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Tokens computed for each prompt token."""
+        """Tokens computed per prompt token."""
         used = static_slots_used(case.load.batch, self.lengths)
         return (
             Step("padded_over_prompt", "1 / used", {"used": used}, 1 / np.asarray(used), "expected longest over mean"),
@@ -139,10 +139,10 @@ class PromptBatching(Technique):
 
 
 def padding(lengths: Lengths, tolerance: float) -> float:
-    """Padding tokens for each prompt token when groups hold lengths within ``1 + tolerance`` of their shortest.
+    """Padding tokens per prompt token if prompts are grouped by length.
 
-    Groups are the intervals ``shortest * (1 + tolerance)^i``; a prompt is padded to the longest of its group, so the
-    result is below ``tolerance``.  0 packs prompts end to end (variable-length kernels), which pads nothing.
+    Group ``i`` starts at ``shortest * (1 + tolerance)^i``.  A prompt is padded to the longest of its group, so the
+    result is below ``tolerance``.  A tolerance of 0 packs prompts end to end (variable-length kernels) without padding.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def padding(lengths: Lengths, tolerance: float) -> float:
     sizes = np.asarray(lengths, dtype=float)
     if tolerance == 0:
         return 0.0
-    # 1e-9 makes up for rounding, so that the longest length of a group is not in the next one.
+    # 1e-9 absorbs rounding, so that the longest length of a group does not fall into the next group.
     group = np.floor(np.log(sizes / sizes.min()) / np.log1p(tolerance) + 1e-9).astype(int)
     longest: npt.NDArray[Any] = np.zeros(group.max() + 1)
     np.maximum.at(longest, group, sizes)
@@ -165,19 +165,19 @@ def _checked(lengths: Lengths) -> None:
 
 
 LONGEST_OVER_MEAN = float(np.log(100))
-"""Of lengths that are exponential around their mean 99 of 100 are within this many means."""
+"""99 % of exponentially distributed lengths are below this multiple of their mean."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PagedAttention(Technique):
-    """The cache is allocated in pages as a sequence grows, not in one block of the greatest length.
+    """Allocate the cache in pages as a sequence grows, instead of one block for the longest possible sequence.
 
-    The memory saved is used for a larger batch (vLLM, arXiv:2309.06180: engines that reserve used 20-38 % of their
-    cache).
+    The memory saved is used for a larger batch. Engines that reserved blocks used 20-38 % of their cache (vLLM,
+    arXiv:2309.06180).
 
-    Engines without pages reserve the length of the longest sequence that they expect, which depends on their traffic,
-    not on the model. If lengths are exponential, 99 of 100 are within ``ln(100) = 4.6`` times the mean, and a sequence
-    uses 22 % of its reservation.
+    Engines without pages reserve the longest sequence that they expect, which depends on the traffic, not on the model.
+    If lengths are exponential, 99 % are below ``ln(100) = 4.6`` times the mean, and a sequence uses 22 % of its
+    reservation.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class PagedAttention(Technique):
     reserved_tokens : int, optional
         Tokens reserved per sequence without paging; 4.6 times the mean sequence length if not given.
     lengths : tuple of int
-        Observed sequence lengths, prompt plus output; without paging, the longest is reserved for each.
+        Observed sequence lengths, prompt plus output. Without paging, the longest is reserved for each sequence.
     """
 
     slug: ClassVar[str] = "paged-attention"
@@ -210,18 +210,18 @@ class PagedAttention(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What is reserved."""
+        """Decides how much memory is reserved for a sequence."""
         return ("what is reserved for a sequence",)
 
     def refusal(self, case: Scenario) -> str:
-        """What is reserved has to hold the sequences asked for."""
+        """Reject a reservation that is shorter than the sequences of the workload."""
         given = self.reserved_tokens or max(self.lengths, default=None)
         asked = float(np.max(case.load.sequence_tokens))
         short = given is not None and asked > given
         return f"reserved_tokens is below the {asked:,.0f} of a sequence: {given:,}" if short else ""
 
     def _longest(self, case: Scenario) -> Number:
-        """What is reserved, within the model's longest context, and never below the sequences asked for."""
+        """Tokens reserved per sequence: at most the model's longest context, and at least the workload's sequences."""
         if given := self.reserved_tokens or max(self.lengths, default=0):
             return given
         mean = np.asarray(case.load.sequence_tokens, dtype=float)
@@ -229,25 +229,25 @@ class PagedAttention(Technique):
         return scalar(np.maximum(longest, mean))
 
     def without(self, case: Scenario) -> Scenario:
-        """The greatest length for every sequence."""
+        """Baseline: the longest possible sequence is reserved for each."""
         return case.replace(reserved_tokens=self._longest(case))
 
     def after(self, case: Scenario) -> Scenario:
-        """Whole pages."""
+        """Allocate whole pages."""
         return case.replace(page_tokens=self.page_tokens)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkedPrefill(Technique):
-    """Prompts are computed in chunks that join decode steps (Sarathi, arXiv:2308.16369), so no step waits for long.
+    """Compute prompts in chunks that join decode steps (Sarathi, arXiv:2308.16369), so that no step waits for long.
 
-    The weights are read once for a chunk and the tokens of all running sequences. With longer chunks the first token
-    comes sooner, and the gaps between the others get longer.
+    One read of the weights serves a chunk and the tokens of all running sequences. Longer chunks shorten the time to
+    first token and lengthen the gaps between the other tokens.
 
     Attributes
     ----------
     chunk_tokens : int or array
-        Prompt tokens of a pass.
+        Prompt tokens per pass.
     """
 
     slug: ClassVar[str] = "chunked-prefill"
@@ -263,24 +263,24 @@ class ChunkedPrefill(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How prompts meet running sequences."""
+        """Decides how prefill shares passes with running sequences."""
         return ("how prompts meet running sequences",)
 
     def after(self, case: Scenario) -> Scenario:
-        """Chunks of that length."""
+        """Set the chunk length."""
         return case.replace(chunk_tokens=self.chunk_tokens)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Disaggregation(Technique):
-    """Prefill and decode run on separate pools (DistServe, arXiv:2401.09670), linked by transfers of the cache.
+    """Run prefill and decode on separate pools and transfer the cache between them (DistServe, arXiv:2401.09670).
 
-    No prompt stalls a decode step; the first token waits for the transfer.
+    No prompt stalls a decode step, but the first token waits for the transfer.
 
     Attributes
     ----------
     link_bytes_per_s : float or array, optional
-        One direction of an accelerator's link to the other pool, bytes/s; its network if not given.
+        Bandwidth of an accelerator's link to the other pool, one direction, bytes/s; by default its network.
     """
 
     slug: ClassVar[str] = "disaggregation"
@@ -298,24 +298,24 @@ class Disaggregation(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How prompts meet running sequences."""
+        """Decides how prefill shares passes with running sequences."""
         return ("how prompts meet running sequences",)
 
     def rate(self, case: Scenario) -> Number | None:
-        """The link's rate."""
+        """Rate of the link between the pools, bytes/s."""
         return self.link_bytes_per_s if self.link_bytes_per_s is not None else case.serve.accelerator.nic_bytes_per_s
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be a link."""
+        """Reject deployments without a link between the pools."""
         name = case.serve.accelerator.name
         return "" if self.rate(case) is not None else f"{name} has no nic_bytes_per_s: give link_bytes_per_s"
 
     def after(self, case: Scenario) -> Scenario:
-        """A hand-over between pools."""
+        """Run prefill and decode on separate pools."""
         return case.replace(handover_bytes_per_s=self.rate(case))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """The transfer of a prompt's cache."""
+        """Time to transfer the cache of a prompt."""
         cache = case.model.cache_bytes(case.running.context_tokens, case.serve.precision.kv)
         rate = np.asarray(self.rate(case), dtype=float) * links(case.serve)
         inputs = {"kv_bytes": cache, "link_bytes_per_s": rate}

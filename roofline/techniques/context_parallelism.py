@@ -1,4 +1,4 @@
-"""Context parallelism: the cached tokens of a sequence over ranks that would hold copies of them."""
+"""Context parallelism: divide the cached tokens of a sequence among ranks, instead of storing copies."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from .technique import FLAG, Technique
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DecodeContextParallelism(Technique):
-    """The cached tokens of a sequence are divided over ranks that would otherwise hold copies of the whole cache.
+    """Divide the cached tokens of a sequence among ranks that would otherwise store copies of the whole cache.
 
-    KV heads beyond their number, and the latent of MLA, are stored on every rank. Divided by tokens, each of ``d``
-    ranks holds and reads ``1 / d`` of them, so ``d`` times as many sequences fit. That takes two more messages per
-    layer: queries are gathered before attention, and partial results merged after it (Helix, arXiv:2507.07120;
-    ``--decode-context-parallel-size``). At short contexts the messages cost more than is gained.
+    Tensor parallelism copies the cache if there are more ranks than KV heads, and always copies the latent of MLA. If
+    the cache is divided by tokens, each of ``d`` ranks stores and reads ``1 / d`` of it, so ``d`` times as many
+    sequences fit. This takes two more messages per layer: queries are gathered before attention, and partial results
+    are merged after it (Helix, arXiv:2507.07120; ``--decode-context-parallel-size``). At short contexts the messages
+    cost more than they gain.
 
     Attributes
     ----------
     ways : int, optional
-        Ranks that share the cache of a sequence; by default all ranks that would otherwise hold copies of it.
+        Number of ranks that share the cache of a sequence; by default all that would otherwise store copies of it.
     """
 
     slug: ClassVar[str] = "dcp"
@@ -43,26 +44,26 @@ class DecodeContextParallelism(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How the cache is divided."""
+        """Decides how the cache is divided."""
         return ("how the cache is divided",)
 
     def _ways(self, case: Scenario) -> Any:
-        """Ranks that hold the same part of the cache."""
+        """Number of ranks that store the same part of the cache."""
         pieces = max((cache.pieces for _, cache in case.model.counted_caches()), default=1)
         copies = np.maximum(np.asarray(case.serve.parallel.tensor) // pieces, 1)
         return np.broadcast_to(self.ways, copies.shape)[()] if self.ways else copies[()]
 
     def refusal(self, case: Scenario) -> str:
-        """Ranks have to hold copies of the cache."""
+        """Reject layouts in which no rank stores a copy of the cache."""
         tensor, ways = int(np.max(case.serve.parallel.tensor)), int(np.max(self._ways(case)))
         if ways < 2:
             return f"tensor is {tensor}: no rank holds a copy of another one's cache"
         return f"ways must divide the {tensor} ranks of a layer: {ways}" if tensor % ways else ""
 
     def had(self, case: Scenario) -> bool:
-        """Whether it is divided already."""
+        """Whether the cache is already divided by tokens."""
         return bool(np.all(np.asarray(case.serve.parallel.decode_context) >= np.maximum(self._ways(case), 2)))
 
     def after(self, case: Scenario) -> Scenario:
-        """The cache by tokens."""
+        """Divide the cache by tokens."""
         return spread(case, decode_context=self._ways(case))

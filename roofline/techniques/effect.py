@@ -1,4 +1,4 @@
-"""Effect: what techniques do to the requests of a deployment, before and after, by phase."""
+"""Effect: what techniques change for the requests of a deployment, by phase."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .effect_sentence import effect_sentence
 from .technique import Chosen, Technique, as_techniques, refuse
 
 AS_GIVEN = "as given"
-"""What techniques without a baseline of their own are compared with: the deployment as given."""
+"""Label of the comparison for techniques without a baseline of their own."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,8 +28,8 @@ class Effect(Report):
     """The effect of one or several techniques on the requests of a deployment in steady state.
 
     Speedups and gains compare with the deployment as given. Columns that start with ``baseline_`` compare with the same
-    deployment without the technique, such as a model with multi-head attention for GQA, an engine without a KV cache
-    for the KV cache. Values above 1 are better.
+    deployment without the technique: for GQA a model with multi-head attention, for the KV cache an engine without
+    one. Values above 1 are improvements.
 
     Attributes
     ----------
@@ -43,11 +43,11 @@ class Effect(Report):
     Columns
     -------
     prefill_speedup, decode_speedup
-        Speedups of the phases: a prompt by itself, and a token of a decode step.
+        Speedups of a prompt that runs alone, and of a token of a decode step.
     ttft_speedup, tpot_speedup, total_speedup
-        Speedups of what a request sees, including waiting and stalls.
+        Speedups of the latencies of a request, including waiting and stalls.
     throughput_gain, capacity_gain
-        Gains of the deployment in throughput, with as many requests as given and with as many as fit.
+        Gains in throughput, with as many requests as given and with as many as fit in memory.
     """
 
     techniques: tuple[Technique, ...]
@@ -83,47 +83,47 @@ class Effect(Report):
 
     @property
     def dimensions(self) -> Dimensions:
-        """Names of the axes of a sweep."""
+        """Names of the sweep axes."""
         return self.before.dimensions
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What ran where before, and the requests, by name."""
+        """Names of the deployment and workload before the techniques were applied."""
         return self.before.inputs
 
     @property
     def technique(self) -> str:
-        """Names of what was applied."""
+        """Names of the techniques applied."""
         return " + ".join(item.name for item in self.techniques) or "nothing"
 
     @property
     def prefill_before_s(self) -> Number:
-        """A prompt by itself until its first token, as given."""
+        """Prefill time of a prompt that runs alone, as given."""
         return self.before.prompt_s
 
     @property
     def prefill_after_s(self) -> Number:
-        """A prompt by itself until its first token, with the techniques."""
+        """Prefill time of a prompt that runs alone, with the techniques."""
         return self.after.prompt_s
 
     @property
     def prefill_speedup(self) -> Number:
-        """A prompt by itself, before / after."""
+        """Prefill time of a prompt that runs alone, before / after."""
         return ratio(self.before.prompt_s, self.after.prompt_s)
 
     @property
     def decode_before_s(self) -> Number:
-        """A token of a decode step, as given."""
+        """Time per token of a decode step, as given."""
         return self.before.decode_s
 
     @property
     def decode_after_s(self) -> Number:
-        """A token of a decode step, with the techniques."""
+        """Time per token of a decode step, with the techniques."""
         return self.after.decode_s
 
     @property
     def decode_speedup(self) -> Number:
-        """A token of a decode step, before / after."""
+        """Time per token of a decode step, before / after."""
         return ratio(self.before.decode_s, self.after.decode_s)
 
     @property
@@ -153,7 +153,7 @@ class Effect(Report):
 
     @property
     def throughput_gain(self) -> Number:
-        """Throughput with as many requests in the system, after / before."""
+        """Throughput with the same number of requests in the system, after / before."""
         return ratio(self.after.tokens_per_s, self.before.tokens_per_s)
 
     @property
@@ -163,42 +163,42 @@ class Effect(Report):
 
     @property
     def kv_saved_bytes_per_sequence(self) -> Number:
-        """Memory of a sequence's cache freed; negative if it grew."""
+        """Cache memory freed per sequence; negative if the cache grew."""
         return scalar(np.subtract(self.before.kv_bytes_per_sequence, self.after.kv_bytes_per_sequence))
 
     @property
     def max_batch_before(self) -> Number:
-        """Sequences that fit, as given."""
+        """Sequences that fit in memory, as given."""
         return self.before.max_batch
 
     @property
     def max_batch_after(self) -> Number:
-        """Sequences that fit with the techniques."""
+        """Sequences that fit in memory with the techniques."""
         return self.after.max_batch
 
     @cached_property
     def capacity_gain(self) -> Number:
-        """Throughput with as many requests as fit, after / before; NaN where none fitted before."""
+        """Throughput with as many requests as fit, after / before; NaN if none fit before."""
         return ratio(self.after.capacity_tokens_per_s, self.before.capacity_tokens_per_s)
 
     @property
     def batch_gain(self) -> Number:
-        """Sequences in the same free memory, whole or not, after / before."""
+        """Sequences that fit in the same free memory (fractions included), after / before."""
         return cache_gain(self.before, self.after)
 
     @property
     def compared_with(self) -> str:
-        """What the columns that start with ``baseline_`` compare with."""
+        """Baseline of the columns that start with ``baseline_``."""
         return " and ".join(item.baseline for item in self.techniques if item.baseline) or AS_GIVEN
 
     @property
     def baseline_prefill_speedup(self) -> Number:
-        """A prompt by itself, baseline / after."""
+        """Prefill time of a prompt that runs alone, baseline / after."""
         return ratio(self.baseline.prompt_s, self.after.prompt_s)
 
     @property
     def baseline_decode_speedup(self) -> Number:
-        """A token of a decode step, baseline / after."""
+        """Time per token of a decode step, baseline / after."""
         return ratio(self.baseline.decode_s, self.after.decode_s)
 
     @property
@@ -208,36 +208,36 @@ class Effect(Report):
 
     @property
     def baseline_throughput_gain(self) -> Number:
-        """Throughput with as many requests in the system, after / baseline."""
+        """Throughput with the same number of requests in the system, after / baseline."""
         return ratio(self.after.tokens_per_s, self.baseline.tokens_per_s)
 
     @property
     def baseline_batch_gain(self) -> Number:
-        """Sequences in the same free memory, whole or not, after / baseline."""
+        """Sequences that fit in the same free memory (fractions included), after / baseline."""
         return cache_gain(self.baseline, self.after)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the figures rest on."""
+        """Assumptions behind the values."""
         notes = [f"baseline: {item.baseline}" for item in self.techniques if item.baseline]
         return tuple(dict.fromkeys((*notes, *self.before.assumptions, *self.after.assumptions)))
 
     def summary(self) -> str:
-        """What the techniques do to a token, a prompt, throughput and memory, in a sentence."""
+        """One sentence on decode, prefill, throughput and memory."""
         return effect_sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns, what stands before, after and in the baseline, and the notes."""
+        """Columns, the before, after and baseline results, and the notes, as a dict."""
         sides = {name: getattr(self, name).to_dict() for name in ("before", "after", "baseline")}
         return super().to_dict() | sides | {"assumptions": list(self.assumptions)}
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The techniques' own derivations, what a request sees with them, and how the speedups follow."""
+        """The techniques' own derivations, the resulting request times, and the speedups."""
         own = tuple(step for item in self.techniques for step in item.steps(self.before.case))
         return (*own, *self.after.explain(), *self._speedup_steps())
 
     def _speedup_steps(self) -> tuple[Step, ...]:
-        """Every speedup and gain over the deployment as given, where there is something to compare."""
+        """Every speedup and gain over the deployment as given, where both sides exist."""
         times = {f"{name}_speedup": f"{name}_s" for name in ("ttft", "tpot", "total")}
         pairs = {
             "prefill_speedup": ("prefill_before_s", self.prefill_before_s, "prefill_after_s", self.prefill_after_s),
@@ -257,7 +257,7 @@ class Effect(Report):
 
 
 def ratio(above: Number, below: Number) -> Number:
-    """``above / below``; 1 where both are 0, NaN where only ``below`` is: nothing to compare with."""
+    """``above / below``; 1 if both are 0, NaN if only ``below`` is 0."""
     above, below = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.where(below == 0, np.nan, np.divide(above, below))
@@ -265,7 +265,7 @@ def ratio(above: Number, below: Number) -> Number:
 
 
 def cache_gain(before: Steady, after: Steady) -> Number:
-    """Cache of a sequence, before / after: how many times as many sequences fit in the same free memory."""
+    """Cache bytes per sequence before / after: how many times as many sequences fit in the same free memory."""
     return scalar(np.divide(before.kv_bytes_per_sequence, np.maximum(after.kv_bytes_per_sequence, 1.0)))
 
 
@@ -292,9 +292,9 @@ def apply(serve: Deployment, load: Workload, techniques: Chosen, *, time: str = 
     Raises
     ------
     InvalidInput
-        Two techniques decide the same thing, or the deployment cannot have one.
+        Two techniques decide the same thing, or one does not apply to the deployment.
     UnknownName
-        No technique has this slug, or ``time`` is none of the three.
+        No technique has this slug, or ``time`` is not one of the three times.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What techniques change, in a sentence."""
+"""One-sentence summaries of what techniques change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def effect_sentence(found: Effect) -> str:
-    """What the techniques do to a token, a prompt, throughput and memory.
+    """One sentence on what the techniques change in decode, prefill, throughput and memory.
 
     Examples
     --------
@@ -39,11 +39,11 @@ def effect_sentence(found: Effect) -> str:
 
 
 SAME = 5e-3
-"""Gains within half a percent are not worth a word."""
+"""Gains within half a percent are not mentioned."""
 
 
 def _over_the_baseline(found: Effect) -> str:
-    """What the techniques gain over the deployment without them, where that is not the deployment as given."""
+    """Gains over the deployment without the techniques; empty if that is the deployment as given."""
     if not any(item.baseline for item in found.techniques):
         return ""
     gains = []

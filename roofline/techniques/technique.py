@@ -1,4 +1,4 @@
-"""Technique: one scenario in, another out."""
+"""Technique: the base class, which turns one scenario into another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..values import Value
 
 FLAG, KERNEL, MODEL = "a config flag", "a new kernel", "a new model"
 HARDWARE = "more accelerators"
-"""What it takes to adopt a technique."""
+"""Effort of adopting a technique."""
 
 
 ASSUMED = {
@@ -27,37 +27,37 @@ ASSUMED = {
     "host": "{:.0%} offloaded",
     "skipped": "{:.0%} skipped",
 }
-"""Parameter of a technique that traffic or model decide -> how tables put it."""
+"""Parameters that depend on the traffic or the model -> how tables show them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Technique(Value):
     """A way to serve a model faster.
 
-    A technique is one class in one file of this package.  A class that states a ``slug`` registers itself under it, and
-    is found by name in Python, on the command line and in the table; its fields become options.
+    Each technique is a class in this package.  A class with a ``slug`` registers itself under it and is then available
+    by name in Python, on the command line and in the table.  Its fields become command-line options.
 
     Attributes
     ----------
     slug : str
-        Short name, by which it is called in Python, on the command line and in tables.
+        Short name in Python, on the command line and in tables.
     name : str
-        Its usual name.
+        Usual name of the technique.
     helps : str
-        Phase that it is said to help: ``prefill``, ``decode`` or ``both``.
+        Phase that the literature says it helps: ``prefill``, ``decode`` or ``both``.
     why : str
         How it helps, in one line.
     effort : str
         `FLAG`, `KERNEL`, `MODEL` or `HARDWARE`.
     costs : str
-        What it costs elsewhere.
+        What the technique costs elsewhere.
     baseline : str
-        What the technique is compared with beside the deployment as given: the same without it, in words.  Empty
-        where that is the deployment as given.
+        Description of the deployment without the technique, to which it is also compared.  Empty if that is the
+        deployment as given.
     in_place : bool
-        Whether every engine has it already, so that nothing is left to gain.
+        Whether every engine already uses it, so that nothing is left to gain.
     decides : tuple of str
-        What it decides; two techniques that decide the same thing exclude each other.
+        What the technique decides.  Two techniques that decide the same thing exclude each other.
     """
 
     slug: ClassVar[str]
@@ -76,24 +76,24 @@ class Technique(Value):
 
     @classmethod
     def usual(cls) -> tuple[Technique, ...]:
-        """The technique with the parameters that the field reports, for tables and advice."""
+        """The technique with its usual parameters, for tables and advice."""
         return (cls(),)
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What it settles."""
+        """Aspects of the deployment that the technique decides."""
         return (self.name,)
 
     @property
     def label(self) -> str:
-        """Its name, with the formats that it sets."""
+        """Name of the technique, with the formats that it sets."""
         formats = [getattr(self, name, None) for name in ("weights", "activations", "kv")]
         given = [text for text in formats if isinstance(text, str)]
         return f"{self.name} ({' + '.join(given)})" if given else self.name
 
     @property
     def assumption(self) -> str:
-        """What it takes for granted about the traffic or the model, which only a measurement tells; empty if nothing.
+        """What the technique assumes about traffic or model, which only a measurement can confirm; empty if nothing.
 
         Examples
         --------
@@ -106,46 +106,46 @@ class Technique(Value):
 
     @property
     def assumes(self) -> str:
-        """Its parameters in words, those that are not given left out: ``acceptance 0.7, drafts 4``."""
+        """Parameters as text, without those that are not given: ``acceptance 0.7, drafts 4``."""
         return _in_words({item.name: getattr(self, item.name) for item in fields(self)})
 
     def had(self, case: Scenario) -> bool:
-        """Whether the deployment has it already."""
+        """Whether the deployment already uses the technique."""
         return self.in_place
 
     def refusal(self, case: Scenario) -> str:
-        """Why the deployment cannot have it; empty if it can."""
+        """Why the deployment cannot use the technique; empty if it can."""
         return ""
 
     def in_layout(self, case: Scenario) -> bool:
-        """Whether a plan, which tries every layout by itself, keeps this one: it has the technique, or can have it."""
+        """Whether a planner, which tries every layout itself, keeps this layout for the technique."""
         return not self.refusal(case)
 
     def given(self, case: Scenario) -> Scenario:
-        """The scenario as given, with what the technique's parameters say about it."""
+        """The scenario as given, plus what the technique's parameters state about it."""
         return case
 
     def without(self, case: Scenario) -> Scenario:
-        """The scenario without it: the baseline that the field compares with."""
+        """The scenario without the technique: the usual baseline of comparison."""
         return case
 
     def after(self, case: Scenario) -> Scenario:
-        """The scenario with it."""
+        """The scenario with the technique."""
         return case
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Its own derivation, before that of the passes."""
+        """The technique's own derivation steps, shown before those of the passes."""
         return ()
 
 
 def _in_words(parameters: Mapping[str, Any]) -> str:
-    """Parameters of a technique in words, those that are not given left out: ``acceptance 0.7, drafts 4``."""
+    """Parameters of a technique as text, without those that are not given: ``acceptance 0.7, drafts 4``."""
     given = {name: value for name, value in parameters.items() if value not in (None, (), False)}
     return ", ".join(f"{name.replace('_', ' ')} {_parameter_words(value)}" for name, value in given.items())
 
 
 def _parameter_words(value: Any) -> str:
-    """A parameter in a few characters."""
+    """A parameter value as short text."""
     if isinstance(value, str | bool):
         return str(value)
     if isinstance(value, int | float):
@@ -156,7 +156,7 @@ def _parameter_words(value: Any) -> str:
 
 
 MANY_DIGITS = 1000
-"""Numbers from here on are written out with commas."""
+"""Numbers from this size on are written out with thousands separators."""
 
 
 _techniques: dict[str, type[Technique]] = {}
@@ -180,12 +180,12 @@ def _register(technique: type[Technique]) -> None:
 
 
 def technique_named(slug: str) -> type[Technique]:
-    """The technique with this slug.
+    """Return the technique with this slug.
 
     Raises
     ------
     UnknownName
-        No technique has it.
+        No technique has this slug.
     """
     if slug not in REGISTRY:
         raise unknown("technique", slug, REGISTRY)
@@ -197,19 +197,19 @@ Chosen = Iterable[Technique | str] | Technique | str
 
 
 def scenario_with(serve: Deployment, load: Workload, techniques: Chosen) -> Scenario:
-    """The scenario of a deployment that has these techniques.
+    """Return the scenario of a deployment that uses these techniques.
 
     Parameters
     ----------
     serve, load : Deployment, Workload
-        What runs where, for which requests.
+        The deployment and its requests.
     techniques : Technique or str, or several of them
-        Values, or slugs for their usual parameters.
+        Techniques, or slugs for techniques with default parameters.
 
     Raises
     ------
     InvalidInput
-        Two techniques decide the same thing, or the deployment cannot have one.
+        Two techniques decide the same thing, or one does not apply to the deployment.
     """
     chosen = as_techniques(techniques)
     case = Scenario(serve, load)
@@ -220,12 +220,12 @@ def scenario_with(serve: Deployment, load: Workload, techniques: Chosen) -> Scen
 
 
 def as_techniques(techniques: Chosen) -> tuple[Technique, ...]:
-    """One or several techniques, or slugs, as a tuple of values.
+    """Return techniques, or their slugs, as a tuple of `Technique` values.
 
     Raises
     ------
     InvalidInput
-        Something that is neither.
+        An item is neither a technique nor a slug.
     UnknownName
         No technique has this slug.
     """
@@ -239,7 +239,7 @@ def as_techniques(techniques: Chosen) -> tuple[Technique, ...]:
 
 
 def refuse(techniques: tuple[Technique, ...], case: Scenario) -> None:
-    """Raise for the first technique that the deployment cannot have, or that does not combine with another."""
+    """Raise if a technique does not apply to the deployment or does not combine with another."""
     refuse_pairs(techniques)
     for item in techniques:
         if reason := item.refusal(case):
@@ -247,7 +247,7 @@ def refuse(techniques: tuple[Technique, ...], case: Scenario) -> None:
 
 
 def refuse_pairs(techniques: tuple[Technique, ...]) -> None:
-    """Raise for the first two techniques that decide the same thing."""
+    """Raise if two techniques decide the same thing."""
     for one, other in combinations(techniques, 2):
         if both := sorted({*one.decides} & {*other.decides}):
             raise InvalidInput(f"{one.name} and {other.name} both decide {both[0]}; choose one")
