@@ -95,7 +95,7 @@ def test_cache_of_llama_is_131072_bytes_a_token():
 def test_cache_refuses_no_model_and_no_length():
     with pytest.raises(rl.InvalidInput, match="needs at least one model"):
         rl.plot.kv()
-    with pytest.raises(rl.InvalidInput, match="at least 1 token"):
+    with pytest.raises(rl.InvalidInput, match="at least 1"):
         rl.plot.kv("llama-3.1-8b", context_tokens=[0])
 
 

@@ -29,7 +29,7 @@ def check_kind(plot: str, source: str, kind: type, *results: object) -> None:
     >>> check_kind("cost", "rl.fleet", float, 3.0)
     >>> check_kind("cost", "rl.fleet", float, "l4")
     Traceback (most recent call last):
-    roofline.errors.InvalidInput: cost shows what rl.fleet returns, not str
+    roofline.errors.InvalidInput: cost takes results of rl.fleet, not str
     """
     for found in results:
         if not isinstance(found, kind):
