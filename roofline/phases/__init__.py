@@ -1,1 +1,1 @@
-"""Phases: one forward pass of a deployment, with its three times and their derivation."""
+"""Phases: forward passes of a deployment, with their three times and derivations."""

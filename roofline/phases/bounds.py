@@ -1,4 +1,4 @@
-"""Bounds: one operator on an accelerator with its times and their derivation (`roofline.operators.roofline`)."""
+"""Bounds: the times of one operator on one accelerator, with their derivation (`roofline.operators.roofline`)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from ..values import Value
 
 
 class Part(NamedTuple):
-    """A share of a kernel that computes several operators."""
+    """One operator's share of a kernel that computes several."""
 
     kernel: Bound
     share: Number
 
 
 class Deviations(NamedTuple):
-    """A time, multiplied by the logarithms from it to either end of its interval."""
+    """An estimated time multiplied by the logarithms of (low / time) and (high / time), so that they add up."""
 
     below_s: Number
     above_s: Number
@@ -49,16 +49,16 @@ class Deviations(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Kernels(Value):
-    """What an engine runs as one kernel of the operators of a pass, found out when an estimate asks for it.
+    """Operators of a pass that an engine runs as one kernel; determined when an estimate first needs it.
 
     Attributes
     ----------
     operators : tuple of Operator
-        One pass, in the order in which the model states it.
+        All operators of one pass, in the model's order.
     accelerator : Accelerator
-        What it runs on.
+        Accelerator that runs them.
     engine : str or None
-        Whose kernels they are; the median of all if None.
+        Engine whose kernels are used; the median of all engines if None.
     routing_skew : float
         Exponent of the power law by which tokens choose experts.
     """
@@ -70,7 +70,7 @@ class Kernels(Value):
 
     @cached_property
     def parts(self) -> tuple[Part | None, ...]:
-        """For each operator the kernel that it is part of; None if it has its own (`roofline.efficiency.joining`)."""
+        """The shared kernel of each operator; None where it has its own kernel (`roofline.efficiency.joining`)."""
         wholes: dict[int, Bound] = {}
         found: list[Part | None] = []
         for joined in shares(self.operators, self.routing_skew):
@@ -87,7 +87,7 @@ class Kernels(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bound(Report):
-    """The bounds of one operator on one accelerator, for all its ``count`` runs together.
+    """Bounds of one operator on one accelerator, summed over its ``count`` runs.
 
     Attributes
     ----------
@@ -96,13 +96,13 @@ class Bound(Report):
     accelerator : Accelerator
         The accelerator.
     resident_bytes : float or array
-        Bytes of its operands that are already on the chip.
+        Bytes of its operands that are on the chip already and do not move.
     engine : str, optional
         Engine whose kernels the estimate describes (`roofline.efficiency.estimates`); the median of all if None.
     kernels : Kernels, optional
-        The kernels of the pass that the operator belongs to; None if it stands alone.
+        Kernels of the pass that the operator belongs to; None for an operator outside a pass.
     place : int
-        Its position in that pass.
+        Index of the operator in that pass.
     """
 
     operator: Operator
@@ -131,7 +131,7 @@ class Bound(Report):
         math = self.accelerator.math_on_chip(self.operator.work.math)
         object.__setattr__(self, "math", math)
         found = times(self.operator, self.accelerator, math, self.resident_bytes)
-        # One check for all of them: a pass has a dozen operators, and most are no sweep.
+        # One check for all of them, since a pass has a dozen operators and most are not sweeps.
         object.__setattr__(self, "times", read_only(found) if isinstance(found.roofline_s, np.ndarray) else found)
 
     @property
@@ -141,17 +141,17 @@ class Bound(Report):
 
     @property
     def part(self) -> Part | None:
-        """The kernel that computes this operator with others, and its share of that; None if it has its own."""
+        """The kernel shared with other operators, and this one's share of it; None if it has its own kernel."""
         return None if self.kernels is None else self.kernels.parts[self.place]
 
     @property
     def heading(self) -> str:
-        """The operator, and what it runs on."""
+        """Title: the operator and its accelerator."""
         return f"Bound: {self.name} on {self.accelerator.name}"
 
     @property
     def operators(self) -> tuple[Bound, ...]:
-        """Itself: a bound is a phase of one operator."""
+        """The bound itself, since it acts as a phase of one operator."""
         return (self,)
 
     @property
@@ -161,7 +161,7 @@ class Bound(Report):
 
     @property
     def moved_bytes(self) -> Number:
-        """Bytes that cross the memory interface in all runs: inputs and outputs less what is resident."""
+        """Bytes that cross the memory interface in all runs: inputs and outputs minus resident bytes."""
         return self.times.moved_bytes
 
     @property
@@ -177,33 +177,33 @@ class Bound(Report):
 
     @property
     def compute_s(self) -> Number:
-        """FLOPs at the dense peak, or exponentials at theirs."""
+        """Time of the FLOPs at the dense peak, or of the exponentials at their rate if that is longer."""
         return self.times.compute_s
 
     @property
     def memory_s(self) -> Number:
-        """Moved bytes at the memory bandwidth."""
+        """Time of the moved bytes at the memory bandwidth."""
         return self.times.memory_s
 
     @property
     def network_s(self) -> Number:
-        """The message at the rate of the links."""
+        """Time of the message at the bandwidth of the links."""
         return self.times.network_s
 
     @property
     def roofline_s(self) -> Number:
-        """The longest of the three: perfect overlap inside the operator."""
+        """The longest of compute, memory and network time (perfect overlap within the operator)."""
         return self.times.roofline_s
 
     @property
     def floor_s(self) -> Number:
-        """The least time of this operator by itself (see `roofline.operators.roofline.operator_floor_s`)."""
+        """Least possible time of this operator alone (`roofline.operators.roofline.operator_floor_s`)."""
         times = {"compute_s": self.compute_s, "memory_s": self.memory_s, "resident_bytes": self.resident_bytes}
         return larger(operator_floor_s(self.operator, self.accelerator, **times), self.network_s)
 
     @cached_property
     def estimate(self) -> Estimate:
-        """Expected time with its interval (see `roofline.efficiency.estimates`); the time is not below the roofline."""
+        """Expected time with its interval (`roofline.efficiency.estimates`); never below the roofline."""
         roofline_s = self.times.roofline_s
         part = None if self.kernels is None else self.kernels.parts[self.place]
         if part is not None:
@@ -226,7 +226,7 @@ class Bound(Report):
 
     @cached_property
     def deviations(self) -> Deviations:
-        """How far the ends of the estimate's interval are off, which a pass adds up."""
+        """Distances from the estimate to the ends of its interval, in the form that a pass sums."""
         found = self.estimate
         time_s = larger(found.time_s, TINY_S)
         below: Any = abs(log(larger(found.low_s, TINY_S) / time_s))
@@ -240,12 +240,12 @@ class Bound(Report):
 
     @property
     def follows_exponentials(self) -> bool:
-        """Whether exponentials take as long as the products, or nearly: then their rate decides too."""
+        """Whether exponentials take about as long as the products, so that their rate matters too."""
         if not self.has_exponentials:
             return False
         products_s = compute_s(self.flops, self.accelerator, self.math)
         exponentials = self.operator.count * self.operator.work.exponentials
-        nearly = 0.99  # within the steps that a sensitivity takes to either side
+        nearly = 0.99  # within the step by which sensitivities vary a parameter to either side
         return anywhere(exponentials_s(exponentials, self.accelerator) > nearly * products_s)
 
     @property
@@ -255,17 +255,17 @@ class Bound(Report):
 
     @property
     def limit(self) -> Words:
-        """``compute``, ``memory`` or ``network``: which takes longest; an array of words for arrays."""
+        """``compute``, ``memory`` or ``network``, whichever takes longest; an array of strings for a sweep."""
         times = {"memory": self.memory_s, "compute": self.compute_s}
         return name_limits(times if self.operator.message is None else times | {"network": self.network_s})
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the numbers rest on."""
+        """Assumptions behind the numbers."""
         return (*fallback_notes([self]), self.estimate.basis)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """FLOPs, bytes, times and limit of this operator, with the numbers put in."""
+        """Yield the steps to FLOPs, bytes, times and limit, with numbers."""
         operator, gpu = self.operator, self.accelerator
         prefix = operator.name
         steps = [
@@ -320,7 +320,7 @@ class Bound(Report):
         )
 
     def _explain_estimate(self) -> Iterator[Step]:
-        """From the parameters of kernels to the estimate; of a kernel that several share, with the first of them."""
+        """Yield the steps from kernel parameters to the estimate; a shared kernel is shown for its first operator."""
         if self.part is None:
             times = {"compute_s": self.compute_s, "memory_s": self.memory_s}
             yield from explain_estimate(self.operator, self.accelerator, profile=self.engine, **times)
@@ -341,18 +341,18 @@ def bound(
     name: str = "work",
     engine: str | None = None,
 ) -> Bound:
-    """Bounds of ``work`` run once on ``accelerator``.
+    """Return the bounds of ``work``, run once on ``accelerator``.
 
     Parameters
     ----------
     work : Work
-        FLOPs and bytes; it knows the format of its math.
+        FLOPs and bytes, with the format of the math.
     accelerator : Accelerator, str or path
-        Where it runs, or its name.
+        Accelerator that runs it, or the name or path of one.
     resident_bytes : float or array
-        Bytes of its operands that are already in the on-chip cache, as in a timing loop.
+        Bytes of its operands that are in the on-chip cache already, as in a timing loop.
     name : str
-        Name in plots and derivations.
+        Name shown in plots and derivations.
     engine : str, optional
         Engine whose kernels the estimate describes (``vllm``, ``sglang``, ``trtllm``); the median of all if None.
 
@@ -380,7 +380,7 @@ def bound(
 
 
 def name_limits(times: Mapping[str, Number]) -> Words:
-    """The name of the largest of ``times``, point by point; the first one wins a tie."""
+    """Name of the largest of ``times``, element by element; the first one wins a tie."""
     names = np.array(list(times))
     if all(isinstance(value, float | int) for value in times.values()):
         return max(times, key=lambda name: times[name])
@@ -390,7 +390,7 @@ def name_limits(times: Mapping[str, Number]) -> Words:
 
 
 def notes_of_operators(bounds: Sequence[Bound]) -> tuple[tuple[str, ...], ...]:
-    """What operators rest on, in three groups: formats that stand in, the routing of experts, the estimates' basis."""
+    """Assumptions of operators in three groups: substituted formats, expert routing, basis of the estimates."""
     routed = any(bound.operator.kind == "experts" for bound in bounds)
     bases = dict.fromkeys(bound.estimate.basis for bound in bounds)
     return fallback_notes(list(bounds)), (ROUTING,) if routed else (), tuple(filter(None, bases))
@@ -400,7 +400,7 @@ ROUTING = "experts: the floor counts the top k, the roofline the number expected
 
 
 def fallback_notes(bounds: list[Bound]) -> tuple[str, ...]:
-    """One sentence for each format that the chip has no units for, naming what stands in."""
+    """One sentence per format that the chip has no units for, naming the format used instead."""
     stand_ins = {
         (bound.operator.work.math, bound.math): bound.accelerator.name
         for bound in bounds

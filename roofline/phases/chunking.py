@@ -1,4 +1,4 @@
-"""Sequences of sweeps: their names and shape, and blocks of them that stay small and that the cores share."""
+"""Large sweeps in blocks: small enough for the cache, and divided among the cores."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Found = TypeVar("Found")
 T = TypeVar("T", bound=tuple[Any, ...])
 
 _BLOCK_POINTS = 2**14
-"""Points of a sweep that are computed at once: an array of them is an eighth of a megabyte, and stays in the cache."""
+"""Points of a sweep computed at once.  An array of them takes 1/8 MB, which stays in the cache."""
 
 _MANY_POINTS = 2**19
-"""Beyond these a sweep is cut into blocks of half the size, so that its own arrays are most of its memory."""
+"""Sweeps with more points use blocks of half the size, so that most of the memory holds their results."""
 
 
 _MOST_AT_ONCE = 4
-"""Blocks that are computed at the same time: the operators of each take some 7 kB a point."""
+"""Blocks computed at the same time; the operators of each take about 7 kB per point."""
 
 
 def numbers_of(segment: Segment) -> tuple[Number, ...]:
-    """The numbers of a segment."""
+    """Return the numeric fields of a segment."""
     numbers = (
         segment.sequences,
         segment.new_tokens,
@@ -45,7 +45,7 @@ def numbers_of(segment: Segment) -> tuple[Number, ...]:
 
 
 def sequences_by_name(segments: tuple[Segment, ...]) -> dict[str, Number]:
-    """Number and lengths of the sequences of a pass by the names of a workload's fields.
+    """Return the number and lengths of a pass's sequences, under the field names of a workload.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def sequences_by_name(segments: tuple[Segment, ...]) -> dict[str, Number]:
 
 
 def broadcast_shape(segments: tuple[Segment, ...]) -> tuple[int, ...]:
-    """The broadcast shape of everything in ``segments``.
+    """Return the broadcast shape of all numbers in ``segments``.
 
     Raises
     ------
@@ -88,12 +88,12 @@ def broadcast_shape(segments: tuple[Segment, ...]) -> tuple[int, ...]:
 
 
 def is_large(segments: tuple[Segment, ...]) -> bool:
-    """Whether a sweep has so many points that it is computed in blocks."""
+    """Return whether a sweep has so many points that it is computed in blocks."""
     return prod(broadcast_shape(segments)) > 2 * _BLOCK_POINTS
 
 
 def each_block(function: Callable[[tuple[Segment, ...]], Found], segments: tuple[Segment, ...]) -> Iterator[Found]:
-    """``function`` of each block of a sweep, in their order; the processor's cores share them."""
+    """Yield ``function`` of each block of a sweep, in order; blocks run in parallel on the cores."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_AT_ONCE)) as pool:
@@ -101,7 +101,7 @@ def each_block(function: Callable[[tuple[Segment, ...]], Found], segments: tuple
 
 
 def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
-    """``segments`` cut along their first axis into blocks of about `_BLOCK_POINTS` points, if there are many."""
+    """Split a large sweep along its first axis into blocks of about `_BLOCK_POINTS` points."""
     shape = broadcast_shape(segments)
     if not is_large(segments):
         return [segments]
@@ -124,7 +124,7 @@ def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
 def setting_aside(
     parts: Iterator[tuple[T, tuple[tuple[str, ...], ...]]], found: tuple[dict[str, None], ...]
 ) -> Iterator[T]:
-    """The first of each pair, while the words of the second go to ``found``, group by group, each once."""
+    """Yield the first of each pair; collect the notes of the second in ``found``, per group and without repeats."""
     for part, groups in parts:
         for every, words in zip(found, groups, strict=True):
             every.update(dict.fromkeys(words))
@@ -132,9 +132,9 @@ def setting_aside(
 
 
 def put_together(parts: Iterator[T], segments: tuple[Segment, ...]) -> T:
-    """The totals of consecutive blocks of ``segments`` put together again into arrays, each as soon as it is there.
+    """Join the totals of consecutive blocks of ``segments`` into arrays, as the blocks arrive.
 
-    What is the same at all points takes no memory for each of them.
+    A value that is the same at all points is stored once.
     """
     shape = broadcast_shape(segments)
     rows, first = _rows(shape), next(parts)
@@ -146,7 +146,7 @@ def put_together(parts: Iterator[T], segments: tuple[Segment, ...]) -> T:
 
 
 class _Column:
-    """Values of consecutive blocks: one number as long as they are all the same, then an array."""
+    """Values of consecutive blocks: one number while all are equal, an array after that."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -154,7 +154,7 @@ class _Column:
         self.whole: np.ndarray | None = None
 
     def put(self, start: int, rows: int, value: np.ndarray) -> None:
-        """Take the values of the block of ``rows`` from ``start`` on."""
+        """Store the values of the block of ``rows`` that begins at ``start``."""
         if self.whole is None:
             first = float(value.flat[0])
             if (start == 0 or first == self.same) and bool(np.all(value == first)):
@@ -165,12 +165,12 @@ class _Column:
         self.whole[start : start + rows] = value
 
     def values(self) -> np.ndarray:
-        """An array of the whole shape, which may be a view of one number."""
+        """Return an array of the whole shape; it may be a view of one number."""
         return np.broadcast_to(np.float64(self.same or 0.0), self.shape) if self.whole is None else self.whole
 
 
 def _rows(shape: tuple[int, ...]) -> int:
-    """Rows of the first axis that make a block."""
+    """Number of rows of the first axis per block."""
     points = prod(shape)
     block = _BLOCK_POINTS // 2 if points > _MANY_POINTS else _BLOCK_POINTS
     return max(1, block * shape[0] // points)

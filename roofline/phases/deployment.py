@@ -1,4 +1,4 @@
-"""Deployment: what runs where."""
+"""Deployment: a model on accelerators, in a precision and a layout."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from ..values import Value
 
 ATTENTION_ALGORITHMS = ("fused", "unfused")
 BESIDE = ("towers", "prediction")
-"""Parts that a checkpoint may have besides its language model."""
+"""Parts that a checkpoint may have in addition to its language model."""
 
 USUAL_FRACTION = 0.9
 
 
 EXAMPLE = "Deployment('llama-3.1-8b', 'h100-sxm')"
-"""One, as messages show it."""
+"""Singular names of these parts, for messages."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Deployment(Value):
-    """What runs where: a model on accelerators, in a precision and a layout.
+    """A model on accelerators, in a precision and a layout.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Deployment(Value):
     leave_out: tuple[str, ...] = ()
     power_limit_watts: Number | None = None
 
-    if TYPE_CHECKING:  # what the generated constructor accepts is wider than what the fields then hold
+    if TYPE_CHECKING:  # the constructor accepts more types than the fields have afterwards
 
         def __init__(  # noqa: PLR0917 (the fields, in their order)
             self,
@@ -131,18 +131,18 @@ class Deployment(Value):
 
     @cached_property
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """What of the accelerator, the layout and the power limit is an array, by name."""
+        """Values of the accelerator, the layout and the power limit that are arrays, by name."""
         limit = self.power_limit_watts
         limits = {"power_limit_watts": limit} if isinstance(limit, np.ndarray) and limit.ndim else {}
         return {**self.accelerator.arrays, **self.parallel.arrays, **limits}
 
     @property
     def is_sweep(self) -> bool:
-        """Whether anything of the accelerator, the layout or the power limit is an array."""
+        """Whether the accelerator, the layout or the power limit contains an array."""
         return bool(self.arrays)
 
     def with_new_axis(self) -> Deployment:
-        """The same with an axis of length 1 behind those of its arrays, for an axis that the requests have besides."""
+        """Return a copy whose arrays have a trailing axis of length 1, for an additional axis of the requests."""
         if not self.is_sweep:
             return self
         limit = None if self.power_limit_watts is None else last_axis(self.power_limit_watts)
@@ -155,7 +155,7 @@ class Deployment(Value):
         Raises
         ------
         InvalidInput
-            They do not, or those of the deployment do not among themselves.
+            The shapes do not broadcast, or the deployment's own arrays do not.
         """
         if not self.arrays:
             return
@@ -170,7 +170,7 @@ class Deployment(Value):
             ) from None
 
     def _checked_limit(self, watts: Number) -> Number:
-        """A power limit, if it can be one and the accelerator states what it limits."""
+        """Return the power limit after checking that it is positive and that the accelerator states a TDP."""
         if self.accelerator.tdp_watts is None:
             raise InvalidInput(f"{self.accelerator.name} states no TDP, which a power limit needs")
         limit = number("power_limit_watts", watts)
@@ -179,7 +179,7 @@ class Deployment(Value):
         return limit
 
     def _named(self, name: str) -> Engine:
-        """The engine of that name, or a generic one that runs the kernels of a profile of that name."""
+        """Return the engine of that name, or a generic one with the kernel profile of that name."""
         try:
             return Engine(name)
         except UnknownName:
@@ -189,31 +189,31 @@ class Deployment(Value):
 
     @cached_property
     def server(self) -> Engine:
-        """The engine with all its settings on this accelerator; a generic one if none is named."""
+        """Engine with all settings resolved for this accelerator; a generic one if none is named."""
         engine = self.engine if isinstance(self.engine, Engine) else Engine(GENERIC)
         return engine.on(self.accelerator)
 
     @property
     def names_engine(self) -> bool:
-        """Whether an engine is named, whose rules then hold; a profile of kernels alone is none."""
+        """Whether an engine is named, so that its rules apply. A kernel profile alone does not count."""
         return isinstance(self.engine, Engine) and self.engine.name != GENERIC
 
     @property
     def engine_fraction(self) -> float:
-        """Share of memory that the engine takes: as given, or its own default."""
+        """Share of memory that the engine uses: as given, or the engine's default."""
         if self.memory_fraction is not None:
             return self.memory_fraction
         return float(self.server.memory_fraction or USUAL_FRACTION)
 
     @cached_property
     def kernels(self) -> str | None:
-        """The profile that estimates are of; None for the middle of all, also where the engine has no profile."""
+        """Kernel profile for estimates; None (the median of all) if there is no engine or it has no profile."""
         profile = self.engine.kernels if isinstance(self.engine, Engine) else None
         return profile if profile in profiles(self.accelerator) else None
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What runs where, by name: in words, and as numbers where degrees or figures of the hardware are arrays."""
+        """Inputs by name: text, or numbers where degrees or hardware values are arrays."""
         gpu, parallel = self.accelerator, self.parallel
         formats = {name: getattr(self.precision, name) for name in ("weights", "activations", "kv")}
         words = {"model": self.model.name, "accelerator": gpu.name} | formats
@@ -225,15 +225,15 @@ class Deployment(Value):
         return words | layout | swept
 
     def run(self, *segments: Segment) -> Pass:
-        """One forward pass of these segments the way this deployment runs it."""
+        """Return one forward pass of these segments on this deployment."""
         return Pass(segments, self.precision, self.attention, self.parallel)
 
     def replace(self, **changes: Any) -> Deployment:
-        """A copy with other fields: every what-if is one."""
+        """Return a copy with other fields; what-ifs are made this way."""
         return dataclasses.replace(self, **changes)
 
     def __str__(self) -> str:
-        """What runs where: ``llama-3.1-70b on 8 x h100-sxm``."""
+        """Return text such as ``llama-3.1-70b on 8 x h100-sxm``."""
         count = "" if self.parallel.single else f"{humanize('accelerators', self.parallel.accelerators)} x "
         return f"{self.model.name} on {count}{self.accelerator.name}"
 

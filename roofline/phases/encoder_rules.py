@@ -1,4 +1,4 @@
-"""Encoders: models of one pass, without a cache and without tokens that come out; what can be asked of them."""
+"""Rules for encoders: models that run one pass, without a cache and without generated tokens."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .workload import Workload
 
 
 def encoder_refusal(model: Model, name: str) -> str:
-    """Why a pass of that name can't be of this model."""
+    """Return why the pass called ``name`` is not available for this model."""
     if model.encodes:
         return f"{model.name} is an encoder, which runs in one pass (encode) and generates no tokens: no {name} for it"
     return f"{model.name} is a decoder; use prefill for its pass over prompts"
 
 
 def refuse_encoders(model: Model, what: str) -> None:
-    """Refuse what only decoders have.
+    """Reject an encoder where only decoders are supported.
 
     Raises
     ------
     InvalidInput
-        The model is an encoder, or has one.
+        The model is an encoder or an encoder-decoder.
     """
     if model.encodes:
         raise InvalidInput(encoder_refusal(model, what))
@@ -37,12 +37,12 @@ def refuse_encoders(model: Model, what: str) -> None:
 
 
 def check_encoding(serve: Deployment, load: Workload) -> None:
-    """Refuse prompts that an encoder of text or sound can't take.
+    """Reject prompts that an encoder of text or sound cannot process.
 
     Raises
     ------
     InvalidInput
-        Tokens are cached, sequences are divided over accelerators, or they have images or other sound than one window.
+        Tokens are cached, sequences are divided over accelerators, there are images, or the sound exceeds one window.
     """
     model = serve.model
     if np.any(load.cached_tokens):
@@ -62,7 +62,7 @@ def check_encoding(serve: Deployment, load: Workload) -> None:
 
 
 def encoder_notes(model: Model) -> Iterator[str]:
-    """What an encoder does not run, and what it runs in any case."""
+    """Yield notes on the parts of an encoder that never run and those that always do."""
     if model.encoder is not None and model.encoder.window_s:
         yield f"every sequence is a window of {model.encoder.window_s:g} s of sound, silence at the end included"
     if model.encodes and model.has_lm_head:

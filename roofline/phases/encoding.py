@@ -1,4 +1,4 @@
-"""The one pass of an encoder."""
+"""Encoding: the single pass of an encoder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .workload import Workload
 
 
 def encode(serve: Deployment, load: Workload) -> Phase:
-    """The pass of an encoder over a batch: embeddings of its sequences, or scores of a reranker.
+    """Run an encoder over a batch, for embeddings or for a reranker's scores.
 
     All tokens of a sequence attend to each other, ``S^2`` pairs for ``S`` tokens, or fewer in layers with windows.
     Nothing is cached. A pooler or a classifier runs on one position of each sequence; a head that predicts masked
@@ -18,7 +18,7 @@ def encode(serve: Deployment, load: Workload) -> Phase:
     Parameters
     ----------
     serve : Deployment
-        An encoder, and what it runs on.
+        Deployment of an encoder.
     load : Workload
         ``batch`` sequences of ``prompt_tokens``; for a reranker, query and passage together. Output lengths are
         ignored.
@@ -31,8 +31,7 @@ def encode(serve: Deployment, load: Workload) -> Phase:
     Raises
     ------
     InvalidInput
-        The model is a decoder, whose pass over prompts is `prefill`; tokens are cached; or sequences are divided over
-        accelerators.
+        The model is a decoder (use `prefill`), tokens are cached, or sequences are divided over accelerators.
 
     Examples
     --------

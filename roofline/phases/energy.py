@@ -1,4 +1,4 @@
-"""Energy of a pass: what its bytes, FLOPs and running time draw on top of an idle board (`roofline.efficiency.power`).
+"""Energy of a pass: idle power, plus the cost of running kernels, bytes and FLOPs (`roofline.efficiency.power`).
 
 With ``T`` the expected time of the pass, every accelerator of the deployment spends
 
@@ -7,8 +7,8 @@ With ``T`` the expected time of the pass, every accelerator of the deployment sp
     memory_j  = memory * TDP * (moved bytes / memory bandwidth)
     compute_j = compute * TDP * (FLOPs / dense peak of their format)
 
-and draws the sum over ``T`` on average, or its power limit if that is less; the energy of the pass is that power times
-its time.  The terms are sums over operators, so those of two passes add up.
+Mean power is their sum divided by ``T``, or the power limit if that is less.  The energy of the pass is its mean power
+times its time.  All terms are sums over operators, so the terms of two passes add up.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 
 class Use(NamedTuple):
-    """Seconds in which one pass of an accelerator uses its parts.
+    """Seconds for which one pass uses each part of an accelerator.
 
     Attributes
     ----------
     time_s : float or array
         Expected time of the pass without a power limit.
     kernels_s : float or array
-        In which kernels run.
+        Time in which kernels run.
     memory_s : float or array
-        That its bytes take at the full memory bandwidth.
+        Time of its bytes at the full memory bandwidth.
     compute_s : float or array
-        That its FLOPs take at the dense peak of their formats.
+        Time of its FLOPs at the dense peak of their formats.
     """
 
     time_s: Number
@@ -58,12 +58,12 @@ class Use(NamedTuple):
 
 
 class Energy(NamedTuple):
-    """Energy of a pass, all accelerators of the deployment together.
+    """Energy of a pass, summed over all accelerators of the deployment.
 
     Attributes
     ----------
     idle_j, busy_j, memory_j, compute_j : float or array
-        What boards without a limit would spend, by cause, J.
+        Energy without a power limit, by cause, J.
     unlimited_s : float or array
         Time of the pass without a power limit, seconds.
     demand_watts : float or array
@@ -84,22 +84,22 @@ class Energy(NamedTuple):
 
 
 class PassEnergy(Sealed):
-    """Power and energy of a pass: a part of `roofline.phases.passes.Phase`."""
+    """Mixin of `roofline.phases.passes.Phase` with power and energy."""
 
     if TYPE_CHECKING:
 
         @property
         def estimate_s(self) -> Number:
-            """Expected time, as `Phase` has it."""
+            """Expected time, defined by `Phase`."""
 
     @cached_property
     def energy(self) -> Energy:
-        """Power and energy of the pass, all accelerators together, by cause."""
+        """Power and energy of the pass by cause, summed over all accelerators."""
         return read_only(energy_of(cast("Phase", self)))
 
     @property
     def watts(self) -> Number:
-        """Mean power in the pass, W, all accelerators together: the boards, without their hosts."""
+        """Mean power of all accelerators in the pass, W, without their hosts."""
         return self.energy.watts
 
     @property
@@ -114,38 +114,38 @@ class PassEnergy(Sealed):
 
     @property
     def energy_j(self) -> Number:
-        """Energy of the pass, J, all accelerators together, at its expected time."""
+        """Energy of all accelerators in the pass, J, at its expected time."""
         return self.watts * self.estimate_s
 
     @property
     def energy_low_j(self) -> Number:
-        """Lower end of `energy_j`: of the power, at the expected time."""
+        """Lower end of `energy_j`: the lower end of the power, at the expected time."""
         return self.watts_low * self.estimate_s
 
     @property
     def energy_high_j(self) -> Number:
-        """Upper end of `energy_j`: of the power, at the expected time."""
+        """Upper end of `energy_j`: the upper end of the power, at the expected time."""
         return self.watts_high * self.estimate_s
 
 
 def use_of(sums: Sums, estimates: Estimates, accelerator: Accelerator) -> Use:
-    """What one pass of one accelerator uses, from what its operators come to together."""
+    """Return what one pass uses of one accelerator, from the sums over its operators."""
     return Use(estimates.unlimited_s, estimates.kernels_s, memory_s(sums.moved_bytes, accelerator), sums.peak_s)
 
 
 def tdp_watts(accelerator: Accelerator) -> Number:
-    """The TDP of an accelerator; NaN if it states none."""
+    """Return the TDP of an accelerator; NaN if it is not known."""
     return np.nan if accelerator.tdp_watts is None else accelerator.tdp_watts
 
 
 def limit_watts(serve: Deployment) -> Number:
-    """The most that an accelerator of ``serve`` draws: its TDP, or the power limit that is set if that is less."""
+    """Return the highest power of one accelerator: its TDP, or the power limit if that is lower."""
     tdp, limit = tdp_watts(serve.accelerator), serve.power_limit_watts
     return tdp if limit is None else smaller(tdp, limit)
 
 
 def energy_of(phase: Phase) -> Energy:
-    """The energy of a pass of the whole deployment, and what it draws."""
+    """Return energy and power of a pass of the whole deployment."""
     serve, use, copies = phase.deployment, phase.use, phase.copies
     model, tdp, count = power_model(serve.accelerator), tdp_watts(serve.accelerator), serve.parallel.accelerators
     unlimited_s = use.time_s * phase.schedule.rounds
@@ -165,23 +165,23 @@ def energy_of(phase: Phase) -> Energy:
 
 
 def demand_watts(one: ScheduledPass) -> Number:
-    """What one accelerator draws in a pass without a power limit, no more than its TDP."""
+    """Return the mean power of one accelerator in a pass without a power limit, at most its TDP."""
     return smaller(_demand_watts(one), tdp_watts(one.deployment.accelerator))
 
 
 def _demand_watts(one: ScheduledPass) -> Number:
-    """What one accelerator would draw in a pass at its full clock."""
+    """Return the mean power that one accelerator would draw at its full clock."""
     accelerator = one.deployment.accelerator
     return scalar(power_model(accelerator).share(*_activity(one.use)) * tdp_watts(accelerator))
 
 
 def _activity(use: Use) -> tuple[Number, Number, Number]:
-    """Shares of the time in which kernels run, of the bandwidth and of the peak."""
+    """Return the shares of the running time, the bandwidth and the peak that a pass uses."""
     return use.kernels_s / use.time_s, use.memory_s / use.time_s, use.compute_s / use.time_s
 
 
 def limited_clock(one: ScheduledPass, limit: Number, *, factor: float | None = None, static: str = "static") -> Number:
-    """Clock of a pass under a power limit, W, over that at the TDP.
+    """Return the clock under a power limit relative to the clock at the TDP.
 
     Parameters
     ----------
@@ -190,9 +190,10 @@ def limited_clock(one: ScheduledPass, limit: Number, *, factor: float | None = N
     limit : float or array
         Power limit, W.
     factor : float, optional
-        Measured over predicted power; the middle of the interval of the family if not given.
+        Ratio of measured to predicted power; by default the middle of the family's interval.
     static : str
-        Share of demand that is independent of the clock where no family was fitted (see `clock_under`).
+        Share of the power that is independent of the clock if no family was fitted: ``static`` or ``static_low`` (see
+        `clock_under`).
     """
     accelerator = one.deployment.accelerator
     model = power_model(accelerator)
@@ -205,13 +206,13 @@ def limited_clock(one: ScheduledPass, limit: Number, *, factor: float | None = N
 
 
 def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estimates:
-    """The estimate of a pass whose accelerators have a power limit, W.
+    """Return the estimate of a pass under a power limit in watts.
 
-    Kernels that unpack weights into a wider format do so on the compute units: single streams of a 3-bit model on an
-    RTX 3090 slow down as if nothing waited for the memory, those of a 4-bit mixture of experts as if four fifths did.
-    The estimate takes the former for all of them, the lower end of its interval the latter.  The ends also take the
-    ends of the interval of power; where no family was fitted, the lower end takes the clock of the board that is
-    measured to draw the least without regard to its clock.
+    Kernels that unpack weights into a wider format do so on the compute units.  On an RTX 3090, single streams of a
+    3-bit model slow down as if no time were spent waiting for memory, those of a 4-bit mixture of experts as if four
+    fifths were.  The estimate assumes the former for all such kernels, the lower end of its interval the latter.  The
+    ends also use the ends of the power interval.  If no family was fitted, the lower end assumes the lowest
+    clock-independent share of power that was measured on any board.
     """
     model = power_model(one.deployment.accelerator)
     low, high = (model.low, model.high) if model.fitted else (1.0, 1.0)
@@ -227,7 +228,7 @@ def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estima
 
 
 def memory_shares(one: ScheduledPass) -> tuple[Number, Number]:
-    """Share of a pass that waits for the memory or the network: without the kernels that unpack weights, and with."""
+    """Return the share of a pass that waits for memory or network, without and with kernels that unpack weights."""
     sums = one.sums
     whole_s = sums.roofline_s
     most_s = whole_s - sums.compute_limited_s
@@ -237,7 +238,7 @@ def memory_shares(one: ScheduledPass) -> tuple[Number, Number]:
 
 
 def unpacks(item: Bound) -> bool:
-    """Whether the weights of an operator are stored in a narrower format than it computes in."""
+    """Return whether an operator's weights are stored in a narrower format than its math."""
     if item.operator.kind not in ("matmul", "experts"):
         return False
     weights = kind_of(item.operator, item.math).partition(".")[2]
@@ -245,11 +246,11 @@ def unpacks(item: Bound) -> bool:
 
 
 BEYOND_THE_BOARD = {"module": "the module with its CPU", "machine": "the whole machine at the wall"}
-"""Scope of a TDP that holds more than the accelerator -> in words."""
+"""Scope of a TDP that covers more than the accelerator -> its description."""
 
 
 def power_notes(serve: Deployment) -> tuple[str, ...]:
-    """What the power of a deployment rests on, and the limit that is set, if any."""
+    """Return notes on the basis of the power values and on the power limit, if one is set."""
     gpu = serve.accelerator
     if gpu.tdp_watts is None:
         return (f"power: {gpu.name} states no TDP",)
@@ -262,7 +263,7 @@ def power_notes(serve: Deployment) -> tuple[str, ...]:
 
 
 def explain_energy(phase: Phase) -> Iterator[Step]:
-    """The derivation of the power and the energy of a pass: idle, running kernels, bytes, FLOPs, and the limit."""
+    """Yield the derivation of power and energy: idle, running kernels, bytes, FLOPs, limit."""
     serve, use, found, name = phase.deployment, phase.use, phase.energy, phase.name
     gpu, model = serve.accelerator, power_model(serve.accelerator)
     if gpu.tdp_watts is None:
@@ -298,4 +299,4 @@ SPENT_ON = {
     "memory": "moved bytes at the full bandwidth",
     "compute": "FLOPs at the dense peak",
 }
-"""What each part of the energy is spent on."""
+"""Part of the energy -> what it is spent on."""

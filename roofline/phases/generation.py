@@ -31,7 +31,7 @@ class Generation(OfWorkload, Report):
     load : Workload
         The batch.
     time : str
-        Which of the three times the figures rest on.
+        Which of the three times the results are based on.
     prefill : Phase
         The pass over the prompts.
 
@@ -58,7 +58,7 @@ class Generation(OfWorkload, Report):
 
     @cached_property
     def _figures(self) -> dict[str, Number]:
-        """The columns that are numbers, read-only."""
+        """Numeric columns, read-only."""
         ttft_s, load = getattr(self.prefill, self.time), self.load
         steps = np.asarray(load.output_tokens, dtype=float) - 1
         decode_s = steps * self.step_s
@@ -75,7 +75,7 @@ class Generation(OfWorkload, Report):
 
     @cached_property
     def steps(self) -> Phase:
-        """The decode steps, in blocks along the last axis: one step at the mean context of each block."""
+        """One decode step at the mean context of each block; blocks are the last axis."""
         return _steps(self.deployment, self.load, _blocks(self.load))
 
     @cached_property
@@ -87,7 +87,7 @@ class Generation(OfWorkload, Report):
         return self._step_s_of_parts(shape, blocks)
 
     def _step_s_of_parts(self, shape: tuple[int, ...], blocks: int) -> Number:
-        """The same of a large sweep, a part after the other: its steps are up to 256 times as many as its points."""
+        """`step_s` of a large sweep, computed in parts since there are up to 256 steps per point."""
         counts: dict[str, Any] = {
             name: np.broadcast_to(value, shape).ravel() for name, value in self.load.counts.items()
         }
@@ -117,7 +117,7 @@ class Generation(OfWorkload, Report):
 
     @property
     def prefill_share(self) -> Number:
-        """Share of the prefill in the total."""
+        """Share of the prefill in the total time."""
         return self._figures["prefill_share"]
 
     @property
@@ -127,15 +127,15 @@ class Generation(OfWorkload, Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the figures rest on."""
+        """Assumptions behind the results."""
         return self.prefill.assumptions
 
     def summary(self) -> str:
-        """The times of the batch in a sentence."""
+        """Describe the times of the batch in a sentence."""
         return generation_sentence(self)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The prefill, the decode steps, and how the times of the batch follow from them."""
+        """Yield the steps of the prefill, of the decode steps, and from them to the times of the batch."""
         blocks = np.asarray(getattr(self.steps, self.time))
         load, counted = self.load, {"output_tokens": self.load.output_tokens}
         of_blocks = {"sum_of_blocks_s": scalar(blocks.sum(axis=-1)), "blocks": blocks.shape[-1]}
@@ -159,20 +159,20 @@ class Generation(OfWorkload, Report):
 
 
 _STEPS = 256
-"""Blocks that the decode steps of a generation are gathered in."""
+"""Largest number of blocks into which the decode steps of a generation are grouped."""
 
 _MOST_POINTS = 2**21
-"""Steps that are computed at once: their times and contexts are some hundred megabytes."""
+"""Steps computed at once; their times and contexts take a few hundred megabytes."""
 
 
 def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> Generation:
-    """Run a batch: the prefill, which yields the first token, then ``output - 1`` decode steps.
+    """Compute a batch end to end: the prefill, which yields the first token, and ``output - 1`` decode steps.
 
     With a prompt of ``P`` tokens and ``O`` tokens of output, the contexts of the steps are ``P`` to ``P + O - 2``.
 
-    The steps are grouped into at most 256 equal blocks, and each block takes its length times the step at its mean
-    context. That is exact for up to 256 steps and wherever the time of a step is linear in the context, that is, except
-    in a block where an operator changes its limit or a window fills up.
+    The steps are grouped into at most 256 equal blocks.  The time of a block is its number of steps times the step at
+    its mean context.  This is exact for up to 256 steps, and beyond that wherever the time of a step is linear in the
+    context.  It is approximate in a block where an operator changes its limit or a window fills up.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> 
     load : Workload
         The batch; its fields may be arrays.
     time : str
-        ``floor_s``, ``roofline_s`` or ``estimate_s``.
+        Time of a pass that is used: ``floor_s``, ``roofline_s`` or ``estimate_s``.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> 
     Raises
     ------
     UnknownName
-        ``time`` is none of the three.
+        ``time`` is not one of the three.
     """
     if time not in TIMES:
         raise unknown("time", time, TIMES)
@@ -202,12 +202,12 @@ def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> 
 
 
 def _blocks(load: Workload) -> int:
-    """Blocks that the steps of a load are gathered in."""
+    """Return the number of blocks for the steps of a load."""
     return int(np.clip(np.max(np.asarray(load.output_tokens, dtype=float) - 1, initial=1.0), 1, _STEPS))
 
 
 def _steps(serve: Deployment, load: Workload, blocks: int) -> Phase:
-    """Decode steps at the mean context of each block, along a new last axis."""
+    """Return decode steps at the mean context of each block, along a new last axis."""
     steps = np.asarray(load.output_tokens, dtype=float) - 1
     middles = (np.arange(blocks) + 0.5) / blocks
     context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)

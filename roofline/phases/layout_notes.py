@@ -1,4 +1,4 @@
-"""What is to be said of a layout: that no engine starts it, or that it leaves the links that are fast."""
+"""Notes on a layout: engines that reject it, and tensor parallelism beyond the fast links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .deployment import Deployment
 
 
 def notes_of_layout(serve: Deployment) -> Iterator[str]:
-    """Layouts that engines refuse, with the rule, and tensor parallelism past the fast links."""
+    """Yield a note if engines reject the layout (with the rule) or if TP extends beyond the fast links."""
     yield from layout_notes(serve.model, serve.precision, serve.parallel)
     widest, domain = float(np.max(serve.parallel.tensor)), fast_domain(serve.accelerator)
     if widest > domain:
@@ -24,6 +24,6 @@ def notes_of_layout(serve: Deployment) -> Iterator[str]:
 
 
 def fast_domain(accelerator: Accelerator) -> int:
-    """Accelerators that its fastest links join; those of a server where it states none."""
+    """Return the number of accelerators joined by the fastest links; those of a server if it is not stated."""
     link = accelerator.scale_up
     return NODE if link is None else link.domain

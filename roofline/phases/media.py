@@ -1,4 +1,4 @@
-"""Images and sound in prompts: whether a deployment can encode them, and what a pass takes for granted about them."""
+"""Images and sound in prompts: checks that a deployment can encode them, and notes on assumptions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .deployment import Deployment
 from .workload import Workload
 
 KINDS = {False: ("images", "images"), True: ("audio_s", "sound")}
-"""Whether a tower hears -> the field of a workload, and what the tower encodes."""
+"""Whether a tower encodes sound -> field of a workload, and the name of the medium."""
 
 HEARING = ("audio", "speech")
-"""What encoders of sound are called among `Model.apart`."""
+"""Name of sound encoders in `Model.apart`."""
 
 
 def check_media(serve: Deployment, segment: Segment) -> None:
-    """Refuse images and sound that a deployment can't encode.
+    """Reject images and sound that a deployment cannot encode.
 
     Raises
     ------
     InvalidInput
-        It has no encoder for them, or there are more of them than tokens.
+        The deployment has no encoder for them, or a prompt has fewer tokens than its images or sound produce.
     """
     for hears, (field, _) in KINDS.items():
         if np.any(getattr(segment, field)):
@@ -34,7 +34,7 @@ def check_media(serve: Deployment, segment: Segment) -> None:
 
 
 def _tower(serve: Deployment, hears: bool) -> Tower:
-    """The encoder of images, or of sound."""
+    """Return the encoder of images or of sound."""
     field, what = KINDS[hears]
     model = serve.model
     for tower in model.towers.values():
@@ -48,7 +48,7 @@ def _tower(serve: Deployment, hears: bool) -> Tower:
 
 
 def _check_tokens(serve: Deployment, segment: Segment, tower: Tower) -> None:
-    """Prompts hold the tokens that their images become."""
+    """Check that ``prompt_tokens`` includes the tokens of images and sound."""
     tokens = np.asarray(tower.tokens_of(segment))
     short = tokens > np.asarray(segment.new_tokens)
     if np.any(short):
@@ -61,7 +61,7 @@ def _check_tokens(serve: Deployment, segment: Segment, tower: Tower) -> None:
 
 
 def media_notes(serve: Deployment, segments: tuple[Segment, ...]) -> Iterator[str]:
-    """What each image or second of sound is taken for."""
+    """Yield notes on the tokens per image and the windows of sound."""
     with_media = [segment for segment in segments if segment.has_media]
     for tower in serve.model.towers.values():
         field, _ = KINDS[tower.hears]
@@ -78,7 +78,7 @@ def media_notes(serve: Deployment, segments: tuple[Segment, ...]) -> Iterator[st
 
 
 def refuse_media(load: object) -> None:
-    """Refuse images and sound where only single passes know them.
+    """Reject images and sound where only text is supported.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Passes and generations in a sentence."""
+"""One-sentence summaries of passes and generations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def pass_sentence(phase: Phase, time: str) -> str:
-    """How long a pass takes and what limits it.
+    """Describe how long a pass takes and what limits it.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def pass_sentence(phase: Phase, time: str) -> str:
 
 
 def time_words(phase: Phase, time: str = "estimate_s") -> str:
-    """One of the three times of a pass: ``51.2 ms [44.6-58.1]``, or ``41.7 ms at the roofline``."""
+    """Format one of the three times of a pass: ``51.2 ms [44.6-58.1]``, or ``41.7 ms at the roofline``."""
     value = getattr(phase, time)
     if time == "estimate_s":
         return brief_time(value, phase.estimate_low_s, phase.estimate_high_s)
@@ -40,7 +40,7 @@ def time_words(phase: Phase, time: str = "estimate_s") -> str:
 
 
 def generation_sentence(found: Generation) -> str:
-    """The times of a batch.
+    """Describe the times of a batch.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def generation_sentence(found: Generation) -> str:
 
 
 def cache_notes(phase: Phase) -> Iterator[str]:
-    """Whether all that a pass has to read fits in the last-level cache, where it may stay from pass to pass."""
+    """Yield a note if all bytes of a pass fit in the last-level cache and may stay there from pass to pass."""
     gpu, least_bytes = phase.deployment.accelerator, phase.sums.least_bytes
     if gpu.l2_bytes is not None and np.any(least_bytes <= gpu.l2_bytes):
         least, cache = humanize("bytes", float(np.min(least_bytes))), humanize("bytes", float(np.max(gpu.l2_bytes)))

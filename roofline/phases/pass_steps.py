@@ -1,4 +1,4 @@
-"""Derivation of a phase: every operator, the sums over them, and the three times, with the numbers put in."""
+"""Derivation of a phase: every operator, the sums over operators, and the three times, with numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .totals import ScheduledPass, computing, network_s, resources_s
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
-    """Steps that lead from the shapes of the operators to the three times of a pass called ``name``."""
+    """Yield the steps from the operators' shapes to the three times of a pass called ``name``."""
     expected = () if one.expected is one else one.expected.operators
     further = (item for item in expected if item.operator.choice)
     operators = [step for item in (*one.operators, *further) for step in item.explain()]
@@ -30,7 +30,7 @@ def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
 
 
 def _least_bytes(item: Bound) -> Step:
-    """Bytes of an operator that no implementation can avoid."""
+    """Yield the bytes of an operator that no implementation can avoid."""
     operator, least = item.operator, item.operator.least
     parts = {"weight_bytes": least.weight_bytes, "activation_bytes": least.activation_bytes}
     inputs = {"count": operator.count} | {f"least_{name}": value for name, value in parts.items()}
@@ -46,7 +46,7 @@ def _sum_of(name: str, one: ScheduledPass, of: ScheduledPass, column: str) -> St
 
 
 def _by_name(items: list[tuple[Bound, Number]]) -> dict[str, Number]:
-    """Values by the operator's name, as a formula can have it; a name that comes again gets a number."""
+    """Return values by operator name, as valid variable names; repeated names are numbered."""
     parts: dict[str, Number] = {}
     for item, value in items:
         name = identifier(item.name)
@@ -55,7 +55,7 @@ def _by_name(items: list[tuple[Bound, Number]]) -> dict[str, Number]:
 
 
 def _sum(name: str, parts: dict[str, Number], source: str, value: Number | None = None) -> Step:
-    """The sum of ``parts``, which is ``value`` if that is given."""
+    """Return a step that adds up ``parts``; its value is ``value`` if given."""
     result = sum(parts.values(), 0.0) if value is None else value
     return Step(name, " + ".join(parts) or "0", parts, result, source)
 
@@ -85,7 +85,7 @@ def _floor(name: str, one: ScheduledPass) -> Iterator[Step]:
 
 
 def _units(name: str, units: str, operators: list[Operator], one: ScheduledPass) -> Iterator[Step]:
-    """Least time of the matrix or of the vector units: FLOPs of each format at its highest rate, one after another."""
+    """Yield the least time of the matrix or vector units: FLOPs of each format at its highest rate, added up."""
     gpu = one.deployment.accelerator
     flops: dict[str, Number] = {}
     for operator in operators:
@@ -159,7 +159,7 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
 
 
 def _under_a_limit(name: str, one: ScheduledPass) -> Iterator[Step]:
-    """What a power limit adds: kernels slow down with the clock, as far as they do not wait for the memory."""
+    """Yield the effect of a power limit: kernels slow down with the clock where they do not wait for memory."""
     limit = one.deployment.power_limit_watts
     if limit is None:
         return
@@ -174,7 +174,7 @@ def _under_a_limit(name: str, one: ScheduledPass) -> Iterator[Step]:
 def _of_a_pass(
     name: str, one: ScheduledPass, times: list[tuple[Bound, Number]], value: Number, source: str
 ) -> Iterator[Step]:
-    """The sum over operators; with a network, what is on the chip and what is not, and how much of it is hidden."""
+    """Yield the sum over operators; with a network also the on-chip and network parts and their overlap."""
     if one.deployment.parallel.single:
         yield _sum(f"{name}_of_a_pass_s", _by_name(times), source, value)
         return

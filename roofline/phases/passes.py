@@ -43,9 +43,9 @@ TIMES = ("floor_s", "roofline_s", "estimate_s")
 
 DRAFT, CAPTURED_DRAFT = "draft", "captured draft"
 LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured", DRAFT: "within"}
-"""Name of a pass -> how its kernels are launched (`ScheduledPass`); one by one if it is none of these."""
+"""Name of a pass -> how its kernels are launched (`ScheduledPass`); other passes launch them one by one."""
 EAGER_LAUNCHES = {CAPTURED_DRAFT: "within", DRAFT: "within"}
-"""The same for an engine that was told to do without graphs."""
+"""The same for an engine without graphs."""
 
 Found = TypeVar("Found")
 
@@ -59,12 +59,12 @@ class Phase(PassEnergy, Report):
 
     ``floor_s``
         maximum over resources of the sum of all compulsory work: everything overlaps, and intermediate results never
-        leave the chip. If a measurement is below it, either that or the data sheet is wrong.
+        leave the chip. If a measurement is below it, either the measurement or the data sheet is wrong.
     ``roofline_s``
         sum over operators of their roofline times: one after another, at data-sheet peaks, with inputs and outputs
         moved.
     ``estimate_s``
-        the same with the shares of the peaks that kernels reach in practice, and fixed times of each kernel.
+        sum over kernels of measured performance: the shares of the peaks that kernels reach, and their fixed times.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Phase(PassEnergy, Report):
     deployment : Deployment
         What runs where.
     segments : tuple of Segment
-        The sequences in the pass, of the whole deployment.
+        Sequences in the pass, for the whole deployment.
     dimensions : Dimensions
         Names of the axes of a sweep.
     """
@@ -100,13 +100,13 @@ class Phase(PassEnergy, Report):
 
     @property
     def heading(self) -> str:
-        """Its name, what runs where, and how many sequences are in it, by group."""
+        """Title: name of the pass, deployment, and number of sequences per group."""
         batch = " + ".join(humanize("batch", segment.sequences) for segment in self.segments)
         return f"Phase: {self.name} of {self.deployment}, batch {batch}"
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What runs where, and the lengths and the number of the sequences, by name."""
+        """Inputs of the deployment, and number and lengths of the sequences, by name."""
         return self.deployment.inputs | sequences_by_name(self.segments)
 
     @cached_property
@@ -117,7 +117,7 @@ class Phase(PassEnergy, Report):
 
     @cached_property
     def scheduled(self) -> ScheduledPass:
-        """One pass of a microbatch on the most loaded accelerator, all layers of it together."""
+        """One pass of a microbatch through all layers, on the most loaded accelerator."""
         launch = (EAGER_LAUNCHES if self.deployment.server.eager else LAUNCHES).get(self.name, "eager")
         if self.deployment.is_sweep or any(each.is_sweep for each in self.segments):
             return scheduled_pass(self.deployment, self.schedule, launch=launch)
@@ -125,7 +125,7 @@ class Phase(PassEnergy, Report):
 
     @property
     def operators(self) -> tuple[Bound, ...]:
-        """Bounds of every operator of `scheduled`, computed in the ways with the least roofline."""
+        """Bounds of every operator of `scheduled`, each computed in the way with the least roofline time."""
         return self.scheduled.operators
 
     @cached_property
@@ -138,38 +138,38 @@ class Phase(PassEnergy, Report):
 
     @property
     def estimates(self) -> Estimates:
-        """Expected time of one pass of one accelerator, with its interval."""
+        """Expected time of one pass on one accelerator, with its interval."""
         return self.scheduled.estimates if self._is_whole else self._by_blocks[0]
 
     @property
     def _bases(self) -> tuple[tuple[str, ...], ...]:
-        """What the operators rest on (`notes_of_operators`)."""
+        """Assumptions of the operators (`notes_of_operators`)."""
         return self.scheduled.bases if self._is_whole else self._by_blocks[1]
 
     @cached_property
     def _by_blocks(self) -> tuple[Estimates, tuple[tuple[str, ...], ...]]:
-        """Estimates and notes of a large sweep: both come with the kernels' times, which go with each block."""
+        """Estimates and notes of a large sweep, computed together so that each block's kernels can be discarded."""
         notes: tuple[dict[str, None], ...] = ({}, {}, {})
         parts = each_block(lambda segments: self._part(segments).estimates_and_bases, self.segments)
         return read_only(put_together(setting_aside(parts, notes), self.segments)), tuple(map(tuple, notes))
 
     def _part(self, segments: tuple[Segment, ...]) -> ScheduledPass:
-        """The pass of a part of the points."""
+        """Return the pass for some of the points."""
         return Phase(self.name, self.deployment, segments).scheduled
 
     @cached_property
     def _is_whole(self) -> bool:
-        """Whether all points are computed at once."""
+        """Whether all points are computed at once, without blocks."""
         return self.deployment.is_sweep or not is_large(self.segments)
 
     @cached_property
     def use(self) -> Use:
-        """What one pass of one accelerator uses of its parts, in seconds."""
+        """Seconds for which one pass uses each part of an accelerator."""
         return use_of(self.sums, self.estimates, self.deployment.accelerator)
 
     @property
     def copies(self) -> Number:
-        """Accelerators that work on a layer, times the microbatches that they work on."""
+        """Number of accelerators that work on a layer, times the number of microbatches."""
         return self.deployment.parallel.ranks * self.schedule.microbatches
 
     @property
@@ -215,7 +215,7 @@ class Phase(PassEnergy, Report):
 
     @property
     def roofline_s(self) -> Number:
-        """Sum over operators of each one's roofline; overlap hides network, a pipeline adds its bubble."""
+        """Sum of the operators' roofline times; overlap hides network time, a pipeline adds its bubble."""
         return self.sums.roofline_s * self.schedule.rounds
 
     @property
@@ -235,17 +235,17 @@ class Phase(PassEnergy, Report):
 
     @property
     def resources_s(self) -> dict[str, Number]:
-        """Least busy time of each resource, of which the floor is the longest (`roofline.phases.totals`)."""
+        """Least busy time of each resource; the floor is the longest of them (`roofline.phases.totals`)."""
         return resources_s(self.scheduled)
 
     @property
     def weights_s(self) -> Number:
-        """Least time in which the weights are read: a part of the busy time of the memory."""
+        """Least time to read the weights, which is part of the memory's busy time."""
         return weights_s(self.scheduled)
 
     @property
     def limited_s(self) -> dict[str, Number]:
-        """Roofline time by what limits the operators: how much of it is memory's, compute's and the network's."""
+        """Roofline time split by what limits each operator: memory, compute or network."""
         sums, rounds = self.sums, self.schedule.rounds
         memory = sums.roofline_s - sums.compute_limited_s - sums.network_limited_s
         times = {"memory": memory * rounds, "compute": sums.compute_limited_s * rounds}
@@ -253,27 +253,27 @@ class Phase(PassEnergy, Report):
 
     @property
     def limit(self) -> Words:
-        """The resource that limits the operators holding most of `roofline_s`; an array of words for arrays."""
+        """Resource with the largest share of `roofline_s` (see `limited_s`); an array of strings for a sweep."""
         return name_limits(self.limited_s)
 
     @property
     def tokens(self) -> Number:
-        """Tokens computed in the pass, those of an encoder included."""
+        """Tokens computed in the pass, including those of an encoder."""
         return total(each.sequences * (each.new_tokens + each.encoded_tokens) for each in self.segments)
 
     @property
     def tokens_per_s(self) -> Number:
-        """Tokens computed a second at `roofline_s`: prompt tokens in prefill, generated tokens in decode."""
+        """Tokens per second at `roofline_s`: prompt tokens in prefill, generated tokens in decode."""
         return self.tokens / self.roofline_s
 
     def tokens_per_s_by(self, time: str) -> Number:
-        """The same at another of the three times."""
+        """Return tokens per second at one of the three times."""
         rate: Number = self.tokens / getattr(self, time)
         return rate
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the numbers rest on: fallbacks, contexts beyond the model's, routing, the estimate's basis."""
+        """Assumptions: substituted formats, contexts beyond the model's limit, routing, basis of the estimate."""
         fallbacks, experts, bases = self._bases
         notes = [*fallbacks]
         limit = self.deployment.model.max_context_tokens
@@ -287,27 +287,27 @@ class Phase(PassEnergy, Report):
         return (*notes, *experts, *cache_notes(self), *bases, *power_notes(self.deployment))
 
     def summary(self, time: str = "estimate_s") -> str:
-        """How long the pass takes, in one of the three times, and what limits it, in a sentence."""
+        """Describe how long the pass takes, by one of the three times, and what limits it."""
         return pass_sentence(self, time)
 
     def to_dict(self) -> dict[str, Any]:
-        """Columns, and the notes."""
+        """Return columns and notes."""
         return super().to_dict() | {"assumptions": list(self.assumptions)}
 
     def _derivation(self) -> tuple[Step, ...]:
-        """Every operator, then the sums, the three times, and the energy."""
+        """Yield the steps of every operator, the sums, the three times and the energy."""
         return (*explain_pass(self.name, self.scheduled), *explain_energy(self))
 
 
 def run_pass(serve: Deployment, name: str, *segments: Segment, dimensions: Dimensions = UNNAMED) -> Phase:
-    """One forward pass of any mix of segments, as a `Phase` called ``name``.
+    """Return a forward pass of any mix of segments as a `Phase` called ``name``.
 
     The linear layers see the tokens of all segments together and stream their weights once.
 
     Raises
     ------
     InvalidInput
-        ``serve`` is no `Deployment`, or the shapes of the segments do not broadcast.
+        ``serve`` is not a `Deployment`, or the shapes of the segments do not broadcast.
     """
     if _checked(serve).model.encodes is not (name == "encode"):
         raise InvalidInput(encoder_refusal(serve.model, name))
@@ -321,7 +321,7 @@ def _checked(serve: Deployment) -> Deployment:
 
 
 def prefill(serve: Deployment, load: Workload) -> Phase:
-    """The pass that computes the prompts of the whole batch and emits the first token of each.
+    """Return the pass that computes all prompts of the batch and the first token of each.
 
     Attention is causal, over the cached prefix and the prompt itself; lm_head runs on the last position only. Images
     and sound in the prompts are encoded first. For an encoder this is its only pass (`roofline.encode`).
@@ -351,7 +351,7 @@ def prefill(serve: Deployment, load: Workload) -> Phase:
 
 
 def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None = None) -> Phase:
-    """One decode step: one new token for each sequence of the batch.
+    """Return one decode step: one new token for each sequence of the batch.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
     Raises
     ------
     InvalidInput
-        ``context_tokens`` is not a whole number >= 0.
+        ``context_tokens`` is not an integer >= 0.
 
     Examples
     --------
@@ -387,7 +387,7 @@ def decode(serve: Deployment, load: Workload, *, context_tokens: Number | None =
 
 
 def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: Workload | Iterable[Workload]) -> Phase:
-    """One step in which some sequences decode a token and the prompts of others, or chunks of them, are computed.
+    """Return one step that decodes a token for some sequences and computes prompts, or chunks, of others.
 
     The linear layers process the tokens of all sequences together and read their weights once, which makes a mixed step
     shorter than two separate ones (chunked prefill: Sarathi, arXiv:2308.16369, section 4.2). Attention runs over each
@@ -405,7 +405,7 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
     Returns
     -------
     Phase
-        The step, called ``mixed``; its ``tokens`` are those of both kinds.
+        The step, called ``mixed``; its ``tokens`` include both kinds.
 
     Raises
     ------
@@ -440,7 +440,7 @@ def _steps(serve: Deployment, load: Workload, context: Number) -> Segment:
 
 
 def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workload, ...]:
-    """One or several workloads as a tuple."""
+    """Return one or several workloads as a tuple."""
     if isinstance(loads, Workload):
         return (loads,)
     found = tuple(loads) if isinstance(loads, Iterable) else ()

@@ -1,4 +1,4 @@
-"""Schedule: how a pass of the whole deployment becomes microbatches of one accelerator."""
+"""Schedule: how a pass of the whole deployment is divided into microbatches of one accelerator."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..operators.parallel import Parallel
 class Schedule(NamedTuple):
     """How a pass runs on a pipeline and over replicas.
 
-    ``segments`` is what one accelerator sees in one microbatch, ``microbatches`` how many of those there are,
-    ``rounds`` the time of all in passes through all layers, ``busy`` the share of a pass's work that the busiest
-    accelerator has to do in the least time, and ``once`` the same for what it has to read at least once.
+    ``segments`` are the sequences of one microbatch on one accelerator, and ``microbatches`` the number of those.
+    ``rounds`` is the time of all microbatches in units of one pass through all layers.  For the floor, ``busy`` is the
+    share of a pass's work done by the busiest accelerator, and ``once`` the same for what it has to read at least once.
     """
 
     segments: tuple[Segment, ...]
@@ -32,33 +32,32 @@ class Schedule(NamedTuple):
 def schedule_pass(
     name: str, parallel: Parallel, segments: tuple[Segment, ...], chunk_tokens: Number = np.inf
 ) -> Schedule:
-    """The schedule of a pass called ``name``.
+    """Return the schedule of a pass called ``name``.
 
-    Replicas share the sequences, the most loaded one ``ceil(B / data)``.  A pipeline of ``p`` stages decodes in ``p``
-    microbatches, fewer if there are fewer sequences, one in each stage, and each token passes all stages: a step takes
-    one pass of a microbatch.
+    Replicas share the sequences; the most loaded one has ``ceil(B / data)``.  A pipeline of ``p`` stages decodes in
+    ``p`` microbatches, one in each stage, or fewer if there are fewer sequences.  Each token passes all stages, so a
+    step takes one pass of a microbatch.
 
-    It prefills in ``m = max(min(p, b), b S / chunk)`` passes: enough to fill the stages, and none beyond the engine's
-    budget of tokens, for which several sequences share a pass or one is cut into chunks.  They take ``(m + p - 1) / p``
-    passes through all layers, bubble included (GPipe, arXiv:1811.06965, section 2.3).  Passes are full but the last
-    one, which counts as the part of a pass that it is, and sequences that do not divide are an average: more of them or
-    longer ones never make the bubble shorter than they make the passes long.
+    A prefill takes ``m = max(min(p, b), b S / chunk)`` microbatches: enough to fill the stages, and none with more
+    tokens than the engine's budget.  Several sequences may share a microbatch, or one sequence is cut into chunks.  The
+    microbatches take ``(m + p - 1) / p`` passes through all layers, bubble included (GPipe, arXiv:1811.06965, section
+    2.3).  All are full but the last, which counts as a fraction, and sequences that do not divide evenly are averaged.
+    So more or longer sequences never shorten a prefill.
 
-    Sequences of one pass read a prefix that they share once for all of them.  Those of another microbatch come to a
-    stage later and read it again, as they do the weights; prompts that start together are different in that their
-    weights and their prefix may stay on the chip, of which the floor makes use.
+    Sequences in one microbatch read a shared prefix once.  Later microbatches read it again, as they do the weights.
+    For prompts that start together the floor assumes that weights and prefix stay on the chip.
 
     Parameters
     ----------
     name : str
-        ``prefill`` or ``encode`` for prompts that start together; any other is a step. An encoder needs a sequence
-        whole, so none is cut into chunks.
+        ``prefill`` or ``encode`` for prompts that start together; anything else is a step. An encoder needs whole
+        sequences, so ``encode`` does not cut them into chunks.
     parallel : Parallel
-        How the model is spread.
+        How the model is divided over accelerators.
     segments : tuple of Segment
         The sequences of the whole deployment.
     chunk_tokens : float
-        Most tokens of a pass over prompts.
+        Largest number of tokens in a pass over prompts.
     """
     if parallel.single:
         return Schedule(segments, 1.0, 1.0, 1.0, 1.0)
@@ -73,10 +72,10 @@ def schedule_pass(
 
 
 def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: Number) -> Schedule:
-    """Prompts that start together; a chunk from the middle of a prompt has as many pairs as its chunks on average.
+    """Return prompts in chunks; the past is chosen so that a chunk has the average number of pairs.
 
-    ``c`` chunks of ``S / c`` tokens behind ``P + i S / c`` earlier ones have the ``S P + S (S + 1) / 2`` pairs of the
-    whole prompt, which is ``c`` times the pairs of one behind ``P + (S - S / c) / 2``.
+    ``c`` chunks of ``S / c`` tokens after ``P + i S / c`` earlier ones have the ``S P + S (S + 1) / 2`` pairs of the
+    whole prompt.  That is ``c`` times the pairs of one chunk after ``P + (S - S / c) / 2`` tokens.
     """
     stages = parallel.pipeline
     staged = stages > 1

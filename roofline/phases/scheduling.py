@@ -1,4 +1,4 @@
-"""The operators of one pass with their bounds; those that other passes share are kept."""
+"""Bounds of the operators of one pass; those shared by other passes are cached."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def scheduled_pass(
     change: Callable[[Operator], Operator] | None = None,
     launch: str = "",
 ) -> ScheduledPass:
-    """One pass of a microbatch through the model of ``serve``.
+    """Return one pass of a microbatch through the model of ``serve``.
 
     Parameters
     ----------
     serve : Deployment
-        What runs where.
+        Model, accelerators, precision and layout.
     schedule : Schedule
         How the pass runs on a pipeline and over replicas.
     segments : tuple of Segment, optional
-        The sequences, if other than the schedule's.
+        Sequences of the pass; those of the schedule if not given.
     change : callable, optional
-        Makes another operator of each.
+        Function that replaces each operator by another.
     launch : {"", "graph", "captured", "eager", "within"}
-        How its kernels are launched.
+        How the kernels are launched (see `ScheduledPass`).
     """
     run = serve.run(*(schedule.segments if segments is None else segments))
     if change is not None:
@@ -54,15 +54,15 @@ def scheduled_pass(
 
 @lru_cache(maxsize=256)
 def scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders: str) -> ScheduledPass:
-    """A pass without arrays; those of the last questions are kept, which what-ifs and plans ask again and again.
+    """Return a pass without arrays, cached since what-ifs and plans need the same passes repeatedly.
 
-    ``folders`` are the user's own of specifications, which estimates depend on.
+    ``folders`` are the user's directories of specifications, which estimates depend on.
     """
     return scheduled_pass(serve, schedule, launch=launch)
 
 
 def _bounds(serve: Deployment, run: Pass) -> Iterator[Bound]:
-    """Bounds of every operator of a pass without arrays, of which those that do not depend on the past are kept."""
+    """Yield the bounds of all operators of a pass without arrays; those that do not depend on the past are cached."""
     for part in _frame_bounds(serve, serve.model.frame_pass(run), specs()):
         if isinstance(part, OnCache):
             yield from bound_together(serve, tuple(part.operators(run)))
@@ -72,10 +72,10 @@ def _bounds(serve: Deployment, run: Pass) -> Iterator[Bound]:
 
 @lru_cache(maxsize=256)
 def _frame_bounds(serve: Deployment, run: Pass, folders: str) -> tuple[Bound | OnCache, ...]:
-    """Bounds of the operators of a pass with the length of the past left open (`Model.frame`).
+    """Return bounds of the operators that do not depend on the past (`Model.frame`).
 
-    Passes of other lengths share them, with the estimates that they keep.  ``folders`` are the user's own folders of
-    specifications, which estimates depend on.
+    Passes with pasts of other lengths share these bounds and their estimates.  ``folders`` are the user's directories
+    of specifications, which estimates depend on.
     """
     frame = serve.model.frame(run)
     bounds = iter(bound_together(serve, [part for part in frame if not isinstance(part, OnCache)]))
@@ -83,7 +83,7 @@ def _frame_bounds(serve: Deployment, run: Pass, folders: str) -> tuple[Bound | O
 
 
 def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bound, ...]:
-    """Bounds of the operators of one pass; those that engines run as one kernel share its estimate.
+    """Return bounds of the operators of one pass; operators that engines run as one kernel share its estimate.
 
     See `roofline.efficiency.joining`.
     """

@@ -1,4 +1,4 @@
-"""Sequences of a workload as segments of a pass: prompts that are computed, and sequences that decode."""
+"""Segments of a pass from a workload: prompts to compute, and sequences that decode."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .workload import Workload, check_load
 
 
 def prompts_of(serve: Deployment, load: Workload) -> Segment:
-    """The prompts of a workload.
+    """Return the prompts of a workload as segments.
 
-    Of an encoder-decoder the source is encoded and the decoder computes its first tokens: the one that starts it where
-    the prompt is the source (T5), the prompt's where the source is sound (Whisper).
+    An encoder-decoder encodes the source, and its decoder computes its first tokens.  These are a start token if the
+    prompt is the source (T5), or the prompt if the source is sound (Whisper).
 
     Raises
     ------
     InvalidInput
-        They have images or sound that the deployment has no encoder for, or more of them than tokens; or the model has
-        an encoder of text or sound that can't take them.
+        The deployment has no encoder for the images or sound, a prompt has fewer tokens than they produce, or the
+        model's encoder cannot process the prompts.
     """
     check_load(load)
     model, cached = serve.model, load.cached_tokens
@@ -51,10 +51,9 @@ def prompts_of(serve: Deployment, load: Workload) -> Segment:
 def steps_of(
     model: Model, batch: Number, context_tokens: Number, *, shared: Number = 0.0, prompt_tokens: Number = 0.0
 ) -> Segment:
-    """Sequences that decode; what is cached of their prompts may be a prefix that they share.
+    """Return sequences that decode; the cached part of their prompts may be a shared prefix.
 
-    Of an encoder-decoder the cache holds the source and what the decoder has computed, the token that starts it
-    included.
+    The cache of an encoder-decoder contains the source and the decoder's tokens, including the start token.
     """
     if model.encoder is not None:
         positions = model.encoder.positions

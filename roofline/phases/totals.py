@@ -1,4 +1,4 @@
-"""Totals: what the operators of a pass come to together."""
+"""Totals: sums over the operators of a pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .schedule import Schedule
 
 
 class Sums(NamedTuple):
-    """Sums over the operators of one pass of one accelerator; ``floor_s`` is the whole schedule's.
+    """Sums over the operators of one pass on one accelerator; ``floor_s`` covers the whole schedule.
 
     ``peak_s`` is what the FLOPs of work on the chip take at the dense peaks of their formats.
     """
@@ -39,7 +39,7 @@ class Sums(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Expected time of one pass with its interval.
+    """Expected time of one pass, with its interval.
 
     Attributes
     ----------
@@ -48,11 +48,11 @@ class Estimates(NamedTuple):
     low_s, high_s : float or array
         Ends of its 80 % interval.
     fixed_s : float or array
-        The part that launching kernels one by one costs.
+        Part of the time that kernels cost when launched one by one.
     kernels_s : float or array
-        The part in which kernels run: all of it but the host's.
+        Part of the time in which kernels run, without the host's.
     unlimited_s : float or array
-        The time without a power limit.
+        Expected time without a power limit.
     """
 
     time_s: Number
@@ -68,24 +68,24 @@ Totals = TypeVar("Totals", Sums, Estimates)
 
 @dataclass(frozen=True, eq=False)
 class ScheduledPass(Value):
-    """One forward pass with everything that decides its times.
+    """One forward pass with everything that determines its times.
 
     Attributes
     ----------
     deployment : Deployment
-        What runs where.
+        Model, accelerators, precision and layout.
     schedule : Schedule
         How the pass runs on a pipeline and over replicas.
     operators : tuple of Bound
-        Bounds of every operator of one microbatch on the most loaded accelerator; where a part can be computed in
-        several ways, of the one with the least roofline.  The floor and the estimate take the way that is the fastest
-        by themselves (``least``, ``expected``).
+        Bounds of every operator of one microbatch on the most loaded accelerator. If a part can be computed in several
+        ways, these are of the way with the least roofline time. The floor and the estimate each choose their own
+        fastest way (``least``, ``expected``).
     ways : tuple of Bound
-        Bounds of the operators of all ways; empty if there is only one.
+        Bounds of the operators of all ways; empty if there is only one way.
     launch : str
-        How its kernels are launched: ``graph``, as one captured graph, as servers run decode steps;
-        ``captured``, as a part of the graph of another pass; ``within``, one by one inside a step; ``eager``, one by
-        one; empty where only kernels count.
+        How its kernels are launched: ``graph``, as one captured graph (decode steps of a server); ``captured``, as part
+        of another pass's graph; ``within``, one by one inside a step; ``eager``, one by one; empty to count kernels
+        only.
     """
 
     deployment: Deployment
@@ -96,25 +96,25 @@ class ScheduledPass(Value):
 
     @cached_property
     def local(self) -> tuple[Bound, ...]:
-        """Operators that run on the chip."""
+        """Operators that run on the chip (all but messages)."""
         return tuple(item for item in self.operators if item.operator.message is None)
 
     @cached_property
     def remote(self) -> tuple[Bound, ...]:
-        """Messages to other accelerators."""
+        """Operators that are messages to other accelerators."""
         return tuple(item for item in self.operators if item.operator.message is not None)
 
     @property
     def least(self) -> ScheduledPass:
-        """The pass computed in the ways that have the lowest floor together."""
+        """The pass with the way of least floor in each choice."""
         return self._other_least or self
 
     @property
     def expected(self) -> ScheduledPass:
-        """The pass computed in the ways that the estimate expects to be faster."""
+        """The pass with the way of least estimate in each choice."""
         return self._other_expected or self
 
-    # None is this pass itself: one that held itself would live on, with its operators, until garbage is collected.
+    # None stands for this pass, since a reference to itself would keep it alive until the next garbage collection.
     @cached_property
     def _other_least(self) -> ScheduledPass | None:
         return _least(self) if self.ways else None
@@ -130,7 +130,7 @@ class ScheduledPass(Value):
 
     @cached_property
     def estimates(self) -> Estimates:
-        """Sums of the operators' estimates, with the host's part, under the power limit if one is set."""
+        """Sum of the operators' estimates and the host's time, under the power limit if one is set."""
         limit = self.deployment.power_limit_watts
         if limit is None:
             return self.unlimited
@@ -138,7 +138,7 @@ class ScheduledPass(Value):
 
     @cached_property
     def unlimited(self) -> Estimates:
-        """The same at the power that the accelerators were timed with."""
+        """The same without a power limit."""
         found = self.kernels
         if self.launch == "graph":
             found = in_a_graph(found, self.deployment)
@@ -152,22 +152,22 @@ class ScheduledPass(Value):
 
     @property
     def bases(self) -> tuple[tuple[str, ...], ...]:
-        """What the operators rest on (`notes_of_operators`)."""
+        """Assumptions of the operators (`notes_of_operators`)."""
         return notes_of_operators(self.expected.operators)
 
     @property
     def estimates_and_bases(self) -> tuple[Estimates, tuple[tuple[str, ...], ...]]:
-        """Both, which come with the kernels' times."""
+        """Estimates and bases, both of which need the kernels' times."""
         return self.estimates, self.bases
 
     @property
     def use(self) -> Use:
-        """What one pass of one accelerator uses of its parts."""
+        """Seconds for which one pass uses each part of an accelerator."""
         return use_of(self.sums, self.unlimited, self.deployment.accelerator)
 
     @cached_property
     def kernels(self) -> Estimates:
-        """Sums of the operators' estimates by themselves, without the host's part."""
+        """Sums of the operators' estimates, without the host's time."""
         return estimates(self)
 
     @property
@@ -182,7 +182,7 @@ class ScheduledPass(Value):
 
     @property
     def roofline_s(self) -> Number:
-        """Operators one after another."""
+        """Time of all operators one after another, at data-sheet peaks."""
         return self.sums.roofline_s * self.schedule.rounds
 
     @property
@@ -192,7 +192,7 @@ class ScheduledPass(Value):
 
 
 def running(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
-    """Bounds of the operators that run, of those of all ways."""
+    """Return the bounds of the operators that run, out of those of all ways."""
     found = []
     for item in ways:
         operator = picked(item.operator, chosen)
@@ -204,13 +204,13 @@ def running(ways: tuple[Bound, ...], chosen: Chosen) -> tuple[Bound, ...]:
 
 
 def _least(one: ScheduledPass) -> ScheduledPass:
-    """Of each choice the way with the least time on its units; all ways move the same compulsory bytes."""
+    """Return the pass in the ways of least busy time; all ways move the same compulsory bytes."""
     chosen = cheapest([item.operator for item in one.ways], lambda at: one.ways[at].times.least_busy_s)
     return replace(one, operators=running(one.ways, chosen), ways=())
 
 
 def _expected(one: ScheduledPass) -> ScheduledPass | None:
-    """Of each choice the way with the least estimate; None if these are the ways with the least roofline."""
+    """Return the pass in the ways of least estimate; None if they are also those of least roofline time."""
     operators = [item.operator for item in one.ways]
     chosen = cheapest(operators, lambda at: one.ways[at].estimate.time_s)
     by_roofline = cheapest(operators, lambda at: one.ways[at].roofline_s)
@@ -224,12 +224,12 @@ def _floor_s(one: ScheduledPass) -> Number:
 
 
 def total(parts: Iterable[Number]) -> Number:
-    """Sum that broadcasts."""
+    """Return the broadcast sum."""
     return sum(parts, 0.0)
 
 
 def sums(one: ScheduledPass) -> Sums:
-    """Sums over the operators of a pass; the limited ones are the roofline time of those that a resource limits."""
+    """Return sums over a pass; ``*_limited_s`` is the roofline time of the operators limited by a resource."""
     local, remote = columns(one.local), columns(one.remote)
     limits = zip(local["compute_s"], local["memory_s"], local["roofline_s"], strict=True)
     local_s = total(local["roofline_s"])
@@ -247,13 +247,13 @@ def sums(one: ScheduledPass) -> Sums:
 
 
 def columns(bounds: Sequence[Bound]) -> dict[str, tuple[Number, ...]]:
-    """For each kind of `Times` those of all operators."""
+    """Return each field of `Times` as a list over operators."""
     rows = zip(*(item.times for item in bounds), strict=True) if bounds else [()] * len(Times._fields)
     return dict(zip(Times._fields, rows, strict=True))
 
 
 def peak_s(one: ScheduledPass) -> Number:
-    """What the FLOPs of work on the chip take at the dense peaks of their formats."""
+    """Return the time of all on-chip FLOPs at the dense peaks of their formats."""
     flops: dict[str, Number] = {}
     for item in one.local:
         flops[item.math] = flops.get(item.math, 0.0) + item.times.flops
@@ -261,10 +261,10 @@ def peak_s(one: ScheduledPass) -> Number:
 
 
 def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Number:
-    """Time of work on the chip and of the network where a share ``overlap`` of the latter may run beside the former.
+    """Return the time of on-chip work and network if a share ``overlap`` of the network time can be hidden.
 
-    What is hidden runs beside work on the chip, so it can't be longer than that: the network alone is a lower bound,
-    ``max(local + (1 - overlap) * network, network)``.
+    Hidden network time runs in parallel with on-chip work, so it cannot exceed that.  The network alone is a lower
+    bound: ``max(local + (1 - overlap) * network, network)``.
     """
     if one.deployment.parallel.single:
         return local_s
@@ -272,7 +272,7 @@ def overlapped_s(one: ScheduledPass, local_s: Number, network_s: Number) -> Numb
 
 
 def computing(one: ScheduledPass) -> dict[str, list[Bound]]:
-    """Operators that occupy each kind of units, ``matrix`` and ``vector``."""
+    """Return the operators on the ``matrix`` and on the ``vector`` units."""
     found: dict[str, list[Bound]] = {}
     for item in one.local:
         least_flops = item.operator.least.flops
@@ -282,9 +282,10 @@ def computing(one: ScheduledPass) -> dict[str, list[Bound]]:
 
 
 def least_bytes(one: ScheduledPass) -> Number:
-    """Bytes that the busiest accelerator can't avoid moving: weights at least once, caches for every sequence.
+    """Return bytes that the busiest accelerator has to move: weights at least once, caches for every sequence.
 
-    A pipeline prefills its sequences one by one: its weights may stay on the chip meanwhile, every cache is another.
+    A pipeline prefills its sequences one by one.  Its weights may stay on the chip meanwhile, but each cache is
+    different.
     """
     plan = one.schedule
     if one.deployment.parallel.single:
@@ -294,17 +295,17 @@ def least_bytes(one: ScheduledPass) -> Number:
 
 
 def weight_bytes(operators: Iterable[Bound]) -> Number:
-    """Bytes of the weights of a pass, read once, that it can't avoid moving."""
+    """Return the bytes of weights that a pass cannot avoid reading, each counted once."""
     return total(item.operator.count * item.operator.least.weight_bytes for item in operators)
 
 
 def weights_s(one: ScheduledPass) -> Number:
-    """Least time in which the weights of a pass are read; part of the busy time of the memory."""
+    """Return the least time to read the weights of a pass, which is part of the memory's busy time."""
     return memory_s(weight_bytes(one.operators) * one.schedule.once, one.deployment.accelerator)
 
 
 def resources_s(one: ScheduledPass) -> dict[str, Number]:
-    """Least busy time of each resource: ``memory``, the ``matrix`` and the ``vector`` units, and the ``network``."""
+    """Return the least busy time of each resource: ``memory``, ``matrix`` and ``vector`` units, ``network``."""
     gpu, plan, one = one.deployment.accelerator, one.schedule, one.least
     found = {"memory": memory_s(least_bytes(one), gpu)}
     for units, items in computing(one).items():
@@ -315,22 +316,23 @@ def resources_s(one: ScheduledPass) -> dict[str, Number]:
 
 
 def network_s(one: ScheduledPass) -> Number:
-    """Least time of the messages of one pass."""
+    """Return the least time of the messages of one pass."""
     return total(item.times.least_busy_s for item in one.remote)
 
 
 COMMON_MODE = 0.2
-"""Natural logarithm of the factor by which all kernels of a model are off together, at the ends of an 80 % interval.
+"""Natural logarithm of the common error factor of all kernels of a model, at the ends of an 80 % interval.
 
-Releases of one engine differ by 15 to 35 %, hosts, clocks and cooling by some percent; no timing of a kernel by itself
-shows that.  Found from whole models left out (benchmarks/accuracy.py)."""
+Releases of one engine differ by 15 to 35 %, hosts, clocks and cooling by a few percent.  Timings of single kernels do
+not show that, so the value comes from whole models that were left out of the fit (benchmarks/accuracy.py)."""
 
 
 def estimates(one: ScheduledPass) -> Estimates:
-    """Sums of the operators' estimates, with an interval; overlap hides network here too.
+    """Return the sums of the operators' estimates, with an interval; overlap hides network time here too.
 
-    Errors of kernels that rest on the same timings go together, those of others are independent, and a common mode is
-    on top: with shares ``w`` of the time and ``l`` the logarithm from the estimate to the end of a kernel's interval,
+    Errors of kernels with the same basis (the same timings) are fully correlated, errors of different bases are
+    independent, and a common error is added.  With shares ``w`` of the time and ``l`` the logarithm from the estimate
+    to the end of a kernel's interval,
 
         L^2 = common^2 + sum over bases of (sum of w l)^2,    low = time / exp(L).
     """
@@ -344,7 +346,7 @@ def estimates(one: ScheduledPass) -> Estimates:
 
 
 def _spreads(each: list[Bound], whole_s: Number) -> tuple[Number, Number]:
-    """Logarithms from ``whole_s``, the sum of the operators' estimates, to both ends of its interval."""
+    """Return the logarithms from ``whole_s``, the sum of the operators' estimates, to the ends of its interval."""
     below: dict[str, Number] = {}
     above: dict[str, Number] = {}
     for item in each:
@@ -356,38 +358,38 @@ def _spreads(each: list[Bound], whole_s: Number) -> tuple[Number, Number]:
 
 
 def _spread(groups: Iterable[Number], whole_s: Number) -> Number:
-    """Root of the sum of squares of what each basis adds, relative to the whole, with the common mode."""
+    """Return the root sum of squares of each basis's relative contribution and the common error."""
     squares = total((value / larger(whole_s, TINY_S)) ** 2 for value in groups)
     root: Number = (COMMON_MODE**2 + squares) ** 0.5
     return root
 
 
 def in_a_graph(found: Estimates, serve: Deployment) -> Estimates:
-    """A step whose kernels are launched as one captured graph, and the host's part of it, as servers decode."""
+    """Return the estimate of a step launched as one captured graph, with the host's time, as servers decode."""
     host, shape = HostTimes.of(serve.server), HostedModel.of(serve, found.fixed_s)
     kernels_s = host.captured_s(found.time_s, shape)
     return _scaled(found, host.decode_s(found.time_s, shape), host.launch_share * found.fixed_s, kernels_s)
 
 
 def captured(found: Estimates, serve: Deployment) -> Estimates:
-    """A pass whose kernels are a part of the graph of another pass, which the host's part is counted with."""
+    """Return the estimate of a pass inside another pass's graph; that pass includes the host's time."""
     host = HostTimes.of(serve.server)
     time_s = host.captured_s(found.time_s, HostedModel.of(serve, found.fixed_s))
     return _scaled(found, time_s, host.launch_share * found.fixed_s, found.kernels_s)
 
 
 def one_by_one(found: Estimates, serve: Deployment, tokens: Number) -> Estimates:
-    """A pass whose kernels the host launches while the device works on earlier ones: the longer of the two."""
+    """Return the estimate of a pass without a graph: the longer of the host's launches and the kernels."""
     host = HostTimes.of(serve.server)
     time_s = host.prompts_s(found.time_s, HostedModel.of(serve, found.fixed_s), tokens)
     return _scaled(found, time_s, found.fixed_s, found.time_s * host.prefill_factor)
 
 
 def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
-    """A short eager pass inside a step, as of a draft head, which adds nothing to what the scheduler takes.
+    """Return the estimate of a short eager pass inside a step, such as a draft head's, without scheduler time.
 
-    Such a pass is one layer and what surrounds it, so the host's time goes by the operators that it launches rather
-    than by layers: ``eager_layer_s * operators / 12``.
+    Such a pass is one layer and what surrounds it, so the host's time is counted by operators rather than by layers:
+    ``eager_layer_s * operators / 12``.
     """
     host = HostTimes.of(one.deployment.server)._replace(step_s=0.0)
     operators = total(item.operator.launches for item in one.operators)
@@ -397,6 +399,6 @@ def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
 
 
 def _scaled(found: Estimates, time_s: Number, fixed_s: Number, kernels_s: Number) -> Estimates:
-    """Another time with the interval in proportion."""
+    """Return an estimate with another time and a proportional interval."""
     scale = time_s / larger(found.time_s, TINY_S)
     return Estimates(time_s, found.low_s * scale, found.high_s * scale, fixed_s, kernels_s, time_s)

@@ -1,4 +1,4 @@
-"""Workload: what is asked of a deployment."""
+"""Workload: the requests that a deployment runs."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Workload(Value):
     Raises
     ------
     InvalidInput
-        A field is not a whole number >= 1 (>= 0 from ``cached_tokens`` on; ``audio_s`` need not be whole), or the
-        fields do not broadcast.
+        A field is not an integer >= 1 (>= 0 from ``cached_tokens`` on; ``audio_s`` may be fractional), or the fields do
+        not broadcast.
     """
 
     prompt_tokens: Number = 2000
@@ -94,7 +94,7 @@ class Workload(Value):
 
     @property
     def counts(self) -> dict[str, Number]:
-        """The fields of the workload by name; those of images and audio only if there are any."""
+        """Fields of the workload by name; images and audio only if there are any."""
         return {name: getattr(self, name) for name in (*TEXT_COUNTS, *(MEDIA_COUNTS if self.has_media else ()))}
 
     @property
@@ -104,7 +104,7 @@ class Workload(Value):
 
     @property
     def context_tokens(self) -> Number:
-        """Tokens of a sequence in the cache once its prompt is processed."""
+        """Tokens of a sequence in the cache after its prompt is processed."""
         return self.prompt_tokens + self.cached_tokens
 
     @property
@@ -117,7 +117,7 @@ class Workload(Value):
 
 
 class OfWorkload:
-    """Mixin of results of a deployment and a workload: what was asked, and how the axes of a sweep are called."""
+    """Mixin of results of a deployment and a workload: their inputs and the names of a sweep's axes."""
 
     if TYPE_CHECKING:
         deployment: Any
@@ -130,25 +130,25 @@ class OfWorkload:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What runs where, and the requests, by name."""
+        """Inputs of the deployment and the workload, by name."""
         found: dict[str, Any] = self.deployment.inputs | self.load.counts
         return found
 
 
 def together(loads: Sequence[Workload], **others: Any) -> tuple[list[Workload], dict[str, Any], Dimensions]:
-    """Workloads and further numbers laid out over the same dimensions.
+    """Align workloads and further numbers to the same dimensions.
 
     Parameters
     ----------
     loads : sequence of Workload
         Workloads that are used together.
     **others : int or array
-        Numbers that go with them; None is left as it is.
+        Numbers to align with them; None is left unchanged.
 
     Returns
     -------
     tuple of (list of Workload, dict, Dimensions)
-        All of it laid out alike, and the names of the axes; as given where nothing has names.
+        The aligned workloads and numbers, and the names of the axes; unchanged if nothing has named axes.
     """
     for load in loads:
         check_load(load)
@@ -166,16 +166,16 @@ def together(loads: Sequence[Workload], **others: Any) -> tuple[list[Workload], 
 
 
 def check_load(load: object) -> None:
-    """Refuse what is no `Workload`.
+    """Check that ``load`` is a `Workload`.
 
     Raises
     ------
     InvalidInput
-        It is something else.
+        It is not a `Workload`.
     """
     of_kind("load", load, Workload, "Workload(prompt_tokens=2000, batch=8)")
 
 
 def _name(at: int, name: str) -> str:
-    """What the field of one of several workloads is called in messages."""
+    """Return the name of a field of one of several workloads, for messages."""
     return name if at == 0 else f"{name} of workload {at + 1}"
