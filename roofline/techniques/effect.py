@@ -88,7 +88,7 @@ class Effect(Report):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Names of the deployment and workload before the techniques were applied."""
+        """Model, hardware and requests before the techniques, by name."""
         return self.before.inputs
 
     @property

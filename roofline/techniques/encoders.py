@@ -1,4 +1,4 @@
-"""Encoders of images and sound: on the accelerators of the language model, or on their own."""
+"""Encoders of images and sound, on the language model's accelerators or on separate ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .technique import HARDWARE, Technique
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EncoderDisaggregation(Technique):
-    """Images are encoded on separate accelerators (vLLM blog of December 2025; arXiv:2501.05460).
+    """Encode images on separate accelerators (vLLM blog of December 2025; arXiv:2501.05460).
 
-    An encoder of ``N`` parameters takes ``2 N`` FLOPs for each patch, and no decode step runs meanwhile if it shares
-    the accelerators. On separate accelerators a prompt waits just as long, plus the time to transfer the embeddings,
-    but steps of other requests continue.
+    An encoder of ``N`` parameters takes ``2 N`` FLOPs per patch. If it shares the accelerators, no decode step runs
+    meanwhile. On separate accelerators a prompt waits just as long, plus the time to transfer the embeddings, but
+    decode steps of other requests continue.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class EncoderDisaggregation(Technique):
     encoder_share : float or array
         Share of the peak FLOP/s that the encoder reaches; large 16-bit matrix products reach 0.5 to 0.6.
     link_bytes_per_s : float or array, optional
-        One direction of the link from the encoders, bytes/s; the accelerator's network if not given.
+        Bandwidth of the link from the encoders, one direction, bytes/s; by default the accelerator's network.
     """
 
     slug: ClassVar[str] = "encoder-disaggregation"
@@ -53,11 +53,11 @@ class EncoderDisaggregation(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Where encoders run."""
+        """Decides where encoders run."""
         return ("where encoders run",)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be an encoder, and a link."""
+        """Reject models without an encoder, and deployments without a link."""
         if not self._parameters(case):
             return f"{case.model.name} has no encoder of images or sound"
         name = case.serve.accelerator.name
@@ -70,7 +70,7 @@ class EncoderDisaggregation(Technique):
         return case.serve.accelerator.nic_bytes_per_s if self.link_bytes_per_s is None else self.link_bytes_per_s
 
     def _encode_s(self, case: Scenario) -> Number:
-        """FLOPs at the share of the peak that is reached, or one read of the encoder's weights."""
+        """Time to encode, s: FLOPs at the reached share of peak, or one read of the encoder's weights if longer."""
         gpu, parameters = case.serve.accelerator, self._parameters(case)
         peak = gpu.peak_flops_per_s(gpu.math_on_chip("bf16"))
         computing_s = 2.0 * parameters * np.asarray(self.patches, dtype=float) / (peak * self.encoder_share)
@@ -81,15 +81,15 @@ class EncoderDisaggregation(Technique):
         return scalar(embeddings / np.asarray(self._rate(case), dtype=float))
 
     def given(self, case: Scenario) -> Scenario:
-        """Every prompt with its images, encoded where the model runs."""
+        """Add images to every prompt, encoded where the model runs."""
         return case.replace(encode_s=self._encode_s(case))
 
     def after(self, case: Scenario) -> Scenario:
-        """Encoded elsewhere."""
+        """Encode the images on separate accelerators."""
         return case.replace(encode_s=0.0, encoded_elsewhere_s=self._encode_s(case) + self._transfer_s(case))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Time of the encoder."""
+        """Time that the encoder takes."""
         gpu = case.serve.accelerator
         known = {
             "parameters": self._parameters(case),

@@ -1,4 +1,4 @@
-"""Layouts of large mixtures: experts, attention and messages over many accelerators."""
+"""Layouts of large mixtures of experts over many accelerators: experts, attention and messages."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def has_experts(case: Scenario) -> bool:
 
 
 def spread(case: Scenario, **degrees: Any) -> Scenario:
-    """The same with other degrees of parallelism."""
+    """Copy of the deployment with other degrees of parallelism."""
     parallel = dataclasses.replace(case.serve.parallel, **degrees)
     return case.replace(serve=case.serve.replace(parallel=parallel))
 
 
 @dataclass(frozen=True)
 class Unbalanced(Rewrite):
-    """The most loaded accelerator gets ``load`` times the mean tokens: its experts and messages take so much longer."""
+    """Give the most loaded accelerator ``load`` times the mean tokens, which slows down its experts and messages."""
 
     load: float
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Experts and exchanges of tokens at the load of the fullest accelerator; the floor may be balanced."""
+        """Experts and token exchanges at the load of the most loaded accelerator; the floor may assume balance."""
         return tuple(self._loaded(item) for item in found)
 
     def _loaded(self, item: Operator) -> Operator:
@@ -53,22 +53,22 @@ class Unbalanced(Rewrite):
 
 
 def loaded(case: Scenario, load: float) -> Scenario:
-    """The same with a stated load of the fullest accelerator, in the place of what a skewed routing makes of it."""
+    """Copy of the deployment with a stated load of the most loaded accelerator, instead of that of its routing skew."""
     even = case.replace(serve=case.serve.replace(routing_skew=0.0))
     return even.with_model(rewritten(even.model, Unbalanced(load)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpertParallelism(Technique):
-    """Accelerators hold whole experts, not a part of every expert (DeepSeek-V3, arXiv:2412.19437, section 3.4).
+    """Store whole experts on each accelerator, not a part of every expert (DeepSeek-V3, arXiv:2412.19437, section 3.4).
 
-    Each accelerator reads only its own experts and computes fewer but larger products; tokens are sent to their experts
+    Each accelerator reads only its own experts and computes fewer but larger products. Tokens are sent to their experts
     and back. The most loaded accelerator, which sets the pace, gets ``load`` times the mean number of tokens.
 
     Attributes
     ----------
     expert : int, optional
-        Number of accelerators that the experts are divided over; by default all that share a layer.
+        Number of accelerators among which the experts are divided; by default all that share a layer.
     load : float, optional
         Tokens of the most loaded accelerator divided by the mean; by default derived from the deployment's
         ``routing_skew``.
@@ -92,11 +92,11 @@ class ExpertParallelism(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How experts are spread."""
+        """Decides how experts are divided."""
         return ("how experts are spread",)
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be experts, and accelerators to spread them over."""
+        """Reject models without experts, and layouts without enough accelerators to divide them."""
         if not has_experts(case):
             return f"{case.model.name} has no routed experts"
         ranks = np.max(case.serve.parallel.tensor * case.serve.parallel.data)
@@ -104,12 +104,12 @@ class ExpertParallelism(Technique):
         return "" if ranks >= wanted else f"experts over {wanted} accelerators need a layout of as many: {ranks:g}"
 
     def in_layout(self, case: Scenario) -> bool:
-        """Experts are spread over as many."""
+        """Whether the layout divides the experts over the requested number of accelerators."""
         spread_over = np.asarray(case.serve.parallel.expert)
         return not self.refusal(case) and bool(np.all(spread_over == self._ways(case)))
 
     def had(self, case: Scenario) -> bool:
-        """Whether experts are spread already."""
+        """Whether the experts are already divided."""
         spread_over = np.asarray(case.serve.parallel.expert)
         return has_experts(case) and bool(np.all((spread_over > 1) & (spread_over >= self._ways(case))))
 
@@ -117,19 +117,19 @@ class ExpertParallelism(Technique):
         return self.expert or case.serve.parallel.tensor * case.serve.parallel.data
 
     def after(self, case: Scenario) -> Scenario:
-        """Experts whole, the most loaded accelerator's share of the tokens."""
+        """Store whole experts on each accelerator, and use the most loaded one's share of the tokens."""
         placed = spread(case, expert=self._ways(case))
         return placed if self.load is None else loaded(placed, self.load)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpertBalancing(Technique):
-    """The most used experts are replicated, and experts are placed by their load (EPLB, github.com/deepseek-ai/EPLB).
+    """Replicate the most used experts and place experts by load (EPLB, github.com/deepseek-ai/EPLB).
 
     All accelerators wait for the most loaded one. With balancing it gets 1.2 times the mean number of tokens (a perfect
-    balance is 1.18 times faster in prefill, lmsys.org blog of 2025-05-05). Without balancing, 2.5 times is assumed, not
-    measured: give the ``load`` of your traffic. That blog's gain of 2.54 in decode over 72 accelerators needs a load
-    beyond 2.5 even if a step were nothing but experts.
+    balance is 1.18 times faster in prefill, lmsys.org blog of 2025-05-05). The load of 2.5 without balancing is an
+    assumption, not a measurement: pass the ``load`` of your traffic. The gain of 2.54 in decode over 72 accelerators
+    in that blog needs a load beyond 2.5 even if a step consisted of experts alone.
 
     Attributes
     ----------
@@ -158,40 +158,40 @@ class ExpertBalancing(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Where experts are placed."""
+        """Decides where experts are placed."""
         return ("where experts are placed",)
 
     def refusal(self, case: Scenario) -> str:
-        """Experts have to be spread."""
+        """Reject deployments whose experts are not divided."""
         if not has_experts(case):
             return f"{case.model.name} has no routed experts"
         return "" if np.any(np.asarray(case.serve.parallel.expert) > 1) else "experts are not divided: expert is 1"
 
     def without(self, case: Scenario) -> Scenario:
-        """The load as it comes."""
+        """Baseline: experts in order, with the load that results."""
         return loaded(case, self.load)
 
     def had(self, case: Scenario) -> bool:
-        """Estimates without a stated load are those of balanced experts."""
+        """Whether experts are divided; estimates without a stated load already assume balanced experts."""
         return not self.refusal(case)
 
     def after(self, case: Scenario) -> Scenario:
-        """Experts by their load."""
+        """Place experts by their load."""
         return loaded(case, self.balanced_load)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionDataParallelism(Technique):
-    """Attention is replicated, with different sequences on each replica, and experts are spread over all replicas.
+    """Replicate attention, give each replica its own sequences, and divide the experts among all replicas.
 
-    Under tensor parallelism the latent of MLA, and KV heads beyond their number, are stored on every rank. Replicas
-    hold the caches of different sequences instead, so more sequences fit. Attention of a sequence then runs on one
-    accelerator, and experts that span replicas need an all-to-all.
+    Tensor parallelism copies the cache if there are more ranks than KV heads, and always copies the latent of MLA.
+    Replicas store the caches of different sequences instead, so more sequences fit. Attention of a sequence then runs
+    on one accelerator, and experts that span replicas need an all-to-all.
 
     Attributes
     ----------
     replicas : int, optional
-        Replicas of attention; by default as many as accelerators share a layer.
+        Number of attention replicas; by default one per accelerator of a layer.
     """
 
     slug: ClassVar[str] = "attention-dp"
@@ -209,11 +209,11 @@ class AttentionDataParallelism(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How many share a layer."""
+        """Decides how many accelerators share a layer."""
         return ("how many accelerators share a layer",)
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be several accelerators that a layer is divided over, each with a whole cache."""
+        """Reject layouts without several accelerators per layer, or with a divided cache."""
         parallel = case.serve.parallel
         if np.any(np.asarray(parallel.decode_context) > 1):
             return "the ranks of a layer divide the cache that replicas would hold whole"
@@ -226,18 +226,18 @@ class AttentionDataParallelism(Technique):
         return f"replicas must divide the {tensor:g} accelerators of a layer: {wanted:g}" if tensor % wanted else ""
 
     def had(self, case: Scenario) -> bool:
-        """Whether there are replicas already."""
+        """Whether attention already has replicas."""
         return bool(np.all(self._replicated(case)))
 
     def in_layout(self, case: Scenario) -> bool:
-        """There are replicas."""
+        """Whether the layout has replicas."""
         return not self.refusal(case) and self.had(case)
 
     def _replicated(self, case: Scenario) -> Any:
         return np.asarray(case.serve.parallel.data) >= (self.replicas or 2)
 
     def after(self, case: Scenario) -> Scenario:
-        """Replicas in the place of ranks, where there are none yet."""
+        """Replace tensor-parallel ranks by replicas, unless there are replicas already."""
         parallel = case.serve.parallel
         replicas = np.where(self._replicated(case), 1.0, self.replicas or parallel.tensor)[()]
         experts = parallel.tensor * parallel.data if has_experts(case) else parallel.expert
@@ -246,13 +246,13 @@ class AttentionDataParallelism(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TwoBatchOverlap(Technique):
-    """A pass runs as two halves of its batch, of which one exchanges messages while the other computes.
+    """Run a pass as two halves of its batch; one half exchanges messages while the other computes.
 
-    A pass takes twice the longer of computing and exchanging a half, instead of both for the whole:
+    A pass takes twice the longer of computing and exchanging for a half, instead of the sum of both for the whole:
 
         2 max(compute(B / 2), exchange(B / 2))   against   compute(B) + exchange(B)
 
-    Each half reads the weights by itself, so that small batches, bound by them, lose.
+    Each half reads the weights separately, so small batches, which are bound by weight reads, become slower.
     """
 
     slug: ClassVar[str] = "two-batch-overlap"
@@ -264,26 +264,26 @@ class TwoBatchOverlap(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """When messages cross."""
+        """Decides when messages are sent."""
         return ("when messages cross",)
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be messages."""
+        """Reject deployments that exchange no messages."""
         return "a single accelerator exchanges nothing" if case.serve.parallel.single else ""
 
     def after(self, case: Scenario) -> Scenario:
-        """Halves."""
+        """Run each pass as two halves of its batch."""
         return case.replace(two_batches=True)
 
 
 @dataclass(frozen=True)
 class NarrowMessages(Rewrite):
-    """Messages are quantized before they cross and expanded behind."""
+    """Quantize messages before they are sent and expand them on arrival."""
 
     bits: float
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Messages of so many bits, and the kernels around them."""
+        """Messages with the given number of bits, and the kernels that quantize and expand them."""
         return tuple(part for item in found for part in self._parts(item, run))
 
     def _parts(self, item: Operator, run: Pass) -> tuple[Operator, ...]:
@@ -294,7 +294,7 @@ class NarrowMessages(Rewrite):
         narrow = dataclasses.replace(
             message, message_bytes=message.message_bytes * kept, least_bytes=message.least_bytes * kept
         )
-        moved = item.work.activation_bytes * (1 + kept)  # read wide and written narrow, and back
+        moved = item.work.activation_bytes * (1 + kept)  # quantize: read 16 bits, write narrow; expand: the reverse
         work = Work(0.0, 0.0, moved, 0.0, item.work.math)
         around = Operator(f"{item.name}_quantize", "elementwise", work, Work(math=item.work.math), count=item.count)
         return (dataclasses.replace(scaled(item, activations=kept), message=narrow), around)
@@ -302,15 +302,15 @@ class NarrowMessages(Rewrite):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QuantizedCollectives(Technique):
-    """All-reduces and all-to-alls carry 8 bits instead of 16 (Flash Communication, arXiv:2412.04964).
+    """Run all-reduces and all-to-alls in 8 bits instead of 16 (Flash Communication, arXiv:2412.04964).
 
-    Half the bytes cross the links; each message is narrowed before and widened after. Prompts gain, since their
-    messages are large; small messages of decode steps take only latency.
+    Half the bytes cross the links, and each message is quantized before and expanded after. Prompts gain, since their
+    messages are large. The small messages of decode steps do not: their time is latency.
 
     Attributes
     ----------
     wire : str
-        Format on the wire.
+        Format of the messages.
     """
 
     slug: ClassVar[str] = "quantized-collectives"
@@ -327,26 +327,26 @@ class QuantizedCollectives(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The format on the wire."""
+        """Decides the format of messages."""
         return ("the format of messages",)
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be messages."""
+        """Reject deployments that exchange no messages."""
         return "a single accelerator exchanges nothing" if case.serve.parallel.single else ""
 
     def after(self, case: Scenario) -> Scenario:
-        """Narrow messages."""
+        """Quantize the messages."""
         return case.with_model(rewritten(case.model, NarrowMessages(get_format(self.wire).bits)))
 
 
 @dataclass(frozen=True)
 class Pooled(Rewrite):
-    """Weights of experts and MLPs are read once for every microbatch of a step."""
+    """Read the weights of experts and MLPs once per microbatch of a step."""
 
     microbatches: float
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Experts and MLPs whose weights are read for every microbatch; the floor reads them once."""
+        """Experts and MLPs with a read of their weights per microbatch; the floor reads them once."""
         return tuple(self._read_again(item) if is_feed_forward(item) else item for item in found)
 
     def _read_again(self, item: Operator) -> Operator:
@@ -355,23 +355,23 @@ class Pooled(Rewrite):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionFFNDisaggregation(Technique):
-    """Attention and experts run on separate pools (MegaScale-Infer, arXiv:2504.02263; Step-3, arXiv:2507.19427).
+    """Run attention and experts on separate pools (MegaScale-Infer, arXiv:2504.02263; Step-3, arXiv:2507.19427).
 
     Microbatches alternate between the pools, so both are busy. Of ``n`` accelerators ``a n`` hold attention and the
     others experts, and a step takes
 
         max(attention / a, experts / (1 - a)) + exchange,
 
-    the parts being what they take on all accelerators, with the experts' weights read for every microbatch. With the
-    same accelerator in both pools that is never shorter than running both parts on all accelerators in turn, and at
-    best as long. Gains in memory, and from different accelerators in the pools, are not included.
+    where each part is the time it takes on all accelerators, with the experts' weights read for every microbatch. If
+    both pools use the same accelerator, this is at best as fast as running both parts on all accelerators in turn.
+    Gains in memory, and from different accelerators in the pools, are not included.
 
     Attributes
     ----------
     microbatches : int
-        Microbatches in flight; two keep both pools busy, a third hides the messages.
+        Microbatches in flight. Two keep both pools busy; a third hides the messages.
     attention_share : float
-        Share of the accelerators that hold attention; the one that keeps both pools busy if not given.
+        Share of the accelerators that run attention; by default the share that keeps both pools busy.
     """
 
     slug: ClassVar[str] = "attention-ffn-disaggregation"
@@ -391,16 +391,16 @@ class AttentionFFNDisaggregation(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Where attention and experts run."""
+        """Decides where attention and experts run."""
         return ("where experts are placed", "when messages cross")
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be experts, and at least two accelerators."""
+        """Reject models without experts, and deployments with a single accelerator."""
         if not has_experts(case):
             return f"{case.model.name} has no routed experts"
         return "" if np.all(case.serve.parallel.accelerators >= 2) else "two pools take at least two accelerators"
 
     def after(self, case: Scenario) -> Scenario:
-        """Microbatches that overlap, and experts that are read for each of them."""
+        """Overlap microbatches, each of which reads the experts."""
         model = rewritten(case.model, Pooled(float(self.microbatches)))
         return case.with_model(model).replace(pool_share=self.attention_share or BALANCED)

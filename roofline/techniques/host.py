@@ -1,4 +1,4 @@
-"""The host: how kernels are launched, and whether the device waits for the scheduler."""
+"""The host: kernel launches, and whether the device waits for the scheduler."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .technique import FLAG, Technique
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CudaGraphs(Technique):
-    """A decode step is captured once and launched as a single graph, instead of kernel by kernel.
+    """Capture a decode step once and launch it as a single graph, instead of kernel by kernel.
 
-    The host launches ahead of the device, so an eager step takes the longer of the two times, joined smoothly:
+    The host launches ahead of the device, so an eager step takes the longer of the two times, with a smooth maximum:
 
         eager step = (device^4 + (layers * launch)^4)^(1/4) + host,   graph step = device + host
 
-    A framework launches some 60 to 130 kernels a layer at 5 to 10 microseconds each: products, norms, and the copies,
-    casts, rotations and writes to the cache around them that a captured or compiled step has fused.  Servers show 0.65
-    ms a layer (``eager_layer_s`` of the engine).  Small models and small batches on fast devices wait for the host; a
-    large batch does not.
+    A framework launches some 60 to 130 kernels per layer at 5 to 10 microseconds each: products, norms, and the copies,
+    casts, rotations and cache writes around them, which a captured or compiled step fuses.  Measured servers take 0.65
+    ms per layer (``eager_layer_s`` of the engine).  Small models and small batches on fast devices wait for the host;
+    large batches do not.
 
     Attributes
     ----------
     layer_launch_s : float or array, optional
-        Host time of launching the kernels of a layer one by one, seconds; the engine's own if not given.
+        Host time of launching the kernels of a layer one by one, seconds; by default the engine's.
     """
 
     slug: ClassVar[str] = "cuda-graphs"
@@ -50,7 +50,7 @@ class CudaGraphs(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How kernels are launched."""
+        """Decides how kernels are launched."""
         return ("how the kernels of a step are launched",)
 
     def _layer_s(self, case: Scenario) -> Number:
@@ -58,31 +58,31 @@ class CudaGraphs(Technique):
         return (case.serve.server.eager_layer_s or USUAL_LAYER_S) if given is None else given
 
     def without(self, case: Scenario) -> Scenario:
-        """Every kernel launched by the host."""
+        """Baseline: the host launches every kernel."""
         return case.replace(layer_launch_s=self._layer_s(case))
 
     def after(self, case: Scenario) -> Scenario:
-        """One graph."""
+        """Launch each step as one graph."""
         return case.replace(layer_launch_s=0.0)
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Time that the host takes to launch an eager step."""
+        """Host time to launch an eager step."""
         known = {"layers": case.model.layer_count, "layer_launch_s": self._layer_s(case)}
         value = scalar(np.multiply(known["layers"], known["layer_launch_s"]))
         return (Step("eager_host_s", "layers * layer_launch_s", known, value, "beside the device"),)
 
 
 USUAL_LAYER_S = 6.5e-4
-"""Host time of an eager layer of engines that are not known to take any, as that of the others."""
+"""Host time of an eager layer for engines without a known value, seconds: that of the other engines."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AsyncScheduling(Technique):
-    """The host prepares the next step while the device runs the current one: a step takes the longer of the two.
+    """Prepare the next step on the host while the device runs the current one; a step takes the longer of the two.
 
     In addition to a fixed time per step, the host spends about 18 microseconds on each sequence for scheduling,
-    sampling and detokenization. That is the median of four servers of gpt-oss that were measured with and without it
-    (``1 / rate before - 1 / rate after``: 5 to 23 microseconds a token; gpustack's performance lab).
+    sampling and detokenization. That is the median over four gpt-oss servers measured with and without overlap
+    (``1 / rate before - 1 / rate after``: 5 to 23 microseconds per token; gpustack's performance lab).
 
     Attributes
     ----------
@@ -105,25 +105,25 @@ class AsyncScheduling(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Whether the device waits."""
+        """Decides whether the device waits for the host."""
         return ("whether the device waits for the host",)
 
     def had(self, case: Scenario) -> bool:
-        """SGLang and TensorRT-LLM overlap by default."""
+        """Whether the engine already overlaps, as SGLang and TensorRT-LLM do by default."""
         return case.serve.server.name in OVERLAPPING
 
     def without(self, case: Scenario) -> Scenario:
-        """One after the other."""
+        """Baseline: host and device work in turn."""
         return case.replace(sequence_s=self.host_sequence_s)
 
     def given(self, case: Scenario) -> Scenario:
-        """The host's time for each sequence stated."""
+        """State the host time per sequence."""
         return case.replace(sequence_s=self.host_sequence_s)
 
     def after(self, case: Scenario) -> Scenario:
-        """Both at once."""
+        """Overlap host and device."""
         return case.replace(asynchronous=True)
 
 
 OVERLAPPING = ("sglang", "trtllm")
-"""Engines whose scheduler overlaps with the device by default (SGLang since v0.4, TensorRT-LLM's overlap scheduler)."""
+"""Engines that overlap scheduling with the device by default (SGLang since v0.4, TensorRT-LLM's overlap scheduler)."""

@@ -1,7 +1,7 @@
-"""Gains that were measured, by technique: the range over all rows of ``tests/data/measurements/technique_gains.csv``.
+"""Measured gains by technique: the range over all rows of ``tests/data/measurements/technique_gains.csv``.
 
-A gain is above 1 where it is better.  A range holds every condition under which a technique was measured, so that a
-prediction for one deployment need not be in its middle; it says what to expect at the best and at the worst.
+A gain above 1 is an improvement.  A range covers all conditions under which a technique was measured.  It shows the
+best and the worst case; the prediction for one deployment need not be in its middle.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ..arrays import FrozenMapping
 
 
 class MeasuredGains(NamedTuple):
-    """What sources measured of a technique.
+    """Published measurements of the gain of a technique.
 
     Attributes
     ----------
     low, high : float
         Smallest and largest gain.
     rows : int
-        Rows that the range is of.
+        Number of measurements in the range.
     sources : tuple of str
         Titles of pages, papers and threads.
     bound : bool
-        Whether sources print an upper or a lower bound only.
+        Whether the sources state only an upper or a lower bound.
     """
 
     low: float
@@ -35,7 +35,7 @@ class MeasuredGains(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The range as people read it: ``0.84x to 1.9x (25)``."""
+        """The range as text: ``0.84x to 1.9x (25)``."""
         shown = "" if self.low == self.high else f"{self.low:.3g}x to "
         return f"{shown}{self.high:.3g}x ({'bound, ' if self.bound else ''}{self.rows})"
 
@@ -247,4 +247,4 @@ MEASURED: Mapping[str, MeasuredGains] = FrozenMapping(
         "disaggregation": MeasuredGains(4.48, 4.48, 1, ("DistServe paper arXiv 2401.09670",), bound=True),
     }
 )
-"""Slug -> what was measured."""
+"""Slug -> its measured gains."""

@@ -1,4 +1,4 @@
-"""Prompts: what of them has been computed before, and what need not be said."""
+"""Prompts: reuse of prefixes computed before, and compression."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .technique import MODEL, Technique
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PrefixCaching(Technique):
-    """The beginning of a prompt is already in the cache: a system prompt, a document, or earlier turns.
+    """Reuse the cached beginning of a prompt: a system prompt, a document, or earlier turns.
 
-    Prefill skips what is found; decode still reads it. At a hit rate of 1 a single prompt token remains, and the
-    prefill is like a decode step.
+    Prefill skips the cached tokens; decode still reads them. At a hit rate of 1 a single prompt token remains, and
+    prefill costs as much as a decode step.
 
     Attributes
     ----------
     hit_rate : float or array
         Share of the prompt tokens that are found in the cache.
     shared : bool
-        Whether it is the same prefix for all sequences, stored once.
+        Whether all sequences share one prefix, which is then stored once.
     """
 
     slug: ClassVar[str] = "prefix-caching"
@@ -39,11 +39,11 @@ class PrefixCaching(Technique):
         checked_share("hit_rate", self.hit_rate)
 
     def after(self, case: Scenario) -> Scenario:
-        """That share of the prompt found."""
+        """Find the given share of the prompt in the cache."""
         return case.replace(hit_rate=self.hit_rate, shared_prefix=self.shared)
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Tokens left to compute."""
+        """Prompt tokens left to compute."""
         left = self.after(case).running
         inputs = {"prompt": case.running.prompt_tokens, "found": left.cached_tokens - case.running.cached_tokens}
         return (Step("computed_tokens", "prompt - found", inputs, left.prompt_tokens, "one is always computed"),)
@@ -51,7 +51,7 @@ class PrefixCaching(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PromptCompression(Technique):
-    """Prompts are shortened without losing their content (LLMLingua, arXiv:2310.05736).
+    """Shorten prompts without losing their content (LLMLingua, arXiv:2310.05736).
 
     Attributes
     ----------
@@ -72,19 +72,19 @@ class PromptCompression(Technique):
         number("times", self.times, least=1.0)
 
     def after(self, case: Scenario) -> Scenario:
-        """The shorter prompt."""
+        """Shorten the prompt."""
         return case.replace(compression=case.compression * self.times)
 
 
 def with_hit_rate(techniques: tuple[Technique, ...], hit_rate: float) -> tuple[Technique, ...]:
-    """The techniques, and a prefix cache that finds this share of the prompt tokens, if it is above 0.
+    """Return the techniques, plus a prefix cache with this hit rate if it is above 0.
 
-    What is found differs from request to request, so nothing is stored once for all of them.
+    Cached prefixes differ from request to request, so none is shared.
 
     Raises
     ------
     InvalidInput
-        ``hit_rate`` is no share, or the techniques have a prefix cache of their own.
+        ``hit_rate`` is not between 0 and 1, or the techniques already contain a prefix cache.
     """
     if not checked_share("hit_rate", hit_rate):
         return techniques

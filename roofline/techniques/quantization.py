@@ -15,11 +15,11 @@ from .technique import Technique
 def quantize(
     serve: Deployment, *, weights: str | None = None, activations: str | None = None, kv: str | None = None
 ) -> Deployment:
-    """Return the same deployment in other formats; None keeps the present one.
+    """Return the deployment in other number formats; None keeps the current format.
 
-    Quantizing only the weights (``weights="int4_g128"``) means fewer bytes, while the math stays as it was. With
-    weights and activations in 8 bits the 8-bit units are used, if the chip has them; otherwise the result of a phase
-    names the format that is used instead.
+    Quantizing only the weights (``weights="int4_g128"``) reduces bytes but leaves the math as it was. With weights and
+    activations in 8 bits the chip's 8-bit units are used. If it has none, the result of each phase names the format
+    used instead.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def quantize(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Quantization(Technique):
-    """Weights, and optionally activations, are stored in a narrower format (see `quantize`).
+    """Store weights, and optionally activations, in a narrower format (see `quantize`).
 
     Decode reads fewer weight bytes. Prefill gains only if activations are quantized as well and the chip has units for
     the format. The memory saved makes room for a larger batch.
@@ -74,36 +74,36 @@ class Quantization(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The formats it sets."""
+        """Decides the formats that are set."""
         named = {"the format of the weights": self.weights, "the format of the activations": self.activations}
         return tuple(what for what, value in named.items() if value is not None)
 
     @classmethod
     def usual(cls) -> tuple[Technique, ...]:
-        """Weights in 8 bits, weights and activations in 8 bits of either kind, weights in 4 bits."""
+        """8-bit weights, 8-bit weights and activations (integer or float), and 4-bit weights."""
         both = cls(weights="fp8", activations="fp8"), cls(weights="int8", activations="int8")
         return cls(weights="fp8"), *both, cls(weights="int4_g128")
 
     def refusal(self, case: Scenario) -> str:
-        """Integers are no substitute for floats on a chip that has no units for them."""
+        """Reject integer activations on chips without integer units."""
         gpu, fed = case.serve.accelerator, self.activations
         missing = fed == "int8" and gpu.math_on_chip("int8") != "int8"
         return f"{gpu.name} has no int8 units" if missing else ""
 
     def had(self, case: Scenario) -> bool:
-        """Whether the deployment has these formats."""
+        """Whether the deployment already has these formats."""
         now = case.serve.precision
         return self.weights in (None, now.weights) and self.activations in (None, now.activations)
 
     def after(self, case: Scenario) -> Scenario:
-        """The other formats, and the time to expand them."""
+        """Change the formats and add the time to dequantize."""
         serve = quantize(case.serve, weights=self.weights, activations=self.activations)
         return case.replace(serve=serve).slower(prefill=self.dequantization, decode=self.dequantization)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KVQuantization(Technique):
-    """A narrower format of the KV cache speeds up decode at long contexts and makes room for more sequences.
+    """Store the KV cache in a narrower format: faster decode at long contexts and room for more sequences.
 
     Attributes
     ----------
@@ -127,18 +127,18 @@ class KVQuantization(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The cache's format."""
+        """Decides the format of the KV cache."""
         return ("the format of the KV cache",)
 
     @classmethod
     def usual(cls) -> tuple[Technique, ...]:
-        """8 and 4 bits."""
+        """A cache in 8 and in 4 bits."""
         return cls(kv="fp8"), cls(kv="int4")
 
     def had(self, case: Scenario) -> bool:
-        """Whether the deployment has this format."""
+        """Whether the cache already has this format."""
         return case.serve.precision.kv == self.kv
 
     def after(self, case: Scenario) -> Scenario:
-        """The cache in the other format, and the time to expand it."""
+        """Change the format of the cache and add the time to dequantize it."""
         return case.replace(serve=quantize(case.serve, kv=self.kv)).slower(decode=self.dequantization)

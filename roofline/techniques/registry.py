@@ -1,7 +1,7 @@
-"""Registry: techniques by their slugs, and their parameters as a command line can offer them.
+"""Registry of techniques by slug, with their parameters for the command line.
 
-A technique registers itself when its module is loaded, and every module of this package is (`load_all`); so adding one
-touches its own file only.
+Techniques register themselves when their module is loaded, and `load_all` loads every module of this package.  A new
+technique therefore needs only its own file.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from .technique import REGISTRY, Technique, technique_named
 
 
 def load_all(package: str, path: Iterable[str]) -> None:
-    """Load every module of a package, so that the techniques in them register themselves."""
+    """Load every module of a package, so that its techniques register themselves."""
     for module in pkgutil.iter_modules(path):
         importlib.import_module(f"{package}.{module.name}")
 
 
 def usual_techniques() -> tuple[Technique, ...]:
-    """Every technique with the parameters that the field reports."""
+    """Every technique with its usual parameters."""
     return tuple(item for kind in REGISTRY.values() for item in kind.usual())
 
 
 @dataclass(frozen=True, eq=False)
 class TechniqueParameter(Value):
-    """A parameter that one or several techniques take.
+    """A parameter that one or several techniques accept.
 
     Attributes
     ----------
     name : str
         Name of the field.
     slugs : tuple of str
-        Techniques that take it.
+        Techniques that accept it.
     help : str
-        What it means, after the techniques that take it; once for each meaning.
+        Help text: the techniques that accept it and what it means to them.
     defaults : mapping of str to object
-        Slug -> value if it is not given.
+        Slug -> default value.
     """
 
     name: str
@@ -83,27 +83,27 @@ def _default(kind: type[Technique], name: str) -> Any:
 
 
 def _listed(slugs: Sequence[str]) -> str:
-    """Slugs in a sentence."""
+    """Slugs as an enumeration: ``a, b or c``."""
     *others, last = slugs or ["no technique"]
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def named(names: Iterable[str], values: Mapping[str, Any]) -> tuple[Technique, ...]:
-    """The techniques with these slugs, each with those of ``values`` that it takes.
+    """Return the techniques with these slugs, each with the ``values`` that it accepts.
 
     Parameters
     ----------
     names : iterable of str
         Slugs.
     values : mapping of str to object
-        Parameter -> value; what is None is left out.
+        Parameter -> value; None leaves the default.
 
     Raises
     ------
     UnknownName
         No technique has one of the slugs.
     InvalidInput
-        A parameter that none of them takes, or a value is invalid.
+        None of the techniques accepts a parameter, or a value is invalid.
 
     Examples
     --------

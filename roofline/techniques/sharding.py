@@ -1,4 +1,4 @@
-"""Tensor parallelism for latency: what more accelerators give a request, and where exchanging results eats it."""
+"""Tensor parallelism for latency: the speedup from more accelerators, and how much of it communication takes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .technique import HARDWARE, Technique
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TensorParallelism(Technique):
-    """Matrices are divided over several accelerators (Megatron-LM, arXiv:1909.08053), with two all-reduces per layer.
+    """Divide matrices among several accelerators (Megatron-LM, arXiv:1909.08053), with two all-reduces per layer.
 
     Attributes
     ----------
     tensor : int
-        Accelerators that share every layer.
+        Number of accelerators that share every layer.
     """
 
     slug: ClassVar[str] = "tensor-parallelism"
@@ -43,15 +43,15 @@ class TensorParallelism(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How many share a layer."""
+        """Decides how many accelerators share a layer."""
         return ("how many accelerators share a layer",)
 
     def had(self, case: Scenario) -> bool:
-        """Whether as many share a layer already."""
+        """Whether this many accelerators already share a layer."""
         return bool(np.all(np.asarray(case.serve.parallel.tensor) >= self.tensor))
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be a link, and each part of a divided cache a rank."""
+        """Reject accelerators without a link, and degrees that are not a multiple of the ranks of a divided cache."""
         gpu, divided = case.serve.accelerator, int(np.max(case.serve.parallel.decode_context))
         if self.tensor % divided:
             return f"the cache is divided over {divided} ranks of a layer, which must divide tensor: {self.tensor}"
@@ -59,11 +59,11 @@ class TensorParallelism(Technique):
         return "" if known else f"{gpu.name} has no link between accelerators"
 
     def in_layout(self, case: Scenario) -> bool:
-        """As many share a layer."""
+        """Whether the layout shares a layer among this many accelerators."""
         return not self.refusal(case) and bool(np.all(np.asarray(case.serve.parallel.tensor) == self.tensor))
 
     def after(self, case: Scenario) -> Scenario:
-        """As many accelerators for every layer, unless there are; experts spread over all of them still are."""
+        """Share each layer among this many accelerators; experts divided over all of them remain so."""
         if self.had(case):
             return case
         before = case.serve.parallel
@@ -82,13 +82,13 @@ class TensorLimits(Report):
     Attributes
     ----------
     tensor : array
-        Degrees.
+        Degrees of tensor parallelism.
     prefill_s, step_s : object
-        Times.
+        Times of prefill and of a decode step, s.
     prefill_exchange_share, step_exchange_share : object
-        Shares of the times spent exchanging results.
+        Shares of these times spent in collectives.
     time : str
-        Which of the times they are.
+        Kind of time: ``roofline_s`` or ``estimate_s``.
     """
 
     tensor: npt.NDArray[np.float64]
@@ -113,42 +113,42 @@ class TensorLimits(Report):
 
     @property
     def prefill_speedup(self) -> Any:
-        """Against the smallest degree."""
+        """Speedup of prefill over the smallest degree."""
         return self.prefill_s[0] / self.prefill_s
 
     @property
     def step_speedup(self) -> Any:
-        """Against the smallest degree."""
+        """Speedup of a decode step over the smallest degree."""
         return self.step_s[0] / self.step_s
 
     @property
     def prefill_efficiency(self) -> Any:
-        """Speedup for each accelerator more."""
+        """Prefill speedup divided by the growth in accelerators."""
         return self.prefill_speedup * self.tensor[0] / self.tensor
 
     @property
     def step_efficiency(self) -> Any:
-        """Speedup for each accelerator more."""
+        """Decode speedup divided by the growth in accelerators."""
         return self.step_speedup * self.tensor[0] / self.tensor
 
     @property
     def best_for_prefill(self) -> int:
-        """The degree of the shortest prefill."""
+        """Degree with the shortest prefill."""
         return int(self.tensor[np.argmin(self.prefill_s)])
 
     @property
     def best_for_decode(self) -> int:
-        """The degree of the shortest step."""
+        """Degree with the shortest decode step."""
         return int(self.tensor[np.argmin(self.step_s)])
 
     @property
     def half_eaten_at(self) -> dict[str, float]:
-        """By phase the first degree at which less than half of the accelerators' worth is left; infinite if none."""
+        """First degree with an efficiency below one half, by phase; infinite if there is none."""
         pairs = {"prefill": self.prefill_efficiency, "decode": self.step_efficiency}
         return {name: float(np.min(self.tensor[left < 0.5], initial=np.inf)) for name, left in pairs.items()}
 
     def _derivation(self) -> tuple[Step, ...]:
-        """How efficiency follows from time."""
+        """Efficiency from the times."""
         last = {"one_s": self.step_s[0], "many_s": self.step_s[-1], "times": self.tensor[-1] / self.tensor[0]}
         return (Step("step_efficiency", "one_s / many_s / times", last, self.step_efficiency[-1], self.time),)
 
@@ -160,24 +160,24 @@ def tensor_limits(
     degrees: tuple[int, ...] = (1, 2, 4, 8),
     time: str = "estimate_s",
 ) -> TensorLimits:
-    """What each degree of tensor parallelism gives both phases, and how much of it exchanging results takes.
+    """Compute prefill and decode times for each degree of tensor parallelism, and their share of communication.
 
-    An all-reduce of a decode step carries kilobytes, so what it costs is latency, which only ``estimate_s`` knows; one
-    of a prefill carries megabytes, which ``roofline_s`` knows too.
+    An all-reduce of a decode step carries kilobytes, so its time is mostly latency, which only ``estimate_s`` includes.
+    An all-reduce of a prefill carries megabytes, which ``roofline_s`` includes too.
 
     Parameters
     ----------
     degrees : tuple of int
-        From the smallest to the largest.
+        Degrees in ascending order.
     time : str
         ``roofline_s`` or ``estimate_s``.
 
     Raises
     ------
     InvalidInput
-        No degree, one that is not a whole number >= 1, or a workload that is a sweep.
+        ``degrees`` is empty or has a value that is not an integer >= 1, or the workload is a sweep.
     UnknownName
-        Another time.
+        ``time`` is not one of these.
 
     Examples
     --------
@@ -205,6 +205,6 @@ def tensor_limits(
 
 
 def _exchange_s(phase: Phase, time: str) -> Any:
-    """Time of the collectives of a pass."""
+    """Time of the collectives of a pass, s."""
     exchanges = (item for item in phase.operators if item.operator.kind == "collective")
     return scalar(sum((getattr(item, time) for item in exchanges), 0.0) * phase.schedule.rounds)

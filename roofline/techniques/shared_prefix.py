@@ -19,14 +19,14 @@ from .technique import KERNEL, Technique
 
 @dataclass(frozen=True, eq=False)
 class Cascade(Value, Rewrite):
-    """Attention of a step in two: over the prefix for all sequences at once, and over the rest of each."""
+    """Split attention in two: the prefix for all sequences at once, and the rest of each sequence."""
 
     of_steps: ClassVar[bool] = True
 
     prefix_tokens: Number
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Three operators in the place of each attention of a step: prefix, rest, and the merge of both."""
+        """Replace each attention of a decode step by three operators: prefix, rest, and merge."""
         return tuple(part for item in found for part in self._parts(item))
 
     def _parts(self, item: Operator) -> tuple[Operator, ...]:
@@ -54,7 +54,7 @@ class Cascade(Value, Rewrite):
 
 
 def _part_of(item: Operator, *, flops: Any, cache_bytes: Any) -> Operator:
-    """A part of an attention operator: of its FLOPs, and so many bytes of the cache."""
+    """Part of an attention operator, with a share of its FLOPs and the given cache bytes."""
     work = replace(item.work, flops=item.work.flops * flops, cache_bytes=cache_bytes)
     work = replace(work, exponentials=item.work.exponentials * flops)
     least_bytes = np.minimum(item.least.cache_bytes * flops, cache_bytes)
@@ -64,11 +64,12 @@ def _part_of(item: Operator, *, flops: Any, cache_bytes: Any) -> Operator:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SharedPrefixAttention(Technique):
-    """The cache of a prefix that all sequences share is read once for all of them (Hydragen, arXiv:2402.05099).
+    """Read the cache of a prefix shared by all sequences once per step (Hydragen, arXiv:2402.05099).
 
-    Queries of the whole batch are rows of one product with the keys of the prefix; what each sequence has of its own is
-    read as before, and the two results are merged by their softmax sums (cascade attention of FlashInfer and SGLang,
-    ``--enable-cascade-attention`` of vLLM).  Short prefixes lose: two kernels and a merge take the place of one.
+    The queries of the whole batch are multiplied with the keys of the prefix in one product.  The rest of each sequence
+    is read as before, and the two results are merged by their softmax sums (cascade attention of FlashInfer and SGLang,
+    ``--enable-cascade-attention`` of vLLM).  With short prefixes this is slower, since two kernels and a merge replace
+    one kernel.
 
     Attributes
     ----------
@@ -90,16 +91,16 @@ class SharedPrefixAttention(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How a prefix is read."""
+        """Decides how a shared prefix is read."""
         return ("how a shared prefix is read",)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be attention, and the prefix has to be a part of the prompt."""
+        """Reject models without attention, and prefixes longer than the context."""
         if not attentions(case.model):
             return f"{case.model.name} has no softmax attention with heads of its own"
         context, prefix = np.min(case.load.context_tokens), np.max(self.prefix_tokens)
         return f"prefix_tokens is beyond the context of {context:,.0f}: {prefix:,.0f}" if prefix > context else ""
 
     def after(self, case: Scenario) -> Scenario:
-        """The prefix apart."""
+        """Read the prefix separately."""
         return case.with_model(rewritten(case.model, Cascade(self.prefix_tokens)))
