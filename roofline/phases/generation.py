@@ -94,8 +94,8 @@ class Generation(OfWorkload, Report):
         found = np.empty(prod(shape))
         rows = max(_MOST_POINTS // blocks, 1)
         for start in range(0, found.size, rows):
-            part = Workload(**{name: values[start : start + rows] for name, values in counts.items()})
-            steps = _steps(self.deployment, part, blocks)
+            part: dict[str, Any] = {name: values[start : start + rows] for name, values in counts.items()}
+            steps = _steps(self.deployment, Workload(**part), blocks)
             found[start : start + rows] = np.mean(getattr(steps, self.time), axis=-1)
         found.flags.writeable = False
         return found.reshape(shape)
