@@ -506,7 +506,7 @@ FLOAT4 = {"num_bits": 4, "type": "float", "group_size": 16}
         ({"quant_method": "exl3", "bits": 3.5, "head_bits": 6}, "exl3_3.5", "bf16", "bf16"),
         (
             {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ", "kv_cache_quant_algo": "NVFP4"},
-            "int4_g128",
+            "int4_g128_sym",
             "bf16",
             "nvfp4",
         ),
