@@ -72,7 +72,8 @@ def test_littles_law_holds_for_those_that_wait_too(server):
     found = serve(server, LOAD, concurrency=np.array([1, 16, 256, 1000]))
     np.testing.assert_allclose(found.requests_per_s * found.total_s, [1, 16, 256, 1000], rtol=1e-9)
     assert found.limit[-1] == "memory"
-    engine = rl.Engine("vllm", max_sequences=32, request_token_s=0, first_token_steps=0)  # nobody is on the way
+    on_the_way = {"request_s": 0, "request_token_s": 0, "first_token_steps": 0}
+    engine = rl.Engine("vllm", max_sequences=32, **on_the_way)  # nobody is
     slots = serve(server.replace(engine=engine), LOAD, concurrency=100)
     assert (slots.limit, slots.running_batch) == ("slots", pytest.approx(32))
     assert slots.queue_s == pytest.approx(68 / slots.requests_per_s)

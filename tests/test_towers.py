@@ -176,20 +176,60 @@ def test_towers_that_are_left_out_encode_nothing():
         rl.prefill(serve, rl.Workload(images=1))
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda serve, load: rl.serve(serve, load, concurrency=4),
-        lambda serve, load: rl.simulate(serve, load, concurrency=4, requests=8),
-        lambda serve, load: rl.apply(serve, load, "chunked-prefill"),
-        lambda serve, load: rl.plan(serve.model, serve.accelerator, load),
-    ],
-    ids=["serve", "simulate", "apply", "plan"],
-)
-def test_requests_under_load_say_that_they_know_no_images(ask):
-    serve = rl.Deployment("gemma-3-4b", "h100-sxm", engine="vllm")
-    with pytest.raises(rl.RooflineError, match="images and audio_s must be 0"):
-        ask(serve, rl.Workload(1500, 100, images=1))
+SEEN = rl.Workload(1500, 100, images=2)
+GEMMA = rl.Deployment("gemma-3-4b", "h100-sxm", engine="vllm")
+
+
+def encoder_s(time):
+    """What encoding two images adds to the prefill of one prompt, by its operators."""
+    found = rl.prefill(GEMMA, SEEN).operators
+    return sum(float(getattr(item, time)) for item in found if item.name.startswith("vision."))
+
+
+@pytest.mark.parametrize("time", ["roofline_s", "estimate_s"])
+def test_a_request_alone_waits_for_its_images(time):
+    text = rl.Workload(1500, 100)
+    for ask in (rl.serve, rl.simulate):
+        with_images, without = (ask(GEMMA, load, concurrency=1, time=time) for load in (SEEN, text))
+        waits_s = float(with_images.ttft_s - without.ttft_s)
+        if time == "roofline_s":
+            assert waits_s == pytest.approx(encoder_s(time), rel=0.01)
+        else:  # the host launches the kernels of the language model meanwhile
+            assert 0.0 < waits_s < 1.3 * encoder_s(time)
+        assert float(with_images.tpot_s) == pytest.approx(float(without.tpot_s), rel=1e-3)
+
+
+def test_images_cost_throughput_in_every_answer_about_load():
+    """No answer overlooks them."""
+    text, one = rl.Workload(1500, 100), {"accelerators": (1,)}
+    for ask in (
+        lambda load: rl.serve(GEMMA, load, concurrency=64).requests_per_s,
+        lambda load: rl.simulate(GEMMA, load, concurrency=64).requests_per_s,
+        lambda load: rl.apply(GEMMA, load, "chunked-prefill").after.requests_per_s,
+        lambda load: max(rl.plan("gemma-3-4b", "h100-sxm", load, **one).requests_per_s),
+        lambda load: rl.advise(GEMMA, load, batches=(64,)).seen.requests_per_s[0, 0],
+        lambda load: rl.serve_pools(load, prefill=GEMMA, decode=GEMMA, concurrency=256).requests_per_s,
+        lambda load: 1.0 / rl.fleet(rl.plan("gemma-3-4b", "h100-sxm", load, **one), requests_per_s=900.0).replicas[0],
+    ):
+        assert float(ask(SEEN)) < 0.97 * float(ask(text))
+
+
+def test_images_that_are_found_or_encoded_elsewhere_are_not_encoded_again():
+    cached = rl.apply(GEMMA, SEEN, rl.techniques.PrefixCaching(hit_rate=0.9))
+    text = rl.apply(GEMMA, rl.Workload(1500, 100), rl.techniques.PrefixCaching(hit_rate=0.9))
+    assert cached.before.ttft_s - text.before.ttft_s > 3 * (cached.after.ttft_s - text.after.ttft_s)
+    apart = rl.apply(GEMMA, SEEN, "encoder-disaggregation")
+    assert apart.before.ttft_s == cached.before.ttft_s
+    assert apart.after.requests_per_s == pytest.approx(text.before.requests_per_s, rel=0.05)  # embeddings cross a link
+
+
+def test_under_load_images_need_an_encoder_and_tokens():
+    with pytest.raises(rl.RooflineError, match=r"llama-3\.1-8b has no encoder of images"):
+        rl.serve(rl.Deployment("llama-3.1-8b", "h100-sxm"), SEEN, concurrency=4)
+    with pytest.raises(rl.RooflineError, match="prompt_tokens of 300 can't hold the 512 tokens of the images"):
+        rl.simulate(GEMMA, rl.Workload(300, 100, images=2), concurrency=4)
+    with pytest.raises(rl.RooflineError, match="a count of them is an array"):
+        rl.simulate(GEMMA, rl.Workload(1500, 100, images=[0, 2]), concurrency=4)
 
 
 def test_pairs_of_windows_by_enumeration():

@@ -14,7 +14,6 @@ from ..footprint.fit_in_words import WIDER_LAYOUTS
 from ..footprint.memory_use import memory
 from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment, check_deployment
-from ..phases.media import refuse_media
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.metrics import SLO_METRICS, metric_named
@@ -145,7 +144,7 @@ def advise(
     seen = seen_by_requests(serve, mix, loads, techniques=used, time=time)
     candidates = usual_techniques() if considered is None else as_techniques(considered)
     ranking = rank(seen, mix, candidates, used=used, metric=chosen)
-    mean = Workload(round(mix.mean_prompt_tokens), round(mix.mean_output_tokens), middle(loads))
+    mean = mix.workload(round(mix.mean_prompt_tokens), round(mix.mean_output_tokens), middle(loads))
     turns = flips(scenario_with(serve, mean, used), time)
     found = (ranking.options, ranking.had, ranking.refused)
     return Advice(serve, mix, loads, chosen, time, seen, lines, *found, turns, usd_per_hour, used, start)
@@ -153,7 +152,7 @@ def advise(
 
 def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> tuple[Deployment, str]:
     """The deployment, or the smallest layout that fits one request, with a note in that case."""
-    longest = Workload(int(np.max(mix.prompt_tokens)), int(np.max(mix.output_tokens)))
+    longest = mix.workload(int(np.max(mix.prompt_tokens)), int(np.max(mix.output_tokens)))
 
     def holds(spread: Deployment) -> bool:
         return float(np.max(memory(scenario_with(spread, longest, used).serve, longest).max_batch)) >= 1
@@ -170,13 +169,10 @@ def _that_fits(serve: Deployment, mix: Traffic, used: tuple[Technique, ...]) -> 
 
 def _traffic(traffic: Traffic | Workload | Iterable[tuple[float, ...]]) -> Traffic:
     """Convert any accepted form of traffic to requests by length."""
-    refuse_media(traffic)
     if isinstance(traffic, Traffic):
         return traffic
     if isinstance(traffic, Workload):
-        if any(np.ndim(value) for value in (traffic.prompt_tokens, traffic.output_tokens)):
-            raise InvalidInput("traffic of several lengths needs shares; pass Traffic.of([(prompt, output, share)])")
-        return Traffic.of([(traffic.prompt_tokens, traffic.output_tokens)])
+        return Traffic.of_workload(traffic)
     return Traffic.of(traffic)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..phases.deployment import Deployment
-from ..phases.workload import Workload
 from ..serving.metrics import METRICS
 from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
@@ -50,7 +49,7 @@ def seen_by_requests(
 ) -> Steady:
     """Steady state of requests, ``[loads, buckets]``."""
     loads = np.asarray(list(batches), dtype=float)[:, None]
-    load = Workload(traffic.prompt_tokens, traffic.output_tokens, loads)
+    load = traffic.workload(traffic.prompt_tokens, traffic.output_tokens, loads)
     return steady_state(scenario_with(serve, load, techniques), time=time)
 
 

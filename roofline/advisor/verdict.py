@@ -13,6 +13,8 @@ import numpy.typing as npt
 from ..arrays import bisect
 from ..errors import Number, require
 from ..phases.deployment import Deployment
+from ..phases.media import media_tokens
+from ..phases.sequences import prompts_of
 from ..phases.workload import Workload
 from ..report import Report
 from ..serving.scenario import Scenario
@@ -72,7 +74,10 @@ def _flips_of(case: Scenario, variable: str, time: str) -> Iterator[Flip]:
         return verdict_of(steady_state(changed, time=time).prefill_share)
 
     largest = LARGEST[variable] if variable == "batch" else _longest(case.serve, LARGEST[variable])
-    grid = np.unique(np.round(np.geomspace(1, largest, 60)))
+    least = 1.0
+    if variable == "prompt_tokens" and case.load.has_media:
+        least = media_tokens(case.serve, prompts_of(case.serve, case.load))
+    grid = np.unique(np.round(np.geomspace(least, max(largest, least), 60)))
     names = verdict(grid)
     for at in np.flatnonzero(names[1:] != names[:-1]):
         before, after = str(names[at]), str(names[at + 1])

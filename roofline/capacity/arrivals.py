@@ -19,7 +19,7 @@ def mean_of(load: Workload | Traffic | Trace) -> Workload:
     plain = without_times(load)
     if isinstance(plain, Workload):
         return plain
-    return Workload(round(plain.mean_prompt_tokens), max(round(plain.mean_output_tokens), 1))
+    return plain.workload(round(plain.mean_prompt_tokens), max(round(plain.mean_output_tokens), 1))
 
 
 def arrivals_of(

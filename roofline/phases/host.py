@@ -11,10 +11,11 @@ A pass with prompts runs without a graph, unless it is short and the engine also
 of the two times, with a smooth transition:
 
     prompts_s = ((kernels * prefill_factor)^4 + launching^4)^(1/4) + step_s,
-    launching = layers * eager_layer_s * (1 + quantization kernels / 12) + adapter kernels * adapter_kernel_s
+    launching = (kernels + layers * quantization kernels) / 9 * eager_layer_s + adapter kernels * adapter_kernel_s
 
-Every matrix with a low-rank adapter adds two kernels.  Every product of 8- or 4-bit activations adds one, if the engine
-quantizes in a separate kernel.  A layer has about 12 kernels without them.
+with the kernels of the model (`roofline.phases.launches`: 9 a layer of Llama on one accelerator, 24 of DeepSeek-V3 on
+several), two for every matrix that has a low-rank adapter beside it, and one before every product of 8 and 4-bit
+activations where an engine launches those by themselves.
 
 An engine without graphs (``Engine(eager=True)``) runs its decode steps in the same way.
 
@@ -34,13 +35,14 @@ from ..model import Model
 from ..model.rewriting import further_kernels
 from ..specs.engines import Engine
 from .deployment import Deployment
+from .launches import launched_kernels
 
 EAGER_NORM = 4.0
 """Exponent that joins device and host time of a pass with prompts: close to the longer one, smooth where they meet."""
 
 
-LAYER_OPERATORS = 12
-"""Operators in a layer of attention and a gated MLP, which ``eager_layer_s`` is the host's time for."""
+LAYER_KERNELS = 9
+"""Kernels of a layer of attention and a gated MLP, whose launching takes the host ``eager_layer_s``."""
 
 
 class HostTimes(NamedTuple):
@@ -71,9 +73,9 @@ class HostTimes(NamedTuple):
         return layers_s + shape.sparse_layers * self.sparse_layer_s + self.step_s
 
     def eager_s(self, shape: HostedModel, tokens: Any) -> Any:
-        """Return the time to launch the kernels of all layers one by one; 0 if a graph covers a pass of ``tokens``."""
-        layers = shape.layers * (1.0 + shape.quantizes * self.quantization_kernels / LAYER_OPERATORS)
-        launching_s = layers * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
+        """Launching the kernels of all layers one by one, in a pass of ``tokens`` that no graph was captured for."""
+        kernels = shape.kernels + shape.layers * shape.quantizes * self.quantization_kernels
+        launching_s = kernels / LAYER_KERNELS * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
         return launching_s * (tokens > self.graph_tokens)
 
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
@@ -106,7 +108,9 @@ class HostedModel(NamedTuple):
     ranks : int
         Accelerators that work on a layer together.
     launch_s : float
-        Sum of the fixed times of all kernels of a decode step.
+        Fixed times of all kernels of a decode step.
+    kernels : float
+        Kernels of a pass over a prompt.
     adapter_kernels : int
         Kernels of low-rank adapters in a pass.
     quantizes : bool
@@ -117,6 +121,7 @@ class HostedModel(NamedTuple):
     sparse_layers: Any
     ranks: Any
     launch_s: Any
+    kernels: Any
     adapter_kernels: Any = 0
     quantizes: Any = False
 
@@ -124,9 +129,17 @@ class HostedModel(NamedTuple):
     def of(cls, serve: Deployment, launch_s: Any) -> HostedModel:
         """Return the properties of a deployment; ``launch_s`` is the sum of its decode kernels' fixed times."""
         ranks = serve.parallel.tensor * serve.parallel.context
-        kernels = further_kernels(serve.model)
-        narrow = serve.precision.activation_bits < 16
-        return cls(serve.model.layer_count, sparse_layers(serve.model), ranks, launch_s, kernels, narrow)
+        model, narrow = serve.model, serve.precision.activation_bits < 16
+        kernels, further = _kernels(serve, ranks * serve.parallel.expert), further_kernels(model)
+        return cls(model.layer_count, sparse_layers(model), ranks, launch_s, kernels, further, narrow)
+
+
+def _kernels(serve: Deployment, ranks: Any) -> Any:
+    """Kernels of a pass over a prompt; accelerators that share layers exchange what each has computed."""
+    if not isinstance(ranks, np.ndarray):
+        return launched_kernels(serve.model, communicates=ranks > 1)
+    alone, many = (launched_kernels(serve.model, communicates=several) for several in (False, True))
+    return np.where(ranks > 1, many, alone)
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,6 @@ from ..model.decoder import PREDICTION
 from ..model.tower import Tower
 from ..operators.operator import Segment
 from .deployment import Deployment
-from .workload import Workload
 
 KINDS = {False: ("images", "images"), True: ("audio_s", "sound")}
 """Whether a tower encodes sound -> field of a workload, and the name of the medium."""
@@ -60,6 +59,12 @@ def _check_tokens(serve: Deployment, segment: Segment, tower: Tower) -> None:
         )
 
 
+def media_tokens(serve: Deployment, segment: Segment) -> float:
+    """Most tokens that images and sound are of a prompt."""
+    held = (tower.tokens_of(segment) for tower in serve.model.towers.values())
+    return sum(float(np.max(tokens)) for tokens in held)
+
+
 def media_notes(serve: Deployment, segments: tuple[Segment, ...]) -> Iterator[str]:
     """Yield notes on the tokens per image and the windows of sound."""
     with_media = [segment for segment in segments if segment.has_media]
@@ -75,18 +80,3 @@ def media_notes(serve: Deployment, segments: tuple[Segment, ...]) -> Iterator[st
         tokens = " to ".join(f"{size:,.0f}" for size in sorted({min(sizes), max(sizes)}))
         each = f", each of {tower.merge} positions of the encoder" if tower.merge > 1 else ""
         yield f"an image is {tokens} tokens of the language model{each}"
-
-
-def refuse_media(load: object) -> None:
-    """Reject images and sound where only text is supported.
-
-    Raises
-    ------
-    InvalidInput
-        Some prompts have images or sound.
-    """
-    if isinstance(load, Workload) and load.has_media:
-        raise InvalidInput(
-            "images and audio are supported for single passes and batches (prefill, mixed, generate, analyze) only; "
-            "for requests under load and what-ifs, images and audio_s must be 0"
-        )

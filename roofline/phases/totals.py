@@ -18,7 +18,7 @@ from ..values import Value
 from .bounds import Bound, notes_of_operators
 from .deployment import Deployment
 from .energy import Use, under_a_limit, use_of
-from .host import LAYER_OPERATORS, HostedModel, HostTimes
+from .host import HostedModel, HostTimes
 from .schedule import Schedule
 
 
@@ -388,12 +388,12 @@ def one_by_one(found: Estimates, serve: Deployment, tokens: Number) -> Estimates
 def within_a_step(found: Estimates, one: ScheduledPass) -> Estimates:
     """Return the estimate of a short eager pass inside a step, such as a draft head's, without scheduler time.
 
-    Such a pass is one layer and what surrounds it, so the host's time is counted by operators rather than by layers:
-    ``eager_layer_s * operators / 12``.
+    Such a pass is one layer and what surrounds it, so the host's time goes by the operators that it launches rather
+    than by its layers: ``eager_layer_s * operators / 9``.
     """
     host = HostTimes.of(one.deployment.server)._replace(step_s=0.0)
     operators = total(item.operator.launches for item in one.operators)
-    shape = HostedModel.of(one.deployment, found.fixed_s)._replace(layers=operators / LAYER_OPERATORS, quantizes=False)
+    shape = HostedModel.of(one.deployment, found.fixed_s)._replace(kernels=operators, quantizes=False)
     time_s = host.prompts_s(found.time_s, shape, np.inf)  # never captured
     return _scaled(found, time_s, found.fixed_s, found.kernels_s)
 

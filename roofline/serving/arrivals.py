@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidInput, number, one_number
-from ..phases.media import refuse_media
 from ..phases.workload import Workload
 from .record import Requests
 from .trace import Trace
@@ -50,9 +49,8 @@ def draw_requests(
     Raises
     ------
     InvalidInput
-        A workload with arrays, images or sound, or a share outside [0, 1].
+        A workload with arrays, or a share outside [0, 1].
     """
-    refuse_media(load)
     if not 0 <= float(number("hit_rate", hit_rate)) <= 1:
         raise InvalidInput(f"hit_rate must be a share from 0 to 1: {hit_rate!r}")
     if isinstance(load, Traffic):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 
@@ -35,6 +36,14 @@ class Polyline:
     def inverse(self, value: float) -> float:
         """The place where a line that climbs reaches ``value``."""
         return Polyline(self.values, self.places).at(value)
+
+    def steps_until(self, span: float, most: int, place: float) -> int:
+        """Steps, each one further along a line of their times, that take ``span`` together; about ``most`` at most."""
+        first = self.at(place)
+        if span <= first:
+            return 1
+        guess = min(ceil(span / first), most)
+        return max(ceil(span / self.at(place + (guess - 1) / 2)), 1)
 
 
 class Sheet:
@@ -77,10 +86,12 @@ class Clock:
         tables = times.tables
         self.channels = range(tables.linear.values.shape[-1])
         self.linear = [_line(tables.linear, channel) for channel in self.channels]
+        self.experts = [_line(tables.experts, channel) for channel in self.channels]
         self.head = [_line(tables.head, channel) for channel in self.channels]
         self.decode = [Sheet(tables.decode, channel) for channel in self.channels]
         self.prompt = [Sheet(tables.prompt, channel) for channel in self.channels]
         self.further = [Sheet(tables.further, channel) for channel in self.channels]
+        self.encoding: list[float] | None = None if times.encoding is None else times.encoding.tolist()
         self.floor = times.time == "floor_s"
         self._lines: dict[int, Polyline] = {}
 
@@ -92,6 +103,10 @@ class Clock:
             found = self._lines[batch]
         return found
 
+    def experts_s(self, tokens: float) -> float:
+        """Time of a step for the experts of all ranks, where each has ``tokens``."""
+        return float(self.times.scale) * sum(line.at(tokens) for line in self.experts)
+
     def _draw(self, first: int) -> None:
         """Lines of some batches from ``first`` on, at once."""
         contexts = self.times.tables.decode.axes[1]
@@ -101,10 +116,12 @@ class Clock:
         for batch, row in zip(batches.tolist(), rows, strict=True):
             self._lines[batch] = Polyline(places, row)
 
-    def prompts_s(self, batch: int, context_tokens: float, chunks: Sequence[Chunk], emitted: int) -> float:
+    def prompts_s(
+        self, batch: int, context_tokens: float, chunks: Sequence[Chunk], emitted: int, begun: int = 0
+    ) -> float:
         """Time of a step of ``batch`` decoding sequences and some chunks of prompts.
 
-        ``emitted`` of the chunks are the last of their prompt.
+        ``emitted`` of the chunks are the last of their prompt, ``begun`` the first, with its images to encode.
         """
         tokens = batch + sum(new for new, _ in chunks)
         found = [
@@ -114,6 +131,8 @@ class Clock:
             + self._attention_s(channel, chunks)
             for channel in self.channels
         ]
+        if self.encoding is not None:
+            found = [kernels_s + begun * encoding for kernels_s, encoding in zip(found, self.encoding, strict=True)]
         kernels_s = max(found) if self.floor else sum(found)
         times = self.times
         return float(times.scale * times.host.prompts_s(kernels_s, times.shape, tokens))

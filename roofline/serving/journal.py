@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..errors import InvalidInput, number
 from ..values import Value
 from .outcome import Simulation
+from .record import Piece
 from .request_loops import play
 from .scheduler import Scheduler
 
@@ -138,12 +139,12 @@ class _Recorder(Scheduler):
     note: Note
     _tokens = 0
 
-    def _prompts_step(self, chunks: list[tuple[list[int], int]]) -> None:
+    def _prompts_step(self, chunks: list[Piece], took: float | None = None) -> None:
         self._tokens = sum(take for _, take in chunks)
-        super()._prompts_step(chunks)
+        super()._prompts_step(chunks, took)
         self._tokens = 0
 
-    def _room_for(self, chunks: list[tuple[list[int], int]], mixes: bool) -> list[tuple[list[int], int]]:
+    def _room_for(self, chunks: list[Piece], mixes: bool) -> list[Piece]:
         kept = super()._room_for(chunks, mixes)
         self._tokens = sum(take for _, take in kept)
         return kept

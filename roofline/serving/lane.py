@@ -2,6 +2,9 @@
 
 `roofline.serving.closed_forms` says how the time of a request follows from the times of passes; here the passes are
 those of an engine (`roofline.serving.step_times`), with its budget, its slots and its memory.
+
+Schedulers that share a set of experts step together (`roofline.serving.ranks`): to the closed forms they are one lane
+with the requests and the budget of all, in whose passes the rank with the most to do sets the pace.
 """
 
 from __future__ import annotations
@@ -77,12 +80,15 @@ class Lane(Value):
         Lengths of the requests.
     clients : float or array
         Requests in the system, those that wait for a slot or for memory included.
+    varies : bool
+        Whether that is a mean around which their number varies, as in an open loop.
     """
 
     times: StepTimes
     pool: CachePool
     lengths: Lengths
     clients: Number
+    varies: bool = False
 
     @cached_property
     def fits(self) -> Number:
@@ -115,9 +121,21 @@ class Lane(Value):
         return lengths.prompt + np.where(preempts, lengths.output / 2.0, 0.0)
 
     @cached_property
+    def together(self) -> Number:
+        """Requests that hold a slot of the schedulers that step together."""
+        found: Number = np.maximum(np.minimum(self.running, self.clients) * self.times.sharing, 1.0)
+        return found
+
+    @cached_property
     def step_s(self) -> Number:
         """A decode step of all that run."""
-        return self.times.decode_s(self.running, self.lengths.context)
+        whole_s = self.times.decode_s(self.running, self.lengths.context)
+        if self.times.sharing == 1:
+            return whole_s
+        on_average = np.minimum(self.running, self.clients)  # below 1 where some ranks have none
+        fewer_s = self.times.experts_s(self.running) - self.times.experts_s(on_average)
+        found: Number = whole_s - self.times.host.decode_factor * fewer_s
+        return found
 
     @cached_property
     def _budget(self) -> float:
@@ -136,7 +154,13 @@ class Lane(Value):
         if not self.times.engine.chunked:
             whole = np.maximum(np.floor(room / self.computed_tokens), 1.0)  # a longer prompt runs alone
             room = np.where(np.isfinite(room), whole * self.computed_tokens, room)
-        return closed_forms.chunks(self.running, self.lengths.steps, self.computed_tokens, room)
+        made = closed_forms.chunks(self.running, self.lengths.steps, self.computed_tokens, room)
+        if self.times.sharing == 1 and not np.any(self.gate_steps):
+            return made
+        fit = np.maximum(np.divide(room, self.computed_tokens), 1.0) * self.times.sharing
+        prompts = np.clip(self.gathered_prompts, made.prompts, np.maximum(np.minimum(self.together, fit), 1.0))
+        riders = np.minimum(self.together - prompts, self.lengths.steps * prompts / made.passes)
+        return made._replace(prompts=prompts, riders=np.maximum(riders, 0.0))
 
     @cached_property
     def chunk_s(self) -> Number:
@@ -144,15 +168,80 @@ class Lane(Value):
         made, lengths = self.chunks, self.lengths
         tokens = self.computed_tokens / made.passes
         past = lengths.cached + (self.computed_tokens - tokens) / 2.0
-        return self.times.mixed_s(made.riders, lengths.context, tokens, past, made.prompts)
+        return self._pass_s(made.riders, tokens, past, made.prompts)
+
+    def _pass_s(self, riders: Number, tokens: Number, past: Number, prompts: Number) -> Number:
+        """A pass of schedulers that step together over ``prompts`` prompts, on which ``riders`` sequences ride."""
+        times, context, sharing = self.times, self.lengths.context, self.times.sharing
+        begun = np.minimum(tokens / self.computed_tokens, 1.0)
+        if sharing == 1:
+            return times.mixed_s(riders, context, tokens, past, prompts, begun=begun)
+        most = np.maximum(prompts / sharing, 1.0)
+        whole_s = times.mixed_s(riders / sharing, context, tokens, past, most, begun=begun)
+        surplus_s = times.experts_s(riders / sharing + most * tokens) - times.experts_s(
+            (riders + prompts * tokens) / sharing
+        )
+        found: Number = whole_s - times.host.prefill_factor * surplus_s
+        return found
+
+    # Gates ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _arriving(self) -> Number:
+        """Prompts that come to a scheduler in a step."""
+        return self.running / np.maximum(self.lengths.steps, 1.0)
+
+    @cached_property
+    def gate_steps(self) -> Number:
+        """Steps from the first prompt that is held back until the gate opens (`roofline.serving.gates`); 0 without.
+
+        A step that is filled opens it before its time: ``k`` prompts of which ``a`` come in a step take ``(k - 1) / a``
+        steps.  All of ``R`` ranks have one after ``(1 + 1/2 + ... + 1/R) / a``, the mean of the latest of ``R``.
+        """
+        engine, coming = self.times.engine, self._arriving
+        if engine.scheduler != "mixed" or self.times.time != "estimate_s":
+            return 0.0
+        if self.times.sharing > 1 and engine.balance_wait_steps:
+            latest = sum(1.0 / rank for rank in range(1, self.times.sharing + 1)) / coming
+            opens = np.minimum(engine.balance_wait_steps, latest) + (engine.balance_batching_steps or 0.0)
+        elif engine.batch_wait_steps:
+            enough = (engine.batch_wait_share or 0.0) * self._budget - self.running
+            filled = np.maximum(np.ceil(enough / self.computed_tokens) - 1.0, 0.0) / coming
+            opens = np.minimum(engine.batch_wait_steps, filled)
+        else:
+            return 0.0
+        if self.varies and self.times.sharing > 1:  # it is open while a rank has nothing to do
+            opens = opens * (-np.expm1(-self.running)) ** self.times.sharing
+        return np.where(self.running > 1.0, opens, 0.0)
+
+    @property
+    def gathered_prompts(self) -> Number:
+        """Prompts that are held back until they share a pass, of all schedulers that step together."""
+        return np.maximum(1.0, np.where(self.gate_steps > 0, self.times.sharing, 1.0)) + (
+            self._arriving * self.times.sharing * self.gate_steps
+        )
+
+    @property
+    def held_s(self) -> Number:
+        """Time for which a prompt is held back on average.
+
+        One that comes while the gate is closed waits for half of its steps; the first waits for all of them where it is
+        what closed it, and for half where they are counted all the time, as those of ranks are.
+        """
+        steps = self.gate_steps
+        if self.times.sharing > 1 and self.times.engine.balance_wait_steps:
+            batching = np.minimum(self.times.engine.balance_batching_steps or 0.0, steps)
+            return self.step_s * ((steps - batching) / 2.0 + batching)
+        more = self._arriving * steps
+        return self.step_s * steps * (1.0 + more / 2.0) / (1.0 + more)
 
     @cached_property
     def packing(self) -> closed_forms.Packing:
-        """How many prompts share a pass of their own."""
-        most = np.maximum(np.floor(self._budget / self.computed_tokens), 1.0)
+        """How many prompts share a pass of their own, of all schedulers that step together."""
+        most = self.times.sharing * np.maximum(np.floor(self._budget / self.computed_tokens), 1.0)
         if self.times.engine.scheduler == "static":
-            return closed_forms.Packing(self.running, self.running, most)
-        return closed_forms.packing(self.running, self.lengths.steps, most)
+            return closed_forms.Packing(self.together, self.together, most)
+        return closed_forms.packing(self.together, self.lengths.steps, most)
 
     def pass_s(self, prompts: Number) -> Number:
         """The passes that compute ``prompts`` prompts together: one, or several where a prompt exceeds the budget."""
@@ -160,14 +249,15 @@ class Lane(Value):
         passes = np.maximum(np.ceil(self.computed_tokens / self._budget), 1.0) if self.times.engine.chunked else 1.0
         tokens = self.computed_tokens / passes
         past = lengths.cached + (self.computed_tokens - tokens) / 2.0
-        return passes * self.times.mixed_s(0.0, 1.0, tokens, past, prompts)
+        return passes * self._pass_s(0.0, tokens, past, prompts)
 
     @cached_property
     def request(self) -> RequestTimes:
         """What a request sees once it has a slot."""
-        running, steps, step_s = self.running, self.lengths.steps, self.step_s
+        running, steps, step_s = self.together, self.lengths.steps, self.step_s
         if self.times.engine.scheduler == "mixed":
-            return closed_forms.chunked(running, steps, step_s, made=self.chunks, mixed_s=self.chunk_s)
+            seen = closed_forms.chunked(running, steps, step_s, made=self.chunks, mixed_s=self.chunk_s)
+            return RequestTimes(seen.ttft_s + self.held_s, seen.total_s + self.held_s)
         pack = self.packing
         pass_s = self.pass_s(np.minimum(pack.per_pass, pack.most))
         if self.times.engine.scheduler == "static":
@@ -186,8 +276,10 @@ class Lane(Value):
         The step in progress, if there is one: half of it, where a long step is met more often, ``E[T^2] / 2 E[T]``.
         Prompts that arrive in the same step share the next pass and lengthen it.
         """
-        with_prompts_s = self.chunk_s if self.times.engine.scheduler == "mixed" else self.pass_s(1.0)
-        share = np.minimum(rate * with_prompts_s, 1.0)
+        mixes = self.times.engine.scheduler == "mixed"
+        with_prompts_s = self.chunk_s if mixes else self.pass_s(1.0)
+        passes = self.chunks.passes * self.times.sharing / self.chunks.prompts if mixes else self.times.sharing
+        share = np.minimum(rate * passes * with_prompts_s, 1.0)
         busy = -np.expm1(-np.asarray(others, dtype=float))
         step_s = share * with_prompts_s + (1.0 - share) * self.step_s
         further_s = self.pass_s(2.0) - self.pass_s(1.0)

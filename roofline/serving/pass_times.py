@@ -212,7 +212,11 @@ def is_feed_forward(operator: Operator) -> bool:
 
 def prompt_pass(case: Scenario, load: Workload) -> PassTime:
     """The pass over the prompts of ``load``, and that of a draft model, which needs a cache of them too."""
-    return _of_prompts(case, prefill(case.serve, load), load, load.batch / case.serve.parallel.data)
+    phase = prefill(case.serve, load)
+    if case.load.has_media:
+        media = case.media(load.prompt_tokens)
+        phase = run_pass(case.serve, phase.name, replace(phase.segments[0], **media))
+    return _of_prompts(case, phase, load, load.batch / case.serve.parallel.data)
 
 
 def _of_prompts(case: Scenario, phase: Phase, load: Workload, prompts: Number) -> PassTime:
@@ -238,7 +242,7 @@ def packed_prompts(case: Scenario, load: Workload, prompts: Number) -> PassTime:
     The pass takes the time in which one group goes through all stages; in that time every stage works on each group.
     """
     lanes = case.serve.parallel.data * case.serve.parallel.pipeline
-    segment = Segment(prompts * lanes, load.prompt_tokens, load.cached_tokens)
+    segment = Segment(prompts * lanes, load.prompt_tokens, load.cached_tokens, **case.media(load.prompt_tokens))
     return _of_prompts(case, run_pass(case.serve, "prompts", segment), load, prompts)
 
 
@@ -363,7 +367,8 @@ def mixed_pass(
         Tokens of each prompt in this chunk, and of the same prompt in the chunks before it.
     """
     lanes = case.serve.parallel.data * case.serve.parallel.pipeline
-    part = Segment(prompts * lanes, chunk_tokens, load.cached_tokens + past_tokens)
+    cached = load.cached_tokens + past_tokens
+    part = Segment(prompts * lanes, chunk_tokens, cached, **case.media(chunk_tokens))
     overhead = np.maximum(case.prefill_overhead, case.decode_overhead)
     if not np.any(riders):
         chunk = run_pass(case.serve, "chunk", part)

@@ -204,6 +204,7 @@ def run_pools(
 ) -> Pools:
     """A simulation with given times of steps and numbers of workers, of prefill and of decode each."""
     prefill, decode = (each.serve for each in times)
+    times = (times[0].of_load(load), times[1])
     rng = np.random.default_rng(how.seed)
     record = draw_requests(load, how.requests, rng, hit_rate=how.hit_rate)
     if how.recorded and isinstance(load, Trace):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass, field
 
 
@@ -44,3 +46,50 @@ class Tally:
     events: int = 0
     preempted: int = 0
     most_waiting: int = 0
+
+
+Piece = tuple[list[int], int]
+"""A prompt (request, tokens left to compute, tokens before them), and how many of its tokens a step computes."""
+
+Arrival = tuple[float, int]
+"""When a request arrives, and which."""
+
+
+def in_order(incoming: deque[Arrival], arrival: Arrival) -> None:
+    """Put an arrival among later ones where its time is: a long prompt may be overtaken by one sent after it."""
+    place = len(incoming)
+    while place and incoming[place - 1][0] > arrival[0]:
+        place -= 1
+    incoming.insert(place, arrival)
+
+
+class Gaps:
+    """Gaps between tokens, of which only those matter that are the widest since some step: a list that falls."""
+
+    __slots__ = ("spans", "steps")
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.spans: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.steps.clear()
+        self.spans.clear()
+
+    def note(self, step: int, span: float) -> None:
+        """Note a gap before a step."""
+        steps, spans = self.steps, self.spans
+        while spans and spans[-1] <= span:
+            steps.pop()
+            spans.pop()
+        steps.append(step)
+        spans.append(span)
+
+    def widest_after(self, step: int) -> float:
+        """The widest of the gaps after a step; 0 if there is none."""
+        at = bisect_right(self.steps, step)
+        return self.spans[at] if at < len(self.spans) else 0.0

@@ -19,6 +19,7 @@ from ..specs.engines import Engine
 from .arrivals import Demand, arrival_times, draw_requests
 from .cache_pool import CachePool, cache_pool
 from .clock import Clock
+from .ranks import Ranks
 from .record import Requests, Tally
 from .scheduler import Scheduler
 from .step_times import StepTimes
@@ -45,6 +46,7 @@ def play(
     InvalidInput
         A request is longer than the cache.
     """
+    times = times.of_load(load)
     rng = np.random.default_rng(how.seed)
     requests = draw_requests(load, how.requests, rng, hit_rate=how.hit_rate)
     handle(requests, times)
@@ -52,15 +54,16 @@ def play(
     longest = max(map(sum, zip(requests.prompt, requests.cached, requests.output, strict=True)))
     pool.require(longest, deployment)
     schedulers = [scheduler(Clock(times), times.engine, pool, requests) for _ in range(times.lanes)]
+    groups = _groups(schedulers, times)
     if how.recorded and isinstance(load, Trace):
         requests.arrival = load.arrival_s.tolist()
-        _open_loop(schedulers, requests, progress)
+        _open_loop(schedulers, groups, requests, progress)
     elif how.concurrency is None:
         assert how.requests_per_s is not None
         requests.arrival = arrival_times(how.requests_per_s, how.requests, how.burstiness, rng).tolist()
-        _open_loop(schedulers, requests, progress)
+        _open_loop(schedulers, groups, requests, progress)
     else:
-        _closed_loop(schedulers, requests, how.concurrency, progress)
+        _closed_loop(schedulers, groups, requests, how.concurrency, progress)
     if min(requests.finish) < 0:
         raise InvalidInput("the simulation stopped: some requests can never start")
     return requests, tuple(each.tally for each in schedulers)
@@ -72,16 +75,33 @@ def handle(requests: Requests, times: StepTimes) -> None:
     requests.handling = np.asarray(times.handling_s(tokens)).tolist()
 
 
-def _open_loop(schedulers: list[Scheduler], requests: Requests, progress: Progress | None) -> None:
+def _groups(schedulers: list[Scheduler], times: StepTimes) -> list[Scheduler | Ranks]:
+    """Schedulers by themselves, or in groups that step together because they share experts."""
+    size = times.sharing
+    if size == 1:
+        return list(schedulers)
+    return [Ranks(schedulers[at : at + size], times.engine) for at in range(0, len(schedulers), size)]
+
+
+def _open_loop(
+    schedulers: list[Scheduler], groups: list[Scheduler | Ranks], requests: Requests, progress: Progress | None
+) -> None:
     """Every scheduler with its share of the arrivals, in turn."""
     count = len(requests.arrival)
     for place, scheduler in enumerate(schedulers):
         for request in range(place, count, len(schedulers)):
             scheduler.receive(requests.arrival[request], request)
-        _to_the_end(scheduler, progress, count)
+    for group in groups:
+        _to_the_end(group, requests, progress)
 
 
-def _closed_loop(schedulers: list[Scheduler], requests: Requests, concurrency: int, progress: Progress | None) -> None:
+def _closed_loop(
+    schedulers: list[Scheduler],
+    groups: list[Scheduler | Ranks],
+    requests: Requests,
+    concurrency: int,
+    progress: Progress | None,
+) -> None:
     """Every scheduler with its share of the clients, who send their next request when the last one has ended."""
     count, lanes = len(requests.arrival), len(schedulers)
     sent = iter(range(count))
@@ -99,7 +119,8 @@ def _closed_loop(schedulers: list[Scheduler], requests: Requests, concurrency: i
                 scheduler.receive(now, following)
 
         scheduler.on_finish = send
-        _to_the_end(scheduler, progress, count)
+    for group in groups:
+        _to_the_end(group, requests, progress)
 
 
 def _part(count: int, concurrency: int, place: int, lanes: int) -> int:
@@ -113,9 +134,10 @@ EVENTS_PER_REPORT = 2_048
 """Events between two reports of progress."""
 
 
-def _to_the_end(scheduler: Scheduler, progress: Progress | None, count: int) -> None:
-    while scheduler.advance():
-        if progress is not None and scheduler.tally.events % EVENTS_PER_REPORT == 0:
-            progress(sum(time >= 0 for time in scheduler.requests.finish), count)
+def _to_the_end(group: Scheduler | Ranks, requests: Requests, progress: Progress | None) -> None:
+    count = len(requests.arrival)
+    while group.advance():
+        if progress is not None and group.tally.events % EVENTS_PER_REPORT == 0:
+            progress(sum(time >= 0 for time in requests.finish), count)
     if progress is not None:
-        progress(sum(time >= 0 for time in scheduler.requests.finish), count)
+        progress(sum(time >= 0 for time in requests.finish), count)

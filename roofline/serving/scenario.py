@@ -21,7 +21,7 @@ from ..model import Model
 from ..model.draft_heads import draft_head, has_own_lm_head
 from ..phases.deployment import Deployment, check_deployment
 from ..phases.encoder_rules import refuse_encoders
-from ..phases.media import refuse_media
+from ..phases.sequences import prompts_of
 from ..phases.workload import Workload, check_load
 from ..values import Value
 
@@ -236,7 +236,8 @@ class Scenario(Value):
     def __post_init__(self) -> None:
         check_deployment(self.serve)
         check_load(self.load)
-        refuse_media(self.load)
+        if self.load.has_media:
+            prompts_of(self.serve, self.load)  # refuses what it has no encoder for
         refuse_encoders(self.model, "requests under load or what-ifs")
 
     def replace(self, **changes: Any) -> Scenario:
@@ -263,12 +264,26 @@ class Scenario(Value):
     def running(self) -> Workload:
         """The workload that is left to compute: the prompt compressed, and less what is found in the cache.
 
-        At least one prompt token is always computed: its logits are the first token.
+        At least one prompt token is always computed: its logits are the first token.  Images and sound go with the
+        tokens: see `media`.
         """
         load = self.load
         prompt, cached = (np.ceil(np.divide(n, self.compression)) for n in (load.prompt_tokens, load.cached_tokens))
         found = self.found_tokens
         return Workload(prompt - found, load.output_tokens, load.batch, cached + found)
+
+    def media(self, prompt_tokens: Number) -> dict[str, Number]:
+        """Images and sound among some tokens of a prompt, spread evenly over it, as a segment has them."""
+        load = self.load
+        if not load.has_media:
+            return {}
+        part = np.divide(prompt_tokens, np.ceil(np.divide(load.prompt_tokens, self.compression)))
+        return {"images": load.images * part, "image_tokens": load.image_tokens, "audio_s": load.audio_s * part}
+
+    @property
+    def without_media(self) -> Scenario:
+        """The same with text in the place of images and sound."""
+        return self.replace(load=dataclasses.replace(self.load, images=0, image_tokens=0, audio_s=0.0))
 
     @property
     def token_budget(self) -> Number:

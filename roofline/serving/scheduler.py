@@ -15,20 +15,21 @@ What happens at an event follows the engine's settings (`roofline.specs.engines.
   tokens are computed again when it returns (vLLM's recomputation).
 - What arrives is noticed at every ``receive_interval``-th step, or at once by an idle engine; and every
   ``schedule_interval``-th decode step, or behind prompts, where decode steps are scheduled several at a time.
+- Prompts may be held back until several share a step (`roofline.serving.gates`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import ceil, inf
+from math import inf
 
 from ..specs.engines import Engine
 from .cache_pool import CachePool
-from .clock import Chunk, Clock, Polyline
-from .record import Requests, Tally
+from .clock import Clock
+from .gates import BatchGate
+from .record import Gaps, Piece, Requests, Tally, in_order
 
 
 class Scheduler:
@@ -69,6 +70,8 @@ class Scheduler:
         self.reserves = engine.admission == "reserve"
         self.interval = int(max(engine.receive_interval or 1, engine.schedule_interval or 1))
         self.looks_after_prompts = (engine.schedule_interval or 1) > 1
+        self.gate = BatchGate.of(engine) if engine.scheduler == "mixed" else None
+        self.held = 0  # steps for which prompts are held back at most
         self.now = 0.0
         self.incoming: deque[tuple[float, int]] = deque()
         self.waiting: deque[int] = deque()
@@ -87,8 +90,7 @@ class Scheduler:
         self.reserved_bytes = 0.0
         self.last_token = 0.0
         self.next_look = 0
-        self.gap_steps: list[int] = []
-        self.gaps: list[float] = []
+        self.gaps = Gaps()
         self.tally = Tally()
         self.on_first: Callable[[int, float], None] | None = None
         self.on_finish: Callable[[int, float], None] | None = None
@@ -98,11 +100,7 @@ class Scheduler:
     def receive(self, time: float, request: int) -> None:
         """Hand over a request that is sent at ``time`` and arrives once it has been handled."""
         handling = self.requests.handling[request] if self.prefills else 0.0
-        incoming, arrival = self.incoming, (time + handling, request)
-        place = len(incoming)
-        while place and incoming[place - 1][0] > arrival[0]:  # a long prompt may be overtaken by one sent after it
-            place -= 1
-        incoming.insert(place, arrival)
+        in_order(self.incoming, (time + handling, request))
 
     @property
     def idle(self) -> bool:
@@ -124,6 +122,11 @@ class Scheduler:
             self.now = max(self.now, incoming[0][0])
         elif not self._looks():
             return
+        self._take()
+
+    def _take(self) -> None:
+        """Take what has arrived into the queue."""
+        incoming = self.incoming
         while incoming and incoming[0][0] <= self.now:
             self.waiting.append(incoming.popleft()[1])
         self.next_look = self.passes + self.interval
@@ -174,11 +177,28 @@ class Scheduler:
     def _slot_free(self) -> bool:
         return bool(self.waiting) and self.running + len(self.prompts) < self.most
 
-    def _fill(self) -> list[tuple[list[int], int]]:
+    @property
+    def ready(self) -> bool:
+        """Whether the next step could compute a prompt."""
+        if self.prompts or not self._slot_free():
+            return bool(self.prompts)
+        request = self.waiting[0]
+        return self._fits(request, self.requests.prompt[request] + self.made.get(request, 0))
+
+    def _close_gate(self) -> None:
+        """Hold prompts back, if they are too few for a step of their own."""
+        self.held = 0
+        if self.gate is None or not self.running or not self.ready:
+            return
+        prompt, free = self.requests.prompt, int(min(self.most - self.running, len(self.waiting)))
+        tokens = sum(left for _, left, _ in self.prompts) + sum(prompt[self.waiting[at]] for at in range(free))
+        self.held = self.gate.holds(min(self.running + tokens, self.budget))
+
+    def _fill(self) -> list[Piece]:
         """Chunks of prompts for the next step: which, and how many tokens of each."""
         left = self.budget - (self.running if self.scheduler == "mixed" else 0)
         opens = self.scheduler != "static" or not (self.running or self.prompts)
-        chunks: list[tuple[list[int], int]] = []
+        chunks: list[Piece] = []
         for prompt in self.prompts:
             take = self._cut(prompt[1], left, first=not chunks)
             if not take:
@@ -214,7 +234,9 @@ class Scheduler:
         if self.next_time() > horizon or (self.idle and not self.incoming):
             return False
         self.tally.events += 1
-        chunks = self._fill()
+        if self.gate is not None:
+            self._close_gate()
+        chunks = [] if self.held else self._fill()
         if chunks:
             self._prompts_step(chunks)
         elif self.running:
@@ -223,17 +245,16 @@ class Scheduler:
             return not self.prefills and not self.idle
         return True
 
-    def _prompts_step(self, chunks: list[tuple[list[int], int]]) -> None:
-        """One step with prompts; the running sequences get a token in it if the engine mixes."""
+    def _prompts_step(self, chunks: list[Piece], took: float | None = None) -> None:
+        """One step with prompts, which takes ``took`` if given; running sequences get a token if the engine mixes."""
         mixes = self.scheduler == "mixed"
         if not self.reserves:
             chunks = self._room_for(chunks, mixes)
         batch = self.running if mixes else 0
-        context = self.contexts / batch if batch else 0.0
-        decode_s = self.clock.line(batch).at(context) if batch else 0.0
+        decode_s = self.clock.line(batch).at(self.contexts / batch) if batch else 0.0
+        if took is None:
+            took = self._step_s(chunks)
         done = [prompt for prompt, take in chunks if take == prompt[1]]
-        parts: list[Chunk] = [(take, prompt[2]) for prompt, take in chunks]
-        took = self.clock.prompts_s(batch, context, parts, len(done)) if parts else decode_s
         self._pass(took, 1)
         if self.looks_after_prompts:
             self.next_look = self.passes
@@ -250,7 +271,18 @@ class Scheduler:
             self._start(prompt[0], self.made.pop(prompt[0], 0) + 1)
         self._end()
 
-    def _room_for(self, chunks: list[tuple[list[int], int]], mixes: bool) -> list[tuple[list[int], int]]:
+    def _step_s(self, chunks: list[Piece]) -> float:
+        """Time of a step with some prompts."""
+        batch = self.running if self.scheduler == "mixed" else 0
+        context = self.contexts / batch if batch else 0.0
+        if not chunks:
+            return self.clock.line(batch).at(context) if batch else 0.0
+        cached = self.requests.cached
+        done = sum(take == prompt[1] for prompt, take in chunks)
+        begun = sum(prompt[2] == cached[prompt[0]] for prompt, _ in chunks)
+        return self.clock.prompts_s(batch, context, [(take, prompt[2]) for prompt, take in chunks], done, begun)
+
+    def _room_for(self, chunks: list[Piece], mixes: bool) -> list[Piece]:
         """The chunks that are left when the requests admitted last have made room for the step."""
         while self.running + len(self.prompts) > 1:
             more = sum(take for _, take in chunks) + (self.running if mixes else 0)
@@ -267,38 +299,47 @@ class Scheduler:
 
     def _decode_steps(self, horizon: float) -> None:
         """As many decode steps as are alike."""
+        count = self._alike()
+        batch = self.running
+        line, context = self.clock.line(batch), self.contexts / batch
+        first_s = line.at(context)
+        if self.held:
+            count = min(count, self.held)
+        stop = min(self._next_start(), horizon)
+        if stop < inf:
+            steps = line.steps_until(stop - self.now, count, context)
+            late = (self.passes + steps - self.next_look) % self.interval
+            count = min(count, steps + (self.interval - late if late else 0))  # to the look that notices it
+        if self.held and self.gate is not None:
+            self.gate.pass_by(count)
+        self._decode(count, first_s, count * line.at(context + (count - 1) / 2), line.at(context + count - 1))
+
+    def _alike(self) -> int:
+        """Decode steps until a sequence ends or the cache is full; makes room for the first of them."""
         while not self.reserves and self.running > 1 and not self._held(self.running):
             self._preempt()
-        batch = self.running
         while self.ends[0][0] != self.end_of.get(self.ends[0][1]):
             heappop(self.ends)
         count = self.ends[0][0] - self.step
         if not self.reserves:
-            room = self.pool.tokens_for(batch + len(self.prompts)) - self.contexts - self.prompt_tokens
-            count = min(count, max(int(min(room, 1e15) // batch), 1))
-        line, context = self.clock.line(batch), self.contexts / batch
-        first_s = line.at(context)
-        stop = min(self._next_start(), horizon)
-        if stop < inf:
-            count = min(count, self._steps_until(stop - self.now, count, first_s, line, context))
+            room = self.pool.tokens_for(self.running + len(self.prompts)) - self.contexts - self.prompt_tokens
+            count = min(count, max(int(min(room, 1e15) // self.running), 1))
+        return count
+
+    def _decode(self, count: int, first_s: float, all_s: float, last_s: float) -> None:
+        """``count`` decode steps that take ``all_s``, the first of them ``first_s`` and the last ``last_s``."""
         first_at = self.now + first_s
-        self._pass(count * line.at(context + (count - 1) / 2), count)
-        self._token(count, first_at, line.at(context + count - 1))
+        self._pass(all_s, count)
+        self._token(count, first_at, last_s)
         self._end()
 
-    def _steps_until(self, span: float, most: int, first: float, line: Polyline, context: float) -> int:
-        """Steps until ``span`` has passed, to the end of the one in which it does, and until the next look."""
-        if span <= first:
-            count = 1
-        else:
-            guess = min(ceil(span / first), most)
-            count = max(ceil(span / line.at(context + (guess - 1) / 2)), 1)
-        late = (self.passes + count - self.next_look) % self.interval
-        return count + (self.interval - late if late else 0)  # to the look that notices it
+    def _next_start(self, held: bool = False) -> float:
+        """When a request arrives that could start at once; infinite while others wait or every slot is taken.
 
-    def _next_start(self) -> float:
-        """When a request arrives that could start at once; infinite while others wait or every slot is taken."""
-        if self.waiting or not self.incoming or self.running >= self.most or self.scheduler == "static":
+        Where those that wait are ``held`` back, one more may end that.
+        """
+        waits = bool(self.waiting) and not (held or self.held)
+        if waits or not self.incoming or self.running >= self.most or self.scheduler == "static":
             return inf
         return self.incoming[0][0]
 
@@ -320,22 +361,13 @@ class Scheduler:
         for request in self.fresh:
             requests.gap[request] = max(requests.gap[request], first_at - self.last_of.pop(request))
         self.fresh.clear()
-        self._widest(self.step + 1, first_at - self.last_token)
+        self.gaps.note(self.step + 1, first_at - self.last_token)
         if count > 1:
-            self._widest(self.step + count, last_s)
+            self.gaps.note(self.step + count, last_s)
         self.step += count
         self.tally.steps += count
         self.contexts += count * self.running
         self.last_token = self.now
-
-    def _widest(self, step: int, gap: float) -> None:
-        """Keep the gaps that are the widest since some step: a list that falls."""
-        steps, gaps = self.gap_steps, self.gaps
-        while gaps and gaps[-1] <= gap:
-            steps.pop()
-            gaps.pop()
-        steps.append(step)
-        gaps.append(gap)
 
     # Sequences ------------------------------------------------------------------------------------------------------
 
@@ -355,7 +387,6 @@ class Scheduler:
             return
         if not self.running:
             self.last_token = self.now
-            self.gap_steps.clear()
             self.gaps.clear()
         self.fresh.append(request)
         self.last_of[request] = self.now
@@ -377,9 +408,7 @@ class Scheduler:
             full = requests.prompt[request] + requests.cached[request] + requests.output[request]
             self.contexts -= full - 1
             born = end - (requests.output[request] - 1)
-            at = bisect_right(self.gap_steps, born + 1)
-            if at < len(self.gaps):
-                requests.gap[request] = max(requests.gap[request], self.gaps[at])
+            requests.gap[request] = max(requests.gap[request], self.gaps.widest_after(born + 1))
             self._leave(request)
         if len(self.admitted) > 64 and len(self.admitted) > 4 * (self.running + len(self.prompts)):
             alive = {prompt[0] for prompt in self.prompts} | end_of.keys()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
-from ..phases.host import HostedModel, HostTimes
+from ..phases.host import HostedModel, HostTimes, sparse_layers
 from ..phases.workload import Workload
 from ..specs.engine_settings import release
 from ..specs.engines import Engine
@@ -125,11 +125,12 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
     passes = 1.0
     if mixes:
         tokens = lengths.prompt / chunks.passes
-        place = (chunks.riders, lengths.context, tokens, lengths.cached + (lengths.prompt - tokens) / 2, chunks.prompts)
+        riders, prompts = chunks.riders / times.sharing, np.maximum(chunks.prompts / times.sharing, 1.0)
+        place = (riders, lengths.context, tokens, lengths.cached + (lengths.prompt - tokens) / 2, prompts)
     else:
         passes = max(float(np.ceil(lengths.prompt / (engine.step_tokens or np.inf))), 1.0)
         tokens = lengths.prompt / passes
-        together = np.minimum(packing.per_pass, packing.most)
+        together = np.maximum(np.minimum(packing.per_pass, packing.most) / times.sharing, 1.0)
         place = (0.0, 1.0, tokens, lengths.cached + (lengths.prompt - tokens) / 2, together)
     return (
         engine.name,
@@ -137,7 +138,7 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
         run.group or f"{run.deployment.model.name} on {run.deployment.accelerator.name}",
         run.tpot_s,
         mixes,
-        float(lane.running),
+        float(lane.together),
         float(lengths.steps),
         float(times.decode_kernels_s(lane.running, lengths.context)),
         float(times.prompt_kernels_s(*place)),
@@ -363,6 +364,16 @@ def with_values(engine: Engine, values: Mapping[Parameter, float]) -> Engine:
     """An engine with fitted times of the host."""
     changes = {each.name: value for each, value in values.items() if each.is_of(engine.name, engine.version)}
     return engine.replace(**changes)
+
+
+def moves(run: ServerRun, before: Mapping[Parameter, float], after: Mapping[Parameter, float]) -> bool:
+    """Whether a run takes another time under other values: some are of other engines, or of layers that it has not."""
+    changed = {
+        each.name for each in after if after[each] != before[each] and each.is_of(run.engine.name, run.engine.version)
+    }
+    if changed == {"sparse_layer_s"}:
+        return sparse_layers(run.deployment.model) > 0
+    return with_values(run.engine, before) != with_values(run.engine, after)
 
 
 def fit_first_token(missing_s: Array, columns: Array, ttft_s: Array) -> Array:

@@ -18,6 +18,7 @@ resource, and a step takes the longest of their sums.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -35,9 +36,13 @@ from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
 from ..phases.scheduling import scheduled_pass
+from ..phases.sequences import prompts_of
 from ..phases.totals import ScheduledPass, resources_s
+from ..phases.workload import MEDIA_COUNTS, Workload
 from ..specs.engines import GENERIC, Engine
 from ..values import Value
+from .trace import Trace
+from .traffic import Traffic
 
 Array = npt.NDArray[np.float64]
 
@@ -68,7 +73,8 @@ class Tables(NamedTuple):
     """The tables of one deployment in one of the three times.
 
     ``prompt`` is one prompt by itself, ``further`` what another one like it adds to the same pass: it starts no
-    kernels, and its walk along the keys runs beside the first one's.  ``launch_s`` is the fixed time of the kernels of
+    kernels, and its walk along the keys runs beside the first one's.  ``experts`` is the part of ``linear`` for which
+    replicas of attention that share experts work together.  ``launch_s`` is the fixed time of the kernels of
     ``linear``, ``head`` and ``decode``.
     """
 
@@ -77,6 +83,7 @@ class Tables(NamedTuple):
     decode: TimeGrid
     prompt: TimeGrid
     further: TimeGrid
+    experts: TimeGrid
     launch_s: float
 
 
@@ -96,6 +103,8 @@ class StepTimes(Value):
         Times of the operators.
     scale : float
         Factor of every time, for the ends of the estimate's interval.
+    encoding : array, optional
+        What the encoders of images and sound add to the first pass of each prompt, by channel; None without any.
     """
 
     serve: Deployment
@@ -103,12 +112,53 @@ class StepTimes(Value):
     engine: Engine
     tables: Tables = field(compare=False, repr=False)
     scale: float = 1.0
+    encoding: Array | None = field(default=None, compare=False, repr=False)
+
+    def of_load(self, load: Workload | Traffic | Trace) -> StepTimes:
+        """The same where every prompt has the images and the sound of ``load``.
+
+        Raises
+        ------
+        InvalidInput
+            The deployment can't encode them, or their number is an array.
+        """
+        if isinstance(load, Trace):
+            return self
+        if isinstance(load, Traffic):
+            load = load.workload(float(np.min(load.prompt_tokens)), 1)
+        if not load.has_media:
+            return self
+        if any(np.ndim(getattr(load, name)) for name in MEDIA_COUNTS):
+            raise InvalidInput("under load all prompts have the same images and sound: a count of them is an array")
+        prompt = prompts_of(self.serve, dataclasses.replace(load, batch=1))
+        return dataclasses.replace(self, encoding=_encoding(self.serve, prompt, self.time))
 
     @property
     def lanes(self) -> int:
         """Replicas times microbatches: schedulers that run side by side, each with its share of the requests."""
         parallel = self.serve.parallel
         return int(parallel.data) * int(parallel.pipeline)
+
+    @cached_property
+    def sharing(self) -> int:
+        """Schedulers that share a set of experts and wait for each other's prompts; 1 if each is by itself.
+
+        They share experts where these span replicas of attention, and wait where the engine was told to balance them.
+        Without that, ranks are taken to run side by side as if the others always had as many tokens: 26 runs of vLLM
+        with attention in data parallel (benchmarks/serving.md) are 10 % slower if every step waits for prompts of other
+        ranks. The floor and the roofline know no waiting, and the microbatches of a pipeline run by themselves.
+        """
+        parallel, estimated = self.serve.parallel, self.time == "estimate_s"
+        if not (estimated and self.engine.balance_wait_steps and self.serve.model.has_experts):
+            return 1
+        if int(parallel.pipeline) > 1:
+            return 1
+        return int(min(parallel.expert_replicas, parallel.data))
+
+    def experts_s(self, tokens: Number) -> Array:
+        """Kernels of a step for the experts of all schedulers that share them, where each has ``tokens``."""
+        found: Array = self.scale * self.combined(self.tables.experts.at(tokens))
+        return found
 
     @cached_property
     def host(self) -> HostTimes:
@@ -144,9 +194,16 @@ class StepTimes(Value):
         return found
 
     def prompt_kernels_s(
-        self, batch: Number, context_tokens: Number, new_tokens: Number, past_tokens: Number, prompts: Number = 1.0
+        self,
+        batch: Number,
+        context_tokens: Number,
+        new_tokens: Number,
+        past_tokens: Number,
+        prompts: Number = 1.0,
+        *,
+        begun: Number = 1.0,
     ) -> Array:
-        """Kernels of a step of ``batch`` decoding sequences and ``prompts`` prompts."""
+        """Kernels of a step of ``batch`` decoding sequences and ``prompts`` prompts, ``begun`` of them new."""
         tables = self.tables
         decoding = np.minimum(batch, 1.0)[..., None] if np.ndim(batch) else min(batch, 1.0)
         every = np.asarray(prompts, dtype=float)
@@ -157,16 +214,26 @@ class StepTimes(Value):
             + tables.prompt.at(new_tokens, past_tokens)
             + (every - 1.0)[..., None] * tables.further.at(new_tokens, past_tokens)
         )
+        if self.encoding is not None:
+            channels = channels + np.asarray(every * begun)[..., None] * self.encoding
         return self.combined(channels)
 
     def mixed_s(
-        self, batch: Number, context_tokens: Number, new_tokens: Number, past_tokens: Number, prompts: Number = 1.0
+        self,
+        batch: Number,
+        context_tokens: Number,
+        new_tokens: Number,
+        past_tokens: Number,
+        prompts: Number = 1.0,
+        *,
+        begun: Number = 1.0,
     ) -> Array:
         """A step of ``batch`` decoding sequences and ``prompts`` prompts of ``new_tokens`` behind ``past_tokens``.
 
-        Without decoding sequences, ``batch`` 0, it is a pass over the prompts alone.
+        Without decoding sequences, ``batch`` 0, it is a pass over the prompts alone.  A share ``begun`` of the prompts
+        has its images encoded in it.
         """
-        kernels_s = self.prompt_kernels_s(batch, context_tokens, new_tokens, past_tokens, prompts)
+        kernels_s = self.prompt_kernels_s(batch, context_tokens, new_tokens, past_tokens, prompts, begun=begun)
         tokens = batch + prompts * new_tokens
         found: Array = self.scale * self.host.prompts_s(kernels_s, self.shape, tokens)
         return found
@@ -259,6 +326,7 @@ def _tables(serve: Deployment, time: str) -> Tables:
         decode=TimeGrid((BATCHES, CONTEXTS), _channels(decoding, time, names, batch.shape)),
         prompt=TimeGrid((NEW, PASTS), prompt),
         further=TimeGrid((NEW, PASTS), further),
+        experts=TimeGrid((TOKENS,), _channels(_of_all_replicas(linear), time, names, TOKENS.shape)),
         launch_s=sum(launch_s(bound) for bound in single) if time == "estimate_s" else 0.0,
     )
 
@@ -275,6 +343,16 @@ def _part(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str
             found.append(bound)
     choices = tuple(way for way, own in ways if own == sort) if whole.ways and sort == "sequence" else ()
     return ScheduledPass(serve, ALONE, tuple(found), choices)
+
+
+def _of_all_replicas(linear: ScheduledPass) -> ScheduledPass:
+    """The operators that work on the tokens of all replicas of attention that share experts."""
+    chosen = (each for each in linear.operators if each.operator.kind == "experts" or each.operator.name in EXCHANGES)
+    return ScheduledPass(linear.deployment, ALONE, tuple(chosen))
+
+
+EXCHANGES = ("dispatch", "combine", "gather")
+"""Collectives between replicas of attention and their experts."""
 
 
 def _sorts(serve: Deployment) -> tuple[str, ...]:
@@ -306,6 +384,14 @@ def _works(serve: Deployment, segment: Segment) -> list[tuple[float, ...]]:
         figures = (operator.work.flops, operator.work.moved_bytes, operator.least.moved_bytes, message)
         found.append(tuple(float(f"{float(np.max(value)):.9g}") for value in figures))
     return found
+
+
+def _encoding(serve: Deployment, prompt: Segment, time: str) -> Array:
+    """What the encoders take for the images and the sound of one prompt."""
+    whole = scheduled_pass(serve, ALONE, (prompt,))
+    towers = tuple(f"{part}." for part in serve.model.towers)
+    chosen = tuple(each for each in whole.operators if each.operator.name.startswith(towers))
+    return _channels(ScheduledPass(serve, ALONE, chosen), time, _channel_names(serve, time), ())
 
 
 def _channel_names(serve: Deployment, time: str) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput, SpecError
 from ..files import read_text
-from ..phases.media import refuse_media
 from ..phases.workload import Workload
 from ..report import Report
 from .traffic import MAX_BYTES, OUTPUT_NAMES, PROMPT_NAMES, Traffic, read_traffic
@@ -222,9 +221,8 @@ def without_times(load: Workload | Traffic | Trace) -> Workload | Traffic:
     Raises
     ------
     InvalidInput
-        It is neither a workload nor a traffic nor a trace, or its prompts have images or sound.
+        It is neither a workload nor a traffic nor a trace.
     """
-    refuse_media(load)
     if isinstance(load, Trace):
         return load.traffic
     if not isinstance(load, Workload | Traffic):

@@ -7,15 +7,16 @@ import io
 import json
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidInput, SpecError, number
+from ..errors import InvalidInput, Number, SpecError, number
 from ..files import read_text
+from ..phases.workload import MEDIA_COUNTS, TEXT_COUNTS, Workload
 from ..report import Report
 
 MAX_BYTES = 64 * 2**20
@@ -45,6 +46,8 @@ class Traffic(Report):
         Share of the requests in each bucket.
     source : str
         Where it is from.
+    images, image_tokens, audio_s : float
+        Images and seconds of sound in every prompt, and tokens of an image, as of a `Workload`.
 
     Raises
     ------
@@ -57,6 +60,9 @@ class Traffic(Report):
     share: npt.NDArray[np.float64]
     source: str = "given"
     assumptions: tuple[str, ...] = ()
+    images: float = 0.0
+    image_tokens: float = 0.0
+    audio_s: float = 0.0
 
     columns = ("prompt_tokens", "output_tokens", "share")
 
@@ -93,6 +99,30 @@ class Traffic(Report):
         shares = [row[2] if len(row) == 3 else 1.0 for row in rows]
         return cls(prompts, outputs, shares, source)  # type: ignore[arg-type]
 
+    @classmethod
+    def of_workload(cls, load: Workload) -> Traffic:
+        """Requests that are all alike.
+
+        Raises
+        ------
+        InvalidInput
+            A field but the batch is an array.
+        """
+        for name in (*TEXT_COUNTS, *MEDIA_COUNTS):
+            if name != "batch" and np.ndim(getattr(load, name)):
+                raise InvalidInput(
+                    f"{name} is an array: traffic of several lengths needs shares; pass Traffic.of([(prompt, output,"
+                    " share)])"
+                )
+        images, image_tokens, audio_s = (float(getattr(load, name)) for name in MEDIA_COUNTS)
+        alike = cls.of([(load.prompt_tokens, load.output_tokens)])
+        return replace(alike, images=images, image_tokens=image_tokens, audio_s=audio_s)
+
+    def workload(self, prompt_tokens: Number, output_tokens: Number, batch: Number = 1) -> Workload:
+        """Requests of some lengths with the images and the sound that all of the traffic have."""
+        media = {name: getattr(self, name) for name in MEDIA_COUNTS}
+        return Workload(prompt_tokens, output_tokens, batch, **media)
+
     @property
     def mean_prompt_tokens(self) -> float:
         """Mean prompt."""
@@ -111,7 +141,7 @@ class Traffic(Report):
         shares = np.bincount(inverse, weights=self.share).astype(float)
         prompts = np.bincount(inverse, weights=self.share * self.prompt_tokens) / shares
         outputs = np.bincount(inverse, weights=self.share * self.output_tokens) / shares
-        return Traffic(prompts, outputs, shares, self.source, self.assumptions)
+        return replace(self, prompt_tokens=prompts, output_tokens=outputs, share=shares)
 
 
 def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:

@@ -258,7 +258,7 @@ def serve(
         [load] if isinstance(load, Workload) else [], concurrency=concurrency, requests_per_s=requests_per_s
     )
     load, concurrency, requests_per_s = loads[0] if loads else load, given["concurrency"], given["requests_per_s"]
-    times = step_times(deployment, time=time)
+    times = step_times(deployment, time=time).of_load(load)
     pool = cache_pool(deployment, times.engine)
     lengths = Lengths.of(load, hit_rate)
     pool.require(_longest(load), deployment)
@@ -311,7 +311,7 @@ class _Ask:
         )
 
     def _lane(self, times: StepTimes, clients: Number) -> Lane:
-        return Lane(times, self.pool, self.lengths, clients)
+        return Lane(times, self.pool, self.lengths, clients, varies=self.open_loop)
 
     def _closed(self, times: StepTimes) -> dict[str, Any]:
         """Figures of the closed form."""
@@ -326,13 +326,14 @@ class _Ask:
         rate = np.asarray(self.asked["asked_requests_per_s"], dtype=float)
         stable = rate < capacity
         met = np.minimum(rate, FULLEST * capacity) / lanes
+        own = 1.0 / times.sharing  # the request itself, on one of the schedulers that step together
 
         def too_few(others: Number) -> Any:
-            lane = self._lane(times, 1.0 + np.asarray(others))
+            lane = self._lane(times, own + np.asarray(others))
             return others < met * (lane.request.total_s + lane.queue_s)
 
         others, _ = bisect(too_few, np.zeros(np.shape(met + 0 * full.fits)), MANY)
-        lane = self._lane(times, 1.0 + np.asarray(others))
+        lane = self._lane(times, own + np.asarray(others))
         residual_s = lane.wait_for_step_s(met, others)
         found = figures_of(lane, capacity, np.where(stable, rate, capacity), residual_s=residual_s)
         running = np.minimum(lanes * np.asarray(others), found["running_batch"])

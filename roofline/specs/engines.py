@@ -60,6 +60,14 @@ class Engine(Value):
     schedule_interval : int
         Decode steps that run before requests are scheduled again, unless prompts came in between (vLLM's
         ``--num-scheduler-steps``, SGLang's ``--num-continuous-decode-steps``).
+    batch_wait_steps, batch_wait_share : int, float
+        Steps for which prompts are held back at most until they fill that share of ``step_tokens``, while others
+        generate (TensorRT-LLM's ``batch_wait_timeout_iters`` and ``batch_wait_max_tokens_ratio``); 0 for not at all.
+    balance_wait_steps : int
+        Steps for which prompts of one replica of attention wait at most until every replica that shares its experts
+        has some (TensorRT-LLM's ``attention_dp_config``: ``enable_balance`` with ``timeout_iters``); 0 for not at all.
+    balance_batching_steps : int
+        Steps for which they then wait for more (``batching_wait_iters``).
     prefix_caching : bool
         Whether prefixes of earlier prompts are kept in the cache.
     memory_fraction, memory_fraction_of : float, str
@@ -142,6 +150,10 @@ class Engine(Value):
     page_tokens: float | None = None
     receive_interval: float | None = None
     schedule_interval: float | None = None
+    batch_wait_steps: float | None = None
+    batch_wait_share: float | None = None
+    balance_wait_steps: float | None = None
+    balance_batching_steps: float | None = None
     prefix_caching: bool | None = None
     memory_fraction: float | None = None
     memory_fraction_of: str | None = None

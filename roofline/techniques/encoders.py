@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,9 +11,17 @@ from ..arrays import scalar
 from ..errors import Number, number
 from ..model.decoder import PREDICTION
 from ..operators.roofline import memory_s
+from ..phases.media import media_tokens
+from ..phases.sequences import prompts_of
 from ..report import Step
+from ..serving.pass_times import prompt_pass
 from ..serving.scenario import Scenario
 from .technique import HARDWARE, Technique
+
+
+def prompt_s(case: Scenario) -> Number:
+    """A prompt by itself."""
+    return prompt_pass(case, replace(case.running, batch=1)).seconds("estimate_s")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,7 +35,7 @@ class EncoderDisaggregation(Technique):
     Attributes
     ----------
     patches : int or array
-        Patches per request, from images or video frames, that the encoder processes.
+        Patches per request, from images or video frames, that the encoder processes, if the workload states no images.
     encoder_share : float or array
         Share of the peak FLOP/s that the encoder reaches; large 16-bit matrix products reach 0.5 to 0.6.
     link_bytes_per_s : float or array, optional
@@ -70,26 +78,39 @@ class EncoderDisaggregation(Technique):
         return case.serve.accelerator.nic_bytes_per_s if self.link_bytes_per_s is None else self.link_bytes_per_s
 
     def _encode_s(self, case: Scenario) -> Number:
-        """Time to encode, s: FLOPs at the reached share of peak, or one read of the encoder's weights if longer."""
+        """FLOPs at the share of the peak that is reached, or one read of the encoder's weights.
+
+        For the images and the sound of a workload, what they add to a prompt.
+        """
+        if case.load.has_media:
+            with_media_s, text_s = (prompt_s(each) for each in (case, case.without_media))
+            return scalar(with_media_s - text_s)
         gpu, parameters = case.serve.accelerator, self._parameters(case)
         peak = gpu.peak_flops_per_s(gpu.math_on_chip("bf16"))
         computing_s = 2.0 * parameters * np.asarray(self.patches, dtype=float) / (peak * self.encoder_share)
         return scalar(np.maximum(computing_s, memory_s(2.0 * parameters, gpu)))
 
     def _transfer_s(self, case: Scenario) -> Number:
-        embeddings = np.asarray(self.patches, dtype=float) * case.model.hidden * 2.0
+        patches: Number = self.patches
+        if case.load.has_media:
+            patches = media_tokens(case.serve, prompts_of(case.serve, case.load))
+        embeddings = np.asarray(patches, dtype=float) * case.model.hidden * 2.0
         return scalar(embeddings / np.asarray(self._rate(case), dtype=float))
 
     def given(self, case: Scenario) -> Scenario:
-        """Add images to every prompt, encoded where the model runs."""
-        return case.replace(encode_s=self._encode_s(case))
+        """Every prompt with its images, encoded where the model runs."""
+        return case if case.load.has_media else case.replace(encode_s=self._encode_s(case))
 
     def after(self, case: Scenario) -> Scenario:
-        """Encode the images on separate accelerators."""
-        return case.replace(encode_s=0.0, encoded_elsewhere_s=self._encode_s(case) + self._transfer_s(case))
+        """Encoded elsewhere."""
+        elsewhere_s = self._encode_s(case) + self._transfer_s(case)
+        return case.without_media.replace(encode_s=0.0, encoded_elsewhere_s=elsewhere_s)
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Time that the encoder takes."""
+        """Time of the encoder."""
+        if case.load.has_media:
+            known = {"prompt_s": prompt_s(case), "text_s": prompt_s(case.without_media)}
+            return (Step("encode_s", "prompt_s - text_s", known, self._encode_s(case), "the encoder's own operators"),)
         gpu = case.serve.accelerator
         known = {
             "parameters": self._parameters(case),

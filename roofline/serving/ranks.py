@@ -1,0 +1,141 @@
+"""Ranks of attention in data parallel that are balanced and step together.
+
+Replicas of attention that share one set of experts exchange tokens in every layer, so that none can begin a step before
+all can; an engine that balances them (`roofline.serving.gates`) lets them compute their prompts together.  A step takes
+the attention and the dense layers of the rank with the most to do, and the experts' time for the tokens of all ranks:
+
+    step = max over ranks (step_r - experts(tokens_r)) + experts(mean tokens)
+
+with ``step_r`` and ``experts`` as `roofline.serving.step_times` has them, where every rank has the same tokens.  Ranks
+without requests take part with an empty step.  Engines that run prompts first stop decoding on all ranks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, inf
+
+from ..specs.engines import Engine
+from .gates import BalanceGate
+from .record import Piece, Tally
+from .scheduler import Scheduler
+
+
+class Ranks:
+    """Schedulers that step together.
+
+    Parameters
+    ----------
+    schedulers : sequence of Scheduler
+        One a rank.
+    engine : Engine
+        Their settings.
+    """
+
+    def __init__(self, schedulers: Sequence[Scheduler], engine: Engine) -> None:
+        self.ranks = list(schedulers)
+        self.clock = schedulers[0].clock
+        self.gate = BalanceGate.of(engine)
+        self.mixes = engine.scheduler == "mixed"
+
+    @property
+    def tally(self) -> Tally:
+        """What the first rank has done."""
+        return self.ranks[0].tally
+
+    def advance(self) -> bool:
+        """Do the next thing; False if there is nothing left."""
+        if not self._look():
+            return False
+        for rank in self.ranks:
+            rank.tally.events += 1
+        ready = [rank.ready for rank in self.ranks]
+        held = self.gate.holds(ready, [rank.running > 0 for rank in self.ranks]) if self.gate is not None else 0
+        pieces: list[list[Piece]] = [[] for _ in self.ranks] if held else [rank._fill() for rank in self.ranks]
+        if any(pieces):
+            self._prompts(pieces)
+        elif any(rank.running for rank in self.ranks):
+            count = self._decode(held if any(ready) else 0)
+            if self.gate is not None:
+                self.gate.pass_by(count, ready)
+        else:
+            return False
+        return True
+
+    def _look(self) -> bool:
+        """Bring all ranks to the same time and take what has arrived; False if nothing is left to do."""
+        now = max(rank.now for rank in self.ranks)
+        if all(rank.idle for rank in self.ranks):
+            next_at = min(rank.next_time() for rank in self.ranks)
+            if next_at == inf:
+                return False
+            now = max(now, next_at)
+        for rank in self.ranks:
+            rank.now = now
+            if rank.idle or rank._looks():
+                rank._take()
+        return True
+
+    def _together_s(self, own_s: Sequence[float], tokens: Sequence[float], factor: float) -> float:
+        """A step of ranks that would take ``own_s`` each if all had as many tokens.
+
+        ``factor`` is the time of such a step divided by the time of its kernels.
+        """
+        experts_s = self.clock.experts_s
+        apart = max(own - factor * experts_s(each) for own, each in zip(own_s, tokens, strict=True))
+        return max(apart, 0.0) + factor * experts_s(sum(tokens) / len(tokens))
+
+    def _prompts(self, pieces: list[list[Piece]]) -> None:
+        """One step with prompts on some ranks."""
+        tokens = []
+        for at, rank in enumerate(self.ranks):
+            if pieces[at] and not rank.reserves:
+                pieces[at] = rank._room_for(pieces[at], self.mixes)
+            elif rank.running and self.mixes:
+                rank._alike()
+            tokens.append(sum(take for _, take in pieces[at]) + (rank.running if self.mixes else 0))
+        own_s = [rank._step_s(each) for rank, each in zip(self.ranks, pieces, strict=True)]
+        took = self._together_s(own_s, tokens, float(self.clock.times.host.prefill_factor))
+        for rank, each in zip(self.ranks, pieces, strict=True):
+            if each:
+                rank._prompts_step(each, took)
+            elif rank.running and self.mixes:
+                rank._decode(1, took, took, took)
+            elif rank.running:
+                rank._pass(took, 1)
+                rank.tally.prompts_s += took
+            else:
+                _let_pass(rank, took, 1)
+
+    def _decode(self, held: int) -> int:
+        """As many decode steps as are alike; ``held`` of them at most if that is not 0."""
+        busy = [rank for rank in self.ranks if rank.running]
+        count = min(rank._alike() for rank in busy)
+        if held:
+            count = min(count, held)
+        first_s = self._decode_s(0.0)
+        stop = min(rank._next_start(bool(held)) for rank in self.ranks)
+        if stop < inf:
+            count = max(min(count, ceil((stop - self.ranks[0].now) / first_s)), 1)
+        all_s, last_s = count * self._decode_s((count - 1) / 2), self._decode_s(count - 1)
+        for rank in self.ranks:
+            if rank.running:
+                rank._decode(count, first_s, all_s, last_s)
+            else:
+                _let_pass(rank, all_s, count)
+        return count
+
+    def _decode_s(self, further: float) -> float:
+        """A decode step, ``further`` tokens of each sequence from now."""
+        busy = [rank for rank in self.ranks if rank.running]
+        own_s = [rank.clock.line(rank.running).at(rank.contexts / rank.running + further) for rank in busy]
+        tokens = [float(rank.running) for rank in busy]
+        idle = len(self.ranks) - len(busy)
+        factor = float(self.clock.times.host.decode_factor)
+        return self._together_s([*own_s, *[0.0] * idle], [*tokens, *[0.0] * idle], factor)
+
+
+def _let_pass(rank: Scheduler, took: float, passes: int) -> None:
+    """Let a rank that has nothing to do take part in some passes."""
+    rank.now += took
+    rank.passes += passes

@@ -1,0 +1,188 @@
+"""Prompts that are held back, and ranks of attention in data parallel that step together."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import roofline as rl
+from roofline.phases.launches import launched_kernels
+from roofline.serving.cache_pool import CachePool
+from roofline.serving.clock import Clock, Polyline
+from roofline.serving.gates import BalanceGate, BatchGate
+from roofline.serving.ranks import Ranks
+from roofline.serving.record import Requests
+from roofline.serving.scheduler import Scheduler
+from roofline.serving.step_times import step_times
+
+ROOT = Path(__file__).parent.parent
+FP4 = rl.Precision(weights="nvfp4", activations="nvfp4", kv="fp8", exceptions={"attention": "bf16"})
+ALIKE = rl.Workload(1000, 500)
+SPREAD = rl.Traffic(np.linspace(800, 1000, 9), np.linspace(400, 500, 9), np.ones(9))
+
+
+BALANCED = rl.Engine("trtllm", balance_wait_steps=50, balance_batching_steps=10)
+
+
+def deepseek(engine, **degrees):
+    return rl.Deployment("deepseek-v3", "b200-sxm", FP4, parallel=rl.Parallel(**degrees), engine=engine)
+
+
+# Gates ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gate_for_a_batch_opens_when_a_step_is_full_or_after_its_steps():
+    gate = BatchGate(most_steps=20, enough_tokens=900.0)
+    assert gate.holds(500) == 20
+    gate.pass_by(15)
+    assert gate.holds(700) == 5
+    assert gate.holds(950) == 0
+    assert gate.holds(500) == 20  # it counts anew
+    gate.pass_by(20)
+    assert gate.holds(500) == 0
+
+
+def test_a_gate_for_ranks_waits_for_all_of_them_and_then_for_more():
+    gate = BalanceGate(most_steps=50, batching_steps=10)
+    both = [True, True]
+    assert gate.holds([True, False], both) == 50
+    gate.pass_by(30, [True, False])
+    assert gate.holds(both, both) == 10
+    gate.pass_by(10, both)
+    assert gate.holds(both, both) == 0
+    assert gate.holds([True, False], both) == 50
+    gate.pass_by(50, [True, False])
+    assert gate.holds([True, False], both) == 0
+    assert gate.holds([True, False], [True, False]) == 0  # a rank has nothing to do
+
+
+def test_steps_are_counted_while_nothing_waits():
+    """As in TensorRT-LLM: a prompt that comes alone meets the count anywhere."""
+    gate = BalanceGate(most_steps=50, batching_steps=0)
+    gate.pass_by(120, [False, False])
+    assert gate.holds([True, False], [True, True]) == 30
+
+
+def test_prompts_wait_for_a_full_step_only_beside_running_sequences():
+    held = rl.Engine("trtllm", batch_wait_steps=40, batch_wait_share=0.8)
+    alone, waiting = (rl.simulate(deepseek(engine, tensor=8), ALIKE, concurrency=1) for engine in ("trtllm", held))
+    assert waiting.ttft_s == alone.ttft_s
+    free, waiting = (rl.simulate(deepseek(engine, tensor=8), SPREAD, concurrency=8) for engine in ("trtllm", held))
+    added_s = waiting.quantile("ttft_s", 0.5) - free.quantile("ttft_s", 0.5)
+    assert added_s == pytest.approx(40 * waiting.tpot_s, rel=0.3)
+    assert waiting.tpot_s < free.tpot_s
+
+
+def test_engines_hold_nothing_back_unless_told_to():
+    for name in rl.list_engines():
+        engine = rl.Engine(name)
+        assert (engine.batch_wait_steps, engine.balance_wait_steps) == (0, 0)
+    with pytest.raises(rl.RooflineError, match=r"batch_wait_share must be a number >= 0 and <= 1: 1\.5"):
+        rl.Engine("trtllm", batch_wait_share=1.5)
+
+
+# Ranks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_replicas_that_share_experts_and_are_balanced_step_together():
+    assert step_times(deepseek(BALANCED, data=8, expert=8)).sharing == 8
+    assert step_times(deepseek("trtllm", data=8, expert=8)).sharing == 1
+    assert step_times(deepseek(BALANCED, tensor=8, expert=8)).sharing == 1
+    assert step_times(deepseek(BALANCED, data=8, expert=8), time="floor_s").sharing == 1
+    dense = rl.Deployment("llama-3.1-8b", "h100-sxm", parallel=rl.Parallel(data=4), engine=BALANCED)
+    assert step_times(dense).sharing == 1
+
+
+def test_one_request_on_eight_ranks_finds_the_experts_to_itself():
+    """Seven ranks are idle: the experts compute an eighth of what they would if every rank had a prompt."""
+    times = step_times(deepseek(BALANCED, data=8, expert=8))
+    found = rl.simulate(times.serve, ALIKE, concurrency=1, requests=3)
+    first_s = found.requests.first[0] - found.requests.arrival[0] - found.requests.handling[0]
+    spared_s = times.host.prefill_factor * float(times.experts_s(1000.0) - times.experts_s(125.0))
+    assert first_s == pytest.approx(float(times.mixed_s(0.0, 1.0, 1000.0, 0.0)) - spared_s, rel=1e-6)
+
+
+def test_ranks_wait_for_the_one_with_the_longest_context():
+    """Two sequences, one a rank: both get tokens at the pace of the one with 100,000 tokens of cache."""
+    times = step_times(deepseek(BALANCED, data=2, expert=2))
+    pool = CachePool(1e12, Polyline([0.0, 1e9], [0.0, 1e9]), 1.0)
+
+    def decode_s(*cached):
+        requests = Requests([10] * len(cached), list(cached), [50] * len(cached), [0.0] * len(cached))
+        ranks = [Scheduler(Clock(times), times.engine, pool, requests) for _ in range(2)]
+        for request, rank in zip(range(len(cached)), ranks, strict=False):
+            rank.receive(0.0, request)
+        group = Ranks(ranks, times.engine)
+        while group.advance():
+            pass
+        return [last - first for first, last in zip(requests.first, requests.finish, strict=True)]
+
+    both = decode_s(100_000, 100)
+    assert both[0] == both[1] >= decode_s(100_000)[0] > decode_s(100, 100)[1]
+
+
+def test_littles_law_holds_for_ranks_that_wait():
+    found = rl.simulate(deepseek(BALANCED, data=8, expert=8), ALIKE, concurrency=64)
+    arrival, finish = np.array(found.requests.arrival), np.array(found.requests.finish)
+    in_system = np.sum(finish - arrival) / (finish.max() - arrival.min())
+    assert in_system == pytest.approx(found.requests_per_s * found.total_s, rel=0.05)
+
+
+@pytest.mark.parametrize("clients", [1, 8, 64])
+def test_the_closed_form_knows_ranks_and_gates(clients):
+    """Alone exactly; with prompts that wait, within a third of the simulation's time to first token."""
+    serve = deepseek(BALANCED, data=8, expert=8)
+    form, run = rl.serve(serve, SPREAD, concurrency=clients), rl.simulate(serve, SPREAD, concurrency=clients)
+    assert float(form.tpot_s) == pytest.approx(run.tpot_s, rel=0.05)
+    assert float(form.ttft_s) == pytest.approx(run.ttft_s, rel=0.01 if clients == 1 else 0.35)
+
+
+def test_measured_ranks_that_wait_for_each_other():
+    """TensorRT-LLM with ``enable_balance`` on B200: first tokens of 0.1 to 3.5 s, of which waiting is up to 80 %."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import serving
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    rows = [row for row in serving.rows() if serving.undoubted(row) and float(row["data"]) > 1]
+    found = [serving.simulated(serving.measured(row)) for row in rows if row["engine"] == "trtllm"]
+    assert len(found) == 20
+    assert np.median(np.abs([each.ttft_miss for each in found])) <= 0.2
+    assert np.max(np.abs([each.ttft_miss for each in found])) <= 0.4
+
+
+# Kernels that the host launches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "communicates", "by_hand"),
+    [
+        # two norms, q k v, positions and cache, scores, o; gate and up, activation, down
+        ("llama-3.1-70b", False, 9),
+        # and two all-reduces
+        ("llama-3.1-70b", True, 11),
+        # the MLP gives way to a router and six kernels of experts
+        ("gpt-oss-120b", True, 15),
+        # norms of queries and keys
+        ("minimax-m2.5", True, 16),
+        # latents down, queries up, keys and values up (also of the past), four kernels of attention, o, two norms, two
+        # all-reduces, a router, six kernels of experts, three of the shared expert
+        ("deepseek-v3", True, 23),
+    ],
+)
+def test_kernels_of_a_layer_by_hand(name, communicates, by_hand):
+    model = rl.get_model(name)
+    assert launched_kernels(model, communicates=communicates) / model.layer_count == pytest.approx(by_hand, abs=0.9)
+
+
+def test_short_prompts_of_deepseek_wait_for_the_host_unless_captured():
+    """TensorRT-LLM on eight B200: 232 ms to the first token of 1,024 without piecewise graphs, 137 ms with them.
+
+    The rest of the two runs, 64 clients of DeepSeek-R1 in FP4, is alike.
+    """
+    graphs = rl.Engine("trtllm", graph_tokens=8192)
+    eager, captured = (deepseek(engine, tensor=8, expert=8) for engine in ("trtllm", graphs))
+    prompt = rl.Workload(1000, 1)
+    saved_s = rl.prefill(eager, prompt).estimate_s - rl.prefill(captured, prompt).estimate_s
+    assert 0.5 * (0.232 - 0.137) < saved_s < 1.2 * (0.232 - 0.137)
