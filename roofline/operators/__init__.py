@@ -1,4 +1,4 @@
-"""Operators: shapes in, work out.  Nothing here knows how fast an accelerator is."""
+"""Operators: from shapes to work, independent of the speed of an accelerator."""
 
 from .alternatives import resolve
 from .collectives import collective

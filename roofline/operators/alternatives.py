@@ -1,7 +1,7 @@
-"""Alternatives: parts of a pass that can be computed in several ways, of which the one with the least cost runs.
+"""Alternatives: parts of a pass that can be computed in several ways; the cheapest one runs.
 
-A block that can be computed in more than one way yields the operators of all of them, each with the name of the
-``choice`` and of its ``option``.  What an option costs depends on the chip, so whoever knows the chip chooses.
+A block that can be computed in several ways yields the operators of all of them, each labeled with its ``choice`` and
+``option``.  The cost of an option depends on the chip, so the caller that knows the chip chooses.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ..errors import Number
 from .operator import Operator
 
 Chosen = Mapping[tuple[str, str], Any]
-"""Choice and option -> whether it runs, a bool or an array of them."""
+"""(choice, option) -> whether it runs: a bool or an array of bools."""
 
 
 def cheapest(operators: Sequence[Operator], cost: Callable[[int], Number]) -> Chosen:
-    """For each choice the option whose operators cost least together, point by point; the first one wins a tie.
+    """Return the cheapest option of each choice, element by element; the first one wins a tie.
 
     Parameters
     ----------
     operators : sequence of Operator
-        All of a pass.
+        All operators of a pass.
     cost : callable
-        Place of an operator -> what all its runs cost.
+        Function from the index of an operator to the total cost of its runs.
 
     Returns
     -------
     mapping
-        Choice and option -> whether it runs.
+        (choice, option) -> whether it runs.
     """
     totals: dict[str, dict[str, Number]] = {}
     for at, operator in enumerate(operators):
@@ -48,7 +48,7 @@ def cheapest(operators: Sequence[Operator], cost: Callable[[int], Number]) -> Ch
 
 
 def place_of_least(values: Sequence[Number]) -> Any:
-    """Which of several values is the least, element by element for arrays; the first one wins a tie.
+    """Return the index of the least value, element by element for arrays; the first one wins a tie.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def place_of_least(values: Sequence[Number]) -> Any:
 
 
 def picked(operator: Operator, chosen: Chosen) -> Operator | None:
-    """The operator as far as its option runs: as it is, not at all, or at some points of a sweep only."""
+    """Return the operator where its option runs: unchanged, None, or at some points of a sweep only."""
     if not operator.choice:
         return operator
     runs = chosen[operator.choice, operator.option]
@@ -71,11 +71,11 @@ def picked(operator: Operator, chosen: Chosen) -> Operator | None:
 
 
 def resolve(operators: Sequence[Operator], cost: Callable[[Operator], Number]) -> tuple[Operator, ...]:
-    """The operators that run if the option of least cost is taken in every choice.
+    """Return the operators that run with the cheapest option in every choice.
 
     Examples
     --------
-    Without a chip the FLOPs may decide:
+    FLOPs can serve as the cost if there is no chip:
 
     >>> import roofline as rl
     >>> from roofline.operators import Pass, Segment

@@ -1,4 +1,4 @@
-"""Collectives as operators: a message to other accelerators, which also crosses the memory interface."""
+"""Collectives as operators: messages to other accelerators, which also cross the memory interface."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ COLLECTIVE_SOURCE = "collective: the message is read from memory and its result 
 
 
 def collective(name: str, message: Message, run: Pass) -> Operator:
-    """A message to other accelerators; nothing moves if there are none.
+    """Return a message to other accelerators; it moves nothing if there are none.
 
-    Its bytes cross the memory interface twice; what crosses the links, and for how long, depends on the accelerator
+    Its bytes cross the memory interface twice.  Bytes and time on the links depend on the accelerator
     (`roofline.operators.links.exchange_s`).
     """
     math = run.precision.part("norm").math

@@ -18,7 +18,7 @@ ELEMENTWISE = FrozenMapping(
 def elementwise(
     name: str, tokens: Number, values: float, run: Pass, *, parameters: float = 0.0, source: str = ""
 ) -> Operator:
-    """An operator without matrix math: ``values`` activations of every token move, and its own parameters once."""
+    """Return an operator without matrix math; it moves ``values`` activations per token, and its parameters once."""
     precision = run.precision
     formats = precision.part("norm")
     weight_bytes = parameters * (formats.weight_bits / 8)
@@ -50,7 +50,7 @@ LOOKUP_SOURCE = "embedding: a row read for each token, not a product with the ta
 
 
 def lookup(name: str, tokens: Number, width: float, run: Pass) -> Operator:
-    """Embedding lookup: one row of ``width`` values is read and written for each token; the table is not streamed."""
+    """Return an embedding lookup: it reads and writes one row of ``width`` values per token, not the whole table."""
     precision = run.precision
     formats = precision.part("embedding")
     row_bytes = width * (formats.weight_bits / 8)

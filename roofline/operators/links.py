@@ -1,7 +1,7 @@
-"""Collectives: messages on links.
+"""Links: bytes and least times of collectives.
 
-The least time of a collective is the bytes that one accelerator has to send one way over the rate of its links, one
-way. Latency is not in a floor.
+The least time of a collective is the bytes that one accelerator has to send, divided by the one-way bandwidth of its
+links.  A floor does not include latency.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ..hardware import Accelerator
 from ..values import Value
 
 NODE = 8
-"""Accelerators of a server where the specification names no larger domain."""
+"""Accelerators per server if the specification states no larger domain."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Message(Value):
-    """What ``accelerators`` exchange once.
+    """One exchange among ``accelerators``.
 
     Attributes
     ----------
     collective : str
         ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all`` or ``send``.
     message_bytes : float or array
-        All_reduce, send: what one accelerator has; all_gather, reduce_scatter: the whole buffer; all_to_all: what one
-        accelerator has for all, itself included.
+        Bytes per accelerator for all_reduce and send, of the whole buffer for all_gather and reduce_scatter, and from
+        one accelerator to all (itself included) for all_to_all.
     accelerators : int or array
-        How many take part.
+        Number of participants.
     least_bytes : float or array
-        What has to be exchanged in the luckiest case.
+        Bytes that have to be exchanged in the best case.
     """
 
     collective: str
@@ -42,24 +42,24 @@ class Message(Value):
     least_bytes: Number
 
     def least_s(self, accelerator: Accelerator) -> Number:
-        """Least time in the luckiest case."""
+        """Least time in the best case."""
         return exchange_s(self.collective, self.least_bytes, self.accelerators, accelerator)
 
     def network_s(self, accelerator: Accelerator) -> Number:
-        """Least time of what is exchanged as a rule."""
+        """Least time of the usual exchange."""
         return exchange_s(self.collective, self.message_bytes, self.accelerators, accelerator)
 
 
 def wire_bytes(collective: str, message_bytes: Number, accelerators: Number, *, reduces: bool = False) -> Number:
-    """Bytes that each of ``accelerators`` sends one way in a collective; it receives as many.
+    """Return the bytes that each accelerator sends in a collective; it receives as many.
 
     all_reduce
-        Every one ends with the sum of ``n`` messages of ``S``.  Where only accelerators add, the average one receives
-        at least ``2 (n - 1) / n S`` (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009, theorem 1), which a
-        ring reaches. A switch that adds sends the sum once to each: ``S`` in and out, since each has to be told the
-        sum of what it does not hold. For two both are ``S``.
+        Each ends with the sum of ``n`` messages of ``S`` bytes. If only accelerators add, each receives at least ``2 (n
+        - 1) / n S`` on average (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69(2), 2009, theorem 1), which a ring
+        reaches. If the switch adds, each sends its ``S`` and receives the sum, ``S``. For two accelerators both are
+        ``S``.
     all_gather, reduce_scatter, all_to_all
-        Of a buffer of ``S`` each holds ``S / n`` already: ``(n - 1) / n S``.
+        Each holds ``S / n`` of a buffer of ``S`` already: ``(n - 1) / n S``.
     send
         ``S`` to the next one.
     """
@@ -72,11 +72,11 @@ def wire_bytes(collective: str, message_bytes: Number, accelerators: Number, *, 
 
 
 def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
-    """Rate of one accelerator's links inside a domain, one direction, for a group of ``accelerators``.
+    """Return the one-way bandwidth of one accelerator's links in a domain, for a group of ``accelerators``.
 
-    On a mesh every pair has a link of its own, so a group of ``n`` out of a domain of ``d`` reaches
-    ``(n - 1) / (d - 1)`` of the sum.  Without a link, or past a bridge, the host's bus carries everything; alone
-    there is nothing to carry.
+    On a mesh every pair has its own link, so a group of ``n`` out of a domain of ``d`` reaches ``(n - 1) / (d - 1)`` of
+    the total.  Without a link, or beyond a bridge, everything crosses the host's bus.  A single accelerator sends
+    nothing.
 
     Raises
     ------
@@ -101,16 +101,16 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
 
 
 def exchange_s(collective: str, message_bytes: Number, accelerators: Number, accelerator: Accelerator) -> Number:
-    """Least time of a collective: inside the scale-up domain on its links, and what leaves it on the network cards.
+    """Return the least time of a collective, on the links inside scale-up domains and network cards between.
 
-    Over several domains of ``d`` the exchange is hierarchical: each domain is one party with ``d`` network cards, which
-    carry ``1 / d`` of the message each (all-to-all and send: all of it), while the links do the exchange inside (of an
-    all-to-all: what is for accelerators of the same domain).
+    Over several domains of ``d`` accelerators the exchange is hierarchical.  Each domain is one party with ``d``
+    network cards, each of which carries ``1 / d`` of the message (all of it for all-to-all and send).  The links carry
+    the exchange inside the domain (for all-to-all: the part for accelerators of the same domain).
 
     Raises
     ------
     InvalidInput
-        A group larger than the domain of an accelerator that states no network card.
+        The group is larger than the domain, and the accelerator's specification states no network card.
     """
     link = accelerator.scale_up
     domain = link.domain if link and link.kind != "bridge" else NODE

@@ -1,4 +1,4 @@
-"""`Operator`: one kernel of a pass, with the work that it does; and the `Pass` that operators belong to."""
+"""`Operator`, one kernel of a pass with its work, and `Pass`, which operators belong to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .precision import Precision
 from .work import Work
 
 NOTHING: Mapping[str, Any] = FrozenMapping()
-"""No inputs, no formulas."""
+"""Empty mapping for operators without inputs or formulas."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -26,30 +26,30 @@ class Operator(Value):
     Attributes
     ----------
     name : str
-        Its usual name (``q_proj``, ``attention``, ``experts`` ...).
+        Name of the operator (``q_proj``, ``attention``, ``experts`` ...).
     kind : str
-        What sort of kernel it is: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``,
+        Kind of kernel: ``matmul``, ``experts``, ``attention``, ``scan``, ``elementwise``, ``lookup``,
         ``collective``, or ``work`` for FLOPs and bytes without a shape.
     work : Work
-        FLOPs and all bytes in and out, of one run.
+        FLOPs and all bytes in and out, for one run.
     least : Work
-        The work that no implementation can avoid, which the floor counts.
+        Work that no implementation can avoid, used for the floor.
     inputs : mapping of str to object
-        The variables of ``formulas``.
+        Variables of ``formulas``.
     formulas : mapping of str to str
-        Field of `Work` -> its formula as a Python expression over ``inputs``.
+        Field of `Work` -> its formula, a Python expression of ``inputs``.
     source : str
-        Where the formulas come from.
+        Source of the formulas.
     message : Message, optional
-        What is exchanged with other accelerators; None for work on the chip.
+        Exchange with other accelerators; None for work on the chip.
     latent : bool
-        Whether it is attention on latents: one cache entry is both key and value of all query heads (MLA).
+        Whether it is attention on latents, where one cache entry is key and value of all query heads (MLA).
     joins : str
         Name of the product whose kernel also computes this one, as additional columns: engines run the q, k and v
         projections as one product. Empty if the operator has its own kernel.
     choice, option : str
-        A part of the pass that can be computed in several ways, and the way that this operator belongs to
-        (`roofline.operators.alternatives`); empty if it runs in any case.
+        Part of the pass that can be computed in several ways, and the way that this operator belongs to
+        (`roofline.operators.alternatives`); empty if it always runs.
     """
 
     name: str
@@ -100,20 +100,20 @@ class Operator(Value):
 
     @property
     def launches(self) -> Number:
-        """How often it is launched; an exchange of one accelerator with itself, as in arrays of layouts, never is."""
+        """Number of launches; 0 for an exchange of one accelerator with itself, as in arrays of layouts."""
         if self.message is None:
             return self.count
         return self.count * (self.message.accelerators > 1)
 
     def times(self, count: Number) -> Operator:
-        """The same operator run ``count`` times as often."""
+        """Return the same operator, run ``count`` times as often."""
         return self.copy_with(count=self.count * count)
 
     def copy_with(self, **changes: Any) -> Operator:
-        """The same with other fields, in a fifth of the time that `dataclasses.replace` takes."""
+        """Return a copy with other fields, five times as fast as `dataclasses.replace`."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, **changes)
-        twin.__dict__.pop("_hash", None)  # what `Value` keeps of this one
+        twin.__dict__.pop("_hash", None)  # values that `Value` caches for this instance
         return twin
 
 
@@ -124,24 +124,24 @@ class Segment(Value):
     Attributes
     ----------
     sequences : int or array
-        How many.
+        Number of sequences.
     new_tokens : int or array
-        Tokens of each that are computed in this pass.
+        Tokens of each sequence that are computed in this pass.
     past_tokens : int or array
-        Tokens of each that are in the cache already.
+        Tokens of each sequence that are in the cache already.
     emitted_tokens : int or array
-        Positions of each whose logits are needed (1 for prefill and decode).
+        Positions of each sequence whose logits are needed (1 for prefill and decode).
     shared_tokens : int or array
-        Cached tokens that belong to a prefix which all sequences share.
+        Cached tokens that belong to a prefix shared by all sequences.
     images, image_tokens : float or array
-        Images among the new tokens of each sequence, and tokens of each; 0 tokens stand for the tower's usual number.
+        Images among the new tokens of each sequence, and tokens per image; 0 for the tower's usual number.
     audio_s : float or array
         Seconds of sound among the new tokens of each sequence.
     source_tokens, encoded_tokens : float or array
-        Tokens of the encoder of an encoder-decoder that each sequence attends to, and those of them that are encoded in
-        this pass.
+        Encoder tokens that each sequence of an encoder-decoder attends to, and how many of them are encoded in this
+        pass.
     sharing : float or array, optional
-        Sequences that share the past; those of the segment if None.
+        Number of sequences that share the past; those of the segment if None.
     """
 
     sequences: Number
@@ -165,7 +165,7 @@ class Segment(Value):
 
     @property
     def has_media(self) -> bool:
-        """Whether any of the new tokens may come from images or sound."""
+        """Whether new tokens may come from images or sound."""
         return anywhere(self.images) or anywhere(self.audio_s)
 
     @property
@@ -175,7 +175,7 @@ class Segment(Value):
 
     @property
     def with_short_past(self) -> Segment:
-        """The same sequences with at most one cached token and none that they share."""
+        """Return the same sequences with at most one cached token and no shared prefix."""
         return Segment(
             self.sequences,
             self.new_tokens,
@@ -191,11 +191,11 @@ class Segment(Value):
         )
 
     def least_read(self, past: Number, shared: Number | None = None) -> Number:
-        """Entries of the past that all sequences together can't avoid reading, where a kernel reads ``past`` of each.
+        """Return the past entries that all sequences together have to read, if a kernel reads ``past`` of each.
 
-        A prefix that all ``n`` share is read once for all of them at best (cascade attention, arXiv:2402.05099): each
-        spares ``(n - 1) / n`` of what it reads of the prefix.  That is ``shared``; if None, the entries are the last of
-        the past, as of a window, which leaves the beginning of the prefix unread.
+        At best, a prefix shared by ``n`` sequences is read once for all of them (cascade attention, arXiv:2402.05099),
+        so each saves ``(n - 1) / n`` of the prefix entries it reads.  These are ``shared`` entries.  If None, the
+        entries read are the last ones of the past, as with a window, which leaves out the beginning of the prefix.
         """
         if not self.shares_prefix:
             return self.sequences * past
@@ -212,21 +212,22 @@ class Segment(Value):
 
 @dataclass(frozen=True, eq=False)
 class Pass(Value):
-    """One forward pass: what runs in it and how.
+    """One forward pass: its sequences, formats and layout.
 
-    A prefill is one segment with many new tokens, a decode step one segment with one, a mixed step has both: the linear
-    layers then see all tokens together and stream their weights once, while attention runs a segment at a time.
+    A prefill is one segment with many new tokens, a decode step one segment with one new token each, and a mixed step
+    has both.  Linear layers process the tokens of all segments together and stream their weights once.  Attention runs
+    one segment at a time.
 
     Attributes
     ----------
     segments : tuple of Segment
-        What runs.
+        Sequences of the pass.
     precision : Precision
-        In which formats.
+        Formats of weights, activations and KV cache.
     attention : str
         ``fused`` (scores never leave the chip) or ``unfused`` (scores written and read).
     parallel : Parallel
-        Over how many accelerators; operators then are those of the most loaded one.
+        Division over accelerators; operators are those of the most loaded one.
     """
 
     segments: tuple[Segment, ...]
@@ -241,13 +242,13 @@ class Pass(Value):
 
     @property
     def with_short_past(self) -> Pass:
-        """The same pass with at most one cached token and none that sequences share."""
+        """Return the same pass with at most one cached token and no shared prefix."""
         segments = tuple(segment.with_short_past for segment in self.segments)
         return Pass(segments, self.precision, self.attention, self.parallel)
 
     @cached_property
     def tokens(self) -> Number:
-        """New tokens that one accelerator computes: context parallelism divides those of a sequence, down to one."""
+        """New tokens on one accelerator; context parallelism divides the tokens of a sequence, down to one."""
         if self.parallel.single:
             return sum(segment.tokens for segment in self.segments)
         context = self.parallel.context

@@ -1,4 +1,4 @@
-"""Parallelism: how a model is spread over accelerators.
+"""Parallelism: division of a model over accelerators.
 
 =========  ========================================================================================================
 tensor     matrices and heads divide; a head does not, so past their number heads are replicated; norms, router and an
@@ -36,7 +36,7 @@ from ..values import Value, brief
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Parallel(Value):
-    """Degrees of parallelism, each a whole number >= 1 or an array.
+    """Degrees of parallelism, each an integer >= 1 or an array.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Parallel(Value):
     Raises
     ------
     InvalidInput
-        A degree is not a whole number >= 1, the overlap is outside [0, 1], or ``expert`` exceeds tensor x data or does
+        A degree is not an integer >= 1, the overlap is outside [0, 1], or ``expert`` exceeds tensor x data or does
         not divide evenly with ``tensor``. With ``moe_tensor``, the ``expert * moe_tensor`` accelerators that share a
         set of experts have to be whole replicas.
 
@@ -129,7 +129,7 @@ class Parallel(Value):
 
     @property
     def single(self) -> bool:
-        """Whether there is nothing to divide."""
+        """Whether nothing is divided."""
         return self._single
 
     @cached_property
@@ -138,42 +138,42 @@ class Parallel(Value):
 
     @cached_property
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """The figures that are arrays, by name."""
+        """Degrees that are arrays, by name."""
         figures = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: value for name, value in figures.items() if isinstance(value, np.ndarray)}
 
     @property
     def is_sweep(self) -> bool:
-        """Whether any of its figures is an array."""
+        """Whether any degree is an array."""
         return bool(self.arrays)
 
     def with_new_axis(self) -> Parallel:
-        """The same with an axis of length 1 behind those of its arrays."""
+        """Return a copy whose arrays have a trailing axis of length 1."""
         return replace(self, **{name: last_axis(value) for name, value in self.arrays.items()})
 
     @property
     def degrees(self) -> tuple[Number, ...]:
-        """Tensor, pipeline, expert, data, context."""
+        """Degrees of tensor, pipeline, expert, data and context parallelism."""
         return (self.tensor, self.pipeline, self.expert, self.data, self.context)
 
     @property
     def ranks(self) -> Number:
-        """Accelerators that hold a part of the same layer."""
+        """Number of accelerators that hold a part of the same layer."""
         return self.tensor * self.data * self.context
 
     @property
     def accelerators(self) -> Number:
-        """All accelerators."""
+        """Total number of accelerators."""
         return self.ranks * self.pipeline
 
     @property
     def expert_tensor(self) -> Number:
-        """Accelerators that one expert's matrices divide over."""
+        """Number of accelerators that each expert's matrices are divided over."""
         return larger(self.tensor / self.expert, 1.0) if self.moe_tensor is None else float(self.moe_tensor)
 
     @property
     def expert_replicas(self) -> Number:
-        """Data-parallel replicas that share one set of routed experts."""
+        """Number of data-parallel replicas that share one set of routed experts."""
         return larger(self.expert * self.expert_tensor / self.tensor, 1.0)
 
     def __repr__(self) -> str:
@@ -188,14 +188,14 @@ class Parallel(Value):
 
 
 ONE = Parallel()
-"""One accelerator."""
+"""Layout on one accelerator."""
 
 
 def share(pieces: Number, ways: Number) -> Number:
-    """Share of ``pieces`` indivisible pieces that the most loaded of ``ways`` accelerators holds: ``ceil(p / w) / p``.
+    """Return the share of ``pieces`` on the most loaded of ``ways`` accelerators: ``ceil(p / w) / p``.
 
-    Pieces that do not divide evenly are padded; past their number each accelerator holds one whole piece, which is the
-    replication of KV heads under wide tensor parallelism.
+    Pieces are indivisible, and padded if they do not divide evenly.  With more accelerators than pieces, each holds one
+    whole piece, as KV heads are replicated under wide tensor parallelism.
 
     Examples
     --------

@@ -24,7 +24,7 @@ PARTS = (*QUANTIZED_PARTS, *KEPT_PARTS)
 
 @dataclass(frozen=True)
 class PartFormats:
-    """Formats in which the matrices of one part are stored, fed and multiplied."""
+    """Formats of one part's stored matrices, of their inputs, and of the multiplication."""
 
     weight_bits: float
     activation_bits: float
@@ -41,12 +41,12 @@ class Precision(Value):
     Attributes
     ----------
     weights : str
-        Format that the weights of the linear layers are stored in.
+        Storage format of the weights of the linear layers.
     activations : str
         Format of the inputs of the linear layers; with 16-bit activations, narrower weights mean weight-only
         quantization.
     kv : str
-        Format that the KV cache is stored in.
+        Storage format of the KV cache.
     attention : str
         Format of the attention math, independent of the format of the cache.
     exceptions : mapping of str to str
@@ -79,11 +79,11 @@ class Precision(Value):
         math_format(get_format(self.weights), get_format(self.activations))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        # The formats "as published" are told by identity, so they are pickled and copied by name.
+        # The formats "as published" are compared by identity, so they are pickled and copied by name.
         return "AS_PUBLISHED" if self is AS_PUBLISHED else super().__reduce_ex__(protocol)
 
     def weight_format(self, part: str) -> str:
-        """Name of the format in which the weights of ``part`` are stored."""
+        """Return the storage format of the weights of ``part``."""
         if part in self.exceptions:
             return self.exceptions[part]
         weights = get_format(self.weights)
@@ -95,12 +95,12 @@ class Precision(Value):
 
     @property
     def wide(self) -> str:
-        """The format of what quantization leaves alone: the activations' if they have 16 bits or more, else bf16."""
+        """Format of unquantized parts: the activations' if they have 16 bits or more, else bf16."""
         return self.activations if get_format(self.activations).bits >= 16 else "bf16"
 
     @cached_property
     def kv_bits(self) -> float:
-        """Bits of one cached value, with its part of the scales."""
+        """Bits per cached value, including its share of the scales."""
         return cache_format(self.kv).bits
 
     @property
@@ -114,7 +114,7 @@ class Precision(Value):
         return get_format(self.wide).bits
 
     def part(self, name: str) -> PartFormats:
-        """Bits and math of one part.  Layers kept in 16 bits take 16-bit activations too."""
+        """Return bits and math of one part; layers kept in 16 bits use 16-bit activations too."""
         return self._parts[name]
 
     @cached_property
@@ -135,16 +135,14 @@ class Precision(Value):
 
 
 AS_PUBLISHED = Precision()
-"""Stands for the formats that the checkpoint comes in; bf16 where it states none.  Told by identity."""
+"""Placeholder for the formats of the checkpoint, or bf16 if it states none. Compared by identity."""
 
 
 def precision_of(wanted: Precision | str) -> Precision:
-    """Return a precision, or the one that the name of a weight format stands for.
+    """Return a precision, from a `Precision` or the name of a weight format.
 
-    Examples
-    --------
-    Activations are in the same format if it can be computed with; integers with a scale for each group (GPTQ, AWQ) are
-    expanded to 16 bits before the multiply:
+    Examples -------- Activations use the same format if the hardware computes in it. Integers with a scale per group
+    (GPTQ, AWQ) are expanded to 16 bits before the multiply:
 
     >>> precision_of("fp8").activations, precision_of("int4_g128").activations
     ('fp8', 'bf16')

@@ -1,9 +1,9 @@
-"""Matrix products: shapes in, `Work` out.  Nothing here knows an accelerator.
+"""Matrix products: from shapes to `Work`, independent of an accelerator.
 
-Symbols: ``T`` tokens in the pass (all sequences together), ``S`` new tokens a sequence, ``P`` tokens of it in the cache
-already, ``H`` query heads, ``K`` KV heads, ``d`` width of a head, ``D`` width of the model.
+Symbols: ``T`` tokens in the pass (all sequences together), ``S`` new and ``P`` cached tokens per sequence, ``H`` query
+heads, ``K`` KV heads, ``d`` width of a head, ``D`` width of the model.
 
-FLOPs are 2 a multiply-add.  Every function takes floats or arrays and broadcasts.
+A multiply-add counts as 2 FLOPs. Every function takes floats or arrays and broadcasts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MATMUL_SOURCE = "dense product [m,k] @ [k,n]: a multiply and an add for each of 
 
 
 def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activations: str = "bf16") -> Work:
-    """Work of ``[m, k] @ [k, n]``, where ``[k, n]`` are weights that are read once.
+    """Return the work of ``[m, k] @ [k, n]``, where ``[k, n]`` are weights that are read once.
 
     Each of the ``m * n`` results is a dot product of length ``k``: ``k`` multiplies and ``k`` adds, so ``2 m k n``
     FLOPs.  The weights are ``k n`` values, input and output ``m k`` and ``m n``.
@@ -36,16 +36,16 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
     Parameters
     ----------
     m, k, n : float or array
-        Sizes, floats or arrays.
+        Sizes of the product.
     weights, activations : str
-        Formats, which decide the bytes and the units on which the product runs.
+        Formats, which determine the bytes and the units that compute the product.
 
     Raises
     ------
     InvalidInput
-        A size that is not a finite number >= 0, or arrays of sizes that do not broadcast.
+        A size is not a finite number >= 0, or arrays of sizes do not broadcast.
     UnknownName
-        A format that does not exist.
+        A format does not exist.
 
     Examples
     --------
@@ -72,18 +72,18 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
 
 
 def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
-    """``[tokens, d_in] @ [d_in, d_out]`` in the formats of the weight's part, bias read along (see `matmul`).
+    """Return ``[tokens, d_in] @ [d_in, d_out]`` in the formats of the weight's part, with its bias (see `matmul`).
 
     Under tensor parallelism it is the part on the most loaded accelerator (`Linear.shape_on`).  Engines replicate some
-    matrices (latents, routers).  They need not: columns may be computed apart and gathered, so the least is an even
-    share of those.
+    matrices (latents, routers).  Their columns could be divided and gathered instead, so the least work is an even
+    share.
     """
     precision = run.precision
     formats = precision.part(weight.part)
     k, n = (weight.d_in, weight.d_out) if run.parallel.single else weight.shape_on(run.parallel.tensor)
     bias_bytes = n * (precision.part("bias").weight_bits / 8) if weight.bias else 0.0
     weight_bytes = k * n * (formats.weight_bits / 8) + bias_bytes
-    # The sizes of the matrix come first: of a sweep over tokens, each figure is then one product of arrays.
+    # The sizes of the matrix come first, so that a sweep over tokens takes one array product per value.
     flops = tokens * (2.0 * k * n)
     activation_bytes = tokens * ((k + n) * (formats.activation_bits / 8))
     least_flops, least_weight_bytes = flops, weight_bytes
@@ -123,10 +123,10 @@ EXPERTS_SOURCE = (
 
 
 def distinct_experts(experts: Number, top_k: Number, tokens: Number) -> Number:
-    """Expected number of distinct experts that ``tokens`` tokens touch under uniform routing.
+    """Return the expected number of distinct experts that ``tokens`` tokens touch under uniform routing.
 
-    A token leaves a given expert out with probability ``1 - k / E``; ``T`` independent tokens all leave it out with
-    ``(1 - k / E) ** T``, so ``E (1 - (1 - k / E) ** T)`` are expected to be touched.
+    A token misses a given expert with probability ``1 - k / E``, and ``T`` independent tokens all miss it with ``(1 - k
+    / E) ** T``, so ``E (1 - (1 - k / E) ** T)`` experts are expected to be touched.
 
     Examples
     --------
@@ -137,18 +137,19 @@ def distinct_experts(experts: Number, top_k: Number, tokens: Number) -> Number:
 
 
 def experts(weight: Linear, tokens: Number, run: Pass, *, least_experts: Number | None = None) -> Operator:
-    """One matrix of every routed expert, applied to the tokens that chose it (see `distinct_experts`).
+    """Return one matrix of every routed expert, applied to its tokens (see `distinct_experts`).
 
-    ``weight.copies`` is the number of experts and ``weight.used`` how many a token goes to.  Under expert parallelism
-    each of the ways holds an even share of the experts and sees the tokens of all replicas that share them, so a given
-    expert is hit with the global chance ``top_k / experts``; the most loaded one reads at least one expert.
+    ``weight.copies`` is the number of experts and ``weight.used`` the number per token.  Under expert parallelism each
+    accelerator holds an even share of the experts and receives the tokens of all replicas that share them.  So a token
+    selects a given expert with the global probability ``top_k / experts``.  The most loaded accelerator reads at least
+    one expert.
 
-    All tokens may agree, so the least that is read is ``top_k`` experts; ``least_experts`` of all accelerators together
-    says that more are touched for certain (tokens dealt out evenly touch ``min(E, T top_k)``).
+    All tokens may choose the same experts, so at least ``top_k`` are read.  ``least_experts``, over all accelerators,
+    sets a higher minimum if more are certain (tokens distributed evenly touch ``min(E, T top_k)``).
 
-    For the kernel that runs it the inputs say how many ``routed_rows`` (tokens times experts of each) and
-    ``local_experts`` this accelerator has, how many ``matrices`` of an expert the operator stands for, and the ``skew``
-    of the routing (0: uniform).
+    For estimates, the inputs also contain ``routed_rows`` (tokens times experts per token) and ``local_experts`` of
+    this accelerator, the number of ``matrices`` per expert that the operator represents, and the ``skew`` of the
+    routing (0: uniform).
     """
     parallel, precision = run.parallel, run.precision
     formats = precision.part(weight.part)

@@ -1,4 +1,4 @@
-"""The operator that every recurrent mixer runs: a state of constant size, updated and read at each token."""
+"""Recurrence, the operator of recurrent mixers: a state of constant size, updated and read at each token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scan(
     heads: int,
     parameters: float = 0.0,
 ) -> Iterator[Operator]:
-    """The recurrence of each segment: ``flops_per_token`` a token, its state read and written once a pass.
+    """Yield the recurrence of each segment; its state is read and written once per pass.
 
     A prompt starts from an empty state, which is not read.  The parameters (convolution, decays, norm) are read with
     the first segment.  Tensor parallelism divides state and work by ``heads``.

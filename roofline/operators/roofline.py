@@ -1,11 +1,11 @@
-"""The roofline formula: how long operators take each resource of an accelerator.  It stands here and nowhere else.
+"""The roofline formula: time for which operators use each resource of an accelerator.
 
     compute_s  = flops / peak of the math format, or exponentials / their peak if that is longer
     memory_s   = moved bytes / memory bandwidth
     network_s  = bytes of a message on the links / their rate, one way
     roofline_s = max(compute_s, memory_s, network_s)
 
-The floor counts with the highest rates instead: the highest clock, sums in 16 bits where those are faster
+The floor uses the highest rates instead: the highest clock, and sums in 16 bits where those are faster
 (`Accelerator.fastest_flops_per_s`).
 
 An operator left of the ridge point ``peak / bandwidth`` is limited by memory, right of it by compute (Williams,
@@ -22,11 +22,11 @@ from ..hardware import Accelerator
 from .operator import Operator
 
 NOTHING_RESIDENT = 0.0
-"""The default of ``resident_bytes``; passed as it is, subtracting is skipped."""
+"""Default of ``resident_bytes``, recognized by identity to skip the subtraction."""
 
 
 class Times(NamedTuple):
-    """What an operator does to each resource of an accelerator, all its runs together.
+    """Load of all runs of an operator on each resource of an accelerator.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Times(NamedTuple):
     least_bytes : float or array
         Bytes that no implementation can avoid moving.
     compute_s, memory_s, network_s, roofline_s : float or array
-        Times at the data sheet's peaks, and the longest of them.
+        Times at data-sheet peaks, and the longest of them.
     least_busy_s : float or array
-        Least time of the units that compute it, or of the links that carry its message.
+        Least busy time of the units that compute it, or of the links that carry its message.
     """
 
     flops: Number
@@ -51,14 +51,14 @@ class Times(NamedTuple):
 
 
 def compute_s(flops: Number, accelerator: Accelerator, math: str) -> Number:
-    """Time of ``flops`` at the dense peak of the units for ``math``, which the chip has to have."""
+    """Return the time of ``flops`` at the dense peak of the chip's units for ``math``."""
     return flops / accelerator.dense_flops_per_s[math]
 
 
 def exponentials_s(exponentials: Number, accelerator: Accelerator) -> Number:
-    """Time of exponentials on the special-function units; nothing where the chip does not state their rate.
+    """Return the time of exponentials on the special-function units; 0 if their rate is not known.
 
-    Hopper and earlier, and Blackwell, compute 16 a clock and multiprocessor (CUDA C++ Programming Guide, table of the
+    Hopper and earlier, and Blackwell, compute 16 per clock and multiprocessor (CUDA C++ Programming Guide, table of the
     throughput of native arithmetic instructions), so that softmax takes as long as the products of heads of 64 on an
     H100 (FlashAttention-3, arXiv:2407.08608, section 3.1).  Kernels may compute some of them with multiply-adds instead
     (FlashAttention-4), so they are in the roofline and not in the floor.
@@ -68,15 +68,15 @@ def exponentials_s(exponentials: Number, accelerator: Accelerator) -> Number:
 
 
 def memory_s(moved_bytes: Number, accelerator: Accelerator) -> Number:
-    """Time of bytes that cross the memory interface at its bandwidth."""
+    """Return the time of bytes at the memory bandwidth."""
     return moved_bytes / accelerator.memory_bytes_per_s
 
 
 def least_math(operator: Operator, accelerator: Accelerator) -> str:
-    """Format of the fastest units that a kernel for ``operator`` may use on this chip.
+    """Return the format of the fastest units that a kernel for ``operator`` may use on this chip.
 
-    A kernel may convert its operands to the narrower format of a cache (``operator.least.math``), whatever it was asked
-    for; on a chip whose narrower units are slower it does not.
+    A kernel may convert its operands to the narrower format of a cache (``operator.least.math``), whatever format was
+    requested, unless the chip's narrower units are slower.
     """
     own = accelerator.math_on_chip(operator.work.math)
     if operator.least.math == operator.work.math:
@@ -87,28 +87,28 @@ def least_math(operator: Operator, accelerator: Accelerator) -> str:
 
 
 def least_compute_s(operator: Operator, accelerator: Accelerator) -> Number:
-    """Least time of the FLOPs of all runs of ``operator``, on the fastest units that its kernel may use."""
+    """Return the least time of the FLOPs of all runs, on the fastest units that a kernel may use."""
     rate = accelerator.fastest_flops_per_s(least_math(operator, accelerator))
     return operator.count * operator.least.flops / rate
 
 
 VECTOR = "fp32"
-"""The format that the vector units compute; every other one takes the matrix units."""
+"""Format computed by the vector units; all others use the matrix units."""
 
 
 def units_of(math: str) -> str:
-    """The units that compute a format of the chip: ``matrix`` or ``vector``.
+    """Return the units that compute a format: ``matrix`` or ``vector``.
 
-    All formats of the matrix units share one set of them: a product in 8 bits keeps one in 16 bits waiting, so their
-    times add up.  Plain fp32 runs on the vector units beside them.
+    All formats of the matrix units share the same units, so times of products in 8 and in 16 bits add up.  Plain fp32
+    runs on the vector units in parallel.
     """
     return "vector" if math == VECTOR else "matrix"
 
 
 def times(operator: Operator, accelerator: Accelerator, math: str, resident_bytes: Number = NOTHING_RESIDENT) -> Times:
-    """The roofline of all runs of ``operator`` on the units for ``math``.
+    """Return the roofline times of all runs of ``operator`` on the units for ``math``.
 
-    ``least_bytes`` leaves out what may stay on the chip; ``resident_bytes`` are there already and do not move.
+    ``least_bytes`` leaves out values that may stay on the chip.  ``resident_bytes`` are there already and do not move.
     """
     count, work = operator.count, operator.work
     flops, moved, least = count * work.flops, count * work.moved_bytes, count * operator.least.moved_bytes
@@ -134,19 +134,19 @@ def operator_floor_s(
     memory_s: Number,
     resident_bytes: Number = NOTHING_RESIDENT,
 ) -> Number:
-    """Least time of an operator run by itself, its messages left out.
+    """Return the least time of an operator run alone, without messages.
 
-    Its inputs and outputs are moved and its FLOPs computed at the highest rates of the chip.  Where the work depends on
-    the data or on the kernel (experts read, cache entries selected, a narrower format inside), the least is counted.
+    Inputs and outputs are moved and FLOPs computed at the highest rates of the chip.  If the work depends on the data
+    or on the kernel (experts read, cache entries selected, a narrower format inside), the minimum counts.
 
     Parameters
     ----------
     operator : Operator
-        All its runs.
+        Operator, with all its runs.
     accelerator : Accelerator
-        Where it runs.
+        Accelerator that runs it.
     compute_s, memory_s : float or array
-        Its times at the data sheet's peaks, which the floor's are never above.
+        Times at data-sheet peaks; the floor's times never exceed them.
     resident_bytes : float or array
         Bytes of the operands of all runs that are on the chip already and need not move.
     """
@@ -160,14 +160,14 @@ def operator_floor_s(
 def kernel_floor_s(
     operator: Operator, accelerator: Accelerator, *, resident_bytes: Number = NOTHING_RESIDENT
 ) -> Number:
-    """Least time of a kernel by itself: what it can't avoid computing, moving or exchanging, at the highest rates.
+    """Return the least time of a kernel alone: unavoidable FLOPs, bytes and messages at the highest rates.
 
     Parameters
     ----------
     operator : Operator
-        Whose ``least`` counts.
+        Operator with the unavoidable work ``least``.
     accelerator : Accelerator
-        Where it runs.
+        Accelerator that runs it.
     resident_bytes : float or array
         Bytes of the operands of all runs that are on the chip already and need not move.
     """

@@ -1,7 +1,7 @@
-"""The operator that every kind of softmax attention runs: scores, softmax, weighted values, cache in and out.
+"""Softmax attention: scores, softmax, weighted values, cache reads and writes.
 
-`attention` is plain causal attention; its relatives call `attend` with pairs, widths and reads of the cache of their
-own: chunked, shared, sparse, compressed and latent attention.
+`attention` is plain causal attention.  Chunked, shared, sparse, compressed and latent attention call `attend` with
+their own pairs, widths and cache reads.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ SOURCE = (
 
 
 def visible_pairs(new_tokens: Number, past_tokens: Number, window: Number | None = None) -> Number:
-    """Query-key pairs of causal attention of ``S`` new tokens on ``P`` cached ones.
+    """Return the query-key pairs of causal attention for ``S`` new and ``P`` cached tokens.
 
-    Token ``i`` of the new ones (from 1) sees ``P + i`` keys, itself included, so the pairs are
+    New token ``i`` (from 1) sees ``P + i`` keys, including its own, so the pairs are
 
         sum over i = 1..S of (P + i) = S P + S (S + 1) / 2.
 
@@ -67,20 +67,20 @@ def _capped_sum(count: Number, window: Number) -> Number:
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Reads(Value):
-    """What one sequence moves between the chip and its cache, in entries.
+    """Cache entries that one sequence moves to and from the chip.
 
     Attributes
     ----------
     past : float or array
         Entries of the past read by a kernel.
     least_past : float or array
-        Those that no implementation can avoid reading; a prefix that sequences share is read once for all.
+        Past entries that no implementation can avoid reading; a shared prefix is read once for all sequences.
     new : float or array
         New entries read back by a kernel.
     written : float or array
         New entries written.
     shared : float or array, optional
-        Those of ``least_past`` that may be of a prefix that sequences share; None if they are the last of the past.
+        Entries of ``least_past`` that may belong to a shared prefix; None if ``least_past`` are the last entries.
     """
 
     past: Number
@@ -90,7 +90,7 @@ class Reads(Value):
     shared: Number | None = None
 
     def divided(self, ways: Number) -> Reads:
-        """An even share of what kernels move."""
+        """Return an even share of the entries."""
         return replace(self, past=self.past / ways, new=self.new / ways, written=self.written / ways)
 
 
@@ -112,23 +112,23 @@ def attend(
     softmax: bool = True,
     name: str = "attention",
 ) -> Operator:
-    """Softmax attention of one segment over ``pairs`` query-key pairs of each sequence and query head.
+    """Return softmax attention of one segment over ``pairs`` query-key pairs per sequence and query head.
 
-    FLOPs: ``2 (key_dim + value_dim)`` a pair and query head.  Cache: the entries that `Reads` says, ``kv_values``
-    values each. Unfused, the ``scores`` (the pairs if None) are written and read before and after the softmax: 4
-    passes.  ``mutual`` says that there is no causal mask: each new token may see every other one.
+    FLOPs are ``2 (key_dim + value_dim)`` per pair and query head.  The cache moves the entries of `Reads`,
+    ``kv_values`` values each.  Unfused attention writes and reads the ``scores`` (the pairs if None) before and after
+    the softmax: 4 passes.  ``mutual`` means no causal mask, so each new token may see every other one.
 
-    Each pair of a head costs an exponential, ``softmax`` off for mere scores (an indexer's).
+    Each pair and head costs one exponential; ``softmax=False`` computes scores only (an indexer).
 
-    A kernel may compute in the narrower format of the cache, whatever it was asked for, so the least is at that rate.
+    A kernel may compute in the narrower format of the cache, whatever was requested, so the least time uses that rate.
 
     Tensor parallelism divides the query heads, and the cache by ``kv_heads`` (1: whole on every accelerator); context
-    parallelism divides pairs and entries.  ``latent`` says that an entry is a latent that all query heads share as
-    their key and value, which kernels of their own compute.  Where a product has expanded keys and values from the
-    entries, ``expanded_width`` values of each entry and head are read as activations besides.
+    parallelism divides pairs and entries.  ``latent`` means that an entry is a latent shared by all query heads as key
+    and value, which special kernels compute.  If a product has expanded keys and values from the entries,
+    ``expanded_width`` values per entry and head are also read as activations.
 
-    A segment whose every new token emits logits takes a step of generation, with one token or with drafts to verify,
-    and runs a kernel for decoding; a prompt emits those of its last token (``decodes``).
+    A segment that emits logits for every new token is a step of generation, with one token or with drafts to verify,
+    and runs a decode kernel.  A prompt emits logits for its last token only (`decodes`).
     """
     precision = run.precision
     sequences, new = segment.sequences, segment.new_tokens
@@ -190,9 +190,9 @@ def attend(
 
 
 def decodes(segment: Segment, *, expanded: bool = False) -> Number:
-    """1 where attention runs as a step of generation, 0 where as a prompt; an array of them for a sweep.
+    """Return 1 if attention runs as a step of generation, 0 for a prompt; an array for a sweep.
 
-    Keys and values that are expanded for many queries are a prompt's way, but for a single new token.
+    Attention on expanded keys and values counts as a prompt, except with a single new token.
     """
     emitting = 1.0 if expanded else segment.emitted_tokens
     return (emitting >= segment.new_tokens) * 1.0
@@ -209,12 +209,11 @@ def attention(
     kv_heads: Number = 1,
     window: Number | None,
 ) -> Operator:
-    """Plain causal attention of one segment, over all that a window leaves visible.
+    """Return plain causal attention of one segment, within a window if there is one.
 
-    Pairs as `visible_pairs` counts them. The visible past is read once for each KV head (query
-    heads of a group share it), the ``S`` new keys and values are written, and read back by the kernel; what no
-    implementation can avoid is reading the past and writing the new. Unfused attention keeps the whole rectangle of
-    scores, ``S (P + S)`` for each head, masked ones too.
+    Pairs are those of `visible_pairs`.  The visible past is read once per KV head, since query heads of a group share
+    it.  The ``S`` new keys and values are written, and read back by the kernel.  Only reading the past and writing new
+    entries is unavoidable.  Unfused attention stores all ``S (P + S)`` scores per head, masked ones included.
     """
     new, past = segment.new_tokens, segment.past_tokens
     seen = past if window is None else smaller(past, window - 1)
@@ -233,7 +232,7 @@ def attention(
 
 
 def chunked_pairs(new_tokens: Number, past_tokens: Number, chunk: int) -> Number:
-    """Query-key pairs when a token sees only the tokens of its own chunk before it, and itself.
+    """Return the query-key pairs if a token sees only itself and earlier tokens of its chunk.
 
     Token ``x`` (from 1) sees ``(x - 1) mod c + 1`` keys; summed to ``x`` that is ``q c (c + 1) / 2 + r (r + 1) / 2``
     with ``q = floor(x / c)`` and ``r = x mod c``.
@@ -254,7 +253,7 @@ def _chunked_sum(count: Number, chunk: int) -> Number:
 
 
 def strided_pairs(new_tokens: Number, past_tokens: Number, stride: int, most: int | None = None) -> Number:
-    """Pairs of each new token with the entries that stand for ``stride`` whole tokens before it, ``most`` at most.
+    """Return the pairs of new tokens with earlier entries, one per ``stride`` tokens, at most ``most`` per token.
 
     Token ``x`` sees ``floor(x / m)`` entries.  Summed to ``x`` that is ``m q (q - 1) / 2 + q (r + 1)`` with
     ``q = floor(x / m)`` and ``r = x - q m``; a cap of ``k`` entries is reached at ``x = k m`` and stays.
@@ -278,7 +277,7 @@ def _strided_sum(count: Number, stride: int) -> Number:
 
 
 def mutual_pairs(tokens: Number, window: int | None = None, *, chunked: bool = False) -> Number:
-    """Query-key pairs of ``S`` tokens that all see each other: ``S^2``.
+    """Return the query-key pairs of ``S`` tokens that all see each other: ``S^2``.
 
     With a window of ``w = 2 r + 1`` tokens each sees itself and at most ``r`` on either side, so the ends of the
     sequence miss ``r (r + 1) / 2`` each: ``S (2 r + 1) - r (r + 1)`` where ``r < S``.  In chunks of ``c`` only the
@@ -313,9 +312,9 @@ def mutual_attention(
     kv_heads: Number,
     pairs: Number,
 ) -> Operator:
-    """Attention without a causal mask, of an encoder: the new tokens see each other, and nothing is cached.
+    """Return attention without a causal mask (encoders): new tokens see each other, and nothing is cached.
 
-    Keys and values are activations that the kernel reads once for each KV head.
+    Keys and values are activations, read once per KV head.
     """
     new = segment.new_tokens
     return attend(

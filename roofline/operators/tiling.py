@@ -1,14 +1,14 @@
-"""Tiles of a matrix product: how many bytes cross each level of the memory hierarchy.
+"""Tiles of a matrix product, and the bytes that cross each level of the memory hierarchy.
 
-A kernel computes the output in blocks that a multiprocessor holds, a block in tiles that a warp holds, and a tile by
-instructions of fixed shape (NVIDIA, CUTLASS: *Efficient GEMM in CUDA*).  Every level keeps a tile of the output while
-the operands stream past along ``k``, so a value of the left operand is read once for each tile beside it:
+A multiprocessor computes the output in blocks, a warp computes a tile of a block, and each tile takes instructions of
+fixed shape (NVIDIA, CUTLASS: *Efficient GEMM in CUDA*).  Every level keeps a tile of the output while the operands
+stream along ``k``, so each value of the left operand is read once per tile in its row:
 
     bytes(level) = k m ceil(n / tile_n) bits_a / 8 + k n ceil(m / tile_m) bits_w / 8
 
-an intensity of ``2 tile_m tile_n / (tile_m + tile_n)`` FLOPs a value for whole tiles.  Larger tiles mean fewer bytes.
-No tiling of a level that holds ``M`` values is better than of the order ``sqrt(M)`` (Hong and Kung, *I/O complexity:
-the red-blue pebble game*, STOC 1981).
+For whole tiles the intensity is ``2 tile_m tile_n / (tile_m + tile_n)`` FLOPs per value, so larger tiles move fewer
+bytes. The intensity of a level that holds ``M`` values is at most of the order ``sqrt(M)`` (Hong and Kung, *I/O
+complexity: the red-blue pebble game*, STOC 1981).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ..formats import get_format
 from ..values import Value
 
 ACCUMULATOR_BYTES = 4.0
-"""A sum is kept in 32 bits."""
+"""Accumulators have 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tiling(Value):
-    """Tiles of a matrix product, from the outside in; by default those of CUTLASS's largest 16-bit kernels on an A100.
+    """Tiles of a matrix product, outermost first; by default those of CUTLASS's largest 16-bit kernels on an A100.
 
     Attributes
     ----------
     block_m, block_n : int
-        Tile of the output that a thread block computes; its operands pass through shared memory.
+        Output tile of a thread block; its operands pass through shared memory.
     warp_m, warp_n : int
         Tile of a block that a warp computes; its operands pass through registers.
     instruction_m, instruction_n, instruction_k : int
@@ -42,7 +42,7 @@ class Tiling(Value):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or tiles that do not divide the ones around them.
+        A size is not an integer >= 1, or a tile does not divide the enclosing one.
     """
 
     block_m: int = 128
@@ -67,23 +67,24 @@ class Tiling(Value):
 def level_bytes(
     m: Number, k: Number, n: Number, *, tiling: Tiling, weights: str = "bf16", activations: str = "bf16"
 ) -> Mapping[str, Number]:
-    """Bytes that ``[m, k] @ [k, n]`` reads through the L2 cache, shared memory and registers, the innermost last.
+    """Return the bytes that ``[m, k] @ [k, n]`` reads through the L2 cache, shared memory and registers.
 
-    Registers hold the operands of each instruction and its sums, which are read again for every step along ``k``.
+    Registers hold the operands and the accumulators of each instruction, which are read again at every step along
+    ``k``.
 
     Parameters
     ----------
     m, k, n : int or array
         Shape of the product.
     tiling : Tiling
-        Its tiles.
+        Tiles of the product.
     weights, activations : str
-        Formats of the ``[k, n]`` and of the ``[m, k]`` operand.
+        Formats of the ``[k, n]`` and the ``[m, k]`` operand.
 
     Returns
     -------
     dict
-        ``l2``, ``shared``, ``registers`` to bytes.
+        Bytes for each of ``l2``, ``shared`` and ``registers``.
 
     Examples
     --------

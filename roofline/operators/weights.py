@@ -1,6 +1,6 @@
 """Weights: the matrices and vectors that a model is made of.
 
-A block declares them once; parameter counts, bytes and FLOPs all follow from the same declaration.
+A block declares them once; parameter counts, bytes and FLOPs follow from that declaration.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from .parallel import share
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """``copies`` equal matrices ``[d_in, d_out]``, of which one token is multiplied with ``used``.
+    """``copies`` equal matrices ``[d_in, d_out]``; each token is multiplied with ``used`` of them.
 
     Attributes
     ----------
     name : str
-        As checkpoints call it.
+        Name of the matrix in checkpoints.
     part : str
-        Which part of a model it counts to (`roofline.operators.precision.PARTS`).
+        Part of the model that it belongs to (`roofline.operators.precision.PARTS`).
     bias : bool
-        Whether each has a bias of ``d_out``.
+        Whether each matrix has a bias of ``d_out``.
     split : str
-        What tensor parallelism divides: ``columns`` (outputs), ``rows`` (inputs; the results are summed) or ``whole``
-        (every accelerator has all of it).
+        Side that tensor parallelism divides: ``columns`` (outputs), ``rows`` (inputs; results are summed) or ``whole``
+        (replicated on every accelerator).
     pieces : int, optional
-        Indivisible pieces of the divided side (heads); its size if None.
+        Number of indivisible pieces (heads) of the divided side; its size if None.
     joins : str
-        Name of the product that engines run this one with, as further columns of it; empty if it runs by itself.
+        Name of the product that engines extend by this one's columns; empty if it runs alone.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Linear:
     joins: str = ""
 
     def shape_on(self, ways: Number) -> tuple[Number, Number]:
-        """``d_in`` and ``d_out`` of the part on the most loaded of ``ways`` accelerators (see `share`)."""
+        """Return ``d_in`` and ``d_out`` on the most loaded of ``ways`` accelerators (see `share`)."""
         if self.split == "columns":
             return self.d_in, self.d_out * share(self.pieces or self.d_out, ways)
         if self.split == "rows":
@@ -53,7 +53,7 @@ class Linear:
 
     @property
     def matrix(self) -> int:
-        """Parameters of one matrix with its bias."""
+        """Parameters of one matrix, including its bias."""
         return self.d_in * self.d_out + (self.d_out if self.bias else 0)
 
     @property
@@ -69,7 +69,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Parameters that are no matrix: norms, attention sinks, convolution kernels, decays."""
+    """Parameters that are not matrices: norms, attention sinks, convolution kernels, decays."""
 
     name: str
     size: int
@@ -77,12 +77,12 @@ class Vector:
 
     @property
     def parameters(self) -> int:
-        """Its size."""
+        """Number of parameters."""
         return self.size
 
     @property
     def active(self) -> int:
-        """Every token uses all of it."""
+        """Parameters per token; every token uses all of them."""
         return self.size
 
 

@@ -1,4 +1,4 @@
-"""Work: FLOPs and the bytes that have to move for them, by what the bytes carry."""
+"""Work: FLOPs, and the bytes of weights, activations and cache that they move."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..values import Value
 
 @dataclass(frozen=True, eq=False, init=False)
 class Work(Value):
-    """FLOPs and bytes of an operation; every number is a float or an array.
+    """FLOPs and bytes of an operation.
 
     Attributes
     ----------
     flops : float or array
-        2 per multiply-add; softmax, norms and other elementwise arithmetic are not counted.
+        FLOPs, 2 per multiply-add; softmax, norms and other elementwise arithmetic are not counted.
     weight_bytes : float or array
         Parameters read.
     activation_bytes : float or array
@@ -24,11 +24,11 @@ class Work(Value):
     cache_bytes : float or array
         KV cache and recurrent state read and written.
     math : str
-        The format of the units that the FLOPs run on.
+        Format of the units that compute the FLOPs.
     exponentials : float or array
-        Exponentials of a softmax, which run on other units than the FLOPs.
+        Exponentials of a softmax, which use other units than the FLOPs.
     shape : mapping of str to float or array, optional
-        Its sizes, if it is a single operation; sums and multiples have none.
+        Sizes of a single operation; None for sums and multiples.
     """
 
     flops: Number = 0.0
@@ -63,16 +63,16 @@ class Work(Value):
     def moved_bytes(self) -> Number:
         """All bytes that cross the memory interface."""
         if isinstance(self.cache_bytes, float) and self.cache_bytes == 0.0:
-            return self.weight_bytes + self.activation_bytes  # one sum of arrays less, for most operators
+            return self.weight_bytes + self.activation_bytes  # saves an array sum, as most operators have no cache
         return self.weight_bytes + self.activation_bytes + self.cache_bytes
 
     @property
     def intensity_flops_per_byte(self) -> Number:
-        """Arithmetic intensity: FLOPs a byte moved."""
+        """Arithmetic intensity: FLOPs per byte moved."""
         return self.flops / self.moved_bytes
 
     def compulsory(self) -> Work:
-        """The part that no implementation can avoid: activations may stay on the chip, parameters and cache may not."""
+        """Return the work that no implementation can avoid; only activations may stay on the chip."""
         return replace(self, activation_bytes=0.0)
 
     def __add__(self, other: Work) -> Work:
