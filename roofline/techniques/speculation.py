@@ -24,47 +24,47 @@ CAPTURING = ("sglang", "trtllm")
 """Engines that capture draft passes in graphs (SGLang: ``EAGLEDraftCudaGraphRunner``; TensorRT-LLM: one-model mode)."""
 
 CAPTURED_SINCE = "0.14.0"
-"""vLLM from which passes of draft heads are captured: those of 2025 take 0.14 of a step each (issue 20780)."""
+"""First vLLM that captures draft heads in graphs.  In versions of 2025 a pass takes 0.14 of a step (issue 20780)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Speculation(Technique):
-    """A small model drafts several tokens, which the large one verifies in a single pass (arXiv:2211.17192).
+    """Draft several tokens with a small model and verify them with the large one in a single pass (arXiv:2211.17192).
 
-    A step yields ``AL`` tokens, which is measured (``acceptance_length``) or expected of a chain of ``k`` drafts,
-    ``(1 - a^(k+1)) / (1 - a)``.  It takes a pass of the large model over ``w`` tokens of each sequence and ``p`` passes
-    of what drafts, one after another:
+    A step yields ``AL`` tokens: a measured number (``acceptance_length``), or the expectation for a chain of ``k``
+    drafts, ``(1 - a^(k+1)) / (1 - a)``.  It takes one pass of the large model over ``w`` tokens of each sequence and
+    ``p`` draft passes, one after another:
 
         speedup = AL T(1) / (T(w) + p t_draft)
 
-    ``T(w)`` costs little more than ``T(1)`` as long as reading dense weights takes the time. It stops paying at large
-    batches, and pays less for mixtures of experts, since ``w`` tokens of each sequence need more of them.
+    ``T(w)`` is little more than ``T(1)`` as long as a step is bound by reading dense weights. The gain vanishes at
+    large batches. It is smaller for mixtures of experts, since ``w`` tokens of each sequence use more experts.
 
-    Unless a model or a share is given, an EAGLE-3 head drafts (`roofline.model.draft_heads`), which runs once more a
-    step to put what was accepted into its own cache.
+    Unless a model or a share is given, an EAGLE-3 head drafts (`roofline.model.draft_heads`). It runs once more per
+    step to write the accepted tokens to its own cache.
 
     Attributes
     ----------
     acceptance : float or array
-        Probability that a draft is accepted if those before it were.
+        Probability that a draft is accepted if all drafts before it were.
     drafts : int or array
-        Draft tokens in a row.
+        Number of draft tokens in a row.
     draft : Model or str, optional
-        The model that drafts, or its name; a draft head if not given.
+        Draft model or its name; by default a draft head.
     draft_share : float or array, optional
-        Time of a draft pass as a share of a decode step (0.02 to 0.11 in table 2 of the paper), where neither a model
-        nor a head drafts.
+        Time of a draft pass as a share of a decode step (0.02 to 0.11 in table 2 of the paper), used instead of a draft
+        model or head.
     acceptance_length : float or array, optional
         Measured mean number of tokens per step, including the token from verification; replaces ``acceptance``.
     passes : int or array, optional
         Number of sequential draft passes; equal to ``drafts`` if not given.
     verify_width : int or array, optional
-        Tokens of each sequence that a step verifies; ``drafts + 1`` if not given.
+        Tokens of each sequence verified per step; by default ``drafts + 1``.
     captured : bool, optional
-        Whether draft passes run inside a captured CUDA graph; if not, the host launches each kernel. By default as
-        engines do it: draft models are captured, and so are draft heads, except in vLLM before 0.14.
+        Whether draft passes run inside a captured CUDA graph; if not, the host launches each kernel. By default as in
+        the engine: draft models and draft heads are captured, except draft heads in vLLM before 0.14.
     later_acceptance : float or array, optional
-        Acceptance of the drafts after the first, where it differs from that of the first.
+        Acceptance of the drafts after the first, if it differs from that of the first.
     """
 
     slug: ClassVar[str] = "speculative"
@@ -103,7 +103,7 @@ class Speculation(Technique):
             self._check_length(self.acceptance_length)
 
     def _check_length(self, length: Number) -> None:
-        """A chain of ``k`` drafts yields ``k + 1`` tokens a step at most, and so does the deepest branch of a tree."""
+        """Raise if the length exceeds ``drafts + 1``, the maximum of a chain and of the deepest branch of a tree."""
         most = np.asarray(self.drafts) + 1
         if np.any(np.asarray(length) > most):
             raise InvalidInput(
@@ -112,18 +112,18 @@ class Speculation(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """How many tokens a step yields."""
+        """Decides how many tokens a step yields."""
         return ("how many tokens a step yields",)
 
     @property
     def tokens_per_step(self) -> Number:
-        """Tokens that a step yields, measured or expected."""
+        """Tokens per step, measured or expected."""
         if self.acceptance_length is not None:
             return self.acceptance_length
         return expected_tokens(self.acceptance, self.drafts, self.later_acceptance)
 
     def after(self, case: Scenario) -> Scenario:
-        """Drafts, unless there are none."""
+        """Add the drafts, unless there are none."""
         if not np.any(self.drafts):
             return case
         return case.replace(drafts=self._drafts(case))
@@ -156,7 +156,7 @@ class Speculation(Technique):
         return not (head and launched)
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Tokens a step."""
+        """Derivation of the tokens per step."""
         value = self.tokens_per_step
         if self.acceptance_length is not None:
             return (Step("tokens_per_step", "acceptance_length", {"acceptance_length": value}, value, "as measured"),)
@@ -175,24 +175,24 @@ class Speculation(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MultiTokenPrediction(Speculation):
-    """Extra layers of the model draft; DeepSeek-V3 accepts 85-90 % of second tokens (arXiv:2412.19437, 5.4.3).
+    """Draft with extra layers of the model; DeepSeek-V3 accepts 85-90 % of second tokens (arXiv:2412.19437, 5.4.3).
 
-    A draft pass runs one more of the model's layers, ``eh_proj`` that fuses embedding and hidden state, and lm_head;
-    the first one of a step also takes in what was accepted.  The layers are a part of the model, so that engines
+    A draft pass runs one extra layer of the model, ``eh_proj``, which fuses embedding and hidden state, and lm_head.
+    The first draft pass of a step also processes the accepted tokens.  The layers are part of the model, so engines
     capture their passes in the graph of the step (TensorRT-LLM technical blogs 1 and 2).
 
     Drafts after the first come from the same layer, which then sees its own hidden states, for which it was not
-    trained: 0.64 to 0.72 of them are accepted where those before were (1.92 and 2.58 tokens a step with one and two
-    drafts on DeepSeek-R1, TensorRT-LLM technical blog 1; positions of Gemma 4 in eugr/spark-vllm-docker issue 343).
+    trained.  If those before were accepted, 0.64 to 0.72 of them are too (1.92 and 2.58 tokens per step with one and
+    two drafts on DeepSeek-R1, TensorRT-LLM technical blog 1; positions of Gemma 4 in eugr/spark-vllm-docker issue 343).
 
     Attributes
     ----------
     acceptance : float or array
         Probability that the first draft is accepted.
     drafts : int or array
-        Draft tokens in a row.
+        Number of draft tokens in a row.
     later_acceptance : float or array, optional
-        Acceptance of drafts after the first; as that of the first if None.
+        Acceptance of drafts after the first; None uses that of the first.
     """
 
     slug: ClassVar[str] = "mtp"
@@ -209,11 +209,11 @@ class MultiTokenPrediction(Speculation):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeDrafting(Speculation):
-    """A step verifies a tree of drafts (SpecInfer, arXiv:2305.09781; EAGLE-2, arXiv:2406.16858).
+    """Verify a tree of drafts in each step (SpecInfer, arXiv:2305.09781; EAGLE-2, arXiv:2406.16858).
 
     Each level of the tree takes one draft pass over the branches that are followed. A level is accepted if any of its
-    branches is, so fewer steps end early than with a chain. The verification is as wide as the tree, so the additional
-    tokens cost FLOPs and more experts.
+    branches is, so fewer steps end early than with a chain. The whole tree is verified, so the extra tokens cost FLOPs
+    and use more experts.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class TreeDrafting(Speculation):
     drafts : int or array
         Levels of the tree.
     verify_width : int or array
-        Tokens of the tree that a step verifies, including the last accepted token.
+        Number of tokens in the tree that a step verifies, including the last accepted token.
     """
 
     slug: ClassVar[str] = "tree-drafting"
@@ -236,7 +236,7 @@ class TreeDrafting(Speculation):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NgramDrafting(Speculation):
-    """Drafts are copied from the text so far (prompt lookup; n-gram speculation in vLLM and TensorRT-LLM).
+    """Copy drafts from the text so far (prompt lookup; n-gram speculation in vLLM and TensorRT-LLM).
 
     Drafting takes no time, so a step costs only its verification. The acceptance depends on how much the output repeats
     the input; it is highest in editing, extraction and code.
@@ -254,7 +254,7 @@ class NgramDrafting(Speculation):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParallelDrafting(Speculation):
-    """All drafts of a step come from one pass (Medusa, arXiv:2401.10774; P-EAGLE, vLLM blog of March 2026).
+    """Produce all drafts of a step in one pass (Medusa, arXiv:2401.10774; P-EAGLE, vLLM blog of March 2026).
 
     The pass runs over placeholders for all tokens to draft, and processes the accepted tokens at the same time.
     """
@@ -275,13 +275,13 @@ class SpeculationLimits(Report):
     Attributes
     ----------
     step_cost : float or array
-        Time of a step with drafts divided by that of a plain one, at the workload's batch.
+        Time of a step with drafts divided by that of a plain step, at the workload's batch.
     verify_compute : float or array
-        FLOPs of the verifying pass per token that it yields, divided by those of plain decode.
+        FLOPs per output token of the verifying pass, divided by those of plain decode.
     break_even_acceptance : float or array
-        Acceptance at which a token takes as long as without drafts; above 1: it never pays.
+        Acceptance at which a token takes as long as without drafts; above 1 if drafts never pay.
     stops_at_batch : float
-        The smallest batch at which it does not pay; infinite if it pays up to ``searched_batch``.
+        Smallest batch at which drafts do not pay; infinite if they pay up to ``searched_batch``.
     """
 
     tokens_per_step: Number
@@ -304,12 +304,12 @@ class SpeculationLimits(Report):
     )
 
     def _derivation(self) -> tuple[Step, ...]:
-        """How the figures come about."""
+        """Derivation of the values."""
         return self.steps
 
 
 SEARCHED = 97
-"""Batches that are tried, with equal ratios: 8 an octave up to 4,096."""
+"""Number of batch sizes searched, in equal ratios: 8 per octave up to 4,096."""
 
 
 def speculation_limits(
@@ -320,11 +320,11 @@ def speculation_limits(
     searched_batch: int = 4096,
     time: str = "estimate_s",
 ) -> SpeculationLimits:
-    """What a step with drafts costs and yields, the acceptance that it needs, and the batch up to which it pays.
+    """Compute cost and yield of a step with drafts, the break-even acceptance, and the batch up to which it pays.
 
-    It pays while ``tokens_per_step > step_cost``; the cost does not depend on the acceptance, so break-even is where
-    ``(1 - a^(k+1)) / (1 - a)`` equals it, found by bisection. An acceptance that is stated for later drafts stays as
-    it is; the break-even is then that of the first.
+    Speculation pays while ``tokens_per_step > step_cost``. The cost does not depend on the acceptance, so break-even is
+    where ``(1 - a^(k+1)) / (1 - a)`` equals the cost, found by bisection. If ``later_acceptance`` is given, it stays
+    fixed and the break-even is the acceptance of the first draft.
 
     Examples
     --------
@@ -365,7 +365,7 @@ def _step_cost(serve: Deployment, load: Workload, technique: Speculation, time: 
 
 
 def _break_even(cost: Number, drafts: Any, later: Number | None) -> Number:
-    """Acceptance at which the expected tokens equal ``cost``; infinite if not even full acceptance does."""
+    """Acceptance at which the expected tokens equal ``cost``; infinite if full acceptance is not enough."""
     shape = np.broadcast_shapes(np.shape(cost), np.shape(drafts), () if later is None else np.shape(later))
     _, enough = bisect(lambda share: expected_tokens(share, drafts, later) < cost, np.zeros(shape), np.ones(shape))
     return scalar(np.where(np.asarray(cost) > expected_tokens(1.0, drafts, later), np.inf, enough))

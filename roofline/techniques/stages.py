@@ -1,4 +1,4 @@
-"""What each of several techniques adds to those before it."""
+"""Cumulative stages: what each of several techniques adds to those before it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from .effect import Effect
 
 
 def stages(effect: Effect) -> tuple[Steady, ...]:
-    """The deployment as given, then with one technique after the other; the last is with all of them.
+    """Return the steady states as techniques are added one by one, from none to all.
 
     Parameters
     ----------
     effect : Effect
-        Of `roofline.apply`.
+        Result of `roofline.apply`.
 
     Returns
     -------
     tuple of Steady
-        One more than there are techniques.
+        One more than there are techniques; the first is the deployment as given.
 
     Examples
     --------

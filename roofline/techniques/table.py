@@ -1,4 +1,4 @@
-"""The table of techniques: which phase each one helps, by how much, and why, for any deployment."""
+"""Table of techniques: the phase that each one helps, by how much, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .registry import usual_techniques
 from .technique import Technique
 
 NOTICEABLE = 1.02
-"""A phase counts as helped from this speedup on: rounding of tiles and tokens moves times by a percent or two."""
+"""Smallest speedup that counts: rounding of tiles and tokens changes times by a percent or two."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,22 +30,22 @@ class TechniqueTable(Report):
     Attributes
     ----------
     effects : tuple of Effect
-        One for each technique that the deployment can use.
+        One effect per technique that the deployment can use.
     refused : tuple of (str, str)
-        Label of a technique, and why the deployment cannot use it.
+        Label of each rejected technique and the reason.
 
     Columns
     -------
     claimed_phase, phase
-        The phase that a technique is said to help, and the one that gains over the baseline here.
+        Phase that the literature says a technique helps, and phase that gains over the baseline here.
     prefill_speedup, decode_speedup, throughput_gain, batch_gain
-        Compared with the deployment as given; 1 for techniques that it uses already.
+        Speedups and gains over the deployment as given; 1 for techniques that it already uses.
     baseline, baseline_prefill_speedup, ...
-        What a technique that is in use already is compared with, and its gains over that.
+        Baseline of techniques that are already in use, and the gains over it.
     measured, sources
-        Range of measured gains on any deployment, their number, and who measured them.
+        Range and number of gains measured on any deployment, and their sources.
     assumes
-        Parameters that the prediction rests on.
+        Parameters that the prediction depends on.
     """
 
     effects: tuple[Effect, ...]
@@ -77,7 +77,7 @@ class TechniqueTable(Report):
         return tuple(row_of(effect) for effect in self.effects)
 
     def to_dict(self) -> dict[str, Any]:
-        """Rows, and what was refused."""
+        """Rows and rejected techniques as a dict."""
         return {"rows": plain(self.rows), "refused": dict(self.refused), "assumptions": list(self.assumptions)}
 
     def to_frame(self) -> Any:
@@ -89,15 +89,15 @@ class TechniqueTable(Report):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the figures rest on."""
+        """Assumptions behind the values."""
         return tuple(dict.fromkeys(note for effect in self.effects for note in effect.before.assumptions))
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The derivation of every effect, under the short name of its technique."""
+        """Derivation of every effect, labeled with the short name of its technique."""
         return tuple(step.under(effect.techniques[0].slug) for effect in self.effects for step in effect.explain())
 
     def summary(self) -> str:
-        """The largest gains in throughput, prefill and decode, in a sentence."""
+        """One sentence on the largest gains in throughput, prefill and decode."""
         if not self.effects:
             return "No technique is applicable here."
         rows, said = self.rows, []
@@ -113,7 +113,7 @@ class TechniqueTable(Report):
         return f"Largest gains: {'; '.join(said)}." if said else "No technique improves anything here."
 
     def cells(self) -> tuple[tuple[str, ...], ...]:
-        """The rows as people read them."""
+        """Rows formatted as text."""
         return tuple(tuple(_cell(value) for value in row.values()) for row in self.rows)
 
     def _head(self) -> Line:
@@ -131,7 +131,7 @@ def _cell(value: Any) -> str:
 
 
 def row_of(effect: Effect) -> dict[str, Any]:
-    """What the table says of one effect."""
+    """Table row of one effect."""
     technique = effect.techniques[0]
     found = MEASURED.get(technique.slug)
     return {
@@ -156,7 +156,7 @@ def row_of(effect: Effect) -> dict[str, Any]:
 
 
 def phase_of(effect: Effect) -> str:
-    """The phase that gains over the baseline by `NOTICEABLE`; both, if both do; else ``throughput`` or ``capacity``."""
+    """Phase that gains `NOTICEABLE` over the baseline, or ``both``; otherwise ``throughput`` or ``capacity``."""
     gained = {"prefill": effect.baseline_prefill_speedup, "decode": effect.baseline_decode_speedup}
     helped = [name for name, gain in gained.items() if float(np.min(gain)) >= NOTICEABLE]
     if len(helped) == 2:
@@ -171,16 +171,16 @@ def phase_of(effect: Effect) -> str:
 def technique_table(
     serve: Deployment, load: Workload, *, techniques: Iterable[Technique] | None = None, time: str = "estimate_s"
 ) -> TechniqueTable:
-    """Compare all techniques on this deployment: the phase that each helps, why, and by how much.
+    """Compare techniques on a deployment: the phase that each helps, why, and by how much.
 
     Parameters
     ----------
     serve : Deployment
         What runs where, as given.
     load : Workload
-        The requests; single numbers, of which ``batch`` requests are in the system at any time.
+        Requests as single numbers, not a sweep; ``batch`` of them are in the system at any time.
     techniques : iterable of Technique, optional
-        Which ones; all with their usual parameters if not given.
+        Techniques to compare; by default all with their usual parameters.
     time : str
         ``floor_s``, ``roofline_s`` or ``estimate_s``.
 

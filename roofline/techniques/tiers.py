@@ -1,4 +1,4 @@
-"""Tiers of memory: caches and weights that do not live on the accelerator."""
+"""Memory tiers: caches and weights that are not stored on the accelerator."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ LAYER_BY_LAYER = ("sglang",)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KVTiers(Technique):
-    """Caches of earlier requests are kept in host memory, on disks or in a shared store, and fetched on a hit.
+    """Keep the caches of earlier requests in host memory, on disk or in a shared store, and fetch them on a hit.
 
-    LMCache, HiCache and Mooncake keep what the device evicts. What is found crosses a link, in parallel with computing
-    the rest of the prompt as far as layers are fetched ahead:
+    LMCache, HiCache and Mooncake keep what the device evicts. A hit is fetched over a link. If layers are fetched
+    ahead, the fetch overlaps with computing the rest of the prompt:
 
         TTFT = max(hit bytes / link, overlap * rest) + (1 - overlap) * rest
 
-    SGLang's HiCache fetches layer by layer beside the pass; vLLM's connector and LMCache as it is set by default load a
-    prompt before it is computed.  Copies reach 0.8 of the rate of a host link (`roofline.serving.pass_times`).
+    SGLang's HiCache fetches layer by layer during the pass.  vLLM's connector, and LMCache by default, load the cache
+    of a prompt before the pass.  Copies reach 0.8 of the rate of a host link (`roofline.serving.pass_times`).
 
-    A tier of ``C`` bytes holds ``C / (working set)`` of what is reused, so the hit rate is that share of the reuse.
+    A tier of ``C`` bytes stores ``C / (working set)`` of the reusable tokens, so only that share of ``hit_rate`` is
+    found.
 
     Attributes
     ----------
     hit_rate : float or array
-        Share of the prompt tokens that occurred before, whether the tier still holds them or not.
+        Share of the prompt tokens that occurred before, whether or not they are still in the tier.
     tier_bytes : float or array, optional
         Capacity of the tier in bytes; unlimited if not given.
     working_set_tokens : float or array, optional
-        Tokens of all users together that may be reused.
+        Reusable tokens of all users together.
     tier_bytes_per_s : float or array, optional
-        Rate at which an accelerator reads from the tier, bytes/s; what copies over its host link reach if not given.
+        Rate at which an accelerator reads from the tier, bytes/s; by default the rate of copies over its host link.
     fetch_overlap : float or array, optional
         Share of the remaining prefill that can overlap with the fetch: 1 if layers are fetched ahead, 0 if a prompt is
         loaded first; by default 1 on SGLang and 0 elsewhere.
@@ -73,11 +74,11 @@ class KVTiers(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What of a prompt is found."""
+        """Decides how much of a prompt is found in a cache."""
         return ("what of a prompt is found",)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be a link."""
+        """Reject deployments without a link to the tier."""
         gpu = case.serve.accelerator
         return "" if self._rate(case) is not None else f"{gpu.name} has no host_bytes_per_s: give tier_bytes_per_s"
 
@@ -90,7 +91,7 @@ class KVTiers(Technique):
         return 1.0 if case.serve.server.name in LAYER_BY_LAYER else 0.0
 
     def found_share(self, case: Scenario) -> Number:
-        """Share of the prompt tokens that the tier holds."""
+        """Share of the prompt tokens found in the tier."""
         if self.tier_bytes is None or self.working_set_tokens is None:
             return self.hit_rate
         token_bytes = case.model.cache_bytes(1, case.serve.precision.kv)
@@ -98,7 +99,7 @@ class KVTiers(Technique):
         return scalar(self.hit_rate * held)
 
     def after(self, case: Scenario) -> Scenario:
-        """What is found comes over the link."""
+        """Fetch the found tokens over the link."""
         return case.replace(
             hit_rate=self.found_share(case),
             shared_prefix=False,
@@ -107,7 +108,7 @@ class KVTiers(Technique):
         )
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
-        """Time in which what is found crosses the link."""
+        """Time to fetch the found tokens over the link."""
         after = self.after(case)
         found = case.model.cache_bytes(after.found_tokens, case.serve.precision.kv)
         rate = np.asarray(self._rate(case), dtype=float)
@@ -120,21 +121,21 @@ class KVTiers(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WeightOffload(Technique):
-    """A share of the weights lives in host memory: a model that does not fit runs, at the rate of what holds it.
+    """Keep a share of the weights in host memory: larger models run, limited by the rate of that memory or link.
 
-    The weights either cross the host link in each pass, or the host's processor multiplies them where they are
-    (llama.cpp's ``--override-tensor``, KTransformers), at the bandwidth of its memory.  Routed experts are the usual
-    choice: most of the bytes, of which a token needs few.
+    The weights either cross the host link in each pass, or the host's processor multiplies them in place (llama.cpp's
+    ``--override-tensor``, KTransformers), at the bandwidth of its memory.  Routed experts are the usual choice: they
+    have most of the bytes, and a token needs few of them.
 
     Attributes
     ----------
     weights_host : float or array
         Share of the weights in host memory.
     experts_alone : bool
-        Whether only routed experts move to the host; the share then counts experts alone, and everything else stays on
-        the accelerator.
+        Whether only routed experts move to the host. The share then refers to the experts alone, and everything else
+        stays on the accelerator.
     weights_host_bytes_per_s : float or array, optional
-        Rate at which the weights in host memory are read, bytes/s: that of host memory if the host computes with them,
+        Rate at which the weights in host memory are read, bytes/s: that of host memory if the host multiplies them, or
         that of the host link if they are streamed to the accelerator (the default).
     """
 
@@ -156,11 +157,11 @@ class WeightOffload(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Where weights live."""
+        """Decides where the weights are stored."""
         return ("where the weights live",)
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be experts, if they alone are meant, and a rate."""
+        """Reject models without experts if only experts move, and deployments without a known rate."""
         if self.experts_alone and not any(isinstance(block, MoE) for block in blocks_of(case.model)):
             return f"{case.model.name} has no routed experts: give experts_alone=False"
         gpu = case.serve.accelerator
@@ -172,7 +173,7 @@ class WeightOffload(Technique):
         return case.serve.accelerator.host_bytes_per_s if given is None else given
 
     def after(self, case: Scenario) -> Scenario:
-        """That share in host memory."""
+        """Keep the given share of the weights in host memory."""
         return case.replace(
             weights_host_share=self.weights_host,
             experts_alone=self.experts_alone,

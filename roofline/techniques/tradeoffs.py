@@ -1,4 +1,4 @@
-"""Trade-offs: where a gain in one phase is eaten by a cost in the other, or a link by what it carries."""
+"""Trade-offs between phases: when a gain in one is offset by a cost in the other or on a link."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ModeSwitch(Report):
     Attributes
     ----------
     break_even_steps : float or array
-        Decode steps after which the gain is gone.
+        Number of decode steps after which the gain is used up.
     prefill_steps : float or array
         Number of decode steps that take as long as a prefill.
     """
@@ -40,22 +40,22 @@ class ModeSwitch(Report):
 
     @property
     def prefill_steps(self) -> Number:
-        """Decode steps that take as long as the prefill."""
+        """Number of decode steps that take as long as the prefill."""
         return scalar(np.divide(self.prefill_s, self.step_s))
 
     @property
     def break_even_steps(self) -> Number:
-        """Decode steps after which the gain is gone."""
+        """Number of decode steps after which the gain is used up."""
         return scalar(np.divide(np.multiply(self.prefill_gain, self.prefill_s), self.decode_cost * self.step_s))
 
     def summary(self) -> str:
-        """When the gain is gone, in a sentence."""
+        """One sentence on when the gain is used up."""
         steps, length = (np.max(np.asarray(each)) for each in (self.break_even_steps, self.prefill_steps))
         until = f"The faster prefill is a net loss beyond {steps:,.3g} output tokens"
         return f"{until}; a prefill takes as long as {length:,.3g} decode steps."
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The seconds gained once over the seconds lost each step."""
+        """Time gained once divided by time lost per step."""
         known = {name: getattr(self, name) for name in ("prefill_gain", "prefill_s", "decode_cost", "step_s")}
         formula = "prefill_gain * prefill_s / (decode_cost * step_s)"
         return (Step("break_even_steps", formula, known, self.break_even_steps, "gained once / lost each step"),)
@@ -69,11 +69,11 @@ def mode_switch(
     decode_cost: Number = 0.05,
     time: str = "estimate_s",
 ) -> ModeSwitch:
-    """After how many decode steps a prefill that is ``prefill_gain`` shorter has cost more than it gained.
+    """Compute after how many decode steps a prefill shorter by ``prefill_gain`` has cost more than it gained.
 
-    ``g T_prefill`` seconds are gained once and ``c T_step`` lost in every step, so the gain is gone after
-    ``(g / c) T_prefill / T_step`` steps.  For one sequence ``T_prefill / T_step`` is about the prompt over the ridge
-    point, whatever the model: ``(2 N S / peak) / (2 N / bandwidth)``.
+    ``g T_prefill`` seconds are gained once and ``c T_step`` are lost in every step, so the gain is used up after
+    ``(g / c) T_prefill / T_step`` steps.  For one sequence ``T_prefill / T_step`` is about the prompt length divided by
+    the ridge point, for any model: ``(2 N S / peak) / (2 N / bandwidth)``.
 
     Examples
     --------
@@ -113,27 +113,27 @@ class Visible(Report):
 
     @property
     def first_visible_s(self) -> Number:
-        """Until the first ``buffer`` tokens are there."""
+        """Time until the first ``buffer`` tokens are visible, s."""
         return scalar(self.ttft_s + (np.minimum(self.buffer, self.output_tokens) - 1) * self.tpot_s)
 
     @property
     def cadence_s(self) -> Number:
-        """Between one burst and the next."""
+        """Time between bursts, s."""
         return scalar(np.multiply(self.buffer, self.tpot_s))
 
     @property
     def bursts(self) -> Number:
-        """Bursts of a whole response, the last one perhaps short."""
+        """Number of bursts in a response; the last may be shorter."""
         return scalar(np.ceil(np.divide(self.output_tokens, self.buffer)))
 
     def summary(self) -> str:
-        """What a reader sees, in a sentence."""
+        """One sentence on what a reader sees."""
         first, each = brief_time(self.first_visible_s), brief_time(self.cadence_s)
         shown = f"{float(np.max(self.buffer)):g} token{'s' if np.max(self.buffer) > 1 else ''}"
         return f"The first {shown} become visible after {first}, then {shown} every {each}."
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The first burst and the rhythm."""
+        """Derivation of the first burst and of the cadence."""
         shown = np.minimum(self.buffer, self.output_tokens)
         first = {"ttft_s": self.ttft_s, "tokens": shown, "tpot_s": self.tpot_s}
         rhythm = {"buffer": self.buffer, "tpot_s": self.tpot_s}
@@ -144,7 +144,7 @@ class Visible(Report):
 
 
 def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str = "estimate_s") -> Visible:
-    """When a reader sees the first tokens, and how often more, if ``buffer`` tokens are shown at a time.
+    """Compute when a reader sees tokens of a stream that is shown ``buffer`` tokens at a time.
 
     Examples
     --------
@@ -160,16 +160,16 @@ def visible(serve: Deployment, load: Workload, *, buffer: Number = 4, time: str 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SwapIn(Report):
-    """Fetching the cache of a sequence from the host, compared with computing it again.
+    """Times to fetch the cache of a sequence from the host and to recompute it.
 
     Attributes
     ----------
     kv_bytes : float or array
-        Its cache.
+        Cache of the sequence.
     swap_s, recompute_s : float or array
-        The two ways.
+        Time to fetch the cache, and time to recompute it.
     pays_from_tokens : int or array
-        Shortest context, of those searched, from which swapping is the faster; infinite if never.
+        Shortest of the searched contexts at which swapping is faster; infinite if there is none.
     """
 
     context_tokens: Number
@@ -182,21 +182,21 @@ class SwapIn(Report):
     columns = ("context_tokens", "kv_bytes", "swap_s", "recompute_s", "pays_from_tokens")
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The crossing."""
+        """Derivation of the transfer time."""
         known = {"kv_bytes": self.kv_bytes, "host_bytes_per_s": self.host_bytes_per_s}
         return (Step("swap_s", "kv_bytes / host_bytes_per_s", known, self.swap_s, "one direction of the host link"),)
 
 
 def swap_or_recompute(serve: Deployment, *, context_tokens: Number, time: str = "estimate_s") -> SwapIn:
-    """How long it takes to bring a cache of ``context_tokens`` back from host memory, and to compute it again.
+    """Compute the time to fetch a cache of ``context_tokens`` from host memory, and to recompute it.
 
-    The cache crosses at the host link's rate, linear in the context; computing it again is a prefill: at least one read
-    of the weights, then linear, then quadratic.
+    The fetch runs at the host link's rate and is linear in the context.  Recomputing is a prefill: at least one read of
+    the weights, then linear, then quadratic in the context.
 
     Raises
     ------
     InvalidInput
-        The accelerator states no host link.
+        The accelerator has no ``host_bytes_per_s``.
     """
     gpu = serve.accelerator
     if gpu.host_bytes_per_s is None:
@@ -223,17 +223,17 @@ class Handover(Report):
     Attributes
     ----------
     kv_bytes : float or array
-        Cache of a request, which crosses the link.
+        Cache of a request, which is transferred.
     transfer_s : float or array
-        Time to transfer it.
+        Time to transfer the cache.
     prefill_s, step_s : float or array
         Time of one prompt, and of one decode step of the batch.
     stall_s : float or array
-        How long a prompt stops the running sequences in a shared pool.
+        Time for which a prompt stops the running sequences in a shared pool.
     prefill_per_decode : float or array
-        Prefill accelerators per decode accelerator, if both pools are fully used.
+        Prefill accelerators per decode accelerator if both pools are fully used.
     pays_above_hz : float or array
-        Requests per second and accelerator above which the stalls of a request's decode take longer than its transfer.
+        Requests per second and accelerator above which a request loses more time to stalls than to its transfer.
     """
 
     kv_bytes: Number
@@ -247,17 +247,17 @@ class Handover(Report):
 
     @property
     def transfer_s(self) -> Number:
-        """Crossing of the cache."""
+        """Time to transfer the cache, s."""
         return scalar(np.divide(self.kv_bytes, self.link_bytes_per_s))
 
     @property
     def stall_s(self) -> Number:
-        """A running sequence waits for a whole prefill in one pool."""
+        """Time that a running sequence waits for a whole prefill in a shared pool, s."""
         return self.prefill_s
 
     @property
     def prefill_per_decode(self) -> Number:
-        """Busy time of a prefill accelerator for a request, over that of a decode one for its share of the batch."""
+        """Prefill accelerator time of a request, divided by its share of the batch's decode time."""
         return scalar(np.divide(self.prefill_s, np.divide(self.decode_s, self.batch)))
 
     @property
@@ -266,12 +266,12 @@ class Handover(Report):
         return scalar(self.transfer_s / (self.prefill_s * (self.decode_s + self.transfer_s)))
 
     def pools(self, accelerators: int) -> tuple[int, int]:
-        """``accelerators`` split into xPyD, at least one of each.
+        """Split ``accelerators`` into prefill and decode (xPyD), at least one of each.
 
         Raises
         ------
         InvalidInput
-            Fewer than two, or a sweep.
+            ``accelerators`` is less than two, or the result is a sweep.
         """
         if number("accelerators", accelerators, least=2, whole=True) and np.ndim(self.prefill_per_decode):
             raise InvalidInput("pools takes a single case, not a sweep")
@@ -280,7 +280,7 @@ class Handover(Report):
         return prefills, accelerators - prefills
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The transfer, the pools, the rate."""
+        """Derivation of the transfer, the pools and the rate."""
         known = {"kv_bytes": self.kv_bytes, "link_bytes_per_s": self.link_bytes_per_s}
         pools = {"prefill_s": self.prefill_s, "decode_s": self.decode_s, "batch": self.batch}
         rate = {"transfer_s": self.transfer_s, "prefill_s": self.prefill_s, "decode_s": self.decode_s}
@@ -300,23 +300,24 @@ class Handover(Report):
 def handover(
     serve: Deployment, load: Workload, *, link_bytes_per_s: Number | None = None, time: str = "estimate_s"
 ) -> Handover:
-    """What disaggregation costs a request, and from which request rate on it pays.
+    """Compute what disaggregation costs a request, and the request rate above which it pays.
 
-    In one pool requests that come at a rate ``r`` each stop the running sequences for a prefill ``T_p``, so a decode
-    that takes ``D`` undisturbed is stretched to ``D / (1 - r T_p)`` and its stalls add ``D r T_p / (1 - r T_p)``.
-    Apart, a request waits once for its transfer ``X``.  The two are equal at ``r = X / (T_p (D + X))``.
+    In a shared pool, each of the requests that arrive at a rate ``r`` stops the running sequences for a prefill
+    ``T_p``. A decode that takes ``D`` undisturbed is stretched to ``D / (1 - r T_p)``, of which ``D r T_p / (1 - r
+    T_p)`` are stalls.  With separate pools a request waits once for its transfer ``X``.  The two are equal at ``r = X /
+    (T_p (D + X))``.
 
     Parameters
     ----------
     link_bytes_per_s : float or array, optional
-        One direction of an accelerator's link to the other pool; its network if None.
+        Bandwidth of an accelerator's link to the other pool, one direction, bytes/s; by default its network.
     time : str
-        Which of the three times.
+        ``floor_s``, ``roofline_s`` or ``estimate_s``.
 
     Raises
     ------
     InvalidInput
-        No link is stated.
+        No link bandwidth is given, and the accelerator has none.
     """
     technique = Disaggregation(link_bytes_per_s=link_bytes_per_s)
     case = Scenario(serve, load)

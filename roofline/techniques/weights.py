@@ -1,4 +1,4 @@
-"""What a pass computes of the weights, and how: fused kernels, sparsity, experts."""
+"""Weights and kernels: fusion, sparsity and experts."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .attention import attentions, blocks_of, with_blocks
 from .technique import KERNEL, MODEL, Technique
 
 TOGETHER = (frozenset({"q_proj", "k_proj", "v_proj"}), frozenset({"gate_proj", "up_proj"}))
-"""Products of one input that fused kernels run as one."""
+"""Products of the same input that fused kernels run as one."""
 
 
 @dataclass(frozen=True)
 class Fused(Rewrite):
-    """Norms and residuals ride on their neighbors, products of one input run as one."""
+    """Fuse norms and residuals with their neighbors, and products of the same input into one."""
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Fewer operators; elementwise ones move only their parameters and add no launch."""
+        """Fuse operators; elementwise ones move only their parameters and need no launch."""
         kept = [scaled(item, activations=0.0) if item.kind == "elementwise" else item for item in found]
         return tuple(merged(list(group)) for _, group in groupby(kept, key=_together))
 
 
 def _together(operator: Operator) -> frozenset[str] | int:
-    """What consecutive operators that run as one have in common."""
+    """Properties that consecutive operators share if they run as one."""
     return next((names for names in TOGETHER if operator.name in names), id(operator))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelFusion(Technique):
-    """Norms, residuals and products of the same input are fused, which saves launches and traffic of activations.
+    """Fuse norms, residuals and products of the same input, which saves launches and activation traffic.
 
     Attributes
     ----------
@@ -64,15 +64,15 @@ class KernelFusion(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What runs as one kernel."""
+        """Decides which operators run as one kernel."""
         return ("what runs as one kernel",)
 
     def given(self, case: Scenario) -> Scenario:
-        """Every operator by itself, and the time of a launch stated."""
+        """Run every operator separately, and state the launch time."""
         return case.replace(launch_s=case.launch_s + self.launch_s)
 
     def after(self, case: Scenario) -> Scenario:
-        """Fused operators."""
+        """Fuse the operators."""
         return case.with_model(rewritten(case.model, Fused()))
 
     def steps(self, case: Scenario) -> tuple[Step, ...]:
@@ -91,12 +91,12 @@ class KernelFusion(Technique):
 
 @dataclass(frozen=True)
 class HalfOfFour(Rewrite):
-    """Of every four weights two are zero: half the multiply-adds, and a 2-bit position for each that is kept."""
+    """Set two of every four weights to zero: half the multiply-adds, and a 2-bit position per kept weight."""
 
     reached: float = 1.0
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Linear layers with half the FLOPs and the bytes of what is kept, at the rate that kernels reach."""
+        """Linear layers with half the FLOPs and the bytes of the kept weights, at the rate that kernels reach."""
         return tuple(self._sparse(item) if is_linear(item) else item for item in found)
 
     def _sparse(self, item: Operator) -> Operator:
@@ -112,15 +112,15 @@ class HalfOfFour(Rewrite):
 class StructuredSparsity(Technique):
     """2:4 sparsity (arXiv:2104.08378): two of every four weights are zero, and the chip skips them.
 
-    Half the multiply-adds at the dense rate is what a data sheet prints as the sparse peak; two kept values and their
-    2-bit positions are ``(2 b + 4) / (4 b)`` of the bytes.  Kernels make up to ``compute_gain`` of the twofold rate:
-    large products of cuSPARSELt and CUTLASS run at 1.3 times their dense twins, so that the gain falls with the batch,
-    from the 1.7 of the bytes to that.
+    The sparse peak of a data sheet is twice the dense peak, since half the multiply-adds are skipped.  Two kept values
+    of ``b`` bits and their 2-bit positions take ``(2 b + 4) / (4 b)`` of the bytes.  Kernels reach a speedup of
+    ``compute_gain`` instead of 2: large products of cuSPARSELt and CUTLASS run 1.3 times as fast as dense ones.  The
+    gain therefore falls with the batch, from 1.7 (bytes) to 1.3 (compute).
 
     Attributes
     ----------
     compute_gain : float
-        Speedup of a sparse kernel over a dense one where compute is the limit.
+        Speedup of a sparse kernel over a dense one if compute is the limit.
     """
 
     slug: ClassVar[str] = "sparsity"
@@ -137,28 +137,28 @@ class StructuredSparsity(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Which weights are left out."""
+        """Decides which weights are left out."""
         return ("which weights are left out",)
 
     def refusal(self, case: Scenario) -> str:
-        """The chip has to skip zeros in the format of the linear layers."""
+        """Reject chips without a sparse peak in the format of the linear layers."""
         gpu = case.serve.accelerator
         math = gpu.math_on_chip(case.serve.precision.part("mlp").math)
         return "" if math in gpu.sparse_flops_per_s else f"{gpu.name} states no sparse peak for {math}"
 
     def after(self, case: Scenario) -> Scenario:
-        """Half of every four."""
+        """Leave out two of every four weights."""
         return case.with_model(rewritten(case.model, HalfOfFour(self.compute_gain / 2)))
 
 
 @dataclass(frozen=True)
 class Skipped(Rewrite):
-    """Inner neurons of MLPs that no token of the pass needs are neither read nor multiplied."""
+    """Skip inner neurons of MLPs that no token of the pass needs: they are neither read nor multiplied."""
 
     share: float
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Weights that all tokens skip: ``share ^ tokens`` of them, independent tokens taken."""
+        """MLPs without the weights that all tokens skip: ``share ^ tokens`` of them if tokens are independent."""
         idle = np.power(self.share, run.tokens)
         return tuple(scaled(item, flops=1 - idle, weights=1 - idle) if _is_mlp(item) else item for item in found)
 
@@ -169,11 +169,10 @@ def _is_mlp(operator: Operator) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ActivationSparsity(Technique):
-    """Neurons whose activation is zero are skipped (Deja Vu, arXiv:2310.17157); they differ by token.
+    """Skip neurons whose activation is zero (Deja Vu, arXiv:2310.17157); they differ by token.
 
-    A pass reads every neuron that any of its ``T`` tokens needs, a share of ``1 - s^T`` if their choices are
-    independent, and dense units multiply all that is read. So there is a gain for a single sequence, but none for a
-    prompt or a batch.
+    A pass reads every neuron that any of its ``T`` tokens needs, a share of ``1 - s^T`` if tokens are independent, and
+    multiplies all that it reads. A single sequence gains, but a prompt or a batch does not.
 
     Attributes
     ----------
@@ -195,27 +194,27 @@ class ActivationSparsity(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Which activations are left out."""
+        """Decides which activations are left out."""
         return ("which activations are left out",)
 
     def refusal(self, case: Scenario) -> str:
-        """There have to be MLPs."""
+        """Reject models without dense MLPs."""
         has = any(isinstance(block, MLP) for block in blocks_of(case.model))
         return "" if has else f"{case.model.name} has no dense MLP"
 
     def after(self, case: Scenario) -> Scenario:
-        """Neurons skipped."""
+        """Skip the neurons."""
         return case.with_model(rewritten(case.model, Skipped(self.skipped)))
 
 
 @dataclass(frozen=True)
 class Masked(Rewrite):
-    """Softmax and values of a share of the pairs; every score is computed, and the cache is read all the same."""
+    """Compute softmax and values for a share of the pairs; all scores are computed and the whole cache is read."""
 
     kept: float
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Attention with all of its scores and that share of the rest."""
+        """Attention with all of its scores and the given share of the rest."""
         return tuple(self._masked(item) if item.kind == "attention" else item for item in found)
 
     def _masked(self, item: Operator) -> Operator:
@@ -226,12 +225,12 @@ class Masked(Rewrite):
 
 @dataclass(frozen=True)
 class Indexed(Rewrite):
-    """Attention over a share of the pairs that an index of each head names, which is found before."""
+    """Compute attention over the share of pairs in an index, which is searched for each head beforehand."""
 
     kept: float | None
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
-        """Attention of prompts with that share of its FLOPs, and the search for the pairs."""
+        """Attention of prompts with the given share of its FLOPs, plus the search for the pairs."""
         return tuple(part for item in found for part in self._parts(item))
 
     def _parts(self, item: Operator) -> tuple[Operator, ...]:
@@ -253,12 +252,12 @@ class Indexed(Rewrite):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparseAttentionMask(Technique):
-    """Tiles of the attention matrix that do not matter are skipped once their scores are known (skip-softmax).
+    """Skip tiles of the attention matrix that do not matter once their scores are known (skip-softmax).
 
-    A tile whose largest score is far below the running maximum of its rows adds nothing: its exponentials and its
-    product with the values are left out.  The scores themselves are what tells, so all of them are computed: of the
-    ``2 (d_k + d_v)`` FLOPs a pair the ``2 d_k`` stay (TensorRT-LLM technical blog 16).  FLOPs are saved where there are
-    many, in prefill; the cache is read all the same.
+    A tile whose largest score is far below the running maximum of its rows adds nothing, so its exponentials and its
+    product with the values are left out.  All scores are still computed, since they decide which tiles to skip: of the
+    ``2 (d_k + d_v)`` FLOPs per pair, ``2 d_k`` remain (TensorRT-LLM technical blog 16).  This saves FLOPs, which matter
+    in prefill; the whole cache is still read.
 
     Attributes
     ----------
@@ -280,41 +279,42 @@ class SparseAttentionMask(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Which pairs are computed."""
+        """Decides which query-key pairs are computed."""
         return ("which pairs attention computes",)
 
     def after(self, case: Scenario) -> Scenario:
-        """The rest of the pairs."""
+        """Skip the given share of the pairs."""
         return case.with_model(rewritten(case.model, Masked(1 - self.skipped)))
 
 
 INDEX_QUERIES, INDEX_PASSES = 64, 6
-"""Last queries of a prompt whose scores tell which keys matter, and how often these scores cross the memory: written,
-softmax in and out, summed along columns and along diagonals, the best chosen (arXiv:2407.02490, appendix C)."""
+"""Number of last queries of a prompt whose scores select the keys, and number of times that these scores are read or
+written: written, read and written by the softmax, summed along columns and along diagonals, and searched for the best
+(arXiv:2407.02490, appendix C)."""
 
 INDEXED_KEYS, INDEXED_POWER = 5300.0, 0.62
-"""Share of the attention that an index leaves, ``(5300 / keys of a query)^0.62``: what remains of the times that
-microsoft/MInference publishes for 50,000 to 1,000,000 tokens, once linear layers and the search are taken off, over
-that of dense attention: 0.33, 0.25, 0.15, 0.11, 0.06 and 0.06."""
+"""Constants of the share of attention that remains with an index, ``(5300 / keys of a query)^0.62``. Source: the times
+that microsoft/MInference publishes for 50,000 to 1,000,000 tokens. After subtracting linear layers and the search, the
+ratio to dense attention is 0.33, 0.25, 0.15, 0.11, 0.06 and 0.06."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IndexedSparseAttention(Technique):
-    """An index selects the pairs that matter; the others are not computed (MInference, arXiv:2407.02490).
+    """Compute only the pairs that an index selects (MInference, arXiv:2407.02490).
 
     An index of vertical and slash lines is estimated from the scores of the last 64 queries of each head. The published
-    implementation does so for one head after another, which takes the host about 2.3 ms a head and layer whatever the
-    length: a prompt of 1,000 tokens of Llama 3 8B (1,024 heads in all) takes 0.55 s without and 2.96 s with it on an
-    A100, 0.08 and 3.02 s in vLLM (experiments/README.md of microsoft/MInference). At short prompts that is longer than
-    the attention that it saves.
+    implementation processes the heads one by one, which takes the host about 2.3 ms per head and layer at any length. A
+    prompt of 1,000 tokens of Llama 3 8B (1,024 heads in all) takes 0.55 s without and 2.96 s with it on an A100, and
+    0.08 and 3.02 s in vLLM (experiments/README.md of microsoft/MInference). For short prompts this is longer than the
+    attention that it saves.
 
     Attributes
     ----------
     skipped : float, optional
-        Share of the query-key pairs that are skipped; by default what the published implementation saves of the
-        attention, which grows with the prompt: 0.75 at 100,000 tokens.
+        Share of the query-key pairs that are skipped; by default the share that the published implementation saves,
+        which grows with the prompt: 0.75 at 100,000 tokens.
     head_s : float or array
-        Time of the host for the search of a head in a layer, seconds.
+        Host time of the search per head and layer, seconds.
     """
 
     slug: ClassVar[str] = "indexed-sparse-attention"
@@ -334,15 +334,15 @@ class IndexedSparseAttention(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Which pairs are computed."""
+        """Decides which query-key pairs are computed."""
         return ("which pairs attention computes",)
 
     def refusal(self, case: Scenario) -> str:
-        """There has to be attention."""
+        """Reject models without softmax attention."""
         return "" if attentions(case.model) else f"{case.model.name} has no softmax attention with heads of its own"
 
     def after(self, case: Scenario) -> Scenario:
-        """The rest of the pairs, and the search for them in every prompt."""
+        """Compute only the selected pairs, and add the search for them to every prompt."""
         heads = sum(
             layer.count * block.query_heads
             for layer in case.model.layers
@@ -356,10 +356,10 @@ class IndexedSparseAttention(Technique):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MixtureOfExperts(Technique):
-    """Mixture of experts (MoE, arXiv:1701.06538) against a dense model of equal total or equal active size.
+    """Compare a mixture of experts (MoE, arXiv:1701.06538) with a dense model of equal total or active size.
 
-    A model with experts is compared with a dense one; the MLPs of a dense model are split into ``experts``, of which a
-    token uses ``top_k``.
+    A model with experts is compared with a dense one. The MLPs of a dense model are split into ``experts``, of which
+    each token uses ``top_k``.
 
     Attributes
     ----------
@@ -394,7 +394,7 @@ class MixtureOfExperts(Technique):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What the MLPs are."""
+        """Decides the kind of MLP."""
         return ("what the MLPs are",)
 
     def had(self, case: Scenario) -> bool:
@@ -402,11 +402,11 @@ class MixtureOfExperts(Technique):
         return any(isinstance(block, MoE) for block in blocks_of(case.model))
 
     def without(self, case: Scenario) -> Scenario:
-        """A dense MLP in the place of experts."""
+        """Baseline: a dense MLP instead of experts."""
         return case.with_model(with_blocks(case.model, self._dense))
 
     def after(self, case: Scenario) -> Scenario:
-        """Experts, the model's own if it has any."""
+        """Use experts: the model's own if it has any."""
         return case if self.had(case) else case.with_model(with_blocks(case.model, self._split))
 
     def _dense(self, block: Block) -> Block:
