@@ -117,8 +117,8 @@ def test_resident_operands_do_not_move_but_the_products_remain():
     ("text", "said"),
     [
         ("a,b\n1,2\n", "match no kind of timing"),
-        ("m,n,k,dtype,accelerator,latency_s\nx,2,2,fp8,l4,1\n", "m: could not convert"),
-        ("m,n,k\n", "holds no timings"),
+        ("m,n,k,dtype,accelerator,engine,latency_s\nx,2,2,fp8,l4,vllm,1\n", "m must be a number"),
+        ("m,n,k\n", "contains no timings"),
     ],
 )
 def test_a_table_that_is_none_is_refused_in_one_line(tmp_path, text, said):

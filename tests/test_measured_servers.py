@@ -14,7 +14,7 @@ from roofline.serving.scenario import Scenario
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-import techniques  # noqa: E402
+import technique_rules  # noqa: E402
 from measured_servers import (  # noqa: E402
     SHAREGPT,
     as_trtllm_bench,
@@ -70,7 +70,7 @@ def test_fp8_weights_come_with_an_fp8_cache():
 @pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("trt17")])
 def test_throughput_of_the_performance_overview(name):
     """Tokens per second before and after, as TensorRT-LLM 0.17 prints them, and their ratio."""
-    pair = techniques.tensor_parallel(ROWS[name])
+    pair = technique_rules.tensor_parallel(ROWS[name])
     before, after = (pair._figure(case, cap) for case, cap in zip((pair.before, pair.after), pair.caps, strict=True))
     assert before == pytest.approx(float(ROWS[name]["before"]), rel=0.15)
     assert after == pytest.approx(float(ROWS[name]["after"]), rel=0.15)
@@ -113,6 +113,6 @@ def test_adapters_in_front_of_eager_prompts():
     assert effect.before.prompt_s == pytest.approx(25e-3, rel=0.2)
     assert effect.after.prompt_s == pytest.approx(105e-3, rel=0.1)
     row = ROWS["v11267"]
-    assert techniques.adapters(row).gain() == pytest.approx(float(row["gain"]), rel=0.15)
+    assert technique_rules.adapters(row).gain() == pytest.approx(float(row["gain"]), rel=0.15)
     captured = rl.apply(serve.replace(engine="vllm"), rl.Workload(128, 10), t.MultiLoRA(rank=8, adapters=1))
     assert captured.after.prompt_s < 1.4 * captured.before.prompt_s

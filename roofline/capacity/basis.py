@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..efficiency.lookup import SAME_FAMILY
 from ..serving.steady_state import Steady
 
 CALIBRATED, BORROWED, TYPICAL = "calibrated", "borrowed", "typical"
@@ -46,7 +47,7 @@ def word_for(basis: str) -> str:
     'calibrated'
     """
     if "not calibrated" in basis:
-        return BORROWED if "which is of its family" in basis else TYPICAL
+        return BORROWED if SAME_FAMILY in basis else TYPICAL
     if "stand-in for collective." in basis:
         return CALIBRATED
     return BORROWED if "stand-in for" in basis or "no timings of" in basis else CALIBRATED

@@ -48,6 +48,10 @@ def kernels_for(accelerator: Accelerator, kind: str, profile: str | None = None,
     return _find(_about(accelerator), kind, profile, cases, specs())
 
 
+SAME_FAMILY = "(same family)"
+"""Marks a basis whose timings are of another accelerator of the family."""
+
+
 class About(NamedTuple):
     """The properties of an accelerator that decide which kernels it uses."""
 
@@ -112,7 +116,7 @@ def _borrowed(about: About, shared: Found, family: Mapping[str, Any]) -> Found:
     """Kernels of another chip of the family, corrected by what is known about this one's share of peak."""
     wider = float(family.get("widen", 1.5))
     said = f"; {family['source']}" if "source" in family else ""
-    basis = f"{about.name} not calibrated: {shared.basis} (same family); interval widened{said}"
+    basis = f"{about.name} not calibrated: {shared.basis} {SAME_FAMILY}; interval widened{said}"
     changes = family.get("shares", {}).get(shared.kind.partition(".")[0], {}) | public_share(about.name, shared.kind)
     powered = shared.kind.startswith("gemm") and "compute" not in changes and "sustained_flops_per_joule" in family
     if powered:

@@ -362,16 +362,16 @@ GROWN, WAITING_SHARE = 1.5, 0.05
 
 
 def fallen_behind(found: Simulation) -> int:
-    """Requests that wait for their first token when the last one arrives, if the queue has grown all the time."""
+    """Requests that still wait for their first token when the last one arrives, if the queue kept growing."""
     if not found.demand.open_loop:
         return 0
     arrival, first = np.asarray(found.requests.arrival), np.asarray(found.requests.first)
-    half, late = (int(np.sum((arrival <= at) & (first > at))) for at in (arrival.max() / 2, arrival.max()))
+    half, late = (int(np.sum((arrival < at) & (first > at))) for at in (arrival.max() / 2, arrival.max()))
     return late if late > max(GROWN * half, WAITING_SHARE * len(arrival)) else 0
 
 
 def notes(found: Simulation) -> tuple[str, ...]:
-    """What a simulation rests on, in sentences."""
+    """Notes of a simulation: warnings, and what it assumes."""
     engine = found.times.engine
     lines = [
         f"simulation of {len(found.requests.prompt):,} requests, {found.demand}, seed {found.demand.seed}",
