@@ -1,4 +1,4 @@
-"""Models from Hugging Face: a ``config.json`` read from what it says, and family by family where it does not say it."""
+"""Models from Hugging Face: read a ``config.json``, with rules per family for what the file does not state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint on disk or on the hub: its ``config.json`` and what stands beside it.  Nothing of it is executed."""
+"""Checkpoints on disk or on the hub: ``config.json`` and the files beside it.  No code of a checkpoint is executed."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ INDEX_MAX_BYTES = 128 * 2**20
 CONFIG_MAX_BYTES = 64 * 2**20
 HUB = "https://huggingface.co"
 CONNECT_S = 1.0
-"""How long the hub may take to accept a connection; its client alone retries for half a minute without a network."""
+"""Time limit for the hub to accept a connection. Without it, the hub's client retries for half a minute if offline."""
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether ``path`` is a JSON or GGUF file, or a folder that holds a ``config.json``."""
+    """Whether ``path`` is a JSON or GGUF file, or a directory with a ``config.json``."""
     return path.suffix.lower() in (".json", ".gguf") or (path / CONFIG).is_file()
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether ``name`` looks like an id of the hub: an owner, a slash, a repository."""
+    """Whether ``name`` looks like a hub id: ``owner/repository``."""
     return re.fullmatch(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", name) is not None
 
 
 def read_checkpoint(path: Path) -> Model:
-    """The model of a ``config.json``, a folder with one, or a GGUF file.
+    """Read the model from a ``config.json``, a directory with one, or a GGUF file.
 
     Raises
     ------
     SpecError
-        It can't be read, or is no decoder language model (see `from_config`).
+        The file cannot be read or is not a decoder language model (see `from_config`).
     """
     if path.suffix.lower() == ".gguf":
         from .gguf_file import read_gguf
@@ -59,7 +59,7 @@ def read_checkpoint(path: Path) -> Model:
 def model_of_checkpoint(
     config: Path, quantization: Path | None, index: Path | None, *, name: str, source: str
 ) -> Model:
-    """The model from the three files of a checkpoint, the last two of which may be missing."""
+    """Read the model from the three files of a checkpoint; the last two are optional."""
     return from_config(
         read_json(config, max_bytes=CONFIG_MAX_BYTES),
         name=name,
@@ -78,7 +78,7 @@ def _if_there(path: Path | None, most: int) -> Mapping[str, Any] | None:
 
 
 def _total_size(index: Mapping[str, Any] | None) -> int | None:
-    """``metadata.total_size``: the bytes of all tensors; None where the index has none."""
+    """``metadata.total_size``: bytes of all tensors; None if the index does not state it."""
     metadata = index.get("metadata") if index else None
     size = metadata.get("total_size") if isinstance(metadata, Mapping) else None
     if isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < 1e16:
@@ -87,14 +87,14 @@ def _total_size(index: Mapping[str, Any] | None) -> int | None:
 
 
 def read_hub(name: str) -> Model:
-    """The model of a repository on the Hugging Face hub: its configuration and index are fetched, nothing else.
+    """Read the model of a Hugging Face repository; only its configuration and index are fetched.
 
-    The cache, the token and the offline switch are those of ``huggingface_hub``.
+    Cache, token and offline mode are those of ``huggingface_hub``.
 
     Raises
     ------
     SpecError
-        ``huggingface_hub`` is not installed, or the file can't be had; one line says what to do.
+        ``huggingface_hub`` is not installed, or the file cannot be fetched. The message states the remedy.
     """
     try:
         import huggingface_hub
@@ -114,7 +114,7 @@ def read_hub(name: str) -> Model:
 
 
 def is_reachable() -> bool:
-    """Whether the hub accepts connections; taken for granted behind a proxy, which only its client knows to use."""
+    """Whether the hub accepts connections; assumed behind a proxy, which only the hub's client can use."""
     address = urlsplit(os.environ.get("HF_ENDPOINT") or HUB)
     if getproxies():
         return True
@@ -126,7 +126,7 @@ def is_reachable() -> bool:
 
 
 def _fetch(hub: Any, name: str, file: str, options: Mapping[str, bool]) -> Path | None:
-    """A file of a repository, only from the local cache if ``options`` say so; None if there is no such file.
+    """Fetch a file of a repository, only from the local cache if ``options`` require it; None if there is no such file.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _fetch(hub: Any, name: str, file: str, options: Mapping[str, bool]) -> Path 
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """The hub's client says each of its retries; one line at the end is enough."""
+    """Silence the hub client's message per retry; one line at the end is enough."""
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.ERROR)

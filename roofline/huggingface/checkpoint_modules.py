@@ -1,4 +1,4 @@
-"""The linear modules of a checkpoint: the name, the part and the size of each, layer by layer."""
+"""Linear modules of a checkpoint: name, part and size of each, layer by layer."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .text_config import Text
 
 
 class StoredModule(NamedTuple):
-    """One linear module as a checkpoint stores it; the experts of a layer count as one.
+    """One linear module as stored in a checkpoint; the experts of a layer count as one.
 
     Attributes
     ----------
     name : str
-        Its usual name without the prefix of the wrapper: ``layers.3.mlp.down_proj``. Other spellings are known to
+        Usual name without the prefix of the wrapper: ``layers.3.mlp.down_proj``. For other spellings see
         `roofline.huggingface.module_names`.
     part : str
-        Part of the model that it belongs to (`roofline.operators.precision.PARTS`).
+        Part of the model that the module belongs to (`roofline.operators.precision.PARTS`).
     values : int
-        Values of its matrices, biases not counted.
+        Number of values in its matrices, without biases.
     """
 
     name: str
@@ -31,7 +31,7 @@ class StoredModule(NamedTuple):
 
 
 def stored_modules(text: Text, model: Model) -> Iterator[StoredModule]:
-    """Every linear module of the language model, the embedding and lm_head."""
+    """All linear modules of the language model, the embedding and lm_head."""
     for at, layer in numbered_layers(text):
         for module in () if layer.reused else _in_layer(at, layer):
             renamed = module.name
@@ -44,7 +44,7 @@ def stored_modules(text: Text, model: Model) -> Iterator[StoredModule]:
 
 
 def encoder_modules(model: Model) -> Iterator[StoredModule]:
-    """Every linear module of the layers of an encoder and of a decoder behind it, and the embedding."""
+    """All linear modules of the layers of an encoder (and of a decoder after it), and the embedding."""
     at = 0
     for layer in (*(model.encoder.layers if model.encoder else ()), *model.layers):
         for _ in range(layer.count):
@@ -68,7 +68,7 @@ _SPECIAL = {
     "indexer_q_proj": "self_attn.indexer.wq_b",
     "indexer_k_proj": "self_attn.indexer.wk",
 }
-"""Matrices whose modules are not called by the holder of their part and their own name."""
+"""Matrices whose module name is not that of their part plus their own."""
 
 _HOLDERS = {
     "attention": "self_attn",
@@ -79,11 +79,11 @@ _HOLDERS = {
     "shared_experts": "mlp.shared_experts",
     "indexer": "self_attn.indexer",
 }
-"""Part of a model -> the module that holds its matrices."""
+"""Part of a model -> the module that contains its matrices."""
 
 
 def _name_in_layer(weight: Linear) -> str:
-    """Name of a matrix's module from its layer on."""
+    """Module name of a matrix, relative to its layer."""
     if weight.name in _SPECIAL:
         return _SPECIAL[weight.name]
     holder = _HOLDERS.get(weight.part)

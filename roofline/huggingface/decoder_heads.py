@@ -1,4 +1,4 @@
-"""Decoders whose class has no lm_head: embedders, rerankers and reward models with a decoder's layers."""
+"""Decoders without an lm_head: embedders, rerankers and reward models with a decoder's layers."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ HEADLESS = frozenset(
         *("LlamaBidirectional", "MistralBidirectional", "NVMistralBidirectional", "EuroBert", "Granite"),
     )
 )
-"""Plain models that are embedders. Classes of other families may have an lm_head in spite of such a name."""
+"""Plain model classes that are embedders. In other families such a class may have an lm_head in spite of its name."""
 
 SCORES = ("ForSequenceClassification", "ForTokenClassification", "ForRewardModel", "ForProcessRewardModel")
 ALWAYS_BOTH_WAYS = frozenset({"eurobert", "llama_bidirec", "mistral_bidirec"})
-"""``model_type`` of decoders' layers whose tokens all see each other, whatever their class."""
+"""``model_type`` of decoders in which all tokens see each other, for every class."""
 
 
 def with_own_head(data: Mapping[str, Any], fields: Fields, model: Model) -> Model:
-    """The model with the head that its class has, and without a causal mask if its tokens all see each other.
+    """Return the model with the head of its class, and without a causal mask if all tokens see each other.
 
-    A wrapper that sees images both ways and generates (PaliGemma) says the same of its text model, and has an lm_head.
+    PaliGemma sees images bidirectionally and generates text.  Its text model states the same, but has an lm_head.
 
     Parameters
     ----------
     data : mapping of str to object
         The ``config.json``.
     fields : Fields
-        Those of the text model.
+        Fields of the text model.
     model : Model
-        As it was read by the convention, with an lm_head.
+        The model as read by convention, with an lm_head.
     """
     named = _class_of(data)
     both_ways = str(data.get("model_type")) in ALWAYS_BOTH_WAYS or "Bidirectional" in named
@@ -64,9 +64,9 @@ def _class_of(data: Mapping[str, Any]) -> str:
 
 
 def _both_ways(block: Block) -> Block:
-    """Attention without a mask; a window of ``w`` tokens before a token becomes one of ``w / 2`` on either side.
+    """Remove the mask from attention; a window of ``w`` tokens before a token becomes ``w / 2`` on either side.
 
-    EmbeddingGemma does so (arXiv:2509.20354).
+    Used by EmbeddingGemma (arXiv:2509.20354).
     """
     if not isinstance(block, Attention):
         return block
@@ -75,7 +75,7 @@ def _both_ways(block: Block) -> Block:
 
 
 def _of_sequence(named: str, fields: Fields, hidden: int) -> Iterator[Block]:
-    """Scores of a whole sequence: a matrix without a bias, or two with biases (Qwen's reward models, EuroBERT)."""
+    """Head that scores a sequence: a matrix without a bias, or two with biases (Qwen's reward models, EuroBERT)."""
     if named.endswith("ForRewardModel") or named == "EuroBertForSequenceClassification":
         count = 1 if named.endswith("ForRewardModel") else labels(fields)
         yield Projection(hidden=hidden, output=hidden, name="score_dense", bias=True)
@@ -85,7 +85,7 @@ def _of_sequence(named: str, fields: Fields, hidden: int) -> Iterator[Block]:
 
 
 def _of_token(named: str, fields: Fields, hidden: int) -> Iterator[Block]:
-    """Scores of every token; of every step of a solution two (Qwen's process reward models)."""
+    """Head that scores every token, or gives two scores per step of a solution (Qwen's process reward models)."""
     if named.endswith("ForTokenClassification"):
         yield Projection(hidden=hidden, output=labels(fields), name="score", bias=True)
     if named.endswith("ForProcessRewardModel"):

@@ -1,6 +1,6 @@
 """Encoder-decoders from a ``config.json``: T5 (arXiv:1910.10683), BART (arXiv:1910.13461), Whisper (arXiv:2212.04356).
 
-Pegasus, Marian, mBART, NLLB and Blenderbot are BART with other tables and norms around the layers.
+Pegasus, Marian, mBART, NLLB and Blenderbot are BART with different tables and norms around the layers.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ ENCODER_DECODERS = {
     "marian": ("MarianMTModel", True),
     "m2m_100": ("M2M100ForConditionalGeneration", True),
 }
-"""``model_type`` -> its class, and whether lm_head is the embedding where the file does not say."""
+"""``model_type`` -> class, and whether lm_head is tied to the embedding if the file does not state it."""
 
 
 class Around(NamedTuple):
-    """What stands around both stacks of a model like BART.
+    """Tables and norms around both stacks of a BART-like model.
 
     Attributes
     ----------
     rows : int, optional
         Rows of the stored table of positions beyond the longest context; None if positions are computed.
     embedding_norm, last_norm : bool
-        Whether there is a norm behind the embedding, and one behind the layers.
+        Whether there is a norm after the embedding, and one after the layers.
     """
 
     rows: int | None
@@ -61,33 +61,33 @@ LIKE_BART: Mapping[str, Around] = {
 """``model_type`` -> tables and norms around BART's layers."""
 
 NO_STRUCTURE = ("static_position_embeddings", "normalize_before", "normalize_embedding", "add_final_layer_norm")
-"""Fields that sound like parameters and repeat what a family has."""
+"""Fields that sound like parameters but repeat what a family has anyway."""
 
 BUCKETS = 32
-"""Distances between tokens that T5 tells apart, where the file does not say."""
+"""Default number of distances between tokens that T5 distinguishes."""
 
 
 def is_encoder_decoder(data: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` is that of an encoder-decoder that is known here."""
+    """Whether a ``config.json`` describes a supported encoder-decoder."""
     return str(data.get("model_type")) in ENCODER_DECODERS
 
 
 def encoder_decoder(data: Mapping[str, Any], fields: Fields, name: str, source: str) -> Model:
-    """The encoder-decoder that a ``config.json`` describes.
+    """Read the encoder-decoder that a ``config.json`` describes.
 
     Parameters
     ----------
     data : mapping of str to object
         The ``config.json``.
     fields : Fields
-        Its fields; those that are read are marked.
+        Fields of the file; those that are read are marked.
     name, source : str
-        Name of the model, its own if empty, and where the file is from.
+        Name of the model (empty uses the file's) and origin of the file.
 
     Raises
     ------
     SpecError
-        A field is missing or invalid, or the class has another head.
+        A field is missing or invalid, or the class has an unsupported head.
     """
     model_type = str(data.get("model_type"))
     expected, tied = ENCODER_DECODERS[model_type]
@@ -108,7 +108,7 @@ def encoder_decoder(data: Mapping[str, Any], fields: Fields, name: str, source: 
 
 
 def _t5(fields: Fields, *, every_layer: bool) -> Model:
-    """T5: norms of one vector, no biases, distances between tokens in the first layer of each stack (umT5: in all)."""
+    """T5: norms of one vector, no biases, relative positions in the first layer of each stack (umT5: in all)."""
     hidden, heads, head_dim = (fields.size(name) for name in ("d_model", "num_heads", "d_kv"))
     encoders = fields.size("num_layers")
     decoders = fields.optional("num_decoder_layers") or encoders
@@ -184,7 +184,7 @@ def _bart(fields: Fields, around: Around) -> Model:
 
 
 def _source_tables(fields: Fields, rows: int, width: int) -> Iterator[LookupTable]:
-    """Positions of the source, and its embedding unless both stacks and lm_head have one."""
+    """Position table of the source, and its embedding unless both stacks and lm_head share one."""
     if rows:
         yield LookupTable("encoder_positions", rows, width)
     if not (fields.flag("tie_word_embeddings", True) and fields.flag("share_encoder_decoder_embeddings", True)):
@@ -192,14 +192,14 @@ def _source_tables(fields: Fields, rows: int, width: int) -> Iterator[LookupTabl
 
 
 def _whisper(fields: Fields) -> Model:
-    """Whisper: layer norms, biases but for keys, a source of always as many positions."""
+    """Whisper: layer norms, biases except for keys, a source of fixed length."""
     width, positions = fields.size("d_model"), fields.size("max_source_positions")
 
     def attention(part: str) -> dict[str, Any]:
         heads = fields.size(f"{part}_attention_heads")
         if width % heads:
             raise SpecError(f"d_model {width} is not a multiple of {part}_attention_heads {heads}")
-        # Keys have no bias: that of the values stands among the vectors.
+        # Keys have no bias; that of the values is counted among the vectors.
         return {"hidden": width, "query_heads": heads, "kv_heads": heads, "head_dim": width // heads, "vectors": width}
 
     def mlp(part: str) -> MLP:

@@ -1,4 +1,4 @@
-"""Families of text encoders: how each departs from BERT."""
+"""Families of text encoders: how each differs from BERT."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Any, NamedTuple
 
 
 class EncoderFamily(NamedTuple):
-    """What tells encoders apart.
+    """Differences between encoder families.
 
     Attributes
     ----------
     prefix : str
-        How the names of its classes begin.
+        Prefix of the class names.
     pooler : bool
         Whether the plain model has a pooler.
     offset : bool
-        Whether rows of the position table up to the padding token's are not used.
+        Whether the position table has unused rows up to that of the padding token.
     token_types : int
-        Kinds of segments where the file does not say; 0 if the family has none.
+        Default number of segment types; 0 if the family has none.
     gated : bool
-        Whether MLPs have a gate; then gate and up have no biases.
+        Whether MLPs have a gate; gate and up then have no biases.
     biased : bool
         Whether the matrices of attention, and of MLPs without a gate, have biases.
     down_bias : bool
-        Whether the last matrix of a gated MLP has a bias even so.
+        Whether the last matrix of a gated MLP has a bias nevertheless.
     embedding_norm, last_norm : bool
-        Whether there is a norm behind the tables, and one behind the layers.
+        Whether there is a norm after the tables, and one after the layers.
     positions : bool
-        Whether positions are looked up in a table where the file does not say.
+        Whether there is a position table by default.
     narrow : bool
         Whether tables may be narrower than the layers (``embedding_size``).
     tables : tuple of str
-        Fields that give the rows of tables of distances between tokens.
+        Fields with the number of rows of relative-position tables.
     inner : str
-        What the inner width of MLPs is called.
+        Field name of the inner width of MLPs.
     """
 
     prefix: str
@@ -82,7 +82,7 @@ ENCODERS: Mapping[str, EncoderFamily] = {
 """``model_type`` -> family."""
 
 JINA_BERT = BERT._replace(prefix="JinaBert", gated=True, positions=False)
-"""Jina's embedders of version 2 call themselves ``bert``: ALiBi instead of positions, and gated MLPs."""
+"""Jina's version 2 embedders have the ``model_type`` ``bert``, but ALiBi instead of positions, and gated MLPs."""
 
 OTHER_ENCODERS = frozenset(
     {
@@ -92,11 +92,11 @@ OTHER_ENCODERS = frozenset(
         *("perceiver", "reformer", "splinter", "ernie_m", "visual_bert", "lxmert", "neomme"),
     }
 )
-"""``model_type`` of encoders whose layers are not BERT's, and that are not read."""
+"""``model_type`` of unsupported encoders, whose layers differ from BERT's."""
 
 
 def encoder_family(data: Mapping[str, Any]) -> EncoderFamily | None:
-    """The family of an encoder; None if a ``config.json`` is not that of one that is known here."""
+    """Family of an encoder; None if the ``config.json`` is not that of a supported encoder."""
     classes = data.get("architectures")
     named = str(classes[0]) if isinstance(classes, list) and classes else ""
     if named.startswith("JinaBert"):

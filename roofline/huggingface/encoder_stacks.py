@@ -1,4 +1,4 @@
-"""From fields to the layers of a text encoder, and to the tables and norms around them."""
+"""Layers of a text encoder, and the tables and norms around them, from its fields."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .encoder_families import EncoderFamily
 from .fields import Fields
 
 BUCKETS = 32
-"""Distances between tokens that MPNet tells apart, where the file does not say."""
+"""Default number of distances between tokens that MPNet distinguishes."""
 
 KINDS_OF_POSITIONS = ("absolute", "rope", "rotary", "alibi")
 
 
 def classic(fields: Fields, family: EncoderFamily) -> Model:
-    """BERT and its kin: layer norms behind attention and MLP (or before them), a norm behind the tables.
+    """BERT and related models: layer norms after (or before) attention and MLP, and a norm after the tables.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def classic(fields: Fields, family: EncoderFamily) -> Model:
         raise SpecError(f"layer_norm_type must be layer_norm: {fields.text('layer_norm_type')!r:.80}")
     rows = fields.size("max_position_embeddings")
     unused = 1 + (fields.optional("pad_token_id", least=0) or 1) if family.offset else 0
-    # DeBERTa's norm stands behind the projection to the layers' width; ALBERT's and ELECTRA's before it.
+    # DeBERTa's norm follows the projection to the layers' width; ALBERT's and ELECTRA's precedes it.
     normed = hidden if family.prefix.startswith("Deberta") else width
     return Model(
         name="encoder",
@@ -73,7 +73,7 @@ def attention(fields: Fields, *, bias: bool, window: int | None = None, no_key_b
 
 
 def _layers(fields: Fields, family: EncoderFamily) -> Iterator[Layer]:
-    """All layers; those of ALBERT share their weights (arXiv:1909.11942), every second of Nomic's may have experts."""
+    """All layers; ALBERT's share their weights (arXiv:1909.11942), and every second of Nomic's may have experts."""
     hidden, count = fields.size("hidden_size"), fields.size("num_hidden_layers")
     norms = (2 * hidden, 2 * hidden)
     before = (attention(fields, bias=_biased(fields, family), no_key_bias=family.prefix == "Deberta"),)
@@ -96,7 +96,7 @@ def _layers(fields: Fields, family: EncoderFamily) -> Iterator[Layer]:
 
 
 def _biased(fields: Fields, family: EncoderFamily) -> bool:
-    """Whether attention has biases; Nomic's files say so."""
+    """Whether attention has biases; Nomic's files state it."""
     return fields.flag("qkv_proj_bias", family.biased)
 
 
@@ -145,7 +145,7 @@ def _tables(fields: Fields, family: EncoderFamily, rows: int, width: int) -> Ite
 
 
 def _has_positions(fields: Fields, family: EncoderFamily) -> bool:
-    """Whether positions are looked up in a table."""
+    """Whether there is a position table."""
     kind = fields.text("position_embedding_type") or ("absolute" if family.positions else "rope")
     if kind not in KINDS_OF_POSITIONS:
         raise SpecError(f"position_embedding_type must be one of {', '.join(KINDS_OF_POSITIONS)}: {kind!r:.80}")
@@ -153,7 +153,7 @@ def _has_positions(fields: Fields, family: EncoderFamily) -> bool:
 
 
 def _around(fields: Fields, family: EncoderFamily, hidden: int, width: int) -> Iterator[Block]:
-    """From the tables' width to the layers', and DeBERTa's convolution behind its first layer."""
+    """Projection from the tables' width to the layers', and DeBERTa's convolution after its first layer."""
     if width != hidden or family.prefix == "Albert":
         yield Projection(hidden=width, output=hidden, name="embed_proj", bias=not family.prefix.startswith("Deberta"))
     taps = fields.optional("conv_kernel_size", least=0) if family.prefix == "DebertaV2" else 0
@@ -165,7 +165,7 @@ def _around(fields: Fields, family: EncoderFamily, hidden: int, width: int) -> I
 
 
 def _span(fields: Fields, family: EncoderFamily) -> int:
-    """Relative positions on either side of a token that DeBERTa tells apart; 0 without them."""
+    """Number of relative positions on either side of a token in DeBERTa; 0 without them."""
     if not (family.prefix.startswith("Deberta") and fields.flag("relative_attention")):
         return 0
     longest: Any = fields.get("max_relative_positions")
@@ -194,7 +194,7 @@ def _relative(fields: Fields, family: EncoderFamily) -> Iterator[Block]:
 
 
 def modern(fields: Fields) -> Model:
-    """ModernBERT: norms before attention and MLP, gated MLPs, windows in all layers but every third."""
+    """ModernBERT: norms before attention and MLP, gated MLPs, windows in all but every third layer."""
     hidden, count = fields.size("hidden_size"), fields.size("num_hidden_layers")
     norm = 2 * hidden if fields.flag("norm_bias") else hidden
     mlp = MLP(hidden=hidden, intermediate=fields.size("intermediate_size"), bias=fields.flag("mlp_bias"))
@@ -206,7 +206,7 @@ def modern(fields: Fields) -> Model:
     kinds = list(_kinds(fields, count))
     whole = kinds.count("full_attention")
     first_full = kinds[0] == "full_attention"
-    # The first layer has no norm before attention: the embedding's stands there.
+    # The first layer has no norm before attention; the embedding's norm takes its place.
     layers = [Layer(1, full if first_full else local, (norm,))]
     for blocks, number in ((full, whole - first_full), (local, count - whole - (not first_full))):
         if number:

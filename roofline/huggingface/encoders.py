@@ -1,6 +1,6 @@
 """Encoders of text: embedders and rerankers of the BERT family and ModernBERT, read from a ``config.json``.
 
-A model's class decides what stands behind the layers: ``BertModel`` has a pooler, ``...ForSequenceClassification`` a
+A model's class decides what follows the layers: ``BertModel`` has a pooler, ``...ForSequenceClassification`` a
 dense layer and the scores, ``...ForMaskedLM`` a dense layer with a norm and an lm_head that is the embedding.
 BERT (arXiv:1810.04805), RoBERTa (arXiv:1907.11692), XLM-R (arXiv:1911.02116), MPNet (arXiv:2004.09297), DistilBERT
 (arXiv:1910.01108), ALBERT (arXiv:1909.11942), ELECTRA (arXiv:2003.10555), DeBERTa (arXiv:2006.03654), Nomic
@@ -23,7 +23,7 @@ HEADS = (
     *("Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"),
     *("ForQuestionAnswering", "ForMultipleChoice"),
 )
-"""What classes end in whose heads are known here."""
+"""Suffixes of classes with supported heads."""
 
 NO_STRUCTURE = (
     *("pooler_num_attention_heads", "pooler_size_per_head", "norm_eps", "reference_compile", "pack_qkv", "head_dim"),
@@ -31,32 +31,32 @@ NO_STRUCTURE = (
     *("pooler_num_fc_layers", "pooler_type", "summary_last_dropout", "lora_dropout_p", "lora_main_params_trainable"),
     *("use_rms_norm", "prenorm", "moe_normalize_expert_weights", "num_shared_experts", "moe_resid_pdrop"),
 )
-"""Fields that sound like parameters and add none to these models."""
+"""Fields that sound like parameters but add none to these models."""
 
 MASKED = ("ForMaskedLM", "ForPreTraining")
 
 
 def is_encoder(data: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` is that of an encoder that is known here."""
+    """Whether a ``config.json`` describes a supported encoder."""
     return encoder_family(data) is not None
 
 
 def encoder(data: Mapping[str, Any], fields: Fields, name: str, source: str) -> Model:
-    """The encoder that a ``config.json`` describes.
+    """Read the encoder that a ``config.json`` describes.
 
     Parameters
     ----------
     data : mapping of str to object
         The ``config.json``.
     fields : Fields
-        Its fields; those that are read are marked.
+        Fields of the file; those that are read are marked.
     name, source : str
-        Name of the model, its own if empty, and where the file is from.
+        Name of the model (empty uses the file's) and origin of the file.
 
     Raises
     ------
     SpecError
-        A field is missing or invalid, or its head is not known.
+        A field is missing or invalid, or the head is not supported.
     """
     family = encoder_family(data) or BERT
     for unused in NO_STRUCTURE:
@@ -64,7 +64,7 @@ def encoder(data: Mapping[str, Any], fields: Fields, name: str, source: str) -> 
     head = _head(data, family)
     modern_layers = family.prefix == "ModernBert"
     made = modern(fields) if modern_layers else classic(fields, family)
-    # ELECTRA's pretraining tells replaced tokens apart instead of naming them.
+    # ELECTRA's pretraining detects replaced tokens instead of predicting them.
     masked = head in MASKED and (family.prefix, head) != ("Electra", "ForPreTraining")
     return made.replace(
         name=own_name(name, data),
@@ -80,7 +80,7 @@ def encoder(data: Mapping[str, Any], fields: Fields, name: str, source: str) -> 
 
 
 def _head(data: Mapping[str, Any], family: EncoderFamily) -> str:
-    """What the model's class ends in; the plain model if it is not named."""
+    """Suffix of the model's class, which names its head; the plain model if the class is not stated."""
     classes = data.get("architectures")
     if not isinstance(classes, list) or not classes:
         return "Model"
@@ -95,11 +95,11 @@ def _head(data: Mapping[str, Any], family: EncoderFamily) -> str:
 
 
 COLBERT = "HF_ColBERT"
-"""Class of late-interaction embedders: a vector of ``dim`` for every token (arXiv:2112.01488)."""
+"""Class of late-interaction embedders, with a vector of ``dim`` values per token (arXiv:2112.01488)."""
 
 
 def _on_every_token(fields: Fields, head: str) -> Iterator[Block]:
-    """Heads that run on every token: labels, starts and ends of answers, small vectors."""
+    """Heads that run on every token: labels, answer spans, small vectors."""
     hidden = fields.size("hidden_size")
     if head in ("ForTokenClassification", "ForQuestionAnswering"):
         yield Projection(hidden=hidden, output=labels(fields), name="classifier", bias=True)
@@ -108,7 +108,7 @@ def _on_every_token(fields: Fields, head: str) -> Iterator[Block]:
 
 
 def _pooled(fields: Fields, family: EncoderFamily, head: str, *, masked: bool) -> Iterator[Block]:
-    """What stands behind the layers: a dense layer with or without a norm, and the scores of a classifier."""
+    """Head after the layers: a dense layer with or without a norm, and the scores of a classifier."""
     hidden, width = fields.size("hidden_size"), table_width(fields, family)
     is_modern = family.prefix == "ModernBert"
     bias, norm = not is_modern, 0
@@ -128,14 +128,14 @@ def _pooled(fields: Fields, family: EncoderFamily, head: str, *, masked: bool) -
 
 
 def _scores(fields: Fields, head: str, *, masked: bool) -> int:
-    """Scores of a sequence: labels, one for each choice, whether a sentence follows, or whether a token is replaced."""
+    """Number of scores per sequence: labels, choices, next-sentence or replaced-token prediction."""
     if head == "ForPreTraining":
         return 2 if masked else 1
     return 1 if head == "ForMultipleChoice" else labels(fields)
 
 
 def labels(fields: Fields) -> int:
-    """Scores of a classifier: names for them, or their number; 2 if the file has neither."""
+    """Number of labels of a classifier, stated as names or as a number; 2 if the file has neither."""
     names = fields.get("id2label")
     return len(names) if isinstance(names, Mapping) and names else fields.optional("num_labels") or 2
 
@@ -143,7 +143,7 @@ def labels(fields: Fields) -> int:
 def _adapters(fields: Fields, made: Model) -> dict[str, int]:
     """Low-rank adapters for each of several tasks, on every matrix and table (jina-embeddings-v3, arXiv:2409.10173).
 
-    Queries, keys and values are one matrix there.
+    Queries, keys and values are one matrix in this model.
     """
     tasks, rank = fields.entries("lora_adaptations"), fields.optional("lora_rank", least=0)
     if not tasks or not rank:

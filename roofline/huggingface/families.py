@@ -1,8 +1,8 @@
-"""Families: how each ``model_type`` departs from the convention.
+"""Families: how each ``model_type`` differs from the convention.
 
 The convention is Llama: RMS norms before attention and before a gated MLP, grouped-query attention, no biases unless
-``attention_bias`` or ``mlp_bias`` says so, one embedding and one lm_head.  A row states a difference that the fields
-of a configuration do not show; everything else is read from the fields.  Sources: the model cards and papers of the
+``attention_bias`` or ``mlp_bias`` is set, one embedding and one lm_head.  A row states differences that the fields
+of a configuration do not show.  Everything else is read from the fields.  Sources: the model cards and papers of the
 families, and their modules in transformers 5.24.0, where each row can be checked.
 """
 
@@ -48,7 +48,7 @@ INKLING2 = Family(gate="value", embedding_norm=True, period=6, change_layer=chan
 MUSE = Family(norms=4, gate="value", period=4)
 
 FAMILIES: dict[str, Family] = {
-    # Llama and what reads exactly like it
+    # Llama and models with exactly its layout
     **dict.fromkeys(
         [
             "llama",
@@ -97,7 +97,7 @@ FAMILIES: dict[str, Family] = {
     "minimax_m2": replace(OLMO2, qkv_bias=False, output_bias=False),
     "minimax": Family(linear="lightning", all_sliding=True),
     "minimax_m3_vl_text": Family(qk_norm="head"),
-    # GPT-2 and its time
+    # GPT-2 and its contemporaries
     "gpt2": GPT2,
     "gpt-sw3": GPT2,
     "gpt_bigcode": GPT2,
@@ -193,7 +193,7 @@ FAMILIES: dict[str, Family] = {
         all_sliding=True,
         tied=True,
     ),
-    # Cohere, EXAONE, Granite, ERNIE, LFM and other houses
+    # Cohere, EXAONE, Granite, ERNIE, LFM and others
     "cohere": COHERE,
     "cohere2": COHERE2,
     "cohere2_moe": replace(COHERE2, all_sliding=False),
@@ -273,7 +273,7 @@ FAMILIES: dict[str, Family] = {
     "zamba2": Family(linear="mamba2", hybrid="shared", norms=1, tied=True),
     "rwkv": Family(linear="rwkv", norm="layer", embedding_norm=True),
     "xlstm": Family(linear="matrix_lstm"),
-    # Odd ones
+    # Other designs
     "doge": Family(qk_norm="head", norms=4, all_sliding=True, change_layer=changes.doge),
     "axk2": replace(DSA, dense_layers=1, change_layer=changes.axk2),
     "dots3_note_text": replace(MLA, mlp_bias=False, dense_layers=1, gate="head", change_layer=changes.dots3_note),
@@ -293,7 +293,7 @@ FAMILIES: dict[str, Family] = {
         tied=True,
         change_layer=changes.gpt_neox_japanese,
     ),
-    # What can't be read
+    # Unsupported families
     "jetmoe": Family(attention="mixture", tied=True, change_layer=changes.jetmoe),
     **dict.fromkeys(
         ["gemma4_assistant", "gemma4_unified_assistant"],
@@ -339,4 +339,4 @@ ALIASES: dict[str, str] = {
     "step3p7_text": "step3p5",
     "mimo_v2": "mimo_v2_flash",
 }
-"""Another ``model_type`` of a family, or that of a wrapper whose text fields stand at the top."""
+"""Other ``model_type`` values of a family, or of wrappers with text fields at the top level."""

@@ -1,4 +1,4 @@
-"""What a family of models may differ in."""
+"""Ways in which a family of models may differ from the convention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .fields import Fields
 
 @dataclass(frozen=True)
 class Place:
-    """One layer: its number, of how many, and the kind of its mixer."""
+    """Position of a layer: its number, the number of layers, and the kind of its mixer."""
 
     at: int
     layers: int
@@ -20,33 +20,33 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """Differences of a family from the convention; a string for a truth value names the field that decides.
+    """Differences of a family from the convention; a string in place of a bool names the field that decides.
 
     Attributes
     ----------
     attention : str
-        Kind of its attention: ``gqa``, ``mla``, ``compressed`` or ``mixture``.
+        Kind of attention: ``gqa``, ``mla``, ``compressed`` or ``mixture``.
     linear : str
-        Kind of the layers that ``layer_types`` calls linear, mamba, conv or recurrent.
+        Kind of the layers called linear, mamba, conv or recurrent in ``layer_types``.
     hybrid : str
-        What a ``hybrid`` layer is: ``parallel`` (attention and mixer side by side), ``shared`` (one transformer block
+        Kind of a ``hybrid`` layer: ``parallel`` (attention and mixer side by side), ``shared`` (one transformer block
         reused before the mixer).
     qkv_bias, output_bias, mlp_bias, lm_head_bias : bool or str
-        Biases.
+        Whether the matrices of each part have biases.
     qk_norm, qk_norm_flag : str
-        How queries and keys are normalized (see `Attention`), and what turns it on.
+        How queries and keys are normalized (see `Attention`), and the field that turns it on.
     sinks : str
         Which layers have learned sinks: ``all`` or ``sliding``.
     gate, gate_flag : str
-        Width of the gate of attention's output, and what turns it on.
+        Width of the gate on attention's output, and the field that turns it on.
     gate_bias : bool
         Whether the gate is part of the query projection and shares its bias.
     norm : str
         ``rms``, ``layer`` (weight and bias), ``layer_weight`` or ``none`` (no parameters).
     extra_norms_flag : str
-        What adds a norm behind each of attention and MLP.
+        Field that adds a norm after attention and one after the MLP.
     norms : int
-        Norms of a layer.
+        Number of norms per layer.
     parallel : bool or str
         Whether attention and MLP read the same input and their outputs are added together.
     embedding_norm : bool
@@ -56,25 +56,26 @@ class Family:
     halved : bool
         Whether the stated inner width is twice the real one.
     four_h : bool
-        Whether an absent inner width means four times the hidden one.
+        Whether the inner width defaults to four times the hidden width.
     shared_gate, router_bias, shared_expert : bool or str
-        Learned parameters beside a mixture's matrices; a shared expert as wide as a routed one that no field mentions.
+        Whether a mixture has a gate on its shared expert, a router bias, or a shared expert (as wide as a routed one)
+        that no field mentions.
     dense_layers : int
-        How many first layers are dense when nothing says otherwise.
+        Default number of dense layers at the start.
     period, first_full : int, bool
-        Every so many layers one has full attention, the last or the first of them.
+        One of every ``period`` layers has full attention: the first of them if ``first_full``, else the last.
     all_sliding, window_flag : bool or str
-        Whether the window holds in every layer, what turns it on.
+        Whether every layer has the window, and the field that turns it on.
     positions : int, optional
         Rows of the position table beyond the longest context; None if there is no table.
     uneven_heads : bool
-        Whether a hidden size that the heads do not divide is rounded down.
+        Whether the head width is rounded down if the heads do not divide the hidden size.
     tied : bool
-        Whether embedding and lm_head are one tensor when neither file nor class says so.
+        Whether embedding and lm_head are one tensor if neither the file nor the class states it.
     unknown : str
-        What of its shapes a configuration does not give; such a family can't be read.
+        Shapes that a configuration does not give, which makes the family unsupported; empty if none are missing.
     change_layer, change_model : callable, optional
-        What this family alone does to a layer, or to the model, read by all the rest.
+        Functions that apply changes of this family alone to a layer, or to the model.
     """
 
     attention: str = "gqa"

@@ -1,4 +1,4 @@
-"""Fields of a ``config.json``: one name for each quantity, whatever a family calls it, and what its class supplies."""
+"""Fields of a ``config.json`` under one name per quantity, with the defaults of the model's class."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "mtp_layers": ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "num_mtp_layers"),
     "moe_latent_size": ("routed_expert_hidden_size", "moe_hidden_size"),
 }
-"""Our name of a quantity -> other names that configurations give it."""
+"""Name of a quantity here -> its other names in configurations."""
 
 CORE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-"""What a configuration has to say itself: a class's default would be another model's."""
+"""Fields that a configuration has to state, since a class's default would be that of another model."""
 
 NESTED = ("attn_config", "ffn_config", "linear_attn_config", "ssm_cfg", "sparse_attention_config")
-"""Sub-mappings whose fields are the text model's own."""
+"""Sub-mappings with fields of the text model."""
 
 
 @cache
@@ -80,26 +80,26 @@ def class_defaults() -> Mapping[str, Any]:
 
 
 def own_name(name: str, data: Mapping[str, Any], model_type: str = "") -> str:
-    """The name that a model is given, else the one in its file, else its ``model_type``."""
+    """The given name of a model, else the one in its file, else its ``model_type``."""
     return name or str(data.get("_name_or_path") or model_type or data.get("model_type"))
 
 
 class MissingField(SpecError):
-    """A field that has to be there is absent."""
+    """A required field is absent."""
 
 
 class Fields:
-    """A configuration, asked by our names; it notes which answers were a class's default.
+    """A configuration with one name per quantity, which records the values that are a class's defaults.
 
     Parameters
     ----------
     data : mapping of str to object
         The text model's part of a ``config.json``.
     defaults : mapping of str to object
-        What its class supplies for fields that are absent.
+        Defaults of its class for absent fields.
     partial : bool
-        Whether the file lists differences from the class only (nested text configurations do), so that even the `CORE`
-        fields may come from ``defaults``.
+        Whether the file lists only differences from the class, as nested text configurations do.  Even the `CORE`
+        fields may then come from ``defaults``.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Fields:
         self.defaulted: dict[str, Any] = {}
 
     def at_layer(self, layer: int) -> Fields:
-        """The fields of one layer: ``per_layer_config`` overrides them by its number."""
+        """Fields of one layer, with its overrides from ``per_layer_config``."""
         listed = self.data.get("per_layer_config")
         own = None
         if isinstance(listed, Mapping):
@@ -132,13 +132,13 @@ class Fields:
         return Fields({**self.data, **wide, **own}, self.defaults, partial=self.partial, read=self.read)
 
     def given(self, name: str) -> bool:
-        """Whether the file itself has the field, be it null."""
+        """Whether the file itself has the field, even if it is null."""
         names = (name, *ALIASES.get(name, ()))
         self.read.update(names)
         return any(key in self.data for key in names)
 
     def get(self, name: str, otherwise: Any = None) -> Any:
-        """The value by any of its names, else the class's default, else ``otherwise``.  A null in the file is None."""
+        """Value under any of its names, else the class's default, else ``otherwise``.  A null in the file is None."""
         names = (name, *ALIASES.get(name, ()))
         self.read.update(names)
         for key in names:
@@ -153,16 +153,16 @@ class Fields:
         return otherwise
 
     def name_of(self, name: str) -> str:
-        """The name under which the file has the field."""
+        """Name of the field in the file."""
         return next((key for key in (name, *ALIASES.get(name, ())) if key in self.data), name)
 
     def size(self, name: str, *, least: int = 1) -> int:
-        """A whole number that has to be there.
+        """Required integer.
 
         Raises
         ------
         SpecError
-            It is missing, or no whole number from ``least`` to a billion.
+            The field is missing, or is not an integer from ``least`` to a billion.
         """
         value = self.get(name)
         if value is None:
@@ -171,12 +171,12 @@ class Fields:
         return self._whole(self.name_of(name), value, least)
 
     def optional(self, name: str, *, least: int = 1) -> int | None:
-        """A whole number, or None where it is absent or null.
+        """Integer, or None if the field is absent or null.
 
         Raises
         ------
         SpecError
-            It is there, but no whole number from ``least`` to a billion.
+            The field is present, but is not an integer from ``least`` to a billion.
         """
         value = self.get(name)
         return None if value is None else self._whole(self.name_of(name), value, least)
@@ -187,7 +187,7 @@ class Fields:
         Raises
         ------
         SpecError
-            The list is too short, or the entry no whole number.
+            The list is too short, or the entry is not an integer.
         """
         value = self.get(name)
         if not isinstance(value, list):
@@ -197,12 +197,12 @@ class Fields:
         return self._whole(f"{self.name_of(name)}[{layer}]", value[layer], least)
 
     def first(self, name: str) -> int:
-        """`size`, for a field that may be a list with one entry for each modality, the first of them text's.
+        """`size`, for a field that may be a list with one entry per modality, text first.
 
         Raises
         ------
         SpecError
-            It is missing, an empty list, or the entry no whole number.
+            The field is missing or an empty list, or the entry is not an integer.
         """
         value = self.get(name)
         if not isinstance(value, list):
@@ -210,12 +210,12 @@ class Fields:
         return self._whole(f"{self.name_of(name)}[0]", value[0] if value else None, 1)
 
     def flag(self, name: str, otherwise: bool = False) -> bool:
-        """A truth value; 0 and 1 count as one.
+        """Bool; 0 and 1 are accepted.
 
         Raises
         ------
         SpecError
-            It is neither.
+            The field is neither a bool nor 0 or 1.
         """
         value = self.get(name)
         if value is None:
@@ -225,19 +225,19 @@ class Fields:
         raise SpecError(f"{self.name_of(name)} must be true or false: {value!r:.80}")
 
     def text(self, name: str) -> str | None:
-        """A string, or None."""
+        """String, or None if absent."""
         value = self.get(name)
         if value is not None and not isinstance(value, str):
             raise SpecError(f"{self.name_of(name)} must be text: {value!r:.80}")
         return value
 
     def entries(self, name: str, count: int | None = None) -> list[Any] | None:
-        """A list, or None; with ``count`` it has to have one entry per layer.
+        """List, or None if absent; with ``count`` it must have one entry per layer.
 
         Raises
         ------
         SpecError
-            It is no list, or of another length.
+            The field is not a list, or has a different length.
         """
         value = self.get(name)
         if value is None:

@@ -30,26 +30,26 @@ def from_config(
     quantization: Mapping[str, Any] | None = None,
     checkpoint_bytes: int | None = None,
 ) -> Model:
-    """The language model that a ``config.json`` describes: a decoder, or an encoder of a family that is known here.
+    """Read the language model that a ``config.json`` describes: a decoder, or an encoder of a supported family.
 
     Parameters
     ----------
     data : mapping of str to object
-        The object in the file.
+        Content of the file.
     name : str
-        Name of the model; the file's own if empty.
+        Name of the model; empty uses the file's.
     source : str
-        Where the file is from.
+        Origin of the file.
     quantization : mapping of str to object, optional
         A ``hf_quant_config.json`` beside the file.
     checkpoint_bytes : int, optional
-        Size of the checkpoint's tensors, if its index is at hand.
+        Size of the checkpoint's tensors, if its index is available.
 
     Raises
     ------
     SpecError
-        It is no such model, a field is missing or contradictory, or its family has parts whose shapes a
-        configuration does not give.  The message names the field and the value.
+        The file describes another kind of model, a field is missing or contradictory, or the family has parts whose
+        shapes a configuration does not give.  The message names the field and the value.
     """
     try:
         _check_type(data)
@@ -59,7 +59,7 @@ def from_config(
     except InvalidInput as error:
         raise SpecError(f"{source or name or 'config'}: {_brief(str(error))}") from None
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-        # A file is data: whatever type its author put where, the answer is a line and not a traceback.
+        # Files are untrusted data: a value of any wrong type gives a one-line message, not a traceback.
         said = _brief(str(error))
         raise SpecError(f"{source or name or 'config'}: a field has an unexpected type: {said}") from None
     understood = precision is not None or not notes
@@ -76,26 +76,26 @@ def from_config(
 
 
 MOST_CHARACTERS = 500
-"""Of a sentence about a file; a field may hold a list of a hundred thousand entries."""
+"""Maximum length of a message about a file; a field may contain a list of a hundred thousand entries."""
 
 
 def _brief(sentence: str) -> str:
-    """A sentence in one line of at most `MOST_CHARACTERS`."""
+    """Shorten a sentence to one line of at most `MOST_CHARACTERS`."""
     line = " ".join(sentence.split())
     return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]} …"
 
 
 def _check_type(data: Mapping[str, Any]) -> None:
-    """Refuse a ``model_type`` that is no word."""
+    """Raise if ``model_type`` is not a string."""
     model_type = data.get("model_type")
     if model_type is not None and not isinstance(model_type, str):
         raise SpecError(f"model_type must be text: {model_type!r:.80}")
 
 
 class _Read(NamedTuple):
-    """A model without its formats, its linear modules, and why its counts may be wrong.
+    """A model before its formats are known, its linear modules, and reasons why its counts may be wrong.
 
-    ``stored_as_run`` says whether engines load the checkpoint in the formats in which it is stored.
+    ``stored_as_run`` states whether engines run the checkpoint in its stored formats.
     """
 
     model: Model
@@ -114,7 +114,7 @@ def _decoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
 
 
 def _encoder(data: Mapping[str, Any], name: str, source: str) -> _Read:
-    """An encoder, or a model that has one; engines run those that are stored in fp32 in 16 bits."""
+    """Read an encoder, or a model with one; engines run checkpoints stored in fp32 in 16 bits."""
     fields = Fields(data, {})
     model = (encoder if is_encoder(data) else encoder_decoder)(data, fields, name, source)
     half = str(data.get("torch_dtype") or data.get("dtype")) != "float32"
@@ -162,7 +162,7 @@ def _has_final_norm(fields: Fields) -> bool:
 
 
 def _tied(data: Mapping[str, Any], text: Text) -> bool:
-    """The wrapper's word, the text model's word, the wrapper class's, the text class's, the family's."""
+    """Whether embeddings are tied: the first stated by wrapper, text model, wrapper class, text class or family."""
     outer = Fields(data, {}).get("tie_word_embeddings")
     inner = Fields(text.fields.data, {}).get("tie_word_embeddings")
     wrapper = class_defaults()["wrappers"].get(str(data.get("model_type"))) if data is not text.fields.data else None
@@ -217,7 +217,7 @@ def _longest(fields: Fields) -> int | None:
 
 
 def _defaulted(fields: Fields) -> Sequence[str]:
-    """What the file does not say and its class supplied, as far as it decides shapes."""
+    """Fields absent from the file and supplied by its class, if they decide shapes."""
     taken = {key: value for key, value in fields.defaulted.items() if value not in (False, 0, None, [])}
     if not taken:
         return ()

@@ -1,4 +1,4 @@
-"""Which part of a configuration is the text model, and of which family."""
+"""Find the text model in a configuration, and its family."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_DECODERS = OTHER_ENCODERS | {
     *("segformer", "clap", "chinese_clip", "data2vec-audio", "parakeet_ctc", "parakeet_encoder", "wav2vec2-bert"),
     *("wav2vec2-conformer", "unispeech", "unispeech-sat", "sew", "sew-d"),
 }
-"""``model_type`` of what is no language model, or an encoder that is not read."""
+"""``model_type`` of models that are not language models, or of unsupported encoders."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Text:
     Attributes
     ----------
     fields : Fields
-        Its fields.
+        Fields of the text model.
     family : Family
-        How they are read.
+        Family that decides how the fields are read.
     model_type : str
-        As it names itself.
+        ``model_type`` stated in the configuration.
     assumptions : tuple of str
-        What was taken by convention.
+        Assumptions made by convention.
     """
 
     fields: Fields
@@ -46,12 +46,12 @@ class Text:
 
 
 def text_model(data: Mapping[str, Any]) -> Text:
-    """The text model of a ``config.json``, nested or not.
+    """Find the text model of a ``config.json``, nested or not.
 
     Raises
     ------
     SpecError
-        It is no decoder, or its family can't be read.
+        The model is not a decoder, or its family is not supported.
     """
     outer = str(data.get("model_type") or "")
     wrapper = class_defaults()["wrappers"].get(outer)
@@ -105,10 +105,10 @@ CLASSES = {
     "HunYuanMoEV1": "hunyuan_v1_moe",
     "HunYuanDenseV1": "hunyuan_v1_dense",
 }
-"""How a class begins -> its family, where the model_type is another family's.
+"""Prefix of a class -> its family, if the ``model_type`` is another family's.
 
-Ling 2.5 calls itself what Ling 3 does, so only the class tells simple gated linear attention from KDA; Grok 2 calls
-itself ``git``, which is an encoder for pictures; Hunyuan's first releases all call themselves ``hunyuan``.
+Ling 2.5 and Ling 3 have the same ``model_type``, so only their classes tell simple gated linear attention from KDA.
+Grok 2 states ``git``, which is an image encoder. Hunyuan's first releases all state ``hunyuan``.
 """
 
 
@@ -117,7 +117,7 @@ VERSIONS = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}
 
 
 def _told_by_class(data: Mapping[str, Any]) -> str | None:
-    """The family that ``architectures`` or ``version`` tells and ``model_type`` does not."""
+    """Family stated by ``architectures`` or ``version`` but not by ``model_type``."""
     if data.get("model_type") in ("minicpmv", "minicpmo"):
         return VERSIONS.get(str(data.get("version")))
     named = data.get("architectures")
@@ -128,7 +128,7 @@ def _told_by_class(data: Mapping[str, Any]) -> str | None:
 
 
 def _by_architecture(data: Mapping[str, Any]) -> str | None:
-    """The family whose class ``architectures`` names: ``DeepseekV3ForCausalLM`` is deepseek_v3."""
+    """Family of the class in ``architectures``: ``DeepseekV3ForCausalLM`` is deepseek_v3."""
     named = data.get("architectures")
     if not isinstance(named, list) or not named:
         return None
@@ -143,11 +143,11 @@ def _unknown(data: Mapping[str, Any], model_type: str, name: str) -> tuple[Famil
 
 
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-"""How classes of decoders end; an encoder's ends in Model, ForMaskedLM and the like."""
+"""Suffixes of decoder classes; those of encoders end in Model, ForMaskedLM and similar."""
 
 
 def _by_convention(data: Mapping[str, Any], model_type: str) -> tuple[Family, tuple[str, ...]]:
-    """A family that is not in the table: by convention if its shapes are all there, and it says nothing unheard of."""
+    """Read an unlisted family by convention if it is a causal language model with all shapes stated."""
     classes = data.get("architectures")
     named = [str(name) for name in classes] if isinstance(classes, list) else []
     if named and not any(name.endswith(CAUSAL) for name in named):
