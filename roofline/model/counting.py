@@ -1,4 +1,4 @@
-"""How a count comes about: a row and a derivation for each group of layers."""
+"""Derivation of a parameter count: rows and steps for each group of layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def layer_row(layer: Layer) -> dict[str, Any]:
-    """What a group is, its parameters, and what it keeps of a sequence."""
+    """Return a row for one group: kind, parameters, and cache per sequence."""
     weights = tuple(layer.weights())
     caches = tuple(layer.caches())
     return {
@@ -30,7 +30,7 @@ def layer_row(layer: Layer) -> dict[str, Any]:
 
 
 def model_lines(model: Model) -> list[str]:
-    """A model in lines: its size, its layers, its widths, what stands beside it, its notes."""
+    """Return a description of a model in lines: size, layers, widths, other parts, notes."""
     counts, encoder = model.parameters, model.encoder
     return [
         f"{model.title or model.name}: {humanize('total', counts.total)} parameters, "
@@ -45,7 +45,7 @@ def model_lines(model: Model) -> list[str]:
 
 
 def explain_count(model: Model) -> tuple[Step, ...]:
-    """The count: every weight of every group, the groups, the tables, what is active, the total."""
+    """Yield the steps of the count: every weight, groups, tables, active parameters, total."""
     steps: list[Step] = []
     parts: dict[str, float] = {}
     groups, source = model.weight_groups(), model.source
@@ -68,7 +68,7 @@ def explain_count(model: Model) -> tuple[Step, ...]:
 
 
 def active_steps(groups: Sequence[tuple[str, int, tuple[Weight, ...]]], head: int, source: str) -> list[Step]:
-    """What one token is multiplied with: every group without the experts that it is not sent to, and lm_head."""
+    """Return the steps to active parameters: all groups without unselected experts, and lm_head."""
     steps: list[Step] = []
     for name, count, weights in groups:
         held = sum(weight.parameters for weight in weights)
@@ -82,7 +82,7 @@ def active_steps(groups: Sequence[tuple[str, int, tuple[Weight, ...]]], head: in
 
 
 def count_steps(name: str, count: int, weights: tuple[Weight, ...], source: str) -> list[Step]:
-    """A step for each weight of a group, then their sum times the layers."""
+    """Yield a step for each weight of a group, then their sum times the number of layers."""
     steps: list[Step] = []
     parts: dict[str, int] = {}
     for weight in weights:

@@ -1,4 +1,4 @@
-"""A decoder or an encoder: its layers, what stands around them, and exact counts."""
+"""Decoders and encoders: layers, the parts around them, and exact counts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PREDICTION = "multi_token_prediction"
-"""What `Model.apart` calls layers that draft tokens."""
+"""Names in `Model.apart` of layers that draft tokens."""
 
 SIZE_TOLERANCE = 0.02
-"""A stated size that differs by more is a doubt: shapes or formats are then not those of the checkpoint."""
+"""Relative difference from the stated size above which shapes or formats are doubtful."""
 
 SHAPES = frozenset(
     {
@@ -41,7 +41,7 @@ SHAPES = frozenset(
         *("tables", "around", "encoder", "pooled", "has_lm_head", "apart", "towers"),
     }
 )
-"""Fields that decide the size of a checkpoint."""
+"""Fields that determine the size of a checkpoint."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -63,7 +63,7 @@ class Model(Report):
     lm_head_bias : bool
         Whether lm_head has a bias.
     has_lm_head : bool
-        Whether there is an lm_head; one that predicts masked tokens is resident, and no embedding needs it.
+        Whether there is an lm_head. In encoders it predicts masked tokens: resident, but not needed for embeddings.
     final_norm : int
         Parameters of the norm before lm_head.
     position_rows : int
@@ -75,30 +75,30 @@ class Model(Report):
     embedding_width : int, optional
         Width of embedding and lm_head, ``hidden`` if None (then blocks ``around`` project).
     tables : tuple of LookupTable
-        Further tables that are looked up.
+        Further lookup tables.
     around : tuple of Block
         Blocks that run once, outside the layers.
     encoder : EncoderStack, optional
         For an encoder-decoder: the encoder, whose output the layers attend to.
     pooled : tuple of Block
-        Blocks of an encoder behind its layers, which run on one position of each sequence: a pooler, a classifier.
+        Blocks after an encoder's layers that run on one position of each sequence: a pooler, a classifier.
     max_context_tokens : int, optional
-        Longest context that the model was made for; None if not stated.
+        Longest context that the model supports; None if not stated.
     apart : mapping of str to int
         Parameters of other parts of the checkpoint (towers, multi-token prediction), by name.
     towers : mapping of str to Tower
-        Shapes of encoders of images and sound among them, by the same names, as far as they are known.
+        Shapes of the encoders of images and sound in ``apart``, by the same names, where known.
     precision : Precision, optional
-        The formats that the checkpoint comes in; None if not stated.
+        Formats of the checkpoint; None if not stated.
     checkpoint_bytes : int, optional
-        Exact size of the checkpoint's tensors, if an index beside the config gives it.
+        Exact size of the checkpoint's tensors, if an index next to the config states it.
     source : str
-        Where the shapes come from.
+        Source of the shapes.
     doubts : tuple of str
-        Why counts and sizes may be wrong: a scheme, a field or a family that is not understood. They are shown at the
-        top of answers.
+        Reasons why counts and sizes may be wrong: a scheme, a field or a family that is not understood. Shown at the
+        top of results.
     assumptions : tuple of str
-        What was assumed by convention or left out; doubts included.
+        What was assumed by convention or left out, including ``doubts``.
     """
 
     name: str
@@ -146,12 +146,12 @@ class Model(Report):
 
     @cached_property
     def layer_count(self) -> int:
-        """Layers of all groups."""
+        """Number of layers in all groups."""
         return sum(layer.count for layer in self.layers)
 
     @cached_property
     def encodes(self) -> bool:
-        """Whether it generates no token and runs in one pass: all tokens see each other, or there is no lm_head."""
+        """Whether it is an encoder, without generation: all tokens see each other, or there is no lm_head."""
         blocks = (block for layer in self.layers for block in layer.blocks)
         return not self.has_lm_head or any(isinstance(block, Attention) and not block.causal for block in blocks)
 
@@ -167,17 +167,17 @@ class Model(Report):
 
     @property
     def lm_head(self) -> Linear:
-        """The output projection; of no columns where there is none."""
+        """The output projection; it has no columns if the model has none."""
         columns, pieces = (self.vocab, None) if self.has_lm_head else (0, 1)
         return Linear("lm_head", self.width, columns, "lm_head", self.lm_head_bias, split="columns", pieces=pieces)
 
     @property
     def lookups(self) -> tuple[LookupTable, ...]:
-        """Tables beside the embedding."""
+        """Tables other than the embedding."""
         return (*self._own_lookups(), *(self.encoder.tables if self.encoder else ()))
 
     def _own_lookups(self) -> tuple[LookupTable, ...]:
-        """Those that a generated token looks up."""
+        """Tables that a generated token looks up."""
         positions = (LookupTable("positions", self.position_rows, self.hidden),) if self.position_rows else ()
         return (*positions, *self.tables)
 
@@ -188,7 +188,7 @@ class Model(Report):
 
     @property
     def parameters(self) -> Parameters:
-        """Exact counts: every matrix and vector that the blocks declare, times its layers."""
+        """Exact counts of all matrices and vectors that the blocks declare, times their layers."""
         by_part: dict[str, int] = {}
         active = 0
         for count, weight in self.counted_weights():
@@ -217,7 +217,7 @@ class Model(Report):
         return self.parameters.active
 
     def counted_weights(self) -> Iterator[tuple[int, Weight]]:
-        """Weights as they are stored: how often, and which."""
+        """Return stored weights, each with the number of times it occurs."""
         for layer in self.layers:
             if not layer.reused:
                 for weight in layer.weights():
@@ -232,7 +232,7 @@ class Model(Report):
                 yield count, weight
 
     def weight_bytes(self, precision: Precision) -> float:
-        """Bytes of all weights resident in memory, each part in its own format, a tied table once."""
+        """Return the bytes of all resident weights, each part in its own format, a tied table once."""
         total = 0.0
         bias_bits = precision.part("bias").weight_bits
         for count, weight in (*self.counted_weights(), (1, self.lm_head)):
@@ -246,14 +246,14 @@ class Model(Report):
         return total + rows * precision.part("embedding").weight_bits / 8
 
     def cache_bytes(self, tokens: Number, kv: str = "bf16") -> Number:
-        """Bytes of KV cache and state of one sequence of ``tokens``: windows capped, constant state included.
+        """Return the bytes of KV cache and state for one sequence, with windows and constant state.
 
         This is what the architecture needs; an engine may reserve more, see `engine_cache_bytes`.
 
         Raises
         ------
         InvalidInput
-            ``tokens`` is not a whole number >= 0.
+            ``tokens`` is not an integer >= 0.
         UnknownName
             ``kv`` is not a format.
 
@@ -271,18 +271,18 @@ class Model(Report):
     def engine_cache_bytes(
         self, tokens: Number, kv: str = "bf16", *, page_tokens: int = 16, hybrid: bool = False
     ) -> Number:
-        """Bytes that an engine reserves for one sequence: whole pages of ``page_tokens`` in every layer with a cache.
+        """Return the bytes that an engine reserves for one sequence: whole pages in every layer with a cache.
 
         Parameters
         ----------
         hybrid : bool
-            Whether the engine has pages of several kinds, so that windowed layers keep their window only; without, they
-            hold every token like the others (vLLM's default until its hybrid KV cache manager).
+            Whether the engine has several kinds of pages, so that windowed layers keep their window only. Without, they
+            store every token (vLLM's default until its hybrid KV cache manager).
 
         Raises
         ------
         InvalidInput
-            ``tokens`` is not a whole number >= 0, or ``page_tokens`` not one >= 1.
+            ``tokens`` is not an integer >= 0, or ``page_tokens`` is not an integer >= 1.
         UnknownName
             ``kv`` is not a format.
 
@@ -307,7 +307,7 @@ class Model(Report):
 
     @property
     def prediction_parameters(self) -> int:
-        """Parameters of layers of multi-token prediction."""
+        """Parameters of the layers for multi-token prediction."""
         return self.apart.get(PREDICTION, 0)
 
     @property
@@ -316,13 +316,13 @@ class Model(Report):
         return sum(self.apart.values()) - self.prediction_parameters
 
     def stored_bytes(self, precision: Precision) -> float:
-        """Bytes of everything that a checkpoint in these formats holds: towers in 16 bits, the rest alike."""
+        """Return the bytes of a checkpoint in these formats, with towers in 16 bits."""
         language = self.weight_bytes(precision)
         drafting = self.prediction_parameters * language / self.parameters.total
         return language + drafting + self.tower_parameters * 16 / 8
 
     def size_doubt(self) -> str:
-        """That the stated size of the checkpoint is another than that of its shapes and formats; empty if it is not."""
+        """Warning if the stated checkpoint size differs from that of its shapes and formats; else empty."""
         if self.checkpoint_bytes is None:
             return ""
         computed = self.stored_bytes(self.precision or AS_PUBLISHED)
@@ -332,36 +332,37 @@ class Model(Report):
         return f"the checkpoint states {stated} of tensors, but its configuration gives {given}; memory uses the former"
 
     def all_doubts(self) -> tuple[str, ...]:
-        """`doubts`, and a stated size that the shapes do not give."""
+        """`doubts` and `size_doubt`."""
         return tuple(filter(None, (*self.doubts, self.size_doubt())))
 
     def counted_caches(self) -> Iterator[tuple[int, Cache]]:
-        """Every layer's caches with the number of such layers."""
+        """Return the caches of each layer, with the number of such layers."""
         for layer in self.layers:
             for cache in layer.caches():
                 yield layer.count, cache
 
     @property
     def kv_bytes_per_token(self) -> float:
-        """Bytes that a token adds to the cache in bf16 before any window is full."""
+        """Bytes per token of a bf16 cache, before any window is full."""
         return float(sum(count * cache.values_per_token / cache.stride * 2 for count, cache in self.counted_caches()))
 
     def operators(self, run: Pass) -> tuple[Operator, ...]:
-        """Operators of one forward pass: lookups, layers, what runs around them, lm_head on the emitted positions.
+        """Return the operators of one forward pass: lookups, layers, blocks around them, lm_head.
 
-        Before them come those of towers, if the prompts have images or sound.
+        If the prompts have images or sound, the operators of towers come first.  lm_head runs on the emitted positions.
 
-        They know no chip, and most depend on the new tokens alone, so for passes without arrays those are kept.
+        Operators do not depend on the chip, and most depend on the new tokens only, so those of passes without arrays
+        are cached.
         """
         frame = self._frame(run) if run.is_sweep else self.frame(self.frame_pass(run))
         return tuple(filled(frame, run))
 
     def frame_pass(self, run: Pass) -> Pass:
-        """The pass that stands for all passes with the same `frame`."""
+        """Return the representative of all passes with the same `frame`."""
         return run.with_short_past
 
     def frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
-        """The operators of a `frame_pass`, with places for those that depend on the length of the past."""
+        """Return the operators of a `frame_pass`, with placeholders for those that depend on the length of the past."""
         return _frame_once(self, run)
 
     def _frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
@@ -392,19 +393,19 @@ class Model(Report):
         return tuple(found)
 
     def _pooling(self, run: Pass) -> Iterator[Operator]:
-        """What runs on one position of each sequence; a head that predicts masked tokens does not."""
+        """Yield operators that run on one position of each sequence; a head for masked tokens does not run."""
         positions = tuple(Segment(part.sequences, part.emitted_tokens, 0.0) for part in run.segments)
         for block in () if self.has_lm_head else self.pooled:
             yield from block.operators(dataclasses.replace(run, segments=positions))
 
     def replace(self, **changes: Any) -> Model:
-        """A copy with other fields; one with other shapes has no checkpoint whose size is known."""
+        """Return a copy with other fields; the size of the checkpoint is dropped if shapes change."""
         if changes.keys() & SHAPES:
             changes = {"checkpoint_bytes": None} | changes
         return dataclasses.replace(self, **changes)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per group of equal layers: what it is, its parameters, what it keeps of a sequence."""
+        """Return one row per group of equal layers: kind, parameters, and cache per sequence."""
         require("pandas", "frame", "a table")
         import pandas as pd
 
@@ -419,7 +420,7 @@ class Model(Report):
         return f"<p><b>{html.escape(lines[0])}</b></p><ul>{rows}</ul>"
 
     def weight_groups(self) -> list[tuple[str, int, tuple[Weight, ...]]]:
-        """Weights by group as they are stored: name, how often, and which."""
+        """Return stored weights by group: name, number of copies, and the weights."""
         groups = [
             (f"layers_{at}", layer.count, tuple(layer.weights()))
             for at, layer in enumerate(self.layers)

@@ -1,4 +1,4 @@
-"""Draft heads: small models on top of a large one that guess its next tokens for it to verify.
+"""Draft heads: small models that propose the next tokens of a large model, which verifies them.
 
 =========  =====================================================================================================
 eagle3     one layer whose attention reads embedding and hidden state side by side, with a dense MLP; a matrix that
@@ -26,34 +26,35 @@ HEADS = ("eagle3", "mtp")
 """Kinds of draft heads."""
 
 DRAFT_VOCABULARY = 32_000
-"""Tokens that an EAGLE-3 head chooses among."""
+"""Vocabulary of an EAGLE-3 head."""
 
 FUSED_STATES = 3
-"""Hidden states that an EAGLE-3 head reads: of an early, a middle and a late layer."""
+"""Number of hidden states that an EAGLE-3 head reads: of an early, a middle and a late layer."""
 
 USUAL_HEAD_DIM = 128
-"""Width of a head where the large model has no attention to take it from."""
+"""Head width if the large model has no attention to take it from."""
 
 
 def draft_head(model: Model, kind: str) -> Model:
-    """The draft head of a model.
+    """Return the draft head of a model.
 
     Parameters
     ----------
     model : Model
-        The model that verifies.
+        Model that verifies the drafts.
     kind : str
         ``eagle3`` or ``mtp``.
 
     Returns
     -------
     Model
-        One layer, what fuses its inputs, and an lm_head; its embedding is that of ``model`` and counts nothing.
+        One layer, the matrix that fuses its inputs, and an lm_head. The embedding belongs to ``model`` and is not
+        counted.
 
     Raises
     ------
     UnknownName
-        ``kind`` is neither.
+        ``kind`` is not one of these.
 
     Examples
     --------
@@ -84,12 +85,12 @@ def draft_head(model: Model, kind: str) -> Model:
 
 
 def has_own_lm_head(kind: str) -> bool:
-    """Whether a head's lm_head is a matrix of its own rather than the large model's."""
+    """Return whether a head has its own lm_head rather than the large model's."""
     return kind == "eagle3"
 
 
 def _layer(model: Model) -> Layer:
-    """Softmax attention over embedding and hidden state side by side, a dense MLP as wide as the model's, and norms."""
+    """Return a layer of attention over concatenated embedding and hidden state, a dense MLP, and norms."""
     blocks = [block for layer in model.layers for block in layer.blocks]
     attention = replace(_attention(model.hidden, blocks), input_width=2 * model.hidden)
     return Layer(1, (attention, _mlp(model.hidden, blocks)), (model.hidden,) * 3)
@@ -112,7 +113,7 @@ def _attention(hidden: int, blocks: list[Block]) -> Attention:
 
 
 def _mlp(hidden: int, blocks: list[Block]) -> MLP:
-    """The first dense MLP, or one as wide as the experts that a token takes."""
+    """Return the model's first dense MLP, or one as wide as the experts of one token."""
     for block in blocks:
         if isinstance(block, MLP):
             return MLP(hidden=hidden, intermediate=block.intermediate)

@@ -1,4 +1,4 @@
-"""The encoder of an encoder-decoder: it runs once over the source, and the decoder attends to what it makes."""
+"""The encoder of an encoder-decoder, which runs once over the source; the decoder attends to its output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tower import Product, named
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EncoderStack(Value):
-    """Layers of an encoder, whose tokens all see each other, and what stands before and behind them.
+    """Layers of an encoder, whose tokens all see each other, and the parts before and after them.
 
     Attributes
     ----------
@@ -27,15 +27,15 @@ class EncoderStack(Value):
     layers : tuple of Layer
         Groups of equal layers.
     final_norm : int
-        Parameters of the norm behind the layers.
+        Parameters of the norm after the layers.
     stem : tuple of Product
-        Matrices with biases that make a position of frames of sound; none where the source is tokens of text.
+        Matrices with biases that turn frames of sound into positions; none if the source is text.
     tables : tuple of LookupTable
         Tables of positions, or of distances between them.
     positions : int, optional
-        Positions of a source that always has as many (a window of sound); None where they are the prompt's.
+        Fixed number of positions of a source (a window of sound); None if it is the length of the prompt.
     window_s : float
-        Seconds of sound in that window.
+        Seconds of sound in a window.
     """
 
     hidden: int
@@ -47,11 +47,11 @@ class EncoderStack(Value):
     window_s: float = 0.0
 
     def matrices(self) -> tuple[Linear, ...]:
-        """The stem."""
+        """Matrices of the stem."""
         return tuple(Linear(f"conv{at}", each.d_in, each.d_out, "other", True) for at, each in enumerate(self.stem, 1))
 
     def groups(self) -> Iterator[tuple[str, int, tuple[Weight, ...]]]:
-        """Weights by group: name, how often, and which."""
+        """Return weights by group: name, number of copies, and the weights."""
         for at, layer in enumerate(self.layers):
             yield f"encoder_layers_{at}", layer.count, tuple(layer.weights())
         outside = (*self.matrices(), *((Vector("encoder_norm", self.final_norm),) if self.final_norm else ()))
@@ -59,7 +59,7 @@ class EncoderStack(Value):
             yield "encoder_outside_layers", 1, outside
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Operators over the sources that are encoded in a pass, called ``encoder.q_proj`` and so on."""
+        """Yield operators for the sources encoded in a pass, named ``encoder.q_proj`` and so on."""
         parts = tuple(Segment(each.sequences, each.encoded_tokens, 0.0, 0.0) for each in run.segments)
         if not any(np.any(part.new_tokens) for part in parts):
             return

@@ -16,32 +16,32 @@ from .layout_collectives import behind_blocks
 
 @dataclass(frozen=True, eq=False)
 class OnCache(Value):
-    """The place of the operators that depend on the length of the past, in a pass where that is left open.
+    """Placeholder for the operators that depend on the length of the past.
 
     Attributes
     ----------
     block : Block
-        The block that they belong to: those on the cache of a `CacheReader`, all of any other block.
+        Block that they belong to: the cache operators of a `CacheReader`, all operators of any other block.
     count : int
-        Layers that run them.
+        Number of layers that run them.
     """
 
     block: Block
     count: int = 1
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """The operators of a pass."""
+        """Return the operators of a pass."""
         found = self.block.on_cache(run) if isinstance(self.block, CacheReader) else self.block.operators(run)
         for operator in found:
             yield operator.times(self.count)
 
     def times(self, count: int) -> OnCache:
-        """The same in ``count`` times as many layers."""
+        """Return the same in ``count`` times as many layers."""
         return OnCache(self.block, self.count * count)
 
 
 def filled(frame: Iterable[Operator | OnCache], run: Pass) -> Iterator[Operator]:
-    """All operators of a pass, from a frame where the length of the past was left open."""
+    """Yield all operators of a pass, from a frame with placeholders."""
     for part in frame:
         if isinstance(part, OnCache):
             yield from part.operators(run)
@@ -50,7 +50,7 @@ def filled(frame: Iterable[Operator | OnCache], run: Pass) -> Iterator[Operator]
 
 
 def block_frame(block: Block, run: Pass) -> Iterator[Operator | OnCache]:
-    """Operators of a block, with the places of those that depend on the length of the past."""
+    """Yield the operators of a block, with placeholders for those that depend on the length of the past."""
     if isinstance(block, CacheReader):
         yield from block.before_cache(run)
         yield OnCache(block)
@@ -68,16 +68,16 @@ class Layer(Value):
     Attributes
     ----------
     count : int
-        How many.
+        Number of layers.
     blocks : tuple of Block
         Blocks of each layer, in order: usually an attention kind and an MLP kind.
     norms : tuple of int
-        Parameters of each norm (a norm without parameters is 0).
+        Parameters of each norm (0 for a norm without parameters).
     reused : bool
-        Whether the weights are those of an earlier group: run again, not stored again (Zamba).
+        Whether the weights are shared with an earlier group, so they are not stored again (Zamba).
     together : tuple of int
-        How many successive blocks add their outputs before anything reads the sum: ``(2,)`` for attention and MLP in
-        parallel (GPT-J, Falcon); one each if empty.
+        Numbers of successive blocks whose outputs are added before anything reads the sum: ``(2,)`` for attention and
+        MLP in parallel (GPT-J, Falcon). Each block by itself if empty.
     """
 
     count: int
@@ -94,36 +94,36 @@ class Layer(Value):
 
     @property
     def kind(self) -> str:
-        """The kinds of its blocks."""
+        """Kinds of the blocks."""
         return " + ".join(block.kind for block in self.blocks) + (
             ", weights of an earlier layer" if self.reused else ""
         )
 
     def weights(self) -> Iterator[Weight]:
-        """Weights of one of the layers."""
+        """Weights of one layer."""
         for block in self.blocks:
             yield from block.weights()
         for size in self.norms:
             yield Vector("norm", size)
 
     def caches(self) -> Iterator[Cache]:
-        """What one of the layers keeps of a sequence."""
+        """Caches of one layer for a sequence."""
         for block in self.blocks:
             yield from block.caches()
 
     def added(self) -> Iterator[tuple[Block, ...]]:
-        """Its blocks in groups whose outputs are added together."""
+        """Blocks in groups whose outputs are added together."""
         start = 0
         for size in self.together or (1,) * len(self.blocks):
             yield self.blocks[start : start + size]
             start += size
 
     def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
-        """Operators of one pass through all ``count`` layers; a layer that search has emptied does nothing."""
+        """Yield the operators of one pass through all layers; layers that architecture search removed have none."""
         return filled(self.frame(run, hidden), run)
 
     def frame(self, run: Pass, hidden: int) -> Iterator[Operator | OnCache]:
-        """The same with the length of the past left open."""
+        """Yield the same with placeholders for operators that depend on the length of the past."""
         if not self.blocks:
             return
         for blocks in self.added():

@@ -1,10 +1,10 @@
-"""Exchange: the collectives that a layout adds to a model, as operators.
+"""Collectives that a layout adds to a model, as operators.
 
-A block whose last matrix is divided by rows leaves every accelerator with a part of the sum: tensor parallelism adds an
-all-reduce of the residual stream behind each block (two a layer: attention out, MLP out), or behind several blocks
-whose outputs are added together (one a layer where attention and MLP run side by side: the sum of their parts is
-reduced, as in GPT-J, github.com/kingoflolz/mesh-transformer-jax).  Experts that span several
-replicas of attention get their tokens by an all-to-all (dispatch) and return them by another (combine).
+If the last matrix of a block is divided by rows, every accelerator has a partial sum.  So tensor parallelism adds an
+all-reduce of the residual stream after each block: two per layer, for attention and MLP.  If attention and MLP run in
+parallel there is one per layer, for the sum of both (as in GPT-J, github.com/kingoflolz/mesh-transformer-jax).  Experts
+that span several replicas of attention receive their tokens by an all-to-all (dispatch) and return them by another
+(combine).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .blocks.latent_attention import MLA
 
 
 def behind_blocks(blocks: tuple[Block, ...], run: Pass) -> Iterator[Operator]:
-    """Collectives behind blocks whose outputs are added together: one all-reduce, and what experts and caches need."""
+    """Yield collectives after blocks whose outputs are added: one all-reduce, and those of experts and caches."""
     parallel = run.parallel
     reduced, reduced_apart = False, False
     after: list[Operator] = []
@@ -47,20 +47,19 @@ def behind_blocks(blocks: tuple[Block, ...], run: Pass) -> Iterator[Operator]:
     if not (reduced or reduced_apart):
         return
     stream_bytes = run.tokens * blocks[0].hidden * (run.precision.wide_bits / 8)
-    # Experts that span replicas return their tokens by the combine, which leaves nothing to reduce behind them alone.
+    # Experts that span replicas return tokens by the combine, so nothing is left to reduce after them alone.
     group = parallel.tensor if reduced else where(parallel.expert_replicas > 1, 1, parallel.tensor)
     yield collective("all_reduce", Message("all_reduce", stream_bytes, group, stream_bytes), run)
     yield from after
 
 
 def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[Operator]:
-    """Dispatch and combine: a token goes once to every accelerator that holds one of its experts, or a part of one.
+    """Yield dispatch and combine: a token goes once to each accelerator with one of its experts, or a part.
 
     With ``k`` of the experts chosen uniformly over ``n`` groups of accelerators, ``n (1 - (1 - 1 / n) ** k)`` of them
-    are expected to hold at least one; an expert is divided over the accelerators of a group, which is one accelerator
-    unless ``moe_tensor`` says otherwise. With one group this is an all-gather and a reduce-scatter. The accelerators of
-    a tensor-parallel group share the tokens among them. In the
-    luckiest case every expert chosen is at home, so the least is nothing.
+    are expected to hold at least one.  A group is the accelerators that divide an expert: one, unless ``moe_tensor`` is
+    set.  With one group this is an all-gather and a reduce-scatter.  The accelerators of a tensor-parallel group share
+    the tokens.  In the best case every chosen expert is local, so the least is 0.
     """
     parallel, precision = run.parallel, run.precision
     groups = where(spans, parallel.expert, 1)
@@ -76,7 +75,7 @@ def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[O
 
 
 def _over_context(block: Block, run: Pass) -> Operator:
-    """Context parallelism: keys and values of the new tokens go round all accelerators that share a sequence."""
+    """Return context parallelism's ring: new keys and values visit all accelerators that share a sequence."""
     values = sum(cache.values_per_token for cache in block.caches())
     tokens = sum(segment.tokens for segment in run.segments)
     kv_bytes = tokens * values * (run.precision.kv_bits / 8)
@@ -84,10 +83,11 @@ def _over_context(block: Block, run: Pass) -> Operator:
 
 
 def _over_decode_context(block: Block, run: Pass) -> Iterator[Operator]:
-    """Decode context parallelism: queries of all heads go to every part of the cache, and partial results back.
+    """Yield decode context parallelism: queries of all heads go to every part of the cache, results return.
 
-    A rank computes the heads of its whole group on its part of the tokens, so queries are gathered before attention and
-    results, weighted by their softmax sums, reduced and scattered behind it (Helix, arXiv:2507.07120, section 2).
+    A rank computes the heads of its whole group on its part of the tokens.  So queries are gathered before attention,
+    and results, weighted by their softmax sums, are reduced and scattered after it (Helix, arXiv:2507.07120, section
+    2).
     """
     if not isinstance(block, Attention | MLA):
         return
@@ -103,7 +103,7 @@ def _over_decode_context(block: Block, run: Pass) -> Iterator[Operator]:
 
 
 def around_layers(hidden: int, vocab: int, run: Pass) -> Iterator[Operator]:
-    """Logits gathered from the parts of a divided lm_head, and the residual stream handed from stage to stage."""
+    """Yield the gather of logits from a divided lm_head, and sends of the residual stream between stages."""
     parallel, wide = run.parallel, run.precision.wide_bits / 8
     if vocab:
         logits = Message("all_gather", run.emitted_tokens * vocab * wide, parallel.tensor, 0.0)

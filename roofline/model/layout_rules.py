@@ -1,7 +1,7 @@
-"""Layouts that engines start, and the rule that refuses the others.
+"""Rules by which engines accept or reject a layout.
 
-Engines divide whole things: a head, an expert, a row of a quantization group is on one accelerator or on another.  The
-rules are those of vLLM, SGLang and TensorRT-LLM where they agree:
+Engines do not split a head, an expert or a quantization group between accelerators.  The rules are those that vLLM,
+SGLang and TensorRT-LLM have in common:
 
 ===================  ==============================================================================================
 query heads          a multiple of the tensor-parallel degree ("total number of attention heads must be divisible by
@@ -31,17 +31,17 @@ from ..operators.weights import Linear
 from .decoder import Model
 
 VOCABULARY_STEP = 64
-"""Engines pad the vocabulary to a multiple of it."""
+"""Engines pad the vocabulary to a multiple of this."""
 
 MOST_LAYOUTS = 64
-"""Layouts of an array that are looked at, the first ones."""
+"""Number of layouts of an array that are checked, from the first."""
 
 KV_PROJECTIONS = ("k_proj", "v_proj")
-"""Projections whose heads are replicated where there are fewer of them than accelerators."""
+"""Projections whose heads are replicated if there are fewer than accelerators."""
 
 
 def refusal(model: Model, precision: Precision, parallel: Parallel) -> str:
-    """Why no engine starts ``model`` in this layout; empty if one does.
+    """Return why engines reject ``model`` in this layout; empty if they accept it.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def refusal(model: Model, precision: Precision, parallel: Parallel) -> str:
     Returns
     -------
     str
-        The rule that is broken, with its numbers.
+        The violated rule, with its numbers.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def refusal(model: Model, precision: Precision, parallel: Parallel) -> str:
 
 
 def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iterator[str]:
-    """A note for each of the layouts that engines refuse, without saying one twice.
+    """Return a note for each layout that engines reject, without duplicates.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iter
 
 
 def _broken(model: Model, precision: Precision, tensor: int, expert: int, expert_tensor: int) -> Iterator[str]:
-    """The rules that a layout breaks."""
+    """Yield the rules that a layout violates."""
     padded = ceil(model.vocab / VOCABULARY_STEP) * VOCABULARY_STEP
     for weight in _divided(model):
         routed = weight.part == "experts"
@@ -108,13 +108,13 @@ def _broken(model: Model, precision: Precision, tensor: int, expert: int, expert
 
 @lru_cache(maxsize=64)
 def _divided(model: Model) -> tuple[Linear, ...]:
-    """Every kind of matrix that layouts divide, attention first."""
+    """Return every kind of matrix that layouts divide, attention first."""
     found = [weight for _, weight in model.counted_weights() if isinstance(weight, Linear) and weight.split != "whole"]
     return tuple(sorted(dict.fromkeys(found), key=lambda weight: weight.part != "attention"))
 
 
 def _of_matrix(weight: Linear, precision: Precision, ways: int) -> Iterator[str]:
-    """Rules about one matrix divided ``ways`` ways."""
+    """Yield violated rules of one matrix divided ``ways`` ways."""
     if ways == 1:
         return
     side = weight.d_in if weight.split == "rows" else weight.d_out
@@ -135,7 +135,7 @@ def _of_matrix(weight: Linear, precision: Precision, ways: int) -> Iterator[str]
 
 
 def _pieces_of(weight: Linear, pieces: int) -> str:
-    """What is divided, in words."""
+    """Return the name of the pieces that are divided."""
     if weight.pieces is None:
         return f"{pieces:,} {weight.split} of {weight.name}"
     return f"{pieces:,} {'query heads' if weight.part == 'attention' else 'heads'}"

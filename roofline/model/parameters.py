@@ -1,4 +1,4 @@
-"""Exact parameter counts, and tables that are looked up."""
+"""Exact parameter counts, and lookup tables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Parameters(Report):
     total : int
         All parameters of the language model, a tied table once.
     active : int
-        What one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also when it is the
-        embedding table); lookups are left out.
+        Parameters that one token is multiplied with: top-k experts, shared experts, attention, norms, lm_head (also
+        when it is the embedding table); lookups are left out.
     embedding : int
         The input table.
     lm_head : int
-        The output projection without its bias, also when it is the same table.
+        The output projection without its bias, also if it is the input table.
     by_part : mapping of str to int
         Parameters of each part, all layers together.
     """
@@ -43,25 +43,25 @@ class Parameters(Report):
 
     @property
     def shared_experts(self) -> int:
-        """The experts that every token goes to, with their gates."""
+        """Shared experts, which process every token, with their gates."""
         return self.by_part.get("shared_experts", 0)
 
     @property
     def router(self) -> int:
-        """What scores the experts."""
+        """Parameters of the router, which scores the experts."""
         return self.by_part.get("router", 0)
 
 
 @dataclass(frozen=True, eq=False)
 class LookupTable(Value):
-    """A table of which a token looks up one row: resident, never multiplied with, never streamed.
+    """A table in which each token looks up one row: resident, but never multiplied or streamed.
 
     Attributes
     ----------
     name : str
         ``positions``, ``per_layer_embedding`` ...
     rows, width : int
-        Its shape.
+        Shape of the table.
     """
 
     name: str
@@ -70,5 +70,5 @@ class LookupTable(Value):
 
     @property
     def parameters(self) -> int:
-        """Its size."""
+        """Number of parameters."""
         return self.rows * self.width
