@@ -1,9 +1,9 @@
-"""Estimates: what kernels reach of the data sheet's peaks, fitted to measured times (see `roofline.efficiency.forms`).
+"""Estimates: expected times of kernels, fitted to measured times (see `roofline.efficiency.forms`).
 
-Peaks stay peaks; what is reached of them is kept in ``efficiency_specs``, a file an accelerator, each set of parameters
-with the number of timings behind it and the error that it leaves.  Without an engine the estimate is the median of what
-the kernels of all engines take, point by point.  An accelerator without timings takes the values of its family, and the
-result says so.
+Data-sheet peaks are not changed.  The shares that kernels reach are in ``efficiency_specs``, one file per accelerator,
+with the number of timings and the remaining error of each set of parameters.  Without an engine, the estimate is the
+median over the kernels of all engines, element by element.  An accelerator without timings uses the values of its
+family, which the result notes.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ __all__ = ["Calibrated", "Estimate", "collective_kind", "estimate", "kind_of"]
 
 
 class Estimate(NamedTuple):
-    """Expected time, the interval that holds four of five measurements, and what both rest on.
+    """Expected time, the interval that contains four of five measurements, and their basis.
 
     Attributes
     ----------
     time_s : float or array
         Expected time of all runs.
     low_s, high_s : float or array
-        Ends of the 80% interval of this kernel by itself.
+        Ends of the 80% interval of this kernel alone.
     basis : str
-        What the numbers rest on.
+        What the numbers are based on.
     fixed_s : float or array
-        The part of ``time_s`` that launches cost whatever the shape; graphs leave only a share of it.
+        Part of ``time_s`` that launches cost, whatever the shape; graphs leave only a share of it.
     where : tuple
-        Pairs of a basis and where in a sweep it holds, if points rest on different ones.
+        Pairs of a basis and where in a sweep it applies, if it differs between points.
     """
 
     time_s: Number
@@ -56,35 +56,35 @@ class Estimate(NamedTuple):
 
     @property
     def bases(self) -> tuple[tuple[str, Any], ...]:
-        """Each basis, and where it holds: a bool or an array of them."""
+        """Each basis and where it applies: a bool or an array of bools."""
         return self.where or ((self.basis, True),)
 
 
 def estimate(
     operator: Operator, accelerator: Accelerator, *, compute_s: Number, memory_s: Number, profile: str | None = None
 ) -> Estimate:
-    """Expected time of all runs of ``operator``.
+    """Return the expected time of all runs of ``operator``.
 
     Parameters
     ----------
     operator : Operator
-        What is run.
+        Operator to run.
     accelerator : Accelerator
-        Where.
+        Accelerator that runs it.
     compute_s, memory_s : float or array
         Times of all its runs at the data sheet's peaks; no estimate is below either.
     profile : str, optional
-        The engine whose kernels run (``vllm``, ``trtllm``, ``sglang``); the median of them if None.
+        Engine whose kernels run (``vllm``, ``trtllm``, ``sglang``); the median of all engines if None.
 
     Returns
     -------
     Estimate
-        Time, interval, basis, and the part that launches cost.
+        Time, interval, basis, and the cost of launches.
 
     Raises
     ------
     UnknownName
-        ``profile`` is none that there are parameters of.
+        ``profile`` is not a known engine profile.
     """
     if operator.message is not None:
         return _exchange(operator, accelerator, memory_s, profile)
@@ -96,7 +96,7 @@ def estimate(
 
 
 def kernel_of(operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number) -> Kernel:
-    """One run of ``operator``, whose runs all together take ``compute_s`` and ``memory_s`` at the peaks."""
+    """Return one run of ``operator``; all its runs take ``compute_s`` and ``memory_s`` at the peaks."""
     runs = operator.count + (operator.count == 0)
     compute_s = compute_s / operator.inputs.get("compute_reached", 1.0)
     cached_s = larger(operator.work.moved_bytes / accelerator.memory_bytes_per_s - memory_s / runs, 0.0)
@@ -110,7 +110,7 @@ def kernel_of(operator: Operator, accelerator: Accelerator, compute_s: Number, m
 def _kernel(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
-    """A kernel of its own; of shapes that are special cases, each where it is one."""
+    """Return the estimate of a separate kernel, with special cases where the shape is one."""
     math, count = accelerator.math_on_chip(operator.work.math), operator.count
     kind = kind_of(operator, math)
     run = kernel_of(operator, accelerator, compute_s, memory_s)
@@ -129,7 +129,7 @@ def _kernel(
 
 
 class Wanted(NamedTuple):
-    """Which kernels: of a kind, of an engine, for special cases, on the units for ``math``."""
+    """A request for kernels: kind, engine profile, special cases, and format of the math."""
 
     kind: str
     profile: str | None
@@ -138,7 +138,7 @@ class Wanted(NamedTuple):
 
 
 def kernels_and_wider(accelerator: Accelerator, wanted: Wanted) -> tuple[Found, Found | None]:
-    """The kernels that are wanted, and those of the next wider format (see `kernels_of` and `wider`)."""
+    """Return the wanted kernels, and those of the next wider format (see `kernels_of` and `wider`)."""
     if accelerator.is_sweep:
         return _kernels_and_wider(accelerator, wanted)
     return _kernels_and_wider_once(accelerator, wanted, specs())
@@ -151,16 +151,16 @@ def _kernels_and_wider(accelerator: Accelerator, wanted: Wanted) -> tuple[Found,
 
 @lru_cache(maxsize=1024)
 def _kernels_and_wider_once(accelerator: Accelerator, wanted: Wanted, folders: str) -> tuple[Found, Found | None]:
-    """The same for a single chip; ``folders`` are the user's own of specifications, which hold kernels too."""
+    """Return the same for a single chip; ``folders`` are the user's directories, which may have kernels."""
     return _kernels_and_wider(accelerator, wanted)
 
 
 def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: tuple[str, ...], math: str) -> Found:
-    """The kernels of a kind; one that expands weights and that nobody timed reaches less than a wider one.
+    """Return the kernels of a kind; an untimed kernel that expands weights is limited by a wider one.
 
     Its share of the peak is at most ``UNPACKED`` times that of the engine's own wider kernel, whatever the units of
-    ``math`` could do.  Kernels that were timed, on this chip and of this engine, say themselves what they reach.  On
-    Hopper sparse attention on an 8-bit latent cache is a kernel of its own, of which there are no timings.
+    ``math`` could do.  Kernels timed on this chip and engine are used as measured.  On Hopper, sparse attention on an
+    8-bit latent cache is a separate kernel without timings.
     """
     if kind == "mla_decode.kv8" and "sparse" in cases and accelerator.architecture == "Hopper":
         return _sparse(kernels_for(accelerator, "mla_decode.bf16", profile))
@@ -177,7 +177,7 @@ def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: 
 
 @lru_cache(maxsize=64)
 def _sparse(dense: Found) -> Found:
-    """Dense 16-bit kernels as sparse ones on a cache of 8 bits, which expand what they read (`SPARSE_UNPACKED`)."""
+    """Return dense 16-bit kernels in place of sparse ones on an 8-bit cache, which expand it (`SPARSE_UNPACKED`)."""
     members = {}
     for engine, member in dense.members.items():
         slower = {"compute": member.parameters["compute"] * SPARSE_UNPACKED}
@@ -187,7 +187,7 @@ def _sparse(dense: Found) -> Found:
 
 
 def _expanding(found: Found, wide: Found, most: Any) -> Found:
-    """Kernels that reach at most ``most`` times the share of the peak that those of a wider format do."""
+    """Return kernels limited to ``most`` times the share of the peak of a wider format."""
     reached = most * _middle([member.parameters["compute"] for member in wide.members.values()])
     members = {}
     for engine, member in found.members.items():
@@ -198,18 +198,18 @@ def _expanding(found: Found, wide: Found, most: Any) -> Found:
 
 @lru_cache(maxsize=256)
 def _expanding_once(found: Found, wide: Found, most: float) -> Found:
-    """The same for a single chip, so that what is predicted from it can be kept too."""
+    """Return the same for a single chip, cached so that predictions from it can be cached too."""
     return _expanding(found, wide, most)
 
 
 def _is_timed(found: Found, kind: str, profile: str | None) -> bool:
-    """Whether what was found are timings of this kind on this chip, and of the engine that was asked for."""
+    """Return whether the kernels were timed: this kind, on this chip, with the requested engine."""
     own = profile in (None, "default") or profile in found.members
     return own and found.kind == kind and "typical" not in found.members
 
 
 def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str, ...]]]:
-    """Sets of special cases, and where each holds: all alike for a single shape, else one set after another."""
+    """Return sets of special cases and where each applies; a single shape has one set."""
     every = variants(inputs, kind)
     masks = [mask for _, mask in every]
     if not any(isinstance(mask, np.ndarray) and mask.ndim and not mask.all() and mask.any() for mask in masks):
@@ -225,34 +225,34 @@ def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str,
 
 
 def wider(accelerator: Accelerator, kind: str, cases: tuple[str, ...], profile: str | None) -> Found | None:
-    """The kernels of the next wider format, if there are timings of them; a named engine always runs its own."""
+    """Return the kernels of the next wider format, if timed; None for a named engine, which runs its own."""
     wide_kind = wider_kind(kind) if profile in (None, "default") else ""
     found = kernels_for(accelerator, wide_kind, None, cases) if wide_kind else None
     return found if found is not None and found.kind == wide_kind else None
 
 
 def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
-    """Both parts of the time of one run: of the kernel of an engine, or the median of the engines' kernels.
+    """Return both parts of the time of one run: of one engine's kernel, or the median over engines.
 
     Parameters
     ----------
     found : Found
         The kernels.
     wide : Found or None
-        Those of the next wider format: at equal shapes a narrower one is at most as much slower as the kernels of two
-        engines are, since a server would run the wider one otherwise.
+        Kernels of the next wider format. A narrower kernel is at most as much slower as two engines agree on, since a
+        server would run the wider one otherwise.
     run : Kernel
         One run in the format of ``found``.
     math : str
-        The units that compute it.
+        Format of the units that compute it.
     accelerator : Accelerator
-        The chip.
+        Accelerator that runs it.
 
     Returns
     -------
     Parts
-        Fixed and running time.  Those of single shapes are kept: layers of one model, steps of one batch and layouts
-        of one plan run the same products again and again.
+        Fixed and running time. Results for single shapes are cached, since layers, steps and layouts repeat the same
+        products.
     """
     compute_s, memory_s, cached_s, processors, inputs, clocked_s = run
     if accelerator.is_sweep or has_array((compute_s, memory_s, cached_s, clocked_s, *inputs.values())):
@@ -264,7 +264,7 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
 
 @lru_cache(maxsize=8192)
 def _predicted_once(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
-    """The same for a run whose inputs are given as pairs, which can be hashed."""
+    """Return the same for a run whose inputs are hashable pairs."""
     compute_s, memory_s, cached_s, processors, pairs, clocked_s = run
     inputs = dict(pairs)
     return _predicted(
@@ -284,7 +284,7 @@ def _predicted(found: Found, wide: Found | None, run: Kernel, math: str, acceler
 
 
 def _agreed(ratios: list[Any]) -> Any:
-    """The second largest of some ratios, at least 1: by how much two engines agree that a format is slower."""
+    """Return the second largest ratio, at least 1: the slowdown of a format on which two engines agree."""
     if len(ratios) < 2:
         return 1.0
     if len(ratios) == 2:
@@ -299,10 +299,10 @@ def _sum(parts: Parts) -> Any:
 
 
 def _one(member: Calibrated, run: Kernel) -> Parts:
-    """Both parts of one engine's kernel; together at least what the operands take at the peaks.
+    """Return both parts of one engine's kernel; their sum is at least the time at the peaks.
 
-    Kernels that are launched one by one take at least ``launch_s`` of the host's time; no graph shortens that, nor what
-    was fitted to whole steps.
+    Kernels launched one by one take at least ``launch_s`` of the host's time.  Graphs shorten neither that nor times
+    fitted to whole steps.
     """
     parts = member.form.parts(member.parameters, run)
     least_s = larger(larger(run.compute_s, run.memory_s), member.parameters.get("launch_s", 0.0))
@@ -311,7 +311,7 @@ def _one(member: Calibrated, run: Kernel) -> Parts:
 
 
 def _median(each: list[Parts]) -> Parts:
-    """The median of the sums, and of the fixed parts, which is at most all of it."""
+    """Return the median of the sums, and that of the fixed parts, which is at most the whole."""
     if len(each) == 1:
         return each[0]
     total_s = _middle([_sum(parts) for parts in each])
@@ -320,10 +320,10 @@ def _median(each: list[Parts]) -> Parts:
 
 
 def _middle(values: list[Any]) -> Any:
-    """Median, element by element.
+    """Return the median, element by element.
 
-    ``NumPy`` sorts along an axis, which costs twenty times what comparing two or three arrays does, and an accelerator
-    has timings of one to three engines.
+    NumPy sorts along an axis, which takes twenty times as long as comparing two or three arrays, and an accelerator has
+    timings of one to three engines.
     """
     if len(values) == 1:
         return values[0]
@@ -339,14 +339,14 @@ def _middle(values: list[Any]) -> Any:
 
 
 def _capped(parts: Parts, most: Parts, times: Any) -> Parts:
-    """At most ``times`` another time."""
+    """Return the parts, limited to ``times`` another time."""
     over = 1 * (_sum(parts) > times * _sum(most))
     fixed_s = over * times * most.fixed_s + (1 - over) * parts.fixed_s
     return Parts(fixed_s, over * times * most.running_s + (1 - over) * parts.running_s)
 
 
 def _interval(found: Found, time_s: Number, least_s: Number, fixed_s: Number = 0.0) -> Estimate:
-    """The interval around a time; nothing measured is below ``least_s``, the operator's floor."""
+    """Return the interval around a time; it does not go below ``least_s``, the operator's floor."""
     return Estimate(
         time_s, larger(smaller(time_s * found.low, time_s), least_s), time_s * found.high, found.basis, fixed_s
     )
@@ -355,7 +355,7 @@ def _interval(found: Found, time_s: Number, least_s: Number, fixed_s: Number = 0
 def _fused(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
-    """Work that joins a neighbor's kernel: it computes and moves bytes, but nothing starts."""
+    """Return the estimate of work fused into another kernel: it computes and moves bytes without a launch."""
     found = kernels_for(accelerator, kind_of(operator, accelerator.math_on_chip(operator.work.math)), profile)
     times = []
     for member in found.members.values():
@@ -370,18 +370,18 @@ def _fused(
 
 
 MOST_ROWS = 128
-"""Rows of queries that share keys up to which engines verify drafts with the kernel for decoding: the tile of a kernel
-for prompts (FlashAttention: 128 queries), which is full beyond."""
+"""Most rows of queries sharing keys for which engines verify drafts with the decode kernel.  It equals the tile of a
+prompt kernel (FlashAttention: 128 queries), which is full beyond."""
 
 
 def takes_either_kernel(operator: Operator) -> bool:
-    """Whether attention is a step at some points and a prompt at others, or verifies more than a tile of rows."""
+    """Return whether attention mixes steps and prompts in a sweep, or verifies more than a tile of rows."""
     decodes = operator.inputs["decodes"]
     return anywhere(decodes) and not (everywhere(decodes) and everywhere(_within_a_tile(operator)))
 
 
 def _within_a_tile(operator: Operator) -> Any:
-    """Where the rows of queries that share keys are at most `MOST_ROWS`; kernels for latents have no such limit."""
+    """Return where rows of queries sharing keys are at most `MOST_ROWS`; latent kernels have no such limit."""
     shape = operator.inputs
     rows = shape["new_tokens"] * shape["query_heads"] / shape["kv_heads"]
     return (rows <= MOST_ROWS) | (shape["new_tokens"] == 1) | operator.latent
@@ -390,7 +390,7 @@ def _within_a_tile(operator: Operator) -> Any:
 def _either(
     operator: Operator, accelerator: Accelerator, compute_s: Number, memory_s: Number, profile: str | None
 ) -> Estimate:
-    """Steps with the kernel for decoding, prompts with their own, and wide verifications with the faster of the two."""
+    """Return steps with the decode kernel, prompts with theirs, and wide verifications with the faster one."""
     step, prompt = (
         _kernel(
             replace(operator, inputs={**operator.inputs, "decodes": decodes}),
@@ -406,7 +406,7 @@ def _either(
 
 
 def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
-    """One estimate where ``first`` holds, the other elsewhere."""
+    """Return one estimate where ``first`` is true, the other elsewhere."""
     where = [(basis, first & np.asarray(holds)) for basis, holds in one.bases]
     where += [(basis, ~np.asarray(first) & np.asarray(holds)) for basis, holds in other.bases]
     return Estimate(
@@ -420,7 +420,7 @@ def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
 
 
 def _exchange(operator: Operator, accelerator: Accelerator, memory_s: Number, profile: str | None) -> Estimate:
-    """A message to other accelerators: the parameters of each size of group that there is; alone, nothing."""
+    """Return the estimate of a message, with the parameters for its group size; 0 for a single accelerator."""
     message = operator.message
     assert message is not None
     wire_s = message.network_s(accelerator)

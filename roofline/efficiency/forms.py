@@ -1,14 +1,14 @@
-"""Forms: how the time of a kernel follows from its shape, with a few parameters that timings fit.
+"""Forms: formulas for the time of a kernel from its shape, with a few parameters fitted to timings.
 
-Every form starts from the two times of the roofline, divides each by the share of the peak that kernels reach, joins
-them smoothly, and adds what a roofline leaves out: waves that are not full, loops that cannot be split, fixed times.
+Every form starts from the two times of the roofline, divides each by the share of the peak that kernels reach, and
+joins them smoothly.  It adds what a roofline leaves out: partial waves, loops that cannot be split, fixed times.
 
     join(a, b, ...) = (a^p + b^p + ...)^(1/p)
 
 is between the sum (p = 1: nothing overlaps) and the maximum (p large: everything does).
 
-A form returns two parts.  The *fixed* part is what a launch by itself costs whatever the shape; a captured CUDA graph
-leaves only a share of it.  The *running* part grows with the work.
+A form returns two parts.  The *fixed* part is the cost of a launch, whatever the shape; a captured CUDA graph leaves
+only a share of it.  The *running* part grows with the work.
 
 Everything is a float or an array and broadcasts; nothing here branches on a value.
 """
@@ -27,22 +27,22 @@ Parameters = Mapping[str, float]
 
 
 class Kernel(NamedTuple):
-    """One run of an operator, as its form sees it.
+    """One run of an operator: the input of a form.
 
     Attributes
     ----------
     compute_s : float or array
-        FLOPs at the peak of the chip.
+        Time of its FLOPs at the peak of the chip.
     memory_s : float or array
-        Bytes that cross the memory interface, at its bandwidth.
+        Time of the bytes that cross the memory interface, at its bandwidth.
     cached_s : float or array
-        Bytes found in the last-level cache by a timing loop, at the bandwidth of the memory.
+        Time of the bytes that a timing loop finds in the last-level cache, at the memory bandwidth.
     processors : float
         Multiprocessors of the chip (SMs, CUs, Xe cores).
     inputs : mapping of str to float or array
-        The operator's shape.
+        Shape of the operator.
     clocked_s : float or array
-        All its bytes at one a clock and multiprocessor; 0 where the clock is not known.
+        Time of all its bytes at one per clock and multiprocessor; 0 if the clock is not known.
     """
 
     compute_s: Any
@@ -54,21 +54,21 @@ class Kernel(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Time of a kernel in two parts: what a launch costs by itself, and what the work takes."""
+    """Time of a kernel in two parts: the fixed cost of a launch, and the time of the work."""
 
     fixed_s: Any
     running_s: Any
 
 
 class Terms(NamedTuple):
-    """What a form adds up: ``fixed_s + around_s + join(overlap, *joined)``.
+    """Terms of a form, whose sum is ``fixed_s + around_s + join(overlap, *joined)``.
 
     Attributes
     ----------
     fixed_s : float or array
-        What a launch costs by itself.
+        Fixed cost of a launch.
     around_s : float or array
-        What runs before and after the rest.
+        Time before and after the joined parts.
     overlap : float
         Exponent of the join.
     joined : mapping of str to float or array
@@ -83,10 +83,9 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is known of a parameter before it is fitted: a typical value and how far from it others lie.
+    """Prior of a parameter: its typical value and the spread around it.
 
-    ``spread`` is in natural logarithms: of the odds for a share, which stays between 0 and 1, else of what the value
-    has above ``least``.
+    ``spread`` is in natural logarithms: of the odds for a share between 0 and 1, else of the value minus ``least``.
     """
 
     typical: float
@@ -95,15 +94,15 @@ class Prior:
     least: float = 0.0
 
     def value(self, z: Any) -> Any:
-        """The parameter at ``z`` spreads from the typical value."""
+        """Return the parameter at ``z`` spreads from the typical value."""
         if not self.share:
             return self.least + (self.typical - self.least) * np.exp(self.spread * z)
         odds = self.typical / (1 - self.typical) * np.exp(self.spread * z)
         return odds / (1 + odds)
 
     def z(self, value: float) -> float:
-        """Inverse of `value`."""
-        # The bounds keep values at the ends of the range, whose logarithm is infinite, inside it.
+        """Return the inverse of `value`."""
+        # The bounds keep values off the ends of the range, where the logarithm is infinite.
         if not self.share:
             above = max(value - self.least, 1e-30)
             return float(np.log(above / (self.typical - self.least)) / self.spread)
@@ -114,16 +113,16 @@ class Prior:
 
 @dataclass(frozen=True)
 class Form:
-    """A formula for the time of one kernel and what its parameters typically are.
+    """A formula for the time of one kernel, with the priors of its parameters.
 
     Attributes
     ----------
     terms : callable
-        Parameters and a `Kernel` to `Terms`.
+        Function of parameters and a `Kernel` that returns `Terms`.
     priors : mapping of str to Prior
         Parameters that a fit moves.
     choices : tuple of mappings
-        Sets of whole-number parameters (sizes of tiles) of which a fit takes the best.
+        Sets of integer parameters (sizes of tiles), of which a fit selects the best.
     """
 
     terms: Callable[[Parameters, Kernel], Terms]
@@ -131,25 +130,25 @@ class Form:
     choices: tuple[Mapping[str, float], ...] = ({},)
 
     def parts(self, p: Parameters, run: Kernel) -> Parts:
-        """Fixed and running part."""
+        """Return fixed and running part."""
         terms = self.terms(p, run)
         return Parts(terms.fixed_s, terms.around_s + join(terms.overlap, *terms.joined.values()))
 
     def time_s(self, p: Parameters, run: Kernel) -> Any:
-        """Fixed and running part together."""
+        """Return the sum of fixed and running part."""
         parts = self.parts(p, run)
         return parts.fixed_s + parts.running_s
 
     @property
     def names(self) -> frozenset[str]:
-        """Every parameter, fitted or chosen."""
+        """Names of all parameters, fitted or chosen."""
         return frozenset((*self.priors, *self.choices[0]))
 
 
 def join(p: float, *times: Any) -> Any:
-    """``(a^p + b^p + ...)^(1/p)``: between their sum and their maximum.
+    """Return ``(a^p + b^p + ...)^(1/p)``, which is between the sum and the maximum.
 
-    It is computed as ``m ((a/m)^p + (b/m)^p + ...)^(1/p)`` with the longest time ``m``, which no time overflows.
+    It is computed as ``m ((a/m)^p + (b/m)^p + ...)^(1/p)`` with the longest time ``m``, to avoid overflow.
     """
     longest: Any = TINY_S
     for time in times:
@@ -161,14 +160,14 @@ def join(p: float, *times: Any) -> Any:
 
 
 TINY_S = 1e-30
-"""Shorter than any time that is not zero: quotients and logarithms of times that are 0 stay finite with it."""
+"""Shorter than any nonzero time; keeps quotients and logarithms of zero times finite."""
 
 
 def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:
-    """Time to move the operands: memory at its share of the bandwidth, the cache ``cache`` times as fast as that.
+    """Return the time to move the operands: memory at its share of the bandwidth, the cache ``cache`` times as fast.
 
-    A loop over operands that are larger than the cache finds little of them there: with the least-recently-used rule
-    a cyclic walk finds nothing.  Hits fall linearly from all that fits to nothing at operands of twice the cache.
+    A loop over operands larger than the cache finds few of them there; with least-recently-used replacement a cyclic
+    walk finds none.  Hits fall linearly, from everything if the operands fit to nothing at twice the size of the cache.
     """
     moved_s = run.memory_s + run.cached_s
     # 1e-30 s stands for no time where nothing is cached: the quotient must not be 0 / 0.
@@ -177,10 +176,10 @@ def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:
 
 
 def unpacking(p: Parameters, run: Kernel) -> dict[str, Any]:
-    """Time to unpack weights on the general units, ``bytes_per_clock`` a multiprocessor; nothing if that is no limit.
+    """Return the time to unpack weights at ``bytes_per_clock`` per multiprocessor; 0 if that is not a limit.
 
     Kernels that expand quantized weights by arithmetic (llama.cpp's for a single row) are bound by it on chips with
-    much bandwidth for few multiprocessors, like the A100.
+    high bandwidth and few multiprocessors, like the A100.
     """
     return {"unpacking_s": run.clocked_s / p["bytes_per_clock"]} if "bytes_per_clock" in p else {}
 
@@ -188,11 +187,12 @@ def unpacking(p: Parameters, run: Kernel) -> dict[str, Any]:
 MEMORY = {"memory": Prior(0.82, 0.6, share=True), "cache": Prior(2.5, 0.7, least=1.0)}
 
 SHORT_S = 1e-4
-"""Products shorter than this are over before the chip lowers its clock."""
+"""Products shorter than this end before the chip lowers its clock."""
 
 
 def droop(p: Parameters, compute_s: Any) -> Any:
-    """How much slower long products compute: the clock falls as the chip heats up, ``1 + droop log(1 + t / 100 us)``.
+    """Return the factor by which long products are slower, as the chip heats up and its clock falls: ``1 + droop log(1
+    + t / 100 us)``.
 
     Measured on every chip that has more matrix units than power to feed them: large products reach a smaller share of
     the peak than those of a few hundred microseconds.
@@ -204,38 +204,38 @@ DROOP = {"droop": Prior(0.03, 1.5)}
 
 
 FEW_ROWS, MANY_ROWS = 64, 128
-"""Rows up to which a product waits for its weights anyway, and from which on FLOPs decide."""
+"""Rows up to which a product waits for its weights, and rows from which it is bound by FLOPs."""
 
 
 def expanding(most: Any, rows: Any) -> Any:
-    """How much longer a kernel that expands its weights computes: nothing for few rows, ``most`` times for many."""
+    """Return the factor by which expanding weights slows computation: 1 for few rows, ``most`` for many."""
     return 1 + (most - 1) * many_rows(rows)
 
 
 def many_rows(rows: Any) -> Any:
-    """How far a product is from waiting for its weights (0) to being decided by FLOPs (1)."""
+    """Return the position of a product between waiting for its weights (0) and bound by FLOPs (1)."""
     return smaller(larger((rows - FEW_ROWS) / (MANY_ROWS - FEW_ROWS), 0.0), 1.0)
 
 
 def full_waves(split: Any, waves: Any) -> Any:
-    """Waves of blocks over the multiprocessors, the last one perhaps not full; a share ``split`` evens that out."""
+    """Return the waves of blocks over the multiprocessors; a share ``split`` smooths the partial last wave."""
     return split * waves + (1 - split) * ceil(waves)
 
 
 def gemm_terms(p: Parameters, run: Kernel) -> Terms:
-    """Dense product ``[m, k] @ [k, n]``.
+    """Return the terms of a dense product ``[m, k] @ [k, n]``.
 
     The output is cut in tiles of ``tile_m x tile_n`` (lower ones for fewer rows, in steps of ``tile_least``: 0 pads
-    nothing, on chips without matrix units).  All multiprocessors compute a wave of tiles at a time, the last perhaps
-    not full; a share ``split`` of kernels evens that out.  A wave starts and writes its results in ``wave_s``.
+    nothing, on chips without matrix units).  All multiprocessors compute a wave of tiles at a time; the last may be
+    partial, which a share ``split`` of kernels smooths.  A wave starts and writes its results in ``wave_s``.
 
-    A tile walks along ``k`` at ``step_s`` a value, however little there is to do; kernels cut the walk in pieces that
-    run side by side (split-k), so that it saturates: ``k step_s / (1 + k / split_k)``.
+    A tile walks along ``k`` at ``step_s`` per value, however little work there is.  Kernels divide a long walk into
+    parallel pieces (split-k), so its time saturates: ``k step_s / (1 + k / split_k)``.
 
-    Results are written in 16 bits, which a roofline in the format of the operands leaves out.  Engines that quantize
+    Results are written in 16 bits, which a roofline in the operands' format does not count.  Engines that quantize
     activations on the way read and write each of the ``m k`` values (``quant_s``) and reduce each row (``row_s``).
-    Engines that expand narrow weights to 16 bits in memory before products of many rows write ``expanded_bytes`` more
-    for each weight.
+    Engines that expand narrow weights to 16 bits in memory before products of many rows write an additional
+    ``expanded_bytes`` per weight.
     """
     shape = run.inputs
     m, n, k = shape["m"], shape["n"], shape["k"]
@@ -285,17 +285,17 @@ GEMM = Form(
 
 
 def experts_terms(p: Parameters, run: Kernel) -> Terms:
-    """Grouped products of the experts on this GPU, and the sorting of tokens around them.
+    """Return the terms of grouped products of the experts on this GPU, with the sorting of tokens.
 
-    The routed rows are spread over the experts that they touch; each pads its rows to a tile, on average half of
-    one (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)``
-    of them) and the GPU that decides has ``ways ** (skew * skew_load)`` times the average rows.
+    The routed rows are spread over the experts that they touch.  Each expert pads its rows to a tile, by half a tile on
+    average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)``
+    of them) and the most loaded GPU has ``ways ** (skew * skew_load)`` times the average rows.
 
-    Around the products every choice of every token of the group is sorted (``scan_s``), here or not; rows of this GPU
-    are gathered, activated and summed up again, at ``row_s`` a row, ``value_s`` a value of the model's width and
-    ``inner_s`` a value of the expert's; an expert costs ``expert_s`` of scheduling.  Kernels for a handful of tokens
-    skip part of the way: ``late_s`` is reached by half at ``late_rows`` rows.  Experts of two matrices (no gate) run
-    ``plain`` times as long for their work.  A matrix bears a third of what is around.
+    Around the products, every choice of every token of the group is sorted (``scan_s``), even if its expert is on
+    another GPU.  Rows of this GPU are gathered, activated and summed, at ``row_s`` per row, ``value_s`` per value of
+    the model's width and ``inner_s`` per value of the expert's.  Scheduling an expert costs ``expert_s``.  Kernels for
+    few tokens skip some of this: half of ``late_s`` is reached at ``late_rows`` rows.  Experts of two matrices (no
+    gate) run ``plain`` times as long for their work.  Each matrix carries a third of the surrounding costs.
     """
     shape = run.inputs
     skew, rows, experts = shape["skew"], shape["routed_rows"], shape["local_experts"]
@@ -318,7 +318,7 @@ def experts_terms(p: Parameters, run: Kernel) -> Terms:
 
 
 def touched(experts: Any, rows: Any) -> Any:
-    """Experts that some of ``rows`` go to, each to any of them: ``E (1 - exp(-rows / E))``."""
+    """Return the expected number of experts touched by ``rows`` uniform choices: ``E (1 - exp(-rows / E))``."""
     return experts * -expm1(-rows / experts)
 
 
@@ -347,11 +347,11 @@ EXPERTS = Form(
 
 
 def collective_terms(p: Parameters, run: Kernel) -> Terms:
-    """A collective: ``latency_s`` and the bytes on the wire at a share of the link, joined (Hockney's alpha and beta).
+    """Return the terms of a collective: latency joined with bytes at a share of the link (Hockney's alpha and beta).
 
-    An exponent of 1/2 is a message cut in the best number of pieces and pipelined: ``(sqrt(a) + sqrt(b))^2``.
-    ``run.memory_s`` is the time on the wire at the rate of the link.  The latency is that of the links and of meeting
-    the others, not of a launch: none of it is fixed.
+    An exponent of 1/2 describes a message cut into the best number of pipelined pieces: ``(sqrt(a) + sqrt(b))^2``.
+    ``run.memory_s`` is the time on the wire at the rate of the link.  The latency comes from the links and from waiting
+    for others, not from a launch, so none of it is fixed.
     """
     joined = {"latency_s": p["latency_s"] + 0 * run.memory_s, "wire_s": run.memory_s / p["link"]}
     return Terms(0.0, 0.0, p["overlap"], joined)
@@ -368,7 +368,7 @@ COLLECTIVE = Form(
 
 
 def stream_terms(p: Parameters, run: Kernel) -> Terms:
-    """Anything else: a fixed time, and compute and memory at their shares."""
+    """Return the terms of any other kernel: a fixed time, and compute and memory at their shares."""
     joined = {"computing_s": run.compute_s / p["compute"], "moving_s": bytes_s(p, run)}
     return Terms(p["kernel_s"], 0.0, p["overlap"], joined)
 

@@ -45,7 +45,7 @@ def model_lines(model: Model) -> list[str]:
 
 
 def explain_count(model: Model) -> tuple[Step, ...]:
-    """Yield the steps of the count: every weight, groups, tables, active parameters, total."""
+    """Return the steps of the count: every weight, groups, tables, active parameters, total."""
     steps: list[Step] = []
     parts: dict[str, float] = {}
     groups, source = model.weight_groups(), model.source
@@ -82,7 +82,7 @@ def active_steps(groups: Sequence[tuple[str, int, tuple[Weight, ...]]], head: in
 
 
 def count_steps(name: str, count: int, weights: tuple[Weight, ...], source: str) -> list[Step]:
-    """Yield a step for each weight of a group, then their sum times the number of layers."""
+    """Return a step for each weight of a group, then their sum times the number of layers."""
     steps: list[Step] = []
     parts: dict[str, int] = {}
     for weight in weights:

@@ -1,14 +1,14 @@
-"""Towers: encoders of images and sound that make tokens for a language model, and the work of running them.
+"""Towers: encoders that turn images and sound into tokens of a language model, and their work.
 
-An image is cut into patches of some pixels on each side, a position each; a matrix makes a vector of each patch, layers
-of attention and MLP follow in which all positions of the image see each other, and a projector makes a token of the
-language model out of ``merge`` positions (ViT, arXiv:2010.11929; LLaVA, arXiv:2304.08485; Qwen2-VL, arXiv:2409.12191).
-Sound is cut into windows of some seconds, each encoded whole, silence at its end included (Whisper, arXiv:2212.04356).
+An image is cut into square patches, one position each, and a matrix turns each patch into a vector.  In the layers of
+attention and MLP that follow, all positions of the image see each other.  A projector turns every ``merge`` positions
+into a token of the language model (ViT, arXiv:2010.11929; LLaVA, arXiv:2304.08485; Qwen2-VL, arXiv:2409.12191).
+Sound is cut into windows of fixed length, each encoded whole, including silence at its end (Whisper, arXiv:2212.04356).
 With ``p`` positions of width ``d`` in ``L`` layers with MLPs of width ``f``, an image takes
 
     L (2 p (4 d^2 + 2 d f) + 4 p^2 d)
 
-FLOPs, those of the first matrix and of the projector beside; a gated MLP has ``3 d f``.
+FLOPs, plus those of the first matrix and the projector; for a gated MLP, ``2 d f`` becomes ``3 d f``.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from .blocks.block import whole
 from .layer import Layer
 
 IMAGE_PIXELS = 1024
-"""Height and width of an image whose size is not given, for encoders that take any size."""
+"""Default height and width of an image, for encoders that accept any size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Product(Value):
-    """A matrix ``[d_in, d_out]`` beside the layers.
+    """A matrix ``[d_in, d_out]`` outside the layers.
 
     Attributes
     ----------
     d_in, d_out : int
-        Its shape.
+        Shape of the matrix.
     rows : int
-        Rows of it for each position before the layers, and for each token behind them.
+        Rows of input per position (before the layers) or per token (after them).
     """
 
     d_in: int
@@ -58,14 +58,14 @@ class Product(Value):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tower(Value):
-    """The shapes of an encoder of images or sound, as far as they decide its work; its parameters are counted apart.
+    """Shapes of an encoder of images or sound that determine its work; parameters are counted separately.
 
     Attributes
     ----------
     hidden, intermediate : int
         Widths of the residual stream and of the MLPs.
     layers : int
-        Layers that run.
+        Number of layers that run.
     heads : int
         Query heads.
     head_dim, kv_heads : int, optional
@@ -73,26 +73,26 @@ class Tower(Value):
     gated : bool
         Whether MLPs have a gate.
     stem : tuple of Product
-        What makes a position of a patch, or of frames of sound.
+        Matrices that turn a patch, or frames of sound, into a position.
     projector : tuple of Product
-        What makes a token of the language model of ``merge`` positions.
+        Matrices that turn ``merge`` positions into a token of the language model.
     merge : int
-        Positions that one token stands for.
+        Number of positions per token.
     positions : int, optional
-        Positions of an image, or a tile of one, of fixed size; of a window of sound; None for images of any size.
+        Positions per image or tile of fixed size, or per window of sound; None for images of any size.
     class_tokens : int
-        Positions beside those of the image.
+        Additional positions besides those of the image.
     window, windowed_layers : int
-        Positions that see each other in some of the layers, and how many those are.
+        Positions that see each other in windowed layers, and the number of such layers.
     usual_tokens : int
-        Tokens of an image whose size is not given, where any size is taken.
+        Default tokens per image, for encoders that accept any size.
     window_s : float
         Seconds of sound that are encoded together; 0 for images.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or images of any size without ``usual_tokens``.
+        A size is not an integer >= 1, or ``usual_tokens`` is missing for images of any size.
     """
 
     hidden: int
@@ -127,22 +127,22 @@ class Tower(Value):
 
     @property
     def hears(self) -> bool:
-        """Whether it encodes sound."""
+        """Whether the tower encodes sound."""
         return self.window_s > 0
 
     def tokens_of_image(self, image_tokens: Number) -> Number:
-        """Tokens of an image in the language model: those given, or the usual number where they are 0."""
+        """Return the tokens per image in the language model: as given, or the usual number for 0."""
         usual = self.usual_tokens if self.positions is None else self.positions // self.merge
         return scalar(np.where(np.asarray(image_tokens) > 0, image_tokens, float(usual)))
 
     def tokens_of(self, segment: Segment) -> Number:
-        """Tokens of the language model that come from this tower, of each sequence."""
+        """Return the tokens per sequence that come from this tower."""
         if self.positions is not None and self.hears:
             return np.ceil(segment.audio_s / self.window_s * (self.positions / self.merge))
         return segment.images * self.tokens_of_image(segment.image_tokens)
 
     def encoded(self, segment: Segment) -> tuple[Number, Number]:
-        """Images, tiles or windows of sound of each sequence that are encoded by themselves, and positions of each."""
+        """Return the number of images, tiles or windows per sequence, encoded separately, and their positions."""
         if self.positions is None:
             return segment.images, self.tokens_of_image(segment.image_tokens) * self.merge
         if self.hears:
@@ -151,10 +151,10 @@ class Tower(Value):
         return segment.images * tiles, float(self.positions)
 
     def operators(self, name: str, run: Pass) -> Iterator[Operator]:
-        """Operators that encode what the prompts of a pass hold, called ``name.q_proj`` and so on.
+        """Yield the operators that encode the images or sound of a pass, named ``name.q_proj`` and so on.
 
-        Every accelerator of a tensor- or context-parallel group holds the tower whole and encodes its share of the
-        images (vLLM's ``--mm-encoder-tp-mode data``); what they make is gathered.  The least is an even share of all.
+        Every accelerator of a tensor- or context-parallel group has the whole tower and encodes its share of the images
+        (vLLM's ``--mm-encoder-tp-mode data``).  The results are gathered.  The least work is an even share.
         """
         parts: list[Segment] = []
         all_images: Number = 0.0
@@ -186,7 +186,7 @@ class Tower(Value):
             yield gather.times(scalar(runs * 1.0))
 
     def _operators(self, run: Pass) -> Iterator[Operator]:
-        """First matrices, layers, projector; every image by itself in attention."""
+        """Yield the operators of stem, layers and projector; attention runs within each image."""
         images = sum(part.sequences for part in run.segments)
         positions = run.tokens - images * self.class_tokens
         for at, matrix in enumerate(self.stem):
@@ -199,7 +199,7 @@ class Tower(Value):
             yield operators.linear(weight, positions / self.merge * matrix.rows, run)
 
     def groups(self) -> Iterator[Layer]:
-        """Its layers: those with attention over the whole image, and those with windows."""
+        """Yield the groups of layers: with attention over the whole image, and with windows."""
         mlp = MLP(hidden=self.hidden, intermediate=self.intermediate, gated=self.gated)
         full = Attention(
             hidden=self.hidden,
@@ -217,17 +217,17 @@ class Tower(Value):
 
 
 def named(part: str, operator: Operator) -> Operator:
-    """The operator as one of a part of a model: ``q_proj`` of ``vision`` is ``vision.q_proj``."""
+    """Return the operator renamed for its part: ``q_proj`` of ``vision`` is ``vision.q_proj``."""
     joins = f"{part}.{operator.joins}" if operator.joins else ""
     return replace(operator, name=f"{part}.{operator.name}", joins=joins)
 
 
 def _on_one(images: Number, ways: Number) -> Number:
-    """Images on the most loaded of ``ways`` accelerators; a pass over chunks of prompts holds fractions of images."""
+    """Return images on the most loaded of ``ways`` accelerators; passes over chunks may have fractions of images."""
     return scalar(np.where(np.asarray(ways) > 1, np.minimum(np.ceil(images / ways), images), images))
 
 
 def _sixteen_bits(precision: Precision) -> Precision:
-    """Towers stay in 16 bits, whatever the language model is quantized to."""
+    """Return a 16-bit precision, since towers are not quantized with the language model."""
     wide = precision.wide if get_format(precision.wide).bits == 16 else "bf16"
     return Precision(weights=wide, activations=wide, attention=wide)
