@@ -8,7 +8,7 @@ from .vision_encoders import layer, matrix
 
 
 def whisper(fields: Fields) -> int:
-    """Whisper's encoder (arXiv:2212.04356): two convolutions of width 3, a table of positions, keys without biases."""
+    """Whisper's encoder (arXiv:2212.04356): two convolutions of width 3, a position table, keys without biases."""
     width = fields.optional("d_model") or fields.size("hidden_size")
     inner = fields.optional("encoder_ffn_dim") or fields.size("intermediate_size")
     layers = fields.optional("encoder_layers") or fields.size("num_hidden_layers")
@@ -30,7 +30,7 @@ def usm(fields: Fields) -> int:
 
 
 def gemma4(fields: Fields) -> int:
-    """Gemma 4's: the same encoder, which sees as many mel bins as its first convolution has channels; a last matrix."""
+    """Audio encoder of Gemma 4: Gemma 3n's with as many mel bins as first-convolution channels, and a last matrix."""
     channels = _two(fields, "subsampling_conv_channels")
     width = fields.size("hidden_size")
     encoder = _conformer(

@@ -1,4 +1,4 @@
-"""What a checkpoint has beside its language model: multi-token prediction, and towers for images and sound."""
+"""Modules of a checkpoint beyond its language model: multi-token prediction, and towers for images and sound."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "q
 
 
 NOT_PUBLISHED = ("minimax_m2", "minimax_m3")
-"""Families whose files name layers of multi-token prediction that no published checkpoint holds: MiniMax M2, M2.5, M2.7
+"""Families whose files list multi-token prediction layers that no published checkpoint contains: MiniMax M2, M2.5, M2.7
 (github.com/MiniMax-AI/MiniMax-M2.7/issues/16) and M3, whose tensors are those of the model without them."""
 
 
 class Beside(NamedTuple):
-    """What stands beside a language model: parameters by name, shapes of towers, notes on what could not be counted."""
+    """Modules beyond the language model: parameters by name, tower shapes, and notes on what could not be counted."""
 
     parameters: dict[str, int]
     towers: dict[str, Tower]
@@ -42,7 +42,7 @@ class Beside(NamedTuple):
 
 
 def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside:
-    """Count what is beside the text model, and read the shapes of towers.
+    """Count the modules beyond the text model, and read the shapes of towers.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
     """
     apart, left_out = _prediction(text, model)
     towers: dict[str, Tower] = {}
-    # Qwen's omni models have text and towers together in the part that thinks.
+    # Qwen's omni models put text model and towers inside the thinker.
     beside = data.get("thinker_config")
     parts = beside if isinstance(beside, Mapping) else data
     for key in TOWER_KEYS:
@@ -76,7 +76,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
 def _vision_experts(text: Text, model: Model) -> dict[str, int]:
     """Experts for the tokens of images beside those for text, in the same layers (ERNIE 4.5 VL).
 
-    They are resident; a token of text is never multiplied with one.
+    They occupy memory but do no work for text tokens.
     """
     widths = text.fields.get("moe_intermediate_size")
     if not (isinstance(widths, list) and len(widths) > 1 and text.family.router_bias):
@@ -93,7 +93,7 @@ def _vision_experts(text: Text, model: Model) -> dict[str, int]:
 
 
 def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
-    """Further parts of a wrapper with layers or widths of their own: a talker, a vocoder, a tokenizer of sound."""
+    """Other parts of a wrapper with layers or widths of their own: a talker, a vocoder, an audio tokenizer."""
     for key, inner in data.items():
         if not (isinstance(key, str) and key.endswith("_config") and isinstance(inner, Mapping)):
             continue
@@ -108,7 +108,7 @@ WIDTHS = frozenset(
         *("hidden_dim", "num_layers", "embed_dim", "num_blocks", "input_dim"),
     }
 )
-"""Fields that parts with parameters have."""
+"""Fields that indicate a part with parameters."""
 
 
 def _prediction(text: Text, model: Model) -> tuple[dict[str, int], list[str]]:

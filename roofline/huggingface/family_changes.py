@@ -1,7 +1,7 @@
-"""What a single family does: each function revises a layer, or the whole model, that was read by the convention.
+"""Changes of single families: each function revises a layer, or the whole model, read by the convention.
 
-`roofline.huggingface.families` names the function in the family's row.  What several families share is a field of
-`Family` instead.
+`roofline.huggingface.families` names the function in the family's row.  Differences shared by several families are
+fields of `Family` instead.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .fields import Fields
 
 
 def revised(layer: Layer, kind: type[Block], **changes: Any) -> Layer:
-    """The layer with other fields in its blocks of one kind."""
+    """Copy of the layer with changed fields in its blocks of one kind."""
     blocks = tuple(replace(block, **changes) if isinstance(block, kind) else block for block in layer.blocks)
     return replace(layer, blocks=blocks)
 
 
 def attention_of(layer: Layer) -> Attention | None:
-    """Its attention with plain heads, if it has one."""
+    """Attention with plain heads in the layer, if there is one."""
     return next((block for block in layer.blocks if isinstance(block, Attention)), None)
 
 
@@ -61,14 +61,14 @@ def arctic(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def grok(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """Grok 2 has a dense MLP beside the experts of every layer (``residual_moe``); Grok 1 has none."""
+    """Grok 2 has a dense MLP beside the experts of every layer (``residual_moe``); Grok 1 does not."""
     if not fields.flag("residual_moe"):
         return layer
     return revised(layer, MoE, dense_intermediate=fields.size("intermediate_size"))
 
 
 def axk1(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """One norm more in a layer with a mixture of experts."""
+    """Layers with a mixture of experts have one more norm."""
     return replace(layer, norms=(*layer.norms, layer.norms[0])) if has_experts(layer) else layer
 
 
@@ -138,9 +138,9 @@ def dots3_note(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def falcon(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """Attention and MLP side by side share a norm.
+    """Parallel attention and MLP share a norm.
 
-    In the new decoder architecture, where they always are side by side, each has its own.
+    In the new decoder architecture, which is always parallel, each has its own.
     """
     if grouped_falcon(fields):
         count = fields.optional("num_ln_in_parallel_attn") or 2
@@ -149,12 +149,12 @@ def falcon(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def grouped_falcon(fields: Fields) -> bool:
-    """Whether a Falcon has the architecture of the 40B: KV heads of its own number, a norm for each branch."""
+    """Whether a Falcon has the architecture of the 40B: a separate number of KV heads, and a norm per branch."""
     return fields.flag("new_decoder_architecture") or fields.data.get("n_head_kv") is not None
 
 
 def gpt_neox_japanese(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """The last layer has a bias behind its attention."""
+    """The last layer has a bias after its attention."""
     last = place.at == place.layers - 1
     return revised(layer, Attention, vectors=fields.size("hidden_size")) if last else layer
 
@@ -176,7 +176,7 @@ def inkling2_norms(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def inkling2_loop(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """Layers of the loop mix a message of the pass before into queries, keys, values and the input of the MLP.
+    """Looped layers mix a message of the previous pass into queries, keys, values and the input of the MLP.
 
     Each of the four mixtures has a bottleneck of ``loop_gate_rank`` over both inputs, and a gate for either.
     """
@@ -209,13 +209,13 @@ def laguna(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def mamba2(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """``head_dim`` is the mixer's: no layer has attention."""
+    """``head_dim`` belongs to the mixer, since no layer has attention."""
     width = fields.optional("head_dim")
     return revised(layer, Mamba2, head_dim=width) if width else layer
 
 
 def mimo_v2(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """Sliding layers: ``sliding_window_size`` leaves out the query itself, and KV heads are twice as many."""
+    """Sliding layers have twice the KV heads, and ``sliding_window_size`` excludes the query itself."""
     attention = attention_of(layer)
     if attention is None or place.kind != "sliding":
         return layer
@@ -227,7 +227,7 @@ def mimo_v2(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def mistral_large4(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """Layers without rotary positions have keys all of one kind; some read the latent of an earlier layer.
+    """Keys of layers without rotary positions have no rotary part; some layers read the latent of an earlier layer.
 
     Queries are scaled by a learned function of the position, of attention and of the indexer, whose own come from the
     normalized hidden state.
@@ -247,7 +247,7 @@ def mistral_large4(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def muse_spark(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """The latent of the experts is normalized before and behind them."""
+    """The latent of the experts is normalized before and after them."""
     return revised(layer, MoE, vectors=2 * fields.size("moe_latent_size")) if has_experts(layer) else layer
 
 
@@ -257,7 +257,7 @@ def stablelm(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 
 def zaya(fields: Fields, place: Place, layer: Layer) -> Layer:
-    """The residual stream has scales and offsets, eight vectors a layer; one expert does nothing."""
+    """The residual stream has scales and offsets, eight vectors per layer; one expert does nothing."""
     layer = revised(layer, Attention, vectors=8 * fields.size("hidden_size"))
     if not has_experts(layer):
         return layer
@@ -302,7 +302,7 @@ def inkling2(fields: Fields, model: Model) -> Model:
 
 
 def inkling2_loops(fields: Fields, model: Model) -> Model:
-    """Layers of the loop run several times, each time with a cache of its own; messages have learned queries."""
+    """Looped layers run several times, each time with a separate cache; messages have learned queries."""
     first, end = fields.size("loop_layer_index_start"), fields.size("loop_layer_index_end")
     again = fields.size("loop_num_passes") - 1
     looped = [layer for layer in model.layers if _mixes_messages(layer)]

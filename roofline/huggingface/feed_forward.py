@@ -1,4 +1,4 @@
-"""From fields to blocks: the MLP, or the mixture of experts, of one layer."""
+"""Read the MLP, or the mixture of experts, of one layer from its fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .mixers import truth
 
 
 def feed_forward(fields: Fields, family: Family, kind: str, at: int, layers: int) -> tuple[Block, ...]:
-    """The MLP block of layer ``at``; none in a layer without one.
+    """MLP blocks of layer ``at``; empty for a layer without an MLP.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def _dense(fields: Fields, family: Family, at: int, layers: int) -> MLP:
 
 
 def _inner_width(fields: Fields, family: Family, at: int) -> int:
-    """Inner width of a dense MLP, whatever the family calls it."""
+    """Inner width of a dense MLP, under any name that families use."""
     hidden = fields.size("hidden_size")
     if fields.get("dense_intermediate_size") is not None:
         return fields.size("dense_intermediate_size")
@@ -102,13 +102,13 @@ def _mixture(fields: Fields, family: Family, at: int) -> MoE:
 
 
 def _expert_vectors(fields: Fields, experts: int) -> int:
-    """Parameters of a mixture that are no matrix: a scale of Gemma 4's router, the norm of Kimi K3's latent."""
+    """Parameters of a mixture outside its matrices: a scale of Gemma 4's router, the norm of Kimi K3's latent."""
     scales = fields.size("hidden_size") + experts if fields.flag("enable_moe_block") else 0
     return scales + (fields.size("moe_latent_size") if fields.flag("latent_moe_use_norm") else 0)
 
 
 def _expert_width(fields: Fields, at: int) -> int:
-    """Inner width of a routed expert: its own field, or the plain one where there is none."""
+    """Inner width of a routed expert: its own field, or the general one if there is none."""
     value = fields.get("moe_intermediate_size")
     if isinstance(value, list):
         return Fields({"moe_intermediate_size": value[0] if value else None}, {}).size("moe_intermediate_size")
@@ -130,7 +130,7 @@ def _top_k(fields: Fields, experts: int) -> int:
 
 
 def _shared_width(fields: Fields, family: Family, inner: int, at: int) -> int | None:
-    """Inner width of the shared experts together: stated, or as many experts as are shared (a list in Hunyuan)."""
+    """Total inner width of the shared experts: stated, or their number (a list in Hunyuan) times the expert width."""
     if family.shared_expert:
         shared = fields.at("n_shared_experts", at, least=0)
         return inner if shared is None else shared * inner or None

@@ -1,7 +1,7 @@
-"""Fields of a ``config.json`` from the header of a GGUF file: its keys, and the names and shapes of its tensors.
+"""Derive the fields of a ``config.json`` from the keys and tensor shapes in the header of a GGUF file.
 
-llama.cpp's keys say less than a configuration does. The tensors show the rest: which layers attend and which
-are recurrent, which have experts, whether there are biases and norms of queries and keys.
+llama.cpp's keys state less than a configuration. The tensors show the rest: which layers have attention, recurrence
+or experts, and whether there are biases and norms of queries and keys.
 """
 
 from __future__ import annotations
@@ -115,30 +115,30 @@ KEYS = {
     "embedding_length_per_layer_input": "hidden_size_per_layer_input",
     "shortconv.l_cache": "conv_L_cache",
 }
-"""Key behind the architecture's name -> field of a ``config.json``."""
+"""Key after the architecture's name -> field of a ``config.json``."""
 
 ALWAYS: Mapping[str, Mapping[str, Any]] = {
     "arctic": {"use_residual": True},
     "lfm2": {"block_auto_adjust_ff_dim": False},
     "lfm2moe": {"block_auto_adjust_ff_dim": False},
 }
-"""What llama.cpp takes for granted and a configuration states."""
+"""Values that llama.cpp assumes and a configuration states."""
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""Name of a tensor -> its shape as GGUF writes it, the width of the input first."""
+"""Name of a tensor -> its shape in GGUF order (input width first)."""
 
 
 def config_of(architecture: str, keys: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
-    """The fields of a configuration that describes the model of a GGUF file.
+    """Return the fields of a configuration that describes the model in a GGUF file.
 
     Parameters
     ----------
     architecture : str
-        The file's ``general.architecture``.
+        Value of ``general.architecture``.
     keys : mapping of str to object
-        Its keys.
+        Keys of the file.
     shapes : mapping of str to tuple of int
-        Its tensors.
+        Shapes of the tensors by name.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def config_of(architecture: str, keys: Mapping[str, Any], shapes: Shapes) -> dic
 
 
 def _collapsed(value: Any) -> Any:
-    """A list with one entry per layer as the number that all layers have which have any."""
+    """Collapse a list with one entry per layer to a single value if all nonzero entries are equal."""
     if not isinstance(value, list):
         return value
     used = {item for item in value if item}
@@ -178,7 +178,7 @@ def _collapsed(value: Any) -> Any:
 
 
 def _latent(config: dict[str, Any], own: Mapping[str, Any]) -> None:
-    """Widths of latent attention, which GGUF states as the whole key."""
+    """Widths of latent attention, which GGUF states as one width of the whole key."""
     rotary = own.get("rope.dimension_count") or 0
     whole = own.get("attention.key_length_mla") or own.get("attention.key_length")
     if config.get("kv_lora_rank") and isinstance(whole, int):
@@ -191,7 +191,7 @@ def _latent(config: dict[str, Any], own: Mapping[str, Any]) -> None:
 
 
 def _flags(config: dict[str, Any], shapes: Shapes) -> None:
-    """Biases and norms of queries and keys, by the fields that decide them in this family."""
+    """Fields that turn on biases and norms of queries and keys in this family."""
     family = FAMILIES[config["model_type"]]
     names = {name.split(".", 2)[-1] for name in shapes if name.startswith("blk.")}
     decided = {
@@ -204,7 +204,7 @@ def _flags(config: dict[str, Any], shapes: Shapes) -> None:
 
 
 def tensors_by_layer(shapes: Shapes, layers: int) -> list[set[str]]:
-    """Names of the tensors of each layer, from the layer on."""
+    """Tensor names of each layer, relative to the layer."""
     found: list[set[str]] = [set() for _ in range(layers)]
     for name in shapes:
         parts = name.split(".", 2)
@@ -217,7 +217,7 @@ RECURRENT = ("ssm_out", "ssm_conv1d", "ssm_conv1d_q", "shortconv.conv")
 """Tensors that only recurrent layers have."""
 
 HYBRIDS = {"qwen3next", "qwen35", "qwen35moe", "kimi-linear", "granitehybrid", "lfm2", "lfm2moe", "jamba"}
-"""Architectures whose layers either attend or are recurrent, each with an MLP."""
+"""Architectures whose layers have attention or recurrence, each with an MLP."""
 
 
 def _layer_kinds(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
@@ -230,7 +230,7 @@ def _layer_kinds(config: dict[str, Any], architecture: str, own: Mapping[str, An
 
 
 def _letter(names: Collection[str]) -> str:
-    """A layer that is one thing only: M(amba), * (attention), E(xperts), - (MLP)."""
+    """Letter for a layer with a single block: M(amba), * (attention), E(xperts), - (MLP)."""
     if "ssm_out" in names:
         return "M"
     if "attn_q" in names:
@@ -239,7 +239,7 @@ def _letter(names: Collection[str]) -> str:
 
 
 def _windows(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
-    """Which layers have a window: one truth value a layer, or every how many layers one has none."""
+    """Which layers have a window: one bool per layer, or the period of layers without one."""
     pattern = own.get("attention.sliding_window_pattern")
     if isinstance(pattern, list) and "layer_types" not in config:
         words = ["sliding_attention" if windowed else "full_attention" for windowed in pattern]
@@ -249,7 +249,7 @@ def _windows(config: dict[str, Any], architecture: str, own: Mapping[str, Any], 
 
 
 def _experts(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
-    """Which layers have experts, and the width of shared ones where only their tensors show it."""
+    """Which layers have experts, and the width of shared experts if only their tensors show it."""
     if not config.get("num_experts"):
         return
     layers = tensors_by_layer(shapes, config["num_hidden_layers"])
@@ -264,7 +264,7 @@ def _experts(config: dict[str, Any], architecture: str, own: Mapping[str, Any], 
 
 
 def _state_space(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
-    """Shapes of recurrent layers: ``ssm.*`` means another thing for each kind of them."""
+    """Shapes of recurrent layers; the meaning of ``ssm.*`` depends on their kind."""
     state, inner = own.get("ssm.state_size"), own.get("ssm.inner_size")
     rank, groups, taps = (own.get(f"ssm.{name}") for name in ("time_step_rank", "group_count", "conv_kernel"))
     if architecture in ("qwen3next", "qwen35", "qwen35moe") and inner and rank:
@@ -293,12 +293,12 @@ def _state_space(config: dict[str, Any], architecture: str, own: Mapping[str, An
 
 
 def _of_layers(value: Any, layers: int) -> list[Any]:
-    """A value of each layer, where the file has one for all of them too."""
+    """Value per layer, also if the file has a single value for all."""
     return value if isinstance(value, list) else [value] * layers
 
 
 def _searched(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
-    """Deci: layers found by search, each with heads and an inner width of its own, or without."""
+    """Deci: layers found by search, with individual heads and inner widths, or without attention or MLP."""
     if architecture != "deci":
         return
     layers = config["num_hidden_layers"]
@@ -321,7 +321,7 @@ def _searched_attention(heads: Any, kv: Any) -> dict[str, Any]:
 
 
 def _gemma4(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
-    """Gemma 4: heads of two widths, keys that are values in layers of full attention, wide MLPs on shared caches."""
+    """Gemma 4: two head widths, keys reused as values in full attention, wider MLPs in layers with a shared cache."""
     if architecture != "gemma4":
         return
     kinds = config.get("layer_types") or []

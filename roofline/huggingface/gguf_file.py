@@ -1,4 +1,4 @@
-"""GGUF files: the architecture and every tensor's type are in the header, so counts and bytes are exact."""
+"""GGUF files: counts and bytes are exact, since the header states the architecture and every tensor's type."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ PARTS = (
     ("ssm_", "mixer"),
     ("shortconv", "mixer"),
 )
-"""What the name of a tensor has in it -> its part; the first that fits."""
+"""Substring of a tensor name -> its part; the first match counts."""
 
 TYPES = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "MXFP4": "mxfp4"}
 
 
 def read_gguf(path: Path) -> Model:
-    """The model in a GGUF file: shapes from its keys, formats and bytes from its tensors.
+    """Read the model in a GGUF file: shapes from its keys, formats and bytes from its tensors.
 
     Raises
     ------
     SpecError
-        The ``gguf`` package is not installed, the file is no GGUF, or its architecture is unknown.
+        The ``gguf`` package is not installed, the file is not GGUF, or its architecture is unknown.
     """
     try:
         import gguf
@@ -55,11 +55,11 @@ def read_gguf(path: Path) -> Model:
 
 
 UNUSED = ("tokenizer.ggml.merges", "tokenizer.ggml.scores", "tokenizer.ggml.token_type", "tokenizer.chat_template")
-"""Keys that say nothing of shapes and may be long: they are skipped."""
+"""Keys that are skipped, since they may be long and do not affect shapes."""
 
 
 def _plain(item: Any) -> Any:
-    """The value of a key; of a list of texts (the vocabulary) only its length."""
+    """Value of a key; for a list of strings (the vocabulary) only its length."""
     if item.types and item.types[0].name == "ARRAY" and item.types[-1].name == "STRING":
         return len(item.data)
     return item.contents()
@@ -89,12 +89,12 @@ def _model(path: Path, keys: dict[str, Any], tensors: list[tuple[str, str, int, 
 
 
 def _is_constant(name: str) -> bool:
-    """Whether a tensor is no parameter: tables of rotary frequencies, and the corrections of balanced routers."""
+    """Whether a tensor is not a parameter: tables of rotary frequencies, and the corrections of balanced routers."""
     return name.startswith(("rope_freqs", "rope_factors")) or "exp_probs_b" in name or "attn_rot_embd" in name
 
 
 def _part_of(name: str, recurrent: Collection[str]) -> str | None:
-    """Part of the model that a tensor belongs to; what stands beside a state space belongs to the mixer."""
+    """Part of the model that a tensor belongs to; tensors beside a state space belong to the mixer."""
     if name.startswith("output."):
         return "lm_head"
     part = next((part for mark, part in PARTS if mark in name), None)
@@ -103,7 +103,7 @@ def _part_of(name: str, recurrent: Collection[str]) -> str | None:
 
 
 def _precision(tensors: list[tuple[str, str, int, int]]) -> tuple[Precision | None, tuple[str, ...]]:
-    """The formats of each part by its tensors: one, or a mixture of several; and notes on types that are not known."""
+    """Format, or mixture of formats, of each part by its tensors, and notes on unknown types."""
     stored: dict[str, Counter[str]] = {}
     unknown_types: set[str] = set()
     recurrent = {name.rpartition(".ssm_")[0] for name, *_ in tensors if ".ssm_" in name}

@@ -12,9 +12,9 @@ from .quantization_schemes import WIDE, Scheme, affine, integer, uniform
 
 
 def integer_groups(config: Mapping[str, Any]) -> Scheme:
-    """GPTQ and AWQ in their layouts: scales, and zero points also where they are symmetric.
+    """GPTQ and AWQ in their layouts: scales and zero points, even if they are symmetric.
 
-    GPTQ's ``dynamic`` gives modules other bits or groups by patterns: ``-:`` keeps them in 16 bits.
+    GPTQ's ``dynamic`` sets other bits or groups for modules by pattern; ``-:`` keeps them in 16 bits.
     """
     plain = integer(*_bits_and_group(config))
     scheme = uniform(plain, config, kept=("modules_to_not_convert", "modules_in_block_to_not_quantize"))
@@ -34,7 +34,7 @@ def _bits_and_group(config: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _with_rules(scheme: Scheme, rules: list[tuple[Matcher, str]]) -> Scheme:
-    """The scheme with other formats for some modules, the first rule that matches before the rest."""
+    """The scheme with other formats for some modules; the first matching rule counts."""
 
     def format_of(module: str) -> str:
         return next((name for wanted, name in rules if wanted(module)), None) or scheme.format_of(module)
@@ -71,18 +71,18 @@ def _auto_round_format(config: Mapping[str, Any]) -> str:
 
 
 def bitnet(config: Mapping[str, Any]) -> Scheme:
-    """BitNet b1.58 (arXiv:2504.12285): ternary weights in 2 bits, a scale a matrix; activations in 8 bits."""
+    """BitNet b1.58 (arXiv:2504.12285): ternary weights in 2 bits, a scale per matrix; activations in 8 bits."""
     return uniform(integer(2, None), config, kept=("modules_to_not_convert",), activations="int8")
 
 
 def higgs(config: Mapping[str, Any]) -> Scheme:
-    """HIGGS (arXiv:2411.17525): points of a grid, a 16-bit scale a group."""
+    """HIGGS (arXiv:2411.17525): points of a grid, a 16-bit scale per group."""
     name = integer(config.get("bits"), config.get("group_size", 256), symmetric=True)
     return uniform(name, config, kept=("modules_to_not_convert",))
 
 
 def bitsandbytes(config: Mapping[str, Any]) -> Scheme | None:
-    """8 bits a row; or 4 bits in blocks of 64 with a 32-bit scale, itself quantized only if asked (QLoRA)."""
+    """8 bits with a scale per row, or 4 bits in blocks of 64 with a 32-bit scale, optionally quantized (QLoRA)."""
     kept = ("llm_int8_skip_modules",)
     if config.get("load_in_8bit") or config.get("_load_in_8bit"):
         return uniform("int8", config, kept=kept)
@@ -93,7 +93,7 @@ def bitsandbytes(config: Mapping[str, Any]) -> Scheme | None:
 
 
 def quanto(config: Mapping[str, Any]) -> Scheme:
-    """optimum-quanto: 8 bits a row; 4 and 2 bits in groups of 128 with a scale and a shift of 16 bits each."""
+    """optimum-quanto: 8 bits with a scale per row; 4 and 2 bits in groups of 128 with 16-bit scale and shift."""
     wanted = str(config.get("weights") or "int8").lower()
     names = {"int8": "int8", "float8": "fp8", "int4": "affine4_g128", "int2": "affine2_g128"}
     if wanted not in names:
@@ -103,7 +103,7 @@ def quanto(config: Mapping[str, Any]) -> Scheme:
 
 
 def hqq(config: Mapping[str, Any]) -> Scheme:
-    """HQQ: groups with a scale and a zero point of 16 bits each, all linear layers but those skipped."""
+    """HQQ: groups with a scale and a zero point of 16 bits each, in all linear layers except those skipped."""
     inner = config.get("quant_config")
     weights = inner.get("weight_quant_params") if isinstance(inner, Mapping) else None
     if not isinstance(weights, Mapping):
@@ -124,7 +124,7 @@ TORCHAO: dict[str, tuple[str, str]] = {
     "nvfp4dynamicactivationnvfp4weight": ("nvfp4", "nvfp4"),
     "nvfp4weightonly": ("nvfp4", WIDE),
 }
-"""Configuration of torchao, in small letters without ``Config`` and underscores -> formats of weights, activations."""
+"""torchao configuration, in lower case without ``Config`` and underscores -> formats of weights and activations."""
 
 
 def torchao(config: Mapping[str, Any]) -> Scheme:
@@ -156,7 +156,7 @@ def _torchao_type(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def exllama(config: Mapping[str, Any]) -> Scheme:
-    """ExLlamaV2 and V3: bits a weight on average over the linear layers, and those of lm_head apart."""
+    """ExLlamaV2 and V3: average bits per weight of the linear layers, and of lm_head separately."""
     bits, head = config.get("bits"), config.get("head_bits", 6)
     if not (_is_width(bits) and _is_width(head)):
         raise SpecError(f"bits {bits!r}, head_bits {head!r}")
@@ -176,5 +176,5 @@ def _is_width(bits: Any) -> bool:
 
 
 def eetq(config: Mapping[str, Any]) -> Scheme:
-    """EETQ: 8 bits a row."""
+    """EETQ: 8 bits with a scale per row."""
     return uniform("int8", config, kept=("modules_to_not_convert",))

@@ -1,4 +1,4 @@
-"""The layers of a model, grouped, from the fields of its text part."""
+"""Groups of equal layers, read from the fields of the text model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def layer_kinds(text: Text) -> tuple[list[str], list[str]]:
 
 
 def grouped_layers(text: Text) -> tuple[Layer, ...]:
-    """Groups of equal layers, in the order in which each first appears."""
+    """Groups of equal layers, in order of first appearance."""
     groups: dict[Layer, int] = {}
     for _, layer in numbered_layers(text):
         groups[layer] = groups.get(layer, 0) + 1
@@ -32,7 +32,7 @@ def grouped_layers(text: Text) -> tuple[Layer, ...]:
 
 
 def numbered_layers(text: Text) -> Iterator[tuple[int, Layer]]:
-    """Every layer with the number that checkpoints give it; parts of one layer that are reused stand apart."""
+    """All layers with their numbers in checkpoints; reused parts of a layer are listed separately."""
     if text.fields.get("block_configs") is not None:
         yield from enumerate(_searched_layers(text.fields))
     else:
@@ -49,7 +49,7 @@ def _each(text: Text) -> Iterator[tuple[int, Layer]]:
 
 
 def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer, ...]:
-    """What layer ``place.at`` is made of; a Zamba hybrid is the shared block, its projection and a mixer."""
+    """Blocks of layer ``place.at``; a Zamba hybrid has the shared block, its projection and a mixer."""
     fields, change = text.fields.at_layer(place.at), text.family.change_layer
     found = _by_convention(text, fields, place, mlp, first=first)
     return tuple(change(fields, place, layer) for layer in found) if change else found
@@ -71,7 +71,7 @@ def _by_convention(text: Text, fields: Fields, place: Place, mlp: str, *, first:
 
 
 def _together(fields: Fields, family: Family, place: Place, blocks: int) -> tuple[int, ...]:
-    """Attention and MLP side by side, or attention and mixer before the MLP (Falcon-H1)."""
+    """Attention and MLP in parallel, or attention and mixer in parallel before the MLP (Falcon-H1)."""
     if truth(fields, family.parallel) and blocks == 2:
         return (2,)
     if place.kind == "hybrid" and family.hybrid == "parallel":
@@ -80,7 +80,7 @@ def _together(fields: Fields, family: Family, place: Place, blocks: int) -> tupl
 
 
 def _mixer_only(family: Family) -> bool:
-    """Whether a layer is a mixer and no MLP follows (Mamba, Zamba, RWKV)."""
+    """Whether a layer is a mixer without an MLP (Mamba, Zamba, RWKV)."""
     return family.linear == "rwkv" or (family.norms == 1 and family.linear in ("mamba", "mamba2") and family.gated)
 
 
@@ -113,10 +113,10 @@ def _residual(fields: Fields, place: Place) -> tuple[Block, ...]:
 
 
 def block_residual(fields: Fields, place: Place | None = None) -> tuple[Block, ...]:
-    """What mixes the outputs of blocks of layers: into a layer's attention and MLP, or without a place into lm_head.
+    """Mixing of the outputs of blocks of layers into a layer's attention and MLP, or (without a place) into lm_head.
 
-    In Inkling 2 queries, keys and values of full attention have an input each, and the first layer has nothing to mix
-    for its attention.
+    In Inkling 2, queries, keys and values of full attention have separate inputs, and the first layer has nothing to
+    mix for its attention.
     """
     hidden, layers = fields.size("hidden_size"), layer_count(fields)
     for name, norms in (("attn_res_block_size", True), ("n_layers_per_attn_res_block", False)):
@@ -157,7 +157,7 @@ def _shortcut_layers(fields: Fields, family: Family, place: Place, norm: int) ->
 
 
 def _adapters(fields: Fields) -> list[Block]:
-    """Low-rank adapters by which Zamba 2's hybrid layers differ from the block that they share (arXiv:2411.15242)."""
+    """Low-rank adapters that each of Zamba 2's hybrid layers adds to the shared block (arXiv:2411.15242)."""
     rank = fields.optional("adapter_rank")
     if not rank:
         return []

@@ -1,4 +1,4 @@
-"""Which layer is what: the mixers and the MLPs of a model, layer by layer, from the fields that say so.
+"""Kind of mixer and MLP of each layer of a model, from its fields.
 
 Mixers are ``full``, ``sliding``, ``chunked``, ``linear`` (whatever recurrent kind the family has), ``hybrid``,
 ``indexed``, ``compressed_sparse``, ``heavily_compressed``, ``none`` and ``cross``; MLPs are ``dense``, ``moe`` and
@@ -34,12 +34,12 @@ DENSE, SPARSE = ("dense", "mlp", "-"), ("sparse", "moe", "hash_moe", "e")
 
 
 def layer_count(fields: Fields) -> int:
-    """Layers of the model: the count, or the length of the pattern where only that is given.
+    """Number of layers: stated, or the length of the pattern if only that is given.
 
     Raises
     ------
     SpecError
-        Neither is there, or the count is beyond reason.
+        Neither is given, or the number is implausible.
     """
     pattern = fields.text("hybrid_override_pattern") or fields.entries("layers_block_type")
     if pattern and fields.get("num_hidden_layers") is None:
@@ -59,7 +59,7 @@ def mixers(fields: Fields, family: Family, layers: int) -> list[str]:
     Raises
     ------
     SpecError
-        A pattern of the wrong length, or a word in it that means nothing here.
+        A pattern has the wrong length or an unknown entry.
     """
     for rule in (_listed, _block_pattern, _sparse_frequency, _compressed, _by_index, _by_interval):
         found = rule(fields, family, layers)
@@ -69,7 +69,7 @@ def mixers(fields: Fields, family: Family, layers: int) -> list[str]:
 
 
 def _listed(fields: Fields, family: Family, layers: int) -> list[str] | None:
-    """``layer_types`` and its other names; a short ``block_types`` repeats."""
+    """Kinds from ``layer_types`` or its other names; a short ``block_types`` is repeated."""
     for name in ("layer_types", "layers_block_type", "attention_layers"):
         words = fields.entries(name, layers)
         if words is not None:
@@ -124,7 +124,7 @@ def _sparse_frequency(fields: Fields, family: Family, layers: int) -> list[str] 
 
 
 def _compressed(fields: Fields, family: Family, layers: int) -> list[str] | None:
-    """``compress_ratios`` (DeepSeek-V4): tokens an entry stands for, 0 for the window alone."""
+    """``compress_ratios`` (DeepSeek-V4): tokens per cache entry, 0 for the window alone."""
     if family.attention != "compressed":
         return None
     ratios = fields.entries("compress_ratios", layers)
@@ -135,15 +135,15 @@ def _compressed(fields: Fields, family: Family, layers: int) -> list[str] | None
 
 
 def _compression(ratio: Any) -> str:
-    """Kind of a layer by how many tokens an entry stands for: 4 with an indexer, 128 without one, 0 for the window."""
+    """Kind of a layer by the tokens per cache entry: 4 with an indexer, 128 without one, 0 for the window."""
     if not ratio:
         return "sliding"
     return "compressed_sparse" if ratio <= MOST_SPARSE_RATIO else "heavily_compressed"
 
 
 MOST_SPARSE_RATIO = 16
-"""Between the two ratios that DeepSeek-V4 has, 4 and 128: with few tokens an entry there are so many that an indexer
-selects among them."""
+"""Threshold between DeepSeek-V4's two ratios, 4 and 128. With few tokens per entry there are so many entries that an
+indexer selects among them."""
 
 
 def _by_index(fields: Fields, family: Family, layers: int) -> list[str] | None:
@@ -162,14 +162,14 @@ def _by_index(fields: Fields, family: Family, layers: int) -> list[str] | None:
 
 
 def _first_of(fields: Fields, full: list[Any]) -> int:
-    """Kimi Linear counts its layers from 1: the lists of both kinds together start there."""
+    """Number of the first layer in the lists of both kinds; Kimi Linear counts from 1."""
     linear = fields.get("kda_layers") or []
     numbers = [at for at in [*full, *linear] if isinstance(at, int)]
     return min(numbers, default=0)
 
 
 def _by_interval(fields: Fields, family: Family, layers: int) -> list[str] | None:
-    """Every so many layers one with full attention."""
+    """Full attention in one of every ``n`` layers."""
     if fields.get("attn_layer_period") is not None:
         period, offset = fields.size("attn_layer_period"), fields.optional("attn_layer_offset", least=0) or 0
         if family.hybrid == "shared":
@@ -177,7 +177,7 @@ def _by_interval(fields: Fields, family: Family, layers: int) -> list[str] | Non
         return ["full" if at % period == offset else "linear" for at in range(layers)]
     if family.linear and (fields.given("full_attention_interval") or family.period or fields.given("layer_group_size")):
         period = fields.optional("full_attention_interval") or fields.optional("layer_group_size") or family.period
-        # Ling 2.5 has full attention in the layers behind its last whole group too.
+        # Ling 2.5 also has full attention in the layers after its last whole group.
         grouped = layers // period * period if family.linear == "simple_gla" else layers
         return ["full" if (at + 1) % period == 0 or at >= grouped else "linear" for at in range(layers)]
     if family.linear == "short_convolution":
@@ -195,7 +195,7 @@ def _zamba_hybrids(layers: int, period: int, offset: int) -> set[int]:
 
 
 def _by_window(fields: Fields, family: Family, layers: int) -> list[str]:
-    """Sliding windows: everywhere, from a layer on, or all but every so many layers."""
+    """Sliding windows in all layers, from one layer on, or in all but one of every ``n`` layers."""
     if fields.get("index_n_heads") is not None and family.attention == "mla":
         return ["indexed"] * layers
     if fields.get("no_rope_layers") is not None or fields.given("attention_chunk_size"):
@@ -235,7 +235,7 @@ def _is_last_of(period: int, at: int) -> bool:
 
 
 def _chunked(fields: Fields, layers: int) -> list[str]:
-    """Llama 4: chunks where there are rotary positions, full attention where there are none."""
+    """Llama 4: chunked attention in layers with rotary positions, full attention in the others."""
     chunked = fields.optional("attention_chunk_size") is not None
     rotary = fields.entries("no_rope_layers")
     if not rotary:
@@ -257,7 +257,7 @@ def feed_forwards(fields: Fields, family: Family, kinds: list[str]) -> list[str]
     Raises
     ------
     SpecError
-        A pattern of the wrong length or with an unknown word.
+        A pattern has the wrong length or an unknown entry.
     """
     layers = len(kinds)
     blocks = fields.text("hybrid_override_pattern") or fields.entries("layers_block_type")
@@ -310,7 +310,7 @@ def _moe_word(word: Any, at: int) -> str:
 
 
 def _moe_rule(fields: Fields, family: Family, layers: int) -> Callable[[int], bool]:
-    """Which layers beyond the dense prefix are mixtures."""
+    """Rule for which layers after the dense ones are mixtures."""
     if fields.get("moe_layers_enum") is not None:
         listed = fields.get("moe_layers_enum")
         numbers = {str(at).strip() for at in (listed.split(",") if isinstance(listed, str) else listed)}
@@ -339,7 +339,7 @@ def _moe_rule(fields: Fields, family: Family, layers: int) -> Callable[[int], bo
 
 
 def _of_list(fields: Fields, name: str, otherwise: int) -> int:
-    """A number, or the first of a list with one for each modality (ERNIE 4.5 VL)."""
+    """A number, or the first entry of a list with one per modality (ERNIE 4.5 VL)."""
     value = fields.get(name, otherwise)
     if isinstance(value, list) and value:
         value = value[0]

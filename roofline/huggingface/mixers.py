@@ -1,4 +1,4 @@
-"""From fields to blocks: the attention, or the recurrent mixer, of one layer."""
+"""Read the attention, or the recurrent mixer, of one layer from its fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .recurrent_mixers import even_width, recurrent
 
 
 def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
-    """The blocks that mix tokens in a layer; none in a layer that is only an MLP.
+    """Blocks that mix tokens in a layer; empty for a layer with only an MLP.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def mixer(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
 
 
 def truth(fields: Fields, rule: bool | str) -> bool:
-    """A truth value of a family: itself, or the field that it names."""
+    """Resolve a family's setting: a bool is returned, a string names the field that decides."""
     return fields.flag(rule) if isinstance(rule, str) else rule
 
 
@@ -86,7 +86,7 @@ def _gqa(fields: Fields, family: Family, place: Place) -> Attention:
 
 
 def _heads(fields: Fields, family: Family, place: Place) -> tuple[int, int, int, int]:
-    """Query heads, KV heads, width of a key, width of a value."""
+    """Number of query heads and KV heads, width of a key and of a value."""
     sliding = place.kind == "sliding"
     other: Any = fields.get("attention_other_setting")
     special = Fields(other, {}) if sliding and isinstance(other, dict) else Fields({}, {})
@@ -126,9 +126,10 @@ def _kv_heads(fields: Fields, place: Place, queries: int) -> int:
 
 
 def _shares_kv(fields: Fields, place: Place) -> bool:
-    """Whether the layer reads keys and values of an earlier one: the last ones (Gemma), or all but every so many.
+    """Whether the layer reuses an earlier one's keys and values: the last layers (Gemma), or all but one of every
+    ``n``.
 
-    Hunyuan Large has the latter (``use_cla``, arXiv:2411.02265, section 2.1).
+    The latter is Hunyuan Large (``use_cla``, arXiv:2411.02265, section 2.1).
     """
     if fields.flag("use_cla"):
         return place.at % (fields.optional("cla_share_factor") or 1) != 0
@@ -188,7 +189,7 @@ def _convolved(fields: Fields, family: Family, place: Place) -> tuple[Block, ...
 
 
 def _relative(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
-    """Inkling: learned relative positions, and convolutions behind keys, values, attention and MLP."""
+    """Inkling: learned relative positions, and convolutions after keys, values, attention and MLP."""
     attention = _gqa(fields, family, place)
     hidden, width, taps = attention.hidden, fields.size("d_rel"), fields.size("conv_kernel_size")
     extent = fields.size("rel_extent")
@@ -206,8 +207,8 @@ def _relative(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]
 def _gated_relative(fields: Fields, family: Family, place: Place) -> tuple[Block, ...]:
     """Inkling 2: relative positions and convolutions, a gate, and sinks that each token projects.
 
-    Queries and relative states have a scale for each value.  In layers with full attention the taps of the convolutions
-    over keys and values are projected from the token too, for each KV head.
+    Queries and relative states have a scale per value.  In layers with full attention, the taps of the convolutions
+    over keys and values are also projected from the token, per KV head.
     """
     attention = _gqa(fields, family, place)
     hidden, heads, kv_heads = attention.hidden, attention.query_heads, attention.kv_heads

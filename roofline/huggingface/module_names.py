@@ -1,4 +1,4 @@
-"""The spellings of module names, and the patterns by which quantization schemes pick among modules."""
+"""Spellings of module names, and the patterns by which quantization schemes select modules."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (".mlp.", (".feed_forward.", ".ffn.", ".mixer.", ".block_sparse_moe.")),
     ("lm_head", ("head",)),
 )
-"""Part of a usual name -> how other checkpoints spell it."""
+"""Part of a usual module name -> its spellings in other checkpoints."""
 
 PREFIXES = ("model.language_model.", "language_model.model.", "model.", "language_model.", "backbone.")
 MOST_PATTERNS = 100_000
 MOST_ALTERNATIVES = 64
-"""Groups of alternatives multiply; checkpoints have a handful, and beyond this a file is made to be slow."""
+"""Limit for groups of alternatives, whose combinations multiply. Real checkpoints have a handful."""
 
 
 def matcher(patterns: Iterable[str]) -> Matcher:
-    """Whether a module's name, in any of its spellings, is among ``patterns``.
+    """Return a function that tests whether a module's name, in any spelling, matches ``patterns``.
 
-    A pattern is a name, the beginning or end of one at a dot, a shell pattern with ``*``, or a regular expression after
-    ``re:``, which is read as a shell pattern: nothing of a file is run as a regular expression, so none can hang.
+    A pattern is a name, a prefix or suffix of one that ends at a dot, a shell pattern with ``*``, or a regular
+    expression after ``re:``. The latter is read as a shell pattern, since regular expressions from a file could hang.
     """
     plain: list[str] = []
     for pattern in list(patterns)[:MOST_PATTERNS]:
@@ -70,7 +70,7 @@ _MARKS = frozenset("*?[")
 
 
 def _as_globs(pattern: str) -> list[str]:
-    """A pattern as shell patterns without a checkpoint's prefix; alternatives become several."""
+    """Shell patterns for a pattern, without a checkpoint's prefix; one for each alternative."""
     if not pattern.startswith("re:"):
         return [_bare(pattern.strip("."))]
     text = pattern[3:300].removeprefix("^").removesuffix("$")
@@ -92,7 +92,7 @@ def _alternatives(text: str) -> list[str]:
 
 
 def _bare(name: str) -> str:
-    """The name from its layer on."""
+    """Name relative to its layer."""
     for prefix in PREFIXES:
         if name.startswith(prefix):
             return name.removeprefix(prefix)
@@ -100,7 +100,7 @@ def _bare(name: str) -> str:
 
 
 def _spelled(module: str) -> list[str]:
-    """The name in every spelling."""
+    """All spellings of a name."""
     found = [module]
     for usual, others in SPELLINGS:
         if usual in module:
@@ -109,7 +109,7 @@ def _spelled(module: str) -> list[str]:
 
 
 def _contains(name: str, names: set[str], longest: int) -> bool:
-    """Whether some run of the name's words is among ``names``."""
+    """Whether ``names`` contains a run of consecutive components of the name."""
     words = name.split(".")
     for start in range(len(words)):
         for end in range(start + 1, min(start + longest, len(words)) + 1):

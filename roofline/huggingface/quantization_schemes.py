@@ -1,4 +1,4 @@
-"""Quantization schemes: which format each tool's configuration gives to a module of a checkpoint."""
+"""Quantization schemes: the format that each tool's configuration gives to a module."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WIDE = "bf16"
 
 @dataclass(frozen=True)
 class Scheme:
-    """What a quantization does.
+    """Formats that a quantization assigns.
 
     Attributes
     ----------
     format_of : callable
-        Takes the name of a module and returns the format that it is stored in.
+        Function from the name of a module to its stored format.
     activations, kv : str
         Formats of activations and of the KV cache.
     notes : tuple of str
-        What of the scheme was not understood.
+        Parts of the scheme that were not understood.
     """
 
     format_of: Callable[[str], str]
@@ -35,7 +35,7 @@ class Scheme:
 
 
 def uniform(name: str, config: Mapping[str, Any], *, kept: tuple[str, ...], activations: str = WIDE) -> Scheme:
-    """One format for all linear layers but those kept; embedding and lm_head are no linear layers to these schemes."""
+    """One format for all linear layers except those kept; embedding and lm_head do not count as linear layers here."""
     get_format(name)
     ignored = matcher([*listed(config, *kept), "lm_head", "embed_tokens", "head"])
 
@@ -46,17 +46,17 @@ def uniform(name: str, config: Mapping[str, Any], *, kept: tuple[str, ...], acti
 
 
 def is_kept(module: str, ignored: Matcher) -> bool:
-    """Whether a module keeps 16 bits, because no scheme touches it or a list names it."""
+    """Whether a module keeps 16 bits, because no scheme quantizes it or a list excludes it."""
     return module.endswith(ALWAYS_KEPT) or ignored(module)
 
 
 ALWAYS_KEPT = (".gate", ".router", ".routed_expert_down_proj", ".routed_expert_up_proj")
-"""Modules that no scheme touches though no list names them: routers, and the projections of Kimi K3's latent experts,
-which vLLM builds without quantization and whose published tensors are bf16."""
+"""Modules that no scheme quantizes even if no list excludes them: routers, and the projections of Kimi K3's latent
+experts, which vLLM builds without quantization and whose published tensors are bf16."""
 
 
 def listed(config: Mapping[str, Any], *keys: str) -> list[str]:
-    """Names in the first of several lists that is there."""
+    """Names in the first list that exists."""
     found: list[str] = []
     for key in keys:
         value = config.get(key)
@@ -66,7 +66,7 @@ def listed(config: Mapping[str, Any], *keys: str) -> list[str]:
 
 
 def wrong_lists(config: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
-    """A note for each list of exceptions that is no list."""
+    """A note for each field of exceptions that is not a list."""
     given = {key: config.get(key) for key in keys}
     return tuple(
         f"{key} of the quantization must be a list of module names and is ignored: {value!r:.60}"
@@ -108,7 +108,7 @@ def tiled(blocks: Any) -> str:
 
 
 def integer(bits: Any, group: Any, *, symmetric: bool = False) -> str:
-    """Integers in groups with a 16-bit scale; without a group the scale is that of a whole row, next to nothing."""
+    """Integers in groups with a 16-bit scale; without groups, one scale per row, which is negligible."""
     if isinstance(bits, bool) or bits not in range(1, 9):
         raise SpecError(f"bits {bits!r}")
     if group in (None, -1, 0):
@@ -139,7 +139,7 @@ MLX_MODES = {"mxfp4": "mxfp4", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 
 
 def mlx(config: Mapping[str, Any]) -> Scheme:
-    """MLX: every linear layer, the embedding and lm_head; entries by module override, ``false`` keeps 16 bits."""
+    """MLX: all linear layers, the embedding and lm_head.  Entries per module override this; ``false`` keeps 16 bits."""
     plain = _mlx_format(config, config)
     own: dict[str, list[str]] = {}
     for module, entry in config.items():
@@ -254,7 +254,7 @@ def _algorithm(name: Any) -> tuple[str, str]:
 
 
 def modelopt(config: Mapping[str, Any]) -> Scheme:
-    """ModelOpt: one algorithm for all linear layers but those excluded; AWQ's groups may have another size than 128."""
+    """ModelOpt: one algorithm for all linear layers except those excluded; AWQ's group size may differ from 128."""
     weights, activations = _algorithm(config.get("quant_algo"))
     if weights == "int4_g128_sym" and config.get("group_size"):
         weights = integer(4, config["group_size"], symmetric=True)
@@ -267,7 +267,7 @@ def modelopt(config: Mapping[str, Any]) -> Scheme:
 
 
 def by_layer(config: Mapping[str, Any]) -> Scheme:
-    """A format for each module by name; what is not named is as the rest of the file says, or kept."""
+    """Format of each module by name; others follow the rest of the file, or keep 16 bits."""
     listed: Mapping[str, Any] = config["quantized_layers"]
     by_format: dict[str, list[str]] = {}
     activations: Counter[str] = Counter()
@@ -288,7 +288,7 @@ def by_layer(config: Mapping[str, Any]) -> Scheme:
 
 
 def quark(config: Mapping[str, Any]) -> Scheme:
-    """AMD Quark: a global configuration of weights and inputs, ones by layer, and an ``exclude`` list."""
+    """AMD Quark: a global configuration of weights and inputs, one per layer, and an ``exclude`` list."""
     overall = config.get("global_quant_config")
     if not isinstance(overall, Mapping) or not isinstance(overall.get("weight"), Mapping):
         raise SpecError("global_quant_config has no weight")

@@ -1,6 +1,6 @@
-"""Parameters of the towers of wrappers since 2025, and of wrappers whose classes live beside their checkpoints.
+"""Parameters of the towers of wrappers since 2025, and of wrappers whose classes come with their checkpoints.
 
-Counts are held against transformers 5.24.0 where it has the class, else against the published number of parameters.
+Counts are checked against transformers 5.24.0 if it has the class, else against the published number of parameters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def qwen3_omni_audio(fields: Fields) -> int:
 
 
 def eighth(size: int) -> int:
-    """What three convolutions of stride 2 leave of a size."""
+    """Size after three convolutions of stride 2."""
     for _ in range(3):
         size = (size + 1) // 2
     return size

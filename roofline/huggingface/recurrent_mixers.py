@@ -1,4 +1,4 @@
-"""From fields to blocks: recurrent mixers."""
+"""Read recurrent mixers from their fields."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .fields import Fields
 
 
 def even_width(fields: Fields, family: Family, queries: int) -> int:
-    """Width of a head when the heads divide the hidden size.
+    """Width of a head if the heads divide the hidden size.
 
     Raises
     ------
     SpecError
-        They do not divide it.
+        The heads do not divide the hidden size.
     """
     hidden = fields.size("hidden_size")
     if hidden % queries and not family.uneven_heads:
@@ -42,7 +42,7 @@ def recurrent(fields: Fields, family: Family) -> Block:
     Raises
     ------
     SpecError
-        Nothing says of which kind it is, or a field is missing.
+        The kind of the mixer is not stated, or a field is missing.
     """
     try:
         return RECURRENT[family.linear](fields, family)

@@ -1,8 +1,8 @@
-"""The checkpoint's own precision, from ``quantization_config``, ``quantization`` (MLX) or ``hf_quant_config.json``.
+"""Precision of a checkpoint, from ``quantization_config``, ``quantization`` (MLX) or ``hf_quant_config.json``.
 
-Every scheme says two things: a format for the linear layers, and which modules keep 16 bits.  The format of every
-module of the model is looked up under the names that checkpoints give it, layer by layer; where the modules of a part
-differ, the part is stored in a mixture of formats, whose bytes are exact.
+Every scheme states a format for the linear layers and the modules that keep 16 bits.  The format of every module is
+looked up under its names in checkpoints, layer by layer.  If the modules of a part differ, the part is stored in a
+mixture of formats, whose bytes are exact.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .checkpoint_modules import StoredModule
 from .quantization_schemes import WIDE
 
 ROUTED_PARTS = (*QUANTIZED_PARTS, "router", "embedding", "lm_head")
-"""Parts whose format a scheme decides; what else there is stays in 16 bits."""
+"""Parts whose format a scheme decides; all others stay in 16 bits."""
 
 
 def checkpoint_precision(
     data: Mapping[str, Any], beside: Mapping[str, Any] | None, modules: Iterable[StoredModule]
 ) -> tuple[Precision | None, tuple[str, ...]]:
-    """Precision of a checkpoint, and notes on what of its scheme was not understood.
+    """Return the precision of a checkpoint, and notes on parts of its scheme that were not understood.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def checkpoint_precision(
     precision : Precision, optional
         None if the checkpoint is not quantized, or its scheme is not understood (a note says so).
     notes : tuple of str
-        One sentence for each doubt.
+        One sentence per uncertainty.
     """
     config = _config(data, beside)
     if config is None:
@@ -63,7 +63,7 @@ def _not_understood(what: str) -> str:
 
 
 def _config(data: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The quantization, wherever it stands."""
+    """Quantization configuration, from any of its places."""
     inner: Mapping[str, Any] = next(
         (data[key] for key in ("text_config", "llm_config") if isinstance(data.get(key), Mapping)), {}
     )
@@ -78,7 +78,7 @@ def _config(data: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[s
 
 
 def _precision(scheme: schemes.Scheme, modules: Iterable[StoredModule]) -> tuple[Precision, tuple[str, ...]]:
-    """The format of each part: that of its modules, or a mixture where they differ."""
+    """Format of each part: that of its modules, or a mixture if they differ."""
     stored: dict[str, Counter[str]] = {}
     for module in modules:
         if module.part in ROUTED_PARTS:
@@ -99,12 +99,12 @@ def _mixture_note(part: str, values: Counter[str]) -> str:
 
 
 def scheme_of(config: Mapping[str, Any], method: str, data: Mapping[str, Any]) -> schemes.Scheme | None:
-    """The scheme of a quantization; None if it quantizes nothing.
+    """Read the scheme of a quantization; None if it quantizes nothing.
 
     Raises
     ------
     SpecError
-        It is not known, or says something that makes no sense.
+        The scheme is unknown, or its configuration is invalid.
     """
     if not method and "bits" in config and "group_size" in config:
         return schemes.mlx(config)
@@ -145,4 +145,4 @@ SCHEMES: Mapping[str, Callable[[Mapping[str, Any]], schemes.Scheme | None]] = {
     "exl2": integer_schemes.exllama,
     "exl3": integer_schemes.exllama,
 }
-"""``quant_method`` -> how its configuration is read."""
+"""``quant_method`` -> function that reads its configuration."""

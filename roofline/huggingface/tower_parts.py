@@ -1,4 +1,4 @@
-"""What shapes of towers are made of: layers of a vision transformer by their usual fields, chains of matrices."""
+"""Building blocks of tower shapes: layers of a vision transformer by their usual fields, and chains of matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Chain = tuple[Product, ...]
 
 
 def first(fields: Fields, *names: str) -> int:
-    """The field that the configuration has of several names for one thing."""
+    """Value of the first of several field names that the configuration has."""
     for name in names[:-1]:
         value = fields.optional(name)
         if value is not None:
@@ -25,12 +25,12 @@ def first(fields: Fields, *names: str) -> int:
 
 
 def products(*widths: int) -> Chain:
-    """Matrices one behind another."""
+    """Consecutive matrices."""
     return tuple(Product(d_in, d_out) for d_in, d_out in pairwise(widths))
 
 
 def merged_patches(at: Wrapper) -> int:
-    """Patches that are merged to one token."""
+    """Number of patches merged to one token."""
     patches_on_a_side = at.encoder.optional("spatial_merge_size") or at.outer.optional("spatial_merge_size") or 2
     return int(patches_on_a_side**2)
 
@@ -42,7 +42,7 @@ def usual_tokens(at: Wrapper, merge: int) -> int:
 
 
 def run_layers(at: Wrapper, layers: int) -> int:
-    """Layers up to the one whose output the wrapper takes: -1 is the last, 0 the first one's input."""
+    """Number of layers up to the one whose output the wrapper uses: -1 is the last, 0 the input of the first."""
     taken = at.outer.get("vision_feature_layer")
     if not isinstance(taken, int) or isinstance(taken, bool):
         return layers

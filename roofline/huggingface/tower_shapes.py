@@ -1,7 +1,8 @@
 """Shapes of towers that decide their work, by the wrapper's ``model_type``; `towers` counts their parameters.
 
-A tower that is counted and not here is resident and can't be run: prompts with images for it are refused.  Layers that
-a wrapper does not run are left out: LLaVA takes the output of the layer before the last (``vision_feature_layer``).
+A tower that is counted but not listed here occupies memory and cannot run: prompts with images for it are rejected.
+Layers that a wrapper does not run are left out.  LLaVA uses the output of the layer before the last
+(``vision_feature_layer``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .towers import DEFAULTS, Wrapper, plain_names
 from .vision_encoders import grid, side
 
 AUDIO_WINDOW_S = 30.0
-"""Seconds of sound that Whisper's encoder takes at once (arXiv:2212.04356, section 2.2)."""
+"""Seconds of sound in one window of Whisper's encoder (arXiv:2212.04356, section 2.2)."""
 
 Shape = Callable[[Wrapper], Tower]
 
@@ -31,21 +32,21 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hid
     data : mapping of str to object
         The whole ``config.json``.
     inner : mapping of str to object
-        The tower's own part of it.
+        Part of the file that describes the tower.
     key : str
-        Where that part stands: ``vision_config``, ``audio_config`` ...
+        Name of that part: ``vision_config``, ``audio_config`` ...
     hidden : int
         Width of the language model.
 
     Returns
     -------
     Tower, optional
-        None if they are unknown, or not all in the configuration.
+        None if the shapes are unknown, or not all in the configuration.
 
     Raises
     ------
     SpecError
-        A field of a known tower makes no sense.
+        A field of a known tower is invalid.
     """
     wrapper = str(data.get("model_type"))
     shape = (AUDIO_SHAPES if key == "audio_config" else SHAPES).get(wrapper)
@@ -258,7 +259,7 @@ TAKEN: Mapping[str, Shape] = {
     "smolvlm_vision": _siglip,
     "pixtral": _pixtral,
 }
-"""``model_type`` of a tower that several wrappers take -> its shape."""
+"""``model_type`` of a tower used by several wrappers -> its shape."""
 
 TAKE_ANY: Mapping[str, Callable[[Wrapper], tuple[int, Chain]]] = {
     "aria": recent_shapes.aria,
@@ -276,7 +277,7 @@ TAKE_ANY: Mapping[str, Callable[[Wrapper], tuple[int, Chain]]] = {
     "cohere2_vision": _cohere2,
     "shieldgemma2": _shieldgemma2,
 }
-"""Wrapper that takes any of `TAKEN` -> positions of a token, and its projector."""
+"""Wrapper that can use any of `TAKEN` -> positions per token, and its projector."""
 
 SHAPES: Mapping[str, Shape] = {
     "qwen2_vl": _qwen2_vl,

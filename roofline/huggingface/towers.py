@@ -12,7 +12,7 @@ from .vision_encoders import matrix
 
 
 class Wrapper(NamedTuple):
-    """What a projector's shape depends on: the tower's fields, the wrapper's, and the width of the language model."""
+    """Inputs of a projector's shape: the tower's fields, the wrapper's, and the width of the language model."""
 
     encoder: Fields
     outer: Fields
@@ -31,21 +31,21 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
     data : mapping of str to object
         The whole ``config.json``.
     inner : mapping of str to object
-        The tower's own part of it.
+        Part of the file that describes the tower.
     key : str
-        Where that part stands: ``vision_config``, ``audio_config`` ...
+        Name of that part: ``vision_config``, ``audio_config`` ...
     hidden : int
         Width of the language model.
 
     Returns
     -------
     int, optional
-        None if its shapes are unknown, or not all in the configuration.
+        Number of parameters; None if its shapes are unknown, or not all in the configuration.
 
     Raises
     ------
     SpecError
-        A field of a known tower makes no sense.
+        A field of a known tower is invalid.
     """
     wrapper = str(data.get("model_type"))
     found = _known(wrapper, str(inner.get("model_type")), key)
@@ -307,7 +307,7 @@ ENCODERS: Mapping[str, Encoder] = {
     "idefics3_vision": vision_encoders.siglip,
     "smolvlm_vision": vision_encoders.siglip,
 }
-"""``model_type`` of a tower that several wrappers take -> its count."""
+"""``model_type`` of a tower used by several wrappers -> function that counts it."""
 
 GENERIC: Mapping[str, Projector] = {
     "deepseek_vl": _two_layers,
@@ -325,7 +325,7 @@ GENERIC: Mapping[str, Projector] = {
     "cohere2_vision": _cohere2,
     "shieldgemma2": _gemma3,
 }
-"""Wrapper that takes any of the `ENCODERS` -> its projector."""
+"""Wrapper that can use any of the `ENCODERS` -> its projector."""
 
 VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "qwen2_vl": (vision_encoders.qwen2_vl, _none),
@@ -399,4 +399,4 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "qwen3_omni_moe": {"deepstack_visual_indexes": [8, 16, 24]},
     "qwen3_omni_moe_thinker": {"deepstack_visual_indexes": [8, 16, 24]},
 }
-"""Wrapper -> fields of its tower that published files leave to the class of transformers 5.24.0."""
+"""Wrapper -> fields of its tower that published files omit; values of the class in transformers 5.24.0."""

@@ -1,4 +1,4 @@
-"""Fields of a ``config.json`` that nothing here reads although their names sound like parameters."""
+"""Fields of a ``config.json`` that are not read although their names suggest parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STRUCTURE = re.compile(
     r"(^|_)(gate|gated|gating|rank|latent|res|head|heads|expert|experts|lora|loop|loops|adapter|hash|engram|memory)(_|$)"
     r"|norm|resid"
 )
-"""Words in the names of fields that add matrices or vectors: ``use_full_rank_gate``, ``latent_moe_use_norm``."""
+"""Pattern for names of fields that add matrices or vectors: ``use_full_rank_gate``, ``latent_moe_use_norm``."""
 
 HARMLESS = frozenset(
     {
@@ -44,7 +44,7 @@ HARMLESS = frozenset(
         ),
     }
 )
-"""Fields with such words that change no shape: they were unread in configurations whose counts are exact."""
+"""Fields that match but change no shape: they were unread in configurations whose counts are exact."""
 
 SCALAR_ENDINGS = (
     "_eps",
@@ -58,20 +58,20 @@ SCALAR_ENDINGS = (
     "_std",
     "_multiplier",
 )
-"""How the names of constants end."""
+"""Suffixes of the names of constants."""
 
 
 def unread_structure(fields: Fields, family: Family) -> Iterator[str]:
-    """Fields that were never asked for, are no default, and sound like parameters, each with its value.
+    """Fields that were never read, differ from the default and sound like parameters, with their values.
 
-    A gate or a norm of queries and keys that the family has anyway is not named.
+    A gate or a norm of queries and keys that the family has anyway is not listed.
 
     Parameters
     ----------
     fields : Fields
         The text model's fields, after the model was read from them.
     family : Family
-        How they were read.
+        Family by which they were read.
     """
     for name, value in sorted(fields.data.items()):
         if name in fields.read or not STRUCTURE.search(name) or not _may_add(value):
@@ -84,7 +84,7 @@ def unread_structure(fields: Fields, family: Family) -> Iterator[str]:
 
 
 def _may_add(value: Any) -> bool:
-    """Whether a value can stand for parameters: text and fractions do not, nor does what is switched off."""
+    """Whether a value can indicate parameters: text, fractions and disabled options cannot."""
     if isinstance(value, bool):
         return value
     return isinstance(value, int | list | dict) and bool(value)

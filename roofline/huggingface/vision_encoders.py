@@ -1,8 +1,8 @@
 """Parameters of vision encoders, counted from their configurations.
 
 Every encoder is a vision transformer (arXiv:2010.11929): a patch embedding, positions, and layers of attention and MLP.
-What differs by family is which of them have biases and gates, how many norms there are, and what stands behind.  Counts
-are held against transformers 5.24.0 in the tests.
+Families differ in biases, gates, the number of norms, and the modules after the layers.  Counts are checked against
+transformers 5.24.0 in the tests.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ def layer(width: int, inner: int, *, gated: bool = False, norms: int = 4, bias: 
 
 
 def patches(fields: Fields, width: int, *, frames: int = 1, bias: bool) -> int:
-    """The convolution that makes a token of a patch."""
+    """Convolution that turns a patch into a token."""
     pixels = side(fields, "patch_size")
     return matrix(channels(fields) * frames * pixels * pixels, width, bias=bias)
 
 
 def channels(fields: Fields) -> int:
-    """Colors of a pixel."""
+    """Number of color channels."""
     return fields.optional("num_channels") or fields.optional("in_channels") or 3
 
 
 def grid(fields: Fields) -> int:
-    """Patches of an image."""
+    """Number of patches in an image."""
     return (side(fields, "image_size") // side(fields, "patch_size")) ** 2
 
 
 def side(fields: Fields, name: str) -> int:
-    """A side that may be written twice, for height and width."""
+    """Length of a side, which may be stated twice (height and width)."""
     value: Any = fields.get(name)
     if isinstance(value, list):
         if len(value) != 2 or value[0] != value[1]:
@@ -270,7 +270,7 @@ def step3(fields: Fields) -> int:
 
 
 MOBILENET_V5_300M = 294_126_912
-"""Parameters of ``mobilenetv5_300m_enc`` as timm 1.0.31 builds it; a configuration gives its name only."""
+"""Parameters of ``mobilenetv5_300m_enc`` as timm 1.0.31 builds it; a configuration states only its name."""
 
 
 def mobilenet_v5(fields: Fields) -> int:
