@@ -1,4 +1,4 @@
-"""Forms of attention: prefill, decoding on a cache, and both on MLA's latents (see `roofline.efficiency.forms`)."""
+"""Forms of attention: prefill and decode, with and without MLA's latents (see `roofline.efficiency.forms`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .forms import (
 
 
 def width_factor(p: Parameters, width: Any) -> Any:
-    """How much longer kernels take for heads of another width than 128: a parabola in its logarithm."""
+    """Return the slowdown for head widths other than 128, a parabola in the logarithm of the width."""
     if "width" not in p:
         return 1.0
     octaves: Any = log2(width / 128)
@@ -32,12 +32,12 @@ def width_factor(p: Parameters, width: Any) -> Any:
 
 WIDTH = {"width": Prior(1.5, 0.5), "width_2": Prior(1.0, 0.3)}
 HEADS = {"window_s": Prior(1e-6, 2.0), "unequal_s": Prior(1e-6, 2.0), "window_leak": Prior(0.03, 2.0, share=True)}
-"""Of heads with a window: further launches, and tokens before the window that are read all the same; of heads whose
-keys and values differ in width: the copies that pad them."""
+"""Parameters of special heads.  With a window: further launches, and tokens read before the window.  With keys and
+values of different widths: copies that pad them."""
 
 
 def heads_s(p: Parameters, shape: Mapping[str, Any], windowed: Any) -> Any:
-    """Fixed times of heads that not every kernel takes as they are."""
+    """Return additional fixed times of heads that not every kernel supports directly."""
     if "window_s" not in p:
         return 0.0
     unequal = (shape["key_dim"] != shape["value_dim"]) * 1.0
@@ -45,18 +45,18 @@ def heads_s(p: Parameters, shape: Mapping[str, Any], windowed: Any) -> Any:
 
 
 def decode_terms(p: Parameters, run: Kernel) -> Terms:
-    """Attention of a step of generation on its cache (flash-decoding, crfm.stanford.edu/2023/10/12).
+    """Return the terms of attention in a step of generation (flash-decoding, crfm.stanford.edu/2023/10/12).
 
-    A block serves the query heads that share a KV head of one sequence, ``query_tile`` of them at a time (more read the
-    keys again, from the cache: ``reread``).  Drafts that are verified are further rows of the same tiles: the keys are
-    read once for all of them (FlashAttention's ``pack_gqa``; FlashInfer, arXiv:2501.01005, section 3.2).  A kernel that
-    can share keys among at most ``most_shared`` query heads leaves larger groups, and single heads, to one that runs a
-    block for every query head.
+    A block serves the query heads that share a KV head of one sequence, ``query_tile`` of them at a time.  Additional
+    heads read the keys again, from the cache (``reread``).  Drafts to verify are additional rows of the same tiles, so
+    the keys are read once for all of them (FlashAttention's ``pack_gqa``; FlashInfer, arXiv:2501.01005, section 3.2).
+    If a kernel can share keys among at most ``most_shared`` query heads, larger groups and single heads use a kernel
+    with one block per query head.
 
-    Where sequences x KV heads are fewer than ``fill`` times the multiprocessors, each cache is cut in pieces of at
-    least ``chunk`` tokens, whose results a further kernel combines (``combine_s``).  A block starts in ``block_s``
-    (``single_s`` without sharing) and walks along its piece at ``token_s`` a token, both times the factor of the head's
-    width; a multiprocessor runs its blocks one after another.
+    If sequences x KV heads are fewer than ``fill`` times the multiprocessors, each cache is divided into pieces of at
+    least ``chunk`` tokens, whose results another kernel combines (``combine_s``).  A block starts in ``block_s``
+    (``single_s`` without sharing) and processes its piece at ``token_s`` per token, both times the factor of the head's
+    width.  A multiprocessor runs its blocks one after another.
     """
     shape = run.inputs
     sequences, heads, past, seen = shape["sequences"], shape["query_heads"], shape["past_tokens"], shape["past_read"]
@@ -71,7 +71,7 @@ def decode_terms(p: Parameters, run: Kernel) -> Terms:
     leaked = (read + 1) / (seen + 1)
     compute_s = run.compute_s * leaked * computed / (group * new) * factor / p["compute"]
     blocks = sequences * shape["kv_heads"] * passes
-    wanted = run.processors * p["fill"] / larger(blocks, 1e-9)  # a sweep may hold steps without sequences
+    wanted = run.processors * p["fill"] / larger(blocks, 1e-9)  # a sweep may contain steps without sequences
     pieces = smaller(larger(wanted, 1.0), 1 + read / p["chunk"])
     waves = larger(full_waves(p["split"], blocks * pieces / run.processors), 1.0)
     start_s = p["block_s"] * (1 - alone) + p.get("single_s", p["block_s"]) * alone
@@ -83,7 +83,7 @@ def decode_terms(p: Parameters, run: Kernel) -> Terms:
 
 
 QUERY_ROWS = 16
-"""Rows of the smallest tile of queries on a matrix unit (mma.sync of NVIDIA: 16 x 8 x 16); one query needs none."""
+"""Rows of the smallest query tile on a matrix unit (mma.sync of NVIDIA: 16 x 8 x 16); one query needs none."""
 
 NO_LIMIT = 1e9
 DECODE = Form(
@@ -112,21 +112,21 @@ DECODE = Form(
 )
 
 QUERY_TILE = 128
-"""Queries of a tile of FlashAttention in prefill."""
+"""Queries per tile of FlashAttention in prefill."""
 
 
 def prefill_terms(p: Parameters, run: Kernel) -> Terms:
-    """Attention of many new tokens a sequence (FlashAttention, arXiv:2205.14135: tiles of 128 queries).
+    """Return the terms of attention with many new tokens (FlashAttention, arXiv:2205.14135: tiles of 128 queries).
 
-    On the diagonal of a causal mask half a tile is wasted; an encoder's ``mutual`` attention has no mask.  Beside the
-    products each pair of a head costs ``softmax`` of a product of width 512, whatever the width: exponentials have
-    units of their own, 16 a clock and multiprocessor.  Tiles run in waves; one starts in ``block_s`` and walks along
-    its keys at ``token_s`` each.  The last tile of a longer prompt takes as long as a full one; shorter
-    prompts have kernels with smaller tiles.  New keys and values are written, and converted to the format of the
-    cache, at ``write_s`` a value.
+    On the diagonal of a causal mask half a tile is wasted; an encoder's ``mutual`` attention has no mask.  In addition
+    to the products, each pair of a head costs ``softmax`` times a product of width 512, whatever its width, since
+    exponentials have separate units (16 per clock and multiprocessor).  Tiles run in waves.  A tile starts in
+    ``block_s`` and processes its keys at ``token_s`` each.  The last tile of a long prompt takes as long as a full one;
+    short prompts use kernels with smaller tiles.  New keys and values are written, and converted to the format of the
+    cache, at ``write_s`` per value.
 
-    Kernels that are not fused (``score_bytes`` above 0, see `scores_s`) compute the masked pairs too and take their
-    scores to memory and back, one kernel after another.
+    Kernels that are not fused (``score_bytes`` above 0, see `scores_s`) also compute the masked pairs, and move their
+    scores to memory and back between kernels.
     """
     shape = run.inputs
     new, past, sequences = shape["new_tokens"], shape["past_tokens"], shape["sequences"]
@@ -150,9 +150,9 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
 
 
 def scores_s(p: Parameters, run: Kernel) -> Any:
-    """Time to take scores through memory between kernels that are not fused, ``score_bytes`` for each; else nothing.
+    """Return the time to move scores through memory between unfused kernels, ``score_bytes`` per score.
 
-    llama.cpp without FlashAttention moves 24 bytes a score: a product in 16 bits writes it (2) and a kernel converts
+    llama.cpp without FlashAttention moves 24 bytes per score: a product in 16 bits writes it (2) and a kernel converts
     it to 32 (2 + 4), the softmax reads and writes it (4 + 4), another kernel converts it to 16 bits (4 + 2), and the
     second product reads it (2).
     """
@@ -188,7 +188,7 @@ PREFILL = Form(
 
 
 def _latent(form: Form, *tiles: int) -> Form:
-    """A form for MLA: one width of heads, one latent that all share, no windows, larger tiles of query heads."""
+    """Return a form for MLA: one head width, one latent shared by all heads, no windows, larger query tiles."""
     unused = (*WIDTH, *HEADS, "single_s")
     priors = {name: prior for name, prior in form.priors.items() if name not in unused}
     return Form(form.terms, priors, tuple({"query_tile": tile, "most_shared": NO_LIMIT} for tile in tiles) or ({},))

@@ -191,8 +191,7 @@ SHORT_S = 1e-4
 
 
 def droop(p: Parameters, compute_s: Any) -> Any:
-    """Return the factor by which long products are slower, as the chip heats up and its clock falls: ``1 + droop log(1
-    + t / 100 us)``.
+    """Return the slowdown of long products, ``1 + droop log(1 + t / 100 us)``, as the clock of a hot chip falls.
 
     Measured on every chip that has more matrix units than power to feed them: large products reach a smaller share of
     the peak than those of a few hundred microseconds.

@@ -217,7 +217,7 @@ class Model(Report):
         return self.parameters.active
 
     def counted_weights(self) -> Iterator[tuple[int, Weight]]:
-        """Return stored weights, each with the number of times it occurs."""
+        """Yield stored weights, each with the number of times it occurs."""
         for layer in self.layers:
             if not layer.reused:
                 for weight in layer.weights():
@@ -336,7 +336,7 @@ class Model(Report):
         return tuple(filter(None, (*self.doubts, self.size_doubt())))
 
     def counted_caches(self) -> Iterator[tuple[int, Cache]]:
-        """Return the caches of each layer, with the number of such layers."""
+        """Yield the caches of each layer, with the number of such layers."""
         for layer in self.layers:
             for cache in layer.caches():
                 yield layer.count, cache

@@ -51,7 +51,7 @@ class EncoderStack(Value):
         return tuple(Linear(f"conv{at}", each.d_in, each.d_out, "other", True) for at, each in enumerate(self.stem, 1))
 
     def groups(self) -> Iterator[tuple[str, int, tuple[Weight, ...]]]:
-        """Return weights by group: name, number of copies, and the weights."""
+        """Yield weights by group: name, number of copies, and the weights."""
         for at, layer in enumerate(self.layers):
             yield f"encoder_layers_{at}", layer.count, tuple(layer.weights())
         outside = (*self.matrices(), *((Vector("encoder_norm", self.final_norm),) if self.final_norm else ()))

@@ -30,7 +30,7 @@ class OnCache(Value):
     count: int = 1
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Return the operators of a pass."""
+        """Yield the operators of a pass."""
         found = self.block.on_cache(run) if isinstance(self.block, CacheReader) else self.block.operators(run)
         for operator in found:
             yield operator.times(self.count)

@@ -71,7 +71,7 @@ def refusal(model: Model, precision: Precision, parallel: Parallel) -> str:
 
 
 def layout_notes(model: Model, precision: Precision, parallel: Parallel) -> Iterator[str]:
-    """Return a note for each layout that engines reject, without duplicates.
+    """Yield a note for each layout that engines reject, without duplicates.
 
     Parameters
     ----------

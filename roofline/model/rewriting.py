@@ -74,14 +74,14 @@ class Rewritten(Model):
         return self.operators(run)
 
     def counted_weights(self) -> Iterator[tuple[int, Weight]]:
-        """Return stored weights, including those that rewrites add."""
+        """Yield stored weights, including those that rewrites add."""
         yield from super().counted_weights()
         for rewrite in self.rewrites:
             yield from rewrite.further_weights(self.plain)
 
     @property
     def plain(self) -> Model:
-        """Return the model without its rewrites."""
+        """The model without its rewrites."""
         return Model(**{item.name: getattr(self, item.name) for item in fields(Model)})
 
     def stored_share(self, weight: Linear, bits: float) -> float:

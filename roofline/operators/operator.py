@@ -175,7 +175,7 @@ class Segment(Value):
 
     @property
     def with_short_past(self) -> Segment:
-        """Return the same sequences with at most one cached token and no shared prefix."""
+        """The same sequences with at most one cached token and no shared prefix."""
         return Segment(
             self.sequences,
             self.new_tokens,
@@ -242,7 +242,7 @@ class Pass(Value):
 
     @property
     def with_short_past(self) -> Pass:
-        """Return the same pass with at most one cached token and no shared prefix."""
+        """The same pass with at most one cached token and no shared prefix."""
         segments = tuple(segment.with_short_past for segment in self.segments)
         return Pass(segments, self.precision, self.attention, self.parallel)
 

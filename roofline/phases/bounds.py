@@ -265,7 +265,7 @@ class Bound(Report):
         return (*fallback_notes([self]), self.estimate.basis)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """Yield the steps to FLOPs, bytes, times and limit, with numbers."""
+        """Return the steps to FLOPs, bytes, times and limit, with numbers."""
         operator, gpu = self.operator, self.accelerator
         prefix = operator.name
         steps = [

@@ -135,7 +135,7 @@ class Generation(OfWorkload, Report):
         return generation_sentence(self)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """Yield the steps of the prefill, of the decode steps, and from them to the times of the batch."""
+        """Return the steps of the prefill, of the decode steps, and from them to the times of the batch."""
         blocks = np.asarray(getattr(self.steps, self.time))
         load, counted = self.load, {"output_tokens": self.load.output_tokens}
         of_blocks = {"sum_of_blocks_s": scalar(blocks.sum(axis=-1)), "blocks": blocks.shape[-1]}

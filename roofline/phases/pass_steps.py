@@ -19,7 +19,7 @@ from .totals import ScheduledPass, computing, network_s, resources_s
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
-    """Yield the steps from the operators' shapes to the three times of a pass called ``name``."""
+    """Return the steps from the operators' shapes to the three times of a pass called ``name``."""
     expected = () if one.expected is one else one.expected.operators
     further = (item for item in expected if item.operator.choice)
     operators = [step for item in (*one.operators, *further) for step in item.explain()]
@@ -30,7 +30,7 @@ def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
 
 
 def _least_bytes(item: Bound) -> Step:
-    """Yield the bytes of an operator that no implementation can avoid."""
+    """Return the bytes of an operator that no implementation can avoid."""
     operator, least = item.operator, item.operator.least
     parts = {"weight_bytes": least.weight_bytes, "activation_bytes": least.activation_bytes}
     inputs = {"count": operator.count} | {f"least_{name}": value for name, value in parts.items()}

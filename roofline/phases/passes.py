@@ -295,7 +295,7 @@ class Phase(PassEnergy, Report):
         return super().to_dict() | {"assumptions": list(self.assumptions)}
 
     def _derivation(self) -> tuple[Step, ...]:
-        """Yield the steps of every operator, the sums, the three times and the energy."""
+        """Return the steps of every operator, the sums, the three times and the energy."""
         return (*explain_pass(self.name, self.scheduled), *explain_energy(self))
 
 

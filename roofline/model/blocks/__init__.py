@@ -1,7 +1,7 @@
-"""Kinds of blocks.  A layer is a sequence of blocks; a new kind is a new class here and nothing else.
+"""Kinds of blocks. A layer is a sequence of blocks; a new kind needs a new class here and nothing else.
 
-`KINDS` maps the word that a spec file uses to the class.  A kind's module loads when the kind is first asked for: most
-models are made of two of them.
+`KINDS` maps the names used in spec files to classes.  The module of a kind is imported on first use, since most models
+need only two kinds.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _WORDS = {
     "block_residual": ("residual_streams", "BlockResidual"),
     "projection": ("residual_streams", "Projection"),
 }
-"""Word of a spec file -> module and class."""
+"""Name in a spec file -> module and class."""
 
 _HOME = {name: module for module, name in _WORDS.values()} | {"Indexer": "indexer"}
 
@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Kinds(Mapping[str, type[Block]]):
-    """The classes by word."""
+    """Lazy mapping of names to classes."""
 
     def __getitem__(self, word: str) -> type[Block]:
         module, name = _WORDS[word]

@@ -1,4 +1,4 @@
-"""What every kind of block has to say: its weights, its cache, its operators."""
+"""Base classes of blocks, which define weights, caches and operators."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ...values import Value
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """What one layer keeps of one sequence between steps.
+    """Data that one layer keeps for one sequence between steps.
 
     Attributes
     ----------
     values_per_token : float
-        Values, in the format of the KV cache, that every token adds.
+        Values that every token adds, in the format of the KV cache.
     window : int, optional
-        Tokens kept at most; None for all.
+        Largest number of tokens kept; None for all.
     state_bytes : float
-        Constant recurrent state, whatever the length.
+        Bytes of recurrent state, independent of the length.
     stride : int
-        Tokens that one kept entry stands for (1: every token is kept; compressed attention keeps one of many).
+        Tokens per entry (1: every token has an entry; compressed attention has one entry for many tokens).
     pending_bytes : float
-        Bytes of each token that waits for its entry to be full.
+        Bytes per token of an entry that is not full yet.
     pieces : int
-        Heads that tensor parallelism may divide it by (1: whole on every accelerator).
+        Heads over which tensor parallelism may divide it (1: whole on every accelerator).
     state_values : float
-        Values of the recurrent state, which ``state_bytes`` holds in 32 bits.
+        Values of the recurrent state, counted in ``state_bytes`` with 32 bits each.
     column_bytes : float
-        Bytes of one column of a convolution's inputs; ``state_bytes`` holds as many columns as the kernel has taps.
+        Bytes of one column of a convolution's inputs; ``state_bytes`` counts one column per tap.
     index : bool
-        Whether it holds keys of an indexer, which engines keep in a format of their own.
+        Whether it contains keys of an indexer, which engines store in a separate format.
     """
 
     values_per_token: float = 0.0
@@ -52,14 +52,14 @@ class Cache:
     index: bool = False
 
     def engine_state_bytes(self, state_bits: float) -> float:
-        """Constant state as engines hold it: in a format of their choice, and ``taps - 1`` columns of a convolution.
+        """Return the bytes of constant state in an engine: in its own format, with ``taps - 1`` convolution columns.
 
-        The newest input of a convolution arrives with the token, so one column less has to be kept.
+        The newest input of a convolution arrives with the token, so one column less is stored.
         """
         return self.state_bytes - self.column_bytes + self.state_values * (state_bits / 8 - 4)
 
     def bytes(self, tokens: Number, kv_bits: float) -> Number:
-        """Bytes for a sequence of ``tokens``.
+        """Return the bytes for a sequence of ``tokens``.
 
         ``min(floor(tokens / stride), window) * values * bits / 8 + (tokens mod stride) * pending + state``.
         """
@@ -70,10 +70,10 @@ class Cache:
         return kept * (self.values_per_token * (kv_bits / 8)) + pending + self.state_bytes
 
     def engine_bytes(self, tokens: Number, kv_bits: float, *, page_tokens: Number, hybrid: bool) -> Number:
-        """Bytes that a paged engine reserves: whole pages of ``page_tokens``, and the window only if it is ``hybrid``.
+        """Return the bytes that a paged engine reserves: whole pages; limited to the window only if ``hybrid``.
 
-        An engine with one kind of page for every layer keeps all tokens of windowed layers too; a hybrid allocator
-        keeps the pages that the window touches, which are one more than fit in it where it straddles page borders.
+        An engine with one kind of page for every layer keeps all tokens of windowed layers too.  A hybrid allocator
+        keeps the pages that the window touches, which may be one more than its size because it straddles page borders.
         """
         pages = np.ceil(np.divide(tokens, page_tokens))
         if hybrid and self.window is not None:
@@ -90,7 +90,7 @@ class Block(Value, ABC):
     Attributes
     ----------
     hidden : int
-        Width of the residual stream that it reads and writes.
+        Width of the residual stream that the block reads and writes.
     """
 
     hidden: int
@@ -98,56 +98,56 @@ class Block(Value, ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """Short name with the sizes that matter, as people say it."""
+        """Short name with the important sizes."""
 
     @abstractmethod
     def weights(self) -> tuple[Weight, ...]:
-        """Every matrix and vector it has."""
+        """All matrices and vectors."""
 
     def caches(self) -> tuple[Cache, ...]:
-        """What it keeps of a sequence; nothing unless the kind says otherwise."""
+        """Caches for a sequence; none by default."""
         return ()
 
     @abstractmethod
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """The operators of one forward pass, in order.
+        """Yield the operators of one forward pass, in order.
 
-        Unless the block caches values of each token, they may depend on whether there is a past, but not on its length:
-        passes that differ in that alone share them.
+        If the block does not cache values per token, they may depend on whether there is a past, but not on its length,
+        since passes that differ only in the length share them.
         """
 
 
 class CacheReader(Block):
-    """A block that attends to cached tokens, with the operators that depend on their number apart from the others.
+    """A block that attends to cached tokens; operators that depend on their number are separate.
 
-    Passes that differ in the length of the past alone share the operators before and behind the cache.
+    Passes that differ only in the length of the past share the operators before and after the cache.
     """
 
     @abstractmethod
     def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Operators that run before those on the cache; they depend on the new tokens alone."""
+        """Yield the operators before those on the cache; they depend on the new tokens only."""
 
     @abstractmethod
     def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Operators that read the cache.  None is part of one kernel with an operator before or behind."""
+        """Yield the operators that read the cache. None shares a kernel with an operator before or after."""
 
     @abstractmethod
     def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Operators that run behind those on the cache; they depend on the new tokens alone."""
+        """Yield the operators after those on the cache; they depend on the new tokens only."""
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Those before, on and behind the cache."""
+        """Yield the operators before, on and after the cache."""
         yield from self.before_cache(run)
         yield from self.on_cache(run)
         yield from self.behind_cache(run)
 
 
 LARGEST = 10**9
-"""No size of a model is beyond this: a larger one is a slip, and products of sizes stay far below 2**63."""
+"""Upper limit of any size of a model, which catches mistakes and keeps products of sizes far below 2**63."""
 
 
 def whole(block: Any, *names: str, least: int = 1) -> None:
-    """Check that the named sizes of ``block`` are whole numbers from ``least`` to `LARGEST`."""
+    """Check that the named sizes of ``block`` are integers from ``least`` to `LARGEST`."""
     for name in names:
         value = getattr(block, name)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:

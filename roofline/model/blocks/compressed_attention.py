@@ -1,4 +1,4 @@
-"""Compressed attention (DeepSeek-V4): a short window of full keys, and one entry for many older tokens."""
+"""Compressed attention (DeepSeek-V4): full keys in a short window, and one entry for many older tokens."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class CompressedAttention(CacheReader):
     values of cache.  Beyond, ``ratio`` tokens are pooled into one such entry by learned gates:
 
     *heavily compressed* (no ``indexer``)
-        every entry is attended to: ``floor(x / ratio)`` pairs for token ``x`` beside those in the window.
+        every entry is attended to: ``floor(x / ratio)`` pairs for token ``x``, plus those in the window.
     *compressed sparse*
-        entries overlap (two series of gates, so projections are twice as wide), and an indexer with entries of its own
-        picks some of them.
+        entries overlap (two series of gates, so projections are twice as wide), and an indexer with its own entries
+        selects some of them.
 
-    A pair costs ``2 (head_dim + head_dim)`` FLOPs a head.  Queries come through a latent of ``q_rank``; the output goes
-    through one of ``output_rank`` for each of ``output_groups`` groups of heads, a block-diagonal product.
+    A pair costs ``2 (head_dim + head_dim)`` FLOPs per head.  Queries come through a latent of ``q_rank``; the output
+    goes through one of ``output_rank`` for each of ``output_groups`` groups of heads, a block-diagonal product.
 
     Attributes
     ----------
@@ -38,15 +38,15 @@ class CompressedAttention(CacheReader):
     window : int
         Tokens whose full keys are kept.
     ratio : int
-        Tokens an entry stands for; 0 for a layer with the window alone.
+        Tokens per entry; 0 for a layer with the window only.
     indexer : Indexer, optional
         The indexer of compressed sparse attention, of scheme ``compressed``.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, heads that the groups do not divide, an indexer without entries, or one
-        of another scheme.
+        A size is not an integer >= 1, the heads are not a multiple of the groups, or an indexer has no entries or
+        another scheme.
     """
 
     heads: int
@@ -70,7 +70,7 @@ class CompressedAttention(CacheReader):
 
     @property
     def kind(self) -> str:
-        """Heads, window, and how the rest is compressed."""
+        """Heads, window, and compression."""
         rest = f", 1 entry of {self.ratio} tokens" if self.ratio else ""
         top = f", top {self.indexer.topk:,}" if self.indexer else ""
         return f"compressed MQA {self.heads} x {self.head_dim}, window {self.window:,}{rest}{top}"
@@ -119,9 +119,9 @@ class CompressedAttention(CacheReader):
         return (*self._before(), *self._compressor(), *self._indexer(), *self._after(), *vectors)
 
     def caches(self) -> tuple[Cache, ...]:
-        """Keys of the window; entries; tokens that wait for their entry, with their gates, in 16 bits.
+        """Keys of the window, entries, and tokens of entries not yet full, with their gates, in 16 bits.
 
-        Where entries overlap the last full group of tokens is kept too, its gates in 32 bits.
+        If entries overlap, the last full group of tokens is kept too, with gates in 32 bits.
         """
         found = [Cache(values_per_token=self.head_dim, window=self.window)]
         if self.ratio:
@@ -206,10 +206,10 @@ class CompressedAttention(CacheReader):
         )
 
     def _shared(self, segment: Segment, entries: Number) -> Number:
-        """Those of ``entries`` that may be of a prefix that sequences share."""
+        """Return how many of ``entries`` may belong to a shared prefix."""
         return smaller(segment.shared_tokens / self.ratio, entries)
 
     def _kept(self, segment: Segment) -> tuple[Number, Number]:
-        """Entries of the past, and new ones."""
+        """Return the numbers of past and of new entries."""
         past = segment.past_tokens // self.ratio
         return past, (segment.past_tokens + segment.new_tokens) // self.ratio - past

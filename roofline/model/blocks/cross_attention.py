@@ -1,4 +1,4 @@
-"""Cross-attention: generated tokens attend to what an encoder made, or text to the tokens of an image."""
+"""Cross-attention: generated tokens attend to an encoder's output, or text to the tokens of an image."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .mlp import MLP
 class CrossAttentionLayer(Block):
     """A whole layer that attends to image tokens (Llama 3.2 Vision, arXiv:2407.21783, section 7.3).
 
-    Its keys and values come from the image, so its cache depends on image tokens and not on the context, and a pass
-    without an image skips it, MLP and all: it is resident and does no work in text.
+    Keys and values come from the image, so the cache depends on image tokens and not on the context.  A pass without an
+    image skips the whole layer, including its MLP: it is resident, but does no work for text.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class CrossAttentionLayer(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or query heads that the KV heads do not divide.
+        A size is not an integer >= 1, or the query heads are not a multiple of the KV heads.
     """
 
     query_heads: int
@@ -49,7 +49,7 @@ class CrossAttentionLayer(Block):
         return f"cross-attention {self.query_heads}/{self.kv_heads} x {self.head_dim} to an image"
 
     def weights(self) -> tuple[Weight, ...]:
-        """Attention, MLP, a gate for each."""
+        """Attention, MLP, and a gate for each."""
         attention = Attention(
             hidden=self.hidden,
             query_heads=self.query_heads,
@@ -61,7 +61,7 @@ class CrossAttentionLayer(Block):
         return (*attention.weights(), *mlp.weights(), Vector("gates", 2, "other"))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Nothing without an image."""
+        """Yield no operators without an image."""
         yield from ()
 
 
@@ -69,26 +69,25 @@ class CrossAttentionLayer(Block):
 class SourceAttention(Block):
     """Attention of a decoder to the tokens of its encoder (arXiv:1706.03762, section 3.2.3).
 
-    Keys and values are projected once, in the pass that encodes the source; every later step reads all of them. They
-    take as much of the cache for each token of the source as self-attention does for each generated one: one sequence
-    of both takes what a decoder of as many tokens does. Where the source always has ``positions`` tokens (Whisper's
-    window of 30 s), theirs is a constant.
+    Keys and values are projected once, in the pass that encodes the source; every later step reads all of them.  A
+    source token takes as much cache as a generated token takes in self-attention.  If the source always has
+    ``positions`` tokens (Whisper's window of 30 s), their cache is constant.
 
     Attributes
     ----------
     query_heads, kv_heads, head_dim : int
         Shape of the heads.
     positions : int, optional
-        Tokens of the source, if they are always as many.
+        Tokens of the source, if their number is fixed.
     bias : bool
         Whether queries and the output have biases.
     vectors : int
-        Further parameters that are no matrix: biases of the values.
+        Further parameters that are not matrices: biases of the values.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     query_heads: int
@@ -121,21 +120,21 @@ class SourceAttention(Block):
         )
 
     def weights(self) -> tuple[Weight, ...]:
-        """Four projections as in self-attention; keys and values are those of the source."""
+        """Four projections as in self-attention; keys and values are computed from the source."""
         return tuple(
             replace(weight, joins="") if isinstance(weight, Linear) else weight
             for weight in self._self_attention().weights()
         )
 
     def caches(self) -> tuple[Cache, ...]:
-        """Keys and values of a source of fixed length, in 16 bits; of any other they are in that of self-attention."""
+        """Keys and values of a source of fixed length, in 16 bits; others are counted in self-attention's cache."""
         if self.positions is None:
             return ()
         values = self._self_attention().kv_values
         return (Cache(state_bytes=self.positions * values * 16 / 8, pieces=self.kv_heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Queries and output of the new tokens; keys and values where a source is encoded; attention by segment."""
+        """Yield queries and output of new tokens, keys and values of encoded sources, and attention per segment."""
         encoded = sum(segment.sequences * segment.encoded_tokens for segment in run.segments)
         inward = {weight.name: weight for weight in self.weights() if isinstance(weight, Linear)}
         for name in ("q_proj", "k_proj", "v_proj"):

@@ -1,4 +1,4 @@
-"""Scores between contents and relative positions, beside those between contents (DeBERTa)."""
+"""Scores between contents and relative positions, in addition to those between contents (DeBERTa)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .block import Block, whole
 class RelativeScores(Block):
     """Scores of contents against relative positions (disentangled attention, arXiv:2006.03654, section 3.1).
 
-    A table of ``rows`` relative positions is projected once a pass, ``2 rows hidden^2`` FLOPs, and each token is scored
-    against every row, ``2 rows hidden`` FLOPs over all heads: once for each of the ``terms`` (content to position,
-    position to content).
+    A table of ``rows`` relative positions is projected once per pass, ``2 rows hidden^2`` FLOPs, and each token is
+    scored against every row, ``2 rows hidden`` FLOPs over all heads: once for each of the ``terms`` (content to
+    position, position to content).
 
     Attributes
     ----------
     rows : int
-        Relative positions that are told apart.
+        Number of distinct relative positions.
     terms : int
-        1 or 2.
+        Number of terms, 1 or 2.
     own : int
-        Terms whose projection is not that of the contents.
+        Terms with a projection separate from that of the contents.
     biases : int
         Parameters of the biases of these projections.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     rows: int
@@ -51,12 +51,12 @@ class RelativeScores(Block):
         return f"scores of {self.rows:,} relative positions x {self.terms}"
 
     def weights(self) -> tuple[Weight, ...]:
-        """Projections of the positions that are not those of the contents."""
+        """Projections of the positions that are separate from those of the contents."""
         projections = (Linear("position_proj", self.hidden, self.hidden, "attention", split="columns"),) * self.own
         return (*projections, *((Vector("position_biases", self.biases, "attention"),) if self.biases else ()))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """For each term the projection of the table, and a product of every token with what it makes."""
+        """Yield, for each term, the projection of the table and the product of every token with the result."""
         projection = Linear("position_proj", self.hidden, self.hidden, "attention", split="columns")
         scores = Linear("position_scores", self.hidden, self.rows, "attention", split="columns")
         for _ in range(self.terms):

@@ -26,20 +26,20 @@ from .indexer import Indexer
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Attention(CacheReader):
-    """Softmax attention whose query heads share KV heads, causal unless of an encoder.
+    """Softmax attention whose query heads share KV heads; causal, except in encoders.
 
     ``kv_heads == query_heads`` is MHA (arXiv:1706.03762), ``kv_heads == 1`` MQA (arXiv:1911.02150), in between GQA
     (arXiv:2305.13245).  A token is projected to ``query_heads`` queries of ``head_dim`` and to ``kv_heads`` keys of
-    ``head_dim`` and values of ``value_dim``; the heads' outputs are projected back.  Keys and values are what the cache
-    holds: ``kv_heads * (head_dim + value_dim)`` values a token, for the last ``window`` tokens if there is a window
+    ``head_dim`` and values of ``value_dim``; the heads' outputs are projected back.  The cache contains keys and
+    values: ``kv_heads * (head_dim + value_dim)`` values per token, for the last ``window`` tokens if there is a window
     (arXiv:2004.05150).  A token sees ``window`` tokens, itself included; in a *chunked* layer (Llama 4) only those of
     its own chunk of that length.
 
     Without a causal mask, as in encoders, all tokens of a sequence see each other and nothing is cached; a window then
     has the token in its middle.
 
-    An ``indexer`` (see `Indexer`) scores every token and attention runs over the best only; everything is stored, less
-    is read.
+    With an ``indexer`` (see `Indexer`), every token is scored and attention runs over the best only.  All tokens are
+    stored, but fewer are read.
 
     Attributes
     ----------
@@ -50,11 +50,11 @@ class Attention(CacheReader):
     window : int, optional
         Tokens that a query sees at most, itself included; None for all.
     chunked : bool
-        Whether the window is a chunk of fixed borders.
+        Whether the window is a chunk with fixed borders.
     qkv_bias, output_bias : bool
         Whether the projections have biases.
     query_bias : bool
-        Whether the query projection has one of its own (``qkv_bias`` is for all three).
+        Whether only the query projection has a bias (``qkv_bias`` is for all three).
     qk_norm : bool or str
         Whether queries and keys are normalized: ``True`` or ``"head"`` with one vector for every head, ``"width"`` with
         one over all heads (OLMo 2), ``"head_bias"`` and ``"width_bias"`` with a bias beside it.
@@ -63,7 +63,7 @@ class Attention(CacheReader):
     gate : str
         ``"value"`` or ``"head"``: the output is multiplied by a learned gate of that width (arXiv:2505.06708).
     shares_kv : bool
-        Whether it reads the cache of an earlier layer instead of having keys and values of its own (arXiv:2405.12981).
+        Whether it reads the cache of an earlier layer instead of its own keys and values (arXiv:2405.12981).
     keys_as_values : bool
         Whether values are the keys, unprojected (Gemma 4).
     value_norm : bool
@@ -71,22 +71,22 @@ class Attention(CacheReader):
     query_rank : int, optional
         Width of a normalized latent from which queries are projected (Step3, arXiv:2507.19427, section 3.1).
     input_width : int, optional
-        Width of what it reads, ``hidden`` if None (Zamba concatenates the embedding).
+        Width of the input, ``hidden`` if None (Zamba concatenates the embedding).
     gate_bias : bool
         Whether the projection of the gate has a bias.
     vectors : int
-        Further parameters that are no matrix.
+        Further parameters that are not matrices.
     differential : bool
         Whether pairs of heads subtract (arXiv:2410.05258); four vectors of ``head_dim`` more.
     indexer : Indexer, optional
-        What selects the tokens to attend to; None for all.
+        Indexer that selects the tokens to attend to; None for all.
     causal : bool
-        Whether a token sees earlier tokens alone, whose keys and values are cached; an encoder's sees all.
+        Whether a token sees only earlier tokens, whose keys and values are cached; in an encoder it sees all.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or query heads that the KV heads do not divide.
+        A size is not an integer >= 1, or the query heads are not a multiple of the KV heads.
     """
 
     query_heads: int
@@ -126,7 +126,7 @@ class Attention(CacheReader):
 
     @property
     def kind(self) -> str:
-        """MHA, MQA or GQA with its heads, and what is special."""
+        """MHA, MQA or GQA, heads, and special features."""
         family, heads = "GQA", f"{self.query_heads}/{self.kv_heads}"
         if self.kv_heads == 1:
             family = "MQA"
@@ -150,7 +150,7 @@ class Attention(CacheReader):
 
     @property
     def kv_values(self) -> int:
-        """Values that the cache holds for a token."""
+        """Cached values per token."""
         return self.kv_heads * (self.head_dim + self.value_width)
 
     def weights(self) -> tuple[Weight, ...]:
@@ -171,7 +171,7 @@ class Attention(CacheReader):
         if not self.qk_norm:
             return 0
         norm = "head" if self.qk_norm is True else self.qk_norm
-        per_head = norm.startswith("head")  # one vector for every head, else one over all of them
+        per_head = norm.startswith("head")  # one vector shared by all heads, else one vector over all of them
         heads = 1 if per_head else self.query_heads
         if not self.shares_kv:
             heads += 1 if per_head else self.kv_heads
@@ -194,7 +194,7 @@ class Attention(CacheReader):
         return tuple(found)
 
     def _by_heads(self, name: str, heads: int, width: int, bias: bool) -> Linear:
-        """A projection to ``heads`` of ``width``, which tensor parallelism divides by heads; engines run all as one."""
+        """Return a projection to ``heads`` of ``width``, divided by heads; engines run all of them as one product."""
         d_in = self.input_width or self.hidden
         joins = "q_down_proj" if self.query_rank else "q_proj"
         joins = "" if name == "q_proj" else joins
@@ -281,7 +281,7 @@ class Attention(CacheReader):
             return chunked_pairs(new, past, self.window), reads
         pairs = visible_pairs(new, past, self.window)
         seen = past if self.window is None else smaller(past, self.window - 1)
-        # Another layer has brought the same entries on the chip: a cache small enough could still be there.
+        # Another layer has read the same entries, and a cache that is small enough could still be on the chip.
         return pairs, Reads(past=seen, least_past=0.0, new=new, written=0.0)
 
 

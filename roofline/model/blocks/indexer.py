@@ -19,35 +19,35 @@ SCHEMES = ("dsa", "pooled", "plain", "compressed")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Indexer(Value):
-    """The lightning indexer of DeepSeek sparse attention (DSA; arXiv:2512.02556, section 2.1) and its kin.
+    """The lightning indexer of DeepSeek sparse attention (DSA; arXiv:2512.02556, section 2.1) and its variants.
 
     Each token has one index key of ``dim``; ``heads`` index queries of ``dim`` are compared with all of them, the
     scores are summed over heads with learned weights, and the ``topk`` best tokens are attended to.  A visible pair
     costs ``2 heads (dim + 1)`` FLOPs here (``2 heads dim`` without weights), a selected one attention's
-    ``2 H (d_qk + d_v)``.  The keys of *all* tokens are stored and read, so the cache grows by ``dim`` values a token
+    ``2 H (d_qk + d_v)``.  The keys of *all* tokens are stored and read, so the cache grows by ``dim`` values per token
     and only the reads of attention shrink.
 
-    It is part of an attention block, which gives the width of its input (``hidden``) and the one that its queries are
-    projected from (``query_width``; DSA: the query latent).
+    It is part of an attention block, which defines the width of its input (``hidden``) and of the input of its queries
+    (``query_width``; DSA: the query latent).
 
     Attributes
     ----------
     heads, dim, topk : int
-        Index heads, their width, tokens selected.
+        Number of index heads, their width, and number of selected tokens.
     scheme : str
         ``dsa`` (queries from the latent, head weights, key norm with a bias), ``pooled`` (DSA whose keys are gathered
         ``pool`` at a time with a learned gate and position table, GLM-5.3-Flash), ``plain`` (queries and one key from
         the hidden state, both normalized, no head weights, MiniMax-M3), ``compressed`` (keys are entries of compressed
         attention, gathered with overlap; that block says how many there are, DeepSeek-V4).
     pool : int
-        Tokens that one pooled key stands for.
+        Tokens per pooled key.
     shared : bool
         Whether the selection of an earlier layer is used instead: no weights, no keys, no scores (GLM-5.2).
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or a scheme that does not exist.
+        A size is not an integer >= 1, or the scheme does not exist.
     """
 
     heads: int
@@ -64,7 +64,7 @@ class Indexer(Value):
 
     @property
     def kind(self) -> str:
-        """What it selects."""
+        """Scheme and number of selected tokens."""
         return f"top {self.topk:,} of {'a shared' if self.shared else 'an'} indexer"
 
     def matrices(self, hidden: int, query_width: int) -> tuple[Linear, ...]:
@@ -99,12 +99,12 @@ class Indexer(Value):
         return (Cache(values_per_token=values, index=self.scheme == "dsa"),)
 
     def projections(self, run: Pass, hidden: int, query_width: int) -> Iterator[Operator]:
-        """One product a matrix."""
+        """Yield one product per matrix."""
         for weight in self.matrices(hidden, query_width):
             yield operators.linear(weight, run.tokens, run)
 
     def scores(self, run: Pass) -> Iterator[Operator]:
-        """The scores of each segment: every visible pair, every key read."""
+        """Yield the scores of each segment: every visible pair, with every key read."""
         for segment in () if self.shared else run.segments:
             new, past = segment.new_tokens, segment.past_tokens
             keys, shared = past / self.pool, segment.shared_tokens / self.pool
@@ -122,10 +122,11 @@ class Indexer(Value):
             )
 
     def selected(self, segment: Segment) -> tuple[Number, Reads]:
-        """Pairs that attention still computes, and the entries that it reads.
+        """Return the pairs that attention computes after selection, and the entries that it reads.
 
-        A token attends to ``min(visible, topk)`` tokens.  The past is read for the union of what the new tokens
-        select: at least ``topk`` if they all agree, at most ``topk`` for each.  All of it may be of a shared prefix.
+        A token attends to ``min(visible, topk)`` tokens.  The union of their selections is read from the past: at least
+        ``topk`` entries, if all new tokens agree, and at most ``topk`` for each.  All of them may belong to a shared
+        prefix.
         """
         new, past = segment.new_tokens, segment.past_tokens
         least = smaller(past, self.topk)

@@ -22,21 +22,21 @@ class MLA(CacheReader):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
 
     A token is compressed to a latent of ``kv_rank`` and one rotary key of ``rope_dim`` that all heads share; both are
-    cached, ``kv_rank + rope_dim`` values a token whatever the number of heads.  ``kv_b_proj`` expands the latent to
+    cached, ``kv_rank + rope_dim`` values per token whatever the number of heads.  ``kv_b_proj`` expands the latent to
     keys of ``nope_dim`` and values of ``value_dim`` for each of ``heads`` heads.
 
-    There are two ways to compute it, equal in result:
+    There are two ways to compute it, with equal results:
 
     *expanded*
-        keys and values of all tokens are built, then attention has ``2 (nope + rope + value)`` FLOPs a pair and head.
+        keys and values of all tokens are built, then attention has ``2 (nope + rope + value)`` FLOPs per pair and head.
         Past tokens are expanded again in every pass: ``2 rank H (nope + value)`` FLOPs each.
     *absorbed*
-        the key half of ``kv_b_proj`` is applied to the query and the value half to the output, once a *new* token;
+        the key half of ``kv_b_proj`` is applied to the query and the value half to the output, once per *new* token;
         attention then runs on the latent itself, as MQA with keys of ``rank + rope`` and values of ``rank``:
-        ``2 (rank + rope) + 2 rank`` FLOPs a pair and head (same section, "can be absorbed").
+        ``2 (rank + rope) + 2 rank`` FLOPs per pair and head (same section, "can be absorbed").
 
-    The operators are those of both ways, a choice that the chip decides for each pass: absorbed in decode, expanded in
-    prefill, and in between whichever takes less time there.  Both read the latent cache once.
+    The block yields the operators of both ways, and the faster one on the chip is chosen for each pass: absorbed in
+    decode, expanded in prefill, either one in between.  Both read the latent cache once.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class MLA(CacheReader):
     q_rank : int, optional
         Rank of the query projection; None if it is one matrix.
     kv_rank, rope_dim, nope_dim, value_dim : int
-        Widths of the latent, the rotary part, the rest of a key, a value.
+        Widths of the latent, of the rotary part of a key, of the rest of a key, and of a value.
     bias : bool
         Whether the projections from and to the residual stream have biases.
     sinks : bool
@@ -57,16 +57,16 @@ class MLA(CacheReader):
     rope_norm : bool
         Whether the rotary key is normalized with a vector of its own.
     indexer : Indexer, optional
-        What selects the tokens to attend to (DSA); None for all.
+        Indexer that selects the tokens to attend to (DSA); None for all.
     shares_latent : bool
-        Whether it reads the latent of an earlier layer instead of having one of its own.
+        Whether it reads the latent of an earlier layer instead of its own.
     vectors : int
-        Further parameters that are no matrix.
+        Further parameters that are not matrices.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1 (``rope_dim``: >= 0).
+        A size is not an integer >= 1 (``rope_dim``: >= 0).
     """
 
     heads: int
@@ -103,12 +103,12 @@ class MLA(CacheReader):
 
     @property
     def latent(self) -> int:
-        """Values that the cache holds for a token."""
+        """Cached values per token."""
         return self.kv_rank + self.rope_dim
 
     @property
     def query_width(self) -> int:
-        """Width of what the queries of an indexer are projected from: the query latent, if there is one."""
+        """Width of the input of an indexer's queries: the query latent, if there is one."""
         return self.q_rank or self.hidden
 
     @cached_property
@@ -161,7 +161,7 @@ class MLA(CacheReader):
         return (*self._inward, self.kv_b_proj, self._outward, *(v for v in vectors if v.size), *indexer)
 
     def caches(self) -> tuple[Cache, ...]:
-        """The latent, and the indexer's keys where the layer has an indexer of its own."""
+        """The latent, and the keys of the layer's own indexer, if any."""
         own = () if self.shares_latent else (Cache(values_per_token=self.latent, window=self.window),)
         return (*own, *(self.indexer.caches() if self.indexer else ()))
 
@@ -185,7 +185,7 @@ class MLA(CacheReader):
         yield operators.linear(self._outward, run.tokens, run)
 
     def _both_ways(self, at: int, segment: Segment, run: Pass) -> Iterator[Operator]:
-        """Attention on the latent, and on expanded keys and values with the expansion of the past before it.
+        """Yield attention on the latent, and attention on expanded keys and values with the expansion of the past.
 
         ``kv_b_proj`` is applied to each new token either way: absorbed, its halves to query and output; expanded, to
         the latent.
@@ -222,7 +222,7 @@ class MLA(CacheReader):
         yield expanded.copy_with(choice=choice, option="expanded")
 
     def _expansion(self, segment: Segment, reads: Reads, run: Pass) -> Iterator[Operator]:
-        """Latents of the past times ``kv_b_proj``, whose weights the new tokens have brought on the chip."""
+        """Yield past latents times ``kv_b_proj``, whose weights are on the chip already for the new tokens."""
         context = run.parallel.context
         tokens = segment.sequences * reads.past / context
         if not anywhere(tokens):

@@ -1,4 +1,4 @@
-"""Linear attention: a matrix of constant size is the memory, updated and read at every token."""
+"""Linear attention: the memory is a matrix of constant size, updated and read at every token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GatedDeltaNet(Block):
 
     Prediction, outer product and read are ``2 key_dim value_dim`` FLOPs each, so ``6 key_dim value_dim`` a head and
     token, whatever the length.  The state stays in 32 bits.  Queries, keys and values pass a causal convolution of
-    ``conv`` taps first (``2 conv`` FLOPs a channel), which keeps ``conv`` inputs of each channel.
+    ``conv`` taps first (``2 conv`` FLOPs per channel), which keeps ``conv`` inputs of each channel.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class GatedDeltaNet(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or value heads that the key heads do not divide.
+        A size is not an integer >= 1, or the value heads are not a multiple of the key heads.
     """
 
     key_heads: int
@@ -116,7 +116,7 @@ class GatedDeltaNet(Block):
 class KimiDeltaAttention(Block):
     """Kimi delta attention (KDA; arXiv:2510.26692, section 3): the gated delta rule with a decay for each channel.
 
-    State and work are those of `GatedDeltaNet` with equal heads for keys and values: ``6 dim^2`` FLOPs a head and
+    State and work are those of `GatedDeltaNet` with equal heads for keys and values: ``6 dim^2`` FLOPs per head and
     token.  The decay of each channel and the gate of the output are projected through a bottleneck of ``dim``, both
     directly with ``low_rank`` off (Ling 3), or only the gate directly with ``full_rank_gate`` (Kimi K3).
 
@@ -129,12 +129,12 @@ class KimiDeltaAttention(Block):
     low_rank : bool
         Whether the projections of decay and gate are of rank ``dim``.
     full_rank_gate : bool
-        Whether the gate is projected directly even so.
+        Whether the gate is projected directly even with ``low_rank``.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     heads: int
@@ -213,8 +213,8 @@ class KimiDeltaAttention(Block):
 class LightningAttention(Block):
     """Linear attention with a fixed decay for each head (lightning attention, arXiv:2405.17381; MiniMax-01).
 
-    Each head keeps ``S = sum over tokens of decay * k v^T``: an outer product and a read, ``4 dim^2`` FLOPs a head and
-    token.  The output is normalized and gated.  Ling 2.5's simple gated linear attention is the same.
+    Each head keeps ``S = sum over tokens of decay * k v^T``: an outer product and a read, ``4 dim^2`` FLOPs per head
+    and token.  The output is normalized and gated.  Ling 2.5's simple gated linear attention is the same.
 
     Attributes
     ----------
@@ -226,7 +226,7 @@ class LightningAttention(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     heads: int

@@ -1,4 +1,4 @@
-"""Mixture of attention heads: queries and output projections that are experts."""
+"""Mixture of attention heads: query and output projections are experts."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .block import Cache, CacheReader, whole
 class MixtureOfAttention(CacheReader):
     """Attention whose query and output projections are experts (JetMoE, arXiv:2404.07413, section 2.2).
 
-    Keys and values are shared by all experts: ``kv_heads`` heads of ``head_dim``, which is what the cache holds.  A
+    Keys and values are shared by all experts: ``kv_heads`` heads of ``head_dim``, which are cached.  A
     router sends every token to ``top_k`` of ``experts`` pairs of projections, each with ``kv_heads`` query heads, so a
     token has ``top_k kv_heads`` query heads and attention costs ``4 head_dim`` FLOPs for each of them and pair.
 
     Attributes
     ----------
     experts, top_k : int
-        Pairs of projections, and how many of them a token goes to.
+        Number of pairs of projections, and of those used per token.
     kv_heads, head_dim : int
         Shape of the heads.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or ``top_k`` above ``experts``.
+        A size is not an integer >= 1, or ``top_k`` exceeds ``experts``.
     """
 
     experts: int

@@ -18,20 +18,20 @@ class MLP(Block):
     """``down(f(up(x)))``, or gated: ``down(f(gate(x)) * up(x))`` (SwiGLU and its kin, arXiv:2002.05202).
 
     A gated MLP has three matrices of ``hidden x intermediate``, a plain one two; 2 FLOPs per parameter and token.
-    The activation function is taken as fused into the products, as engines do.
+    The activation function is assumed to be fused into the products, as in engines.
 
     Attributes
     ----------
     intermediate : int
         Inner width.
     gated : bool
-        Three matrices rather than two.
+        Whether there are three matrices rather than two.
     bias : bool
         Whether the matrices have biases.
     part : str
-        Which part of the model it counts to (``shared_experts`` inside a mixture of experts).
+        Part of the model to which it is counted (``shared_experts`` inside a mixture of experts).
     vectors : int
-        Parameters that are no matrix: a norm inside (BitNet), a learned activation (Apertus).
+        Parameters that are not matrices: a norm inside (BitNet), a learned activation (Apertus).
     """
 
     intermediate: int
@@ -86,17 +86,17 @@ class MoE(Block):
     Attributes
     ----------
     experts, top_k : int
-        Routed experts, and how many of them a token goes to.
+        Number of routed experts, and of those used per token.
     intermediate : int
         Inner width of one expert.
     gated, bias : bool
         Shape of each expert.
     shared_bias : bool
-        Whether shared experts, or the dense MLP beside the routed ones, have biases.
+        Whether shared experts, or the dense MLP parallel to the routed ones, have biases.
     router_bias : bool
         Whether the router has a bias or a correction term for each expert.
     shared_intermediate : int, optional
-        Inner width of the expert that every token goes to; None if there is none.
+        Inner width of the shared expert, which processes every token; None if there is none.
     shared_gate : bool
         Whether the shared expert's output is gated by a learned vector (Qwen).
     dense_intermediate : int, optional
@@ -106,15 +106,15 @@ class MoE(Block):
     router_hidden : int, optional
         Inner width of a router that is an MLP of three layers (ZAYA1); a single product if None.
     zero_experts : int
-        Experts beside the others that do nothing (LongCat): the router scores them too, and of a token's ``top_k`` as
-        many are empty as chance has it.
+        Additional experts that do nothing (LongCat). The router scores them too, and a random share of a token's
+        ``top_k`` are such experts.
     vectors : int
-        Parameters that are no matrix: scales of the router, norms inside.
+        Parameters that are not matrices: scales of the router, norms inside.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or ``top_k`` above ``experts``.
+        A size is not an integer >= 1, or ``top_k`` exceeds ``experts``.
     """
 
     experts: int
@@ -142,14 +142,14 @@ class MoE(Block):
 
     @property
     def kind(self) -> str:
-        """How many of how many experts, with the inner width."""
+        """Active and total experts, with the inner width."""
         shared = f" + shared {self.shared_intermediate:,}" if self.shared_intermediate else ""
         dense = f" + dense {self.dense_intermediate:,}" if self.dense_intermediate else ""
         return f"MoE {self.top_k} of {self.experts} x {self.intermediate:,}{shared}{dense}"
 
     @property
     def router(self) -> Linear:
-        """The product that scores the experts."""
+        """Product that scores the experts."""
         return Linear("router", self.hidden, self.experts + self.zero_experts, "router", self.router_bias)
 
     @cached_property
@@ -164,7 +164,7 @@ class MoE(Block):
 
     @property
     def used(self) -> int:
-        """Experts that work for a token: ``top_k``, less those expected to be empty."""
+        """Experts that compute for a token: ``top_k`` minus the expected empty ones."""
         return max(round(self.top_k * self.experts / (self.experts + self.zero_experts)), 1)
 
     @cached_property
@@ -182,7 +182,7 @@ class MoE(Block):
 
     @cached_property
     def beside(self) -> tuple[Linear, ...]:
-        """Matrices that every token goes through: shared expert, dense MLP, projections of the latent."""
+        """Matrices used by every token: shared expert, dense MLP, projections of the latent."""
         found: list[Linear] = []
         if self.latent:
             found.append(Linear("latent_down_proj", self.hidden, self.latent, "mlp"))
@@ -205,12 +205,12 @@ class MoE(Block):
         ).matrices
 
     def weights(self) -> tuple[Weight, ...]:
-        """Router, routed experts, what every token goes through."""
+        """Router, routed experts, and matrices used by every token."""
         vectors = (Vector("router_vectors", self.vectors, "router"),) if self.vectors else ()
         return (*self.routers, *self.routed, *self.beside, *vectors)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Router, grouped products of the routed experts, products that every token goes through."""
+        """Yield router, grouped products of the routed experts, and products used by every token."""
         for weight in self.routers:
             yield operators.linear(weight, run.tokens, run)
         for weight in self.routed:

@@ -1,4 +1,4 @@
-"""What stands beside attention and MLP: hyper-connections, per-layer inputs, AltUp, plain projections."""
+"""Blocks other than attention and MLP: hyper-connections, per-layer inputs, AltUp, plain projections."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ class HyperConnections(Block):
     """Hyper-connections (arXiv:2409.19606; manifold-constrained: arXiv:2512.24880): several residual streams.
 
     ``streams`` residual vectors are read together; each of ``maps`` maps projects all of them to ``outputs`` mixing
-    weights, ``2 streams hidden outputs`` FLOPs a token, and the streams are mixed with those (elementwise).
+    weights, ``2 streams hidden outputs`` FLOPs per token, and the streams are mixed with those (elementwise).
 
     Attributes
     ----------
     streams : int
         Residual streams.
     outputs : int
-        Mixing weights of a map.
+        Number of mixing weights per map.
     scales : int
-        Learned scales of a map.
+        Number of learned scales per map.
     maps : int
-        Maps of a layer: as a rule one before attention and one before the MLP.
+        Number of maps per layer: usually one before attention and one before the MLP.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     streams: int = 4
@@ -68,12 +68,12 @@ class HyperConnections(Block):
 class PerLayerInput(Block):
     """Per-layer embeddings (Gemma 3n, Gemma 4): a looked-up vector of ``width`` is gated and added in each layer.
 
-    ``2 (hidden width + width hidden)`` FLOPs a token.  The table itself is a lookup, see ``Model.tables``.
+    ``2 (hidden width + width hidden)`` FLOPs per token.  The table itself is a lookup, see ``Model.tables``.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     width: int
@@ -109,7 +109,7 @@ class AltUp(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     streams: int
@@ -149,24 +149,24 @@ class AltUp(Block):
 class BlockResidual(Block):
     """Residuals by attention over blocks of layers (attention residuals; Kimi K3, arXiv:2607.24653, section 2.2).
 
-    The input of attention and of the MLP is a weighted sum of what each block of earlier layers put out and of the
-    running sum of the layer's own block, weighted by a softmax over the scores of a learned query.  All ``sources``
-    states are scored and summed for each of ``queries`` inputs, ``4 hidden`` FLOPs a state: elementwise work that reads
+    The input of attention and of the MLP is a weighted sum of the outputs of earlier blocks of layers and the running
+    sum of the layer's own block.  The weights are a softmax over the scores of a learned query.  All ``sources`` states
+    are scored and summed for each of ``queries`` inputs, ``4 hidden`` FLOPs per state: elementwise work that reads
     every state.
 
     Attributes
     ----------
     sources : int
-        States that are read, on average over the layers.
+        Number of states read, averaged over the layers.
     queries : int
-        Inputs that are mixed.
+        Number of mixed inputs.
     norms : bool
-        Whether each query comes with the weights of a norm of the states.
+        Whether each query has the weights of a norm of the states.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     sources: int
@@ -202,7 +202,7 @@ class Projection(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     output: int
@@ -238,20 +238,20 @@ class ConvolvedHeads(Block):
     """Convolutions over queries and keys (compressed convolutional attention, arXiv:2510.04476, section 3).
 
     Queries and keys of a token, ``channels`` values, pass a depthwise convolution of ``taps`` taps and one that mixes
-    the ``head_dim`` values of each head over as many taps: ``2 channels (taps + taps head_dim)`` FLOPs a token.  Half
-    of a value comes from the token before.  The last inputs of both convolutions and half a value are kept.
+    the ``head_dim`` values of each head over as many taps: ``2 channels (taps + taps head_dim)`` FLOPs per token.  Half
+    of each value comes from the previous token.  The last inputs of both convolutions and half a value are kept.
 
     Attributes
     ----------
     query_heads, kv_heads, head_dim : int
-        The heads that are convolved.
+        Heads that are convolved.
     taps : int
         Taps of each of the two convolutions.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     query_heads: int
@@ -298,14 +298,14 @@ class ConvolvedHeads(Block):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CausalConvolution(Block):
-    """Depthwise causal convolutions of ``taps`` taps over ``channels`` channels, wherever they stand in a layer.
+    """Depthwise causal convolutions of ``taps`` taps over ``channels`` channels, anywhere in a layer.
 
-    ``2 taps channels`` FLOPs a token, elementwise; the last inputs of each channel are kept in 32 bits.
+    ``2 taps channels`` FLOPs per token, elementwise; the last inputs of each channel are kept in 32 bits.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     channels: int

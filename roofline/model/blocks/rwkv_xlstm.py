@@ -1,4 +1,4 @@
-"""Recurrent layers of other schools: RWKV-4 and the matrix LSTM of xLSTM."""
+"""Other recurrent layers: RWKV-4 and the matrix LSTM of xLSTM."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .block import Block, Cache, whole
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RWKV(Block):
-    """RWKV-4 (arXiv:2305.13048, section 3): time mixing, then channel mixing, one layer in all.
+    """RWKV-4 (arXiv:2305.13048, section 3): time mixing and channel mixing, together one layer.
 
     Time mixing keeps a weighted sum of values and its normalizer for each of ``width`` channels, a multiply-add each:
-    ``4 width`` FLOPs a token.  Channel mixing is ``sigmoid(receptance) * value(relu(key)^2)``.  Both mix a token with
-    the one before, which is kept too.
+    ``4 width`` FLOPs per token.  Channel mixing is ``sigmoid(receptance) * value(relu(key)^2)``.  Both mix a token with
+    the previous one, which is kept too.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class RWKV(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     width: int
@@ -60,7 +60,7 @@ class RWKV(Block):
         return (*self._matrices(), Vector("time_mix", 2 * self.width + 5 * self.hidden, "mixer"))
 
     def caches(self) -> tuple[Cache, ...]:
-        """Numerator, denominator and exponent of each channel, and the token before, twice, in 32 bits."""
+        """Numerator, denominator and exponent of each channel, and the previous token twice, in 32 bits."""
         return (Cache(state_bytes=4.0 * (3 * self.width + 2 * self.hidden)),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
@@ -80,10 +80,10 @@ class RWKV(Block):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatrixLSTM(Block):
-    """Matrix LSTM (xLSTM, arXiv:2405.04517, section 2.3): a matrix memory with an input and a forget gate a head.
+    """Matrix LSTM (xLSTM, arXiv:2405.04517, section 2.3): a matrix memory with an input and a forget gate per head.
 
     ``C = f C + i v k^T`` and ``h = o * C q / max(|n q|, 1)``: an outer product and a read, ``4 key_dim value_dim``
-    FLOPs a head and token.  Memory, normalizer and stabilizer stay in 32 bits.
+    FLOPs per head and token.  Memory, normalizer and stabilizer stay in 32 bits.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class MatrixLSTM(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     heads: int

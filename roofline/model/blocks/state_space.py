@@ -17,14 +17,14 @@ from .block import Block, Cache, whole
 class Mamba(Block):
     """Mamba 1 (arXiv:2312.00752, section 3): a selective scan over ``inner`` channels with ``state`` values each.
 
-    A token updates every state value, ``h = exp(dt A) h + dt B x``, and reads it, ``y = C h``: a multiply-add each,
-    ``4 inner state`` FLOPs a token.  A causal convolution of ``conv`` taps comes before (``2 conv inner``).  The state
-    is kept in 32 bits, the last ``conv`` inputs of the convolution in 16.
+    A token updates every state value, ``h = exp(dt A) h + dt B x``, and reads it, ``y = C h``: a multiply-add each, ``4
+    inner state`` FLOPs per token.  A causal convolution of ``conv`` taps comes before (``2 conv inner``).  The state is
+    kept in 32 bits, the last ``conv`` inputs of the convolution in 16.
 
     Attributes
     ----------
     inner, state, conv : int
-        Channels, state values of each, taps.
+        Number of channels, state values per channel, and taps of the convolution.
     step_rank : int
         Rank of the projection of the step size.
     bias, conv_bias : bool
@@ -35,7 +35,7 @@ class Mamba(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     inner: int
@@ -100,24 +100,24 @@ class Mamba(Block):
 class Mamba2(Block):
     """Mamba 2 (arXiv:2405.21060, sections 6 and 7): ``heads`` heads of ``head_dim``, each with ``head_dim x state``.
 
-    Decay is one number a head, B and C are shared by the heads of a group.  Update and read of the state are a
-    multiply-add each: ``4 heads head_dim state`` FLOPs a token.  The convolution runs over the channels and B and C.
+    Decay is one number per head, B and C are shared by the heads of a group.  Update and read of the state are a
+    multiply-add each: ``4 heads head_dim state`` FLOPs per token.  The convolution runs over the channels and B and C.
 
     Attributes
     ----------
     heads, head_dim, state, groups, conv : int
-        Shape.
+        Heads, channels per head, state values per channel, groups of heads that share B and C, taps of the convolution.
     bias, conv_bias : bool
         Whether projections and convolution have biases.
     output_bias : bool, optional
-        Whether the projection out has one, as ``bias`` says if None.
+        Whether the output projection has a bias; the same as ``bias`` if None.
     output_norm : bool
         Whether the output is normalized.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or heads that the groups do not divide.
+        A size is not an integer >= 1, or the heads are not a multiple of the groups.
     """
 
     heads: int
@@ -194,8 +194,8 @@ class Mamba2(Block):
 class ShortConvolution(Block):
     """Gated short convolution (LFM2, arXiv:2511.23404): ``out(C * conv(B * x))`` with B, C and x projected together.
 
-    A causal convolution of ``conv`` taps over ``hidden`` channels, ``2 conv hidden`` FLOPs a token; its last ``conv``
-    inputs are all that is kept.
+    A causal convolution of ``conv`` taps over ``hidden`` channels, ``2 conv hidden`` FLOPs per token; only its last
+    ``conv`` inputs are kept.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class ShortConvolution(Block):
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1.
+        A size is not an integer >= 1.
     """
 
     conv: int = 3
@@ -266,12 +266,12 @@ class RGLRU(Block):
     Attributes
     ----------
     width, heads, conv : int
-        Channels, blocks of the gates, taps.
+        Number of channels, blocks of the gates, and taps of the convolution.
 
     Raises
     ------
     InvalidInput
-        A size that is not a whole number >= 1, or a width that the heads do not divide.
+        A size is not an integer >= 1, or the width is not a multiple of the heads.
     """
 
     width: int
