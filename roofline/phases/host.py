@@ -13,9 +13,9 @@ of the two times, with a smooth transition:
     prompts_s = ((kernels * prefill_factor)^4 + launching^4)^(1/4) + step_s,
     launching = (kernels + layers * quantization kernels) / 9 * eager_layer_s + adapter kernels * adapter_kernel_s
 
-with the kernels of the model (`roofline.phases.launches`: 9 a layer of Llama on one accelerator, 24 of DeepSeek-V3 on
-several), two for every matrix that has a low-rank adapter beside it, and one before every product of 8 and 4-bit
-activations where an engine launches those by themselves.
+where ``kernels`` in the second line is the number of kernels of the model (`roofline.phases.launches`): 9 per layer of
+Llama on one accelerator, 24 of DeepSeek-V3 on several.  Every matrix with a low-rank adapter adds two kernels.  Every
+product of 8- or 4-bit activations adds one, if the engine quantizes in a separate kernel.
 
 An engine without graphs (``Engine(eager=True)``) runs its decode steps in the same way.
 
@@ -42,7 +42,7 @@ EAGER_NORM = 4.0
 
 
 LAYER_KERNELS = 9
-"""Kernels of a layer of attention and a gated MLP, whose launching takes the host ``eager_layer_s``."""
+"""Kernels in a layer of attention and a gated MLP, which the host launches in ``eager_layer_s``."""
 
 
 class HostTimes(NamedTuple):
@@ -73,7 +73,7 @@ class HostTimes(NamedTuple):
         return layers_s + shape.sparse_layers * self.sparse_layer_s + self.step_s
 
     def eager_s(self, shape: HostedModel, tokens: Any) -> Any:
-        """Launching the kernels of all layers one by one, in a pass of ``tokens`` that no graph was captured for."""
+        """Return the time to launch the kernels of all layers one by one; 0 if a graph covers a pass of ``tokens``."""
         kernels = shape.kernels + shape.layers * shape.quantizes * self.quantization_kernels
         launching_s = kernels / LAYER_KERNELS * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
         return launching_s * (tokens > self.graph_tokens)
@@ -108,9 +108,9 @@ class HostedModel(NamedTuple):
     ranks : int
         Accelerators that work on a layer together.
     launch_s : float
-        Fixed times of all kernels of a decode step.
+        Sum of the fixed times of all kernels of a decode step.
     kernels : float
-        Kernels of a pass over a prompt.
+        Number of kernels in a pass over a prompt.
     adapter_kernels : int
         Kernels of low-rank adapters in a pass.
     quantizes : bool
@@ -135,7 +135,7 @@ class HostedModel(NamedTuple):
 
 
 def _kernels(serve: Deployment, ranks: Any) -> Any:
-    """Kernels of a pass over a prompt; accelerators that share layers exchange what each has computed."""
+    """Return the number of kernels in a pass over a prompt; accelerators that share layers add exchanges."""
     if not isinstance(ranks, np.ndarray):
         return launched_kernels(serve.model, communicates=ranks > 1)
     alone, many = (launched_kernels(serve.model, communicates=several) for several in (False, True))

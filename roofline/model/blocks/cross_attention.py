@@ -61,7 +61,7 @@ class CrossAttentionLayer(Block):
         return (*attention.weights(), *mlp.weights(), Vector("gates", 2, "other"))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Yield no operators without an image."""
+        """Yield nothing, since passes over text skip the layer."""
         yield from ()
 
 

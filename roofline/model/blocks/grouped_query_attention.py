@@ -56,8 +56,8 @@ class Attention(CacheReader):
     query_bias : bool
         Whether only the query projection has a bias (``qkv_bias`` is for all three).
     qk_norm : bool or str
-        Whether queries and keys are normalized: ``True`` or ``"head"`` with one vector for every head, ``"width"`` with
-        one over all heads (OLMo 2), ``"head_bias"`` and ``"width_bias"`` with a bias beside it.
+        Whether queries and keys are normalized: ``True`` or ``"head"`` with one vector that all heads share,
+        ``"width"`` with one over all heads (OLMo 2), ``"head_bias"`` and ``"width_bias"`` with an additional bias.
     sinks : bool
         Whether each query head has a learned sink (gpt-oss; arXiv:2309.17453).
     gate : str

@@ -100,7 +100,7 @@ class MoE(Block):
     shared_gate : bool
         Whether the shared expert's output is gated by a learned vector (Qwen).
     dense_intermediate : int, optional
-        Inner width of a dense MLP that runs beside the experts (Gemma 4); None if there is none.
+        Inner width of a dense MLP that runs parallel to the experts (Gemma 4); None if there is none.
     latent : int, optional
         Width that the routed experts work on, between two projections (Nemotron 3); ``hidden`` if None.
     router_hidden : int, optional

@@ -104,7 +104,7 @@ class AltUp(Block):
     """Alternating updates (arXiv:2301.13310) with learned augmented residuals (arXiv:2411.07501), as in Gemma 3n.
 
     ``streams`` copies of the residual stream are predicted and corrected with coefficients that a router of
-    ``hidden x streams`` gives; a residual of rank ``rank`` runs beside attention.
+    ``hidden x streams`` gives; a residual of rank ``rank`` runs parallel to attention.
 
     Raises
     ------
