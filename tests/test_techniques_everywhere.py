@@ -100,9 +100,9 @@ def test_layouts_of_a_plan_are_those_that_a_technique_makes():
 
 def test_replicas_and_ranks_do_not_both_hold_the_cache():
     serve = rl.Deployment("deepseek-v2-lite", "h100-sxm", parallel=rl.Parallel(tensor=4, decode_context=4))
-    with pytest.raises(rl.InvalidInput, match="the ranks of a layer divide the cache"):
+    with pytest.raises(rl.InvalidInput, match="decode context parallelism divides the cache"):
         rl.apply(serve, LOAD, "attention-dp")
-    with pytest.raises(rl.InvalidInput, match="divided over 4 ranks of a layer, which must divide tensor: 2"):
+    with pytest.raises(rl.InvalidInput, match="tensor must be a multiple of the 4 ranks that share the cache: 2"):
         rl.apply(serve, LOAD, t.TensorParallelism(tensor=2))
 
 

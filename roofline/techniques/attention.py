@@ -219,7 +219,9 @@ class FlashAttention(Technique):
         }
         formula = "4 * batch * heads * prompt * context * value_bytes"
         value = 4 * load.batch * block.query_heads * load.prompt_tokens * load.context_tokens * known["value_bytes"]
-        return (Step("scores_bytes", formula, known, value, "written and read before and after the softmax, a layer"),)
+        return (
+            Step("scores_bytes", formula, known, value, "written and read before and after the softmax, per layer"),
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

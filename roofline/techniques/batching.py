@@ -218,7 +218,7 @@ class PagedAttention(Technique):
         given = self.reserved_tokens or max(self.lengths, default=None)
         asked = float(np.max(case.load.sequence_tokens))
         short = given is not None and asked > given
-        return f"reserved_tokens is below the {asked:,.0f} of a sequence: {given:,}" if short else ""
+        return f"reserved_tokens must be at least the {asked:,.0f} tokens of a sequence: {given:,}" if short else ""
 
     def _longest(self, case: Scenario) -> Number:
         """Tokens reserved per sequence: at most the model's longest context, and at least the workload's sequences."""

@@ -101,7 +101,7 @@ class ExpertParallelism(Technique):
             return f"{case.model.name} has no routed experts"
         ranks = np.max(case.serve.parallel.tensor * case.serve.parallel.data)
         wanted = self.expert or 2
-        return "" if ranks >= wanted else f"experts over {wanted} accelerators need a layout of as many: {ranks:g}"
+        return "" if ranks >= wanted else f"experts over {wanted} accelerators need a layout with that many: {ranks:g}"
 
     def in_layout(self, case: Scenario) -> bool:
         """Whether the layout divides the experts over the requested number of accelerators."""
@@ -216,7 +216,7 @@ class AttentionDataParallelism(Technique):
         """Reject layouts without several accelerators per layer, or with a divided cache."""
         parallel = case.serve.parallel
         if np.any(np.asarray(parallel.decode_context) > 1):
-            return "the ranks of a layer divide the cache that replicas would hold whole"
+            return "decode context parallelism divides the cache, but replicas need it whole"
         if self.had(case):
             return ""
         tensor = np.max(parallel.tensor)

@@ -54,7 +54,7 @@ class TensorParallelism(Technique):
         """Reject accelerators without a link, and degrees that are not a multiple of the ranks of a divided cache."""
         gpu, divided = case.serve.accelerator, int(np.max(case.serve.parallel.decode_context))
         if self.tensor % divided:
-            return f"the cache is divided over {divided} ranks of a layer, which must divide tensor: {self.tensor}"
+            return f"tensor must be a multiple of the {divided} ranks that share the cache: {self.tensor}"
         known = self.tensor == 1 or gpu.scale_up or gpu.host_bytes_per_s
         return "" if known else f"{gpu.name} has no link between accelerators"
 

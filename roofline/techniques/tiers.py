@@ -75,7 +75,7 @@ class KVTiers(Technique):
     @property
     def decides(self) -> tuple[str, ...]:
         """Decides how much of a prompt is found in a cache."""
-        return ("what of a prompt is found",)
+        return ("how much of a prompt is found in a cache",)
 
     def refusal(self, case: Scenario) -> str:
         """Reject deployments without a link to the tier."""
