@@ -6,11 +6,11 @@ SGLang and TensorRT-LLM have in common:
 ===================  ==============================================================================================
 query heads          a multiple of the tensor-parallel degree ("total number of attention heads must be divisible by
                      tensor parallel size")
-KV heads             a multiple of it, or it a multiple of them: then each is on several accelerators
+KV heads             a multiple of the degree, or a divisor of it, in which case each head is replicated
 experts              a multiple of the expert-parallel degree
-MLP                  its inner width is a multiple of the degree, an expert's of that which divides experts
+MLP                  inner width a multiple of the degree (for experts: of the degree that divides an expert)
 vocabulary           padded to a multiple of 64, then a multiple of the degree (vLLM's ``VocabParallelEmbedding``)
-quantization groups  the part of a matrix on one accelerator holds whole groups of values that share a scale ("the
+quantization groups  each accelerator's part of a matrix has whole groups of values that share a scale ("the
                      input size is not aligned with the quantized weight shape ... too large tensor parallel size");
                      MXFP4 weights are padded instead
 ===================  ==============================================================================================

@@ -137,12 +137,12 @@ class CompressedAttention(CacheReader):
         return Cache(width, None, overlap, self.ratio, waiting)
 
     def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, compression, and projections of the indexer."""
+        """Yield input projections, compression, and projections of the indexer."""
         for weight in (*self._before(), *self._compressor(), *self._indexer()):
             yield operators.linear(weight, run.tokens, run)
 
     def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Scores of the indexer, attention to the window and to the entries, for each segment."""
+        """Yield scores of the indexer, attention to the window and attention to the entries, per segment."""
         for segment in run.segments:
             if self.indexer:
                 yield self._scores(self.indexer, segment, run)
@@ -151,7 +151,7 @@ class CompressedAttention(CacheReader):
                 yield self._entries(segment, run)
 
     def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Grouped projection out."""
+        """Yield the grouped output projection."""
         for weight in self._after():
             yield operators.linear(weight, run.tokens, run)
 

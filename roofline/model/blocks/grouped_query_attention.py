@@ -214,7 +214,7 @@ class Attention(CacheReader):
         return (own, *(self.indexer.caches() if self.indexer else ()))
 
     def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, and those of the indexer."""
+        """Yield the input projections, including those of the indexer."""
         for weight in self._inward:
             yield operators.linear(weight, run.tokens, run)
         if self.qk_norm:
@@ -226,14 +226,14 @@ class Attention(CacheReader):
             yield from self.indexer.projections(run, self.hidden, self.hidden)
 
     def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Scores of the indexer, and attention of each segment."""
+        """Yield scores of the indexer and attention of each segment."""
         if self.indexer:
             yield from self.indexer.scores(run)
         for segment in run.segments:
             yield self._attention(segment, run)
 
     def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Projection out."""
+        """Yield the output projection."""
         yield operators.linear(self._outward, run.tokens, run)
 
     def _attention(self, segment: Segment, run: Pass) -> Operator:

@@ -166,7 +166,7 @@ class MLA(CacheReader):
         return (*own, *(self.indexer.caches() if self.indexer else ()))
 
     def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, those of the indexer, and kv_b_proj of the new tokens."""
+        """Yield input projections, the indexer's projections, and ``kv_b_proj`` of the new tokens."""
         for weight in self._inward:
             yield operators.linear(weight, run.tokens, run)
         if self.indexer:
@@ -174,14 +174,14 @@ class MLA(CacheReader):
         yield operators.linear(self.kv_b_proj, run.tokens, run)
 
     def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Scores of the indexer, and both ways of attention of each segment."""
+        """Yield scores of the indexer and, for each segment, both ways of attention."""
         if self.indexer:
             yield from self.indexer.scores(run)
         for at, segment in enumerate(run.segments):
             yield from self._both_ways(at, segment, run)
 
     def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Projection out."""
+        """Yield the output projection."""
         yield operators.linear(self._outward, run.tokens, run)
 
     def _both_ways(self, at: int, segment: Segment, run: Pass) -> Iterator[Operator]:

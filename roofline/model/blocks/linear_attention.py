@@ -22,7 +22,7 @@ class GatedDeltaNet(Block):
 
         S = a S + b k (v - (a S)^T k)^T        o = S^T q
 
-    Prediction, outer product and read are ``2 key_dim value_dim`` FLOPs each, so ``6 key_dim value_dim`` a head and
+    Prediction, outer product and read are ``2 key_dim value_dim`` FLOPs each, so ``6 key_dim value_dim`` per head and
     token, whatever the length.  The state stays in 32 bits.  Queries, keys and values pass a causal convolution of
     ``conv`` taps first (``2 conv`` FLOPs per channel), which keeps ``conv`` inputs of each channel.
 
@@ -97,7 +97,7 @@ class GatedDeltaNet(Block):
         return (Cache(state_bytes=state_bytes, pieces=heads, state_values=values, column_bytes=column_bytes),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, recurrence, projection out."""
+        """Yield input projections, recurrence and output projection."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
         yield from scan(
@@ -194,7 +194,7 @@ class KimiDeltaAttention(Block):
         return (cache,)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, recurrence, projection out."""
+        """Yield input projections, recurrence and output projection."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
         yield from scan(
@@ -265,7 +265,7 @@ class LightningAttention(Block):
         return (Cache(state_bytes=4.0 * values, pieces=self.heads, state_values=values),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, recurrence, projection out."""
+        """Yield input projections, recurrence and output projection."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
         yield from scan(

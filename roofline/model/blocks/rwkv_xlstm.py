@@ -135,7 +135,7 @@ class MatrixLSTM(Block):
         return (Cache(state_bytes=state_bytes, pieces=self.heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, recurrence, projection out."""
+        """Yield input projections, recurrence and output projection."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
         yield from scan(

@@ -81,7 +81,7 @@ class Mamba(Block):
         return (cache,)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections in, selective scan, projection out."""
+        """Yield input projections, selective scan and output projection."""
         for weight in self._inward():
             yield operators.linear(weight, run.tokens, run)
         yield from scan(
@@ -176,7 +176,7 @@ class Mamba2(Block):
         return (cache,)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projection in, scan, projection out."""
+        """Yield input projection, scan and output projection."""
         yield operators.linear(self._inward(), run.tokens, run)
         yield from scan(
             "state_space_scan",
@@ -241,7 +241,7 @@ class ShortConvolution(Block):
         return (Cache(state_bytes=column_bytes * self.conv, pieces=self.hidden, column_bytes=column_bytes),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projection in, convolution, projection out."""
+        """Yield input projection, convolution and output projection."""
         yield operators.linear(self._inward(), run.tokens, run)
         yield from scan(
             "short_convolution",
@@ -308,7 +308,7 @@ class RGLRU(Block):
         return (Cache(state_bytes=state_bytes, pieces=self.heads),)
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Projections and gates, recurrence, projection out."""
+        """Yield projections and gates, recurrence and output projection."""
         for weight in self._matrices():
             yield operators.linear(weight, run.tokens, run)
         yield from scan(
