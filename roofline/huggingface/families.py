@@ -297,7 +297,7 @@ FAMILIES: dict[str, Family] = {
     "jetmoe": Family(attention="mixture", tied=True, change_layer=changes.jetmoe),
     **dict.fromkeys(
         ["gemma4_assistant", "gemma4_unified_assistant"],
-        Family(unknown="which layers of the model that it drafts for it reads"),
+        Family(unknown="the layers of the target model that it reads"),
     ),
     "dory": Family(unknown="its recurrent loops of layers"),
     "blt": Family(unknown="its byte patches: encoder, decoder and patcher"),

@@ -63,7 +63,7 @@ def text_model(data: Mapping[str, Any]) -> Text:
         inner = data.get(key)
         if isinstance(inner, Mapping):
             if not inner and wrapper is None:
-                raise SpecError(f"{key} is empty: it has to hold the fields of the language model")
+                raise SpecError(f"{key} is empty; it must contain the fields of the language model")
             if isinstance(inner.get("text_config"), Mapping):
                 return text_model({**inner, "model_type": inner.get("model_type")})
             model_type = str(inner.get("model_type") or (wrapper[1] if wrapper else "") or "llama")
