@@ -65,7 +65,7 @@ class Deployment(Value):
         Parts of the checkpoint that are not loaded: ``towers`` (encoders of images and sound), ``prediction`` (layers
         for multi-token prediction). By default, everything is resident.
     power_limit_watts : float, array or None
-        Power limit of each accelerator in watts, which may slow it down; the device's own if not given.
+        Power limit of each accelerator in watts, which may slow it down; by default the device's own.
 
     Raises
     ------

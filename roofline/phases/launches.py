@@ -5,6 +5,7 @@ residual is part of the norm that follows it.  Kernels of an operator in additio
 
 =============  =================================================================================
 attention      rotary positions and the new entries of the cache
+their norms    one each of queries and keys
 with latents   these, and concatenating the keys and the values of all heads
 experts        routing, sorting the tokens, a product to the hidden width, the activation, the
                product back, and the sum of what the experts return
@@ -70,6 +71,6 @@ def _kernels(operator: Operator) -> float:
         return EXPERT_KERNELS if operator.name.endswith("down") else 0.0
     if operator.choice:
         return LATENT_KERNELS / 2.0  # only one of two ways runs
-    if operator.name.endswith("down_proj"):
+    if operator.name.endswith("down_proj") or operator.name == "qk_norm":
         return 2.0
     return float(KERNELS.get(operator.kind, 1))

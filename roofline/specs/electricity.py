@@ -21,9 +21,9 @@ class Power(Value):
     Attributes
     ----------
     limit_w : float, optional
-        Power limit of each accelerator in watts, which may slow it down; None uses the device's own.
+        Power limit of each accelerator in watts, which may slow it down; by default the device's own.
     idle_w : float, optional
-        Power of an idle accelerator, in watts; None uses measurements of its family.
+        Power of an idle accelerator, in watts; by default as measured for its family.
     host_w : float, optional
         Share of the host's power (CPUs, memory, NICs, fans) per accelerator, in watts.
     wall : float, optional

@@ -192,7 +192,7 @@ class MultiTokenPrediction(Speculation):
     drafts : int or array
         Number of draft tokens in a row.
     later_acceptance : float or array, optional
-        Acceptance of drafts after the first; None uses that of the first.
+        Acceptance of drafts after the first; by default that of the first.
     """
 
     slug: ClassVar[str] = "mtp"
