@@ -158,10 +158,12 @@ def of_kind(what: str, value: object, kind: type, example: str) -> None:
     Raises
     ------
     InvalidInput
-        It is another.
+        The value is of another kind.
     """
     if not isinstance(value, kind):
-        raise InvalidInput(f"{what} must be a {kind.__name__}, such as {example}: {reprlib.repr(value)}")
+        spelled_out = kind.__name__.isupper()  # letters such as S begin with a vowel: an SLO
+        article = "an" if kind.__name__[0] in ("AEFHILMNORSX" if spelled_out else "AEIO") else "a"
+        raise InvalidInput(f"{what} must be {article} {kind.__name__}, such as {example}: {reprlib.repr(value)}")
 
 
 def _real_array(value: object) -> npt.NDArray[np.float64] | None:

@@ -17,7 +17,7 @@ from ..phases.deployment import Deployment, check_deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.metrics import SLO_METRICS, metric_named
-from ..serving.slo import SLO
+from ..serving.slo import SLO, as_slo
 from ..serving.traffic import Traffic
 from ..techniques.prompts import with_hit_rate
 from ..techniques.registry import usual_techniques
@@ -137,9 +137,9 @@ def advise(
     mix = _traffic(traffic)
     serve, start = _that_fits(serve, mix, used)
     lines: tuple[TargetLine, ...] = ()
-    if slo is not None:
+    if as_slo(slo).targets():
         searched = seen_by_requests(serve, mix, searched_batches(loads), techniques=used, time=time)
-        lines = checked(slo, searched, mix, loads)
+        lines = checked(as_slo(slo), searched, mix, loads)
     chosen = metric or (lines[0].metric if lines else "total_s")
     seen = seen_by_requests(serve, mix, loads, techniques=used, time=time)
     candidates = usual_techniques() if considered is None else as_techniques(considered)

@@ -20,7 +20,7 @@ from ..phases.deployment import Deployment
 from ..phases.energy import power_notes
 from ..phases.workload import Workload
 from ..serving.scenario import Scenario
-from ..serving.slo import SLO
+from ..serving.slo import SLO, as_slo
 from ..serving.steady_state import PLANNED_TIMES
 from ..serving.trace import Trace
 from ..serving.traffic import Traffic
@@ -149,7 +149,7 @@ def plan(
     >>> print(found.best.accelerator[0])
     h100-sxm
     """
-    model = get_model(model)
+    model, slo = get_model(model), as_slo(slo)
     stream = arrivals_of(load, requests_per_s, burstiness=burstiness)
     lengths, load = (None, load) if isinstance(load, Workload) else (load, mean_of(load))
     listed = [hardware] if isinstance(hardware, Accelerator | str | Path) else hardware
@@ -172,7 +172,7 @@ def plan(
         links = "no accelerator has the links for any of these layouts: include layouts on one accelerator"
         raise InvalidInput(next((f"{name}: {reason}" for name, reason in refused.items()), links))
     parts = [
-        evaluate(case, slo or SLO(), price, idle_watts(power, serve.accelerator, idle_share(serve)), time)
+        evaluate(case, slo, price, idle_watts(power, serve.accelerator, idle_share(serve)), time)
         for serve, case, price in progress(asked)
     ]
     cases = FrozenMapping({(serve.accelerator.name, precision_name(case.serve)): serve for serve, case, _ in asked})
@@ -182,7 +182,7 @@ def plan(
     whole = Plan(
         model,
         load,
-        slo or SLO(),
+        slo,
         time,
         all_rows(parts),
         cases,

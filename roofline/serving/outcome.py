@@ -21,7 +21,7 @@ from .arrivals import Demand
 from .load_sentences import simulation_sentence
 from .record import Requests, Tally
 from .request_loops import play
-from .slo import SLO
+from .slo import SLO, as_slo
 from .step_times import StepTimes
 from .trace import Trace, without_times
 from .traffic import Traffic
@@ -165,7 +165,7 @@ class Simulation(Report):
             From 0 to 1.
         """
         met = np.ones(len(self.requests.prompt), bool)
-        for name, target in slo.targets():
+        for name, target in as_slo(slo).targets():
             if name in self._columns:
                 met &= ~(self._columns[name] > target)
         return float(met.mean())

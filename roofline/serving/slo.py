@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..arrays import FrozenMapping
-from ..errors import one_number, unknown
+from ..errors import of_kind, one_number, unknown
 from ..values import Value
 
 STATISTICS: Mapping[str, float] = FrozenMapping({"mean": 1.0, "p50": 0.5, "p95": 0.95, "p99": 0.99})
@@ -73,3 +73,17 @@ class SLO(Value):
     def latencies(self) -> tuple[tuple[str, float], ...]:
         """The latency targets, without throughput."""
         return tuple((name, target) for name, target in self.targets() if name != "tokens_per_s")
+
+
+def as_slo(slo: SLO | None) -> SLO:
+    """Return an SLO; None becomes one without targets.
+
+    Raises
+    ------
+    InvalidInput
+        The value is neither an SLO nor None, but a dict, for example.
+    """
+    if slo is None:
+        return SLO()
+    of_kind("slo", slo, SLO, "SLO(ttft_s=1.0, tpot_s=0.05)")
+    return slo

@@ -32,7 +32,7 @@ from .load_sentences import served_sentence
 from .methods import METHODS, SIMULATION, method_named, method_words
 from .outcome import Simulation, interval
 from .simulation import run
-from .slo import SLO
+from .slo import SLO, as_slo
 from .step_times import StepTimes, step_times
 from .trace import Trace, without_times
 from .traffic import Traffic
@@ -164,6 +164,7 @@ class Served(Report):
         InvalidInput
             The figures are those of a closed form, which knows means alone.
         """
+        slo = as_slo(slo)
         if not self.simulations:
             raise InvalidInput("a closed form has no individual requests; use method='simulation'")
         endless = slo.ttft_s is not None or slo.total_s is not None
