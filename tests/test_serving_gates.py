@@ -164,8 +164,8 @@ def test_measured_ranks_that_wait_for_each_other():
         ("llama-3.1-70b", True, 11),
         # the MLP gives way to a router and six kernels of experts
         ("gpt-oss-120b", True, 15),
-        # norms of queries and keys
-        ("minimax-m2.5", True, 16),
+        # a norm of queries and one of keys
+        ("minimax-m2.5", True, 17),
         # latents down, queries up, keys and values up (also of the past), four kernels of attention, o, two norms, two
         # all-reduces, a router, six kernels of experts, three of the shared expert
         ("deepseek-v3", True, 23),

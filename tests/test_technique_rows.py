@@ -178,7 +178,7 @@ def test_a_pipeline_for_throughput_and_tensor_parallelism_for_latency():
 def test_short_prompts_wait_for_the_launches_of_kernels_that_quantize():
     """Qwen3-8B on an H100 in SGLang: FP8 takes 39.7 ms to the first token of 233, bf16 27.7 ms (gpustack).
 
-    By hand: 36 layers launch 10 kernels each (norms of queries and keys beside the 9 of Llama), and 4 more to quantize
+    By hand: 36 layers launch 11 kernels each (a norm of queries and one of keys, beside the 9 of Llama), and 4 more to quantize
     (SGLang issue 31504), 9 of them in the time that the engine states.
     """
     load, host_s = rl.Workload(233, 221), 36 * rl.Engine("sglang").eager_layer_s
@@ -190,8 +190,8 @@ def test_short_prompts_wait_for_the_launches_of_kernels_that_quantize():
             (FP8_BLOCK, rl.Engine("sglang", quantization_kernels=0)),
         )
     )
-    assert narrow == pytest.approx(host_s * 14 / 9, rel=0.02)
-    assert fused == pytest.approx(host_s * 10 / 9, rel=0.02)
+    assert narrow == pytest.approx(host_s * 15 / 9, rel=0.02)
+    assert fused == pytest.approx(host_s * 11 / 9, rel=0.02)
     assert wide / narrow == pytest.approx(measured("gps-q8-fp8-ttft"), rel=0.15)
 
 
