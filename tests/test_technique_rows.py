@@ -178,8 +178,8 @@ def test_a_pipeline_for_throughput_and_tensor_parallelism_for_latency():
 def test_short_prompts_wait_for_the_launches_of_kernels_that_quantize():
     """Qwen3-8B on an H100 in SGLang: FP8 takes 39.7 ms to the first token of 233, bf16 27.7 ms (gpustack).
 
-    By hand: 36 layers launch 11 kernels each (a norm of queries and one of keys, beside the 9 of Llama), and 4 more to quantize
-    (SGLang issue 31504), 9 of them in the time that the engine states.
+    By hand: 36 layers launch 11 kernels each (a norm of queries and one of keys, beside the 9 of Llama), and 4 more to
+    quantize (SGLang issue 31504), 9 of them in the time that the engine states.
     """
     load, host_s = rl.Workload(233, 221), 36 * rl.Engine("sglang").eager_layer_s
     wide, narrow, fused = (
