@@ -1,4 +1,4 @@
-"""Requests of a simulation: how long they are and when they come."""
+"""Requests of a simulation: their lengths and arrival times."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .trace import Trace
 from .traffic import Traffic
 
 ROUNDS = 10
-"""Requests of each client in a closed loop where nothing else is asked."""
+"""Default number of requests per client in a closed loop."""
 
 OPEN_REQUESTS = 5_000
-"""Requests of an open loop where nothing else is asked."""
+"""Default number of requests in an open loop."""
 
 MOST_REQUESTS = 5_000_000
 """A simulation keeps a record of every request."""
@@ -27,29 +27,29 @@ MOST_REQUESTS = 5_000_000
 def draw_requests(
     load: Workload | Traffic | Trace, count: int, rng: np.random.Generator, *, hit_rate: float = 0.0
 ) -> Requests:
-    """``count`` requests of a workload, all alike, or drawn from the buckets of a traffic.
+    """Return ``count`` requests: all alike for a workload, drawn at random from the buckets of a traffic.
 
     Parameters
     ----------
     load : Workload, Traffic or Trace
-        Lengths; of a workload its batch does not count, and a trace gives its first ``count``, again from its start
-        if it has fewer.
+        Request lengths. The batch of a workload is ignored. A trace gives its first ``count`` requests and repeats if
+        it has fewer.
     count : int
         How many.
     rng : numpy.random.Generator
-        Source of chance.
+        Random number generator.
     hit_rate : float
-        Share of every prompt whose cache is there already; its last token is always computed.
+        Share of every prompt that is already cached; the last token is always computed.
 
     Returns
     -------
     Requests
-        All of them arriving at 0.
+        The requests, all arriving at time 0.
 
     Raises
     ------
     InvalidInput
-        A workload with arrays, or a share outside [0, 1].
+        The workload has arrays, or ``hit_rate`` is outside [0, 1].
     """
     if not 0 <= float(number("hit_rate", hit_rate)) <= 1:
         raise InvalidInput(f"hit_rate must be a share from 0 to 1: {hit_rate!r}")
@@ -70,10 +70,10 @@ def draw_requests(
 
 
 def arrival_times(rate: float, count: int, burstiness: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Times of ``count`` arrivals at a mean ``rate``.
+    """Return the times of ``count`` arrivals at a mean ``rate``.
 
-    Gaps are gamma distributed with a squared coefficient of variation of ``burstiness``: 1 is a Poisson process, 0 a
-    metronome, above 1 arrivals come in clusters.
+    Gaps are gamma distributed with a squared coefficient of variation of ``burstiness``: 1 is a Poisson process, 0
+    gives equal gaps, and above 1 arrivals cluster.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ def arrival_times(rate: float, count: int, burstiness: float, rng: np.random.Gen
     burstiness : float
         Squared coefficient of variation of the gaps.
     rng : numpy.random.Generator
-        Source of chance.
+        Random number generator.
 
     Returns
     -------
     array
-        Seconds, from 0 on, sorted.
+        Arrival times in seconds, ascending, starting at 0.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _whole(values: npt.NDArray[Any]) -> list[int]:
 
 @dataclass(frozen=True)
 class Demand:
-    """How requests come: ``concurrency`` clients, ``requests_per_s`` with a burstiness, or as a trace has recorded."""
+    """How requests arrive: from ``concurrency`` clients, at ``requests_per_s`` with a burstiness, or as recorded."""
 
     concurrency: int | None
     requests_per_s: float | None
@@ -121,7 +121,7 @@ class Demand:
 
     @property
     def open_loop(self) -> bool:
-        """Whether requests come at a rate."""
+        """Whether requests arrive at a given rate."""
         return self.requests_per_s is not None
 
     def __str__(self) -> str:
@@ -141,12 +141,12 @@ def demand(
     seed: int,
     hit_rate: float = 0.0,
 ) -> Demand:
-    """How requests come, checked.
+    """Return the demand after checking its arguments.
 
     Raises
     ------
     InvalidInput
-        Both or neither of ``concurrency`` and ``requests_per_s``, or a number out of range.
+        Both or neither of ``concurrency`` and ``requests_per_s`` are given, or a number is out of range.
     """
     if (concurrency is None) == (requests_per_s is None):
         raise InvalidInput("give either concurrency (closed loop) or requests_per_s (open loop)")

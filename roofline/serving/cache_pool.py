@@ -1,4 +1,4 @@
-"""The pool of KV cache pages of one replica: how many tokens of how many sequences it holds."""
+"""KV cache pages of one replica: how many sequences of a given length fit."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ..specs.engines import Engine
 from .clock import Polyline
 
 LENGTHS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 24.01, 1 / 2))])
-"""Lengths of sequences at which their bytes are tabulated: windows and states bend the line."""
+"""Sequence lengths at which cache bytes are tabulated; windows and states make the curve nonlinear."""
 
 LARGEST_CHUNK = 65_536
-"""Prompt tokens of a step beyond which an engine without a budget is not taken to reserve activations."""
+"""Cap on the prompt tokens that activation memory is reserved for, for engines without a token budget."""
 
 
 @dataclass(frozen=True, eq=False)
 class CachePool:
-    """Memory for the caches of the sequences of one scheduler.
+    """Cache memory shared by the sequences of one scheduler.
 
     Attributes
     ----------
     pool_bytes : float
-        On the most loaded accelerator, what weights leave.
+        Memory left beside the weights on the most loaded accelerator.
     bytes_of : Polyline
-        Of one sequence by its length, on that accelerator.
+        Cache bytes of one sequence on that accelerator, by sequence length.
     page_tokens : float
-        Tokens of a page; a sequence leaves half of its last one empty on average.
+        Tokens per page; on average half of a sequence's last page is empty.
     """
 
     pool_bytes: float
@@ -45,7 +45,7 @@ class CachePool:
         return (self.page_tokens - 1) / 2
 
     def sequence_bytes(self, tokens: float) -> float:
-        """Pages of one sequence of ``tokens``, on average over where its last page ends."""
+        """Bytes of the pages of one sequence, averaged over how full its last page is."""
         return self.bytes_of.at(tokens + self._waste_tokens)
 
     @cached_property
@@ -53,7 +53,7 @@ class CachePool:
         return {}
 
     def tokens_for(self, sequences: int) -> float:
-        """Tokens that ``sequences`` equal ones may have together."""
+        """Total tokens of ``sequences`` sequences of equal length that fit."""
         found = self._tokens_for.get(sequences)
         if found is None:
             each = self.bytes_of.inverse(self.pool_bytes / sequences) - self._waste_tokens
@@ -62,7 +62,7 @@ class CachePool:
         return found
 
     def sequences_of(self, tokens: Number) -> Number:
-        """Sequences of ``tokens`` that fit."""
+        """Number of sequences of ``tokens`` tokens that fit."""
         pages = np.interp(
             np.asarray(tokens, dtype=float) + self._waste_tokens, self.bytes_of.places, self.bytes_of.values
         )
@@ -70,11 +70,11 @@ class CachePool:
 
     @property
     def longest_tokens(self) -> float:
-        """Longest sequence that fits by itself."""
+        """Length of the longest sequence that fits alone."""
         return max(self.tokens_for(1), 0.0) if self.pool_bytes > 0 else 0.0
 
     def require(self, tokens: float, serve: Deployment) -> None:
-        """Refuse sequences that never fit.
+        """Raise an error if a sequence of ``tokens`` tokens cannot fit.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class CachePool:
 
 
 def cache_pool(serve: Deployment, engine: Engine) -> CachePool:
-    """The pool of one scheduler of ``serve``: a replica's, shared by the microbatches of a pipeline."""
+    """Return the pool of one scheduler: that of a replica, divided among the microbatches of a pipeline."""
     chunk = min(engine.step_tokens or 1.0, LARGEST_CHUNK)
     paging = Paging(page_tokens=int(engine.page_tokens or 1), step_tokens=int(chunk))
     need = memory(serve, Workload(int(chunk), 1, batch=int(serve.parallel.data)), paging=paging)
@@ -103,7 +103,7 @@ def cache_pool(serve: Deployment, engine: Engine) -> CachePool:
 
 
 def _bytes_by_length(serve: Deployment, engine: Engine) -> Number:
-    """Bytes of one sequence at `LENGTHS`; a window is held without the prompt of a step, which soon moves on."""
+    """Cache bytes of one sequence at `LENGTHS`. Windows exclude the chunk being computed, which is soon released."""
     if not serve.names_engine:
         return cache_on_one(serve, LENGTHS)
     return sequence_bytes(serve, engine.replace(page_tokens=1, step_tokens=1), LENGTHS)

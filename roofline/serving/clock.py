@@ -1,6 +1,6 @@
 """A clock for simulations: `StepTimes` for one step at a time, in plain Python.
 
-A simulation asks for a few numbers millions of times, for which arrays are slow.  The tables are the same.
+A simulation looks up single values millions of times, which is slow with arrays.  The tables are the same.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from .step_times import StepTimes, TimeGrid
 
 Chunk = tuple[int, int]
-"""New tokens of a prompt in a step, and the tokens before them."""
+"""New tokens of a prompt in a step, and the number of prompt tokens before them."""
 
 
 class Polyline:
-    """A polyline: values between neighboring points, beyond the last as between the last two."""
+    """Piecewise linear function, extrapolated beyond its last point."""
 
     __slots__ = ("places", "values")
 
@@ -27,18 +27,18 @@ class Polyline:
         self.values = values
 
     def at(self, place: float) -> float:
-        """Value at ``place``."""
+        """Return the value at ``place``."""
         places, values = self.places, self.values
         below = bisect_right(places, place, 1, len(places) - 1) - 1
         left, low = places[below], values[below]
         return low + (values[below + 1] - low) * (place - left) / (places[below + 1] - left)
 
     def inverse(self, value: float) -> float:
-        """The place where a line that climbs reaches ``value``."""
+        """Return the place at which an increasing function reaches ``value``."""
         return Polyline(self.values, self.places).at(value)
 
     def steps_until(self, span: float, most: int, place: float) -> int:
-        """Steps, each one further along a line of their times, that take ``span`` together; about ``most`` at most."""
+        """Return how many consecutive steps fit in ``span``, about ``most`` at most. Each step is one place further."""
         first = self.at(place)
         if span <= first:
             return 1
@@ -47,7 +47,7 @@ class Polyline:
 
 
 class Sheet:
-    """Values on a grid of two axes, one channel."""
+    """Values of one channel on a two-dimensional grid, interpolated linearly."""
 
     __slots__ = ("columns", "places", "rows")
 
@@ -57,7 +57,7 @@ class Sheet:
         self.rows: list[list[float]] = table.values[..., channel].tolist()
 
     def at(self, place: float, column: float) -> float:
-        """Value at a point."""
+        """Return the value at a point."""
         places, columns = self.places, self.columns
         i = bisect_right(places, place, 1, len(places) - 1) - 1
         j = bisect_right(columns, column, 1, len(columns) - 1) - 1
@@ -69,16 +69,16 @@ class Sheet:
 
 
 LINES = 32
-"""Batches whose decode steps are tabulated at once."""
+"""Number of batch sizes whose decode steps are tabulated at once."""
 
 
 class Clock:
-    """Times of single steps.
+    """Step durations, one step at a time.
 
     Parameters
     ----------
     times : StepTimes
-        Where the times are from.
+        Tabulated step times.
     """
 
     def __init__(self, times: StepTimes) -> None:
@@ -96,7 +96,7 @@ class Clock:
         self._lines: dict[int, Polyline] = {}
 
     def line(self, batch: int) -> Polyline:
-        """Time of a decode step of ``batch`` sequences along their mean context."""
+        """Return the time of a decode step of ``batch`` sequences as a function of their mean context."""
         found = self._lines.get(batch)
         if found is None:
             self._draw(batch - (batch - 1) % LINES)
@@ -104,11 +104,11 @@ class Clock:
         return found
 
     def experts_s(self, tokens: float) -> float:
-        """Time of a step for the experts of all ranks, where each has ``tokens``."""
+        """Return the experts' time in a step in which each rank has ``tokens`` tokens."""
         return float(self.times.scale) * sum(line.at(tokens) for line in self.experts)
 
     def _draw(self, first: int) -> None:
-        """Lines of some batches from ``first`` on, at once."""
+        """Tabulate decode times for a block of batch sizes that starts at ``first``."""
         contexts = self.times.tables.decode.axes[1]
         batches = np.arange(first, first + LINES)
         places = contexts.tolist()
@@ -119,9 +119,9 @@ class Clock:
     def prompts_s(
         self, batch: int, context_tokens: float, chunks: Sequence[Chunk], emitted: int, begun: int = 0
     ) -> float:
-        """Time of a step of ``batch`` decoding sequences and some chunks of prompts.
+        """Return the time of a step with ``batch`` decoding sequences and chunks of prompts.
 
-        ``emitted`` of the chunks are the last of their prompt, ``begun`` the first, with its images to encode.
+        ``emitted`` counts chunks that complete their prompt; ``begun`` counts first chunks, which encode the images.
         """
         tokens = batch + sum(new for new, _ in chunks)
         found = [
@@ -138,7 +138,7 @@ class Clock:
         return float(times.scale * times.host.prompts_s(kernels_s, times.shape, tokens))
 
     def _attention_s(self, channel: int, chunks: Sequence[Chunk]) -> float:
-        """Attention of the chunks: the first by itself, of the others what they add."""
+        """Return the attention time of the chunks: the first in full, the others by what they add."""
         (new, past), *others = chunks
         total, further = self.prompt[channel].at(new, past), self.further[channel]
         for new, past in others:

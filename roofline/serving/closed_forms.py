@@ -1,17 +1,17 @@
-"""Closed forms: what requests see of a server that keeps ``B`` of them in the system, from the times of its passes.
+"""Closed forms of request latency, from pass times, for a server that keeps ``B`` requests in the system.
 
 A request computes its prompt, which gives its first token, and then takes part in ``n`` decode steps.  Whenever one of
 the ``B`` requests ends, the next takes its place at once.  Then by Little's law
 
     B = throughput * time in the system,
 
-which every form below keeps exactly: it derives the time in the system ``T`` and the throughput is ``B / T``.
+which every form below satisfies exactly: it derives the time in the system ``T``, and the throughput is ``B / T``.
 
 Requests that move together are a *lane*: each replica of attention has sequences of its own, and a pipeline of ``k``
-stages works on ``k`` groups of sequences at a time, one in each stage.  So there are ``data * pipeline`` lanes with
-``B / lanes`` requests each, and all passes of different lanes happen at the same time: replicas are taken to compute
-their prompts together, and stages to be busy all the time.  A lane holds at least one request; with fewer requests than
-lanes some lanes are idle.  All times here are those of one lane.
+stages works on ``k`` groups of sequences at a time, one in each stage.  So there are ``data * pipeline`` lanes with ``B
+/ lanes`` requests each, and all passes of different lanes happen at the same time: replicas are assumed to compute
+their prompts together, and stages to be always busy.  A lane holds at least one request; with fewer requests than lanes
+some lanes are idle.  All times here are those of one lane.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ..errors import Number
 
 
 class RequestTimes(NamedTuple):
-    """What a request sees.
+    """Latency of a request.
 
     Attributes
     ----------
     ttft_s : float or array
-        From its arrival to its first token.
+        Time from arrival to the first token, seconds.
     total_s : float or array
-        From its arrival to its last token; the time in the system.
+        Time from arrival to the last token (the time in the system), seconds.
     """
 
     ttft_s: Number
@@ -45,11 +45,11 @@ class Packing(NamedTuple):
     Attributes
     ----------
     per_pass : float or array
-        Prompts of a pass, averaged over passes: what a prompt costs is the time of such a pass over this number.
+        Prompts per pass, averaged over passes. The cost of a prompt is the time of such a pass divided by this number.
     seen : float or array
-        Prompts of a pass, averaged over prompts: what a prompt has to wait for, itself included.
+        Prompts per pass, averaged over prompts. A prompt waits for this many, itself included.
     most : float or array
-        Most prompts that a pass takes.
+        Largest number of prompts in a pass.
     """
 
     per_pass: Number
@@ -58,13 +58,14 @@ class Packing(NamedTuple):
 
 
 def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
-    """Prompts that arrive between two decode steps and so share a pass.
+    """Return how many prompts arrive between two decode steps and so share a pass.
 
     Each of ``B`` sequences ends with probability ``1 / n`` in a step, independently of the others.  A step is therefore
-    followed by ``B / n`` prompts on average, and by at least one with probability ``1 - (1 - 1 / n)^B``: a pass has
-    their ratio, averaged over passes.  A prompt shares its pass with those of the ``B - 1`` others that ended in the
-    same step, ``1 + (B - 1) / n`` averaged over prompts.  Requests of one token have no steps in between: all wait
-    together.  A pass takes at most ``most`` prompts, which is the token budget of a step over the prompt's length.
+    followed by ``B / n`` prompts on average, and by at least one with probability ``1 - (1 - 1 / n)^B``: averaged over
+    passes, a pass has the ratio of the two.  A prompt shares its pass with those of the ``B - 1`` others that ended in
+    the same step, ``1 + (B - 1) / n`` averaged over prompts.  Requests with one output token have no decode steps, so
+    all of them wait together.  A pass takes at most ``most`` prompts: the token budget of a step divided by the prompt
+    length.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
     steps : float or array
         Decode steps of a request.
     most : float or array
-        Prompts that fit in the token budget of a pass, at least one.
+        Prompts that fit in the token budget of a pass, at least 1.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
 def prompts_first(
     lane_batch: Number, steps: Number, step_s: Number, *, pack: Packing, pass_s: Number, seen_pass_s: Number
 ) -> RequestTimes:
-    """Prompts run by themselves as they come, and decode steps wait for them.
+    """Return the request times if prompts run in passes of their own and decode steps wait for them.
 
     In the time ``T`` of a request its lane computes the prompts of all ``B``, ``k`` to a pass, and the request's own
     ``n`` steps, in which all others take part:
@@ -105,9 +106,9 @@ def prompts_first(
         T    = B pass(k) / k + n step
         TTFT = pass(k') (w + 1) / 2
 
-    ``k`` and ``k'`` are prompts of a pass averaged over passes and over prompts (`packing`), at most the budget; where
-    more arrive at once they take ``w`` passes one after another, and a prompt is in the middle one on average.  A
-    request arrives when another one ends, which is between two steps, so it never waits for a step in progress.
+    ``k`` and ``k'`` are the prompts per pass averaged over passes and over prompts (`packing`), limited by the budget.
+    If more arrive at once, they take ``w`` passes one after another, and the average prompt is in the middle one.  A
+    request arrives when another ends, between two steps, so it never waits for a step in progress.
 
     Parameters
     ----------
@@ -116,9 +117,9 @@ def prompts_first(
     step_s : float or array
         A decode step of the whole batch, seconds.
     pack : Packing
-        Prompts of a pass.
+        Prompts per pass.
     pass_s, seen_pass_s : float or array
-        Passes of ``min(per_pass, most)`` and of ``min(seen, most)`` prompts, seconds.
+        Times of passes of ``min(per_pass, most)`` and of ``min(seen, most)`` prompts, seconds.
 
     Returns
     -------
@@ -128,20 +129,20 @@ def prompts_first(
     total_s = prompts_s + steps * step_s
     passes = np.maximum(pack.seen / pack.most, 1.0)
     ttft_s = np.where(np.asarray(steps) > 0, seen_pass_s * (passes + 1.0) / 2.0, total_s)
-    return RequestTimes(np.minimum(ttft_s, prompts_s), total_s)  # a prompt waits for those of the batch at most
+    return RequestTimes(np.minimum(ttft_s, prompts_s), total_s)  # a prompt waits at most for the prompts of its batch
 
 
 class Chunks(NamedTuple):
-    """How prompts in chunks meet the running sequences of a lane.
+    """How chunked prompts share passes with the running sequences of a lane.
 
     Attributes
     ----------
     passes : float or array
-        Passes that a prompt takes.
+        Number of passes per prompt.
     prompts : float or array
-        Prompts that share each of them; above 1 only where whole prompts are shorter than a chunk.
+        Prompts that share each pass; above 1 only if prompts are shorter than a chunk.
     riders : float or array
-        Sequences that generate a token in each such pass.
+        Sequences that generate a token in each of these passes.
     """
 
     passes: Number
@@ -150,21 +151,20 @@ class Chunks(NamedTuple):
 
 
 def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_tokens: Number) -> Chunks:
-    """Passes of a prompt in chunks, and how many sequences ride on each.
+    """Return the number of passes per chunked prompt, and how many sequences generate in each.
 
-    A prompt of ``P`` tokens takes ``C = ceil(P / c)`` passes, or shares one with others if several fit in a chunk, the
-    last of which may be cut: ``c / P`` of them.
-    While prompts are rare all others of the lane ride on each pass, ``B - k``.  Where the prompts of the batch take
-    more passes than a request has steps, every pass carries a chunk and ``k`` prompts end every ``C`` passes.  A
-    sequence then generates for ``n`` passes, so ``n k / C`` of them do so at a time and the others wait for their
-    prompts.
+    A prompt of ``P`` tokens takes ``C = ceil(P / c)`` passes. If several prompts fit in a chunk, ``c / P`` of them
+    share a pass, and the last may be cut. While prompts are rare, all other ``B - k`` sequences of the lane generate in
+    each pass.  If the prompts of the batch take more passes than a request has steps, every pass carries a chunk and
+    ``k`` prompts end every ``C`` passes.  A sequence then generates for ``n`` passes, so ``n k / C`` sequences generate
+    at a time and the others wait for their prompts.
 
     Parameters
     ----------
     lane_batch, steps : float or array
         Requests of a lane, decode steps of a request.
     prompt_tokens, chunk_tokens : float or array
-        Tokens of a prompt, and prompt tokens of a pass.
+        Tokens per prompt, and prompt tokens per pass.
 
     Returns
     -------
@@ -183,15 +183,15 @@ def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_token
 
 
 def chunked(lane_batch: Number, steps: Number, step_s: Number, *, made: Chunks, mixed_s: Number) -> RequestTimes:
-    """Chunks of prompts ride on the decode steps: passes with a chunk, and steps without one.
+    """Return the request times if decode steps carry chunks of prompts.
 
-    All prompts of the lane take ``B C / k`` passes, of which a request rides on those of the others, ``(B / k - 1) C``,
-    as long as it has steps left; its other steps carry no chunk:
+    All prompts of the lane take ``B C / k`` passes. A request generates in the passes of the other prompts, ``(B / k -
+    1) C`` of them, as long as it has steps left; its other steps carry no chunk:
 
         T    = B C / k mixed + max(n - (B / k - 1) C, 0) step
         TPOT = (min(n, (B / k - 1) C) mixed + max(n - (B / k - 1) C, 0) step) / n
 
-    TTFT is the difference: the request's own chunks, and those of prompts that are ahead of it.
+    TTFT is the rest of ``T``: the request's own chunks, and those of prompts ahead of it.
 
     Parameters
     ----------
@@ -200,9 +200,9 @@ def chunked(lane_batch: Number, steps: Number, step_s: Number, *, made: Chunks, 
     step_s : float or array
         A decode step of the whole batch, seconds.
     made : Chunks
-        Passes of a prompt and who rides on them.
+        Passes per prompt and the sequences that generate in them.
     mixed_s : float or array
-        A pass with a chunk, averaged over the chunks of a prompt, seconds.
+        Time of a pass with a chunk, averaged over the chunks of a prompt, seconds.
 
     Returns
     -------
@@ -217,17 +217,17 @@ def chunked(lane_batch: Number, steps: Number, step_s: Number, *, made: Chunks, 
 
 
 def on_two_pools(steps: Number, step_s: Number, *, prompt_s: Number, handover_s: Number) -> RequestTimes:
-    """Prompts run on a pool of their own that keeps up with the decode pool, and hand their cache over.
+    """Return the request times if prompts run on a separate pool that keeps up with the decode pool.
 
-    The decode pool holds ``B`` sequences and nothing interrupts its steps; a request waits for its own prompt and for
-    its cache to cross the link.
+    The decode pool holds ``B`` sequences and nothing interrupts its steps.  A request waits for its own prompt and for
+    the transfer of its cache.
 
     Parameters
     ----------
     steps : float or array
         Decode steps of a request.
     step_s, prompt_s, handover_s : float or array
-        A decode step, a prompt, and its hand-over, seconds.
+        Times of a decode step, a prompt, and the transfer of its cache, seconds.
 
     Returns
     -------
@@ -240,10 +240,11 @@ def on_two_pools(steps: Number, step_s: Number, *, prompt_s: Number, handover_s:
 def starting_together(
     lane_batch: Number, steps: Number, step_s: Number, *, pack: Packing, pass_s: Number, slots_used: Number
 ) -> RequestTimes:
-    """A static batch: all sequences start together, and the next batch waits for the longest of them.
+    """Return the request times of a static batch, in which the next batch waits for the longest sequence.
 
-    A batch takes ``B pass(k) / k`` for its prompts and ``n / u`` steps, where ``u`` is the mean length over that of the
-    longest.  Of the extra steps a mean request waits all before its prompt: it takes the place of one that ended early.
+    A batch takes ``B pass(k) / k`` for its prompts and ``n / u`` steps, where ``u`` is the mean output length divided
+    by the longest.  The average request spends all extra steps waiting for its prompt to start, because its slot was
+    freed early.
 
     Parameters
     ----------
@@ -252,11 +253,11 @@ def starting_together(
     step_s : float or array
         A decode step of the whole batch, seconds.
     pack : Packing
-        Prompts of a pass; ``per_pass`` is the whole batch.
+        Prompts per pass; ``per_pass`` is the whole batch.
     pass_s : float or array
-        A pass of ``min(per_pass, most)`` prompts, seconds.
+        Time of a pass of ``min(per_pass, most)`` prompts, seconds.
     slots_used : float or array
-        Share of the slots that hold a sequence that still generates.
+        Share of the slots whose sequence is still generating.
 
     Returns
     -------
@@ -269,15 +270,15 @@ def starting_together(
 
 
 def fully_overlapped(batch: Number, steps: Number, step_s: Number, *, prompt_s: Number, busy_s: Number) -> RequestTimes:
-    """The floor: prompts and steps overlap wherever they load different resources.
+    """Return the floor of the request times: prompts and steps overlap if they use different resources.
 
-    A request cannot take less than its own prompt and its steps, nor can ``B`` of them take less than the busiest
-    resource needs for the work of ``B``:
+    A request takes at least the time of its own prompt and steps, and ``B`` requests take at least the time that the
+    busiest resource needs for them:
 
         T = max(prompt + n step, B busy)
 
-    Its first token takes the prompt at least, and another token a step: each figure is a floor by itself, and no
-    schedule need reach all of them at once.
+    The first token takes at least one prompt, and each further token at least one step.  Each value is a floor by
+    itself; a schedule need not reach all of them at once.
 
     Parameters
     ----------
@@ -286,7 +287,7 @@ def fully_overlapped(batch: Number, steps: Number, step_s: Number, *, prompt_s: 
     step_s, prompt_s : float or array
         Floors of a decode step and of a prompt, seconds.
     busy_s : float or array
-        Least time that the busiest resource of the deployment works on a request, seconds.
+        Least time per request that the busiest resource of the deployment works, seconds.
 
     Returns
     -------

@@ -1,13 +1,13 @@
 """Gates that hold prompts back so that more of them share a step (TensorRT-LLM).
 
-Two are launch options of its PyTorch backend, both counted in steps of the scheduler and never closed while nothing
-generates:
+Its PyTorch backend has two launch options for this.  Both count scheduler steps, and neither holds prompts back while
+nothing generates:
 
 - ``batch_wait_timeout_iters`` and ``batch_wait_max_tokens_ratio``: prompts that could start wait until they fill a
   share of a step's tokens, or until so many steps have passed (`BatchGate`).
-- ``attention_dp_config`` with ``enable_balance``: with attention in data parallel a step takes as long as the rank with
-  the most to do, so that prompts of one rank wait until every rank has some, for at most ``timeout_iters`` steps, and
-  then ``batching_wait_iters`` more (`BalanceGate`).
+- ``attention_dp_config`` with ``enable_balance``: with data-parallel attention, the most loaded rank sets the time of a
+  step.  Prompts of one rank therefore wait until every rank has some, for at most ``timeout_iters`` steps, and then
+  ``batching_wait_iters`` more (`BalanceGate`).
 
 References
 ----------
@@ -24,16 +24,16 @@ from ..specs.engines import Engine
 
 @dataclass
 class BatchGate:
-    """Holds the prompts of one scheduler back until they fill a step.
+    """Hold back the prompts of one scheduler until they fill a step.
 
     Attributes
     ----------
     most_steps : int
-        Steps for which the first of them waits at most.
+        Largest number of steps that the first prompt waits.
     enough_tokens : float
-        Tokens of a step, running sequences included, that open it.
+        Tokens of a step, including those of running sequences, that open the gate.
     waited : int
-        Steps since it closed.
+        Steps since the gate closed.
     """
 
     most_steps: int
@@ -42,37 +42,37 @@ class BatchGate:
 
     @classmethod
     def of(cls, engine: Engine) -> BatchGate | None:
-        """That of an engine; None if it has none."""
+        """Return the gate of an engine; None if it has none."""
         steps = int(engine.batch_wait_steps or 0)
         if not steps:
             return None
         return cls(steps, (engine.batch_wait_share or 0.0) * float(engine.step_tokens or float("inf")))
 
     def holds(self, tokens: float) -> int:
-        """Steps for which a step of ``tokens`` may be held back; 0 opens it."""
+        """Return how many more steps to hold back a step of ``tokens`` tokens; 0 if the gate is open."""
         if self.waited >= self.most_steps or tokens >= self.enough_tokens:
             self.waited = 0
             return 0
         return self.most_steps - self.waited
 
     def pass_by(self, steps: int) -> None:
-        """Let steps go by while it is closed."""
+        """Count steps that pass while the gate is closed."""
         self.waited += steps
 
 
 @dataclass
 class BalanceGate:
-    """Holds the prompts of all ranks of attention in data parallel back until every rank has some.
+    """Hold back the prompts of all ranks of data-parallel attention until every rank has some.
 
     Attributes
     ----------
     most_steps : int
-        Steps for which ranks with prompts wait for those without.
+        Largest number of steps that ranks with prompts wait for ranks without.
     batching_steps : int
-        Further steps, so that ranks have several.
+        Further steps to wait, so that each rank can collect several prompts.
     waited, batched : int
-        Steps of either kind that have gone by.  As in the engine, the first are counted while nothing waits, too: a
-        prompt that comes alone waits for half of ``most_steps`` on average.
+        Steps of each kind that have passed.  As in the engine, ``waited`` also counts while no prompt waits, so a
+        prompt that arrives alone waits for half of ``most_steps`` on average.
     """
 
     most_steps: int
@@ -82,12 +82,12 @@ class BalanceGate:
 
     @classmethod
     def of(cls, engine: Engine) -> BalanceGate | None:
-        """That of an engine; None if it has none."""
+        """Return the gate of an engine; None if it has none."""
         steps = int(engine.balance_wait_steps or 0)
         return cls(steps, int(engine.balance_batching_steps or 0)) if steps else None
 
     def holds(self, ready: list[bool], generating: list[bool]) -> int:
-        """Steps for which prompts may be held back, by rank whether it has some and whether it generates; 0 opens."""
+        """Return how many more steps to hold prompts back, given which ranks have prompts and which generate."""
         if all(ready):
             self.waited = 0
             if all(generating) and self.batched < self.batching_steps:
@@ -100,7 +100,7 @@ class BalanceGate:
         return self.most_steps - self.waited
 
     def pass_by(self, steps: int, ready: list[bool]) -> None:
-        """Let steps go by while it is closed or nothing waits."""
+        """Count steps that pass while the gate is closed or nothing waits."""
         if all(ready):
             self.batched += steps
         elif any(ready):

@@ -1,4 +1,4 @@
-"""What a simulated server did in a stretch of time, pass by pass."""
+"""Pass-by-pass record of a simulated server over an interval of time."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ FIELDS = ("lane", "start_s", "end_s", "steps", "running", "prompt_tokens", "wait
 
 @dataclass(frozen=True, eq=False)
 class Journal(Value):
-    """Passes of a simulated server, in the order of their lanes and of time; arrays of one length.
+    """Passes of a simulated server, ordered by lane and then by time; all arrays have the same length.
 
     Attributes
     ----------
     lane : array
-        Which scheduler: a replica, or a microbatch of a pipeline.
+        Index of the scheduler: a replica, or a microbatch of a pipeline.
     start_s, end_s : array
-        When the pass begins and ends, seconds from the start of the run.
+        Start and end of the pass, seconds from the start of the run.
     steps : array
-        Decode steps in it: several where nothing happens between them.
+        Number of decode steps in the pass; several if nothing happens between them.
     running : array
-        Sequences that generate.
+        Number of running sequences.
     prompt_tokens : array
-        Tokens of prompts that are computed.
+        Number of prompt tokens computed.
     waiting : array
-        Requests that wait for a slot or for memory.
+        Number of requests waiting for a slot or for memory.
     emits : array of bool
-        Whether the running sequences get tokens; else they wait for prompts to be computed.
+        Whether the running sequences get tokens; if not, they wait for prompts to be computed.
     """
 
     lane: Array
@@ -53,45 +53,45 @@ class Journal(Value):
     emits: npt.NDArray[np.bool_]
 
     def of_lane(self, lane: float) -> Journal:
-        """The passes of one scheduler.
+        """Return the passes of one scheduler.
 
         Parameters
         ----------
         lane : int
-            Which one, as in ``lane``.
+            Index of the scheduler, as in ``lane``.
 
         Returns
         -------
         Journal
-            Its passes, in the order of time.
+            Its passes, ordered by time.
         """
         return Journal(**{name: getattr(self, name)[self.lane == lane] for name in FIELDS})
 
     @property
     def stalls(self) -> npt.NDArray[np.bool_]:
-        """Passes during which sequences that generate get no token."""
+        """Passes during which running sequences get no token."""
         return (self.running > 0) & ~self.emits
 
 
 def journal(found: Simulation, *, start_s: float, span_s: float) -> Journal:
-    """Run a simulation again, as its seed allows, and note the passes of a stretch of time.
+    """Repeat a simulation with its seed and record the passes in an interval of time.
 
     Parameters
     ----------
     found : Simulation
-        Of `roofline.simulate`.
+        Result of `roofline.simulate`.
     start_s, span_s : float
-        From when on, and for how long, in seconds of the run.
+        Start and length of the interval, seconds of the run.
 
     Returns
     -------
     Journal
-        Every pass that reaches into the stretch.
+        Every pass that overlaps the interval.
 
     Raises
     ------
     InvalidInput
-        A negative start, or a span that is not above 0.
+        ``start_s`` is negative, or ``span_s`` is not above 0.
 
     Examples
     --------
@@ -124,7 +124,7 @@ Note = Callable[[float, float, int, int, int, int, bool], None]
 
 
 def _into(rows: list[tuple[Any, ...]], lane: int, low: float, high: float) -> Note:
-    """Something that notes a pass of a lane if it reaches into a stretch of time."""
+    """Return a callback that records a pass of a lane if it overlaps the interval."""
 
     def note(start: float, end: float, *more: Any) -> None:
         if end > low and start < high:
@@ -134,7 +134,7 @@ def _into(rows: list[tuple[Any, ...]], lane: int, low: float, high: float) -> No
 
 
 class _Recorder(Scheduler):
-    """A scheduler that notes what it does."""
+    """A scheduler that records its passes."""
 
     note: Note
     _tokens = 0

@@ -1,4 +1,4 @@
-"""How the queue in front of a server is computed: in closed form, or by simulating every scheduler step."""
+"""Methods to compute queueing: in closed form, or by simulating every scheduler step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ METHODS = (CLOSED_FORM, SIMULATION)
 
 
 def method_named(name: str) -> str:
-    """The method of that name, however its words are joined and in any case.
+    """Return the method of that name, ignoring case and the separator between words.
 
     Raises
     ------
@@ -28,5 +28,5 @@ def method_named(name: str) -> str:
 
 
 def method_words(method: str) -> str:
-    """A method as a sentence has it: ``closed form``."""
+    """Return a method as written in a sentence, such as ``closed form``."""
     return method.replace("-", " ")

@@ -1,4 +1,4 @@
-"""Metrics: every figure of a deployment in steady state that targets, rankings and comparisons are about."""
+"""Metrics of a deployment in steady state, used by targets, rankings and comparisons."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .steady_state import Steady
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of a deployment in steady state.
+    """A metric of a deployment in steady state.
 
     Attributes
     ----------
     name : str
-        Column that holds it; its suffix is the unit.
+        Column of the metric; its suffix is the unit.
     unit : str
         Base unit.
     of : str
         What it describes: a ``request``, a ``step`` or the ``deployment``.
     words : str
-        The figure in words.
+        The metric in words.
     short : str
-        The same in a table's head.
+        Short name for table headings.
     more_is_better : bool
         Whether a larger value is better.
     in_slo : bool
         Whether an SLO can have a target for it.
     attribute : str
-        Where `Steady` has it, dots between the names; ``name`` unless given.
+        Dotted attribute path on `Steady`; ``name`` by default.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Metric:
     attribute: str = ""
 
     def value(self, found: Steady) -> Number:
-        """The figure of a steady state."""
+        """Return the value of the metric for a steady state."""
         value: Any = found
         for name in (self.attribute or self.name).split("."):
             value = value[name] if isinstance(value, Mapping) else getattr(value, name)
         return scalar(value)
 
     def strain(self, value: Number, target: Number) -> Number:
-        """How much of a target a value uses up; above 1 it misses it.
+        """Return the ratio of value to target, inverted if more is better; above 1 misses the target.
 
         Examples
         --------
@@ -64,7 +64,7 @@ class Metric:
         return scalar(np.divide(target, value) if self.more_is_better else np.divide(value, target))
 
     def gain(self, before: Number, after: Number) -> Number:
-        """How many times better ``after`` is; below 1 it is worse.
+        """Return how many times better ``after`` is; below 1 it is worse.
 
         Examples
         --------
@@ -121,19 +121,19 @@ SLO_METRICS: tuple[str, ...] = tuple(metric.name for metric in _ALL if metric.in
 
 
 def metric_named(name: str, among: Mapping[str, Metric] | tuple[str, ...] = METRICS) -> Metric:
-    """The metric of this name.
+    """Return the metric of this name.
 
     Parameters
     ----------
     name : str
-        As a column is called.
+        Column name of the metric.
     among : mapping or tuple of str
-        The names that are allowed here; all unless given.
+        Allowed names; all by default.
 
     Raises
     ------
     UnknownName
-        None of them is called so.
+        ``name`` is not among the allowed names.
     """
     if name not in among:
         raise unknown("metric", name, among)

@@ -1,4 +1,4 @@
-"""What a simulation keeps of its requests and of what its schedulers have done."""
+"""Records of the requests and schedulers of a simulation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Requests:
-    """Requests by number: what they ask, and what became of them.
+    """Requests by number: their lengths, and the times of their tokens.
 
-    ``prompt`` are the tokens to compute, ``cached`` those before them whose cache is there already, ``output`` the
-    tokens to generate, and ``handling`` the seconds between sending a request and its scheduler's seeing it.  Times are
+    ``prompt`` are the tokens to compute, ``cached`` the tokens before them that are already cached, ``output`` the
+    tokens to generate, and ``handling`` the seconds from sending a request until its scheduler sees it.  Times are
     those of the engine's clock.
     """
 
@@ -36,7 +36,7 @@ class Requests:
 
 @dataclass
 class Tally:
-    """What a scheduler has done: times in seconds, and counts."""
+    """Totals of one scheduler: times in seconds, and counts."""
 
     busy_s: float = 0.0
     prompts_s: float = 0.0
@@ -52,11 +52,11 @@ Piece = tuple[list[int], int]
 """A prompt (request, tokens left to compute, tokens before them), and how many of its tokens a step computes."""
 
 Arrival = tuple[float, int]
-"""When a request arrives, and which."""
+"""Arrival time and number of a request."""
 
 
 def in_order(incoming: deque[Arrival], arrival: Arrival) -> None:
-    """Put an arrival among later ones where its time is: a long prompt may be overtaken by one sent after it."""
+    """Insert an arrival in order of time; a request sent later may overtake a long prompt."""
     place = len(incoming)
     while place and incoming[place - 1][0] > arrival[0]:
         place -= 1
@@ -64,7 +64,7 @@ def in_order(incoming: deque[Arrival], arrival: Arrival) -> None:
 
 
 class Gaps:
-    """Gaps between tokens, of which only those matter that are the widest since some step: a list that falls."""
+    """Widest gaps between tokens since each step, kept as a decreasing list."""
 
     __slots__ = ("spans", "steps")
 
@@ -76,12 +76,12 @@ class Gaps:
         return len(self.spans)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Discard all gaps."""
         self.steps.clear()
         self.spans.clear()
 
     def note(self, step: int, span: float) -> None:
-        """Note a gap before a step."""
+        """Record a gap before a step."""
         steps, spans = self.steps, self.spans
         while spans and spans[-1] <= span:
             steps.pop()
@@ -90,6 +90,6 @@ class Gaps:
         spans.append(span)
 
     def widest_after(self, step: int) -> float:
-        """The widest of the gaps after a step; 0 if there is none."""
+        """Return the widest gap after a step; 0 if there is none."""
         at = bisect_right(self.steps, step)
         return self.spans[at] if at < len(self.spans) else 0.0
