@@ -410,8 +410,8 @@ def of_fit(found: Fit) -> list[str]:
         "Steps and slopes are those of the simulation itself. Candidates that explain the fitted runs but not those "
         "left out are not parameters: step times of current releases, another share of launches than that of steps "
         "measured by themselves (0.45), a time for each rank, factors by engine for TensorRT-LLM and SGLang, by "
-        "format or by architecture, another skew of routing, a time of a layer of TensorRT-LLM, and the small kernels of "
-        "a decode step that no timing knows, counted by model.",
+        "format or by architecture, another skew of routing, a time of a layer of TensorRT-LLM, and the small kernels "
+        "of a decode step that no timing knows, counted by model.",
         "",
         printed(found.values),
         *first,
@@ -421,26 +421,26 @@ def of_fit(found: Fit) -> list[str]:
 KNOWN_CAUSES = (
     "## What is left, and what is known of it",
     "",
-    "- Public runs before 2026-01-21 sent no requests ahead of those that count. SGLang then compiled kernels while the "
-    "first clients waited: one stall of 55 to 90 s explains the mean times to first token of 5 to 9 s of DeepSeek-R1 in "
-    "FP4 of November 2025, and the 10 to 30 % that its times per token exceed those of March 2026.",
+    "- Public runs before 2026-01-21 sent no requests ahead of those that count. SGLang then compiled kernels while "
+    "the first clients waited: one stall of 55 to 90 s explains the mean times to first token of 5 to 9 s of "
+    "DeepSeek-R1 in FP4 of November 2025, and the 10 to 30 % that its times per token exceed those of March 2026.",
     "- Hosts differ. Kimi K2.5 with the same release and options takes 84 ms to its first token on B300 and 177 ms on "
     "B200, where launching one kernel after the other is all that counts; GLM-5 likewise. No run names its host.",
-    "- TensorRT-LLM runs DeepSeek in FP8 on eight B200 with four clients 25 % slower than simulated, with eight to 32 by "
-    "5 to 15 %. The expert kernel that was timed for it is another (DeepGEMM, 127 us a layer); the launch script asks "
-    "for the one that was timed with SGLang (64 us), and the run would need 110 us.",
-    "- Prompts of dense models on H100 take vLLM 25 % less than simulated, as its kernels alone would, whereas steps that "
-    "mix prompts with many running sequences take as long as simulated; on B200 both do.",
-    "- TensorRT-LLM 1.0.0rc3 sends 12,500 to 13,000 tokens/s at most: five runs of Llama-3.1-8B with 64 and 128 clients "
-    "are simulated at up to 17,500.",
+    "- TensorRT-LLM runs DeepSeek in FP8 on eight B200 with four clients 25 % slower than simulated, with eight to 32 "
+    "by 5 to 15 %. The expert kernel that was timed for it is another (DeepGEMM, 127 us a layer); the launch script "
+    "asks for the one that was timed with SGLang (64 us), and the run would need 110 us.",
+    "- Prompts of dense models on H100 take vLLM 25 % less than simulated, as its kernels alone would, whereas steps "
+    "that mix prompts with many running sequences take as long as simulated; on B200 both do.",
+    "- TensorRT-LLM 1.0.0rc3 sends 12,500 to 13,000 tokens/s at most: five runs of Llama-3.1-8B with 64 and 128 "
+    "clients are simulated at up to 17,500.",
     "- Experts of gpt-oss on two or four B200 with attention in data parallel take about two thirds of their estimate: "
     "times per token with 64 and 128 clients are 30 % shorter than simulated.",
     "",
-    "A queue of Llama-3.1-70B (FP8, two H100) with a mean time to first token of 0.18 s at 70 % of its capacity, 0.42 s "
-    "at 85 % and 17.8 s at 100 %, and 99th percentiles of 0.67, 3.9 and 32.7 s, is that of an engine that reserves full "
-    "lengths (TensorRT-LLM): requests that are all alike with prompts of 1,500 tokens and answers of 2,000, in Poisson "
-    "arrivals, have means of 0.19, 0.31 and 11 s and percentiles of 0.33, 4.4 and 35 s over 2,000 requests. Where pages "
-    "are taken as sequences grow, or answers are short, the percentile does not leap between 70 and 85 %.",
+    "A queue of Llama-3.1-70B (FP8, two H100) with a mean time to first token of 0.18 s at 70 % of its capacity, 0.42 "
+    "s at 85 % and 17.8 s at 100 %, and 99th percentiles of 0.67, 3.9 and 32.7 s, is that of an engine that reserves "
+    "full lengths (TensorRT-LLM): requests that are all alike with prompts of 1,500 tokens and answers of 2,000, in "
+    "Poisson arrivals, have means of 0.19, 0.31 and 11 s and percentiles of 0.33, 4.4 and 35 s over 2,000 requests. "
+    "Where pages are taken as sequences grow, or answers are short, the percentile does not leap between 70 and 85 %.",
 )
 """Residuals whose cause is known, or has been looked for."""
 
