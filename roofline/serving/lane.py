@@ -1,10 +1,10 @@
 """One scheduler in steady state: the closed forms on tabulated step times.
 
-`roofline.serving.closed_forms` says how the time of a request follows from the times of passes; here the passes are
-those of an engine (`roofline.serving.step_times`), with its budget, its slots and its memory.
+`roofline.serving.closed_forms` derives the time of a request from the times of passes.  Here the passes are those of an
+engine (`roofline.serving.step_times`) with a token budget, slots and memory.
 
-Schedulers that share a set of experts step together (`roofline.serving.ranks`): to the closed forms they are one lane
-with the requests and the budget of all, in whose passes the rank with the most to do sets the pace.
+Schedulers that share a set of experts step together (`roofline.serving.ranks`): the closed forms treat them as one lane
+with the requests and the budget of all, in which the most loaded rank sets the pace.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .traffic import Traffic
 
 @dataclass(frozen=True, eq=False)
 class Lengths(Value):
-    """Lengths of the requests, tokens; of a traffic, their means.
+    """Request lengths in tokens; means for a traffic.
 
     Attributes
     ----------
     prompt, cached, output : float or array
-        Tokens to compute, tokens before them whose cache is there, tokens to generate.
+        Prompt tokens to compute, cached tokens before them, tokens to generate.
     """
 
     prompt: Number
@@ -41,7 +41,7 @@ class Lengths(Value):
 
     @classmethod
     def of(cls, load: Workload | Traffic, hit_rate: Number) -> Lengths:
-        """Those of a workload or a traffic, a share of whose prompts is found in the cache."""
+        """Return the lengths of a workload or a traffic, with a share of each prompt cached."""
         if isinstance(load, Traffic):
             given: tuple[Number, ...] = (load.mean_prompt_tokens, 0.0, load.mean_output_tokens)
         else:
@@ -57,7 +57,7 @@ class Lengths(Value):
 
     @property
     def context(self) -> Number:
-        """Mean tokens in the cache of a sequence that generates."""
+        """Mean number of cached tokens of a generating sequence."""
         return self.prompt + self.cached + np.maximum(self.output - 2.0, 0.0) / 2.0
 
     @property
@@ -73,15 +73,15 @@ class Lane(Value):
     Attributes
     ----------
     times : StepTimes
-        Times of steps.
+        Step times.
     pool : CachePool
-        Memory of the scheduler.
+        Cache memory of the scheduler.
     lengths : Lengths
         Lengths of the requests.
     clients : float or array
-        Requests in the system, those that wait for a slot or for memory included.
+        Requests in the system, including those waiting for a slot or for memory.
     varies : bool
-        Whether that is a mean around which their number varies, as in an open loop.
+        Whether ``clients`` is the mean of a varying number, as in an open loop.
     """
 
     times: StepTimes
@@ -92,7 +92,7 @@ class Lane(Value):
 
     @cached_property
     def fits(self) -> Number:
-        """Sequences that memory holds: of their full length where it is reserved, of half their output where not."""
+        """Number of sequences that fit in memory: at full length if reserved, else with half of their output."""
         lengths = self.lengths
         reserved = self.times.engine.admission == "reserve"
         held = lengths.full if reserved else lengths.full - lengths.output / 2.0
@@ -106,14 +106,14 @@ class Lane(Value):
 
     @cached_property
     def computed_tokens(self) -> Number:
-        """Prompt tokens that a request has computed, those that preemption makes it compute again included.
+        """Prompt tokens computed per request, including those recomputed after preemption.
 
-        Where pages are taken as sequences grow and memory is full, a request that ends releases its ``P + O`` tokens,
-        which prompts that wait fill up again at once. The running sequences grow by ``O`` tokens until the next one
-        ends, so that as much has to be given up again: all of it was computed in vain if the prompts came first, none
-        if the growth did. Growth is even in time and a prompt comes whenever there is room for the whole of it, so
-        half of ``O`` it is, on average. Simulations of 250 to 1,500 prompt and 100 to 2,000 output tokens have a
-        throughput within 8 % of this (tests/test_serving_under_load.py).
+        If pages are allocated as sequences grow and memory is full, a request that ends releases its ``P + O`` tokens,
+        which waiting prompts fill again at once. The running sequences grow by ``O`` tokens until the next one ends, so
+        as many tokens have to be given up again. All of them were computed in vain if the prompts came first, none if
+        the growth did. Growth is even in time and a prompt starts whenever all of it fits, so on average half of ``O``
+        is lost. Simulations of 250 to 1,500 prompt and 100 to 2,000 output tokens have a throughput within 8 % of this
+        (tests/test_serving_under_load.py).
         """
         engine, lengths = self.times.engine, self.lengths
         most = np.minimum(self.clients, float(engine.max_sequences or np.inf))
@@ -122,13 +122,13 @@ class Lane(Value):
 
     @cached_property
     def together(self) -> Number:
-        """Requests that hold a slot of the schedulers that step together."""
+        """Requests that hold a slot, over all schedulers that step together."""
         found: Number = np.maximum(np.minimum(self.running, self.clients) * self.times.sharing, 1.0)
         return found
 
     @cached_property
     def step_s(self) -> Number:
-        """A decode step of all that run."""
+        """Time of a decode step of all running sequences, seconds."""
         whole_s = self.times.decode_s(self.running, self.lengths.context)
         if self.times.sharing == 1:
             return whole_s
@@ -143,11 +143,11 @@ class Lane(Value):
 
     @cached_property
     def chunks(self) -> closed_forms.Chunks:
-        """How prompts ride on the steps of an engine that mixes.
+        """How prompts share steps with running sequences in an engine with mixed steps.
 
-        A step has room for prompts beside a token of each running sequence. Where the budget ``b`` is short, sequences
-        that wait for their prompt generate nothing, and the budget is shared as a request needs it: ``b P / (P + n)``
-        of a step goes to prompts.
+        Prompts use the part of the budget left by one token per running sequence. If the budget ``b`` is short,
+        sequences that wait for their prompt generate nothing, and the budget is shared in proportion to need: ``b P /
+        (P + n)`` of a step goes to prompts.
         """
         share = self.computed_tokens / (self.computed_tokens + self.lengths.steps)
         room = np.maximum(self._budget - self.running, self._budget * share)
@@ -164,14 +164,14 @@ class Lane(Value):
 
     @cached_property
     def chunk_s(self) -> Number:
-        """A step with a chunk from the middle of a prompt."""
+        """Time of a step with a chunk from the middle of a prompt, seconds."""
         made, lengths = self.chunks, self.lengths
         tokens = self.computed_tokens / made.passes
         past = lengths.cached + (self.computed_tokens - tokens) / 2.0
         return self._pass_s(made.riders, tokens, past, made.prompts)
 
     def _pass_s(self, riders: Number, tokens: Number, past: Number, prompts: Number) -> Number:
-        """A pass of schedulers that step together over ``prompts`` prompts, on which ``riders`` sequences ride."""
+        """Return the time of a joint pass over ``prompts`` prompts in which ``riders`` sequences also generate."""
         times, context, sharing = self.times, self.lengths.context, self.times.sharing
         begun = np.minimum(tokens / self.computed_tokens, 1.0)
         if sharing == 1:
@@ -188,15 +188,16 @@ class Lane(Value):
 
     @cached_property
     def _arriving(self) -> Number:
-        """Prompts that come to a scheduler in a step."""
+        """Prompts that arrive at a scheduler per step."""
         return self.running / np.maximum(self.lengths.steps, 1.0)
 
     @cached_property
     def gate_steps(self) -> Number:
-        """Steps from the first prompt that is held back until the gate opens (`roofline.serving.gates`); 0 without.
+        """Steps from the first held prompt until the gate opens (`roofline.serving.gates`); 0 without a gate.
 
-        A step that is filled opens it before its time: ``k`` prompts of which ``a`` come in a step take ``(k - 1) / a``
-        steps.  All of ``R`` ranks have one after ``(1 + 1/2 + ... + 1/R) / a``, the mean of the latest of ``R``.
+        A full step opens the gate early: with ``a`` arrivals per step, ``k`` prompts take ``(k - 1) / a`` steps.  All
+        of ``R`` ranks have a prompt after ``(1 + 1/2 + ... + 1/R) / a`` steps, the mean of the latest of ``R``
+        arrivals.
         """
         engine, coming = self.times.engine, self._arriving
         if engine.scheduler != "mixed" or self.times.time != "estimate_s":
@@ -210,23 +211,23 @@ class Lane(Value):
             opens = np.minimum(engine.batch_wait_steps, filled)
         else:
             return 0.0
-        if self.varies and self.times.sharing > 1:  # it is open while a rank has nothing to do
+        if self.varies and self.times.sharing > 1:  # the gate is open while a rank is idle
             opens = opens * (-np.expm1(-self.running)) ** self.times.sharing
         return np.where(self.running > 1.0, opens, 0.0)
 
     @property
     def gathered_prompts(self) -> Number:
-        """Prompts that are held back until they share a pass, of all schedulers that step together."""
+        """Prompts held back to share a pass, over all schedulers that step together."""
         return np.maximum(1.0, np.where(self.gate_steps > 0, self.times.sharing, 1.0)) + (
             self._arriving * self.times.sharing * self.gate_steps
         )
 
     @property
     def held_s(self) -> Number:
-        """Time for which a prompt is held back on average.
+        """Mean time for which a prompt is held back, seconds.
 
-        One that comes while the gate is closed waits for half of its steps; the first waits for all of them where it is
-        what closed it, and for half where they are counted all the time, as those of ranks are.
+        A prompt that arrives while the gate is closed waits for half of its steps.  The first prompt waits for all of
+        them if its arrival closed the gate, and for half if steps are counted all the time, as for ranks.
         """
         steps = self.gate_steps
         if self.times.sharing > 1 and self.times.engine.balance_wait_steps:
@@ -237,14 +238,14 @@ class Lane(Value):
 
     @cached_property
     def packing(self) -> closed_forms.Packing:
-        """How many prompts share a pass of their own, of all schedulers that step together."""
+        """How many prompts share a prompt-only pass, over all schedulers that step together."""
         most = self.times.sharing * np.maximum(np.floor(self._budget / self.computed_tokens), 1.0)
         if self.times.engine.scheduler == "static":
             return closed_forms.Packing(self.together, self.together, most)
         return closed_forms.packing(self.together, self.lengths.steps, most)
 
     def pass_s(self, prompts: Number) -> Number:
-        """The passes that compute ``prompts`` prompts together: one, or several where a prompt exceeds the budget."""
+        """Return the time to compute ``prompts`` prompts together, in several passes if a prompt exceeds the budget."""
         lengths = self.lengths
         passes = np.maximum(np.ceil(self.computed_tokens / self._budget), 1.0) if self.times.engine.chunked else 1.0
         tokens = self.computed_tokens / passes
@@ -253,7 +254,7 @@ class Lane(Value):
 
     @cached_property
     def request(self) -> RequestTimes:
-        """What a request sees once it has a slot."""
+        """Latency of a request once it has a slot."""
         running, steps, step_s = self.together, self.lengths.steps, self.step_s
         if self.times.engine.scheduler == "mixed":
             seen = closed_forms.chunked(running, steps, step_s, made=self.chunks, mixed_s=self.chunk_s)
@@ -267,14 +268,15 @@ class Lane(Value):
 
     @cached_property
     def queue_s(self) -> Number:
-        """Wait for a slot or for memory: by Little's law, those that wait over the throughput."""
+        """Wait for a slot or for memory, seconds: by Little's law, waiting requests divided by throughput."""
         return np.maximum(self.clients - self.running, 0.0) * self.request.total_s / self.running
 
     def wait_for_step_s(self, rate: Number, others: Number) -> Number:
-        """What a request that arrives at any time waits for, in an open loop at ``rate`` with ``others`` in the system.
+        """Return the wait of an arrival for the step in progress, in an open loop at ``rate`` with ``others`` in the
+        system.
 
-        The step in progress, if there is one: half of it, where a long step is met more often, ``E[T^2] / 2 E[T]``.
-        Prompts that arrive in the same step share the next pass and lengthen it.
+        The mean rest of the step in progress, if there is one, is ``E[T^2] / 2 E[T]``, as an arrival meets long steps
+        more often. Prompts that arrive in the same step share the next pass and lengthen it.
         """
         mixes = self.times.engine.scheduler == "mixed"
         with_prompts_s = self.chunk_s if mixes else self.pass_s(1.0)
@@ -288,7 +290,7 @@ class Lane(Value):
 
     @property
     def handling_s(self) -> Number:
-        """Time of a request outside queue and steps, looks for arrivals included; of the estimate alone."""
+        """Time of a request outside queue and steps, including arrival checks, seconds; part of the estimate only."""
         handling_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
         if self.times.time != "estimate_s":
             return handling_s
@@ -299,7 +301,7 @@ class Lane(Value):
 
     @property
     def requests_per_s(self) -> Number:
-        """Throughput of the scheduler, with as many clients as it has at least."""
+        """Throughput of the scheduler, requests per second."""
         return self.running / self.request.total_s
 
     @property
@@ -309,7 +311,7 @@ class Lane(Value):
 
     @property
     def longest_pass_s(self) -> Number:
-        """What the longest gap between two tokens holds: a step with the last chunk, or prompts and a step."""
+        """Time of the longest gap between two tokens, seconds: a step with the last chunk, or prompts and a step."""
         others = self.running > 1
         if self.times.engine.scheduler == "mixed":
             return np.where(others, self.chunk_s, self.step_s)
@@ -322,7 +324,7 @@ class Lane(Value):
 
     @property
     def limit(self) -> Any:
-        """What keeps more from running or them from being faster."""
+        """What limits the number of running requests or their speed."""
         most = float(self.times.engine.max_sequences or np.inf)
         waits = self.clients > self.running
         memory = waits & (self.fits <= most)

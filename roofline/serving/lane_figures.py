@@ -1,4 +1,4 @@
-"""Figures of `serve` in closed form: the columns of a lane, and what they rest on."""
+"""Results of `serve` in closed form: the columns of a lane, and their assumptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .traffic import Traffic
 
 
 def figures_of(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number) -> dict[str, Any]:
-    """Columns of a lane that finishes ``rate`` requests per second with all others."""
+    """Return the columns of a lane; all lanes together finish ``rate`` requests per second."""
     request, lengths = lane.request, lane.lengths
     tpot_s = np.where(lengths.steps > 0, (request.total_s - request.ttft_s) / np.maximum(lengths.steps, 1.0), 0.0)
     handled_s = lane.handling_s
@@ -30,7 +30,7 @@ def figures_of(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number
         "queue_s": np.broadcast_to(lane.queue_s + residual_s, shape),
         "tokens_per_s": lengths.output * rate,
         "requests_per_s": rate,
-        "running_batch": np.broadcast_to(rate * request.total_s, shape),  # Little's law, of those that hold a slot
+        "running_batch": np.broadcast_to(rate * request.total_s, shape),  # Little's law for requests that hold a slot
         "prefill_share": np.broadcast_to(1.0 - lane.decode_share, shape),
         "utilization": rate / capacity,
         "capacity_requests_per_s": np.broadcast_to(capacity, shape),
@@ -40,13 +40,13 @@ def figures_of(lane: Lane, capacity: Number, rate: Number, *, residual_s: Number
 
 
 def unless_stable(found: dict[str, Any], stable: Any) -> dict[str, Any]:
-    """Without end are the waits of what comes faster than it is served."""
+    """Return waits that are infinite where requests arrive faster than they are served."""
     endless = {name: np.where(stable, found[name], np.inf) for name in ("ttft_s", "total_s", "queue_s")}
     return found | endless | {"stable": stable}
 
 
 def closed_notes(times: StepTimes, load: Workload | Traffic, *, open_loop: bool) -> tuple[str, ...]:
-    """What figures of the closed form rest on, in sentences."""
+    """Return the assumptions of the closed form, in sentences."""
     engine = times.engine
     lines = [
         "closed form of the steady state: means, without warm-up",

@@ -1,4 +1,4 @@
-"""What users see of a server under load, in a sentence or two."""
+"""Summaries of a server under load, in a sentence or two."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LIMITS = {
     "prefill": "prompts take most of the time",
     "steps": "decode steps take most of the time",
 }
-"""What keeps more requests from running, in words."""
+"""Descriptions of what limits the number of running requests."""
 
 
 def served_sentence(found: Served) -> str:
-    """Latency, throughput and what limits them; of several loads, where the first and the last end up.
+    """Return a sentence on latency, throughput and what limits them; for several loads, on the first and the last.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def _asked(concurrency: Any, rate: Any) -> str:
 
 
 def _several(found: Served) -> str:
-    """How many loads are served, and the largest of them."""
+    """Return a sentence on several loads."""
     stable = np.ravel(found.stable)
     rates = np.ravel(np.broadcast_to(found.tokens_per_s, found.stable.shape))
     ttft, tpot = (np.ravel(np.broadcast_to(values, found.stable.shape)) for values in (found.ttft_s, found.tpot_s))
@@ -74,7 +74,7 @@ def _several(found: Served) -> str:
 
 
 def simulation_sentence(found: Simulation) -> str:
-    """The median and the slow requests of a simulation, and its throughput."""
+    """Return a sentence on the median and the slow requests of a simulation, and its throughput."""
     ttft, slow_ttft = (brief_time(found.quantile("ttft_s", share)) for share in (0.5, 0.99))
     several = np.isfinite(found.tpot_s) and found.tpot_s > 0
     tpot = ""

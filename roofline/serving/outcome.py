@@ -1,4 +1,4 @@
-"""What a simulation found: means, quantiles and a record of every request."""
+"""Result of a simulation: means, quantiles and a record of every request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Simulation(Report):
-    """What the requests of a simulation saw; figures are means over all of them.
+    """Result of a simulation; values are means over all requests.
 
     Attributes
     ----------
@@ -45,18 +45,18 @@ class Simulation(Report):
     demand : Demand
         How requests arrive.
     times : StepTimes
-        Times of the steps.
+        Step times.
     requests : Requests
-        All requests: tokens and times.
+        Tokens and times of all requests.
     tallies : tuple of Tally
-        What each scheduler did.
+        Totals of each scheduler.
     """
 
     deployment: Deployment
     load: Workload | Traffic | Trace
     demand: Demand
     times: StepTimes
-    requests: Requests = field(compare=False)  # a seed repeats a run, so that its arguments say all
+    requests: Requests = field(compare=False)  # a seed repeats a run, so its arguments define it
     tallies: tuple[Tally, ...] = field(compare=False)
 
     columns: ClassVar[tuple[str, ...]] = (
@@ -80,7 +80,7 @@ class Simulation(Report):
         return self.times.time
 
     def of_requests(self, name: str) -> Array:
-        """A figure of every request, in the order in which they were sent.
+        """Return a value for every request, in the order in which they were sent.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Simulation(Report):
 
     @cached_property
     def late_s(self) -> float:
-        """The steps that a first token takes to appear where the scheduler works ahead."""
+        """Delay of the first token if the scheduler works ahead, seconds."""
         if self.time != "estimate_s":
             return 0.0
         steps = sum(tally.steps for tally in self.tallies)
@@ -127,12 +127,12 @@ class Simulation(Report):
         return float((self.times.engine.first_token_steps or 0.0) * (plain_s / steps if steps else 0.0))
 
     def quantile(self, name: str, share: Number) -> Number:
-        """What a ``share`` of the requests stay within.
+        """Return the value that a ``share`` of the requests does not exceed.
 
         Parameters
         ----------
         name : str
-            A figure of a request, such as ``ttft_s``.
+            Column of a request, such as ``ttft_s``.
         share : float or array
             Between 0 and 1; 0.95 is the 95th percentile.
 
@@ -149,15 +149,15 @@ class Simulation(Report):
         return found if np.ndim(found) else float(found)
 
     def share_within(self, slo: SLO) -> float:
-        """Share of the requests that meet every target of an SLO by themselves.
+        """Return the share of requests that meet every target of an SLO individually.
 
         The rate of requests times this share is the goodput.
 
         Parameters
         ----------
         slo : SLO
-            Targets of a request: TTFT, TPOT, end to end, longest gap. Its throughput is that of a deployment and does
-            not count; a request of one output token has no TPOT and no gap to miss.
+            Targets per request: TTFT, TPOT, end-to-end time, longest gap. The throughput target applies to a deployment
+            and is ignored. A request with one output token has no TPOT and no gap, so it cannot miss their targets.
 
         Returns
         -------
@@ -171,7 +171,7 @@ class Simulation(Report):
         return float(met.mean())
 
     def summary(self) -> str:
-        """The median and the slow requests, and the throughput, in a sentence."""
+        """Return a sentence on the median and slow requests and the throughput."""
         return simulation_sentence(self)
 
     def _mean(self, name: str) -> float:
@@ -247,12 +247,12 @@ class Simulation(Report):
 
     @cached_property
     def low(self) -> Simulation:
-        """The same with every step at the lower end of the estimate's interval."""
+        """The simulation with every step at the lower end of the estimate's interval."""
         return self._scaled(0)
 
     @cached_property
     def high(self) -> Simulation:
-        """The same with every step at the upper end of the estimate's interval."""
+        """The simulation with every step at the upper end of the estimate's interval."""
         return self._scaled(1)
 
     def _scaled(self, end: int) -> Simulation:
@@ -263,23 +263,23 @@ class Simulation(Report):
 
     @property
     def preempted(self) -> int:
-        """How often a running request was put back for lack of memory."""
+        """Number of times that a running request was preempted for lack of memory."""
         return sum(tally.preempted for tally in self.tallies)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the figures rest on."""
+        """Assumptions behind the results."""
         return notes(self)
 
     def requests_frame(self) -> pd.DataFrame:
-        """One row per request: tokens and times."""
+        """Return a table with one row per request: tokens and times."""
         require("pandas", "frame", "a table")
         import pandas as pd
 
         return pd.DataFrame(self._columns)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """How the means follow from the requests and from each other."""
+        """Return how the means are derived from the requests and from each other."""
         count, tokens = len(self.requests.prompt), float(self._columns["output_tokens"].sum())
         span = {"span_s": self.span_s}
         busy = sum(tally.busy_s for tally in self.tallies)
@@ -308,11 +308,11 @@ class Simulation(Report):
 
 
 WAITING = 0.1
-"""Share of the busy time in which requests wait for memory or a slot, from which that is the limit."""
+"""Memory or slots are the limit if requests wait for them for at least this share of the busy time."""
 
 
 def interval(times: StepTimes, batch: float, load: Workload | Traffic | Trace) -> tuple[float, float]:
-    """Ends of the interval of a typical decode step, as factors of its estimate."""
+    """Return the ends of the interval of a typical decode step, as factors of its estimate."""
     if times.time != "estimate_s":
         return 1.0, 1.0
     plain = without_times(load)
@@ -327,16 +327,16 @@ def interval(times: StepTimes, batch: float, load: Workload | Traffic | Trace) -
 
 
 FITTED_SERVERS = ("vllm", "sglang", "trtllm")
-"""Engines whose times of the host are fitted to runs of whole servers (engine_specs)."""
+"""Engines whose host times are fitted to runs of whole servers (engine_specs)."""
 
 SERVERS_MODE = 0.045
-"""What `roofline.phases.totals.COMMON_MODE` is for them: the fit takes up most of what all kernels are off together.
+"""Replaces `roofline.phases.totals.COMMON_MODE` for them: the fit absorbs most of the error common to all kernels.
 
-With it the interval holds 80 % of the runs whose model and accelerator had no part in the fit."""
+With it the interval contains 80 % of the runs whose model and accelerator were left out of the fit."""
 
 
 def _of_servers(factor: float) -> float:
-    """A factor from an estimate to an end of its interval, with the common mode of fitted servers."""
+    """Return a factor from the estimate to an end of its interval, using the common mode of fitted servers."""
     kernels = max(log(factor) ** 2 - COMMON_MODE**2, 0.0)
     return exp((kernels + SERVERS_MODE**2) ** 0.5)
 
@@ -345,11 +345,11 @@ ADMISSIONS = {
     "grow": "cache allocated as sequences grow",
     "reserve": "cache reserved for whole sequences",
 }
-"""How an engine admits requests, in words."""
+"""Descriptions of how an engine admits requests."""
 
 
 def engine_note(engine: Engine) -> str:
-    """How an engine schedules and admits requests."""
+    """Return how an engine schedules and admits requests, as a sentence."""
     name = "a generic engine" if engine.name == GENERIC else f"engine {engine}"
     return (
         f"{name}: {str(engine.scheduler).replace('_', ' ')} scheduling, {engine.step_tokens:,.0f} tokens per step, "
@@ -358,11 +358,11 @@ def engine_note(engine: Engine) -> str:
 
 
 GROWN, WAITING_SHARE = 1.5, 0.05
-"""A queue grows if so many times as many requests wait at the last arrival as half-way, and so large a share of all."""
+"""A queue grows if more wait at the last arrival than this multiple of those half-way, and than this share of all."""
 
 
 def fallen_behind(found: Simulation) -> int:
-    """Requests that still wait for their first token when the last one arrives, if the queue kept growing."""
+    """Return how many requests still wait for a first token at the last arrival, if the queue kept growing."""
     if not found.demand.open_loop:
         return 0
     arrival, first = np.asarray(found.requests.arrival), np.asarray(found.requests.first)
@@ -371,7 +371,7 @@ def fallen_behind(found: Simulation) -> int:
 
 
 def notes(found: Simulation) -> tuple[str, ...]:
-    """Notes of a simulation: warnings, and what it assumes."""
+    """Return the notes of a simulation: warnings and assumptions."""
     engine = found.times.engine
     lines = [
         f"simulation of {len(found.requests.prompt):,} requests, {found.demand}, seed {found.demand.seed}",

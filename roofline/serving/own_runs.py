@@ -1,4 +1,4 @@
-"""A user's own runs of servers become engines with times that were fitted to them."""
+"""Fit the times of engines to a user's own server runs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ MOST_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServerCalibration(Report):
-    """Engines whose times were fitted to your own runs.
+    """Engines with times fitted to your own runs.
 
     Attributes
     ----------
     engines : tuple of Engine
-        One for each engine in the file, to pass to `Deployment`; ``basis`` says what it rests on.
+        One for each engine in the file, to pass to `Deployment`; ``basis`` describes the fit.
     runs : array
-        Number of runs of each.
+        Number of runs of each engine.
     error_before, error_after : array
         Median relative error of the time per output token, before and after the fit.
     """
@@ -60,22 +60,22 @@ class ServerCalibration(Report):
 
     @property
     def decode_factor(self) -> npt.NDArray[np.float64]:
-        """Time of a decode step over what its kernels are estimated to take."""
+        """Ratio of the decode step time to the estimate of its kernels."""
         return np.array([engine.decode_factor for engine in self.engines], dtype=float)
 
     @property
     def prefill_factor(self) -> npt.NDArray[np.float64]:
-        """Time of a pass with prompts over what its kernels are estimated to take."""
+        """Ratio of the time of a pass with prompts to the estimate of its kernels."""
         return np.array([engine.prefill_factor for engine in self.engines], dtype=float)
 
     @property
     def step_s(self) -> npt.NDArray[np.float64]:
-        """Time that the host adds to every step."""
+        """Host time added to every step, seconds."""
         return np.array([engine.step_s for engine in self.engines], dtype=float)
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What each engine rests on."""
+        """Basis of each engine."""
         return tuple(f"{engine.name}: {engine.basis}" for engine in self.engines)
 
     def __getitem__(self, name: str) -> Engine:
@@ -89,26 +89,26 @@ def calibrate_serving(path: str | Path) -> ServerCalibration:
     r"""Fit the times of engines to your own runs.
 
     Each engine gets a factor for its decode steps, one for its passes with prompts, and a fixed time for every step.
-    They stay near their present values unless the runs say otherwise. A handful of runs at different concurrencies is
-    enough to tell them apart.
+    They stay near their present values unless the runs say otherwise. A
+    handful of runs at different concurrencies is enough to separate them.
 
     Parameters
     ----------
     path : str or Path
-        A CSV with a line of names, then a closed-loop run a line: ``model``, ``accelerator``, ``engine``,
-        ``prompt_tokens``, ``output_tokens``, ``concurrency`` and ``tpot_s`` or ``tpot_ms``; as far as they matter
-        ``weights``, ``activations``, ``kv``, ``tensor``, ``pipeline``, ``data``, ``expert``, ``version``,
-        ``step_tokens``, ``max_sequences``, ``cached_tokens`` and ``ttft_s`` or ``ttft_ms``.
+        CSV file with a header and one closed-loop run per line: ``model``, ``accelerator``, ``engine``,
+        ``prompt_tokens``, ``output_tokens``, ``concurrency`` and ``tpot_s`` or ``tpot_ms``; optionally ``weights``,
+        ``activations``, ``kv``, ``tensor``, ``pipeline``, ``data``, ``expert``, ``version``, ``step_tokens``,
+        ``max_sequences``, ``cached_tokens`` and ``ttft_s`` or ``ttft_ms``.
 
     Returns
     -------
     ServerCalibration
-        One engine for each in the file, and how well it explains the runs.
+        One fitted engine per engine in the file, and its errors on the runs.
 
     Raises
     ------
     SpecError
-        The file can't be read, lacks a column, or a row makes no sense; the message names the row.
+        The file cannot be read, lacks a column, or has an invalid row; the message names the row.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def calibrate_serving(path: str | Path) -> ServerCalibration:
 
 
 def _parameters(name: str, runs: list[ServerRun]) -> list[Parameter]:
-    """What a user's runs are fitted with, from what the engine has."""
+    """Return the parameters to fit, starting from the engine's values."""
     engine = next(run.engine for run in runs if run.engine.name == name)
     return [
         Parameter("decode_factor", name, float(engine.decode_factor or 1.0), 0.3, least=0.1),
@@ -157,7 +157,7 @@ def _misses(table: server_fit.Runs, values: Mapping[Parameter, float]) -> Any:
 
 
 def _rows(path: Path) -> Iterator[tuple[dict[str, str], str]]:
-    """Rows by the names of their columns, and where each is."""
+    """Return rows as dicts by column name, and the location of each."""
     text = read_text(path, max_bytes=MOST_BYTES).removeprefix("\ufeff")
     try:
         for number, row in enumerate(csv.DictReader(io.StringIO(text), strict=True), start=1):
@@ -206,7 +206,7 @@ def _deployment(row: Mapping[str, str], where: str) -> Deployment:
 
 
 def _time(row: Mapping[str, str], name: str, where: str) -> float:
-    """A time in seconds, given so or in milliseconds; NaN if it is not given."""
+    """Return a time in seconds from a column in seconds or milliseconds; NaN if missing."""
     if row.get(name):
         return _number(row, name, where)
     in_ms = name.replace("_s", "_ms")

@@ -1,8 +1,8 @@
-"""Pass times: the forward passes that a scenario runs, each with everything that the scenario adds to it.
+"""Pass times: the forward passes of a scenario, each with everything that the scenario adds to it.
 
-A pass of a scenario is one or several passes of models (a verification and the drafts before it), run with extra time
-for dequantization or padding, with a fixed time for each kernel launched, and with the part of the cache that lives in
-host memory crossing the host link.
+A pass of a scenario is one or more passes of models, such as a verification and the drafts before it.  It adds extra
+time for dequantization or padding, a fixed time per kernel launch, and the transfer of cache in host memory over the
+host link.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ..values import Value
 from .scenario import Scenario
 
 BALANCED = 0.0
-"""Stands for the split of two pools in which neither waits: each part then takes what both took in turns."""
+"""Marks a split into two pools in which neither waits: each part then takes as long as both did in turns."""
 
 LINK_REACHED = 0.8
-"""Share of the rate of a host link that copies of pinned memory reach, one direction: 50 of 64 GB/s over PCIe 5 (vLLM
+"""Share of a host link's rate that copies of pinned memory reach, one way: 50 of 64 GB/s over PCIe 5 (vLLM
 blog on KV offloading, January 2026, H100), 25 to 26 of 32 over PCIe 4.  Headers and flow control of PCIe take a tenth,
 the rest goes between copies."""
 
 Run = tuple[Number, Phase]
-"""How often a pass runs, and the pass; drafts that cost a share of a decode step run that share of it."""
+"""Number of times that a pass runs, and the pass; a draft of given cost is a fraction of a decode step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,33 +45,33 @@ class PassTime(Value):
     Attributes
     ----------
     runs : tuple of (float or array, Phase)
-        Passes of models that it consists of, the model's own first.
+        Model passes and how often each runs, the served model's first.
     overhead : float or array
-        Extra time as a share of that of the runs; the floor knows none.
+        Extra time as a share of the time of the runs; not part of the floor.
     launch_s : float or array
-        Fixed time of every kernel launched, seconds; the floor knows none.
+        Fixed time per kernel launch, seconds; not part of the floor.
     host_s : float or array
-        Time in which cache crosses the host link, seconds; the floor overlaps it.
+        Time to transfer cache over the host link, seconds; the floor overlaps it.
     layer_launch_s : float or array
-        Host time of launching the kernels of a layer one by one, seconds, which the device works beside.
+        Host time to launch the kernels of a layer one by one, seconds; it overlaps with the device's work.
     serial_s : float or array
-        Time of the host for this pass, seconds, which the device waits for unless it is ``asynchronous``.
+        Host time of this pass, seconds; the device waits for it unless ``asynchronous``.
     asynchronous : bool
         Whether the host prepares the next pass while the device works on this one.
     halves : bool
-        Whether the runs are halves of a batch, of which one exchanges messages while the other computes.
+        Whether the runs are halves of a batch, one of which communicates while the other computes.
     pool_share : float, optional
-        Share of the accelerators that attention has to itself, `BALANCED` for the one that keeps both pools busy; None
-        for all taking turns.
+        Share of the accelerators dedicated to attention, `BALANCED` for the share that keeps both pools busy; by
+        default all accelerators run both.
     fetch_s : float or array
-        Time in which what is found of a prompt comes from another tier of memory, seconds.
+        Time to fetch the cached prefix of a prompt from another memory tier, seconds.
     fetch_overlap : float or array
-        Share of the pass that may hide it.
+        Share of the pass that can hide the fetch.
     host_beyond_s, fetch_beyond_s : float or array
-        What copies take beyond ``host_s`` and ``fetch_s``, which are at the rate of the link, seconds; only the
-        estimate knows it.
+        Time that copies take beyond ``host_s`` and ``fetch_s``, which assume the full rate of the link, seconds; part
+        of the estimate only.
     drafted : bool
-        Whether drafts are verified, for which the scheduler of some engines waits (``drafting_step_s``).
+        Whether the pass verifies drafts, for which the scheduler of some engines waits (``drafting_step_s``).
     """
 
     runs: tuple[Run, ...]
@@ -90,22 +90,22 @@ class PassTime(Value):
     drafted: bool = False
 
     def replace(self, **changes: Any) -> PassTime:
-        """A copy with other fields."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
     def of_part(self, share: Number) -> PassTime:
-        """A pass over a share of the prompts, which bears that share of what a prompt costs beside the pass."""
+        """Return a pass over a share of the prompts, with the same share of the costs beside the pass."""
         part = np.minimum(share, 1.0)
         fetch_s, beyond_s = (part * each_s for each_s in (self.fetch_s, self.fetch_beyond_s))
         return self.replace(serial_s=part * self.serial_s, fetch_s=fetch_s, fetch_beyond_s=beyond_s)
 
     @property
     def phase(self) -> Phase:
-        """The model's own pass."""
+        """The served model's own pass."""
         return self.runs[0][1]
 
     def seconds(self, time: str) -> Number:
-        """Time of the pass; at the floor that of the busiest resource of all runs together.
+        """Return the time of the pass; for the floor, that of the busiest resource over all runs.
 
         Parameters
         ----------
@@ -134,9 +134,9 @@ class PassTime(Value):
 
     @property
     def spent_j(self) -> Number:
-        """Energy of the pass beyond that of idle boards, J, all accelerators of the deployment together.
+        """Return the energy of the pass above idle, J, summed over all accelerators of the deployment.
 
-        Extra time runs kernels; what crosses the host link is left out.
+        Extra time counts as running kernels; transfers over the host link are left out.
         """
         spent: Number = 0.0
         for count, phase in self.runs:
@@ -145,7 +145,7 @@ class PassTime(Value):
         return spent
 
     def _run_s(self, phase: Phase, time: str) -> Number:
-        """Time of one run; of two halves of a batch the longer of what they compute and what they exchange."""
+        """Return the time of one run; for two halves of a batch, the longer of computing and communicating."""
         whole_s = getattr(phase, time)
         if not self.halves and self.pool_share is None:
             return whole_s  # type: ignore[no-any-return]
@@ -161,24 +161,24 @@ class PassTime(Value):
 
     @property
     def _launching_s(self) -> Number:
-        """Time of the host launching the kernels of all layers, which the device works beside."""
+        """Return the host time to launch the kernels of all layers; it overlaps with the device's work."""
         layers = sum((count * phase.deployment.model.layer_count for count, phase in self.runs), 0.0)
         return layers * np.asarray(self.layer_launch_s, dtype=float)
 
     def _kernels_s(self, each_s: Number) -> Number:
-        """Time of all kernels at so much each."""
+        """Return the time of all kernel launches at a fixed time each."""
         if not np.any(each_s):
             return 0.0
         return each_s * sum(float(np.max(count, initial=0.0)) * launches(phase) for count, phase in self.runs)
 
     def resources_s(self, *, weights: bool = True) -> dict[str, Number]:
-        """Least busy time of each resource of an accelerator, all runs together.
+        """Return the least busy time of each resource of an accelerator, summed over all runs.
 
         Parameters
         ----------
         weights : bool
-            Whether the weights are read for this pass; without, they are read for another pass that it shares, also
-            those that cross the host link, which is all that crosses it for prompts but what is fetched.
+            Whether this pass reads the weights. If not, it shares the reads of another pass, including weights that
+            cross the host link; only the fetched prefix then still crosses it for prompts.
         """
         busy: dict[str, Number] = {}
         for count, phase in self.runs:
@@ -192,9 +192,9 @@ class PassTime(Value):
 
 
 def _part_s(phase: Phase, time: str, chosen: Callable[[Operator], bool]) -> Number:
-    """Time of the operators of a pass that are chosen, one after another.
+    """Return the summed time of the selected operators of a pass.
 
-    At an end of the estimate's interval every operator is off by the factor of the whole pass.
+    At an end of the estimate's interval, every operator is scaled by the factor of the whole pass.
     """
     of_items = "estimate_s" if time.startswith("estimate") else time
     factor = 1.0 if of_items == time else getattr(phase, time) / phase.estimate_s
@@ -206,12 +206,12 @@ FEED_FORWARD = ("gate_proj", "up_proj", "down_proj", "shared_gate_proj", "shared
 
 
 def is_feed_forward(operator: Operator) -> bool:
-    """Whether an operator belongs to experts or an MLP."""
+    """Return whether an operator belongs to experts or an MLP."""
     return operator.kind == "experts" or (operator.kind == "matmul" and operator.name in FEED_FORWARD)
 
 
 def prompt_pass(case: Scenario, load: Workload) -> PassTime:
-    """The pass over the prompts of ``load``, and that of a draft model, which needs a cache of them too."""
+    """Return the pass over the prompts of ``load``, including that of a draft model, which also needs their cache."""
     phase = prefill(case.serve, load)
     if case.load.has_media:
         media = case.media(load.prompt_tokens)
@@ -220,7 +220,7 @@ def prompt_pass(case: Scenario, load: Workload) -> PassTime:
 
 
 def _of_prompts(case: Scenario, phase: Phase, load: Workload, prompts: Number) -> PassTime:
-    """A pass over prompts, ``prompts`` of them on each replica, with what the scenario adds to it."""
+    """Return a pass over ``prompts`` prompts on each replica, with everything that the scenario adds."""
     weights_s, fetch_s = _weights_from_host_s(case, phase), _fetch_s(case, load, prompts)
     return PassTime(
         _drafted((1.0, phase), case),
@@ -237,7 +237,7 @@ def _of_prompts(case: Scenario, phase: Phase, load: Workload, prompts: Number) -
 
 
 def packed_prompts(case: Scenario, load: Workload, prompts: Number) -> PassTime:
-    """A pass in which every lane computes ``prompts`` prompts: each replica, and each stage of a pipeline one group.
+    """Return a pass in which every lane (a replica, or a group in a pipeline) computes ``prompts`` prompts.
 
     The pass takes the time in which one group goes through all stages; in that time every stage works on each group.
     """
@@ -247,7 +247,7 @@ def packed_prompts(case: Scenario, load: Workload, prompts: Number) -> PassTime:
 
 
 def _drafted(run: Run, case: Scenario) -> tuple[Run, ...]:
-    """A pass over prompts, and what drafting adds: the draft model's own, or the share of one of given cost."""
+    """Return a pass over prompts and what drafting adds: the draft model's pass, or a share for drafts of given cost."""
     if case.drafts is None:
         return (run,)
     drafting = case.drafting
@@ -258,7 +258,7 @@ def _drafted(run: Run, case: Scenario) -> tuple[Run, ...]:
 
 
 def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime:
-    """A decode step of sequences with ``context_tokens`` in the cache: a verification and its drafts, if any."""
+    """Return a decode step of sequences with ``context_tokens`` in the cache, including any verification and drafts."""
     context_tokens = _kept(case, context_tokens)
     cache_s = _host_s(case, batch, context_tokens)
     beyond_s = _beyond_s(case, cache_s, case.serve.accelerator.host_bytes_per_s)
@@ -285,12 +285,12 @@ def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime
 
 
 def _kept(case: Scenario, context_tokens: Number) -> Number:
-    """Tokens of a sequence that are left in the cache."""
+    """Return the tokens of a sequence that stay in the cache."""
     return context_tokens if case.kept_tokens is None else np.minimum(context_tokens, case.kept_tokens)
 
 
 def _fetch_s(case: Scenario, load: Workload, prompts: Number) -> Number:
-    """Time in which what was found of ``prompts`` prompts of a replica comes from another tier."""
+    """Return the time to fetch the cached prefixes of ``prompts`` prompts of a replica from another memory tier."""
     if case.fetch_bytes_per_s is None:
         return 0.0
     found = case.model.cache_bytes(case.found_tokens, case.serve.precision.kv)
@@ -299,7 +299,7 @@ def _fetch_s(case: Scenario, load: Workload, prompts: Number) -> Number:
 
 
 def _beyond_s(case: Scenario, crossing_s: Number, rate: Number | None) -> Number:
-    """What copies take beyond ``crossing_s`` where ``rate`` is that of the host link; a rate that is stated holds."""
+    """Return the copy time beyond ``crossing_s`` if ``rate`` is the host link's; 0 for a rate given by the user."""
     own = case.serve.accelerator.host_bytes_per_s
     if rate is None or own is None or not np.any(crossing_s):
         return 0.0
@@ -307,7 +307,7 @@ def _beyond_s(case: Scenario, crossing_s: Number, rate: Number | None) -> Number
 
 
 def _weights_from_host_s(case: Scenario, phase: Phase) -> Number:
-    """Time in which the part of the weights that lives in host memory is worked on in a pass."""
+    """Return the time to process the weights in host memory in a pass."""
     if not np.any(case.weights_host_share):
         return 0.0
     touched = sum(
@@ -324,7 +324,7 @@ def _weights_from_host_s(case: Scenario, phase: Phase) -> Number:
 
 
 def _riders(case: Scenario, batch: Number, context_tokens: Number) -> Segment:
-    """Sequences that generate: one token each, or all drafts and one more to verify."""
+    """Return the generating sequences: one token each, or all drafts and one more to verify."""
     if case.drafts is None:
         return Segment(batch, 1.0, context_tokens)
     new = case.drafts.verify_width
@@ -332,7 +332,7 @@ def _riders(case: Scenario, batch: Number, context_tokens: Number) -> Segment:
 
 
 def _drafting(case: Scenario, batch: Number, context_tokens: Number) -> tuple[Run, ...]:
-    """The draft passes before a verification, and the one that extends what drafts by what was accepted."""
+    """Return the draft passes before a verification, and the one that adds accepted tokens to the drafter's cache."""
     drafts, drafting = case.drafts, case.drafting
     if drafts is None or not np.any(drafts.draft_passes):
         return ()
@@ -348,23 +348,23 @@ def _drafting(case: Scenario, batch: Number, context_tokens: Number) -> tuple[Ru
 
 
 def _generating(batch: Number, tokens: Number, context_tokens: Number) -> Segment:
-    """Sequences that generate some tokens each, all of whose logits are needed."""
+    """Return sequences that generate some tokens each and need the logits of all of them."""
     return Segment(batch, tokens, context_tokens, tokens)
 
 
 def mixed_pass(
     case: Scenario, load: Workload, *, prompts: Number, chunk_tokens: Number, past_tokens: Number, riders: Number
 ) -> PassTime:
-    """A pass in which every lane computes a chunk of ``prompts`` prompts and a step of ``riders`` sequences.
+    """Return a pass in which every lane computes a chunk of ``prompts`` prompts and a step of ``riders`` sequences.
 
     Parameters
     ----------
     case, load : Scenario, Workload
-        How the requests are served, and which.
+        How the requests are served, and the requests.
     prompts, riders : float or array
         Prompts and generating sequences of a lane.
     chunk_tokens, past_tokens : float or array
-        Tokens of each prompt in this chunk, and of the same prompt in the chunks before it.
+        Tokens of each prompt in this chunk, and in the chunks before it.
     """
     lanes = case.serve.parallel.data * case.serve.parallel.pipeline
     cached = load.cached_tokens + past_tokens
@@ -392,7 +392,7 @@ def mixed_pass(
 
 
 def handover_s(case: Scenario, load: Workload) -> Number:
-    """Time in which the cache of one prompt crosses to the decode pool, seconds; 0 within one pool."""
+    """Return the time to transfer the cache of one prompt to the decode pool, seconds; 0 within one pool."""
     if case.handover_bytes_per_s is None:
         return 0.0
     cache = case.model.cache_bytes(load.context_tokens, case.serve.precision.kv)
@@ -400,12 +400,12 @@ def handover_s(case: Scenario, load: Workload) -> Number:
 
 
 def links(serve: Deployment) -> Number:
-    """Accelerators that hold a part of a sequence's cache and send it over links of their own."""
+    """Return the number of accelerators that hold a part of a sequence's cache and send it over their own links."""
     return serve.parallel.accelerators / serve.parallel.data
 
 
 def launches(phase: Phase) -> Number:
-    """Kernels launched in a pass; an elementwise operator that moves no activations of its own rides on another."""
+    """Return the number of kernels launched in a pass; elementwise operators without own activations are fused."""
     found = (item.operator for item in phase.operators)
     return scalar(
         sum(item.launches for item in found if item.kind != "elementwise" or np.any(item.work.activation_bytes))
@@ -413,7 +413,7 @@ def launches(phase: Phase) -> Number:
 
 
 def _host_s(case: Scenario, batch: Number, context_tokens: Number) -> Number:
-    """Time in which the cache that lives in host memory crosses the host link in a step."""
+    """Return the time per step to transfer the cache in host memory over the host link."""
     if not np.any(case.host_share):
         return 0.0
     rate = case.serve.accelerator.host_bytes_per_s

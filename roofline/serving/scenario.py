@@ -1,8 +1,8 @@
-"""Scenario: a deployment and a workload, and everything about how they are served that neither of them says.
+"""Scenario: a deployment, a workload, and all serving options that neither of them contains.
 
-A technique turns one scenario into another.  It writes down what it intends (a hit rate, a number of drafts); what that
-means in tokens, bytes and seconds is worked out once, in `roofline.serving.pass_times` and
-`roofline.serving.steady_state`, so that techniques which do not touch the same thing commute.
+A technique turns one scenario into another.  It states its parameters, such as a hit rate or a number of drafts.  Their
+effect on tokens, bytes and seconds is computed in one place, `roofline.serving.pass_times` and
+`roofline.serving.steady_state`, so that techniques that change different things commute.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ class Drafts(Value):
     """Speculative decoding: a step drafts some tokens cheaply and verifies all of them in one pass.
 
     A step yields ``AL`` tokens and takes ``T(w) + p t``: a pass of the model over ``w`` tokens of each sequence, and
-    ``p`` passes of what drafts, one after another, each over ``(w - 1) / p`` tokens of each sequence.  A chain of ``K``
-    drafts has ``w = K + 1`` and ``p = K``, a tree more tokens than passes, drafts made side by side one pass, and
-    drafts looked up in the text none.
+    ``p`` consecutive passes of the drafter, each over ``(w - 1) / p`` tokens of each sequence.  A chain of ``K`` drafts
+    has ``w = K + 1`` and ``p = K``.  A tree has more tokens than passes, parallel drafting takes one pass, and drafts
+    looked up in the text take none.
 
     Attributes
     ----------
     acceptance : float or array
         Probability that a draft token is accepted, given that those before it were.
     tokens : int or array
-        Draft tokens in a row, of which the last accepted one ends a step.
+        Draft tokens per step, made in sequence.
     model : Model, optional
-        The model that drafts.
+        Draft model.
     head : str
-        Draft head of the served model, in the place of ``model`` (`roofline.model.draft_heads`).
+        Draft head of the served model, used instead of ``model`` (`roofline.model.draft_heads`).
     share : float or array
-        Time of one draft pass as a share of a plain decode step, and what drafts as a share of the model's weights,
-        where neither a model nor a head is given.
+        Time of one draft pass as a share of a plain decode step, and weights of the drafter as a share of the model's.
+        Used if neither a model nor a head is given.
     accepted : float or array, optional
-        Tokens that a step yields as measured; expected from ``acceptance`` if not given.
+        Measured number of tokens per step; by default computed from ``acceptance``.
     passes : int or array, optional
-        Draft passes one after another; ``tokens`` if not given.
+        Consecutive draft passes per step; by default ``tokens``.
     verified : int or array, optional
-        Tokens of each sequence that a step verifies; ``tokens + 1`` if not given.
+        Tokens of each sequence that a step verifies; by default ``tokens + 1``.
     extends : bool
-        Whether one more pass of what drafts fills its own cache with the tokens that were accepted.
+        Whether the drafter runs one more pass to add the accepted tokens to its own cache.
     captured : bool
-        Whether draft passes are captured in the graph of the verification, so that the host does not launch them.
+        Whether the CUDA graph of the verification includes the draft passes, so that the host does not launch them.
     later : float or array, optional
-        Probability that a draft token after the first is accepted, given that those before it were; as that of the
-        first if not given.
+        Probability that a draft token after the first is accepted, given that those before it were; by default
+        ``acceptance``.
     """
 
     acceptance: Number
@@ -77,7 +77,7 @@ class Drafts(Value):
 
     @property
     def tokens_per_step(self) -> Number:
-        """Expected tokens a step, the one that verification itself yields included (see `expected_tokens`)."""
+        """Expected tokens per step, including the one from the verification itself (see `expected_tokens`)."""
         if self.accepted is not None:
             return self.accepted
         return expected_tokens(self.acceptance, self.tokens, self.later)
@@ -89,7 +89,7 @@ class Drafts(Value):
 
     @property
     def draft_passes(self) -> Number:
-        """Draft passes one after another, one that extends the cache left out."""
+        """Consecutive draft passes, excluding the one that extends the cache."""
         return self.tokens if self.passes is None else self.passes
 
     @property
@@ -99,20 +99,20 @@ class Drafts(Value):
 
 
 def expected_tokens(acceptance: Number, drafts: Number, later: Number | None = None) -> Number:
-    """Expected tokens that a verification of ``k`` drafts yields: ``(1 - a^(k+1)) / (1 - a)``, and ``k + 1`` at 1.
+    """Return the expected tokens from verifying ``k`` drafts: ``(1 - a^(k+1)) / (1 - a)``, or ``k + 1`` if ``a`` is 1.
 
-    A step keeps the accepted drafts before the first refusal and one token of the target model; acceptances are taken
-    as independent (Leviathan, Kalman and Matias, arXiv:2211.17192, equation 1). Where drafts after the first are
-    accepted with another probability ``b``, it is ``1 + a (1 - b^k) / (1 - b)``.
+    A step keeps the drafts before the first rejected one, and one token of the target model. Acceptances are assumed
+    independent (Leviathan, Kalman and Matias, arXiv:2211.17192, equation 1). If drafts after the first are accepted
+    with another probability ``b``, the result is ``1 + a (1 - b^k) / (1 - b)``.
 
     Parameters
     ----------
     acceptance : float or array
-        Probability that the first draft is accepted, and each later one given that those before it were.
+        Probability that a draft is accepted, given that those before it were.
     drafts : int or array
-        Drafts in a row.
+        Number of drafts in sequence.
     later : float or array, optional
-        That of drafts after the first, where it differs.
+        Acceptance probability of drafts after the first; by default ``acceptance``.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def expected_tokens(acceptance: Number, drafts: Number, later: Number | None = N
 
 @dataclass(frozen=True, eq=False)
 class Scenario(Value):
-    """How requests are served; as it stands, by an engine with continuous batching and nothing else.
+    """How requests are served. The defaults describe an engine with continuous batching and no further technique.
 
     Attributes
     ----------
@@ -139,66 +139,66 @@ class Scenario(Value):
     load : Workload
         The requests; ``batch`` of them are in the system at any time.
     cache : bool
-        Whether there is a KV cache; without, every step computes its whole context again.
+        Whether there is a KV cache; without one, every step recomputes its whole context.
     drafts : Drafts, optional
         Speculative decoding.
     hit_rate : float or array
         Share of the prompt's tokens that are found in the cache (vLLM's prefix cache hit rate).
     shared_prefix : bool
-        Whether what is found is stored once for all sequences.
+        Whether the cached prefix is stored once for all sequences.
     compression : float or array
-        Prompt tokens that one token stands for after compression.
+        Compression ratio: prompt tokens before compression per token after it.
     host_share : float or array
-        Share of the cache that lives in host memory and crosses the host link in each step.
+        Share of the cache in host memory, which crosses the host link in each step.
     prefill_overhead, decode_overhead : float or array
         Extra time as a share of a prefill and of a step (dequantization, padding).
     launch_s : float or array
-        Fixed time of every kernel launched, seconds, on top of what the chosen time counts.
+        Additional fixed time per kernel launch, seconds.
     prompt_host_s : float or array
-        Time that the host adds to every pass over prompts, seconds, on top of what the engine's own takes.
+        Additional host time per pass over prompts, seconds, on top of the engine's own.
     layer_launch_s : float or array
-        Host time of launching the kernels of a layer in a decode step that no graph has captured, seconds; 0 for
-        captured steps.
+        Host time to launch the kernels of a layer in a decode step without CUDA graphs, seconds; 0 with CUDA graphs.
     sequence_s : float or array
-        Host time for each sequence of a decode step, seconds: scheduling, sampling, detokenization.
+        Host time per sequence and decode step, seconds: scheduling, sampling, detokenization.
     asynchronous : bool
         Whether the host prepares the next step while the device works on this one.
     two_batches : bool
-        Whether a step runs as two halves of its batch, of which one exchanges messages while the other computes.
+        Whether a step splits its batch into two halves, one of which communicates while the other computes.
     fetch_bytes_per_s : float or array, optional
-        Rate at which what is found of a prompt comes from another tier of memory, one accelerator, bytes/s; None where
-        it is on the device.
+        Rate per accelerator at which the cached prefix is fetched from another memory tier, bytes/s; by default it is
+        already on the device.
     fetch_overlap : float or array
-        Share of computing the rest of a prompt that may hide the fetch.
+        Share of the time to compute the rest of the prompt that can hide the fetch.
     kept_tokens : int or array, optional
-        Tokens of a sequence that stay in the cache once its prompt is computed; None for all.
+        Tokens of a sequence that stay in the cache once its prompt is computed; by default all.
     weights_host_share : float or array
-        Share of the weights that lives in host memory and is worked on at ``weights_host_bytes_per_s`` in each pass.
+        Share of the weights in host memory, which each pass processes at ``weights_host_bytes_per_s``.
     weights_host_bytes_per_s : float or array, optional
-        That rate: of the link where weights are streamed, of the host's memory where its processor computes.
+        Rate for weights in host memory, bytes/s: that of the link if they are streamed, that of host memory if the CPU
+        computes.
     experts_alone : bool
-        Whether ``weights_host_share`` is one of the routed experts.
+        Whether ``weights_host_share`` applies to the weights of routed experts only.
     pool_share : float, optional
-        Share of the accelerators that attention has to itself, experts and MLPs having the others; None for all
-        accelerators taking turns.
+        Share of the accelerators dedicated to attention, the others being dedicated to experts and MLPs; by default all
+        accelerators run both.
     encode_s : float or array
-        Time that encoders of images and sound take of every prompt on the same accelerators, seconds.
+        Time per prompt of image and sound encoders on the same accelerators, seconds.
     encoded_elsewhere_s : float or array
-        Time of a prompt's encoders on accelerators of their own, and of the transfer, seconds; only latency.
+        Time per prompt of encoders on separate accelerators, including the transfer, seconds; adds latency only.
     slots_used : float or array, optional
-        Share of the slots of a static batch that hold a sequence that still generates; None for continuous batching,
-        where a sequence that ends is replaced at once.
+        Share of the slots of a static batch whose sequence is still generating; by default batching is continuous, and
+        a finished sequence is replaced at once.
     reserved_tokens : int or array, optional
-        Cache that the engine reserves for a sequence, tokens; None takes pages as the sequence grows.
+        Cache that the engine reserves per sequence, tokens; by default it allocates pages as the sequence grows.
     page_tokens : int or array, optional
-        Tokens of a page; the engine's if not given.
+        Tokens per page; by default the engine's.
     step_tokens : int or array, optional
-        Most prompt tokens of one pass, which whole prompts are packed up to (vLLM's ``max_num_batched_tokens``); the
-        engine's if not given.
+        Token budget of one pass, up to which whole prompts are packed (vLLM's ``max_num_batched_tokens``); by default
+        the engine's.
     chunk_tokens : int or array, optional
-        Prompt tokens that join each decode step; None runs prompts by themselves.
+        Prompt tokens added to each decode step; by default prompts run in passes of their own.
     handover_bytes_per_s : float or array, optional
-        One direction of the link from a prefill pool to a decode pool, bytes/s; None if one pool does both.
+        Rate of the link from a prefill pool to a decode pool, one way, bytes/s; by default one pool does both.
     """
 
     serve: Deployment
@@ -237,24 +237,24 @@ class Scenario(Value):
         check_deployment(self.serve)
         check_load(self.load)
         if self.load.has_media:
-            prompts_of(self.serve, self.load)  # refuses what it has no encoder for
+            prompts_of(self.serve, self.load)  # raises if the model has no encoder for the input
         refuse_encoders(self.model, "requests under load or what-ifs")
 
     def replace(self, **changes: Any) -> Scenario:
-        """A copy with other fields."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
     @property
     def model(self) -> Model:
-        """The model that is served."""
+        """Model served."""
         return self.serve.model
 
     def with_model(self, model: Model) -> Scenario:
-        """The same with another model."""
+        """Return the scenario with another model."""
         return self.replace(serve=self.serve.replace(model=model))
 
     def slower(self, *, prefill: Number = 0.0, decode: Number = 0.0) -> Scenario:
-        """The same with more extra time: shares multiply, ``(1 + a) (1 + b) - 1``."""
+        """Return the scenario with more overhead; shares multiply, ``(1 + a) (1 + b) - 1``."""
         return self.replace(
             prefill_overhead=(1 + self.prefill_overhead) * (1 + prefill) - 1,
             decode_overhead=(1 + self.decode_overhead) * (1 + decode) - 1,
@@ -262,10 +262,10 @@ class Scenario(Value):
 
     @property
     def running(self) -> Workload:
-        """The workload that is left to compute: the prompt compressed, and less what is found in the cache.
+        """Workload left to compute: the compressed prompt without its cached tokens.
 
-        At least one prompt token is always computed: its logits are the first token.  Images and sound go with the
-        tokens: see `media`.
+        At least one prompt token is always computed, because its logits give the first output token.  Images and sound
+        go with the tokens (see `media`).
         """
         load = self.load
         prompt, cached = (np.ceil(np.divide(n, self.compression)) for n in (load.prompt_tokens, load.cached_tokens))
@@ -273,7 +273,7 @@ class Scenario(Value):
         return Workload(prompt - found, load.output_tokens, load.batch, cached + found)
 
     def media(self, prompt_tokens: Number) -> dict[str, Number]:
-        """Images and sound among some tokens of a prompt, spread evenly over it, as a segment has them."""
+        """Return the images and sound among some tokens of a prompt, assuming that they are spread evenly over it."""
         load = self.load
         if not load.has_media:
             return {}
@@ -282,19 +282,19 @@ class Scenario(Value):
 
     @property
     def without_media(self) -> Scenario:
-        """The same with text in the place of images and sound."""
+        """Return the scenario with text in place of images and sound."""
         return self.replace(load=dataclasses.replace(self.load, images=0, image_tokens=0, audio_s=0.0))
 
     @property
     def token_budget(self) -> Number:
-        """Most prompt tokens of one pass; infinite for an engine without a limit."""
+        """Largest number of prompt tokens in one pass; infinite for an engine without a limit."""
         if self.step_tokens is not None:
             return self.step_tokens
         return self.serve.server.step_tokens or np.inf
 
     @property
     def memory(self) -> Memory:
-        """What is resident: weights, what drafts, and the cache as the engine allocates it."""
+        """Resident memory: weights, drafter, and the cache as the engine allocates it."""
         paging = Paging(
             page_tokens=self.page_tokens,
             step_tokens=self.step_tokens,
@@ -308,7 +308,7 @@ class Scenario(Value):
 
     @property
     def _held(self) -> Workload:
-        """The sequences whose cache memory holds at their full length, less what is evicted."""
+        """Return the sequences that memory holds at their full length, without evicted tokens."""
         load = self.running
         if self.kept_tokens is None:
             return load
@@ -329,9 +329,9 @@ class Scenario(Value):
 
     @property
     def drafting(self) -> Deployment | None:
-        """What drafts where it runs; None where nothing of its own does.
+        """Deployment of the drafter; None if drafting runs no model or head.
 
-        A draft head keeps its weights in 16 bits, as heads are published, but for a model's own extra layer.
+        The weights of a draft head are in 16 bits, as published, except those of a model's own extra layer.
         """
         if self.drafts is None:
             return None
@@ -347,19 +347,19 @@ class Scenario(Value):
 
     @property
     def found_tokens(self) -> Number:
-        """Tokens of the compressed prompt that are found in the cache, all but one at most."""
+        """Return the cached tokens of the compressed prompt, at most all but one."""
         prompt = np.ceil(np.divide(self.load.prompt_tokens, self.compression))
         # 1e-9 makes up for rounding: 0.29 of 100 tokens is 28.999999999999996 in floats.
         return scalar(np.minimum(np.floor(self.hit_rate * prompt + 1e-9), prompt - 1))
 
 
 def checked_share(what: str, value: object) -> Number:
-    """``value`` as a share between 0 and 1.
+    """Return ``value`` as a share between 0 and 1.
 
     Raises
     ------
     InvalidInput
-        Not a finite number from 0 to 1.
+        ``value`` is not a finite number from 0 to 1.
     """
     checked = number(what, value)
     if np.any(np.asarray(checked) > 1):

@@ -1,11 +1,11 @@
-"""Steady state: what requests see of a deployment that keeps ``B`` of them in the system.
+"""Steady state: latency and throughput of a deployment that keeps ``B`` requests in the system.
 
 Each request that ends is replaced by a new one at once.  Its time in the system and the throughput follow from the
 times of the passes (`roofline.serving.pass_times`) by the forms of `roofline.serving.closed_forms`, one for each way in
 which prompts meet running sequences:
 
 ==============================  ====================================================================================
-prompts first (the default)     prompts run by themselves as they come, packed up to the token budget of a step
+prompts first (the default)     prompts run in passes of their own, packed up to the token budget of a step
 ``chunk_tokens``                chunks of prompts ride on the decode steps
 ``handover_bytes_per_s``        prompts run on a pool of their own
 ``slots_used``                  a static batch, which starts together and runs until its longest sequence ends
@@ -36,19 +36,19 @@ from .scenario import Scenario
 from .slo import HIGH_END
 
 PLANNED_TIMES = (*TIMES, HIGH_END)
-"""Times in which requests can be asked for: each of the three, or the upper end of the estimate's interval."""
+"""Allowed values of ``time``: each of the three times, or the upper end of the estimate's interval."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Steady(Report):
-    """What requests see of a deployment in steady state; figures describe a request unless stated otherwise.
+    """Latency and throughput in steady state; values describe a request unless stated otherwise.
 
     Attributes
     ----------
     case : Scenario
         What runs where, for which requests, served how; ``case.load.batch`` of them are in the system.
     time : str
-        Which of the three times the figures are.
+        Which time the values are computed from, such as ``estimate_s``.
     """
 
     case: Scenario
@@ -80,12 +80,12 @@ class Steady(Report):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What runs where, and the requests, by name."""
+        """Deployment and requests, by name."""
         return self.case.serve.inputs | self.case.load.counts
 
     @property
     def load(self) -> Workload:
-        """What is left to compute once compression and cache hits are taken off."""
+        """Workload left to compute after compression and cache hits."""
         return self.passes.load
 
     @property
@@ -94,24 +94,24 @@ class Steady(Report):
 
     @cached_property
     def prompt_s(self) -> Number:
-        """A prompt by itself until its first token, in chunks if there are any; the prefill phase of a request."""
+        """Time of a prompt alone until its first token, in chunks if chunked, seconds; the prefill phase."""
         if self.case.chunk_tokens is not None:
             return scalar(self.passes.chunks.passes * self.passes.mixed_s(self.time))
         return scalar(self.passes.prompt.seconds(self.time))
 
     @cached_property
     def step_s(self) -> Number:
-        """A decode step of the batch: a verification with its drafts, if any."""
+        """Time of a decode step of the batch, including verification and drafts, if any, seconds."""
         return scalar(self.passes.step.seconds(self.time))
 
     @property
     def tokens_per_step(self) -> Number:
-        """Expected tokens that a step gives each sequence."""
+        """Expected tokens per sequence and step."""
         return self.passes.tokens_per_step
 
     @property
     def decode_s(self) -> Number:
-        """A token of the decode phase: the steps that it takes, with the chunks that ride on them, without stalls."""
+        """Time per token of the decode phase, including chunks in its steps, without stalls, seconds."""
         if self.case.chunk_tokens is not None:
             return self.tpot_s
         token_s = np.divide(self.step_s, self.tokens_per_step)
@@ -119,7 +119,7 @@ class Steady(Report):
 
     @cached_property
     def _times(self) -> RequestTimes:
-        """The form that fits how prompts meet running sequences."""
+        """Result of the closed form that matches how prompts are scheduled."""
         passes, time = self.passes, self.time
         batch, steps = passes.lane_batch, passes.steps
         if self.case.chunk_tokens is not None:
@@ -141,13 +141,13 @@ class Steady(Report):
 
     @property
     def _steps_run(self) -> Number:
-        """Steps from the first token of a request to the end of its batch, if that is static, or to its own."""
+        """Steps from the first token of a request to its end, or to the end of its batch if that is static."""
         used = 1.0 if self.case.slots_used is None else self.case.slots_used
         return self.passes.steps / used
 
     @cached_property
     def least_busy_s(self) -> Number:
-        """Least time that the busiest resource of the deployment works on a request, seconds, in every time.
+        """Least time per request that the busiest resource of the deployment works, seconds, whichever time is used.
 
         Prompts share the reads of weights with the steps that they ride on, so only the steps are charged for them.
         """
@@ -195,9 +195,9 @@ class Steady(Report):
 
     @property
     def busy_s(self) -> Number:
-        """Time of the deployment that a request takes, seconds; of both pools together if there are two.
+        """Deployment time per request, seconds; of both pools together if there are two.
 
-        Two pools are counted by the accelerators that they take: a prefill pool that keeps up with the decode pool is
+        Two pools are weighted by their numbers of accelerators: a prefill pool that keeps up with the decode pool is
         ``prompt / (n step / B)`` times as large.
         """
         if self.case.handover_bytes_per_s is None:
@@ -206,12 +206,12 @@ class Steady(Report):
 
     @property
     def requests_per_s(self) -> Number:
-        """Requests that the deployment finishes, 1/s; of as many accelerators if they are divided into two pools."""
+        """Requests finished per second by the deployment; two pools share its number of accelerators."""
         return scalar(1.0 / np.asarray(self.busy_s))
 
     @property
     def requests_in_system(self) -> Number:
-        """Requests in the system, those in a prefill pool or on their way included (Little's law)."""
+        """Requests in the system, including those in a prefill pool or in transfer (Little's law)."""
         return scalar(np.multiply(self.requests_per_s, self.total_s))
 
     @property
@@ -221,7 +221,7 @@ class Steady(Report):
 
     @property
     def prefill_share(self) -> Number:
-        """Share of the deployment's time that is not its decode steps': prompts, or what they add to the steps."""
+        """Share of the deployment's time spent on prompts, or on what they add to decode steps."""
         steps_s = self.passes.steps * self.step_s
         if self.case.handover_bytes_per_s is not None:
             return scalar(1.0 - steps_s / self.load.batch / self.busy_s)
@@ -234,12 +234,12 @@ class Steady(Report):
 
     @property
     def memory(self) -> Memory:
-        """What is resident."""
+        """Resident memory."""
         return self.passes.memory
 
     @property
     def weights_bytes(self) -> Number:
-        """Weights resident on all accelerators, a draft's included, bytes."""
+        """Weights resident on all accelerators, including a draft model's, bytes."""
         return scalar(self.memory.weights_bytes)
 
     @property
@@ -254,14 +254,14 @@ class Steady(Report):
 
     @cached_property
     def capacity_tokens_per_s(self) -> Number:
-        """Throughput with the largest batch that fits, tokens/s; 0 if none does."""
+        """Throughput with the largest batch that fits, tokens/s; 0 if none fits."""
         load = replace(self.case.load, batch=np.maximum(self.max_batch, 1.0))
         full = steady_state(self.case.replace(load=load), time=self.time)
         return scalar(np.where(np.asarray(self.max_batch) >= 1, full.tokens_per_s, 0.0))
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the figures rest on."""
+        """Assumptions behind the results."""
         notes = list(self.passes.prompt.phase.assumptions)
         if np.any(np.asarray(self.case.serve.parallel.data) > 1):
             notes.append("replicas of attention are assumed to run their prefills at the same time")
@@ -270,21 +270,21 @@ class Steady(Report):
         return tuple(notes)
 
     def at(self, time: str) -> Steady:
-        """The same in another of the three times; no pass is computed again."""
+        """Return the steady state for another time, without recomputing any pass."""
         return Steady(self.case, time, self.passes)
 
     @property
     def low(self) -> Steady:
-        """The same with every pass at the lower end of its estimate's interval; itself in the other times."""
+        """The steady state at the lower end of the estimate's interval; unchanged for the other times."""
         return self.at("estimate_low_s") if self.time.startswith("estimate") else self
 
     @property
     def high(self) -> Steady:
-        """The same with every pass at the upper end of its estimate's interval; itself in the other times."""
+        """The steady state at the upper end of the estimate's interval; unchanged for the other times."""
         return self.at(HIGH_END) if self.time.startswith("estimate") else self
 
     def _derivation(self) -> tuple[Step, ...]:
-        """The prompt and the decode step, and how what a request sees follows from them."""
+        """Return how the request times are derived from the prompt and the decode step."""
         phases = (*self.passes.prompt.phase.explain(), *self.passes.step.phase.explain())
         tokens = self.passes.tokens_after_first
         times = {"total_s": self.total_s, "ttft_s": self.ttft_s, "tokens": tokens}
@@ -303,7 +303,7 @@ class Steady(Report):
         return (*phases, *steps, tokens_step)
 
     def _total_steps(self) -> tuple[Step, ...]:
-        """The time in the system, as the closed form has it."""
+        """Return the derivation of the time in the system in the closed form."""
         passes, value = self.passes, scalar(self._times.total_s)
         name = "served_s" if np.any(self.case.encoded_elsewhere_s) else "total_s"
         known: dict[str, Any] = {"lane_batch": passes.lane_batch, "steps": passes.steps, "step_s": self.step_s}
@@ -330,7 +330,7 @@ class Steady(Report):
 
 
 def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
-    """What requests see of a scenario while ``case.load.batch`` of them are in the system.
+    """Compute the steady state of a scenario with ``case.load.batch`` requests in the system.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
     Raises
     ------
     UnknownName
-        ``time`` is none of these.
+        ``time`` is not one of these.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""What users see of a server under load: `serve`.
+"""Latency and throughput of a server under load: `serve`.
 
 A closed loop of ``concurrency`` clients has a closed form that broadcasts over any number of them
-(`roofline.serving.lane`).  No closed form is right for open arrivals near saturation or for bursts, so an open loop
-is simulated unless asked otherwise; the result says which.  Where the closed form answers for an open loop, an arrival
-finds as many others as there are on average (Poisson arrivals see time averages, Wolff 1982):
+(`roofline.serving.lane`).  No closed form is accurate for open arrivals near saturation or for bursts, so an open loop
+is simulated by default; the result names the method.  If the closed form is used for an open loop, an arrival finds the
+mean number of requests in the system (Poisson arrivals see time averages, Wolff 1982):
 
     T = T_closed(1 + N),  N = rate * T
 """
@@ -40,12 +40,12 @@ from .traffic import Traffic
 Array = npt.NDArray[np.float64]
 
 MANY = 1e6
-"""Clients that saturate any server."""
+"""Number of clients that saturates any server."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Served(Report):
-    """What users see under load; figures are means over requests unless stated otherwise.
+    """Latency and throughput under load; values are means over requests unless stated otherwise.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class Served(Report):
     method : str
         ``closed-form`` or ``simulation``.
     figures : mapping
-        The columns.
+        Values by column name.
     simulations : tuple of Simulation
-        The simulations behind the figures, if any.
+        Simulations that the values come from, if any.
     origin : tuple
         Arguments and step times, from which `low` and `high` are computed.
     """
@@ -97,7 +97,7 @@ class Served(Report):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What runs where, and the lengths of the requests, by name."""
+        """Deployment and request lengths, by name."""
         lengths = self.load.counts if isinstance(self.load, Workload) else {}
         found = self.deployment.inputs | {name: value for name, value in lengths.items() if name != "batch"}
         if self.origin is not None and self.origin[0].open_loop:
@@ -124,14 +124,14 @@ class Served(Report):
         return self._end(1)
 
     def _end(self, end: int) -> Served:
-        """The same question asked again with times at one end of the interval."""
+        """Return the result recomputed at one end of the interval."""
         assert self.origin is not None
         ask, times = self.origin
         scale = interval(times, float(np.median(self.running_batch)), self.load)[end]
         return ask.answer(replace(times, scale=scale))
 
     def quantile(self, name: str, share: Number) -> Number:
-        """What a ``share`` of the requests stay within; an array where several rates were asked for.
+        """Return the value that a ``share`` of the requests does not exceed; an array for several rates.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Served(Report):
         return scalar(found.reshape(np.shape(self.stable) + np.shape(share)))
 
     def share_within(self, slo: SLO) -> Number:
-        """Share of the requests that meet every target of an SLO by themselves; an array for several loads.
+        """Return the share of requests that meet every target of an SLO individually; an array for several loads.
 
         The rate of requests times this share is the goodput. Where the queue grows without bound, no request meets a
         target for TTFT or for the end-to-end time in the long run.
@@ -152,7 +152,7 @@ class Served(Report):
         Parameters
         ----------
         slo : SLO
-            Targets of a request, as `Simulation.share_within` counts them.
+            Targets per request; see `Simulation.share_within`.
 
         Returns
         -------
@@ -172,11 +172,11 @@ class Served(Report):
         return scalar(np.where(np.logical_and(endless, ~np.asarray(self.stable)), 0.0, met))
 
     def summary(self) -> str:
-        """Latency, throughput and what limits them, in a sentence."""
+        """Return a sentence on latency, throughput and what limits them."""
         return served_sentence(self)
 
     def _derivation(self) -> tuple[Step, ...]:
-        """How the figures follow from each other; of a simulation, from its requests."""
+        """Return how the values are derived from each other or, for a simulation, from its requests."""
         if len(self.simulations) == 1:
             return self.simulations[0].explain()
         known = {"requests_per_s": self.requests_per_s, "output_tokens": Lengths.of(self.load, 0.0).output}
@@ -203,7 +203,7 @@ def serve(
     seed: int = 0,
     time: str = "estimate_s",
 ) -> Served:
-    """Compute what users see of a deployment under load.
+    """Compute the latency and throughput of a deployment under load.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ def serve(
         Mean rate of arrivals (open loop). Above capacity the result is not stable, waiting times are infinite, and the
         throughput is the capacity.
     burstiness : float or array
-        Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. An array goes with one of rates, or
-        with each of its values.
+        Squared coefficient of variation of the gaps between arrivals: 1 is Poisson. An array has the shape of
+        ``requests_per_s``, or goes with a single rate.
     method : str
         ``closed-form`` or ``simulation``; if None, the former for a closed loop and the latter for an open loop.
     hit_rate : float
@@ -232,12 +232,12 @@ def serve(
     Returns
     -------
     Served
-        Times of requests, throughput, what limits it, and by which method.
+        Request times, throughput, what limits it, and the method used.
 
     Raises
     ------
     InvalidInput
-        Both or neither of ``concurrency`` and ``requests_per_s``, or a request longer than the cache.
+        Both or neither of ``concurrency`` and ``requests_per_s`` are given, or a request is longer than the cache.
     UnknownName
         ``method`` is neither of the two.
 
@@ -296,7 +296,7 @@ class _Ask:
         return self.asked["asked_requests_per_s"] is not None
 
     def answer(self, times: StepTimes) -> Served:
-        """What users see with these times of steps."""
+        """Return the result for given step times."""
         figures, runs = self._simulated(times) if self.simulated else (self._closed(times), ())
         figures |= self.asked
         return Served(
@@ -315,7 +315,7 @@ class _Ask:
         return Lane(times, self.pool, self.lengths, clients, varies=self.open_loop)
 
     def _closed(self, times: StepTimes) -> dict[str, Any]:
-        """Figures of the closed form."""
+        """Return the values of the closed form."""
         lanes = times.lanes
         full = self._lane(times, MANY)
         capacity = lanes * full.requests_per_s
@@ -341,9 +341,10 @@ class _Ask:
         return unless_stable(found | {"running_batch": np.where(stable, running, found["running_batch"])}, stable)
 
     def _in_lanes(self, times: StepTimes, clients: Array) -> Any:
-        """Clients whose request is with a scheduler; those of the others are being sent, tokenized or sent back.
+        """Return how many clients have their request at a scheduler; other requests are being sent, tokenized or
+        returned.
 
-        By Little's law ``throughput * handling`` of them are on the way.
+        By Little's law ``throughput * handling`` requests are in transit.
         """
         found: Any = clients
         for _ in range(HANDLING_ROUNDS):
@@ -356,7 +357,7 @@ class _Ask:
         return found
 
     def _simulated(self, times: StepTimes) -> tuple[dict[str, Any], tuple[Simulation, ...]]:
-        """Figures of a simulation for each concurrency or rate."""
+        """Return simulated values for each concurrency or rate."""
         name = "requests_per_s" if self.open_loop else "concurrency"
         asked = np.asarray(self.asked[f"asked_{name}"], dtype=float)
         capacity = float(np.max(times.lanes * self._lane(times, MANY).requests_per_s))
@@ -379,7 +380,7 @@ class _Ask:
         return unless_stable(found, stable), runs
 
     def _pair(self, value: float) -> tuple[float | None, float | None]:
-        """Concurrency and rate of one simulation."""
+        """Return the concurrency and rate of one simulation."""
         return (None, value) if self.open_loop else (value, None)
 
     def _notes(self, times: StepTimes, figures: dict[str, Any], runs: tuple[Simulation, ...]) -> tuple[str, ...]:
@@ -393,17 +394,17 @@ class _Ask:
 
 
 PREEMPTION = "memory is full: preempted requests recompute half of their output on average"
-"""Said where memory limits the batch; see `roofline.serving.lane.Lane.computed_tokens`."""
+"""Note shown if memory limits the batch; see `roofline.serving.lane.Lane.computed_tokens`."""
 
 FULLEST = 0.999
-"""Share of the capacity at which the closed form of an open loop ends: at the capacity the queue is infinite."""
+"""Share of the capacity up to which the closed form serves an open loop; at the capacity the queue is infinite."""
 
 HANDLING_ROUNDS = 3
-"""Rounds in which the share of the clients that are with a scheduler settles; handling is short beside a request."""
+"""Iterations for the number of clients whose request is at a scheduler; they converge because handling is short."""
 
 
 def _together(rates: Number, bursts: Number) -> tuple[Any, Array]:
-    """Rates and burstiness of the same shape; a single value of either goes with all of the other."""
+    """Broadcast rates and burstiness to the same shape."""
     try:
         shape = np.broadcast_shapes(np.shape(rates), np.shape(bursts))
     except ValueError:
@@ -413,14 +414,14 @@ def _together(rates: Number, bursts: Number) -> tuple[Any, Array]:
 
 
 def _longest(load: Workload | Traffic) -> float:
-    """Tokens of the longest request."""
+    """Return the number of tokens of the longest request."""
     if isinstance(load, Traffic):
         return float(np.max(load.prompt_tokens + load.output_tokens))
     return float(np.max(load.sequence_tokens, initial=0.0))
 
 
 def _plain(value: Any) -> Any:
-    """Arrays without a shape as plain values."""
+    """Convert 0-dimensional arrays to plain values."""
     if isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0:
         return value.item()
     return value
