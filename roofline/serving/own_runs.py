@@ -89,8 +89,8 @@ def calibrate_serving(path: str | Path) -> ServerCalibration:
     r"""Fit the times of engines to your own runs.
 
     Each engine gets a factor for its decode steps, one for its passes with prompts, and a fixed time for every step.
-    They stay near their present values unless the runs say otherwise. A
-    handful of runs at different concurrencies is enough to separate them.
+    They stay near their present values unless the runs say otherwise. A handful of runs at different concurrencies is
+    enough to separate them.
 
     Parameters
     ----------

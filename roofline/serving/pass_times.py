@@ -247,7 +247,7 @@ def packed_prompts(case: Scenario, load: Workload, prompts: Number) -> PassTime:
 
 
 def _drafted(run: Run, case: Scenario) -> tuple[Run, ...]:
-    """Return a pass over prompts and what drafting adds: the draft model's pass, or a share for drafts of given cost."""
+    """Return a pass over prompts and what drafting adds: the draft model's pass, or a share if the cost is given."""
     if case.drafts is None:
         return (run,)
     drafting = case.drafting

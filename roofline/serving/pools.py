@@ -1,10 +1,10 @@
 """Disaggregated serving: prompts on one pool of workers, generation on another (DistServe, arXiv:2401.09670).
 
-A request goes to the prefill worker with the least to compute, and then to the decode worker with the fewest
-sequences; in between its cache crosses a link.  Clients get all tokens from the decode worker, the first one when it
-takes up the request: after the prompt, the crossing, and the wait for a slot there (TensorRT-LLM's PyExecutor,
-``_handle_first_token_response``; SGLang's and vLLM's decode workers stream the whole answer as well).  Every worker is
-simulated step by step, and none runs ahead of what another may still send it.
+A request goes to the prefill worker with the least work, and then to the decode worker with the fewest sequences.  In
+between, its cache is transferred over a link.  Clients get all tokens from the decode worker.  The first token comes
+when that worker starts the request: after the prompt, the transfer, and the wait for a slot there (TensorRT-LLM's
+PyExecutor, ``_handle_first_token_response``; SGLang's and vLLM's decode workers also stream the whole answer).  Every
+worker is simulated step by step, and none advances past the time at which another may still send it a request.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from .traffic import Traffic
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pools(Simulation):
-    """What the requests of a prefill and a decode pool saw; see `Simulation`.
+    """Result of a simulation of a prefill and a decode pool; see `Simulation`.
 
     Attributes
     ----------
     prefill : Deployment
-        A worker of the prefill pool; ``deployment`` is a worker of the decode pool.
+        One worker of the prefill pool; ``deployment`` is one of the decode pool.
     prefill_workers, decode_workers : int
-        How many of each.
+        Number of workers in each pool.
     prefill_schedulers : int
-        How many of the first ``tallies`` belong to the prefill pool.
+        Number of ``tallies``, from the first, that belong to the prefill pool.
     handover_s : float
-        Mean time to transfer the cache of a request to the decode pool.
+        Mean time to transfer the cache of a request to the decode pool, seconds.
     decode_queue_s : float
-        Mean time from then until a decode worker takes up the request: the rest of its step, and the wait for a slot
-        or for memory.
+        Mean time from the transfer until a decode worker starts the request, seconds: the rest of its step, and the
+        wait for a slot or for memory.
     """
 
     prefill: Deployment
@@ -82,28 +82,28 @@ class Pools(Simulation):
 
     @property
     def prefill_utilization(self) -> float:
-        """Share of the run in which the workers for prompts are busy."""
+        """Share of the run in which prefill workers are busy."""
         return self._share_busy(0, self.prefill_schedulers)
 
     @property
     def decode_utilization(self) -> float:
-        """Share of the run in which the workers that generate are busy."""
+        """Share of the run in which decode workers are busy."""
         return self._share_busy(self.prefill_schedulers, len(self.tallies))
 
     @property
     def accelerators(self) -> int:
-        """Accelerators of both pools."""
+        """Number of accelerators in both pools."""
         prompts = self.prefill_workers * self.prefill.parallel.accelerators
         return int(prompts + self.decode_workers * self.deployment.parallel.accelerators)
 
     @property
     def tokens_per_s_per_accelerator(self) -> float:
-        """Output tokens per second, shared by all accelerators of both pools."""
+        """Output tokens per second, divided by the accelerators of both pools."""
         return self.tokens_per_s / self.accelerators
 
     @property
     def limit(self) -> str:
-        """The pool that is busier, or what keeps more requests from starting in the one that generates."""
+        """The busier pool, or what keeps more requests from starting in the decode pool."""
         own = super().limit
         if own in ("memory", "slots"):
             return own
@@ -137,9 +137,9 @@ def serve_pools(
     load : Workload, Traffic or Trace
         Lengths of the requests.
     prefill, decode : Deployment
-        A worker of each pool.
+        One worker of each pool.
     prefill_workers, decode_workers : int
-        How many.
+        Number of workers in each pool.
     concurrency : int
         Requests in the system at any time (closed loop).
     requests_per_s : float
@@ -149,10 +149,10 @@ def serve_pools(
     requests, seed : int
         Number of requests, and the random seed.
     hit_rate : float
-        Share of every prompt that prefill workers find in their prefix cache; all of the cache crosses.
+        Share of every prompt that prefill workers find in their prefix cache; the whole cache is still transferred.
     link_bytes_per_s : float
-        Rate of one accelerator's link between the pools, one way; that of its network card if None. The side with the
-        slower links, all of a replica's together, is what a cache crosses at.
+        Rate of one accelerator's link between the pools, one way; by default that of its network card. A transfer runs
+        at the rate of the slower side, with all links of a replica together.
     by_layer : bool
         Whether the cache of each layer is sent as soon as it is computed. Then the transfer is hidden behind the
         prefill, except for the last layer and whatever takes longer than the prefill.
@@ -162,13 +162,13 @@ def serve_pools(
     Returns
     -------
     Pools
-        What requests saw, and how busy each pool was.
+        Request times, and the utilization of each pool.
 
     Raises
     ------
     InvalidInput
-        The pools run different models, no link between them is known, or a request is longer than the cache of a
-        worker.
+        The pools run different models, the rate of the link between them is unknown, or a request is longer than the
+        cache of a worker.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def serve_pools(
     """
     for name, count in (("prefill_workers", prefill_workers), ("decode_workers", decode_workers)):
         one_number(name, count, least=1, whole=True)
-    without_times(load)  # refuses what has no lengths of requests
+    without_times(load)  # raises if the load has no request lengths
     check_deployment(prefill, "prefill")
     check_deployment(decode, "decode")
     if prefill.model.name != decode.model.name:
@@ -202,7 +202,7 @@ def run_pools(
     link_bytes_per_s: float | None = None,
     by_layer: bool = False,
 ) -> Pools:
-    """A simulation with given times of steps and numbers of workers, of prefill and of decode each."""
+    """Run a simulation with given step times and numbers of workers, for prefill and decode."""
     prefill, decode = (each.serve for each in times)
     times = (times[0].of_load(load), times[1])
     rng = np.random.default_rng(how.seed)
@@ -233,15 +233,15 @@ def run_pools(
 
 
 Crossing = Callable[[int, Requests], float]
-"""Time in which the cache of a request crosses to the other pool."""
+"""Function from request to the time to transfer its cache to the decode pool, seconds."""
 
 
 def _handover(
     prefill: Deployment, decode: Deployment, rate: float | None, times: StepTimes, *, by_layer: bool
 ) -> Crossing:
-    """The cache of a request leaves by the links of its prefill replica and arrives by those of its decode replica.
+    """Return the transfer time of caches, over the links of a prefill replica and those of a decode replica.
 
-    The slower of the two is what it takes, in the wider of the two formats.
+    The slower of the two sets the time, and the wider of the two cache formats the bytes.
     """
     bytes_per_s = min(_links_bytes_per_s(each, rate) for each in (prefill, decode))
     formats = (prefill.precision.kv, decode.precision.kv)
@@ -259,7 +259,7 @@ def _handover(
 
 
 def _links_bytes_per_s(worker: Deployment, rate: float | None) -> float:
-    """What the accelerators of one replica send or receive together, one way."""
+    """Return the combined link rate of the accelerators of one replica, one way."""
     given = rate if rate is not None else worker.accelerator.nic_bytes_per_s
     if given is None:
         name = worker.accelerator.name
@@ -269,7 +269,7 @@ def _links_bytes_per_s(worker: Deployment, rate: float | None) -> float:
 
 
 def _schedulers(times: StepTimes, record: Requests, workers: int, *, generates: bool) -> list[Scheduler]:
-    """Schedulers of all workers of a pool: one that generates finds the caches computed."""
+    """Return the schedulers of all workers of a pool; in a decode pool the caches arrive already computed."""
     engine = times.engine if generates else replace(times.engine, scheduler="prefill_first")
     pool = cache_pool(times.serve, engine)
     longest = max(map(sum, zip(record.prompt, record.cached, record.output, strict=True)))
@@ -281,15 +281,15 @@ def _schedulers(times: StepTimes, record: Requests, workers: int, *, generates: 
 
 
 class _Conductor:
-    """Sends requests from pool to pool and lets the worker that is furthest behind go on."""
+    """Pass requests from pool to pool and advance the worker that is furthest behind in time."""
 
     def __init__(self, record: Requests, first: list[Scheduler], second: list[Scheduler], crossing: Crossing) -> None:
         self.record, self.first, self.second, self.crossing = record, first, second, crossing
         self.posted: list[tuple[float, int, bool]] = []  # heap of (time, request, whether its prompt is computed)
         self.load: dict[int, float] = {id(each): 0.0 for each in (*first, *second)}
         self.place: dict[int, Scheduler] = {}
-        self.crossed = [0.0] * len(record.prompt)  # when the cache of each request is in the second pool
-        # A pass is played as soon as it begins, so a request leaves its worker later than the pass is played.
+        self.crossed = [0.0] * len(record.prompt)  # when the cache of each request arrives in the decode pool
+        # A pass is simulated as soon as it begins, so a request leaves its worker at a later simulated time.
         self.leaving: list[tuple[float, int]] = []  # heap of (time, request)
 
     def play(self, how: Demand, rng: np.random.Generator) -> None:
@@ -321,19 +321,19 @@ class _Conductor:
             pass
 
     def _computed(self, request: int, now: float) -> None:
-        """A prompt is computed, and its cache crosses; its first token leaves the server from the other pool."""
+        """Start the transfer of a computed prompt's cache; its first token is sent by the decode pool."""
         heappush(self.leaving, (now, request))
         self.crossed[request] = now + self.crossing(request, self.record)
         heappush(self.posted, (self.crossed[request], request, True))
 
     def _let_go(self, now: float) -> None:
-        """Requests that have left their worker by now no longer count in its load."""
+        """Remove requests that have left their worker by now from its load."""
         while self.leaving and self.leaving[0][0] <= now:
             _, request = heappop(self.leaving)
             self.load[id(self.place.pop(request))] -= 1.0
 
     def _go_on(self) -> bool:
-        """One event: of the worker that is furthest behind, or the post before it."""
+        """Handle one event: a request to deliver, or else the next event of the worker furthest behind."""
         workers = (*self.first, *self.second)
         behind = min(workers, key=Scheduler.next_time)
         begins = behind.next_time()

@@ -1,13 +1,13 @@
-"""Ranks of attention in data parallel that are balanced and step together.
+"""Balanced ranks of data-parallel attention, which step together.
 
-Replicas of attention that share one set of experts exchange tokens in every layer, so that none can begin a step before
-all can; an engine that balances them (`roofline.serving.gates`) lets them compute their prompts together.  A step takes
-the attention and the dense layers of the rank with the most to do, and the experts' time for the tokens of all ranks:
+Replicas of attention that share one set of experts exchange tokens in every layer, so none can begin a step before all
+can.  An engine that balances them (`roofline.serving.gates`) lets them compute their prompts together.  A step takes
+the time of attention and dense layers on the most loaded rank, plus the experts' time for the tokens of all ranks:
 
     step = max over ranks (step_r - experts(tokens_r)) + experts(mean tokens)
 
-with ``step_r`` and ``experts`` as `roofline.serving.step_times` has them, where every rank has the same tokens.  Ranks
-without requests take part with an empty step.  Engines that run prompts first stop decoding on all ranks for it.
+with ``step_r`` and ``experts`` from `roofline.serving.step_times`, where every rank has the same tokens.  Ranks
+without requests take part with an empty step.  Engines that run prompts first stop decoding on all ranks meanwhile.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Ranks:
     Parameters
     ----------
     schedulers : sequence of Scheduler
-        One a rank.
+        One scheduler per rank.
     engine : Engine
-        Their settings.
+        Settings of the engine.
     """
 
     def __init__(self, schedulers: Sequence[Scheduler], engine: Engine) -> None:
@@ -40,11 +40,11 @@ class Ranks:
 
     @property
     def tally(self) -> Tally:
-        """What the first rank has done."""
+        """Totals of the first rank."""
         return self.ranks[0].tally
 
     def advance(self) -> bool:
-        """Do the next thing; False if there is nothing left."""
+        """Handle the next event; return False if there is none left."""
         if not self._look():
             return False
         for rank in self.ranks:
@@ -63,7 +63,7 @@ class Ranks:
         return True
 
     def _look(self) -> bool:
-        """Bring all ranks to the same time and take what has arrived; False if nothing is left to do."""
+        """Bring all ranks to the same time and receive arrivals; return False if nothing is left to do."""
         now = max(rank.now for rank in self.ranks)
         if all(rank.idle for rank in self.ranks):
             next_at = min(rank.next_time() for rank in self.ranks)
@@ -77,7 +77,7 @@ class Ranks:
         return True
 
     def _together_s(self, own_s: Sequence[float], tokens: Sequence[float], factor: float) -> float:
-        """A step of ranks that would take ``own_s`` each if all had as many tokens.
+        """Return the time of a joint step of ranks that would each take ``own_s`` if all had equally many tokens.
 
         ``factor`` is the time of such a step divided by the time of its kernels.
         """
@@ -86,7 +86,7 @@ class Ranks:
         return max(apart, 0.0) + factor * experts_s(sum(tokens) / len(tokens))
 
     def _prompts(self, pieces: list[list[Piece]]) -> None:
-        """One step with prompts on some ranks."""
+        """Run one step with prompts on some ranks."""
         tokens = []
         for at, rank in enumerate(self.ranks):
             if pieces[at] and not rank.reserves:
@@ -108,7 +108,7 @@ class Ranks:
                 _let_pass(rank, took, 1)
 
     def _decode(self, held: int) -> int:
-        """As many decode steps as are alike; ``held`` of them at most if that is not 0."""
+        """Run as many decode steps as have the same sequences; at most ``held`` if that is not 0."""
         busy = [rank for rank in self.ranks if rank.running]
         count = min(rank._alike() for rank in busy)
         if held:
@@ -126,7 +126,7 @@ class Ranks:
         return count
 
     def _decode_s(self, further: float) -> float:
-        """A decode step, ``further`` tokens of each sequence from now."""
+        """Return the time of the decode step ``further`` tokens per sequence from now."""
         busy = [rank for rank in self.ranks if rank.running]
         own_s = [rank.clock.line(rank.running).at(rank.contexts / rank.running + further) for rank in busy]
         tokens = [float(rank.running) for rank in busy]
@@ -136,6 +136,6 @@ class Ranks:
 
 
 def _let_pass(rank: Scheduler, took: float, passes: int) -> None:
-    """Let a rank that has nothing to do take part in some passes."""
+    """Let an idle rank take part in some passes."""
     rank.now += took
     rank.passes += passes

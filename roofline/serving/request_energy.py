@@ -1,12 +1,12 @@
-"""Energy of a request in steady state: that of its prompt and of its share of the steps, beyond idle boards.
+"""Energy of a request in steady state above idle power: its prompt and its share of the decode steps.
 
-Energy is additive (`roofline.phases.energy`), so a request spends what its own passes take, whoever shares them: a
-prompt its part of the pass that it is packed into, and each of its tokens ``1 / B`` of a step.  Boards draw their idle
-power all the time.  With ``busy_s`` the time of the deployment that a request takes,
+Energy is additive (`roofline.phases.energy`), so the energy of a request is its share of the passes that it is part of:
+its part of the pass that computes its prompt, and ``1 / B`` of a step for each of its tokens.  Boards always draw their
+idle power.  With ``busy_s``, the deployment time per request,
 
     watts = accelerators * idle_watts + (prompt_j + steps_j) / busy_s,
 
-and no more than the limits of the boards.
+limited to the power limits of the boards.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .steady_state import Steady
 
 
 class RequestEnergy(NamedTuple):
-    """Power of a deployment in steady state, boards alone, and how the energy of a request divides.
+    """Board power of a deployment in steady state, and the split of a request's energy.
 
     Attributes
     ----------
     watts : float or array
-        Mean power of all accelerators while the deployment is kept at its batch, W.
+        Mean power of all accelerators while the deployment is at its batch, W.
     prompt_share : float or array
-        Share of its energy that goes into prompts; the idle power goes by time.
+        Share of a request's energy spent on its prompt; idle power is split by time.
     """
 
     watts: Number
@@ -38,7 +38,7 @@ class RequestEnergy(NamedTuple):
 
 
 def request_energy(steady: Steady) -> RequestEnergy:
-    """Power and its division of a deployment in steady state.
+    """Compute the board power of a deployment in steady state, and the share of prompts in the energy.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def request_energy(steady: Steady) -> RequestEnergy:
     Returns
     -------
     RequestEnergy
-        NaN for accelerators that state no TDP.
+        Power and share; NaN for accelerators without a TDP.
     """
     passes, serve = steady.passes, steady.case.serve
     count, gpu = serve.parallel.accelerators, serve.accelerator
@@ -62,7 +62,7 @@ def request_energy(steady: Steady) -> RequestEnergy:
 
 
 def _prompt_j(steady: Steady) -> Number:
-    """Energy of one prompt: its part of the pass that it is packed into, or what its chunks add to steps."""
+    """Return the energy of one prompt: its part of the pass that computes it, or what its chunks add to steps."""
     passes = steady.passes
     if steady.case.chunk_tokens is not None:
         made = passes.chunks

@@ -1,8 +1,8 @@
-"""Requests that go through schedulers until all have ended: in an open loop, in a closed loop, or as recorded.
+"""Run requests through schedulers until all have ended: in an open loop, in a closed loop, or as recorded.
 
 A replica has a scheduler of its own, and so has each microbatch of a pipeline; requests go to them in turn.  In a
 closed loop a client sends its next request when the last one has ended, so that ``concurrency`` are in the system at
-any time; in an open loop requests arrive at a given rate, however busy the server is.
+any time; in an open loop requests arrive at a given rate, independent of the load on the server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .trace import Trace
 from .traffic import Traffic
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many requests have ended."""
+"""Progress callback; called with the number of finished requests and the total."""
 
 
 def play(
@@ -39,12 +39,12 @@ def play(
     *,
     scheduler: Callable[[Clock, Engine, CachePool, Requests], Scheduler] = Scheduler,
 ) -> tuple[Requests, tuple[Tally, ...]]:
-    """The record of every request, and what each scheduler did.
+    """Run all requests and return their records and the totals of each scheduler.
 
     Raises
     ------
     InvalidInput
-        A request is longer than the cache.
+        A request does not fit in the cache.
     """
     times = times.of_load(load)
     rng = np.random.default_rng(how.seed)
@@ -70,13 +70,13 @@ def play(
 
 
 def handle(requests: Requests, times: StepTimes) -> None:
-    """Set how long each request is on the way to its scheduler."""
+    """Set the time that each request takes to reach its scheduler."""
     tokens = np.asarray(requests.prompt, dtype=float) + np.asarray(requests.cached, dtype=float)
     requests.handling = np.asarray(times.handling_s(tokens)).tolist()
 
 
 def _groups(schedulers: list[Scheduler], times: StepTimes) -> list[Scheduler | Ranks]:
-    """Schedulers by themselves, or in groups that step together because they share experts."""
+    """Return the schedulers individually, or in groups that step together because they share experts."""
     size = times.sharing
     if size == 1:
         return list(schedulers)
@@ -86,7 +86,7 @@ def _groups(schedulers: list[Scheduler], times: StepTimes) -> list[Scheduler | R
 def _open_loop(
     schedulers: list[Scheduler], groups: list[Scheduler | Ranks], requests: Requests, progress: Progress | None
 ) -> None:
-    """Every scheduler with its share of the arrivals, in turn."""
+    """Run an open loop: arrivals go to the schedulers in turn."""
     count = len(requests.arrival)
     for place, scheduler in enumerate(schedulers):
         for request in range(place, count, len(schedulers)):
@@ -102,7 +102,7 @@ def _closed_loop(
     concurrency: int,
     progress: Progress | None,
 ) -> None:
-    """Every scheduler with its share of the clients, who send their next request when the last one has ended."""
+    """Run a closed loop: each client sends its next request to its scheduler when the last one has ended."""
     count, lanes = len(requests.arrival), len(schedulers)
     sent = iter(range(count))
     for place, scheduler in enumerate(schedulers):
@@ -124,7 +124,7 @@ def _closed_loop(
 
 
 def _part(count: int, concurrency: int, place: int, lanes: int) -> int:
-    """Requests of one scheduler: in proportion to its clients, all of them together ``count``."""
+    """Return the number of requests of one scheduler, in proportion to its clients; the total is ``count``."""
     clients = [(concurrency - at + lanes - 1) // lanes for at in range(lanes)]
     before, own = sum(clients[:place]), clients[place]
     return count * (before + own) // concurrency - count * before // concurrency

@@ -32,17 +32,17 @@ def simulate(
     deployment : Deployment
         What runs where; its engine says how requests are scheduled.
     load : Workload, Traffic or Trace
-        Lengths of the requests. Requests of a workload are all alike and run in lockstep; requests of a traffic are
-        drawn from its buckets; a trace is replayed as recorded if neither a concurrency nor a rate is given.
+        Lengths of the requests. Requests of a workload are all alike and run in lockstep. Requests of a traffic are
+        drawn from its buckets. A trace is replayed as recorded if neither a concurrency nor a rate is given.
     concurrency : int
         Requests in the system at any time (closed loop).
     requests_per_s : float
         Mean rate of arrivals (open loop). Above the capacity of the deployment, waiting times grow with the length of
-        the run, and a note says so.
+        the run, and the result has a note.
     burstiness : float
         Squared coefficient of variation of the gaps between arrivals: 1 is Poisson.
     requests : int
-        Number of requests; by default 10 for each client of a closed loop, 5,000 in an open loop.
+        Number of requests; by default 10 per client in a closed loop, 5,000 in an open loop.
     seed : int
         The same seed repeats a run exactly.
     hit_rate : float
@@ -50,7 +50,7 @@ def simulate(
     time : str
         Which of the three times a step takes.
     progress : callable
-        Told how many of how many requests have ended.
+        Called with the number of finished requests and the total.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def simulate(
     Raises
     ------
     InvalidInput
-        Both ``concurrency`` and ``requests_per_s``, or neither without a trace; numbers out of range; or a request
-        longer than the cache (the message says which length fits).
+        Both ``concurrency`` and ``requests_per_s`` are given, or neither and ``load`` is not a trace; a number is out
+        of range; or a request is longer than the cache (the message gives the longest that fits).
 
     Examples
     --------
@@ -71,7 +71,7 @@ def simulate(
     >>> found.quantile("ttft_s", 0.95) > found.ttft_s > 0
     True
     """
-    without_times(load)  # refuses what has no lengths of requests
+    without_times(load)  # raises if the load has no request lengths
     if isinstance(load, Trace) and concurrency is None and requests_per_s is None:
         return run(deployment, load, _recorded(load, seed, hit_rate), step_times(deployment, time=time), progress)
     how = demand(concurrency, requests_per_s, burstiness=burstiness, requests=requests, seed=seed, hit_rate=hit_rate)
@@ -79,7 +79,7 @@ def simulate(
 
 
 def _recorded(load: Trace, seed: int, hit_rate: float) -> Demand:
-    """Arrivals as a trace has them."""
+    """Return the arrivals recorded in a trace."""
     return Demand(None, load.requests_per_s, load.burstiness, len(load), seed, hit_rate, recorded=True)
 
 
@@ -90,5 +90,5 @@ def run(
     times: StepTimes,
     progress: Progress | None = None,
 ) -> Simulation:
-    """A simulation with given times of steps."""
+    """Run a simulation with given step times."""
     return Simulation(deployment, load, how, times, *play(deployment, load, how, times, progress))

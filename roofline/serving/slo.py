@@ -10,10 +10,10 @@ from ..errors import of_kind, one_number, unknown
 from ..values import Value
 
 STATISTICS: Mapping[str, float] = FrozenMapping({"mean": 1.0, "p50": 0.5, "p95": 0.95, "p99": 0.99})
-"""What of the requests a target is for -> the share of them that meets it; for a mean, as if all did."""
+"""Statistic over requests -> the share of requests that has to meet a target; 1 for the mean."""
 
 HIGH_END = "estimate_high_s"
-"""The upper end of the estimate's interval, which cautious plans compare with their targets."""
+"""Upper end of the estimate's interval, which cautious plans compare with the targets."""
 
 TARGETS = ("ttft_s", "tpot_s", "total_s", "gap_s", "tokens_per_s")
 
@@ -35,8 +35,8 @@ class SLO(Value):
     tokens_per_s : float
         Smallest throughput of the whole deployment, in output tokens per second.
     statistic : str
-        Statistic over requests that has to meet the latency targets if requests queue: ``mean``, ``p50``, ``p95`` or
-        ``p99``.
+        Statistic over requests that is compared with the latency targets if requests queue: ``mean``, ``p50``, ``p95``
+        or ``p99``.
 
     Raises
     ------
@@ -57,7 +57,7 @@ class SLO(Value):
         if self.statistic not in STATISTICS:
             raise unknown("statistic", self.statistic, STATISTICS)
         for name, target in self.targets():
-            one_number(name, target, least=1e-12)  # a target of 0 could never be met, and would be divided by
+            one_number(name, target, least=1e-12)  # a target of 0 could never be met and would lead to a division by 0
 
     def targets(self) -> tuple[tuple[str, float], ...]:
         """Metric and target of every objective that is set."""
@@ -81,7 +81,7 @@ def as_slo(slo: SLO | None) -> SLO:
     Raises
     ------
     InvalidInput
-        The value is neither an SLO nor None, but a dict, for example.
+        The value is neither an SLO nor None, for example a dict.
     """
     if slo is None:
         return SLO()

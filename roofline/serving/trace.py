@@ -1,4 +1,4 @@
-"""Traces: requests as they came, each with its time of arrival and its lengths."""
+"""Traces: recorded requests, each with its arrival time and lengths."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..report import Report
 from .traffic import MAX_BYTES, OUTPUT_NAMES, PROMPT_NAMES, Traffic, read_traffic
 
 ARRIVAL_NAMES = ("arrival_s", "arrival_time", "arrived_at", "timestamp", "time", "start_time", "arrival")
-"""Columns that hold times of arrival: seconds, or dates as ISO 8601 has them."""
+"""Columns of arrival times, in seconds or as ISO 8601 dates."""
 
 CACHED_NAMES = ("cached_tokens", "num_cached_tokens")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Report):
-    """Recorded requests, in the order of their arrival.
+    """Recorded requests, in order of arrival.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Trace(Report):
     cached_tokens : array
         Tokens of each prompt that are already cached.
     source : str
-        Where it is from.
+        Source of the trace.
     """
 
     arrival_s: npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ class Trace(Report):
 
     @property
     def requests_per_s(self) -> float:
-        """Mean rate of arrivals; infinite if all come at once."""
+        """Mean rate of arrivals, 1/s; infinite if all arrive at once."""
         span = float(self.arrival_s[-1] - self.arrival_s[0])
         return (len(self) - 1) / span if span > 0 else float("inf")
 
@@ -68,11 +68,11 @@ class Trace(Report):
 
     @property
     def traffic(self) -> Traffic:
-        """Its lengths as a mix of requests, without their times."""
+        """Request lengths as a traffic, without arrival times."""
         return Traffic(self.prompt_tokens, self.output_tokens, np.ones(len(self)), self.source)
 
     def at_rate(self, requests_per_s: float) -> Trace:
-        """The same requests closer together or further apart, bursts and all."""
+        """Return the trace with its arrival times scaled to another mean rate; bursts are kept."""
         factor = self.requests_per_s / requests_per_s
         return Trace(self.arrival_s * factor, self.prompt_tokens, self.output_tokens, self.cached_tokens, self.source)
 
@@ -83,20 +83,20 @@ def read_trace(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Trace:
     Parameters
     ----------
     path : str or Path
-        One line per request: its time of arrival (``arrival_s``, ``timestamp`` ..., in seconds or as a date),
-        ``prompt_tokens`` and ``output_tokens`` or what other tools call them, and ``cached_tokens`` if there are any.
+        One line per request: its arrival time (``arrival_s``, ``timestamp`` ..., in seconds or as a date),
+        ``prompt_tokens`` and ``output_tokens`` or other tools' names for them, and optionally ``cached_tokens``.
     max_bytes : int
-        Larger files are refused.
+        Largest accepted file size, bytes.
 
     Returns
     -------
     Trace
-        Times from the first arrival on.
+        Requests with times relative to the first arrival.
 
     Raises
     ------
     SpecError
-        The file can't be read, or a row lacks a value, has a length below 1, or comes before the row above it; the
+        The file cannot be read, or a row lacks a value, has a length below 1, or is earlier than the row above it; the
         message names the row.
     """
     path = Path(path)
@@ -116,22 +116,22 @@ def read_trace(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Trace:
 
 
 def read_arrivals(path: str | Path) -> Traffic | Trace:
-    """The requests in a file: a trace where it says when they came, else their lengths alone.
+    """Read the requests in a file: as a trace if it has arrival times, else as a traffic.
 
     Parameters
     ----------
     path : str or Path
-        As `read_trace` or `roofline.serving.traffic.read_traffic` takes it.
+        File in a format that `read_trace` or `roofline.serving.traffic.read_traffic` accepts.
 
     Returns
     -------
     Trace or Traffic
-        A trace if its first row has a time of arrival.
+        A trace if the first row has an arrival time.
 
     Raises
     ------
     SpecError
-        The file can't be read, or holds no requests.
+        The file cannot be read or contains no requests.
     """
     path = Path(path)
     text = read_text(path, max_bytes=MAX_BYTES).removeprefix("\ufeff").strip()
@@ -141,7 +141,7 @@ def read_arrivals(path: str | Path) -> Traffic | Trace:
 
 
 def names_of(line: str) -> set[str]:
-    """Names in the first line of a CSV file, or in the quotes of one of JSON."""
+    """Return the names in the first line of a file: columns of CSV, or quoted names of JSON."""
     quoted = line.split('"')[1::2] if line.startswith(("{", "[")) else line.replace('"', "").split(",")
     return {name.strip() for name in quoted}
 
@@ -178,7 +178,7 @@ def _request(row: Mapping[str, Any], where: str) -> tuple[float, float, float, f
 
 
 def _value(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> tuple[str, Any]:
-    """The column that holds a figure, and its value."""
+    """Return the name of the first of ``names`` that is a column, and its value."""
     name = next((name for name in names if name in row), None)
     if name is None:
         raise SpecError(f"{where}: no column {names[0]}; there are {', '.join(map(str, row)) or 'none'}")
@@ -198,7 +198,7 @@ def _tokens(name: str, value: Any, where: str, *, least: int) -> float:
 
 
 def _seconds(name: str, value: Any, where: str) -> float:
-    """A time as seconds or as a date."""
+    """Return a time given in seconds or as a date, in seconds."""
     try:
         found = float("nan") if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -216,12 +216,12 @@ def _date(value: Any) -> float:
 
 
 def without_times(load: Workload | Traffic | Trace) -> Workload | Traffic:
-    """A load as a closed form takes it: of a trace its traffic.
+    """Return a load for a closed form: a trace becomes its traffic.
 
     Raises
     ------
     InvalidInput
-        It is neither a workload nor a traffic nor a trace.
+        The load is not a workload, a traffic or a trace.
     """
     if isinstance(load, Trace):
         return load.traffic

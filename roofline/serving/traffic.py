@@ -1,4 +1,4 @@
-"""Traffic: which requests come, by length; from numbers, a CSV or a log."""
+"""Traffic: a mix of request lengths, from numbers, a CSV file or a log."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..phases.workload import MEDIA_COUNTS, TEXT_COUNTS, Workload
 from ..report import Report
 
 MAX_BYTES = 64 * 2**20
-"""A log has at most this size."""
+"""Largest accepted size of a log, bytes."""
 
 CHARACTERS_PER_TOKEN = 4.0
-"""For logs that hold text and no counts: English has about four characters a token."""
+"""Used for logs with text but no token counts: English has about four characters per token."""
 
 TEXT_NOTE = f"the log contains text but no token counts; assuming {CHARACTERS_PER_TOKEN:g} characters per token"
 
@@ -45,14 +45,14 @@ class Traffic(Report):
     share : array
         Share of the requests in each bucket.
     source : str
-        Where it is from.
+        Source of the traffic.
     images, image_tokens, audio_s : float
-        Images and seconds of sound in every prompt, and tokens of an image, as of a `Workload`.
+        Images and seconds of sound in every prompt, and tokens per image, as in a `Workload`.
 
     Raises
     ------
     InvalidInput
-        No bucket, a length below one token, or shares that add up to 0.
+        There is no bucket, a length is below one token, or the shares add up to 0.
     """
 
     prompt_tokens: npt.NDArray[np.float64]
@@ -79,7 +79,8 @@ class Traffic(Report):
 
     @classmethod
     def of(cls, buckets: Iterable[Any], source: str = "given") -> Traffic:
-        """Buckets given as ``(prompt tokens, output tokens)`` or ``(prompt tokens, output tokens, share)``.
+        """Return a traffic from buckets ``(prompt tokens, output tokens)`` or ``(prompt tokens, output tokens,
+        share)``.
 
         Examples
         --------
@@ -101,12 +102,12 @@ class Traffic(Report):
 
     @classmethod
     def of_workload(cls, load: Workload) -> Traffic:
-        """Requests that are all alike.
+        """Return a traffic of identical requests.
 
         Raises
         ------
         InvalidInput
-            A field but the batch is an array.
+            A field other than the batch is an array.
         """
         for name in (*TEXT_COUNTS, *MEDIA_COUNTS):
             if name != "batch" and np.ndim(getattr(load, name)):
@@ -119,22 +120,22 @@ class Traffic(Report):
         return replace(alike, images=images, image_tokens=image_tokens, audio_s=audio_s)
 
     def workload(self, prompt_tokens: Number, output_tokens: Number, batch: Number = 1) -> Workload:
-        """Requests of some lengths with the images and the sound that all of the traffic have."""
+        """Return a workload of given lengths, with the images and sound of the traffic."""
         media = {name: getattr(self, name) for name in MEDIA_COUNTS}
         return Workload(prompt_tokens, output_tokens, batch, **media)
 
     @property
     def mean_prompt_tokens(self) -> float:
-        """Mean prompt."""
+        """Mean prompt length, tokens."""
         return float(np.sum(self.share * self.prompt_tokens))
 
     @property
     def mean_output_tokens(self) -> float:
-        """Mean output."""
+        """Mean output length, tokens."""
         return float(np.sum(self.share * self.output_tokens))
 
     def bucketed(self) -> Traffic:
-        """Requests gathered by prompt and output within a factor of two, each bucket at its mean lengths."""
+        """Return the traffic in buckets a factor of two wide in prompt and output, each at its mean lengths."""
         keys = np.stack([np.floor(np.log2(self.prompt_tokens)), np.floor(np.log2(self.output_tokens))])
         _, inverse = np.unique(keys, axis=1, return_inverse=True)
         inverse = np.ravel(inverse)
@@ -145,28 +146,28 @@ class Traffic(Report):
 
 
 def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
-    """Read the traffic in a file, grouped into buckets that are a factor of two wide.
+    """Read the traffic in a file, grouped into buckets a factor of two wide.
 
     ==========  =====================================================================================================
-    CSV         a line of names, then one request or bucket a line: ``prompt_tokens``, ``output_tokens`` and, if it is a
+    CSV         a header, then one request or bucket per line: ``prompt_tokens``, ``output_tokens`` and, if it is a
                 bucket, ``share``; names of other tools (``input_len``, ``completion_tokens`` ...) are known
     JSON        a list of objects with those names; or an object of two lists, ``input_lens`` and ``output_lens``, as
                 vLLM's benchmark writes; or ShareGPT's list of ``conversations``, whose text is taken as four characters
-                a token, every answer with all turns before it as its prompt
-    JSON lines  one such object a line; an OpenAI ``usage`` object is found inside
+                per token; the prompt of every answer is all turns before it
+    JSON lines  one object per line with those names, also inside an OpenAI ``usage`` object
     ==========  =====================================================================================================
 
     Parameters
     ----------
     path : str or path
-        The file; its content decides the format.
+        The file; the format is detected from its content.
     max_bytes : int
-        A larger file is refused.
+        Largest accepted file size, bytes.
 
     Raises
     ------
     SpecError
-        The file can't be read, is too large, or holds no requests.
+        The file cannot be read, is too large, or contains no requests.
     """
     path = Path(path)
     text = read_text(path, max_bytes=max_bytes).strip()
@@ -209,7 +210,7 @@ def _json_rows(text: str, path: Path) -> Iterator[Lengths]:
 
 
 def _documents(text: str, path: Path) -> list[Any]:
-    """The objects of a JSON document or of a file with one a line."""
+    """Return the objects of a JSON document or of a JSON Lines file."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -226,7 +227,7 @@ def _documents(text: str, path: Path) -> list[Any]:
 
 
 def _lengths(row: Mapping[str, Any], where: str) -> Lengths:
-    """Prompt, output and share of one row."""
+    """Return the prompt length, output length and share of one row."""
     prompt, output = (_named(row, names, where) for names in (PROMPT_NAMES, OUTPUT_NAMES))
     share = _named(row, SHARE_NAMES, where) if any(name in row for name in SHARE_NAMES) else 1.0
     for names, tokens in ((PROMPT_NAMES, prompt), (OUTPUT_NAMES, output)):
@@ -252,7 +253,7 @@ def _named(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> float:
 
 
 def _turns(turns: Any, path: Path) -> Iterator[Lengths]:
-    """Every answer of a conversation, all turns before it as its prompt."""
+    """Return the lengths of every answer of a conversation; its prompt is all turns before it."""
     before = 0.0
     for turn in turns if isinstance(turns, list) else ():
         if not isinstance(turn, Mapping) or not isinstance(turn.get("value"), str):
