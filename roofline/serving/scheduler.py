@@ -1,21 +1,21 @@
 """One scheduler of an engine, from event to event.
 
-Between two events (an arrival that can start, a prompt, a sequence that ends, a cache that is full) every decode step
-has the same sequences, and its time is linear in their mean context, so that any number of them is one jump:
+Between two events (an arrival that can start, a prompt, a sequence that ends, a full cache) every decode step has the
+same sequences.  Its time is linear in their mean context, so any number of steps is computed at once:
 
     n steps = n * D(B, context + (n - 1) / 2)
 
 What happens at an event follows the engine's settings (`roofline.specs.engines.Engine`):
 
-- ``mixed``: a step computes a token of each running sequence and fills the rest of its budget with prompts, first come
-  first served, the last one cut if it may be.  ``prefill_first``: prompts run in passes of their own, and the running
-  sequences wait.  ``static``: prompts start only once every sequence has ended.
-- ``reserve``: a request starts when the pages of its full length are free.  ``grow``: it starts when those of its
-  prompt are, and when a step finds too few for all, the request admitted last is put back to the head of the queue; its
-  tokens are computed again when it returns (vLLM's recomputation).
-- What arrives is noticed at every ``receive_interval``-th step, or at once by an idle engine; and every
-  ``schedule_interval``-th decode step, or behind prompts, where decode steps are scheduled several at a time.
-- Prompts may be held back until several share a step (`roofline.serving.gates`).
+- ``mixed``: a step computes a token of each running sequence and fills the rest of its budget with prompts, first
+  come first served.  The last prompt is cut if the engine allows chunks.  ``prefill_first``: prompts run in passes of
+  their own, and the running sequences wait.  ``static``: prompts start only once every sequence has ended.
+- ``reserve``: a request starts when the pages of its full length are free.  ``grow``: it starts when the pages of its
+  prompt are free.  If a step then has too few pages, the request admitted last returns to the head of the queue, and
+  its tokens are recomputed when it resumes (vLLM's recomputation).
+- Arrivals are noticed at every ``receive_interval``-th step, or at once by an idle engine.  If several decode steps
+  are scheduled at a time, they are noticed every ``schedule_interval``-th decode step, or after prompts.
+- Prompts may be held back until several of them share a step (`roofline.serving.gates`).
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from .record import Gaps, Piece, Requests, Tally, in_order
 
 
 class Scheduler:
-    """One scheduler with its queue, its running sequences and its pages.
+    """One scheduler with its queue, running sequences and cache pages.
 
     Parameters
     ----------
     clock : Clock
-        Times of steps.
+        Step times.
     engine : Engine
-        Its settings, all of them known.
+        Engine settings, all of them set.
     pool : CachePool
-        Its memory.
+        Cache memory.
     requests : Requests
-        All requests; ``receive`` hands over some of them.
+        All requests; ``receive`` assigns some of them to this scheduler.
     generates : bool
-        Whether it goes on after the first token; a pool that only prefills does not.
+        Whether sequences continue after the first token; False in a prefill pool.
     prefills : bool
-        Whether prompts have to be computed; in a pool that only decodes their cache arrives with them.
+        Whether prompts have to be computed; False in a decode pool, where their cache arrives with them.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Scheduler:
         self.prompts: deque[list[int]] = deque()  # request, tokens left to compute, tokens before them
         self.ends: list[tuple[int, int]] = []  # heap of (step at which it ends, request)
         self.end_of: dict[int, int] = {}
-        self.admitted: list[int] = []  # in the order of admission; ended ones are dropped lazily
+        self.admitted: list[int] = []  # in order of admission; finished ones are removed lazily
         self.made: dict[int, int] = {}  # tokens that a preempted request has generated
         self.fresh: list[int] = []  # sequences that have not had a decode step yet
         self.last_of: dict[int, float] = {}  # when a preempted request got its last token
@@ -98,23 +98,23 @@ class Scheduler:
     # Arrivals -------------------------------------------------------------------------------------------------------
 
     def receive(self, time: float, request: int) -> None:
-        """Hand over a request that is sent at ``time`` and arrives once it has been handled."""
+        """Receive a request sent at ``time``; it arrives after its handling time."""
         handling = self.requests.handling[request] if self.prefills else 0.0
         in_order(self.incoming, (time + handling, request))
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and nothing waits."""
+        """Whether no request is running or waiting."""
         return not (self.running or self.prompts or self.waiting)
 
     def next_time(self) -> float:
-        """When it does something next; infinite if never."""
+        """Time of the next event; infinite if there is none."""
         if not self.idle:
             return self.now
         return max(self.now, self.incoming[0][0]) if self.incoming else inf
 
     def _look(self) -> None:
-        """Take what has arrived into the queue, if it is time to look."""
+        """Move arrivals into the queue, if arrivals are checked before this pass."""
         incoming = self.incoming
         if self.idle:
             if not incoming:
@@ -125,7 +125,7 @@ class Scheduler:
         self._take()
 
     def _take(self) -> None:
-        """Take what has arrived into the queue."""
+        """Move arrivals into the queue."""
         incoming = self.incoming
         while incoming and incoming[0][0] <= self.now:
             self.waiting.append(incoming.popleft()[1])
@@ -133,7 +133,7 @@ class Scheduler:
         self.tally.most_waiting = max(self.tally.most_waiting, len(self.waiting))
 
     def _looks(self) -> bool:
-        """Whether it looks for arrivals before the next pass: at every ``interval``-th, whatever happens in between."""
+        """Return whether arrivals are checked before the next pass, which happens every ``interval`` passes."""
         behind = self.passes - self.next_look
         if behind < 0:
             return False
@@ -145,7 +145,7 @@ class Scheduler:
     # Admission ------------------------------------------------------------------------------------------------------
 
     def _fits(self, request: int, tokens: int) -> bool:
-        """Whether a request may start whose first chunk has ``tokens``."""
+        """Return whether a request with a first chunk of ``tokens`` tokens may start."""
         pool, requests = self.pool, self.requests
         if self.reserves:
             # The reserved bytes are a running sum: rounding must not keep out the last sequence that fits exactly.
@@ -155,7 +155,7 @@ class Scheduler:
         return held + self.running <= pool.tokens_for(sequences)
 
     def _full_bytes(self, request: int) -> float:
-        """Pages of a request at the length that it reaches here."""
+        """Return the bytes of a request's pages at the final length that it reaches in this pool."""
         requests = self.requests
         output = requests.output[request] if self.generates else 0
         return self.pool.sequence_bytes(requests.prompt[request] + requests.cached[request] + output)
@@ -179,14 +179,14 @@ class Scheduler:
 
     @property
     def ready(self) -> bool:
-        """Whether the next step could compute a prompt."""
+        """Return whether the next step could compute a prompt."""
         if self.prompts or not self._slot_free():
             return bool(self.prompts)
         request = self.waiting[0]
         return self._fits(request, self.requests.prompt[request] + self.made.get(request, 0))
 
     def _close_gate(self) -> None:
-        """Hold prompts back, if they are too few for a step of their own."""
+        """Hold prompts back if there are too few for a step."""
         self.held = 0
         if self.gate is None or not self.running or not self.ready:
             return
@@ -195,7 +195,7 @@ class Scheduler:
         self.held = self.gate.holds(min(self.running + tokens, self.budget))
 
     def _fill(self) -> list[Piece]:
-        """Chunks of prompts for the next step: which, and how many tokens of each."""
+        """Return the chunks of the next step: which prompts, and how many tokens of each."""
         left = self.budget - (self.running if self.scheduler == "mixed" else 0)
         opens = self.scheduler != "static" or not (self.running or self.prompts)
         chunks: list[Piece] = []
@@ -219,17 +219,17 @@ class Scheduler:
         return chunks
 
     def _cut(self, tokens: int, left: float, *, first: bool) -> int:
-        """Tokens of a prompt that a step with ``left`` tokens of budget computes."""
+        """Return how many tokens of a prompt a step with ``left`` tokens of budget computes."""
         if not self.prefills or tokens <= left:
             return tokens
         if self.chunked:
             return int(max(left, 0))
-        return tokens if first else 0  # longer than any budget: the engine would refuse it, here it runs alone
+        return tokens if first else 0  # longer than any budget: an engine would reject it, here it runs alone
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def advance(self, horizon: float = inf) -> bool:
-        """Do the next thing, none of it beginning after ``horizon``; False if there is nothing to do before it."""
+        """Handle the next event that begins by ``horizon``; return False if there is none."""
         self._look()
         if self.next_time() > horizon or (self.idle and not self.incoming):
             return False
@@ -246,7 +246,7 @@ class Scheduler:
         return True
 
     def _prompts_step(self, chunks: list[Piece], took: float | None = None) -> None:
-        """One step with prompts, which takes ``took`` if given; running sequences get a token if the engine mixes."""
+        """Run one step with prompts, of duration ``took`` if given; with mixed steps, running sequences get a token."""
         mixes = self.scheduler == "mixed"
         if not self.reserves:
             chunks = self._room_for(chunks, mixes)
@@ -272,7 +272,7 @@ class Scheduler:
         self._end()
 
     def _step_s(self, chunks: list[Piece]) -> float:
-        """Time of a step with some prompts."""
+        """Return the time of a step with prompts."""
         batch = self.running if self.scheduler == "mixed" else 0
         context = self.contexts / batch if batch else 0.0
         if not chunks:
@@ -283,7 +283,7 @@ class Scheduler:
         return self.clock.prompts_s(batch, context, [(take, prompt[2]) for prompt, take in chunks], done, begun)
 
     def _room_for(self, chunks: list[Piece], mixes: bool) -> list[Piece]:
-        """The chunks that are left when the requests admitted last have made room for the step."""
+        """Preempt requests, last admitted first, until the step fits; return the remaining chunks."""
         while self.running + len(self.prompts) > 1:
             more = sum(take for _, take in chunks) + (self.running if mixes else 0)
             if self._held(more):
@@ -293,12 +293,12 @@ class Scheduler:
         return chunks
 
     def _held(self, more: float) -> bool:
-        """Whether the pages hold ``more`` tokens."""
+        """Return whether ``more`` tokens fit in the pages."""
         sequences = self.running + len(self.prompts)
         return self.contexts + self.prompt_tokens + more <= self.pool.tokens_for(sequences)
 
     def _decode_steps(self, horizon: float) -> None:
-        """As many decode steps as are alike."""
+        """Run decode steps until the next event."""
         count = self._alike()
         batch = self.running
         line, context = self.clock.line(batch), self.contexts / batch
@@ -309,13 +309,13 @@ class Scheduler:
         if stop < inf:
             steps = line.steps_until(stop - self.now, count, context)
             late = (self.passes + steps - self.next_look) % self.interval
-            count = min(count, steps + (self.interval - late if late else 0))  # to the look that notices it
+            count = min(count, steps + (self.interval - late if late else 0))  # up to the check that notices it
         if self.held and self.gate is not None:
             self.gate.pass_by(count)
         self._decode(count, first_s, count * line.at(context + (count - 1) / 2), line.at(context + count - 1))
 
     def _alike(self) -> int:
-        """Decode steps until a sequence ends or the cache is full; makes room for the first of them."""
+        """Return the decode steps until a sequence ends or the cache is full, after making room for the first."""
         while not self.reserves and self.running > 1 and not self._held(self.running):
             self._preempt()
         while self.ends[0][0] != self.end_of.get(self.ends[0][1]):
@@ -327,16 +327,16 @@ class Scheduler:
         return count
 
     def _decode(self, count: int, first_s: float, all_s: float, last_s: float) -> None:
-        """``count`` decode steps that take ``all_s``, the first of them ``first_s`` and the last ``last_s``."""
+        """Run ``count`` decode steps that take ``all_s`` in total, the first ``first_s`` and the last ``last_s``."""
         first_at = self.now + first_s
         self._pass(all_s, count)
         self._token(count, first_at, last_s)
         self._end()
 
     def _next_start(self, held: bool = False) -> float:
-        """When a request arrives that could start at once; infinite while others wait or every slot is taken.
+        """Return the time of the next arrival that could start at once; infinite if others wait or no slot is free.
 
-        Where those that wait are ``held`` back, one more may end that.
+        If waiting prompts are ``held`` back, one more arrival may release them.
         """
         waits = bool(self.waiting) and not (held or self.held)
         if waits or not self.incoming or self.running >= self.most or self.scheduler == "static":
@@ -344,7 +344,7 @@ class Scheduler:
         return self.incoming[0][0]
 
     def _pass(self, took: float, passes: int) -> None:
-        """Let the time of some passes go by."""
+        """Advance the time by some passes."""
         tally = self.tally
         if self.waiting:
             if self.running + len(self.prompts) >= self.most:
@@ -356,7 +356,7 @@ class Scheduler:
         self.passes += passes
 
     def _token(self, count: int, first_at: float, last_s: float) -> None:
-        """``count`` tokens for every running sequence: the first at ``first_at``, the last now, after ``last_s``."""
+        """Record ``count`` tokens per running sequence: the first at ``first_at``, the last now, after ``last_s``."""
         requests = self.requests
         for request in self.fresh:
             requests.gap[request] = max(requests.gap[request], first_at - self.last_of.pop(request))
@@ -372,7 +372,7 @@ class Scheduler:
     # Sequences ------------------------------------------------------------------------------------------------------
 
     def _start(self, request: int, made: int) -> None:
-        """A prompt is computed: its next token is out if tokens leave from here, and the sequence runs."""
+        """Start a sequence whose prompt is computed; its next token is emitted if this pool sends tokens."""
         requests = self.requests
         if self.generates and requests.first[request] < 0:
             requests.first[request] = self.now
@@ -397,7 +397,7 @@ class Scheduler:
         heappush(self.ends, (end, request))
 
     def _end(self) -> None:
-        """Sequences whose last token is out leave."""
+        """Remove the sequences whose last token is out."""
         ends, end_of, requests = self.ends, self.end_of, self.requests
         while ends and ends[0][0] <= self.step:
             end, request = heappop(ends)
@@ -425,7 +425,7 @@ class Scheduler:
             self.on_finish(request, self.now)
 
     def _preempt(self) -> None:
-        """Put the request that was admitted last back to the head of the queue, its cache given up."""
+        """Return the request admitted last to the head of the queue and free its cache."""
         requests = self.requests
         while True:
             request = self.admitted.pop()

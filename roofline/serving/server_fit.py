@@ -1,12 +1,12 @@
-"""Host times fitted to measured servers.
+"""Fit host times to measured servers.
 
-Kernels are estimated from their own timings; what a whole server adds is in a few parameters of the engine
-(`roofline.phases.host`).  Here they are fitted to mean times per output token of closed-loop runs, through the closed
-form of `roofline.serving.lane`: for a run everything but the host is computed once, so that a prediction costs one
-array expression over all runs.
+Kernels are estimated from their own timings.  What a whole server adds is described by a few engine parameters
+(`roofline.phases.host`).  This module fits them to mean times per output token of closed-loop runs, using the closed
+form of `roofline.serving.lane`.  Everything but the host is computed once per run, so a prediction is one array
+expression over all runs.
 
-The fit is a maximum a posteriori estimate: parameters start from values that are plausible by themselves and stay near
-them where the runs do not say otherwise, and runs that nothing explains pull little (Huber's loss).
+The fit is a maximum a posteriori estimate: parameters start from plausible values and stay near them unless the runs
+show otherwise.  Outliers have limited influence (Huber loss).
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class ServerRun:
     Attributes
     ----------
     deployment : Deployment
-        What ran where, its engine with the settings of the run.
+        Deployment, including the engine settings of the run.
     load : Workload or Traffic
         Lengths of its requests.
     concurrency : float
         Requests in the system.
     tpot_s, ttft_s : float
-        Mean time per output token and to first token, seconds; NaN where not measured.
+        Mean time per output token and mean time to first token, seconds; NaN if not measured.
     group : str
-        What it is left out with in a test, as a rule its model and accelerator.
+        Group with which the run is left out in cross-validation, usually its model and accelerator.
     """
 
     deployment: Deployment
@@ -60,12 +60,12 @@ class ServerRun:
 
     @property
     def engine(self) -> Engine:
-        """Its engine with all settings."""
+        """Engine of the run with all settings."""
         return self.deployment.server
 
 
 class Runs(NamedTuple):
-    """Everything that a prediction of many runs needs but the host's times; arrays with one value per run."""
+    """Everything needed to predict many runs except the host times; arrays with one value per run."""
 
     engine: npt.NDArray[np.str_]
     version: npt.NDArray[np.str_]
@@ -84,7 +84,7 @@ class Runs(NamedTuple):
     host: HostTimes
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Runs:
-        """Some of the runs."""
+        """Return the selected runs."""
 
         def cut(value: Any) -> Any:
             return type(value)(*map(cut, value)) if isinstance(value, tuple) else value[chosen]
@@ -93,7 +93,7 @@ class Runs(NamedTuple):
 
 
 def tabulated(runs: Sequence[ServerRun]) -> Runs:
-    """What predictions of runs have in common, whatever the host's times.
+    """Tabulate the parts of the predictions that do not depend on the host times.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def tabulated(runs: Sequence[ServerRun]) -> Runs:
 
 
 def _side_by_side(values: Sequence[Any]) -> Any:
-    """Named tuples of numbers as one named tuple of arrays."""
+    """Combine named tuples of numbers into one named tuple of arrays."""
     fields = [np.array(column, dtype=float) for column in zip(*values, strict=True)]
     return type(values[0])(*fields)
 
@@ -152,7 +152,7 @@ def _row(run: ServerRun) -> tuple[Any, ...]:
 
 
 def predicted_tpot_s(runs: Runs, host: HostTimes) -> Array:
-    """Times per output token of runs under given times of the host, one value or one a run."""
+    """Return the times per output token of runs for given host times: one value for all, or one per run."""
     step_s = host.decode_s(runs.decode_kernels_s, runs.shape)
     pass_s = runs.passes_of_prompt * host.prompts_s(runs.prompt_kernels_s, runs.shape, runs.tokens_of_pass)
     running, steps = runs.running, runs.steps
@@ -165,20 +165,20 @@ def predicted_tpot_s(runs: Runs, host: HostTimes) -> Array:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A time of the host that is fitted.
+    """A host time to fit.
 
     Attributes
     ----------
     name : str
         Field of `HostTimes`.
     engine : str
-        The engine that it is of; empty for one that all share.
+        Engine of the parameter; empty if shared by all engines.
     typical, spread : float
-        Where it starts, and how far it may well be from there.
+        Prior mean and standard deviation of the value.
     least : float
-        Smallest value that makes sense.
+        Smallest allowed value.
     older : tuple of (str, str)
-        Where it is of some releases only: engines, and the version that each has to be older than.
+        If the parameter applies to some releases only: pairs of an engine and the version before which it applies.
     """
 
     name: str
@@ -189,7 +189,7 @@ class Parameter:
     older: tuple[tuple[str, str], ...] = ()
 
     def is_of(self, engine: str, version: str) -> bool:
-        """Whether it is a time of that release; no version is the newest."""
+        """Return whether the parameter applies to a release; without a version, to the newest."""
         if self.older:
             return any(
                 engine == name and bool(version) and release(version) < release(first) for name, first in self.older
@@ -203,7 +203,7 @@ class Parameter:
 
 
 SYNCHRONOUS = (("trtllm", "1.1"), ("vllm", "0.14"))
-"""Releases whose scheduler waits for a step before it prepares the next one.
+"""Releases whose scheduler waits for a step to finish before it prepares the next.
 
 vLLM schedules ahead by default from 0.14.0 on (its release notes; vllm-project/vllm pull request 27614).  Runs of
 TensorRT-LLM 1.0 are slower by the same time per step.
@@ -211,11 +211,10 @@ TensorRT-LLM 1.0 are slower by the same time per step.
 
 
 def parameters() -> tuple[Parameter, ...]:
-    """Those of whole servers, the later of two that are of the same run taking precedence.
+    """Return the parameters of whole servers; the later of two that apply to the same run takes precedence.
 
-    Schedulers of the day prepare a step while the one before it runs, so that no time of the host is left for a step
-    as such; what is left is between the graphs of the layers (vLLM cuts its graph at every attention) and between
-    streams.
+    Current schedulers prepare a step while the previous one runs, so a step itself has no host time left.  What remains
+    is between the graphs of the layers (vLLM splits its graph at every attention) and between streams.
     """
     return (
         Parameter("layer_s", "sglang", 1e-5, 2e-5),
@@ -229,7 +228,7 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def host_of(values: Mapping[Parameter, float], runs: Runs) -> HostTimes:
-    """The host's times of each run: those of its engine, with ``values`` in the place of some."""
+    """Return the host times of each run: those of its engine, some of them replaced by ``values``."""
     fields = {name: np.array(own) for name, own in runs.host._asdict().items()}
     releases = list(zip(runs.engine.tolist(), runs.version.tolist(), strict=True))
     for parameter, value in values.items():
@@ -240,21 +239,21 @@ def host_of(values: Mapping[Parameter, float], runs: Runs) -> HostTimes:
 
 
 RUN_SPREAD = 0.1
-"""Relative spread of measured runs around a right model: versions, launch options, chance."""
+"""Relative spread of measured runs around an exact model, from versions, launch options and noise."""
 
 STEPS = 60
-"""Steps of Gauss and Newton at most; the parameters are few and nearly linear."""
+"""Maximum number of Gauss-Newton steps; the parameters are few and nearly linear."""
 
 
 def fit(runs: Runs, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
-    """Values of ``fitted`` that explain measured times per output token best.
+    """Return the values of ``fitted`` that best explain the measured times per output token.
 
     Parameters
     ----------
     runs : Runs
         Measured runs.
     fitted : sequence of Parameter
-        What is fitted; everything else is as the engines have it.
+        Parameters to fit; all others keep the engines' values.
 
     Returns
     -------
@@ -264,32 +263,32 @@ def fit(runs: Runs, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
     Raises
     ------
     InvalidInput
-        No runs.
+        ``runs`` is empty.
     """
     if not len(runs.tpot_s):
         raise InvalidInput("a fit needs at least one measured run")
 
     def log_errors(values: Mapping[Parameter, float]) -> Array:
         predicted = predicted_tpot_s(runs, host_of(values, runs))
-        # A nanosecond a token: host times that are tried may make a prediction negative.
+        # One nanosecond per token at least: trial values of host times may make a prediction negative.
         return np.asarray(np.log(np.maximum(predicted, 1e-9) / runs.tpot_s))
 
     return least(log_errors, fitted)
 
 
 LogErrors = Callable[[Mapping[Parameter, float]], Array]
-"""Values of parameters to the logarithm of predicted over measured of every run."""
+"""Function from parameter values to the log of predicted over measured time of every run."""
 
 
 def least(log_errors: LogErrors, fitted: Sequence[Parameter]) -> dict[Parameter, float]:
-    """Values of ``fitted`` with the least errors, by damped steps of Gauss and Newton.
+    """Return the values of ``fitted`` that minimize the errors, by damped Gauss-Newton steps.
 
     Parameters
     ----------
     log_errors : callable
-        Logarithm of predicted over measured of every run under given values.
+        Function that returns the log of predicted over measured time of every run for given values.
     fitted : sequence of Parameter
-        What is fitted, with what is plausible by itself.
+        Parameters to fit, with their priors.
 
     Returns
     -------
@@ -324,10 +323,10 @@ def least(log_errors: LogErrors, fitted: Sequence[Parameter]) -> dict[Parameter,
 
 
 DIFFERENCE = 1e-4
-"""Step of the finite differences, in spreads: far above rounding (1e-16), far below one."""
+"""Finite difference step in units of the spread: far above rounding (1e-16), far below 1."""
 
 HUBER = 1.0
-"""Runs further off than this many spreads pull in proportion to their miss, not to its square."""
+"""Beyond this many spreads the loss is linear in the error instead of quadratic."""
 
 
 def _loss(misses: Array, z: Array) -> float:
@@ -337,14 +336,14 @@ def _loss(misses: Array, z: Array) -> float:
 
 
 def left_out(runs: Runs, fitted: Sequence[Parameter]) -> Array:
-    """Predictions of every run by a fit to the runs of all other groups.
+    """Return the prediction of every run by a fit to the runs of all other groups.
 
     Parameters
     ----------
     runs : Runs
-        Measured runs, of two groups at least.
+        Measured runs from at least two groups.
     fitted : sequence of Parameter
-        What is fitted.
+        Parameters to fit.
 
     Returns
     -------
@@ -361,13 +360,13 @@ def left_out(runs: Runs, fitted: Sequence[Parameter]) -> Array:
 
 
 def with_values(engine: Engine, values: Mapping[Parameter, float]) -> Engine:
-    """An engine with fitted times of the host."""
+    """Return an engine with fitted host times."""
     changes = {each.name: value for each, value in values.items() if each.is_of(engine.name, engine.version)}
     return engine.replace(**changes)
 
 
 def moves(run: ServerRun, before: Mapping[Parameter, float], after: Mapping[Parameter, float]) -> bool:
-    """Whether a run takes another time under other values: some are of other engines, or of layers that it has not."""
+    """Return whether the parameter affects a run; some belong to other engines, or to layers that the model lacks."""
     changed = {
         each.name for each in after if after[each] != before[each] and each.is_of(run.engine.name, run.engine.version)
     }
@@ -377,21 +376,21 @@ def moves(run: ServerRun, before: Mapping[Parameter, float], after: Mapping[Para
 
 
 def fit_first_token(missing_s: Array, columns: Array, ttft_s: Array) -> Array:
-    """What explains the part of first tokens that predictions lack, by least absolute relative errors.
+    """Fit the unexplained part of the time to first token by least absolute relative errors.
 
     Parameters
     ----------
     missing_s : array
-        Measured less predicted time to first token of each run, seconds.
+        Measured minus predicted time to first token of each run, seconds.
     columns : array
-        What it may be a sum of, ``[runs, parameters]``: 1 for a time of each request, its tokens, its decode step.
+        Terms of the sum, ``[runs, parameters]``: 1 for a time per request, its tokens, its decode step.
     ttft_s : array
         Measured time to first token, seconds: errors are relative to it.
 
     Returns
     -------
     array
-        A factor of each column, none below 0.
+        Factor of each column, at least 0.
     """
     relative, wanted = columns / ttft_s[:, None], missing_s / ttft_s
     found, weight = np.zeros(columns.shape[1]), np.ones_like(ttft_s)
@@ -399,9 +398,9 @@ def fit_first_token(missing_s: Array, columns: Array, ttft_s: Array) -> Array:
         for at, own in enumerate(relative.T):
             left = wanted - relative @ found + own * found[at]
             found[at] = max(float((weight * own) @ left) / max(float((weight * own) @ own), 1e-30), 0.0)
-        weight = 1.0 / np.maximum(np.abs(relative @ found - wanted), 0.02)  # squares within 2 %, absolute beyond
+        weight = 1.0 / np.maximum(np.abs(relative @ found - wanted), 0.02)  # quadratic within 2 %, linear beyond
     return found
 
 
 ROUNDS = 500
-"""Rounds of coordinate descent; the columns are few."""
+"""Rounds of coordinate descent; there are few columns."""

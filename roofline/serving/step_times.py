@@ -1,7 +1,7 @@
 """Step times: how long one step of an engine takes, tabulated once from the model's operators.
 
-A step computes a token of each of ``B`` running sequences, ``new`` tokens of some prompts, or both.  Its operators are
-of three sorts:
+A step computes a token of each of ``B`` running sequences, ``new`` tokens of some prompts, or both.  There are three
+kinds of operators:
 
 ===========  ==================================================================  =========================
 linear       depends on the tokens of the step alone: products, norms, messages  ``L(tokens)``
@@ -10,10 +10,10 @@ sequence     depends on what each sequence has in its cache: attention, scans   
                                                                                  ``A_p(new, past)`` of a prompt
 ===========  ==================================================================  =========================
 
-Each is computed on a grid by the library's own operators and interpolated linearly in between, so that a step costs a
-few lookups.  The sum of the three is the pass that `roofline.phases` computes; a test compares them.  To the kernels'
-estimate comes what the host adds (`roofline.phases.host`).  At the floor the table holds the busy time of each
-resource, and a step takes the longest of their sums.
+Each is computed on a grid by the library's own operators and interpolated linearly, so a step takes a few lookups.  The
+sum of the three is the pass that `roofline.phases` computes; a test compares them.  The host's time
+(`roofline.phases.host`) is added to the kernels' estimate.  For the floor, the table has the busy time of each
+resource, and a step takes the largest of their sums.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ Array = npt.NDArray[np.float64]
 
 
 class TimeGrid(NamedTuple):
-    """Values on a grid of one or two axes; the last axis holds the channels that add up."""
+    """Values on a grid of one or two axes; the last axis is that of channels, which add up."""
 
     axes: tuple[Array, ...]
     values: Array
 
     def at(self, *places: Number) -> Array:
-        """Values between the points of the grid, linearly; beyond its end as between the last two points."""
+        """Return linearly interpolated values; beyond the grid, extrapolated from the last two points."""
         shape, channels = np.broadcast_shapes(*(np.shape(place) for place in places)), self.values.shape[-1]
         corners: list[tuple[Any, Array]] = [((), np.ones(shape))]
         for axis, place in zip(self.axes, places, strict=True):
@@ -70,11 +70,11 @@ class TimeGrid(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables of one deployment in one of the three times.
+    """Tables of one deployment for one of the three times.
 
-    ``prompt`` is one prompt by itself, ``further`` what another one like it adds to the same pass: it starts no
-    kernels, and its walk along the keys runs beside the first one's.  ``experts`` is the part of ``linear`` for which
-    replicas of attention that share experts work together.  ``launch_s`` is the fixed time of the kernels of
+    ``prompt`` is one prompt alone.  ``further`` is what a second one like it adds to the same pass: it launches no
+    kernels, and its loop over the keys runs in parallel with the first one's.  ``experts`` is the part of ``linear``
+    that attention replicas with shared experts compute together.  ``launch_s`` is the fixed time of the kernels of
     ``linear``, ``head`` and ``decode``.
     """
 
@@ -89,7 +89,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepTimes(Value):
-    """Times of steps of one replica of a deployment, one microbatch of it where it is a pipeline.
+    """Step times of one replica of a deployment, or of one microbatch if it is a pipeline.
 
     Attributes
     ----------
@@ -98,13 +98,13 @@ class StepTimes(Value):
     time : str
         Which of the three times.
     engine : Engine
-        How it is scheduled, and what the host adds.
+        Engine settings, including host times.
     tables : Tables
         Times of the operators.
     scale : float
-        Factor of every time, for the ends of the estimate's interval.
+        Factor on every time, for the ends of the estimate's interval.
     encoding : array, optional
-        What the encoders of images and sound add to the first pass of each prompt, by channel; None without any.
+        Time that image and sound encoders add to the first pass of each prompt, by channel; by default none.
     """
 
     serve: Deployment
@@ -115,12 +115,12 @@ class StepTimes(Value):
     encoding: Array | None = field(default=None, compare=False, repr=False)
 
     def of_load(self, load: Workload | Traffic | Trace) -> StepTimes:
-        """The same where every prompt has the images and the sound of ``load``.
+        """Return the step times if every prompt has the images and sound of ``load``.
 
         Raises
         ------
         InvalidInput
-            The deployment can't encode them, or their number is an array.
+            The deployment cannot encode them, or their number is an array.
         """
         if isinstance(load, Trace):
             return self
@@ -135,18 +135,18 @@ class StepTimes(Value):
 
     @property
     def lanes(self) -> int:
-        """Replicas times microbatches: schedulers that run side by side, each with its share of the requests."""
+        """Number of schedulers, each with its share of the requests: replicas times microbatches."""
         parallel = self.serve.parallel
         return int(parallel.data) * int(parallel.pipeline)
 
     @cached_property
     def sharing(self) -> int:
-        """Schedulers that share a set of experts and wait for each other's prompts; 1 if each is by itself.
+        """Number of schedulers that share experts and wait for each other's prompts; 1 if each is independent.
 
-        They share experts where these span replicas of attention, and wait where the engine was told to balance them.
-        Without that, ranks are taken to run side by side as if the others always had as many tokens: 26 runs of vLLM
-        with attention in data parallel (benchmarks/serving.md) are 10 % slower if every step waits for prompts of other
-        ranks. The floor and the roofline know no waiting, and the microbatches of a pipeline run by themselves.
+        They share experts that span attention replicas, and wait if the engine is set to balance them. Otherwise, ranks
+        are assumed to run in parallel as if all always had equally many tokens: 26 runs of vLLM with attention in data
+        parallel (benchmarks/serving.md) are 10 % slower if every step waits for prompts of other ranks. The floor and
+        the roofline include no waiting, and the microbatches of a pipeline run independently.
         """
         parallel, estimated = self.serve.parallel, self.time == "estimate_s"
         if not (estimated and self.engine.balance_wait_steps and self.serve.model.has_experts):
@@ -156,40 +156,40 @@ class StepTimes(Value):
         return int(min(parallel.expert_replicas, parallel.data))
 
     def experts_s(self, tokens: Number) -> Array:
-        """Kernels of a step for the experts of all schedulers that share them, where each has ``tokens``."""
+        """Return the experts' kernel time in a step, if each scheduler that shares them has ``tokens`` tokens."""
         found: Array = self.scale * self.combined(self.tables.experts.at(tokens))
         return found
 
     @cached_property
     def host(self) -> HostTimes:
-        """What the host adds; nothing at the floor and the roofline."""
+        """Host times; zero for the floor and the roofline."""
         return HostTimes.of(self.engine) if self.time == "estimate_s" else NO_HOST
 
     @cached_property
     def shape(self) -> HostedModel:
-        """What the host's times depend on."""
+        """Quantities that the host times depend on."""
         return HostedModel.of(self.serve, self.tables.launch_s)
 
     def handling_s(self, prompt_tokens: Number) -> Number:
-        """Time between sending a request and its scheduler's seeing it; of the estimate alone."""
+        """Time from sending a request until its scheduler sees it, seconds; part of the estimate only."""
         if self.time != "estimate_s":
             return 0.0 * np.asarray(prompt_tokens, dtype=float)
         engine = self.engine
         return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * np.asarray(prompt_tokens, dtype=float)
 
     def combined(self, channels: Array) -> Array:
-        """Channels as one time: the busiest resource of the floor, the sum of everything else."""
+        """Combine channels into one time: the busiest resource for the floor, else the sum."""
         found: Array = channels.max(axis=-1) if self.time == "floor_s" else channels.sum(axis=-1)
         return found
 
     def decode_kernels_s(self, batch: Number, context_tokens: Number) -> Array:
-        """Kernels of a decode step."""
+        """Return the kernel time of a decode step."""
         tables = self.tables
         channels = tables.linear.at(batch) + tables.head.at(batch) + tables.decode.at(batch, context_tokens)
         return self.combined(channels)
 
     def decode_s(self, batch: Number, context_tokens: Number) -> Array:
-        """A decode step of ``batch`` sequences with ``context_tokens`` each in the cache, on average."""
+        """Return the time of a decode step of ``batch`` sequences with ``context_tokens`` in the cache on average."""
         found: Array = self.scale * self.host.decode_s(self.decode_kernels_s(batch, context_tokens), self.shape)
         return found
 
@@ -203,7 +203,7 @@ class StepTimes(Value):
         *,
         begun: Number = 1.0,
     ) -> Array:
-        """Kernels of a step of ``batch`` decoding sequences and ``prompts`` prompts, ``begun`` of them new."""
+        """Return the kernel time of a step of ``batch`` sequences and ``prompts`` prompts, ``begun`` of them new."""
         tables = self.tables
         decoding = np.minimum(batch, 1.0)[..., None] if np.ndim(batch) else min(batch, 1.0)
         every = np.asarray(prompts, dtype=float)
@@ -228,10 +228,11 @@ class StepTimes(Value):
         *,
         begun: Number = 1.0,
     ) -> Array:
-        """A step of ``batch`` decoding sequences and ``prompts`` prompts of ``new_tokens`` behind ``past_tokens``.
+        """Return the time of a step of ``batch`` sequences and ``prompts`` prompts of ``new_tokens`` after
+        ``past_tokens``.
 
-        Without decoding sequences, ``batch`` 0, it is a pass over the prompts alone.  A share ``begun`` of the prompts
-        has its images encoded in it.
+        If ``batch`` is 0, it is a pass over the prompts alone.  A share ``begun`` of the prompts has its images encoded
+        in the step.
         """
         kernels_s = self.prompt_kernels_s(batch, context_tokens, new_tokens, past_tokens, prompts, begun=begun)
         tokens = batch + prompts * new_tokens
@@ -240,7 +241,7 @@ class StepTimes(Value):
 
 
 def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | None = None) -> StepTimes:
-    """Times of steps of ``serve``.
+    """Tabulate the step times of ``serve``.
 
     Parameters
     ----------
@@ -249,19 +250,19 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     time : str
         ``floor_s``, ``roofline_s`` or ``estimate_s``.
     engine : Engine
-        How it is scheduled; the deployment's own if None.
+        Engine settings; by default the deployment's own.
 
     Returns
     -------
     StepTimes
-        Times of one replica.
+        Step times of one replica.
 
     Raises
     ------
     UnknownName
-        ``time`` is none of the three.
+        ``time`` is not one of the three.
     InvalidInput
-        It is no `Deployment`, or a field of it is an array: a scheduler has one deployment.
+        ``serve`` is not a `Deployment`, or a field of it is an array; a scheduler has one deployment.
 
     Examples
     --------
@@ -289,7 +290,7 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
 _TILES = np.concatenate([np.arange(16, 257, 16), np.arange(320, 2049, 64), np.arange(2176, 4097, 128)])
 TOKENS = np.concatenate([np.arange(65), _TILES, _TILES + 1, np.round(2.0 ** np.arange(12, 20.01, 1 / 8))])
 TOKENS = np.unique(TOKENS.astype(float))
-"""Tokens of a step.  Products run in tiles of rows, so that their time jumps behind multiples of a tile."""
+"""Grid of tokens per step.  Matrix products run in tiles of rows, so their time jumps after multiples of a tile."""
 
 BATCHES = np.unique(np.round(np.concatenate([np.arange(1, 9), 2.0 ** np.arange(3, 13.01, 1 / 4)])))
 CONTEXTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 21.01, 1 / 2))])
@@ -297,18 +298,18 @@ NEW = np.unique(np.round(np.concatenate([[1.0], 2.0 ** np.arange(3, 20.01, 1 / 4
 PASTS = np.concatenate([[0.0, 32.0, 64.0], np.round(2.0 ** np.arange(7, 20.01, 1 / 2))])
 
 SEVERAL = 4.0
-"""Prompts of a pass from which it is taken what one more adds."""
+"""Number of prompts in the pass used to compute what one more prompt adds."""
 
 
 def _without_engine(serve: Deployment) -> Deployment:
-    """The same kernels whatever the engine's settings, so that their tables are kept once."""
+    """Return the deployment without engine settings that leave kernels unchanged, so that tables are cached once."""
     return serve.replace(engine=serve.kernels and Engine(GENERIC, kernels=serve.kernels))
 
 
 @lru_cache(maxsize=256)
 def _tables(serve: Deployment, time: str) -> Tables:
     sorts = _sorts(serve)
-    row = TOKENS.clip(1.0)  # past tokens: 1, as latent attention has no choice of ways without any
+    row = TOKENS.clip(1.0)  # past tokens: 1, as latent attention has only one way to compute without any
     linear = _part(serve, Segment(row, 1.0, 1.0), sorts, "linear")
     head = _part(serve, Segment(row, 1.0, 1.0), sorts, "head")
     batch, context = np.meshgrid(BATCHES, CONTEXTS, indexing="ij")
@@ -332,7 +333,7 @@ def _tables(serve: Deployment, time: str) -> Tables:
 
 
 def _part(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> ScheduledPass:
-    """The operators of one sort in a pass of ``segment`` on one accelerator."""
+    """Return the operators of one kind in a pass of ``segment`` on one accelerator."""
     whole = scheduled_pass(serve, ALONE, (segment,))
     ways = tuple(zip(whole.ways or whole.operators, sorts, strict=True))
     fixed = iter([own for way, own in ways if not way.operator.choice])
@@ -346,27 +347,27 @@ def _part(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str
 
 
 def _of_all_replicas(linear: ScheduledPass) -> ScheduledPass:
-    """The operators that work on the tokens of all replicas of attention that share experts."""
+    """Return the operators that work on the tokens of all attention replicas that share experts."""
     chosen = (each for each in linear.operators if each.operator.kind == "experts" or each.operator.name in EXCHANGES)
     return ScheduledPass(linear.deployment, ALONE, tuple(chosen))
 
 
 EXCHANGES = ("dispatch", "combine", "gather")
-"""Collectives between replicas of attention and their experts."""
+"""Collectives between attention replicas and their experts."""
 
 
 def _sorts(serve: Deployment) -> tuple[str, ...]:
-    """What each operator of a pass depends on, found out by changing one thing at a time."""
+    """Return what each operator of a pass depends on, found by varying one input at a time."""
     tokens, past = 64.0, 1000.0
     base = _works(serve, Segment(tokens, 1.0, past, 1.0))
     other_logits = _works(serve, Segment(tokens, 1.0, past, 2.0))
-    other_past = _works(serve, Segment(tokens, 1.0, 30 * past, 1.0))  # far enough for windows to end before it
+    other_past = _works(serve, Segment(tokens, 1.0, 30 * past, 1.0))  # beyond the end of windows
     one_sequence = _works(serve, Segment(1.0, tokens, past, tokens))
     sorts = []
     operators = serve.model.operators(serve.run(Segment(tokens, 1.0, past, 1.0)))
     for at, (operator, work) in enumerate(zip(operators, base, strict=True)):
         if operator.choice:
-            sorts.append("sequence")  # which way is taken depends on the context
+            sorts.append("sequence")  # the way to compute it depends on the context
         elif work != other_logits[at]:
             sorts.append("head")
         elif work != other_past[at] or work != one_sequence[at]:
@@ -377,7 +378,7 @@ def _sorts(serve: Deployment) -> tuple[str, ...]:
 
 
 def _works(serve: Deployment, segment: Segment) -> list[tuple[float, ...]]:
-    """FLOPs, bytes and message of every operator, rounded so that another order of sums changes nothing."""
+    """Return FLOPs, bytes and message of every operator, rounded so that the order of summation has no effect."""
     found = []
     for operator in serve.model.operators(serve.run(segment)):
         message = 0.0 if operator.message is None else operator.message.message_bytes
@@ -387,7 +388,7 @@ def _works(serve: Deployment, segment: Segment) -> list[tuple[float, ...]]:
 
 
 def _encoding(serve: Deployment, prompt: Segment, time: str) -> Array:
-    """What the encoders take for the images and the sound of one prompt."""
+    """Return the encoders' time for the images and sound of one prompt."""
     whole = scheduled_pass(serve, ALONE, (prompt,))
     towers = tuple(f"{part}." for part in serve.model.towers)
     chosen = tuple(each for each in whole.operators if each.operator.name.startswith(towers))
@@ -395,7 +396,7 @@ def _encoding(serve: Deployment, prompt: Segment, time: str) -> Array:
 
 
 def _channel_names(serve: Deployment, time: str) -> tuple[str, ...]:
-    """Resources for the floor; one channel otherwise."""
+    """Return the channel names: resources for the floor, otherwise one channel."""
     if time != "floor_s":
         return ("time",)
     return tuple(resources_s(scheduled_pass(serve, ALONE, (Segment(1.0, 2.0, 0.0),))))
@@ -406,7 +407,7 @@ ALONE = Schedule((), 1.0, 1.0, 1.0, 1.0)
 
 
 def _channels(part: ScheduledPass, time: str, names: tuple[str, ...], shape: tuple[int, ...]) -> Array:
-    """Times of some operators by channel, the channels last."""
+    """Return the times of some operators by channel; channels are the last axis."""
     if not part.operators:
         return np.zeros((*shape, len(names)))
     if time == "floor_s":
@@ -420,5 +421,5 @@ def _channels(part: ScheduledPass, time: str, names: tuple[str, ...], shape: tup
 
 
 def launch_s(bound: Bound) -> float:
-    """The fixed part of an operator's estimate, all its runs; 0 for what joins another kernel."""
+    """Return the fixed part of an operator's estimate over all its launches; 0 if fused into another kernel."""
     return float(np.max(bound.estimate.fixed_s))
