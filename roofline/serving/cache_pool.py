@@ -29,7 +29,7 @@ class CachePool:
     Attributes
     ----------
     pool_bytes : float
-        Memory left beside the weights on the most loaded accelerator.
+        Memory left beside the weights on the most loaded accelerator, bytes.
     bytes_of : Polyline
         Cache bytes of one sequence on that accelerator, by sequence length.
     page_tokens : float

@@ -272,8 +272,7 @@ class Lane(Value):
         return np.maximum(self.clients - self.running, 0.0) * self.request.total_s / self.running
 
     def wait_for_step_s(self, rate: Number, others: Number) -> Number:
-        """Return the wait of an arrival for the step in progress, in an open loop at ``rate`` with ``others`` in the
-        system.
+        """Return the wait for the step in progress, in an open loop at ``rate`` with ``others`` in the system.
 
         The mean rest of the step in progress, if there is one, is ``E[T^2] / 2 E[T]``, as an arrival meets long steps
         more often. Prompts that arrive in the same step share the next pass and lengthen it.
@@ -324,7 +323,7 @@ class Lane(Value):
 
     @property
     def limit(self) -> Any:
-        """What limits the number of running requests or their speed."""
+        """What limits the number of running requests, or their speed."""
         most = float(self.times.engine.max_sequences or np.inf)
         waits = self.clients > self.running
         memory = waits & (self.fits <= most)

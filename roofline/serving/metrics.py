@@ -24,9 +24,9 @@ class Metric:
     unit : str
         Base unit.
     of : str
-        What it describes: a ``request``, a ``step`` or the ``deployment``.
+        What the metric describes: a ``request``, a ``step`` or the ``deployment``.
     words : str
-        The metric in words.
+        Description of the metric.
     short : str
         Short name for table headings.
     more_is_better : bool

@@ -39,7 +39,7 @@ class Simulation(Report):
     Attributes
     ----------
     deployment : Deployment
-        What runs where.
+        Deployment that is simulated.
     load : Workload, Traffic or Trace
         Lengths of the requests.
     demand : Demand
@@ -191,7 +191,7 @@ class Simulation(Report):
 
     @property
     def total_s(self) -> float:
-        """End to end."""
+        """End-to-end time."""
         return self._mean("total_s")
 
     @property
@@ -201,22 +201,22 @@ class Simulation(Report):
 
     @property
     def queue_s(self) -> float:
-        """Time before anything of a request is computed."""
+        """Time before any part of a request is computed."""
         return self._mean("queue_s")
 
     @cached_property
     def span_s(self) -> float:
-        """From the first request to the last token."""
+        """Time from the first request to the last token."""
         return max(self.requests.finish) - min(self.requests.arrival) + self.late_s
 
     @property
     def requests_per_s(self) -> float:
-        """Requests finished per second of the whole run."""
+        """Requests finished per second, over the whole run."""
         return len(self.requests.prompt) / self.span_s
 
     @property
     def tokens_per_s(self) -> float:
-        """Output tokens per second of the whole run."""
+        """Output tokens per second, over the whole run."""
         return float(self._columns["output_tokens"].sum()) / self.span_s
 
     @property
@@ -227,7 +227,7 @@ class Simulation(Report):
 
     @property
     def prefill_share(self) -> float:
-        """Share of the busy time that prompts take: all of a pass of their own, what they add to a mixed step."""
+        """Share of the busy time spent on prompts: whole prompt passes, and what prompts add to mixed steps."""
         return sum(tally.prompts_s for tally in self.tallies) / sum(tally.busy_s for tally in self.tallies)
 
     @property

@@ -39,7 +39,7 @@ class Passes(Value):
     Attributes
     ----------
     case : Scenario
-        What runs where, for which requests, served how.
+        Scenario: deployment, requests and serving options.
     """
 
     case: Scenario
@@ -124,7 +124,7 @@ class Passes(Value):
 
     @property
     def prompt_j(self) -> Number:
-        """Return the energy of a prompt above idle, J: its part of the pass that computes it."""
+        """Energy of a prompt above idle, J: its part of the pass that computes it."""
         if len(self._packed_counts) == 1:
             return self.prompt.spent_j / self.case.serve.parallel.data
         prompts = np.clip(self.packing.per_pass, 1.0, self.packing.most)
@@ -177,7 +177,7 @@ class Passes(Value):
         return tuple(self._with_riders(prompts, riders, self.load.prompt_tokens - self._chunk, 1.0))
 
     def _with_riders(self, prompts: Number, riders: Number, past_tokens: Number, weight: Number) -> Iterator[Weighted]:
-        """Return a pass with a chunk; without riders no decode kernels are launched."""
+        """Yield weighted passes with a chunk; without riders no decode kernels are launched."""
         alone = np.asarray(riders) == 0
         mixed = partial(
             mixed_pass, self.case, self.load, prompts=prompts, chunk_tokens=self._chunk, past_tokens=past_tokens

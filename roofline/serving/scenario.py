@@ -135,7 +135,7 @@ class Scenario(Value):
     Attributes
     ----------
     serve : Deployment
-        What runs where.
+        Deployment that serves the requests.
     load : Workload
         The requests; ``batch`` of them are in the system at any time.
     cache : bool

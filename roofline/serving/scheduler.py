@@ -71,7 +71,7 @@ class Scheduler:
         self.interval = int(max(engine.receive_interval or 1, engine.schedule_interval or 1))
         self.looks_after_prompts = (engine.schedule_interval or 1) > 1
         self.gate = BatchGate.of(engine) if engine.scheduler == "mixed" else None
-        self.held = 0  # steps for which prompts are held back at most
+        self.held = 0  # largest number of steps for which prompts are held back
         self.now = 0.0
         self.incoming: deque[tuple[float, int]] = deque()
         self.waiting: deque[int] = deque()

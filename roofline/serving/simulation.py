@@ -30,7 +30,7 @@ def simulate(
     Parameters
     ----------
     deployment : Deployment
-        What runs where; its engine says how requests are scheduled.
+        Deployment to simulate; its engine sets how requests are scheduled.
     load : Workload, Traffic or Trace
         Lengths of the requests. Requests of a workload are all alike and run in lockstep. Requests of a traffic are
         drawn from its buckets. A trace is replayed as recorded if neither a concurrency nor a rate is given.

@@ -46,7 +46,7 @@ class Steady(Report):
     Attributes
     ----------
     case : Scenario
-        What runs where, for which requests, served how; ``case.load.batch`` of them are in the system.
+        Scenario: deployment, requests and serving options; ``case.load.batch`` of them are in the system.
     time : str
         Which time the values are computed from, such as ``estimate_s``.
     """
@@ -335,7 +335,7 @@ def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
     Parameters
     ----------
     case : Scenario
-        What runs where, for which requests, served how.  Any number in it may be an array.
+        Scenario: deployment, requests and serving options.  Any number in it may be an array.
     time : str
         ``floor_s``, ``roofline_s``, ``estimate_s``, or the upper end of its interval, ``estimate_high_s``.
 

@@ -94,7 +94,7 @@ class StepTimes(Value):
     Attributes
     ----------
     serve : Deployment
-        What runs where.
+        Deployment whose steps are tabulated.
     time : str
         Which of the three times.
     engine : Engine
@@ -228,8 +228,7 @@ class StepTimes(Value):
         *,
         begun: Number = 1.0,
     ) -> Array:
-        """Return the time of a step of ``batch`` sequences and ``prompts`` prompts of ``new_tokens`` after
-        ``past_tokens``.
+        """Return the time of a step of decoding sequences and prompts of ``new_tokens`` after ``past_tokens``.
 
         If ``batch`` is 0, it is a pass over the prompts alone.  A share ``begun`` of the prompts has its images encoded
         in the step.
@@ -246,7 +245,7 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
     Parameters
     ----------
     serve : Deployment
-        What runs where, without arrays.
+        Deployment, without arrays.
     time : str
         ``floor_s``, ``roofline_s`` or ``estimate_s``.
     engine : Engine

@@ -79,8 +79,7 @@ class Traffic(Report):
 
     @classmethod
     def of(cls, buckets: Iterable[Any], source: str = "given") -> Traffic:
-        """Return a traffic from buckets ``(prompt tokens, output tokens)`` or ``(prompt tokens, output tokens,
-        share)``.
+        """Return a traffic from ``(prompt tokens, output tokens)`` or ``(prompt tokens, output tokens, share)``.
 
         Examples
         --------

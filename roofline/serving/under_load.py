@@ -50,7 +50,7 @@ class Served(Report):
     Attributes
     ----------
     deployment : Deployment
-        What runs where.
+        Deployment that serves the requests.
     load : Workload or Traffic
         Lengths of the requests.
     time : str
@@ -115,12 +115,12 @@ class Served(Report):
 
     @cached_property
     def low(self) -> Served:
-        """The same with every step at the lower end of the estimate's interval."""
+        """The result with every step at the lower end of the estimate's interval."""
         return self._end(0)
 
     @cached_property
     def high(self) -> Served:
-        """The same with every step at the upper end of the estimate's interval."""
+        """The result with every step at the upper end of the estimate's interval."""
         return self._end(1)
 
     def _end(self, end: int) -> Served:
@@ -136,7 +136,7 @@ class Served(Report):
         Raises
         ------
         InvalidInput
-            The figures are those of a closed form, which knows means alone.
+            The result is from a closed form, which gives means only.
         """
         if not self.simulations:
             raise InvalidInput("a closed form has no quantiles; use method='simulation'")
@@ -162,7 +162,7 @@ class Served(Report):
         Raises
         ------
         InvalidInput
-            The figures are those of a closed form, which knows means alone.
+            The result is from a closed form, which gives means only.
         """
         slo = as_slo(slo)
         if not self.simulations:
@@ -208,7 +208,7 @@ def serve(
     Parameters
     ----------
     deployment : Deployment
-        What runs where; its engine says how requests are scheduled.
+        Deployment that serves the requests; its engine sets how they are scheduled.
     load : Workload, Traffic or Trace
         Lengths of the requests; a closed form uses the mean lengths of a traffic. Arrival times of a trace are used by
         `simulate` only.
@@ -341,8 +341,7 @@ class _Ask:
         return unless_stable(found | {"running_batch": np.where(stable, running, found["running_batch"])}, stable)
 
     def _in_lanes(self, times: StepTimes, clients: Array) -> Any:
-        """Return how many clients have their request at a scheduler; other requests are being sent, tokenized or
-        returned.
+        """Return how many requests are at a scheduler; the others are being sent, tokenized or returned.
 
         By Little's law ``throughput * handling`` requests are in transit.
         """
