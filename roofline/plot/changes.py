@@ -24,6 +24,7 @@ from .frame import (
     axes_or_new,
     further_inches,
     head,
+    is_laid_out,
     is_own,
     label_axes,
     lay_out,
@@ -366,7 +367,8 @@ def _rows_with_room(ax: Axes, gains: Sequence[Mapping[str, float]], further: flo
 
     ``further`` is the height in inches that the head is still going to take.
     """
-    room = max(int((ax.bbox.height / ax.figure.dpi - (further if is_own(ax) else 0.0)) / ROW), 1)
+    shrinks = is_own(ax) or is_laid_out(ax)
+    room = max(int((ax.bbox.height / ax.figure.dpi - (further if shrinks else 0.0)) / ROW), 1)
     effects = [float(np.max(np.abs(np.log(list(each.values()))), initial=0.0)) for each in gains]
     largest = sorted(range(len(gains)), key=lambda place: -effects[place])[:room]
     return sorted(largest)

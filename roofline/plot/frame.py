@@ -142,6 +142,11 @@ def widen(ax: Axes, **inches: float) -> None:
         set_margins(ax, **{side: max(have, inches.get(side, 0.0)) for side, have in present.items()})
 
 
+def is_laid_out(ax: Axes) -> bool:
+    """Whether the figure has a layout engine, which shrinks axes to make room for a title."""
+    return ax.figure.figure.get_layout_engine() is not None
+
+
 def lay_out(ax: Axes) -> None:
     """Let the layout engine of the figure, if any, place the axes, so that texts can be measured against them."""
     figure = ax.figure.figure
