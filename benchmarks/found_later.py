@@ -9,7 +9,6 @@ The rows of ``tests/data/measurements/later_gains.csv`` come from sources that a
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 import technique_rules as base
 from measured_servers import SHAREGPT, as_trtllm_bench, release_of
 from technique_rules import Pair, Row, Unmapped, number_after, numbers, pair
-from techniques import DATA, Found, read, summary
+from techniques import DATA, Found, by_source, conditions, read, summary, write_or_print
 
 import roofline as rl
 from roofline import techniques as t
@@ -224,13 +223,11 @@ on an A100, which gained nothing there and twice as much on an L40S.
 
 def page(found: list[Later]) -> str:
     """The whole report."""
-    by_source: dict[str, list[Later]] = defaultdict(list)
-    for each in found:
-        by_source[each.row["source"]].append(each)
+    sources = by_source(found)
     lines = [HEAD, f"| as first predicted | {summary(each.first for each in found)} |"]
     lines += [f"| today | {summary(found)} |"]
-    lines += [f"| {source} | {summary(each)} |" for source, each in by_source.items()]
-    for source, each in by_source.items():
+    lines += [f"| {source} | {summary(each)} |" for source, each in sources.items()]
+    for source, each in sources.items():
         lines += ["", f"## {source}", "", "| row | technique | conditions | measured | first | predicted | class |"]
         lines += ["|---|---|---|---|---|---|---|", *map(_line, each)]
     return "\n".join(lines) + "\n"
@@ -238,10 +235,8 @@ def page(found: list[Later]) -> str:
 
 def _line(each: Later) -> str:
     row = each.row
-    parts = [row["model"], row["hardware"], row["precision"], row["batch_or_concurrency"], row["metric"], row["params"]]
-    conditions = ", ".join(part for part in parts if part)
     figures = f"{each.measured:.3g} | {float(row['first_prediction']):.3g} | {each.predicted or 0.0:.3g}"
-    return f"| {row['id']} | {row['technique']} | {conditions} | {figures} | {each.reason or each.verdict} |"
+    return f"| {row['id']} | {row['technique']} | {conditions(row)} | {figures} | {each.reason or each.verdict} |"
 
 
 def main() -> None:
@@ -249,11 +244,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
-    text = page([predict(row) for row in read(LATER)])
-    if given.output:
-        given.output.write_text(text)
-    else:
-        print(text, end="")
+    write_or_print(page([predict(row) for row in read(LATER)]), given.output)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from technique_rules import REASONS, Row, Unmapped, rule_of
@@ -136,22 +137,42 @@ def page(found: list[Found]) -> str:
         f"| with usual values | {summary(each for each in found if each.assumed)} |",
         f"| all | {summary(found)} |",
     ]
-    by_source: dict[str, list[Found]] = defaultdict(list)
-    for each in found:
-        by_source[each.row["source"]].append(each)
-    for source, each in by_source.items():
+    for source, each in by_source(found).items():
         lines += ["", f"## {source}", "", "| row | technique | conditions | measured | predicted | class |"]
         lines += ["|---|---|---|---|---|---|", *map(_line, each)]
     return "\n".join(lines) + "\n"
 
 
+AnyFound = TypeVar("AnyFound", bound=Found)
+
+
+def by_source(found: Iterable[AnyFound]) -> dict[str, list[AnyFound]]:
+    """Rows by their source, in the order in which the sources come."""
+    grouped: dict[str, list[AnyFound]] = defaultdict(list)
+    for each in found:
+        grouped[each.row["source"]].append(each)
+    return grouped
+
+
+def conditions(row: Row) -> str:
+    """What was measured, and under which conditions, for a cell of a table."""
+    parts = [row["model"], row["hardware"], row["precision"], row["batch_or_concurrency"], row["metric"], row["params"]]
+    return ", ".join(part for part in parts if part)
+
+
+def write_or_print(text: str, path: Path | None) -> None:
+    """Write a page to a file, or print it without one."""
+    if path:
+        path.write_text(text)
+    else:
+        print(text, end="")
+
+
 def _line(each: Found) -> str:
     row = each.row
-    parts = [row["model"], row["hardware"], row["precision"], row["batch_or_concurrency"], row["metric"], row["params"]]
-    conditions = ", ".join(part for part in parts if part)
     predicted = "-" if each.predicted is None else f"{each.predicted:.3g}"
     verdict = each.reason or each.verdict + (f", usual {each.assumed}" if each.assumed else "")
-    return f"| {row['id']} | {row['technique']} | {conditions} | {each.measured:.3g} | {predicted} | {verdict} |"
+    return f"| {row['id']} | {row['technique']} | {conditions(row)} | {each.measured:.3g} | {predicted} | {verdict} |"
 
 
 def main() -> None:
@@ -160,11 +181,7 @@ def main() -> None:
     parser.add_argument("file", nargs="?", type=Path, default=DATA)
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
-    text = page([predict(row) for row in read(given.file)])
-    if given.output:
-        given.output.write_text(text)
-    else:
-        print(text, end="")
+    write_or_print(page([predict(row) for row in read(given.file)]), given.output)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from ..files import read_yaml
 from ..hardware import Accelerator
 from .store import folder
@@ -106,9 +104,9 @@ def flops_per_joule(accelerator: Accelerator) -> float:
     """
     peaks = accelerator.dense_flops_per_s
     peak, tdp_watts = peaks.get("bf16", peaks.get("fp16", 0.0)), accelerator.tdp_watts
-    if tdp_watts is None or np.ndim(peak) or np.ndim(tdp_watts):
+    if not (isinstance(peak, float) and isinstance(tdp_watts, float)):
         return 0.0
-    return float(peak / tdp_watts)
+    return peak / tdp_watts
 
 
 def math_of(kind: str) -> str:
