@@ -625,11 +625,14 @@ def tiers(row: Row) -> Pair:
 
 
 def parts(row: Row) -> Pair:
-    """Other formats of attention and experts on a wide layout."""
+    """Other formats of attention and experts on a wide layout.
+
+    Attention in 16 bits is that of the kernel and its cache; its projections are FP8 like every other product.
+    """
     prompts = "prefill" in row["params"]
     ways = 4 if prompts else 48
     formats = (
-        rl.Precision(weights="fp8_block", activations="fp8", exceptions={"attention": "bf16"}),
+        rl.Precision(weights="fp8_block", activations="fp8"),
         rl.Precision(weights="nvfp4", activations="nvfp4", kv="fp8", exceptions={"attention": "fp8"}),
     )
     load = rl.Workload(2000, 100, ways * PARTS_BATCH)

@@ -381,6 +381,53 @@ def test_balanced_experts_wait_for_no_one():
     assert ratio == pytest.approx(measured("lmsysep-eplb-perfect"), rel=0.15)
 
 
+@pytest.mark.parametrize("accelerator", ["gb200", "b200-sxm", "gb300"])
+@pytest.mark.parametrize("engine", [None, "sglang", "vllm", "trtllm"])
+def test_block_scales_behind_an_all_to_all_are_no_slower_than_16_bits(accelerator, engine):
+    """Half the bytes at twice the peak: where one kernel for block FP8 is slow, an engine takes its other one."""
+    times = {}
+    for weights, activations in (("bf16", "bf16"), ("fp8_block", "fp8")):
+        serve = rl.Deployment(
+            "deepseek-v3",
+            accelerator,
+            engine=engine,
+            precision=rl.Precision(weights=weights, activations=activations),
+            parallel=rl.Parallel(data=8, expert=8),
+        )
+        found = rl.prefill(serve, rl.Workload(2048, 2, np.array([8.0, 64.0])))
+        times[weights] = sum(item.estimate_s for item in found.operators if item.operator.kind == "experts")
+    assert np.all(times["fp8_block"] < 1.05 * times["bf16"])
+
+
+GB200_EXPERTS = {
+    "fp8": (rl.Precision(weights="fp8_block", activations="fp8"), "before"),
+    "nvfp4": (
+        rl.Precision(weights="nvfp4", activations="nvfp4", kv="fp8", exceptions={"attention": "fp8"}),
+        "after",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GB200_EXPERTS)
+def test_prompts_of_deepseek_on_gb200_by_format(name):
+    """Tokens/s of a GPU that computes prompts of 2,000 tokens (lmsys.org, GB200 part 2): 18,471 and 26,156."""
+    precision, side = GB200_EXPERTS[name]
+    layout = rl.Parallel(data=4, expert=4)
+    serve = rl.Deployment("deepseek-v3", "gb200", engine="sglang", precision=precision, parallel=layout)
+    found = rl.prefill(serve, rl.Workload(2000, 2, 16))
+    assert 16 * 2000 / 4 / found.estimate_s == pytest.approx(float(ROWS["lmsysgb-pre"][side]), rel=0.25)
+
+
+def test_the_fastest_of_several_kernels_is_derived():
+    """Each kernel that an engine has is shown with its own time, and the least of them is the estimate."""
+    layout, formats = rl.Parallel(data=8, expert=8), rl.Precision(weights="fp8_block", activations="fp8")
+    serve = rl.Deployment("deepseek-v3", "gb200", engine="sglang", precision=formats, parallel=layout)
+    steps = {step.name: step for step in rl.prefill(serve, rl.Workload(2048, 2, 64)).explain()}
+    least = steps["experts_gate+experts_up+experts_down.estimate_s"]
+    assert least.formula == "min(sglang_s, trtllm_s)"
+    assert least.value == min(least.inputs.values()) == least.inputs["trtllm_s"]
+
+
 def test_two_halves_pay_at_large_batches_only():
     """The same deployment, decode over 72: 0.73 at 32 sequences a GPU, 1.255 at 256."""
     serve = wide_deployment(72)

@@ -193,23 +193,57 @@ def _of_int8_peak(name: str, kind: str, share: float) -> float:
 
 
 @lru_cache(maxsize=1)
-def _renamed() -> list[dict[str, Any]]:
+def _engine_kernels() -> list[dict[str, Any]]:
     return list(read_yaml(folder() / "families.yaml").get("kernels", []))
 
 
-def runs_kernels_of(accelerator: Accelerator, kind: str, engine: str | None) -> str | None:
-    """The profile that has the kernels which ``engine`` runs for a kind of operator.
+def profiles_run(
+    accelerator: Accelerator, kind: str, engine: str | None, *, dispatched: bool = False
+) -> tuple[str | None, ...]:
+    """Profiles with the kernels that ``engine`` has for a kind of operator in a format; the fastest of them runs.
 
-    Usually the engine's own profile.  ``families.yaml`` lists the exceptions, where servers run other kernels than
-    those in the engine's timings.
+    Usually that is the engine's own profile.  ``families.yaml`` lists the exceptions, where servers run other kernels
+    than those in the engine's timings.
+
+    Parameters
+    ----------
+    accelerator : Accelerator
+        Accelerator that runs them.
+    kind : str
+        Kind and format, such as ``experts.fp4``.
+    engine : str or None
+        Name of the engine; None stands for the median of all engines.
+    dispatched : bool
+        Whether an all-to-all brings the tokens.
+
+    Returns
+    -------
+    tuple of str or None
+        At least one profile.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> gb200 = rl.get_accelerator("gb200")
+    >>> profiles_run(gb200, "experts.fp4", "trtllm"), profiles_run(gb200, "experts.fp8_block", "trtllm")
+    (('sglang',), ('trtllm', 'sglang'))
+    >>> profiles_run(gb200, "experts.bf16", "trtllm")
+    ('trtllm',)
     """
-    entries = [entry for entry in _renamed() if entry["engine"] == engine and entry["kind"] == kind]
-    said = {
-        "vendor": accelerator.vendor,
-        "architecture": accelerator.architecture,
-        "memory_type": accelerator.memory_type,
-    }
-    return next((str(entry["profile"]) for entry in entries if matches(entry, said)), engine)
+    return _profiles_run(_about(accelerator), kind, engine, dispatched)
+
+
+@lru_cache(maxsize=1024)
+def _profiles_run(about: About, kind: str, engine: str | None, dispatched: bool) -> tuple[str | None, ...]:
+    said = {"vendor": about.vendor, "architecture": about.architecture, "memory_type": about.memory_type}
+    head, _, label = kind.partition(".")
+    for entry in _engine_kernels():
+        of_engine = entry.get("engine", engine) == engine and entry["kind"] == head
+        of_format = label in entry.get("formats", (label,)) and (dispatched or not entry.get("dispatched", False))
+        if of_engine and of_format and matches(entry, said):
+            profiles = (engine if profile == "own" else str(profile) for profile in entry["profiles"])
+            return tuple(dict.fromkeys(profiles))
+    return (engine,)
 
 
 def typical_kernels(name: str, kind: str, family: Mapping[str, Any]) -> Found:

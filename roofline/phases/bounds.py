@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Words, anywhere, larger, log, read_only
+from ..arrays import Words, anywhere, everywhere, larger, log, read_only
 from ..efficiency.estimate_steps import explain_estimate
-from ..efficiency.estimates import Estimate, estimate
+from ..efficiency.estimates import Estimate, estimate, faster
 from ..efficiency.forms import TINY_S
 from ..efficiency.joining import shares
-from ..efficiency.lookup import runs_kernels_of
+from ..efficiency.kinds import kind_of
+from ..efficiency.lookup import profiles_run
 from ..errors import Number, number, of_kind
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -79,10 +80,21 @@ class Kernels(Value):
                 continue
             kernel = joined.kernel
             if id(kernel) not in wholes:
-                engine = runs_kernels_of(self.accelerator, kernel.kind, self.engine)
-                wholes[id(kernel)] = Bound(kernel, self.accelerator, engine=engine)
+                wholes[id(kernel)] = self._whole(kernel)
             found.append(Part(wholes[id(kernel)], joined.share))
         return tuple(found)
+
+    def _whole(self, kernel: Operator) -> Bound:
+        """The bound of a shared kernel, with the kernels that the engine has for it."""
+        kind = kind_of(kernel, self.accelerator.math_on_chip(kernel.work.math))
+        engine, *others = profiles_run(self.accelerator, kind, self.engine, dispatched=self.dispatches)
+        return Bound(kernel, self.accelerator, engine=engine, other_engines=tuple(others))
+
+    @cached_property
+    def dispatches(self) -> bool:
+        """Whether an all-to-all brings tokens to the experts."""
+        messages = (item.message for item in self.operators if item.message is not None)
+        return any(each.collective == "all_to_all" and everywhere(each.accelerators > 1) for each in messages)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,6 +115,8 @@ class Bound(Report):
         Kernels of the pass that the operator belongs to; None for an operator outside a pass.
     place : int
         Index of the operator in that pass.
+    other_engines : tuple of str or None
+        Profiles of further kernels that the engine has for the operator; the fastest one runs.
     """
 
     operator: Operator
@@ -111,6 +125,7 @@ class Bound(Report):
     engine: str | None = None
     kernels: Kernels | None = field(default=None, compare=False)
     place: int = field(default=0, compare=False)
+    other_engines: tuple[str | None, ...] = ()
     math: str = field(init=False, compare=False)
     times: Times = field(init=False, compare=False)
 
@@ -212,17 +227,23 @@ class Bound(Report):
             low_s = larger(share * whole.low_s, self.floor_s)
             high_s = larger(share * whole.high_s, time_s)
             return Estimate(time_s, low_s, high_s, whole.basis, share * whole.fixed_s, whole.where)
-        found = estimate(
-            self.operator,
-            self.accelerator,
-            compute_s=compute_s(self.times.flops, self.accelerator, self.math),
-            memory_s=self.times.memory_s,
-            profile=self.engine,
-        )
+        found = self._estimate_by(self.engine)
+        for other in self.other_engines:
+            found = faster(found, self._estimate_by(other))
         if not self.has_exponentials:
             return found
         time_s = larger(found.time_s, roofline_s)
         return found._replace(time_s=time_s, high_s=larger(found.high_s, time_s))
+
+    def _estimate_by(self, engine: str | None) -> Estimate:
+        """Expected time with the kernel of a profile."""
+        return estimate(
+            self.operator,
+            self.accelerator,
+            compute_s=compute_s(self.times.flops, self.accelerator, self.math),
+            memory_s=self.times.memory_s,
+            profile=engine,
+        )
 
     @cached_property
     def deviations(self) -> Deviations:
@@ -322,8 +343,7 @@ class Bound(Report):
     def _explain_estimate(self) -> Iterator[Step]:
         """Yield the steps from kernel parameters to the estimate; a shared kernel is shown for its first operator."""
         if self.part is None:
-            times = {"compute_s": self.compute_s, "memory_s": self.memory_s}
-            yield from explain_estimate(self.operator, self.accelerator, profile=self.engine, **times)
+            yield from self._explain_kernels()
             return
         whole, share = self.part.kernel, self.part.share
         if whole.name.partition("+")[0] == self.name:
@@ -331,6 +351,20 @@ class Bound(Report):
         inputs = {"share": share, "kernel_s": whole.estimate.time_s, "roofline_s": self.roofline_s}
         source = f"a share of {whole.name}: {whole.estimate.basis}"
         yield Step(f"{self.name}.estimate_s", "max(share * kernel_s, roofline_s)", inputs, self.estimate_s, source)
+
+    def _explain_kernels(self) -> Iterator[Step]:
+        """Yield the steps of each kernel that the engine has, and the fastest of them."""
+        times = {"compute_s": self.compute_s, "memory_s": self.memory_s}
+        if not self.other_engines:
+            yield from explain_estimate(self.operator, self.accelerator, profile=self.engine, **times)
+            return
+        known = {}
+        for engine in (self.engine, *self.other_engines):
+            name = engine or "median"
+            item = replace(self.operator, name=f"{self.name}.{name}")
+            yield from explain_estimate(item, self.accelerator, profile=engine, **times)
+            known[f"{name.replace('-', '_')}_s"] = self._estimate_by(engine).time_s
+        yield Step(f"{self.name}.estimate_s", f"min({', '.join(known)})", known, self.estimate_s, "the fastest kernel")
 
 
 def bound(

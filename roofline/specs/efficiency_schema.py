@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, Field, FiniteFloat, field_validator
 
@@ -135,14 +135,37 @@ class FamilySpec(Strict):
     """Source of the shares."""
 
 
+class EngineKernelSpec(Strict):
+    """Kernels that an engine has for a kind of operator, if they are not those that its own table timed."""
+
+    engine: str | None = None
+    """Name of the engine; every engine if there is none."""
+    kind: str
+    """Kind of kernel, without its format."""
+    formats: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Formats of the kind; all if there are none."""
+    dispatched: bool = False
+    """Whether the entry holds only where an all-to-all brings the tokens."""
+    vendor: str = ""
+    """Part of the vendor's name."""
+    architecture: str = ""
+    """Part of the name of the architecture."""
+    memory_type: str = ""
+    """Part of the type of memory."""
+    profiles: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    """Profiles with the kernels, the fastest of which runs; ``own`` is the engine's own."""
+    source: Annotated[str, Field(min_length=1)]
+    """Source that says which kernels run."""
+
+
 class FamiliesSpec(Strict):
     """``efficiency_specs/families.yaml``."""
 
     families: Annotated[tuple[FamilySpec, ...], Field(strict=False, min_length=1)]
     """Families in order; the first that matches an accelerator is used."""
 
-    kernels: Any = None
-    """Kernels with the same parameters on every accelerator of an architecture."""
+    kernels: Annotated[tuple[EngineKernelSpec, ...], Field(strict=False)] = ()
+    """Kernels of engines that their own tables did not time; the first entry that matches is used."""
 
     @property
     def name(self) -> str:
