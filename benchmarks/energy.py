@@ -23,7 +23,7 @@ import power_limits
 from scipy.optimize import minimize_scalar, nnls
 
 import roofline as rl
-from roofline.efficiency.power import clock_of, clock_under, power_model, speed_under
+from roofline.efficiency.power import Draw, power_model
 from roofline.phases.energy import Use
 
 HERE = Path(__file__).parent
@@ -298,8 +298,8 @@ class Curve:
 
     def off(self, share: float) -> Array:
         """Relative errors of the speed."""
-        clock = clock_under(self.limits, self.demand)
-        return np.abs(np.asarray(speed_under(clock, share)) / self.speeds - 1)
+        draw = Draw.steady(self.demand)._replace(clocked_s=1.0 - share)
+        return np.abs(1.0 / np.asarray(draw.time_at(draw.clock_under(self.limits))) / self.speeds - 1)
 
 
 def curves(rows: Sequence[Row]) -> Iterator[Curve]:
@@ -321,6 +321,13 @@ def cap_error(found: Sequence[Curve], static: float, knee: float, voltage: float
     shares = [np.minimum(curve.limits / curve.demand, 1.0) for curve in found]
     clocks = [clock_of((share - static) / (1 - static), knee, voltage) for share in shares]
     return float(np.mean([np.abs(each / curve.clocks - 1) for each, curve in zip(clocks, found, strict=True)]))
+
+
+def clock_of(drawn: Array, knee: float, voltage: float) -> Array:
+    """The ``f`` whose ``f V^2`` is ``drawn``."""
+    clocks = np.linspace(0.0, 1.0, 1001)
+    volts = voltage + (1 - voltage) * np.maximum(clocks - knee, 0.0) / (1 - knee)
+    return np.interp(drawn, clocks * volts**2, clocks)
 
 
 def fit_caps(found: Sequence[Curve]) -> tuple[float, float, float]:
@@ -446,7 +453,7 @@ def _curves(rows: Sequence[Row]) -> Iterator[str]:
     for curve in curves(rows):
         share = curve.memory_share
         off = curve.off(share)
-        clock = np.mean(np.abs(np.asarray(clock_under(curve.limits, curve.demand)) / curve.clocks - 1))
+        clock = np.mean(np.abs(np.asarray(Draw.steady(curve.demand).clock_under(curve.limits)) / curve.clocks - 1))
         errors = " | ".join(f"{value:.1%}" for value in (np.median(off), np.mean(off), np.max(off), clock))
         yield f"| {curve.name} | {share:.2f} | {errors} |"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
-from roofline.efficiency.power import clock_under, power_model, speed_under
+from roofline.efficiency.power import Draw, power_model
 from roofline.files import read_yaml
 
 ROOT = Path(__file__).parents[1]
@@ -162,14 +162,47 @@ def test_without_a_tdp_there_is_no_power():
         rl.Deployment("llama-3.2-1b", "tpu-v5e", power_limit_watts=100)
 
 
-def test_clock_and_speed_by_hand():
+def test_clock_and_time_by_hand():
     """200 of 400 W: (0.5 - 0.36) / 0.64 = 0.21875 = f 0.87^2, f = 0.289; half way up from the knee V = 0.935."""
-    assert clock_under(200, 400) == pytest.approx(0.21875 / 0.87**2, abs=1e-4)
+    steady = Draw.steady(400)
+    assert steady.clock_under(200) == pytest.approx(0.21875 / 0.87**2, abs=1e-6)
     upper = 0.36 + 0.64 * 0.925 * (0.87 + 0.13 * 0.5) ** 2
-    assert clock_under(400 * upper, 400) == pytest.approx(0.925, abs=1e-3)
-    assert clock_under(100, 400) == 0.1
-    assert speed_under(0.7328, 0.25) == pytest.approx(0.7852, abs=1e-4)
-    assert clock_under(500, 400) == 1.0
+    assert steady.clock_under(400 * upper) == pytest.approx(0.925, abs=1e-6)
+    assert steady.clock_under(100) == pytest.approx(0.1)
+    assert steady.clock_under(500) == 1.0
+    # a quarter waits for the memory: 0.25 + 0.75 / 0.7328
+    assert steady._replace(clocked_s=0.75).time_at(0.7328) == pytest.approx(1.27347, abs=1e-5)
+
+
+def test_energy_under_a_limit_by_hand():
+    """Two seconds of kernels, one of which follows the clock: half the clock takes 3 s.
+
+    Below the knee V^2 = 0.7569: 50 W x 3 s, 60 J of bytes, 100 W over one second's cycles and half of another's, 80 J.
+    """
+    draw = Draw(2.0, 2.0, 1.0, standing_watts=50.0, memory_j=60.0, busy_watts=100.0, compute_j=80.0)
+    joules = 50 * 3 + 60 + 0.7569 * (100 * 1.5 + 80)
+    assert draw.energy_at(0.5) == pytest.approx(joules)
+    assert draw.clock_under(joules / 3) == pytest.approx(0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.35, 0.5, 0.8])
+@pytest.mark.parametrize(
+    ("model", "name", "weights"),
+    [
+        ("qwen2.5-72b", "gb200", "int4_g128"),
+        ("qwen3-8b", "a30", "bf16"),
+        ("llama-3.3-70b", "b300-sxm", "int4_g128"),
+        ("olmo-3-32b", "a100-sxm-40gb", "bf16"),
+        (LLAMA_8B, "rtx-3090", "q4_k_m"),
+    ],
+)
+def test_more_sequences_are_never_faster_under_a_limit(model, name, weights, share):
+    """More work takes more energy, and no less time at any clock, so it takes no less time within the same power."""
+    serve = rl.Deployment(model, name, rl.Precision(weights=weights))
+    serve = serve.replace(power_limit_watts=share * float(serve.accelerator.tdp_watts))
+    load = rl.Workload(20, 64, batch=np.arange(1, 300))
+    for found in (rl.decode(serve, load), rl.prefill(serve, load)):
+        assert np.all(np.diff(found.estimate_s) >= -0.01 * found.estimate_s[1:])
 
 
 @pytest.mark.parametrize("curve", list(energy.curves(ROWS)), ids=lambda curve: curve.name)
@@ -187,7 +220,7 @@ def test_clocks_under_a_limit_follow_measured_ones():
     caps = read_yaml(energy.PARAMETERS)["caps"]
     assert energy.fit_caps(found) == (caps["static"], caps["knee"], caps["voltage"])
     for curve in found:
-        off = np.abs(clock_under(curve.limits, curve.demand) / curve.clocks - 1)
+        off = np.abs(Draw.steady(curve.demand).clock_under(curve.limits) / curve.clocks - 1)
         assert np.mean(off) < (0.02 if "prefill" in curve.name else 0.15)
 
 
@@ -226,8 +259,9 @@ def test_boards_differ_in_what_they_draw_without_regard_to_the_clock():
         limited.estimate_s / full.estimate_s,
         limited.estimate_high_s / full.estimate_high_s,
     )
-    # Hopper's own shares: 70 W of idle board are still, and 300 W leave 0.40 of the clock that 700 W leave
-    assert ends == pytest.approx((2.0, 2.4, 2.9), abs=0.1)
+    # Hopper's own shares: kernels that run take 400 W, at 0.89 of the full clock, and FLOPs 404 W: at the least voltage
+    # 0.757 x 760 W, of which 300 W leave 225 W beside an idle board of 75 W
+    assert ends == pytest.approx((2.0, 0.757 * 760 / 225, 2.9), abs=0.1)
 
 
 @pytest.mark.parametrize(("watts", "tflops"), [(250, (234, 241)), (300, (256, 256))])
@@ -296,13 +330,20 @@ def test_a_limit_leaves_what_waits_for_memory_alone_and_slows_what_computes():
     before, after = rl.prefill(serve, rl.Workload(8000)), rl.prefill(limited, rl.Workload(8000))
     assert before.watts > 600
     assert after.watts == pytest.approx(400)
-    # by hand: demand and what of it is still, as Hopper was fitted; f V^2 at 400 W below the knee, and at 700 W
-    model, energy_of = power_model(serve.accelerator), before.energy
-    demand = energy_of.demand_watts * np.sqrt(model.low * model.high)
-    still = (energy_of.idle_j + energy_of.memory_j) / energy_of.unlimited_s / energy_of.demand_watts
-    clocks = [clock_under(limit, demand, still) for limit in (400, 700)]
-    assert clocks[0] == pytest.approx((400 / demand - still) / (1 - still) / 0.87**2, rel=1e-3)
-    assert after.estimate_s / before.estimate_s == pytest.approx(clocks[1] / clocks[0], rel=0.05)
+    # by hand: energies as Hopper was fitted; a prompt follows the clock throughout, so that from the clock f1 at 700 W
+    # to f at 400 W, below the knee, it takes f1 / f times as long
+    model, energy_of, seconds = power_model(serve.accelerator), before.energy, before.estimate_s
+    off = np.sqrt(model.low * model.high)
+    idle, busy = off * energy_of.idle_j / seconds, off * energy_of.busy_j / seconds
+    memory_j, compute_j = off * energy_of.memory_j, off * energy_of.compute_j
+    slower = after.estimate_s / before.estimate_s
+    full = next(step for step in after.explain() if step.name == "prefill.estimate_under_limit_s").inputs[
+        "clock_at_tdp"
+    ]
+    cycles_j = 0.87**2 * (busy * seconds * full + compute_j)
+    assert slower == pytest.approx((memory_j + cycles_j) / ((400 - idle) * seconds), rel=0.05)
+    volts = 0.87 + 0.13 * max(full - 0.85, 0) / 0.15
+    assert idle + memory_j / seconds + volts**2 * (busy * full + compute_j / seconds) == pytest.approx(700, rel=1e-3)
     assert after.floor_s == before.floor_s
     assert after.roofline_s == before.roofline_s
     steps = rl.decode(serve, CHAT), rl.decode(limited, CHAT)

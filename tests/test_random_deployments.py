@@ -310,3 +310,33 @@ def test_counts_beyond_64_bits_are_told_shortly():
 def test_an_encoder_of_more_heads_than_width_is_refused_when_it_is_read():
     with pytest.raises(rl.InvalidInput, match="heads must be at most hidden, 768: 1000"):
         Tower(hidden=768, intermediate=3072, layers=2, heads=1000, positions=256)
+
+
+def test_rounding_does_not_decide_which_kernel_a_graph_hides():
+    """The cap by kernels of a wider format is the median engine's own time where that engine sets the ratio."""
+    serve = rl.Deployment("gemma-3-1b", "b200-sxm", rl.Precision(weights="fp8", activations="fp8"))
+    batches = np.arange(39, 46)
+    found = rl.decode(serve, rl.Workload(500, 64, batch=batches)).estimate_s
+    assert np.all(np.diff(found) > 0)
+    for batch, estimate_s in zip(batches, found, strict=True):
+        one = rl.decode(serve, rl.Workload(500, 64, batch=int(batch)))
+        assert one.estimate_s == pytest.approx(estimate_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        ("whisper-large-v3", {"pipeline": 4}),
+        ("whisper-large-v3-turbo", {"tensor": 2, "data": 8, "pipeline": 4}),
+        ("flan-t5-xl", {"pipeline": 3}),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 40, 260])
+def test_an_encoder_on_a_pipeline_keeps_sequences_whole(model, layout, batch):
+    """Longer texts to continue do not cut the sound: bidirectional attention needs all of it in one pass."""
+    serve = rl.Deployment(model, "h100-sxm", parallel=rl.Parallel(**layout), engine="sglang")
+    found = rl.prefill(serve, rl.Workload(np.array([2, 10, 100, 200, 440]), 1, batch=batch))
+    for time in ("floor_s", "roofline_s", "estimate_s"):
+        values = np.broadcast_to(getattr(found, time), (5,))
+        assert np.all(np.diff(values) >= -1e-12 * values[1:]), time
+    assert np.all(found.schedule.microbatches <= np.ceil(batch / layout.get("data", 1)))

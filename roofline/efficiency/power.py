@@ -10,27 +10,29 @@ schedulers add while kernels run.  The shares are fitted for families with measu
 (``efficiency_specs/power.yaml``, written by ``benchmarks/energy.py``).  For all others the result is the TDP, labeled
 as an upper bound.
 
-A power limit lowers the clock of the compute units and leaves that of the memory unchanged.  Clocked power is
-proportional to ``f V^2``.  The voltage ``V`` has a minimum ``v`` up to a knee ``k`` and rises from there to 1 at full
-clock.  With a share ``s`` of the demand that does not depend on the clock (idle board and memory),
+A power limit lowers the clock of the compute units and leaves that of the memory unchanged.  A cycle in which kernels
+run, and a FLOP, take energy in proportion to ``V^2``; bytes take theirs at any clock.  The voltage ``V`` has a minimum
+``v`` up to a knee ``k`` and rises from there to 1 at full clock.  A pass of ``T0`` seconds, in ``K`` of which kernels
+run and ``A`` of which follow the clock, then takes at a share ``f`` of the full clock
 
-    limit / demand = s + (1 - s) f V^2,      V = v + (1 - v) max(f - k, 0) / (1 - k)
+    T(f) = T0 + A (f1 / f - 1),
+    E(f) = idle T(f) + memory_j + V^2 (busy (A f1 + (K - A) f) + compute_j),
+    V    = v + (1 - v) max(f - k, 0) / (1 - k)
 
-and a pass of which a share ``m`` waits for the memory or the network runs at ``1 / (m + (1 - m) / f)`` of its speed.
-Where a family was fitted, ``s`` is what its own shares make it in the pass, ``(idle + memory u_memory) / share``, and
-the demand may exceed the TDP, at which the board slows down already: times are relative to those at the TDP.  Elsewhere
-``s`` is that of an RTX 3090, and the demand at most the TDP.
+and runs at the highest clock at which ``E(f) <= limit T(f)``.  ``f1`` is the clock at the TDP, for which times are
+stated: boards slow down already where the demand would exceed it.  More work takes more energy at every clock, so it
+never takes less time under a limit.  Where no family was fitted, a share ``static`` of the demand stands for the idle
+board and memory, as on an RTX 3090, the rest for running kernels, and the demand is at most the TDP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..arrays import larger, scalar, smaller
 from ..errors import Number
@@ -91,21 +93,6 @@ class PowerModel(Value):
         """
         return self.idle + self.busy * duty + self.memory * memory + self.compute * compute
 
-    def still(self, duty: Number, memory: Number, compute: Number) -> Number:
-        """Share of that power that does not depend on the clock: the idle board and the memory.
-
-        Parameters
-        ----------
-        duty, memory, compute : float or array
-            As of `share`.
-
-        Returns
-        -------
-        float or array
-            Share of the power without a limit.
-        """
-        return scalar((self.idle + self.memory * np.asarray(memory)) / self.share(duty, memory, compute))
-
 
 def power_model(accelerator: Accelerator) -> PowerModel:
     """Power model of an accelerator: its family's, or the TDP as an upper bound.
@@ -147,74 +134,126 @@ def _filed() -> Mapping[str, Any]:
 
 
 LEAST_CLOCK = 0.1
-"""Lowest clock of any device as a share of its full clock; limits that would need a lower clock are exceeded.
+"""Lowest clock of any device as a share of its clock at the TDP; limits that would need a lower one are exceeded.
 
 The lowest clocks that boards can be locked at are 0.06 to 0.15 of their highest (180 of 3,090 MHz on an RTX 5090)."""
 
 
-def clock_under(limit: Number, demand: Number, static: str | Number = "static") -> Number:
-    """Clock of a device under a power limit, as a share of its full clock.
+class Draw(NamedTuple):
+    """Time and energy of a pass on one accelerator, by what they follow.
 
-    Parameters
+    Attributes
     ----------
-    limit : float or array
-        Power limit, W.
-    demand : float or array
-        Power without a limit, W.
-    static : str, float or array
-        Share of demand that is independent of the clock: ``static``, as filed; ``static_low``, the lowest of any board;
-        or a number.
-
-    Returns
-    -------
-    float or array
-        The ``f`` whose ``s + (1 - s) f V^2`` is ``limit / demand``, with ``s``, ``k`` and ``v`` of
-        ``efficiency_specs/power.yaml``; 1 where the limit is above the demand, and no less than `LEAST_CLOCK`.
-
-    Examples
-    --------
-    >>> clock_under(300, 250), round(clock_under(300, 400), 3), round(clock_under(200, 400), 3)
-    (1.0, 0.805, 0.289)
+    time_s : float or array
+        Time of the pass without a power limit.
+    kernels_s : float or array
+        Part of it in which kernels run.
+    clocked_s : float or array
+        Part of that which follows the clock: all but waiting for the memory or the network.
+    standing_watts : float or array
+        Power that is independent of what runs and of the clock, W.
+    memory_j : float or array
+        Energy that is independent of the clock, J.
+    busy_watts : float or array
+        Additional power while kernels run at the full clock, W.
+    compute_j : float or array
+        Energy of the FLOPs at the full voltage, J.
     """
+
+    time_s: Number
+    kernels_s: Number
+    clocked_s: Number
+    standing_watts: Number
+    memory_j: Number
+    busy_watts: Number
+    compute_j: Number
+
+    @classmethod
+    def steady(cls, watts: Number, *, static: str = "static") -> Draw:
+        """Return the draw of a second that is all kernels.
+
+        Parameters
+        ----------
+        watts : float or array
+            Power at the full clock, W.
+        static : str
+            Share of it that is independent of the clock: ``static``, as filed; or ``static_low``, the lowest of any
+            board.
+        """
+        standing_watts = float(_filed()["caps"][static]) * watts
+        return cls(1.0, 1.0, 1.0, standing_watts, 0.0, watts - standing_watts, 0.0)
+
+    def time_at(self, clock: Number, full: Number = 1.0) -> Number:
+        """Return the time of the pass at a clock.
+
+        Parameters
+        ----------
+        clock : float or array
+            Share of the full clock.
+        full : float or array
+            The clock for which ``time_s`` holds.
+        """
+        return self.time_s + self.clocked_s * (full / clock - 1.0)
+
+    def energy_at(self, clock: Number, full: Number = 1.0) -> Number:
+        """Return the energy of the pass at a clock, J.
+
+        Parameters
+        ----------
+        clock : float or array
+            Share of the full clock.
+        full : float or array
+            The clock for which ``time_s`` holds.
+        """
+        cycles = self.clocked_s * full + (self.kernels_s - self.clocked_s) * clock
+        switched_j = voltage_at(clock) ** 2 * (self.busy_watts * cycles + self.compute_j)
+        return self.standing_watts * self.time_at(clock, full) + self.memory_j + switched_j
+
+    def clock_at(self, watts: Number) -> Number:
+        """Return the clock at which the pass draws ``watts`` if it takes ``time_s`` at that clock."""
+        return _highest(lambda clock: self.energy_at(clock, clock) <= watts * self.time_s, LEAST_CLOCK)
+
+    def clock_under(self, limit: Number, full: Number = 1.0) -> Number:
+        """Return the clock under a power limit.
+
+        Parameters
+        ----------
+        limit : float or array
+            Power limit, W.
+        full : float or array
+            The clock for which ``time_s`` holds, and the result at most.
+
+        Returns
+        -------
+        float or array
+            Share of the full clock; no less than `LEAST_CLOCK` of ``full``.
+
+        Examples
+        --------
+        >>> [round(float(Draw.steady(watts).clock_under(300)), 3) for watts in (250, 400, 600)]
+        [1.0, 0.805, 0.289]
+        """
+        least = LEAST_CLOCK * full
+        found = _highest(lambda clock: self.energy_at(clock, full) <= limit * self.time_at(clock, full), least)
+        return scalar(smaller(found, full))
+
+
+def voltage_at(clock: Number) -> Number:
+    """Return the share of the full voltage at a share of the full clock."""
     caps = _filed()["caps"]
-    still = float(caps[static]) if isinstance(static, str) else static
-    knee, voltage = float(caps["knee"]), float(caps["voltage"])
-    share = smaller(scalar(np.divide(limit, demand)), 1.0)
-    return clock_of((share - still) / (1 - still), knee, voltage)
+    knee, least = float(caps["knee"]), float(caps["voltage"])
+    return least + (1.0 - least) * larger(clock - knee, 0.0) / (1.0 - knee)
 
 
-def clock_of(drawn: Number, knee: float, voltage: float) -> Number:
-    """The ``f`` whose ``f V^2`` is ``drawn``, with a least voltage up to a knee; no less than `LEAST_CLOCK`."""
-    clocks, power = _clocks(knee, voltage)
-    return scalar(larger(np.interp(drawn, power, clocks), LEAST_CLOCK))
+HALVINGS = 30
+"""Halvings of the range of clocks: to a billionth of the full clock."""
 
 
-@lru_cache(maxsize=64)
-def _clocks(knee: float, voltage: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Shares of the full clock, and ``f V^2`` at each."""
-    clocks = np.linspace(0.0, 1.0, 1001)  # to a thousandth of the clock, between which power is interpolated
-    volts = voltage + (1 - voltage) * np.maximum(clocks - knee, 0.0) / (1 - knee)
-    return clocks, clocks * volts**2
-
-
-def speed_under(clock: Number, memory_share: Number) -> Number:
-    """The speed of a pass at a share of the full clock: ``1 / (m + (1 - m) / f)``.
-
-    Parameters
-    ----------
-    clock : float or array
-        Share of the full clock, as of `clock_under`.
-    memory_share : float or array
-        Share of the pass that waits for the memory or the network, whose clocks stay.
-
-    Returns
-    -------
-    float or array
-        Speed over that without a limit.
-
-    Examples
-    --------
-    >>> speed_under(0.5, 0.0), speed_under(0.5, 1.0)
-    (0.5, 1.0)
-    """
-    return scalar(1.0 / (memory_share + (1.0 - memory_share) / np.asarray(clock)))
+def _highest(holds: Callable[[Number], Any], least: Number) -> Number:
+    """Return the highest clock from ``least`` to 1 at which a condition that holds up to some clock holds."""
+    low, step = least, 1.0 - least
+    always = holds(1.0)
+    for _ in range(HALVINGS):
+        step = step / 2
+        low = low + step * holds(low + step)
+    return scalar(np.where(always, 1.0, low))

@@ -21,7 +21,8 @@ import numpy as np
 
 from ..arrays import larger, read_only, scalar, smaller
 from ..efficiency.kinds import kind_of
-from ..efficiency.power import clock_under, power_model, speed_under
+from ..efficiency.forms import TINY_S
+from ..efficiency.power import Draw, power_model
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.roofline import memory_s
@@ -164,45 +165,61 @@ def energy_of(phase: Phase) -> Energy:
     return Energy(*(scalar(value) for value in (idle_j, busy_j, memory_j, compute_j, unlimited_s, demand, *ends)))
 
 
-def demand_watts(one: ScheduledPass) -> Number:
-    """Return the mean power of one accelerator in a pass without a power limit, at most its TDP."""
-    return smaller(_demand_watts(one), tdp_watts(one.deployment.accelerator))
-
-
-def _demand_watts(one: ScheduledPass) -> Number:
-    """Return the mean power that one accelerator would draw at its full clock."""
-    accelerator = one.deployment.accelerator
-    return scalar(power_model(accelerator).share(*_activity(one.use)) * tdp_watts(accelerator))
-
-
-def _activity(use: Use) -> tuple[Number, Number, Number]:
-    """Return the shares of the running time, the bandwidth and the peak that a pass uses."""
-    return use.kernels_s / use.time_s, use.memory_s / use.time_s, use.compute_s / use.time_s
-
-
-def limited_clock(one: ScheduledPass, limit: Number, *, factor: float | None = None, static: str = "static") -> Number:
-    """Return the clock under a power limit relative to the clock at the TDP.
+def draw_of(one: ScheduledPass, waits: Number, *, factor: float | None = None, static: str = "static") -> Draw:
+    """Return time and energy of a pass on one accelerator, at its full clock.
 
     Parameters
     ----------
     one : ScheduledPass
         One pass of one accelerator.
-    limit : float or array
-        Power limit, W.
+    waits : float or array
+        Share of the kernels' time that waits for the memory or the network.
     factor : float, optional
         Ratio of measured to predicted power; by default the middle of the family's interval.
     static : str
         Share of the power that is independent of the clock if no family was fitted: ``static`` or ``static_low`` (see
-        `clock_under`).
+        `roofline.efficiency.power.Draw.steady`).
     """
-    accelerator = one.deployment.accelerator
-    model = power_model(accelerator)
-    if not model.fitted:
-        return clock_under(limit, demand_watts(one), static)
-    off = np.sqrt(model.low * model.high) if factor is None else factor
-    demand, still = _demand_watts(one) * off, model.still(*_activity(one.use))
-    most = smaller(limit, tdp_watts(accelerator))
-    return scalar(clock_under(most, demand, still) / clock_under(tdp_watts(accelerator), demand, still))
+    model, use, tdp = power_model(one.deployment.accelerator), one.use, tdp_watts(one.deployment.accelerator)
+    clocked_s = use.kernels_s * (1.0 - waits)
+    if model.fitted:
+        scale = tdp * (np.sqrt(model.low * model.high) if factor is None else factor)
+        memory_j, compute_j = scale * model.memory * use.memory_s, scale * model.compute * use.compute_s
+        energies = (scale * model.idle, memory_j, scale * model.busy, compute_j)
+    else:
+        demand = smaller(model.share(use.kernels_s / use.time_s, 0.0, 0.0), 1.0) * tdp
+        steady = Draw.steady(demand, static=static)
+        busy_watts = steady.busy_watts * use.time_s / larger(use.kernels_s, TINY_S)
+        energies = (steady.standing_watts, 0.0, busy_watts, 0.0)
+    return Draw(use.time_s, use.kernels_s, clocked_s, *energies)
+
+
+class Slowdown(NamedTuple):
+    """A pass under a power limit.
+
+    Attributes
+    ----------
+    draw : Draw
+        The pass at its full clock.
+    full, clock : float or array
+        Its clock at the TDP and under the limit, as shares of the full clock.
+    """
+
+    draw: Draw
+    full: Number
+    clock: Number
+
+    @property
+    def added_s(self) -> Number:
+        """Time that the limit adds."""
+        return self.draw.clocked_s * (self.full / self.clock - 1.0)
+
+
+def slowdown(one: ScheduledPass, draw: Draw, limit: Number) -> Slowdown:
+    """Return how a power limit in watts slows down a pass, relative to its time at the TDP."""
+    tdp = tdp_watts(one.deployment.accelerator)
+    full = draw.clock_at(tdp)
+    return Slowdown(draw, full, draw.clock_under(smaller(limit, tdp), full))
 
 
 def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estimates:
@@ -217,24 +234,30 @@ def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estima
     model = power_model(one.deployment.accelerator)
     low, high = (model.low, model.high) if model.fitted else (1.0, 1.0)
     least, most = memory_shares(one)
-    slower = 1.0 / speed_under(limited_clock(one, limit), least) - 1.0
-    slightly = 1.0 / speed_under(limited_clock(one, limit, factor=low, static="static_low"), most) - 1.0
-    most_slowly = 1.0 / speed_under(limited_clock(one, limit, factor=high), least) - 1.0
+    added_s = slowdown(one, draw_of(one, least), limit).added_s
+    slightly_s = slowdown(one, draw_of(one, most, factor=low, static="static_low"), limit).added_s
+    most_s = slowdown(one, draw_of(one, least, factor=high), limit).added_s
     return found._replace(
-        time_s=found.time_s + slower * found.kernels_s,
-        low_s=found.low_s + slightly * found.kernels_s * found.low_s / found.time_s,
-        high_s=found.high_s + most_slowly * found.kernels_s * found.high_s / found.time_s,
+        time_s=found.time_s + added_s,
+        low_s=found.low_s + smaller(slightly_s, added_s) * found.low_s / found.time_s,
+        high_s=found.high_s + larger(most_s, added_s) * found.high_s / found.time_s,
     )
 
 
 def memory_shares(one: ScheduledPass) -> tuple[Number, Number]:
-    """Return the share of a pass that waits for memory or network, without and with kernels that unpack weights."""
-    sums = one.sums
-    whole_s = sums.roofline_s
-    most_s = whole_s - sums.compute_limited_s
-    unpacking = [item for item in one.operators if unpacks(item)]
-    unpacking_s = sum(((item.compute_s <= item.memory_s) * item.roofline_s for item in unpacking), 0.0)
-    return scalar(larger(most_s - unpacking_s, 0.0) / whole_s), scalar(most_s / whole_s)
+    """Return the share of a pass that waits for memory or network, without and with kernels that unpack weights.
+
+    Shares are of the operators' estimates, so that the time that follows the clock is a sum over operators.
+    """
+    operators = one.expected.operators
+    whole_s: Number = sum((item.estimate.time_s for item in operators), 0.0)
+    least_s: Number = 0.0
+    most_s: Number = 0.0
+    for item in operators:
+        waiting_s = (item.compute_s <= item.memory_s) * item.estimate.time_s
+        most_s = most_s + waiting_s
+        least_s = least_s + (0.0 if unpacks(item) else waiting_s)
+    return scalar(least_s / larger(whole_s, TINY_S)), scalar(most_s / larger(whole_s, TINY_S))
 
 
 def unpacks(item: Bound) -> bool:

@@ -13,7 +13,7 @@ from ..operators.roofline import least_math
 from ..report import Step
 from ..steps import identifier
 from .bounds import Bound
-from .energy import limited_clock, memory_shares
+from .energy import draw_of, memory_shares, slowdown
 from .host import EAGER_NORM, HostedModel, HostTimes
 from .totals import ScheduledPass, computing, network_s, resources_s
 
@@ -163,11 +163,13 @@ def _under_a_limit(name: str, one: ScheduledPass) -> Iterator[Step]:
     limit = one.deployment.power_limit_watts
     if limit is None:
         return
-    clock = limited_clock(one, limit)
-    inputs = {"unlimited_s": one.unlimited.time_s, "kernels_s": one.unlimited.kernels_s}
-    inputs |= {"memory_share": memory_shares(one)[0], "clock": clock}
-    formula = "unlimited_s + (memory_share + (1 - memory_share) / clock - 1) * kernels_s"
-    source = "clock under the power limit (efficiency_specs/power.yaml); memory speed is unchanged"
+    found = slowdown(one, draw_of(one, memory_shares(one)[0]), limit)
+    inputs = {"unlimited_s": found.draw.time_s, "clocked_s": found.draw.clocked_s}
+    inputs |= {"clock_at_tdp": found.full, "clock": found.clock}
+    formula = "unlimited_s + clocked_s * (clock_at_tdp / clock - 1)"
+    source = (
+        "highest clock at which the energy is within the limit (roofline.efficiency.power); memory speed is unchanged"
+    )
     yield Step(f"{name}.estimate_under_limit_s", formula, inputs, one.estimates.time_s, source)
 
 

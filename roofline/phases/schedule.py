@@ -44,6 +44,9 @@ def schedule_pass(
     2.3).  All are full but the last, which counts as a fraction, and sequences that do not divide evenly are averaged.
     So more or longer sequences never shorten a prefill.
 
+    The encoder of an encoder-decoder needs whole sequences, and the engine's budget holds for its tokens as well (vLLM:
+    the encoder's budget is that of the step).
+
     Sequences in one microbatch read a shared prefix once.  Later microbatches read it again, as they do the weights.
     For prompts that start together the floor assumes that weights and prefix stay on the chip.
 
@@ -80,7 +83,9 @@ def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: 
     stages = parallel.pipeline
     staged = stages > 1
     new = segment.new_tokens
-    wanted = larger(smaller(stages, share), share * new / chunk_tokens)
+    encoded = segment.encoded_tokens
+    wanted = larger(smaller(stages, share), share * larger(new, encoded) / chunk_tokens)
+    wanted = where(encoded > 0, smaller(wanted, share), wanted)
     passes = where(staged, wanted, 1.0)
     groups = smaller(passes, share)
     chunks = passes / groups
