@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from ..arrays import larger, read_only, scalar, smaller
-from ..efficiency.kinds import kind_of
 from ..efficiency.forms import TINY_S
+from ..efficiency.kinds import kind_of
 from ..efficiency.power import Draw, power_model
 from ..errors import Number
 from ..hardware import Accelerator
