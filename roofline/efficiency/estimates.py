@@ -338,16 +338,9 @@ def _middle(values: list[Any]) -> Any:
     return (ascending[(len(values) - 1) // 2] + ascending[len(values) // 2]) / 2
 
 
-ROUNDING = 1e-9
-"""Relative difference below which two times are equal."""
-
-
 def _capped(parts: Parts, most: Parts, times: Any) -> Parts:
-    """Return the parts, limited to ``times`` another time.
-
-    With the ratio of the median engine itself the two are equal, and rounding must not decide whose fixed part counts.
-    """
-    over = 1 * (_sum(parts) > times * _sum(most) * (1 + ROUNDING))
+    """Return the parts, limited to ``times`` another time, to which they are equal where the ratio is their own."""
+    over = 1 * (_sum(parts) > times * _sum(most) * (1 + 1e-9))  # not for rounding
     fixed_s = over * times * most.fixed_s + (1 - over) * parts.fixed_s
     return Parts(fixed_s, over * times * most.running_s + (1 - over) * parts.running_s)
 
