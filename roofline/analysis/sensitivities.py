@@ -302,12 +302,14 @@ class Sensitivity(Report):
         """One sentence on what the result depends on most."""
         first, *others = self.ranked
         change = float(np.max(self.elasticity[first]))
-        name = self.phase.name if isinstance(self.phase, Phase) else f"the metric {self.metric}"
-        what = {"decode": "a decode step", "prefill": "prefill"}.get(name, name)
+        name = self.phase.name if isinstance(self.phase, Phase) else METRICS[self.metric].words
+        passes = {"decode": "time of a decode step", "prefill": "time of prefill"}
+        asked = METRICS[self.metric].of if self.metric else ""
+        what = passes.get(name, f"{name} of a request" if asked == "request" else name)
         next_ones = f", then on {' and '.join(each.replace('_', ' ') for each in others[:2])}" if others else ""
         time = self.time.removesuffix("_s")
         return (
-            f"The time of {what} depends most on {first.replace('_', ' ')}{next_ones}:"
+            f"The {what} depends most on {first.replace('_', ' ')}{next_ones}:"
             f" 1% more {first.replace('_', ' ')} changes the {time} by {change:+.2f}%."
         )
 
@@ -339,7 +341,7 @@ def _varied_figure(subject: Phase | Steady, name: str, by: float, time: str, met
     return _time_of(inputs_of(subject)[name](subject, by), time)
 
 
-def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str = "total_s") -> Sensitivity:
+def sensitivity(found: Phase | Steady | Scenario, *, time: str | None = None, metric: str = "total_s") -> Sensitivity:
     """Compute by how many percent a result changes if an input changes by one percent.
 
     Inputs are the bandwidth, each peak in use, the links, the batch, the context (prefill: the prompt; requests: prompt
@@ -347,11 +349,12 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
 
     Parameters
     ----------
-    found : Phase or Steady
-        A prefill, a decode step, or requests in steady state. For a sweep each elasticity is an array.
+    found : Phase, Steady or Scenario
+        A prefill, a decode step, or requests in steady state, computed or as a scenario with its techniques (see
+        `solve`). For a sweep each elasticity is an array.
     time : str, optional
-        ``floor_s``, ``roofline_s`` or ``estimate_s``. None uses the estimate of a pass, and for requests the time with
-        which they were computed.
+        ``floor_s``, ``roofline_s`` or ``estimate_s``. None uses the estimate, and for requests that are already
+        computed the time which they were computed from.
     metric : str
         Metric of requests (`roofline.serving.metrics`), a latency or a throughput. Not used for a pass.
 
@@ -375,6 +378,8 @@ def sensitivity(found: Phase | Steady, *, time: str | None = None, metric: str =
     >>> print(f"{found.bandwidth:.2f} {found.weight_bits:.3f} {found.ratio('bandwidth', 2):.2f}")
     -1.00 0.995 0.50
     """
+    if isinstance(found, Scenario):
+        found = steady_state(found, time=time or "estimate_s")
     steady = isinstance(found, Steady)
     if not steady:
         of_kind("found", found, Phase, "decode(serve, load)")

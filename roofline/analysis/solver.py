@@ -26,30 +26,29 @@ from .crossover_points import crossovers
 from .fitting import FITS
 from .solutions import Solution, by_formula
 
-Setting = tuple[Deployment, Workload]
-Setter = Callable[[Deployment, Workload, float], Setting]
+Setter = Callable[[Scenario, float], Scenario]
 
 POINTS = 65
 """Points of the grid on which the bracket is searched; the metric must cross the target at most once between two."""
 
 
-def _rates(serve: Deployment, load: Workload, value: float, name: str) -> Setting:
-    return serve.replace(accelerator=serve.accelerator.replace(**{name: value})), load
+def _with_chip(case: Scenario, **changes: Any) -> Scenario:
+    """Change fields of the accelerator."""
+    return case.replace(serve=case.serve.replace(accelerator=case.serve.accelerator.replace(**changes)))
 
 
-def _with_peak(serve: Deployment, load: Workload, value: float) -> Setting:
+def _with_peak(case: Scenario, value: float) -> Scenario:
     """Scale all peaks so that the linear layers' peak becomes ``value``."""
-    gpu = serve.accelerator
-    scale = value / float(np.max(gpu.peak_flops_per_s(_linear_math(serve))))
-    peaks = {math: peak * scale for math, peak in gpu.dense_flops_per_s.items()}
-    return serve.replace(accelerator=gpu.replace(dense_flops_per_s=peaks)), load
+    gpu = case.serve.accelerator
+    scale = value / float(np.max(gpu.peak_flops_per_s(_linear_math(case.serve))))
+    return _with_chip(case, dense_flops_per_s={math: peak * scale for math, peak in gpu.dense_flops_per_s.items()})
 
 
-def _with_link(serve: Deployment, load: Workload, value: float) -> Setting:
-    gpu = serve.accelerator
+def _with_link(case: Scenario, value: float) -> Scenario:
+    gpu = case.serve.accelerator
     if gpu.scale_up is None:
         raise InvalidInput(f"{gpu.name} has no link between accelerators: link_bytes_per_s can't be solved for")
-    return serve.replace(accelerator=gpu.replace(scale_up=replace(gpu.scale_up, bytes_per_s=value))), load
+    return _with_chip(case, scale_up=replace(gpu.scale_up, bytes_per_s=value))
 
 
 def _linear_math(serve: Deployment) -> str:
@@ -59,8 +58,8 @@ def _linear_math(serve: Deployment) -> str:
 def _with_load(name: str) -> Setter:
     """Return a function that sets a field of the workload."""
 
-    def set_field(serve: Deployment, load: Workload, value: Any) -> Setting:
-        return serve, replace(load, **{name: value})
+    def set_field(case: Scenario, value: Any) -> Scenario:
+        return case.replace(load=replace(case.load, **{name: value}))
 
     return set_field
 
@@ -68,15 +67,15 @@ def _with_load(name: str) -> Setter:
 def _with_rate(name: str) -> Setter:
     """Return a function that sets a value of the accelerator."""
 
-    def set_rate(serve: Deployment, load: Workload, value: float) -> Setting:
-        return _rates(serve, load, value, name)
+    def set_rate(case: Scenario, value: float) -> Scenario:
+        return _with_chip(case, **{name: value})
 
     return set_rate
 
 
-def _with_context(serve: Deployment, load: Workload, value: float) -> Setting:
+def _with_context(case: Scenario, value: float) -> Scenario:
     """Put all of the context but one token in the cache."""
-    return serve, replace(load, prompt_tokens=1, cached_tokens=value - 1)
+    return case.replace(load=replace(case.load, prompt_tokens=1, cached_tokens=value - 1))
 
 
 @dataclass(frozen=True)
@@ -117,26 +116,22 @@ SOLVED: tuple[str, ...] = (
 """Metrics that can have a target (`roofline.serving.metrics`)."""
 
 
-def _seen(serve: Deployment, load: Workload, time: str) -> Steady:
-    return steady_state(Scenario(serve, load), time=time)
-
-
-def _first_step(load: Workload) -> Workload:
+def _first_step(case: Scenario) -> Scenario:
     """The same requests with a single decode step, directly after the prompt."""
-    return replace(load, output_tokens=2)
+    return case.replace(load=replace(case.load, output_tokens=2))
 
 
-def _at_value(metric: Metric, serve: Deployment, load: Workload, time: str) -> Steady:
+def _at_value(metric: Metric, case: Scenario, time: str) -> Steady:
     """Steady state of requests at a value of the input."""
-    return _seen(serve, _first_step(load) if metric.of == "step" else load, time)
+    return steady_state(_first_step(case) if metric.of == "step" else case, time=time)
 
 
-def _value(metric: Metric, serve: Deployment, load: Workload, time: str) -> float:
-    return float(metric.value(_at_value(metric, serve, load, time)))
+def _value(metric: Metric, case: Scenario, time: str) -> float:
+    return float(metric.value(_at_value(metric, case, time)))
 
 
 def solve(
-    serve: Deployment,
+    serve: Deployment | Scenario,
     load: Workload | None = None,
     *,
     find: str,
@@ -163,10 +158,11 @@ def solve(
 
     Parameters
     ----------
-    serve : Deployment
-        The deployment, with scalar degrees of parallelism.
+    serve : Deployment or Scenario
+        The deployment, with scalar degrees of parallelism; or a scenario with techniques and its own requests, such as
+        ``rl.techniques.scenario_with(serve, load, "speculative")``, which metrics without a target do not support.
     load : Workload, optional
-        The requests, with scalar fields; None uses one sequence of default length.
+        The requests, with scalar fields; None uses one sequence of default length, or the requests of the scenario.
     find, metric : str
         See the table. The default metric is the time of a decode step.
     target : float, optional
@@ -183,7 +179,8 @@ def solve(
     UnknownName
         ``find``, ``metric`` or ``time`` is unknown.
     InvalidInput
-        ``target`` is not a positive finite number, or a field of ``load`` or of the layout is an array.
+        ``target`` is not a positive finite number, a field of ``load`` or of the layout is an array, or both a
+        scenario and a workload are given.
 
     Examples
     --------
@@ -197,25 +194,44 @@ def solve(
     >>> f"{rl.solve(serve, find='weight_bits', metric='fits').value:.2f}"
     '8.42'
     """
-    load = Workload() if load is None else load
-    check_deployment(serve)
-    check_load(load)
     if time not in TIMES:
         raise unknown("time", time, TIMES)
-    _check_single(serve, load)
     if metric in WITHOUT_TARGET:
-        formulas = WITHOUT_TARGET[metric]
-        if find not in formulas:
-            raise unknown(f"quantity to solve {metric} for", find, formulas)
-        return formulas[find](serve, load)
+        return _without_target(serve, load, find, metric)
+    case = _case(serve, load)
+    _check_single(case.serve, case.load)
     if find not in FIND:
         raise unknown("quantity to solve for", find, FIND)
     if metric not in SOLVED:
         raise unknown("metric", metric, (*SOLVED, *WITHOUT_TARGET))
     level = float(np.max(number("target", target, least=1e-300)))  # above 0, whatever the unit
-    if find == "memory_bytes_per_s" and metric == "step_s" and time == "floor_s":
-        return _bandwidth(serve, load, level)
-    return _bisected(serve, load, FIND[find], _Asked(find, METRICS[metric], level), time)
+    plain_step = find == "memory_bytes_per_s" and metric == "step_s" and time == "floor_s"
+    if plain_step and case == Scenario(case.serve, case.load):
+        return _bandwidth(case, level)
+    return _bisected(case, FIND[find], _Asked(find, METRICS[metric], level), time)
+
+
+def _case(serve: Deployment | Scenario, load: Workload | None) -> Scenario:
+    """The scenario that is asked about."""
+    if not isinstance(serve, Scenario):
+        return Scenario(serve, Workload() if load is None else load)
+    if load is not None:
+        raise InvalidInput("a scenario has its own workload: give either a scenario, or a deployment and a workload")
+    return serve
+
+
+def _without_target(serve: Deployment | Scenario, load: Workload | None, find: str, metric: str) -> Solution:
+    """Answer a question about a deployment by itself."""
+    if isinstance(serve, Scenario):
+        raise InvalidInput(f"metric {metric!r} takes a deployment, not a scenario; max_batch with a target takes both")
+    load = Workload() if load is None else load
+    check_deployment(serve)
+    check_load(load)
+    _check_single(serve, load)
+    formulas = WITHOUT_TARGET[metric]
+    if find not in formulas:
+        raise unknown(f"quantity to solve {metric} for", find, formulas)
+    return formulas[find](serve, load)
 
 
 def _check_single(serve: Deployment, load: Workload) -> None:
@@ -224,11 +240,11 @@ def _check_single(serve: Deployment, load: Workload) -> None:
         raise InvalidInput("solve takes a single workload and layout, not arrays")
 
 
-def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
+def _bandwidth(case: Scenario, level: float) -> Solution:
     """Invert ``max(bytes / bandwidth, others)``: the bandwidth is ``bytes / target`` unless the others take longer."""
-    step = _seen(serve, _first_step(load), "floor_s")
+    step = steady_state(_first_step(case), time="floor_s")
     times = step.passes.step.phase.resources_s
-    moved = float(times.pop("memory") * serve.accelerator.memory_bytes_per_s)
+    moved = float(times.pop("memory") * case.serve.accelerator.memory_bytes_per_s)
     worst = max(times, key=lambda name: float(times[name]))
     inputs = {"least_bytes": moved, "target_s": level}
     steps = (Step("memory_bytes_per_s", "least_bytes / target_s", inputs, moved / level, "floor of a step"),)
@@ -237,10 +253,9 @@ def _bandwidth(serve: Deployment, load: Workload, level: float) -> Solution:
         what = "the network alone takes" if worst == "network" else f"{worst} units alone take"
         why = f"never: {what} {float(times[worst]) * 1e3:.4g} ms"
         return by_formula(*asked, value=np.nan, reached=float(step.step_s), why=why, steps=steps)
-    faster, _ = _rates(serve, load, moved / level, "memory_bytes_per_s")
-    return by_formula(
-        *asked, value=moved / level, reached=_value(METRICS["step_s"], faster, load, "floor_s"), steps=steps
-    )
+    faster = _with_chip(case, memory_bytes_per_s=moved / level)
+    reached = _value(METRICS["step_s"], faster, "floor_s")
+    return by_formula(*asked, value=moved / level, reached=reached, steps=steps)
 
 
 @dataclass(frozen=True)
@@ -256,9 +271,9 @@ class _Asked:
         return value >= self.target if self.metric.more_is_better else value <= self.target
 
 
-def _bisected(serve: Deployment, load: Workload, sought: Sought, asked: _Asked, time: str) -> Solution:
+def _bisected(case: Scenario, sought: Sought, asked: _Asked, time: str) -> Solution:
     def figure(value: float) -> float:
-        return _value(asked.metric, *sought.set(serve, load, value), time)
+        return _value(asked.metric, sought.set(case, value), time)
 
     def good(value: Any) -> bool:
         return asked.meets(figure(float(value)))
@@ -274,7 +289,7 @@ def _bisected(serve: Deployment, load: Workload, sought: Sought, asked: _Asked, 
     value, side = (float(below), "largest") if fine[at] else (float(above), "smallest")
     bound = "at least" if asked.metric.more_is_better else "at most"
     why = f"the {side} {asked.find} for which {asked.metric.name} is {bound} the target"
-    reached, found = figure(value), _at_value(asked.metric, *sought.set(serve, load, value), time)
+    reached, found = figure(value), _at_value(asked.metric, sought.set(case, value), time)
     answer = (asked.find, value, asked.metric.name, asked.target, reached, True, "bisection", why)
     return Solution(*answer, found=found)
 

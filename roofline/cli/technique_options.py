@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 from cyclopts import Parameter
 
 from ..techniques import REGISTRY, Technique, named
+from ..techniques.prompts import with_hit_rate
 from ..techniques.registry import TechniqueParameter, parameters
 from ..units import quantity_of
 from . import options as opt
@@ -120,6 +121,10 @@ class Chosen:
             return self.techniques(), 0.0
         others = {name: value for name, value in self.parameters.items() if name != "hit_rate"}
         return named(self.technique, others), self.parameters["hit_rate"]
+
+    def in_use(self) -> tuple[Technique, ...]:
+        """The techniques, and prefix caching of unshared prefixes if a hit rate is given by itself."""
+        return with_hit_rate(*self.with_hit_rate())
 
 
 def with_formats(chosen: tuple[Technique, ...], formats: Mapping[str, str]) -> tuple[Technique, ...]:

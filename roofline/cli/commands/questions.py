@@ -11,8 +11,9 @@ from ...analysis.solver import solve as solve_for
 from ...errors import InvalidInput, unknown
 from ...report import Report
 from ...serving.metrics import METRICS
+from ...serving.scenario import Scenario
+from ...techniques import Technique, scenario_with, technique_table
 from ...techniques import mode_switch as switch_of
-from ...techniques import technique_table
 from ...techniques import visible as visible_of
 from ...techniques.effect import AS_GIVEN
 from ...units import humanize, quantity_of
@@ -21,6 +22,7 @@ from ..answers import Answers
 from ..output import print_json, print_text
 from ..quantities import quantity
 from ..target import Target, read_model
+from ..technique_options import Chosen
 from ..text import block, bullets, facts, paragraph, table
 from .deployments import lead, title
 
@@ -55,6 +57,7 @@ def solve(
     model: opt.ModelName,
     /,
     target: Target,
+    chosen: Chosen | None = None,
     *,
     find: Find,
     metric: SolvedMetric = None,
@@ -71,17 +74,57 @@ def solve(
     given: dict[str, Any] = {} if metric is None else {"metric": metric}
     if level is not None:
         given["target"] = quantity(level, quantity_of(metric or "step_s") or "count")
-    found = solve_for(asked.serve, asked.load, find=find, time=time, **given)
+    techniques = (chosen or Chosen()).in_use()
+    if techniques:
+        found = solve_for(_scenario(asked, techniques), find=find, time=time, **given)
+    else:
+        found = solve_for(asked.serve, asked.load, find=find, time=time, **given)
     if as_json:
-        return print_json(asked.asked() | {"time": time} | found.to_dict())
+        return print_json(asked.asked() | {"time": time, **_names(techniques)} | found.to_dict())
     rows = [(found.find, humanize(found.find, found.value))] if found.possible else []
     if found.metric not in ("fits", "ridge"):
         words = METRICS[found.metric].words if found.metric in METRICS else found.metric
         rows.append((f"{words} there", humanize(found.metric, found.reached)))
     rows.append(("method", found.method))
-    return print_text(lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", table(rows))
+    return print_text(*_headed(asked, techniques, found, time), table(rows))
 
 
+def _headed(asked: Answers, techniques: tuple[Technique, ...], found: Report, time: str) -> tuple[str, ...]:
+    """The answer in a sentence, what it is about, and the techniques in use."""
+    names = ", ".join(f"{item.label} ({item.assumes})" if item.assumes else item.label for item in techniques)
+    in_use = (paragraph(f"Techniques in use: {names}"),) if names else ()
+    return lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", *in_use
+
+
+def _scenario(asked: Answers, techniques: tuple[Technique, ...]) -> Scenario:
+    """The deployment and its requests with techniques in use.
+
+    Raises
+    ------
+    InvalidInput
+        The context of a single step is given, which says nothing about whole requests.
+    """
+    if asked.context_tokens is not None:
+        raise InvalidInput("techniques and metrics are about whole requests; use --prompt instead of --context")
+    return scenario_with(asked.serve, asked.load, techniques)
+
+
+def _names(techniques: tuple[Technique, ...]) -> dict[str, Any]:
+    """The techniques in use, for JSON; nothing without any."""
+    return {"techniques": [item.label for item in techniques]} if techniques else {}
+
+
+RequestMetric = Annotated[
+    str | None,
+    opt.option(
+        "--metric",
+        "NAME",
+        "Metric of requests in steady state instead of the time of a pass: ttft, tpot, total, gap or throughput.",
+        parse=opt.slo_metric,
+        group=opt.OTHER,
+        show_default="the time of the pass in --phase",
+    ),
+]
 PassName = Annotated[str, opt.option("--phase", "NAME", "Which pass: prefill or decode.", group=opt.OTHER)]
 
 
@@ -89,22 +132,31 @@ def sensitivity(
     model: opt.ModelName,
     /,
     target: Target,
+    chosen: Chosen | None = None,
     *,
     phase: PassName = "decode",
+    metric: RequestMetric = None,
     time: opt.Time = opt.DEFAULT_TIME,
     as_json: opt.Json = False,
 ) -> None:
-    """Show what the time of a pass depends on, strongest first."""
+    """Show what the time of a pass or a metric of requests depends on, strongest first."""
     asked = target.single().answers(read_model(model))
-    found = sensitivity_of(asked.pass_named(phase), time=time)
+    techniques = (chosen or Chosen()).in_use()
+    if techniques and metric is None:
+        raise InvalidInput("sensitivity to techniques in use needs a metric of requests, such as --metric tpot")
+    if metric is None:
+        found, of = sensitivity_of(asked.pass_named(phase), time=time), {"phase": phase}
+    else:
+        found, of = sensitivity_of(_scenario(asked, techniques), metric=metric, time=time), {"metric": metric}
     if as_json:
-        return print_json(asked.asked() | {"phase": phase, "time": time, "elasticity": found.to_dict()})
-    return print_text(lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", _elasticities(found))
+        return print_json(asked.asked() | {**of, "time": time, **_names(techniques), "elasticity": found.to_dict()})
+    return print_text(*_headed(asked, techniques, found, time), _elasticities(found))
 
 
 def _elasticities(found: Sensitivity) -> str:
     rows = [(name.replace("_", " "), f"{float(getattr(found, name)):+.2f}") for name in found.ranked]
-    return table(rows, head=("input", "change in time for +1 %"), right=1)
+    what = METRICS[found.metric].words if found.metric else "time"
+    return table(rows, head=("input", f"change in {what} for +1 %"), right=1)
 
 
 def techniques(
