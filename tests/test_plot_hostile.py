@@ -9,7 +9,8 @@ import pytest
 from plot_examples import BATCHES, LLAMA8, LLAMA70, LOAD, RANKING, boxes_of, outside, overlaps, techniques, texts_of
 
 import roofline as rl
-from roofline.plot.frame import log_axis, text_inches
+from roofline.plot.frame import text_inches
+from roofline.plot.ticks import log_axis
 
 CHIPS = ("h100-sxm", "h200-sxm", "mi300x", "l4", "b200-sxm", "mi355x", "a100-sxm-80gb", "tpu-v5e")
 LONG = "$mall $model_1$ with a name that goes on and on <b>&"

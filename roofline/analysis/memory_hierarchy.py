@@ -64,6 +64,8 @@ class MemoryHierarchy(Rows):
     ----------
     accelerator : Accelerator
         Accelerator that runs the product.
+    shape : tuple of int
+        ``m, k, n`` of the product ``[m, k] @ [k, n]``.
     flops, peak_flops_per_s : float
         FLOPs of the product, and the peak of the units that compute it.
     levels : tuple of MemoryLevel
@@ -71,6 +73,7 @@ class MemoryHierarchy(Rows):
     """
 
     accelerator: Accelerator
+    shape: tuple[int, int, int]
     flops: float
     peak_flops_per_s: float
     levels: tuple[MemoryLevel, ...]
@@ -190,7 +193,7 @@ def memory_hierarchy(
     moved = {"memory": work.weight_bytes + work.activation_bytes, **inside}
     rates = level_rates(chip)
     levels = tuple(MemoryLevel(name, float(moved[name]), float(rates[name])) for name in moved)
-    return MemoryHierarchy(chip, float(work.flops), float(chip.peak_flops_per_s(work.math)), levels)
+    return MemoryHierarchy(chip, (m, k, n), float(work.flops), float(chip.peak_flops_per_s(work.math)), levels)
 
 
 def level_rates(chip: Accelerator) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from .frame import (
     widen,
 )
 from .style import Style, ink_on_fill, style_of
-from .tracks import captions, legend_words, operator_name, shares_of_time, short_names, swept
+from .tracks import captions, in_lines, legend_words, operator_name, shares_of_time, short_names, swept
 
 
 def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
@@ -80,8 +79,7 @@ def time_breakdown(*phases: Phase, ax: Axes | None = None) -> Axes:
     ax.spines[:].set_visible(False)
     names, shared = _row_names(ax, phases)
     name_rows(ax, names)
-    models = dict.fromkeys(phase.deployment.model.title or phase.deployment.model.name for phase in phases)
-    head(ax, "Where the time goes", shared or ", ".join(models))
+    head(ax, "Where the time goes", shared or _models_and_chips(phases))
     pieces = [_pieces(phase) for phase in phases]
     keys = dict.fromkeys(key for piece in pieces for key in piece)
     order = sorted(keys, key=lambda key: -sum(piece.get(key, 0.0) for piece in pieces))
@@ -101,6 +99,13 @@ NAME_SHARE = 0.4
 """Of the width of the figure, at most, for names of rows with all that tells them apart."""
 
 
+def _models_and_chips(phases: Sequence[Phase]) -> str:
+    served = [phase.deployment for phase in phases]
+    models = dict.fromkeys(serve.model.title or serve.model.name for serve in served)
+    chips = dict.fromkeys(serve.accelerator.title or serve.accelerator.name for serve in served)
+    return f"{', '.join(models)} on {', '.join(chips)}"
+
+
 def _row_names(ax: Axes, phases: Sequence[Phase]) -> tuple[list[str], str]:
     """A name for each row, and what all have in common if the rows lack room for it."""
     misfits = ["" if np.all(memory_of(phase).fits) else DOES_NOT_FIT for phase in phases]
@@ -111,7 +116,7 @@ def _row_names(ax: Axes, phases: Sequence[Phase]) -> tuple[list[str], str]:
     if LINE * most_lines * len(names) <= height:
         return names, ""
     shared, words = legend_words(phases)
-    long = [textwrap.fill(", ".join(filter(None, pair)), 44) for pair in zip(words, misfits, strict=True)]
+    long = [in_lines(filter(None, (*own.split(", "), misfit)), 44) for own, misfit in zip(words, misfits, strict=True)]
     most_lines = max(name.count("\n") + 1 for name in long)
     widest = max(text_inches(ax, name, style_of(ax).text_size)[0] for name in long)
     if LINE * most_lines * len(long) <= height and widest <= NAME_SHARE * figure_inches(ax)[0]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from ..analysis.sensitivities import Sensitivity
 from ..capacity import Plan
@@ -15,19 +16,13 @@ from ..errors import InvalidInput
 from ..footprint.memory_use import Memory
 from .arguments import check_kind
 from .fits import DOES_NOT_FIT
-from .frame import (
-    axes_or_new,
-    head,
-    label_axes,
-    legend_below,
-    log_axis,
-    log_limits,
-    name_columns,
-    name_rows,
-    text_inches,
-)
+from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_columns, name_rows, text_inches
 from .style import style_of
+from .ticks import log_axis, log_limits
 from .tracks import deployment_facets, shortest, tell_apart
+
+TICK_INCHES = 0.5
+"""Inches of an axis for each of its percentages."""
 
 
 def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = None) -> Axes:
@@ -73,7 +68,7 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     ax = axes_or_new(ax)
     style = style_of(ax)
     ax.set_xlim(-0.6, len(needs) - 0.4)
-    label_axes(ax, "", "memory of one accelerator, GB", grid="y")
+    label_axes(ax, "", "memory per accelerator, GB", grid="y")
     shared, telling = tell_apart([_facets(need) for need in needs])
     single = [f"{need.deployment.accelerator.name}\n{need.deployment.parallel}" for need in needs[:1]]
     tall = name_columns(
@@ -89,7 +84,7 @@ def memory_stack(*needs: Memory, names: Sequence[str] = (), ax: Axes | None = No
     _draw_devices(ax, needs, bottoms)
     handles, labels = ax.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda place: list(style.parts).index(labels[place]))
-    device = Line2D([], [], color=style.ink, linewidth=1.6, label="device")
+    device = Line2D([], [], color=style.ink, linewidth=1.6, label="capacity")
     legend_below(ax, [*(handles[place] for place in order), device], gap=tall)
     head(ax, "What fits", shared)
     return ax
@@ -192,7 +187,7 @@ def pareto(plan: Plan, *, ax: Axes | None = None) -> Axes:
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
     legend_below(ax)
-    head(ax, "Speed against throughput", f"{plan.model.title or plan.model.name}; stars: the best that meets the SLO")
+    head(ax, "Throughput against speed", f"{plan.model.title or plan.model.name}; stars: best that meets the SLO")
     return ax
 
 
@@ -248,6 +243,8 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     ax.axvline(0, color=style.ink, linewidth=0.8)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:+.0%}" if value else "0")
     name_rows(ax, [name.replace("kv_", "KV ").replace("_", " ") for name in order])
+    lay_out(ax)
+    ax.xaxis.set_major_locator(MaxNLocator(max(int(ax.bbox.width / ax.figure.dpi / TICK_INCHES), 2)))
     legend_below(ax)
     serve = found.deployment
     model, gpu = serve.model, serve.accelerator

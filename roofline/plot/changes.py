@@ -21,6 +21,7 @@ from ..units import brief_speed
 from .arguments import check_kind
 from .fits import DOES_NOT_FIT, memory_of
 from .frame import (
+    SLACK,
     axes_or_new,
     further_inches,
     head,
@@ -29,12 +30,12 @@ from .frame import (
     label_axes,
     lay_out,
     legend_below,
-    log_axis,
-    log_limits,
     name_rows,
+    text_inches,
     widen,
 )
 from .style import Look, Style, style_of
+from .ticks import log_axis, log_limits
 from .tracks import deployment_facets, operator_name, swept, tell_apart
 
 SHOWN = 8
@@ -123,14 +124,17 @@ def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Ax
         edges.append(reached)
     ax.vlines(change.after, len(parts) + 0.31, len(parts) + 1 - 0.31, color=style.quiet, linewidth=0.7)
     _draw_total(ax, len(names) - 1, change.after, change.unit)
-    ax.set_xlim(*_limits([*edges, change.after], change))
+    ax.set_xlim(*_limits(ax, [*edges, change.after], [text.get_text() for text in ax.texts]))
     head(ax, change.title, f"{change.subtitle}{change.misfit}")
     return ax
 
 
-def _limits(edges: Sequence[float], change: Change) -> tuple[float, float]:
+def _limits(ax: Axes, edges: Sequence[float], words: Sequence[str]) -> tuple[float, float]:
     """Axis limits from 0, with room for the numbers at the ends of bars."""
-    return 0.0, 1.14 * max(edges)
+    lay_out(ax)
+    widest = max(text_inches(ax, word, style_of(ax).text_size, "bold")[0] for word in words)
+    share = (SLACK * widest + 0.08) * ax.figure.dpi / ax.bbox.width
+    return 0.0, max(edges) / max(1 - share, 0.4)
 
 
 def _draw_total(ax: Axes, row: int, value: float, unit: str) -> None:
@@ -237,7 +241,7 @@ def _of_memory(before: Memory, after: Memory) -> Change:
     totals = [sum(side.values(), 0.0) for side in sides]
     freed = totals[0] - totals[1]
     title = f"Memory: {_three_digits(abs(freed))} GB {'freed' if freed >= 0 else 'more'}"
-    return Change(title, words, "one accelerator, GB", totals[0], totals[1], parts, misfit)
+    return Change(title, words, "memory per accelerator, GB", totals[0], totals[1], parts, misfit)
 
 
 def _of_techniques(effect: Effect, column: str) -> Change:
@@ -342,7 +346,7 @@ def _samples(style: Style, looks: Mapping[str, Look], *, open_too: bool) -> list
     ]
     if open_too:
         has: dict[str, Any] = {"color": style.quiet, "markerfacecolor": style.paper, "marker": "o", "linestyle": ""}
-        found.append(Line2D([], [], label="open: already in use", **has))
+        found.append(Line2D([], [], label="open: in use", **has))
     return found
 
 

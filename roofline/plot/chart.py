@@ -21,7 +21,7 @@ from ..phases.passes import Phase
 from ..specs.library import get_accelerator
 from ..units import humanize
 from .fits import ROOM_FOR_REASON, stamp_misfits
-from .frame import HEIGHT, LEGEND_ROW, axes_or_new, head, lay_out, legend_below
+from .frame import HEIGHT, LEGEND_ROW, axes_or_new, head, lay_out, legend_below, wrapped
 from .labels import Label, left_out, place_labels
 from .roofs import draw_roofs, roofs_of, set_scales
 from .runs import draw_runs, run_points
@@ -117,7 +117,7 @@ def roofline(accelerator: Accelerator | str | Path, *results: Result | Headroom,
     stamps = stamp_misfits(ax, [each for each in computed if isinstance(each, Phase)], above=note)
     labels = [*draw_runs(ax, runs), *_draw_results(ax, computed, looks), *_draw_operators(ax, computed, looks)]
     texts = [*note, *stamps]
-    texts += draw_roofs(ax, roofs, texts)
+    texts += draw_roofs(ax, roofs, texts, _marks(ax))
     written = place_labels(ax, labels, marks=_marks(ax), texts=texts)
     _finish_note(note, left_out(labels, written))
     return ax
@@ -154,26 +154,34 @@ def _single_passes(results: Iterable[Result]) -> list[Phase]:
     return [result for result in results if isinstance(result, Phase) and not swept(result)]
 
 
+NOTE_SHARE = 0.9
+"""Of the width of the axes, at most, for the note on the markers."""
+
 _HOLDS_A_LINE = "0 labels left out for lack of room"
 """Placeholder for the line that is known only once all labels are placed."""
 
 
 def _draw_note(ax: Axes, results: Sequence[Result]) -> list[Annotation]:
-    """A note on the meaning of the markers, in the lower right corner; none if the axes are too low."""
+    """A note on the meaning of the markers, in the lower right corner, if the axes are high enough, and a line for the
+    number of omitted labels.
+    """
     shares: dict[str, float] = {}
     for phase in _single_passes(results):
         shares[phase.name] = max(share_without_flops(phase), shares.get(phase.name, 0.0))
     lines = []
     if shares:
-        bare = " and ".join(f"{_percent(share)} of {name}" for name, share in shares.items())
-        lines.append("open: whole pass; filled: operator, area = share of the time")
-        lines.append(f"not shown: operators without FLOPs, {bare}")
-    if not results or ax.bbox.height / ax.figure.dpi < ROOM_FOR_REASON:
+        bare = ", ".join(f"{_percent(share)} of {name}" for name, share in shares.items())
+        lines.append("open: whole pass; filled: operators, area = share of time")
+        lines.append(f"no FLOPs, not shown: {bare}")
+    if not results:
         return []
+    if ax.bbox.height / ax.figure.dpi < ROOM_FOR_REASON:
+        lines = []
     style = style_of(ax)
     at: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right", "va": "bottom"}
-    words = "\n".join([*lines, _HOLDS_A_LINE])
     size = style.note_size
+    room = NOTE_SHARE * ax.bbox.width / ax.figure.dpi
+    words = "\n".join([*(wrapped(ax, line, size, room) for line in lines), _HOLDS_A_LINE])
     return [ax.annotate(words, (1, 0), (-2, 4), fontsize=size, color=style.quiet, linespacing=1.25, **at)]
 
 
@@ -287,6 +295,8 @@ def _marks(ax: Axes) -> Array:
     discs = [item for item in ax.collections if isinstance(item, PathCollection)]
     marks = [(np.asarray(item.get_offsets(), float), np.sqrt(item.get_sizes()) / 2 + 1) for item in discs]
     marks += [(_samples(np.asarray(line.get_xydata(), float)), np.array([2.0])) for line in ax.lines]
+    if not marks:
+        return np.empty((0, 3))
     found = np.concatenate([np.column_stack([xy, np.broadcast_to(radii, len(xy))]) for xy, radii in marks])
     return np.asarray(found[np.isfinite(found).all(axis=1)])
 

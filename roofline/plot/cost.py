@@ -9,8 +9,9 @@ from matplotlib.ticker import PercentFormatter
 from ..capacity import Fleet
 from ..errors import InvalidInput, number
 from .arguments import check_kind
-from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
+from .frame import axes_or_new, head, label_axes, legend_below
 from .style import style_of
+from .ticks import log_axis, log_limits
 
 LEAST_UTILIZATION = 0.05
 """Lower end of the utilization axis; cost grows without bound towards 0."""
@@ -68,7 +69,7 @@ def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> A
     levels = [costs[:, priced]]
     if api is not None:
         asked = float(np.max(number("api", api)))
-        ax.axhline(asked, color=style.ink, linestyle="--", linewidth=0.8, label="API")
+        ax.axhline(asked, color=style.ink, linestyle="--", linewidth=0.8, label="API price")
         levels.append(np.array(asked))
     ax.set_xlim(0, 1.02)
     ax.set_yscale("log")
@@ -81,6 +82,6 @@ def cost(fleet: Fleet, *, api: float | None = None, ax: Axes | None = None) -> A
     head(
         ax,
         "Cost per token",
-        f"{name}; prompts included; large markers: sized for {fleet.requests_per_s:.4g} requests/s",
+        f"{name}; prompts included; large markers: fleet sized for {fleet.requests_per_s:.4g} requests/s",
     )
     return ax

@@ -19,8 +19,9 @@ from ..serving.methods import method_words
 from ..serving.under_load import Served
 from ..units import quantity_of
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
+from .frame import axes_or_new, head, label_axes, legend_below
 from .style import Style, style_of
+from .ticks import log_axis, log_limits
 from .tracks import deployment_facets, tell_apart
 
 Array = npt.NDArray[np.float64]
@@ -29,7 +30,7 @@ Given = Mapping[float, float] | Sequence[Measurement]
 
 INPUTS = {
     "sequences": "batch, sequences",
-    "new_tokens": "new tokens of a sequence",
+    "new_tokens": "new tokens per sequence",
     "past_tokens": "context, tokens in the cache",
 }
 """Inputs that a sweep of a pass may vary (fields of its segment), and their axis labels."""
@@ -46,10 +47,10 @@ WORDS = {
     "gap_s": "longest gap between tokens",
     "queue_s": "time in the queue",
     "tokens_per_s": "output tokens/s",
-    "requests_per_s": "requests finished/s",
-    "running_batch": "requests that run",
+    "requests_per_s": "finished requests/s",
+    "running_batch": "running requests",
     "utilization": "utilization",
-    "prefill_share": "share of the time for prompts",
+    "prefill_share": "share of the time in prefill",
 }
 """Metrics of a server that a curve may show."""
 
@@ -110,7 +111,7 @@ def curves(
     >>> step = rl.decode(serve, rl.Workload(batch=np.arange(1, 129)), context_tokens=2048)
     >>> ax = rl.plot.curves(step, measured={1: 6.9e-3, 64: 9.8e-3})
     >>> ax.get_xlabel(), ax.get_ylabel()
-    ('batch, sequences', 'time of a pass, ms')
+    ('batch, sequences', 'time per step, ms')
     >>> users = rl.serve(serve, rl.Workload(1500, 300), concurrency=[1, 8, 64])
     >>> rl.plot.curves(users, column="ttft_s").get_ylabel()
     'time to first token, ms'
@@ -141,13 +142,15 @@ def _curves_of_pass(phase: Phase, column: str, measured: Given | None, ax: Axes 
     lines[-1] = Curve("estimate_s", lines[-1].values, *ends)
     points = _points_of_pass(phase, field, tokens is not None, measured)
     ax = axes_or_new(ax)
-    ylabel = "time of a pass, ms" if tokens is None else "tokens/s of all accelerators"
+    ylabel = "tokens/s of the deployment"
+    if tokens is None:
+        ylabel = "time per step, ms" if phase.name == "decode" else f"{phase.name} time, ms"
     fits = np.broadcast_to(np.asarray(memory_of(phase).fits), inputs.shape)
     _draw(ax, inputs, lines, points, labels=(INPUTS[field], ylabel), off=(~fits, DOES_NOT_FIT))
     serve = phase.deployment
     model = serve.model.title or serve.model.name
-    subject = "Time" if tokens is None else "Throughput"
-    head(ax, f"{subject} of {phase.name}", f"{model} on {serve.accelerator.title}, {serve.parallel}")
+    subject = "time" if tokens is None else "throughput"
+    head(ax, f"{phase.name.capitalize()} {subject}", f"{model} on {serve.accelerator.title}, {serve.parallel}")
     return ax
 
 
@@ -292,7 +295,7 @@ def _draw(
         else:
             color, dashes = time_look(style, line.time)
             name = line.time.removesuffix("_s")
-            how |= {"linestyle": dashes, "label": name if line.low is None else f"{name}, with its interval"}
+            how |= {"linestyle": dashes, "label": name if line.low is None else f"{name} with 80 % interval"}
         handles += ax.plot(inputs, shown, color=color, **how)
         if line.low is not None and line.high is not None:
             low, high = (np.where(np.isfinite(end), end, np.nan) for end in (line.low, line.high))

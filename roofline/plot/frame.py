@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from .style import LIGHT, Style, style_of
@@ -29,7 +28,7 @@ MARGINS = {"left": 0.68, "right": 0.18, "bottom": 0.52, "top": 0.58}
 """Inches around new axes, for the text of `head` and `label_axes`.  A layout engine would lay out every plot twice."""
 
 _OWN = "axes with margins of their own"
-"""Label that marks the axes of new figures; not drawn."""
+"""Label that marks axes whose margins plots may set; not drawn."""
 
 _ANY_HEIGHT = "axes with margins and a height of their own"
 """The same, before the plot has set the height of the figure."""
@@ -43,23 +42,25 @@ LEGEND_SHARE = 0.28
 STAMP_SHARE = 0.48
 """Of the width of the axes, at most, for the text of a stamp."""
 
-LEGEND_EMS = (2.8, 2.0)
+LEGEND_EMS = (2.8, 1.4)
 """Widths in a matplotlib legend in units of the font size: handle with its gap, and column spacing."""
 
 SLANT = 35.0
 """Rotation of column names that lack room, in degrees."""
 
+SLACK = 1.06
+"""Letters may be wider by up to this factor at another resolution, such as that of ``savefig``."""
+
 LONGEST_NAME = 24
 """Largest number of characters per line of a column name."""
-
-FEWEST_TICKS = 3
-"""A logarithmic axis with fewer powers of ten has ticks between them as well."""
 
 
 def axes_or_new(ax: Axes | None, height: float = HEIGHT, **margins: float) -> Axes:
     """``ax``, or the axes of a new figure of `matplotlib.pyplot`, with margins other than the usual ones in inches.
 
-    Axes of `new_axes` without a height of their own get this one.
+    Axes of `new_axes` without a height of their own get this one.  Axes that fill a figure alone, as those of
+    ``plt.subplots(figsize=(4, 3))`` do, get margins with room for the texts as well: matplotlib's own are a share of
+    the figure, and on a small one they cut titles and labels.
     """
     if ax is None:
         import matplotlib.pyplot as plt
@@ -69,7 +70,19 @@ def axes_or_new(ax: Axes | None, height: float = HEIGHT, **margins: float) -> Ax
         figure: Any = ax.figure
         figure.set_size_inches(figure_inches(ax)[0], height)
         set_margins(ax, **margins)
+    elif _has_plain_margins(ax):
+        set_margins(ax, **margins)
     return ax
+
+
+def _has_plain_margins(ax: Axes) -> bool:
+    """Whether ``ax`` is the only subplot of a figure with matplotlib's margins and without a layout engine."""
+    figure, spec = ax.figure, ax.get_subplotspec()
+    if not isinstance(figure, Figure) or is_laid_out(ax) or ax.get_label() or figure.axes != [ax] or spec is None:
+        return False
+    sides = ("left", "right", "bottom", "top")
+    plain = all(getattr(figure.subplotpars, side) == rcParams[f"figure.subplot.{side}"] for side in sides)
+    return plain and spec.get_topmost_subplotspec().get_gridspec().get_geometry() == (1, 1)
 
 
 def new_axes(*, style: Style = LIGHT, width: float = WIDTH, height: float | None = None) -> Axes:
@@ -112,7 +125,7 @@ def _axes_on(figure: Figure, margins: dict[str, float]) -> Axes:
 
 
 def is_own(ax: Axes) -> bool:
-    """Whether ``ax`` were created by `new_axes`, so that their margins may be set."""
+    """Whether the margins of ``ax`` may be set: it is alone on a figure whose margins nobody else has set."""
     return ax.get_label() == _OWN
 
 
@@ -121,8 +134,10 @@ def set_margins(ax: Axes, **inches: float) -> None:
     width, height = figure_inches(ax)
     given = MARGINS | inches
     left, bottom = given["left"] / width, given["bottom"] / height
+    right, top = max(1 - given["right"] / width, left + 0.01), max(1 - given["top"] / height, bottom + 0.01)
     ax.set_label(_OWN)
-    ax.set_position((left, bottom, 1 - left - given["right"] / width, 1 - bottom - given["top"] / height))
+    figure: Any = ax.figure
+    figure.subplots_adjust(left=left, bottom=bottom, right=right, top=top)  # unlike set_position, allows tight_layout
 
 
 def figure_inches(ax: Axes) -> tuple[float, float]:
@@ -186,26 +201,38 @@ def _head_lines(ax: Axes, title: str, subtitle: str) -> tuple[str, str, float, f
     """Both texts, wrapped, and the points that further lines of the subtitle and of the title take."""
     style, room = style_of(ax), _room_right(ax)
     tall = text_inches(ax, subtitle, style.text_size)[1]
-    title = _wrapped(ax, title, style.title_size, room, "bold")
-    subtitle = _wrapped(ax, subtitle, style.text_size, room)
+    title = wrapped(ax, title, style.title_size, room, "bold")
+    subtitle = wrapped(ax, subtitle, style.text_size, room)
     return title, subtitle, subtitle.count("\n") * 1.4 * 72 * tall, title.count("\n") * 1.4 * style.title_size
 
 
 def _widen_for_numbers(ax: Axes) -> None:
-    """Widen the left margin for the tick labels and the label of the vertical axis."""
-    if not (is_own(ax) and ax.get_ylabel()):
+    """Widen the left margin for the tick labels and the label of the vertical axis, the right one for the last tick."""
+    if not is_own(ax):
         return
-    style, axis = style_of(ax), ax.yaxis
+    style = style_of(ax)
+    if ax.get_ylabel():
+        widest = max((wide for _, wide in _numbers(ax, ax.yaxis)), default=0.0)
+        widen(ax, left=widest + text_inches(ax, ax.get_ylabel(), style.label_size)[1] + 0.2)
+    right = ax.get_position().x1 * figure_inches(ax)[0]
+    beyond = max((place + wide / 2 - right for place, wide in _numbers(ax, ax.xaxis)), default=0.0)
+    widen(ax, right=beyond + 0.03)
+
+
+def _numbers(ax: Axes, axis: Axis) -> list[tuple[float, float]]:
+    """Place on the figure and width of each tick label, in inches."""
     low, high = sorted(axis.get_view_interval())
     ticks = [tick for tick in axis.get_major_locator()() if low <= tick <= high]
     words = axis.get_major_formatter().format_ticks(ticks)
-    widest = max((text_inches(ax, word, style.text_size)[0] for word in words), default=0.0)
-    widen(ax, left=widest + text_inches(ax, ax.get_ylabel(), style.label_size)[1] + 0.2)
+    way = 0 if axis is ax.xaxis else 1
+    places = ax.transData.transform([(tick, tick) for tick in ticks])[:, way] / ax.figure.dpi if ticks else []
+    wide = [SLACK * text_inches(ax, word, style_of(ax).text_size)[0] for word in words]
+    return list(zip(map(float, places), wide, strict=True))
 
 
-def _wrapped(ax: Axes, words: str, size: float, room: float, weight: str = "normal") -> str:
+def wrapped(ax: Axes, words: str, size: float, room: float, weight: str = "normal") -> str:
     """The words, wrapped to a width in inches."""
-    wide = text_inches(ax, words, size, weight)[0]
+    wide = SLACK * text_inches(ax, words, size, weight)[0]
     if wide <= room:
         return words
     return textwrap.fill(words, max(int(0.95 * len(words) * room / wide), 20), break_long_words=False)
@@ -230,7 +257,7 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
     ax.set_yticks(range(len(names)), names, parse_math=False)
     ax.tick_params(axis="y", length=0, labelsize=style.text_size, labelcolor=style.ink)
     ax.spines["left"].set_visible(False)
-    widen(ax, left=0.15 + max(text_inches(ax, name, style.text_size)[0] for name in names))
+    widen(ax, left=0.15 + SLACK * max(text_inches(ax, name, style.text_size)[0] for name in names))
 
 
 def _in_lines(name: str) -> str:
@@ -246,7 +273,7 @@ def name_columns(ax: Axes, names: Sequence[str], short: Sequence[str] = ()) -> f
     style = style_of(ax)
     lay_out(ax)
     names = [_in_lines(name) for name in names]
-    sizes = [text_inches(ax, name, style.text_size) for name in names]
+    sizes = [tuple(SLACK * side for side in text_inches(ax, name, style.text_size)) for name in names]
     column = ax.bbox.width / ax.figure.dpi / np.ptp(ax.get_xlim())
     widest, tallest = (max(side) for side in zip(*sizes, strict=True))
     slanted = widest > 0.94 * column
@@ -281,61 +308,6 @@ def _renderer(dpi: float) -> Any:
     return canvas.get_renderer()
 
 
-class LogTicks(LogLocator):
-    """Ticks at powers of ten; over few decades at 2 and 5 as well, and over less than one at steps that are round."""
-
-    def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Where the ticks are, for limits that may have changed since the axis was made."""
-        low, high = sorted((float(vmin), float(vmax)))
-        if not 0 < low < high:
-            return np.asarray(super().tick_values(vmin, vmax))
-        found = next(ticks for count in (12, 8, 6, 4, 3, 2) if self._has_room(ticks := self._at(low, high, count)))
-        for subs in ((1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)):
-            finer = self._at(low, high, 12, subs)
-            if len(found) < FEWEST_TICKS and self._has_room(finer):
-                found = finer
-        return found if len(found) > 1 else np.asarray(MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high))
-
-    def _at(self, low: float, high: float, count: int, subs: Sequence[float] = (1.0,)) -> npt.NDArray[np.float64]:
-        """Multiples ``subs`` of at most about ``count`` powers of ten within the limits."""
-        self.set_params(subs=subs, numticks=count)
-        ticks = np.asarray(super().tick_values(low, high))
-        return ticks[(ticks >= low * (1 - 1e-9)) & (ticks <= high * (1 + 1e-9))]  # powers of ten may be rounded
-
-    def _has_room(self, ticks: npt.NDArray[np.float64]) -> bool:
-        """Whether the tick labels do not overlap; at most two never do."""
-        axis: Any = self.axis
-        width, height = axis.axes.bbox.size / axis.axes.figure.dpi * 72
-        if axis.axis_name == "y":
-            return len(ticks) <= 2 or 1.6 * LIGHT.text_size * len(ticks) < height
-        words = [axis.get_major_formatter()(tick) for tick in ticks]
-        return len(ticks) <= 2 or 0.62 * LIGHT.text_size * sum(len(word) + 2 for word in words) < width
-
-
-def log_axis(axis: Axis, written: Callable[[float], str] | None = None) -> None:
-    """Ticks of a logarithmic axis with plain numbers: at powers of ten, over few decades at further places as well."""
-    words = written or plain_number
-    axis.set_major_locator(LogTicks())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
-    axis.set_minor_locator(NullLocator())
-    axis.set_minor_formatter(NullFormatter())
-
-
-def log_limits(*values: Any, room: float = 0.05) -> tuple[float, float]:
-    """Limits of a logarithmic axis around all positive finite ``values``, with a share of their span on either side."""
-    flat = np.concatenate([np.ravel(np.asarray(value, float)) for value in values])
-    logs = np.log(flat[np.isfinite(flat) & (flat > 0)])
-    span = max(np.ptp(logs), 0.5) * room
-    return float(np.exp(logs.min() - span)), float(np.exp(logs.max() + span))
-
-
-def plain_number(value: float) -> str:
-    """A tick label without an exponent: ``1,000``, ``0.01``."""
-    if value < 1:
-        return f"{value:g}"
-    return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
-
-
 def legend_inside(ax: Axes, handles: Sequence[Artist] | None = None, **more: Any) -> Legend:
     """Draw a legend without a frame where it covers least."""
     return _legend(ax, handles, {"loc": "best"} | more)
@@ -364,6 +336,7 @@ def legend_below(
         drawn = [*drawn[:kept], Line2D([], [], linestyle="")]
     below = ax.transAxes + ScaledTranslation(0, -gap, ax.figure.dpi_scale_trans)
     how = {"labels": labels, "loc": "upper left", "ncols": ncols, "borderaxespad": 0.0, "borderpad": 0.0}
+    how["columnspacing"] = LEGEND_EMS[1]
     found = _legend(ax, drawn, how)
     found.set_bbox_to_anchor((0, 0, 1, 0), transform=below)
     widen(ax, bottom=gap + 0.1 + rows)
@@ -384,12 +357,16 @@ def _columns_with_room(ax: Axes, labels: Sequence[str]) -> int:
     """How many columns of a legend fit between the left edge of the axes and the right edge of the figure."""
     style, room = style_of(ax), _room_right(ax)
     sample, spacing = (em * style.text_size / 72 for em in LEGEND_EMS)
-    widths = [sample + text_inches(ax, label, style.text_size)[0] for label in labels]
-    for columns in range(len(labels), 1, -1):
+    widths = [sample + SLACK * text_inches(ax, label, style.text_size)[0] for label in labels]
+
+    def fit(columns: int) -> bool:
         widest = [max(part) for part in np.array_split(widths, columns)]
-        if sum(widest) + spacing * (columns - 1) < room:
-            return columns
-    return 1
+        return sum(widest) + spacing * (columns - 1) < room
+
+    most = next((columns for columns in range(len(labels), 1, -1) if fit(columns)), 1)
+    rows = -(-len(labels) // most)
+    even = -(-len(labels) // rows)  # no more columns than these rows need, so that none is left with fewer entries
+    return even if fit(even) else most
 
 
 def _narrowed(ax: Axes, labels: Sequence[str]) -> list[str]:
@@ -397,7 +374,7 @@ def _narrowed(ax: Axes, labels: Sequence[str]) -> list[str]:
     size = style_of(ax).text_size
     sample, spacing = (em * size / 72 for em in LEGEND_EMS)
     room = _room_right(ax) if len(labels) == 1 else (_room_right(ax) - spacing) / 2
-    return [_wrapped(ax, label, size, room - sample) for label in labels]
+    return [wrapped(ax, label, size, room - sample) for label in labels]
 
 
 def _room_right(ax: Axes) -> float:
@@ -420,7 +397,7 @@ def stamp(ax: Axes, words: str, *, below: str = "", at: tuple[float, float] = (0
     ``lift`` is how many inches above the corner it stands.
     """
     style = style_of(ax)
-    below = _wrapped(ax, below, style.label_size, STAMP_SHARE * ax.bbox.width / ax.figure.dpi, "bold")
+    below = wrapped(ax, below, style.label_size, STAMP_SHARE * ax.bbox.width / ax.figure.dpi, "bold")
     (x, y), inset = at, 8
     how: dict[str, Any] = {
         "xytext": (inset if x < 0.5 else -inset, -inset if y > 0.5 else inset + 72 * lift),

@@ -18,9 +18,10 @@ from ..hardware import Accelerator
 from ..specs.library import get_accelerator
 from ..units import humanize, quantity_of
 from .arguments import check_kind
-from .frame import axes_or_new, head, label_axes, lay_out, legend_inside, log_axis, text_inches, widen
+from .frame import axes_or_new, head, label_axes, lay_out, legend_inside, text_inches, widen
 from .labels import Label, place_labels
 from .style import Look, Style, style_of
+from .ticks import log_axis
 
 TERA = 1e12
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
@@ -18,8 +19,9 @@ from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, decode
 from ..phases.workload import Workload
 from .fits import DOES_NOT_FIT
-from .frame import axes_or_new, head, label_axes, legend_below, log_axis, plain_number, widen
+from .frame import axes_or_new, head, label_axes, legend_below, widen
 from .style import style_of
+from .ticks import log_axis, plain_number
 
 BATCHES = tuple(2.0**power for power in range(11))
 CONTEXTS = tuple(2.0**power for power in range(7, 18))
@@ -89,7 +91,8 @@ def heatmap(
     style = style_of(ax)
     ax.set(xscale="log", yscale="log")
     shown = np.where(fits, 1e3 * seconds, np.nan)
-    drawn = ax.pcolormesh(sequences, lengths, shown, norm=LogNorm(), cmap="viridis", shading="nearest")
+    edges = [_edges(values) for values in axis.values()]
+    drawn = ax.pcolormesh(*edges, shown, norm=LogNorm(), cmap="viridis", shading="flat")
     blank: dict[str, Any] = {"color": style.paper, "marker": "s", "markeredgecolor": style.quiet, "linestyle": ""}
     lines = [Line2D([], [], label=DOES_NOT_FIT, **blank)]
     if tpot_s is not None:
@@ -98,7 +101,7 @@ def heatmap(
             # A dark line in a light one is seen on every color of the map.
             ax.contour(sequences, lengths, seconds, levels=[tpot_s], colors="#ffffff", linewidths=3.2)
             ax.contour(sequences, lengths, seconds, levels=[tpot_s], colors=TARGET, linewidths=1.8)
-        words = f"{1e3 * tpot_s:g} ms per output token" + ("" if inside else ": outside the picture")
+        words = f"{1e3 * tpot_s:g} ms per output token" + ("" if inside else ", off the map")
         lines.append(Line2D([], [], color=TARGET, label=words))
     _label(ax, lines, drawn)
     model = serve.model.title or serve.model.name
@@ -108,6 +111,16 @@ def heatmap(
 
 TARGET = "#d55e00"
 """The line of the target, over the map's colors on any background."""
+
+
+def _edges(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Edges of the cells around ``values``, halfway between neighbors on a logarithmic axis.
+
+    The outer edges are at most a factor of the square root of 2 away, so that no cell reaches far below one sequence.
+    """
+    inner = np.sqrt(values[1:] * values[:-1])
+    first, last = min(inner[0] / values[0], np.sqrt(2)), min(values[-1] / inner[-1], np.sqrt(2))
+    return np.concatenate([[values[0] / first], inner, [values[-1] * last]])
 
 
 def _label(ax: Axes, lines: Sequence[Line2D], drawn: QuadMesh) -> None:

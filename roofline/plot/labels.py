@@ -11,7 +11,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.text import Text
 
-from .frame import renderer_of
+from .frame import SLACK, renderer_of
 
 Array = npt.NDArray[np.float64]
 
@@ -24,9 +24,6 @@ LEADER = 17.0
 
 _CROSSING = 40.0
 """Extra distance that a label accepts to keep its line off the roof and the markers."""
-
-_SLACK = 1.06
-"""Letters may be wider by up to this factor at another resolution."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def _free_offset(
     anchor: Array, box: Array, drawn: Array, words: Array, *, inside: Array, reach: Array, scale: float
 ) -> Array | None:
     """The least costly offset of a label's center from its anchor, in pixels, at which nothing is in its way."""
-    half = (box[2:] - box[:2]) / 2 * _SLACK
+    half = (box[2:] - box[:2]) / 2 * SLACK
     directions = np.column_stack([np.cos(_ANGLES), np.sin(_ANGLES)])
     offsets = (directions * (reach[:, None, None] * scale + half)).reshape(-1, 2)
     boxes = np.hstack([anchor + offsets - half, anchor + offsets + half])

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from ..analysis.memory_hierarchy import MemoryHierarchy
 from ..units import humanize
 from .arguments import check_kind
-from .frame import axes_or_new, head, label_axes, legend_inside, log_axis
+from .frame import axes_or_new, head, label_axes, legend_inside
 from .style import style_of
+from .ticks import log_axis
 
 TERA = 1e12
 
@@ -19,7 +20,7 @@ WORDS = {"l2": "L2", "shared": "shared memory"}
 def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     """Plot attained FLOP/s over intensity, with the roof of each memory level and the product's intensity there.
 
-    All large markers are at the same height, the highest rate that the product can reach. The level whose marker
+    All open markers are at the same height, the highest rate that the product can reach. The level whose marker
     touches its slanted roof is the limit.
 
     Parameters
@@ -57,7 +58,8 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
         ax.plot(
             [left, ridge], roof, color=color, linewidth=1.4, marker=marker, markevery=[1], markersize=4, label=words
         )
-        ax.plot(intensity, height, color=color, marker=marker, markersize=8, zorder=3, label=f"_{level.name}")
+        inside = {"markerfacecolor": style.paper, "markeredgewidth": 1.6, "linestyle": "", "zorder": 3 + place / 10}
+        ax.plot(intensity, height, color=color, marker=marker, ms=13 - 3 * place, label=f"_{level.name}", **inside)
     bottom = min(left * found.bytes_per_s.min() / TERA, height) / 2
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, 4 * peak))
     label_axes(ax, "FLOPs per byte moved at each level", "attained, TFLOP/s")
@@ -67,9 +69,7 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
     limit = WORDS.get(found.limit, found.limit)
     reached = humanize("flops_per_s", found.attained_flops_per_s)
     of = humanize("flops_per_s", found.peak_flops_per_s)
-    head(
-        ax,
-        found.accelerator.title or found.accelerator.name,
-        f"large markers: the product, at most {reached} of {of}, limited by {limit}",
-    )
+    words = f"at most {reached} of {of}, limited by {limit}; open markers: intensity at each level"
+    product = " x ".join(f"{size:,}" for size in found.shape)
+    head(ax, f"{product} on {found.accelerator.title or found.accelerator.name}", words)
     return ax

@@ -11,8 +11,9 @@ from matplotlib.patheffects import withStroke
 
 from ..advisor.verdict import DECODE_FROM, PREFILL_FROM, PhaseMap
 from .arguments import check_kind
-from .frame import axes_or_new, head, label_axes, legend_below, log_axis
+from .frame import axes_or_new, head, label_axes, legend_below
 from .style import Style, style_of
+from .ticks import log_axis
 
 TEXT_SIZE = (6.0, 1.5)
 """Half the width and height of such words, in places of the map's grid."""

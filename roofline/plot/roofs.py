@@ -14,12 +14,19 @@ from matplotlib.transforms import Bbox
 
 from ..hardware import Accelerator
 from ..units import humanize
-from .frame import label_axes, log_axis, renderer_of
+from .frame import label_axes, renderer_of
 from .style import style_of
+from .ticks import log_axis
 from .tracks import TERA, Array, Result
 
 _WAYS = (("right", "bottom", -5, 0), ("left", "bottom", 3, 3), ("left", "top", 3, -5), ("right", "bottom", -5, 9))
 """Positions of a label at its point: alignment and offset in points, best first."""
+
+FRAME = 0.9
+"""Pixels that the frame of a stamp adds on each side, per point of its text, at any usual resolution."""
+
+_ALONG = (0.5, 0.35, 0.65, 0.2, 0.8)
+"""Positions of the label of the memory roof, as shares of its length, best first."""
 
 
 @dataclass(frozen=True)
@@ -69,27 +76,43 @@ def set_scales(ax: Axes, roofs: Sequence[Roof], points: Sequence[Array]) -> None
     log_axis(ax.yaxis)
 
 
-def draw_roofs(ax: Axes, roofs: Sequence[Roof], taken: Sequence[Text]) -> list[Text]:
+def draw_roofs(ax: Axes, roofs: Sequence[Roof], texts: Sequence[Text], marks: Array) -> list[Text]:
     """The memory roof up to the last ridge, a ceiling from each ridge on, a dot on each ridge, and their labels.
 
-    The labels cover none of the texts that are ``taken``. If there is too little room, the label of a ceiling leaves
-    out the ridge point, and then the rate.
+    The labels cover neither ``texts`` nor ``marks`` (``[n, 3]``: data coordinates and a radius in points) if there is
+    room elsewhere. If there is too little, the label of a ceiling leaves out the ridge point, and then the rate.
     """
+    renderer = renderer_of(ax)
+    taken = [*(_box(text, renderer) for text in texts), *_boxes(ax, marks)]
     left, right = ax.get_xlim()
     slope, last = roofs[0].slope, roofs[-1].ridge
     ink = style_of(ax).ink
     line: dict[str, Any] = {"color": ink, "linewidth": 1.4, "zorder": 2}
     ax.plot([left, last], [left * slope, last * slope], label="memory", **line)
-    texts: list[Text] = []
+    written: list[Text] = []
     for roof in reversed(roofs):
         ax.plot([roof.ridge, right], [roof.height, roof.height], label=roof.formats, **line)
         ax.plot(roof.ridge, roof.height, "o", color=ink, markersize=3.5, label=f"ridge {roof.formats}", zorder=2)
         rate = f"{roof.formats}  {_digits(roof.height)} TFLOP/s"
         words = (f"{rate}, ridge {humanize('ridge', roof.ridge)}", rate, roof.formats)
-        texts.append(_beside(ax, words, (roof.ridge, roof.height), [*taken, *texts]))
-    middle = float(np.sqrt(left * roofs[0].ridge))
+        written.append(_beside(ax, words, [(roof.ridge, roof.height)], taken))
+        taken.append(written[-1].get_window_extent(renderer))
     bandwidth = f"memory  {humanize('bytes_per_s', slope * TERA)}"
-    return [*texts, _beside(ax, (bandwidth,), (middle, middle * slope), [*taken, *texts])]
+    places = [left * (roofs[0].ridge / left) ** share for share in _ALONG]
+    return [*written, _beside(ax, (bandwidth,), [(place, place * slope) for place in places], taken)]
+
+
+def _box(text: Text, renderer: Any) -> Bbox:
+    """Box around a text and its frame, if it has one, in pixels."""
+    patch = text.get_bbox_patch()
+    return text.get_window_extent(renderer).padded(0 if patch is None else FRAME * text.get_fontsize())
+
+
+def _boxes(ax: Axes, marks: Array) -> list[Bbox]:
+    """Boxes around marks, in pixels."""
+    centers = np.asarray(ax.transData.transform(marks[:, :2]))
+    radii = marks[:, 2:] * ax.figure.dpi / 72
+    return [Bbox(corners) for corners in np.stack([centers - radii, centers + radii], axis=1)]
 
 
 def _digits(value: float) -> str:
@@ -97,16 +120,17 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _beside(ax: Axes, choices: Sequence[str], point: tuple[float, float], texts: Sequence[Text]) -> Text:
-    """A label at a point of the roof: the first of ``choices`` that stays inside the axes and covers none of ``texts``.
+def _beside(ax: Axes, choices: Sequence[str], points: Sequence[tuple[float, float]], taken: Sequence[Bbox]) -> Text:
+    """A label at one of the points of the roof that stays inside the axes and overlaps no ``taken`` box.
 
-    If none does, the first is written at its usual place.
+    Earlier ``choices`` and ``points`` are preferred. If none is free, the first is written at the first point.
     """
     style, renderer = style_of(ax), renderer_of(ax)
-    taken = [text.get_window_extent(renderer) for text in texts]
     how: dict[str, Any] = {"fontsize": style.text_size, "color": style.ink, "zorder": 5, "parse_math": False}
-    text = ax.annotate("", point, (0, 0), textcoords="offset points", **how)
-    for words, (ha, va, x, y) in (*itertools.product(choices, _WAYS), (choices[0], _WAYS[0])):
+    text = ax.annotate("", points[0], (0, 0), textcoords="offset points", **how)
+    usual = (choices[0], points[0], _WAYS[0])
+    for words, point, (ha, va, x, y) in (*itertools.product(choices, points, _WAYS), usual):
+        text.xy = point
         text.set(text=words, ha=ha, va=va, position=(x, y))
         if _is_free(ax.bbox, text.get_window_extent(renderer), taken):
             break

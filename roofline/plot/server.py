@@ -67,7 +67,7 @@ def timeline(
     >>> run = rl.simulate(serve, rl.Workload(1500, 300), requests_per_s=8.0, requests=100)
     >>> ax = rl.plot.timeline(run, start_s=5.0, span_s=0.5)
     >>> ax.get_xlabel(), round(float(ax.get_xlim()[1]), 1)
-    ('time of the run, s', 5.5)
+    ('time since the start, s', 5.5)
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
@@ -80,7 +80,7 @@ def timeline(
     ax = axes_or_new(ax, height=1.45 + 0.95 * len(lanes))
     style = style_of(ax)
     ax.set(xlim=(start, start + span_s), ylim=(4 * len(lanes) - 0.35, -0.65))
-    label_axes(ax, "time of the run, s", "", grid="x")
+    label_axes(ax, "time since the start, s", "", grid="x")
     names: list[str] = []
     for place, lane in enumerate(lanes):
         names += _draw_lane(ax, noted.of_lane(lane), 4 * place, several=len(lanes) > 1)
@@ -117,7 +117,7 @@ def queue(simulation: Simulation | Served, *, ax: Axes | None = None) -> Axes:
     >>> serve = rl.Deployment("llama-3.1-8b", "h100-sxm", engine="vllm")
     >>> ax = rl.plot.queue(rl.simulate(serve, rl.Workload(1500, 300), requests_per_s=8.0, requests=100))
     >>> ax.get_xlabel(), ax.get_ylabel()
-    ('time of the run, s', 'requests in the system')
+    ('time since the start, s', 'requests in the system')
     >>> import matplotlib.pyplot as plt
     >>> plt.close(ax.figure)
     """
@@ -132,7 +132,7 @@ def queue(simulation: Simulation | Served, *, ax: Axes | None = None) -> Axes:
         bottom = bottom + count
     most = run.times.engine.max_sequences
     ax.set(xlim=(0, float(times[-1])), ylim=(0, 1.12 * max(float(bottom.max()), 1.0)))
-    label_axes(ax, "time of the run, s", "requests in the system", grid="y")
+    label_axes(ax, "time since the start, s", "requests in the system", grid="y")
     slots = None if most is None else float(most) * len(run.tallies)
     if slots is not None and slots < ax.get_ylim()[1]:
         ax.axhline(slots, color=style.ink, linestyle="--", linewidth=0.9, label=f"limit of the engine, {slots:,.0f}")

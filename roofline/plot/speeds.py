@@ -17,8 +17,9 @@ from ..units import humanize
 from .arguments import check_kind
 from .curves import INPUTS, swept_input
 from .fits import DOES_NOT_FIT, memory_of
-from .frame import axes_or_new, head, label_axes, legend_below, log_axis, log_limits
+from .frame import axes_or_new, head, label_axes, legend_below
 from .style import style_of
+from .ticks import log_axis, log_limits
 from .tracks import deployment_facets, shortest, tell_apart
 
 Array = npt.NDArray[np.float64]
@@ -158,12 +159,16 @@ def kv(
         ax.plot(lengths, sizes, color=color, marker=marker, markersize=3.5, linewidth=1.4, label=name)
         every.append(sizes)
     ax.set(xscale="log", yscale="log", xlim=log_limits(lengths), ylim=log_limits(*every))
-    label_axes(ax, "context, tokens", "cache and state, GB")
+    label_axes(ax, "context, tokens", "KV cache and state, GB")
     log_axis(ax.xaxis)
     log_axis(ax.yaxis)
     legend_below(ax)
     sequences = "one sequence" if batch == 1 else f"{batch:,} sequences"
-    head(ax, "Cache over context", f"{sequences}, {cache_format}; sizes named at {lengths[-1]:,.0f} tokens")
+    head(
+        ax,
+        "KV cache over context length",
+        f"{sequences}, {cache_format}; sizes in the legend at {lengths[-1]:,.0f} tokens",
+    )
     return ax
 
 

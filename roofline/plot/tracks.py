@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,7 +163,26 @@ def _identity(result: Result, place: int) -> tuple[object, ...]:
 def _captions(result: Result, facets: Mapping[str, npt.NDArray[np.str_]]) -> list[str]:
     columns = [np.array(result.name), *facets.values(), _measures(result)]
     rows = zip(*(column.ravel() for column in np.broadcast_arrays(*columns)), strict=True)
-    return [f"{textwrap.fill(', '.join(head), 30)}\n{measures}" for *head, measures in rows]
+    return [f"{in_lines(head, 30)}\n{measures}" for *head, measures in rows]
+
+
+def in_lines(parts: Iterable[str], width: int) -> str:
+    r"""The parts, separated by commas, in lines of at most ``width`` characters that break between parts.
+
+    Examples
+    --------
+    >>> in_lines(["prefill", "llama-3.1-70b", "batch 16"], 24)
+    'prefill, llama-3.1-70b,\nbatch 16'
+    """
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) > width:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines)
 
 
 def _measures(result: Result) -> npt.NDArray[np.str_]:
@@ -186,11 +204,15 @@ def _facets(result: Result) -> dict[str, npt.NDArray[np.str_]]:
     return {
         "model": np.array(serve.model.name),
         "precision": np.array(short_formats(serve.precision)),
-        "accelerators": _written(lambda count: _counted(count, "accelerator"), serve.parallel.accelerators),
+        "accelerators": np.array(_several(serve.parallel.accelerators, serve.accelerator.name)),
         "batch": _written("batch {:,.0f}".format, sum(segment.sequences for segment in segments)),
         "tokens": _written(lambda count: _counted(count, "new token"), segments[0].new_tokens),
         "context": _written("{:,.0f} in cache".format, segments[0].past_tokens),
     }
+
+
+def _several(count: int, name: str) -> str:
+    return name if count == 1 else f"{count:,} x {name}"
 
 
 def _counted(count: float, noun: str) -> str:
