@@ -23,6 +23,8 @@ affine4_g64   bits + (16 + 16) / group                               MLX, HQQ, t
 exl3_3.5      bits, with 16 bits a row and column                    ExLlamaV3: trellis-coded tiles
 q4_0 ...      (bytes of the block) * 8 / values of the block         ggml block layouts
 q4_k_m ...    measured size of Llama-3.1-8B / its weights            llama.cpp, tools/quantize/README.md
+q3_k_m        4.02 GB of the same model / its weights = 4.0          bartowski/Meta-Llama-3.1-8B-Instruct-GGUF
+q2_k_mix ...  a file called Q2_K, with wider tensors in it           llama.cpp, tools/quantize/README.md
 ============  =====================================================  ==============================================
 """
 
@@ -122,7 +124,20 @@ _GGML = (
 _MIXES = tuple(
     Format(name, bits, None, whole_model=True)
     for name, bits in {
+        "iq1_s_mix": 2.0042,
+        "iq1_m_mix": 2.1460,
+        "iq2_xxs_mix": 2.3824,
+        "iq2_xs_mix": 2.5882,
+        "iq2_s_mix": 2.7403,
+        "iq2_m": 2.9294,
+        "iq3_xxs_mix": 3.2548,
+        "iq3_xs": 3.4977,
+        "iq3_s_mix": 3.6606,
+        "iq3_m": 3.7628,
+        "q2_k_s": 2.9697,
+        "q2_k_mix": 3.1593,
         "q3_k_s": 3.6429,
+        "q3_k_m": 4.0,
         "q3_k_l": 4.2979,
         "q4_k_s": 4.6672,
         "q4_k_m": 4.8944,

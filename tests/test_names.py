@@ -409,6 +409,10 @@ def test_the_list_of_names_is_long():
         ("llama3.1:70b-instruct-q4_K_M", "q4_k_m", "bf16"),
         ("unsloth/gpt-oss-20b-BF16", "bf16", "bf16"),
         ("openai/gpt-oss-20b", "mxfp4", "bf16"),
+        ("unsloth/Qwen3-8B-GGUF:UD-Q4_K_XL", "q4_k_m", "bf16"),
+        ("unsloth/Qwen3-8B-GGUF:IQ2_M", "iq2_m", "bf16"),
+        ("unsloth/Qwen3-8B-GGUF:Q3_K_M", "q3_k_m", "bf16"),
+        ("unsloth/Qwen3-8B-GGUF:Q6_K_L", "q6_k", "bf16"),
         ("deepseek-ai/DeepSeek-V3", "fp8_block", "fp8"),
         ("deepseek-ai/DeepSeek-V3-FP8", "fp8_block", "fp8"),
         ("nvidia/DeepSeek-R1-NVFP4", "nvfp4", "nvfp4"),
@@ -503,6 +507,25 @@ BM.GPU.MI300X.8 -> mi300x 8
 VM.GPU.A10.1 -> a10 1
 gpu_8x_h100_sxm5 -> h100-sxm 8
 gpu_1x_gh200 -> gh200-96gb 1
+gpu_8x_a100_80gb_sxm4 -> a100-sxm-80gb 8
+gpu_1x_h100_pcie -> h100-pcie 1
+a3-mega -> h100-sxm 8
+DGX H100 -> h100-sxm 8
+NVIDIA DGX B200 -> b200-sxm 8
+HGX A100 -> a100-sxm-80gb 8
+8 H100s -> h100-sxm 8
+v6e-8 -> tpu-v6e 8
+v5litepod-16 -> tpu-v5e 16
+v5p-8 -> tpu-v5p 4
+TPU v4-8 -> tpu-v4 4
+NVIDIA H20-3e -> h20-141gb 1
+NVIDIA B300 SXM6 AC -> b300-sxm 1
+NVIDIA Jetson AGX Orin -> jetson-agx-orin-64gb 1
+GH200 144GB HBM3e -> gh200-144gb 1
+Mac Studio M3 Ultra 512GB -> apple-m3-ultra 1
+Mac mini M4 Pro -> apple-m4-pro 1
+2x RTX 3090 24GB -> rtx-3090 2
+MI300X 192GB -> mi300x 1
 """
 MACHINES = [tuple(line.split(" -> ")) for line in HARDWARE.strip().splitlines()]
 
@@ -523,6 +546,10 @@ def test_an_accelerator_is_found_with_its_number(typed, expected):
         ("0xh100", "no accelerator named '0xh100'"),
         ("99999999xh100", "no accelerator named '99999999xh100'"),
         ("p9.48xlarge", "no accelerator named 'p9.48xlarge'"),
+        ("RTX 3060 8GB", "'RTX 3060 8GB' is not in the library, only rtx-3060-12gb with 12 GB"),
+        ("H100 80GB HBM3 MIG 1g.10gb", "is a part of an accelerator"),
+        ("MacBook Pro M4 Max", "may be apple-m4-max-32c or apple-m4-max-40c: say which"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "no accelerator named"),
     ],
 )
 def test_a_wrong_count_or_instance_is_named(typed, said):
@@ -580,6 +607,22 @@ def test_a_repository_of_ggufs_does_not_say_its_type():
     assert exact.doubts == ()
     assert exact.precision is not None
     assert exact.precision.weights == "q4_k_m"
+
+
+# Sizes of meta-llama/Llama-3.1-8B in GiB, from the table in llama.cpp's tools/quantize/README.md.
+GGUF_GIB = {"IQ1_S": 1.87, "IQ2_XXS": 2.23, "IQ2_M": 2.74, "IQ3_XS": 3.27, "Q2_K": 2.95, "Q4_K_M": 4.58, "Q6_K": 6.14}
+
+
+@pytest.mark.parametrize(("kind", "size_gib"), GGUF_GIB.items())
+def test_a_gguf_has_the_size_that_llama_cpp_states(kind, size_gib):
+    """A file called Q2_K has wider tensors in it, so that it is larger than all tensors in that type."""
+    model = rl.get_model(f"bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:{kind}")
+    assert model.weight_bytes(model.precision) / 2**30 == pytest.approx(size_gib, abs=0.01)
+
+
+def test_a_type_of_gguf_that_is_not_known_is_a_doubt():
+    (doubt,) = rl.get_model("ubergarm/Qwen3-30B-A3B-GGUF:IQ4_KSS").doubts
+    assert "does not say which GGUF type" in doubt
 
 
 def test_a_cache_in_8_bits_is_part_of_a_name():

@@ -79,13 +79,22 @@ def find_instance(name: str) -> Instance | None:
 
 
 def counted(name: str) -> tuple[str, int] | None:
-    """Split ``8xh100``, ``8 x H100``, ``8 h100`` or ``h100:8`` into name and number; the number is None if missing.
+    """Split ``8xh100``, ``8 x H100``, ``8 h100``, ``h100:8`` or a slice of TPUs into name and number of accelerators.
+
+    Slices of v4 and v5p are named for their TensorCores, of which a chip has two.
 
     Examples
     --------
     >>> counted("8xh100"), counted("h100:8"), counted("h100")
     (('h100', 8), ('h100', 8), None)
+    >>> counted("v6e-8"), counted("v5p-8")
+    (('tpu-v6e', 8), ('tpu-v5p', 4))
     """
+    piece = re.fullmatch(r"\s*(?:tpu[- ]?)?(v4|v5p|v5e|v5litepod|v6e)-(\d{1,5})\s*", name, re.IGNORECASE)
+    if piece:
+        kind, size = piece[1].lower().replace("litepod", "e"), int(piece[2])
+        chips = size // 2 if kind in ("v4", "v5p") else size
+        return (f"tpu-{kind}", chips) if chips else None
     before = re.fullmatch(r"\s*(\d{1,7})(?:\s*[x×*]\s*|\s+)(\S.*?)\s*", name, re.IGNORECASE)
     after = re.fullmatch(r"\s*(\S.*?)\s*(?::\s*|[\sx×*]+x?\s*)(\d{1,7})\s*", name, re.IGNORECASE)
     if before:

@@ -22,7 +22,15 @@ from ..model import Model
 from ..values import Value
 from .folders import spec_folders
 from .instances import counted, find_instance
-from .names import leaves_type_open, plain_name, specs_called, spoken, stored_precision, without_owner
+from .names import (
+    leaves_type_open,
+    plain_name,
+    specs_called,
+    spoken,
+    spoken_hardware,
+    stored_precision,
+    without_owner,
+)
 
 LONGEST_NAME = 255
 """Longest name of a file in any file system, and of a repository on the hub."""
@@ -223,7 +231,7 @@ def _as_named(model: Model, name: str) -> Model:
     """The model in the format of its name's suffix, if it differs from the model's own."""
     wanted = stored_precision(name)
     if leaves_type_open(name):
-        said = f"{name!r} does not say which GGUF type: sizes are those of {model.name}; add one, such as -Q4_K_M"
+        said = f"{name!r} does not say which GGUF type: sizes are those of {model.name}; add one of llama.cpp's, as -Q4_K_M"
         return model.replace(doubts=(*model.doubts, said), assumptions=(*model.assumptions, said))
     if wanted is None or name == model.name or model.precision == wanted:
         return model
@@ -289,11 +297,40 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
         bare = names.called.get(spoken(several[0]), [])
         if bare:
             return index[_only(bare, several[0])], several[1]
-    instance = find_instance(name)  # last, as the lists of cloud instances are slow to read
+    instance = find_instance(name)  # late, as the lists of cloud instances are slow to read
     if instance is not None and instance.accelerator in index:
         return index[instance.accelerator], instance.accelerators
+    bare_name, count = several or (name, 1)
+    found = _with_memory(bare_name, names, index)
+    if found:
+        return index[_only(found, bare_name)], count
+    if "mig" in re.split(r"[^a-z0-9]+", name.lower()):
+        raise UnknownName(f"{name!r:.100} is a part of an accelerator (MIG); parts are not in the library")
     nearest = _nearest(spoken(name), names, f"`roofline list hardware` shows all {len(index)}")
     raise UnknownName(f"no accelerator named {name!r:.100}; {nearest}")
+
+
+STATED_SIZE = 0.1
+"""How far the memory that a name states may be from the accelerator's: 24 GiB are sold as 24 GB."""
+
+
+def _with_memory(name: str, names: _Names, index: Mapping[str, Path]) -> list[str]:
+    """Accelerators of a name that also says the machine around it or the size of its memory, which has to be right."""
+    bare, size_gb = spoken_hardware(name)
+    found = names.called.get(bare, [])
+    if size_gb is None or not found:
+        return found
+    right, known = [], []
+    for stem in found:
+        accelerator = _accelerator_of(read_spec(index[stem]), index[stem])
+        # Apple's titles say what is installed; its memory_bytes is what a GPU may use of that.
+        sold_gb = spoken_hardware(accelerator.title)[1] or accelerator.memory_bytes / 1e9
+        known.append(f"{stem} with {sold_gb:.0f} GB")
+        if min(abs(size_gb / sold_gb - 1), abs(size_gb * 1e9 / accelerator.memory_bytes - 1)) <= STATED_SIZE:
+            right.append(stem)
+    if not right:
+        raise UnknownName(f"{name!r:.100} is not in the library, only {', '.join(known)}")
+    return right
 
 
 def _no_name(what: str, name: object) -> InvalidInput:

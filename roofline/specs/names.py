@@ -19,7 +19,7 @@ VENDORS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", 
 VARIANTS = {
     *("instruct", "inst", "it", "chat", "hf", "base", "pt", "thinking", "reasoning", "preview", "latest", "original"),
     *("gguf", "mlx", "onnx", "bnb", "unsloth", "quantized", "quantised", "dynamic", "static", "block", "ud", "meta"),
-    *("qat", "kv"),
+    *("qat", "kv", "dwq", "q2", "q3", "q4", "q5", "q6", "q8", "imatrix", "i1", "free", "turbo"),
 }
 """Parts of model names that do not change the shapes."""
 
@@ -54,7 +54,17 @@ WEIGHTS_BY_WORD = {
 ``4bit`` alone is an MLX conversion, which also quantizes the embedding and lm_head.
 """
 
-_GGUF_TYPE = re.compile(r"(?:^|[-_.:])(i?q[1-8]_(?:k_[slm]|k|[01]|xxs|xs|nl|s|m))(?=$|[-_.:])")
+_GGUF_TYPE = re.compile(r"(?:^|[-_.:])((?:i|t)?q[1-8]_(?:k_(?:x{0,2}l|[sm])|k|[01]|x?xs|nl|[sml]|xl))(?=$|[-_.:])")
+_LIKE_A_TYPE = re.compile(r"(?:^|[-_.:])i?q[1-8]_[a-z0-9_]+(?=$|[-.:])")
+_FILE_TYPES = {
+    **{kind: f"{kind}_mix" for kind in ("q2_k", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")},
+    "q3_k": "q3_k_m",
+    "q4_k": "q4_k_m",
+    "q5_k": "q5_k_m",
+}
+"""Type of a GGUF file whose name is that of a type of tensor -> average over all of its tensors."""
+_LARGER = re.compile(r"_(?:x{1,2}l|l)$")
+"""Sizes that repositories made up, such as Unsloth's ``Q4_K_XL``; llama.cpp's nearest is the medium one."""
 _TOGETHER = {
     ("gptq", "int8"): "int8_g128",
     ("gptq", "8bit"): "int8_g128",
@@ -78,6 +88,23 @@ def spoken(name: str) -> str:
     return _joined(word for word in _words(name) if word not in VENDORS)
 
 
+def spoken_hardware(name: str) -> tuple[str, float | None]:
+    """Normalize an accelerator's name, without the machine around it, and its memory size in GB apart.
+
+    Examples
+    --------
+    >>> spoken_hardware("GH200 144GB HBM3e"), spoken_hardware("Mac Studio M3 Ultra 512GB")
+    (('gh200', 144.0), ('m3ultra', 512.0))
+    >>> spoken_hardware("RTX 4090 GPUs"), spoken_hardware("H100s")
+    (('rtx4090', None), ('h100', None))
+    """
+    bare = re.sub(r"^\s*(?:macbook (?:pro|air)|mac (?:studio|mini|pro)|imac)\b", "", name.lower())
+    bare = re.sub(r"\b(?:hbm\d?e?|gddr\d?x?|lpddr\d?x?|gpus?)\b|(?<=\d)s$", "", bare)
+    size = re.search(r"(?<![\d.])(\d{1,4})[ -]?gi?b\b", bare)
+    left = bare.replace(size[0], " ") if size else bare
+    return spoken(left), float(size[1]) if size else None
+
+
 def plain_name(name: str) -> str:
     """Normalize a model's name, without its owner and parts that do not change its shapes.
 
@@ -88,7 +115,7 @@ def plain_name(name: str) -> str:
     >>> plain_name("llama3.1:8b-instruct-q4_K_M")
     'llama3.1-8b'
     """
-    bare = _GGUF_TYPE.sub("", without_owner(name).lower())
+    bare = _LIKE_A_TYPE.sub("", _GGUF_TYPE.sub("", without_owner(name).lower()))
     words = [word for word in _words(bare) if word not in VENDORS and not _says_no_shape(word)]
     return _joined(words)
 
@@ -107,9 +134,9 @@ def stored_precision(name: str) -> Precision | None:
     ('int4_g128', None)
     """
     bare = without_owner(name).lower()
-    gguf = _GGUF_TYPE.search(bare)
-    if gguf and gguf[1] in FORMATS:
-        return Precision(weights=gguf[1])
+    weights = _file_type(bare)
+    if weights:
+        return Precision(weights=weights)
     words = _words(bare)
     for (first, second), weights in _TOGETHER.items():
         if first in words and second in words:
@@ -122,15 +149,32 @@ def stored_precision(name: str) -> Precision | None:
     return None
 
 
+def _file_type(bare: str) -> str | None:
+    """Format of a GGUF file by the type in its name; None if there is none that is known."""
+    found = _GGUF_TYPE.search(bare)
+    if found is None:
+        return None
+    kind = _FILE_TYPES.get(found[1], found[1])
+    medium = _LARGER.sub("_m", kind)
+    for each in (kind, medium, medium.removesuffix("_m")):
+        if each in FORMATS:
+            return _FILE_TYPES.get(each, each)
+    return None
+
+
 def leaves_type_open(name: str) -> bool:
-    """Whether a name says GGUF and not which of its types: a repository holds a file for each.
+    """Whether a name says GGUF and not which of its types, since a repository holds a file for each, or an unknown one.
 
     Examples
     --------
     >>> leaves_type_open("Qwen/Qwen3-8B-GGUF"), leaves_type_open("Qwen3-8B-Q4_K_M-GGUF")
     (True, False)
+    >>> leaves_type_open("Qwen3-8B-IQ4_KSS")
+    True
     """
-    return "gguf" in _words(without_owner(name)) and stored_precision(name) is None
+    bare = without_owner(name).lower()
+    named = "gguf" in _words(bare) or _LIKE_A_TYPE.search(bare) is not None
+    return named and stored_precision(name) is None
 
 
 def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
@@ -153,6 +197,36 @@ def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[st
     for key in (spoken(name), spoken(without_owner(name))):
         if key in called:
             return called[key]
+    found = _specs_called(name, called, loosely)
+    other = respelled(name)
+    if not found and other != name:
+        found = called.get(spoken(without_owner(other))) or _specs_called(other, called, loosely)
+    return found
+
+
+def respelled(name: str) -> str:
+    """Undo the spellings of catalogs that cannot write every character.
+
+    Fireworks writes ``llama-v3p1-8b``, Bedrock ``meta.llama3-1-8b-instruct-v1:0``, and hub ids may name a revision.
+
+    Examples
+    --------
+    >>> respelled("accounts/fireworks/models/llama-v3p1-405b-instruct")
+    'llama-3.1-405b-instruct'
+    >>> respelled("meta.llama3-1-70b-instruct-v1:0"), respelled("openai/gpt-oss-120b@main")
+    ('llama3.1-70b-instruct', 'gpt-oss-120b')
+    """
+    bare = without_owner(re.sub(r"@[\w.-]+$", "", name)).lower().replace("+", " plus")
+    bare = re.sub(r"^(?:[a-z]{2}\.)?(?:meta|mistral|qwen|openai|google|amazon|cohere)\.(?=[a-z])", "", bare)
+    bare = bare.replace("deepseek.", "deepseek-")
+    bare = re.sub(r"-v?\d+:\d+$", "", bare)
+    bare = re.sub(r"(fp[48]|int[48])-v\d+$", r"\1", bare)
+    bare = re.sub(r"(?<![a-z0-9])v?(\d)p(\d)(?![a-z0-9])", r"\1.\2", bare)
+    return re.sub(r"(?<![\d.])(\d)[-_](\d)(?=[-_](?!\d+[-_]))", r"\1.\2", bare)
+
+
+def _specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
+    """The match that ignores parts of a name without effect on shapes."""
     plain = plain_name(name)
     if plain in MOVING and any(map(_is_date, _words(without_owner(name)))):
         return called.get(
