@@ -231,7 +231,7 @@ def _as_named(model: Model, name: str) -> Model:
     """The model in the format of its name's suffix, if it differs from the model's own."""
     wanted = stored_precision(name)
     if leaves_type_open(name):
-        said = f"{name!r} does not say which GGUF type: sizes are those of {model.name}; add one of llama.cpp's, as -Q4_K_M"
+        said = f"{name!r} does not say which GGUF type: sizes are those of {model.name}; add one, such as -Q4_K_M"
         return model.replace(doubts=(*model.doubts, said), assumptions=(*model.assumptions, said))
     if wanted is None or name == model.name or model.precision == wanted:
         return model
