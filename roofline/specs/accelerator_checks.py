@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from ..hardware import Accelerator
+from .accelerator_physics import physics_doubts
 from .names import spoken
 from .schema import AcceleratorSpec, Quantity
 
@@ -77,6 +78,7 @@ def accelerator_doubts(spec: AcceleratorSpec) -> Iterator[str]:
     yield from _formats(chip, figures)
     yield from _memory(spec, chip)
     yield from _links(chip, figures)
+    yield from physics_doubts(chip)
     yield from _quotes(figures)
     yield from _unused_sources(spec, figures)
     if (spec.tdp_watts is None) != (spec.tdp_scope is None):
@@ -199,8 +201,23 @@ def _quotes(figures: dict[str, Quantity]) -> Iterator[str]:
         numbers = [float(text.replace(",", "")) for text in re.findall(r"\d[\d,]*(?:\.\d+)?", item.printed)]
         if item.kind == "quoted" and numbers and not any(_alike(item.value, number) for number in numbers):
             yield f"{path} is {item.value:g} {item.unit}, but its source is quoted with {item.printed!r}"
+        yield from _both_directions(path, item)
         if item.kind == "derived" and not item.printed:
             yield f"{path} is derived; printed must contain what it is derived from"
+
+
+def _both_directions(path: str, item: Quantity) -> Iterator[str]:
+    """Check that a rate is half of what its source prints for both directions."""
+    said = re.fullmatch(r"(?:NVLink-C2C )?([\d.,]+) (GB|TB)(/s|ps)(?: a superchip)?, both directions", item.printed)
+    if said is None or item.unit not in PREFIXES:
+        return
+    one_way = float(said[1].replace(",", "")) / 2 * PREFIXES[f"{said[2]}/s"]
+    value = item.value * PREFIXES[item.unit]
+    if _apart(value, one_way):
+        yield f"{path} is {value / 1e9:g} GB/s, but {item.printed!r} is {one_way / 1e9:g} one way"
+
+
+PREFIXES = {"GB/s": 1e9, "TB/s": 1e12}
 
 
 def _alike(value: float, printed: float) -> bool:
