@@ -214,6 +214,22 @@ def test_a_wrong_price_is_caught(tmp_path, what):
     assert any(said in fault for fault in faults), faults
 
 
+@pytest.mark.parametrize(
+    ("name", "instance", "old", "new"),
+    [
+        ("azure", "Standard_NV36ads_A10_v5", "value: 3.2,", "value: 32,"),
+        ("google-cloud", "a2-highgpu-1g", "value: 4.0138,", "value: 0.4014,"),
+        ("aws", "p5.48xlarge", "value: 55.04,", "value: 5.504,"),
+    ],
+)
+def test_a_price_with_its_point_in_the_wrong_place_is_caught(tmp_path, name, instance, old, new):
+    text = (ROOT / f"hardware_specs/prices/{name}.yaml").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if f'"{instance}"' in line and old in line)
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text.replace(line, line.replace(old, new), 1), encoding="utf-8")
+    assert any("USD an hour; the median of" in fault for fault in rl.check_specs(path))
+
+
 def test_two_prices_of_one_day_are_caught(tmp_path):
     text = (ROOT / "hardware_specs/prices/aws.yaml").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if '"g6.xlarge"' in line)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from statistics import median
 
 from .instances import Instance
 from .price_schema import InstanceListSpec, PriceListSpec, PriceSpec
@@ -34,6 +35,7 @@ def price_doubts(listed: PriceListSpec, known: Collection[str], instances: Mappi
         key = (row.accelerator, row.provider, row.instance, row.term, row.region, row.date, str(row.accelerators))
         if row.instance and seen.setdefault(key, row.usd_per_hour.value) != row.usd_per_hour.value:
             yield f"{where}: a second price of {row.instance} of the same day, term and region"
+    yield from _outliers(listed.prices)
     for at, bought in enumerate(listed.purchases):
         low, high = USD_TO_BUY
         where = f"purchases.{at} ({bought.accelerator})"
@@ -41,6 +43,31 @@ def price_doubts(listed: PriceListSpec, known: Collection[str], instances: Mappi
             yield f"{where}: {bought.usd.value:,.0f} USD is outside {low:,.0f} to {high:,.0f}"
         if bought.accelerator not in known:
             yield f"{where}: no accelerator has that name"
+
+
+FEW = 3
+"""Prices from which a median means something."""
+
+SPREADS = {"instance": 2.0, "accelerator": 5.0}
+"""Largest ratio to the median of an instance over regions (1.55 in the lists of 2026), and of an accelerator over
+instances, which have hosts of different sizes (4.5)."""
+
+
+def _outliers(rows: Sequence[PriceSpec]) -> Iterator[str]:
+    """Yield a line for every price far from others of the same instance, or of the same accelerator and term."""
+    doubted: set[int] = set()
+    for field, most in SPREADS.items():
+        groups: dict[tuple[str, ...], dict[int, float]] = {}
+        for at, row in enumerate(rows):
+            if getattr(row, field):
+                groups.setdefault((getattr(row, field), row.term), {})[at] = row.usd_per_hour.value / row.accelerators
+        for group, prices in groups.items():
+            middle = median(prices.values())
+            for at, one in prices.items():
+                if len(prices) >= FEW and at not in doubted and not middle / most <= one <= middle * most:
+                    doubted.add(at)
+                    others = f"the median of {group[0]}, {group[1]}, is {middle:.4g}"
+                    yield f"prices.{at} ({rows[at].accelerator}, {rows[at].provider}): {one:.4g} USD an hour; {others}"
 
 
 def _row(row: PriceSpec, known: Collection[str], instance: Instance | None) -> Iterator[str]:
