@@ -80,6 +80,32 @@ def test_draft_heads_are_as_large_as_published():
         draft_head(v3, "medusa")
 
 
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("slug", ["speculative", "tree-drafting", "parallel-drafting", "mtp"])
+def test_a_drafter_takes_memory(slug, engine):
+    """Its weights come on top, whether or not a server loads the prediction layers of the checkpoint."""
+    serve = rl.Deployment("deepseek-r1", "h200-sxm", parallel=rl.Parallel(tensor=8), engine=engine)
+    effect = rl.apply(serve, rl.Workload(), slug)
+    assert effect.weights_saved_bytes < 0
+    assert "more for weights" in effect.summary()
+
+
+def test_prediction_layers_of_deepseek_are_as_large_as_their_checkpoint():
+    """11.5B parameters of FP8 and an lm_head of 129,280 x 7,168 in 16 bits (README_WEIGHTS.md of DeepSeek-V3)."""
+    serve = rl.Deployment("deepseek-v3", "h200-sxm", parallel=rl.Parallel(tensor=8), engine="vllm")
+    effect = rl.apply(serve, rl.Workload(), "mtp")
+    assert -effect.weights_saved_bytes == pytest.approx(11.5e9 + 2 * 129_280 * 7_168, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
+def test_text_that_is_looked_up_takes_neither_weights_nor_prefill(engine):
+    serve = rl.Deployment("llama-3.1-8b", "h100-sxm", engine=engine)
+    effect = rl.apply(serve, rl.Workload(), "ngram-drafting")
+    assert effect.weights_saved_bytes == 0
+    assert effect.kv_saved_bytes_per_sequence == 0
+    assert effect.prefill_speedup == pytest.approx(1.0)
+
+
 EAGLE3_LENGTHS = {2: 2.36, 3: 2.79, 4: 3.08, 5: 3.32, 6: 3.46, 7: 3.54}
 """Acceptance length by drafts: github.com/vllm-project/vllm/issues/20780, Llama 3.1 8B on an H100."""
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import larger
 from ..errors import InvalidInput, Number, number
 from ..operators.precision import QUANTIZED_PARTS
 from ..phases.deployment import Deployment
 from ..specs.engines import Engine
 from ..values import Value
-from .per_device import resident_by_part, weights_on_one
+from .per_device import prediction_bytes, resident_by_part, weights_on_one
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +92,19 @@ class Drafter(Value):
         Deployment of a draft model with its own weights and cache.
     share : float or array
         Weights and cache of drafting layers as a share of the model's, if no draft model is given.
+    own_layers : bool
+        Whether the draft model is made of the model's own multi-token prediction layers.
     """
 
     deployment: Deployment | None = None
     share: Number = 0.0
+    own_layers: bool = False
 
     def bytes_beside(self, serve: Deployment) -> Number:
-        """Bytes of the drafter on the most loaded accelerator."""
+        """Bytes of the drafter on the most loaded accelerator, without layers that are loaded anyway."""
         if self.deployment is not None:
-            return weights_on_one(self.deployment)
+            loaded_bytes = prediction_bytes(serve) if self.own_layers else 0.0
+            return larger(weights_on_one(self.deployment) - loaded_bytes, 0.0)
         return self.share * weights_on_one(serve) if np.any(self.share) else 0.0
 
 

@@ -81,7 +81,7 @@ class EnginePool(Report):
     engine : Engine
         The engine with all its settings on this accelerator.
     draft_bytes : float or array
-        Weights of a draft model on the same accelerator.
+        Weights of a drafter on the same accelerator, without ``prediction_bytes``.
     host_bytes : float or array
         Weights of the language model that are in host memory instead of this accelerator's.
     """
@@ -138,8 +138,8 @@ class EnginePool(Report):
 
     @cached_property
     def prediction_bytes(self) -> Number:
-        """Multi-token prediction layers, if the engine loads them and there is no other drafter."""
-        return 0.0 if np.any(self.draft_bytes) else prediction_bytes(self.deployment)
+        """Multi-token prediction layers, if the engine loads them without drafting with them."""
+        return prediction_bytes(self.deployment)
 
     @property
     def resident_bytes(self) -> Number:

@@ -190,9 +190,7 @@ def checkpoint_factor(serve: Deployment) -> float:
 def resident_by_part(serve: Deployment, *, draft_bytes: Number = 0.0) -> dict[str, Number]:
     """Bytes of all weights on the most loaded accelerator by part, including towers and drafters.
 
-    With another drafter, the model's own multi-token prediction layers are not loaded.
+    ``draft_bytes`` are those of a drafter in addition to the model's own multi-token prediction layers.
     """
-    beside = {"towers": tower_bytes(serve), "draft": draft_bytes}
-    if not np.any(draft_bytes):
-        beside["prediction"] = prediction_bytes(serve)
+    beside = {"towers": tower_bytes(serve), "draft": draft_bytes, "prediction": prediction_bytes(serve)}
     return weights_by_part(serve) | {name: value for name, value in beside.items() if np.any(value)}

@@ -324,8 +324,8 @@ class Scenario(Value):
         if drafting is None:
             return Drafter(share=self.drafts.share * np.minimum(self.drafts.tokens, 1))
         if self.drafts.head and not has_own_lm_head(self.drafts.head):
-            return Drafter(drafting.replace(model=drafting.model.replace(vocab=1)))
-        return Drafter(drafting)
+            drafting = drafting.replace(model=drafting.model.replace(vocab=1))
+        return Drafter(drafting, own_layers=self.drafts.head == "mtp")
 
     @property
     def drafting(self) -> Deployment | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..errors import Number
 from ..units import NO_POINTS, brief_speed, brief_time, humanize
 
 if TYPE_CHECKING:
@@ -32,10 +33,17 @@ def effect_sentence(found: Effect) -> str:
         times = " -> ".join(dict.fromkeys(brief_time(side) for side in (before, after)))
         changes.append(f"{name} {times} ({brief_speed(np.divide(after, before))})")
     gains = " to ".join(dict.fromkeys(f"{end(found.throughput_gain):.3g}x" for end in (np.min, np.max)))
-    freed = float(np.max(found.weights_saved_bytes))
-    memory = f"; {humanize('bytes', freed)} freed" if freed > 0 else ""
+    memory = _weights_in_words(found.weights_saved_bytes)
     title = f"{found.technique[:1].upper()}{found.technique[1:]}"
     return f"{title}: {', '.join(changes)}, throughput {gains}{memory}.{_over_the_baseline(found)}"
+
+
+def _weights_in_words(saved_bytes: Number) -> str:
+    """Memory for weights that the techniques free, or take in addition."""
+    least, most = float(np.min(saved_bytes)), float(np.max(saved_bytes))
+    if most > 0:
+        return f"; {humanize('bytes', most)} freed"
+    return f"; {humanize('bytes', -least)} more for weights" if least < 0 else ""
 
 
 SAME = 5e-3

@@ -238,7 +238,7 @@ class TreeDrafting(Speculation):
 class NgramDrafting(Speculation):
     """Copy drafts from the text so far (prompt lookup; n-gram speculation in vLLM and TensorRT-LLM).
 
-    Drafting takes no time, so a step costs only its verification. The acceptance depends on how much the output repeats
+    Drafting takes no weights, no cache and no time, so a step costs only its verification. The acceptance depends on how much the output repeats
     the input; it is highest in editing, extraction and code.
     """
 
@@ -247,6 +247,8 @@ class NgramDrafting(Speculation):
     why: ClassVar[str] = "repeated text is drafted for free and verified in one read of the weights"
     costs: ClassVar[str] = "FLOPs for rejected drafts; no gain where text does not repeat"
     effort: ClassVar[str] = FLAG
+    head: ClassVar[str] = ""
+    extends: ClassVar[bool] = False
 
     acceptance: Number = 0.5
     passes: Number | None = 0
