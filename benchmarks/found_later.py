@@ -159,7 +159,7 @@ def stages(row: Row) -> Pair:
 def indexed(row: Row) -> Pair:
     """Prompts by themselves, with an index of what matters and without."""
     case = case_of(row, serve_of(row))
-    return pair(row, case, t.IndexedSparseAttention().after(case))
+    return pair(row, case, t.IndexedSparseAttention(dense_tokens=0).after(case))
 
 
 RULES: Mapping[str, Callable[[Row], Pair]] = {

@@ -636,10 +636,19 @@ INDEXED = [row for row in FOUND_LATER.values() if row["technique"] == "indexed-s
 def test_an_index_costs_more_than_short_attention(row):
     """MInference on an A100, Llama 3 8B: 2.8 s for 10,000 tokens, which take 1.0 densely, and a tenth for a million."""
     serve = rl.Deployment("llama-3-8b", "a100-sxm-80gb", engine=row["engine"].lower())
-    effect = estimated(serve, rl.Workload(int(row["prompt"]), 1, 1), t.IndexedSparseAttention())
+    effect = estimated(serve, rl.Workload(int(row["prompt"]), 1, 1), t.IndexedSparseAttention(dense_tokens=0))
     assert effect.prefill_after_s == pytest.approx(float(row["after"]), rel=0.25)
     if row["id"] not in ("minf-hf-1k", "minf-hf-10k"):  # half a second of that framework is not in its kernels
         assert effect.prefill_speedup == pytest.approx(float(row["gain"]), rel=0.3)
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
+def test_an_index_is_left_out_of_prompts_that_are_short(engine):
+    """Up to 32,768 tokens vLLM and SGLang compute a prompt whole (``sparse_attention_threshold``)."""
+    serve = rl.Deployment("qwen2.5-7b", "h100-sxm", engine=engine)
+    found = estimated(serve, rl.Workload(np.array([2000, 32_768, 32_769, 500_000]), 16, 1), t.IndexedSparseAttention())
+    assert found.prefill_speedup[:2] == pytest.approx([1.0, 1.0])
+    assert found.prefill_speedup[2] < 1 < found.prefill_speedup[3]
 
 
 def test_what_an_index_leaves_may_be_stated():

@@ -238,8 +238,8 @@ class TreeDrafting(Speculation):
 class NgramDrafting(Speculation):
     """Copy drafts from the text so far (prompt lookup; n-gram speculation in vLLM and TensorRT-LLM).
 
-    Drafting takes no weights, no cache and no time, so a step costs only its verification. The acceptance depends on how much the output repeats
-    the input; it is highest in editing, extraction and code.
+    Drafting takes no weights, no cache and no time, so a step costs only its verification. The acceptance depends on
+    how much the output repeats the input; it is highest in editing, extraction and code.
     """
 
     slug: ClassVar[str] = "ngram-drafting"

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..arrays import scalar
 from ..errors import InvalidInput, Number, number
 from ..model.blocks import MLP, Attention, Block, MoE
 from ..model.rewriting import Rewrite, is_linear, merged, rewritten, scaled
@@ -225,9 +226,15 @@ class Masked(Rewrite):
 
 @dataclass(frozen=True)
 class Indexed(Rewrite):
-    """Compute attention over the share of pairs in an index, which is searched for each head beforehand."""
+    """Compute attention over the share of pairs in an index, which is searched for each head beforehand.
+
+    Sequences of up to ``dense_tokens`` are computed whole.
+    """
+
+    of_steps: ClassVar[bool] = True
 
     kept: float | None
+    dense_tokens: Number = 0.0
 
     def operators(self, found: tuple[Operator, ...], run: Pass) -> tuple[Operator, ...]:
         """Attention of prompts with the given share of its FLOPs, plus the search for the pairs."""
@@ -238,16 +245,18 @@ class Indexed(Rewrite):
             return (item,)
         shape = item.inputs
         keys = shape["past_tokens"] + shape["new_tokens"]
-        scores = shape["sequences"] * shape["query_heads"] * INDEX_QUERIES * keys
+        long = np.where(keys > self.dense_tokens, 1.0, 0.0)[()]
+        scores = long * shape["sequences"] * shape["query_heads"] * INDEX_QUERIES * keys
         value_bytes = shape["activation_bits"] / 8
         moved = scores * value_bytes * INDEX_PASSES
         work = Work(2.0 * scores * shape["key_dim"], 0.0, moved, 0.0, item.work.math, scores)
-        search = Operator("sparse_index", "work", work, Work(math=item.work.math), count=item.count)
+        # The host's time for each head contains the launches.
+        search = Operator("sparse_index", "elementwise", work, Work(math=item.work.math), count=item.count)
         kept = self.kept
         if kept is None:
             seen = shape["pairs"] / (shape["sequences"] * shape["new_tokens"])
             kept = np.minimum((INDEXED_KEYS / np.maximum(seen, 1.0)) ** INDEXED_POWER, 1.0)
-        return (search, scaled(item, flops=kept))
+        return (search, scaled(item, flops=1.0 - long * (1.0 - kept)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -306,7 +315,8 @@ class IndexedSparseAttention(Technique):
     implementation processes the heads one by one, which takes the host about 2.3 ms per head and layer at any length. A
     prompt of 1,000 tokens of Llama 3 8B (1,024 heads in all) takes 0.55 s without and 2.96 s with it on an A100, and
     0.08 and 3.02 s in vLLM (experiments/README.md of microsoft/MInference). For short prompts this is longer than the
-    attention that it saves.
+    attention that it saves, so engines compute them whole: vLLM and SGLang up to 32,768 tokens
+    (``sparse_attention_threshold``), the published implementation never.
 
     Attributes
     ----------
@@ -315,6 +325,8 @@ class IndexedSparseAttention(Technique):
         which grows with the prompt: 0.75 at 100,000 tokens.
     head_s : float or array
         Host time of the search per head and layer, seconds.
+    dense_tokens : int or array
+        Longest sequence that is computed whole, without an index.
     """
 
     slug: ClassVar[str] = "indexed-sparse-attention"
@@ -326,11 +338,13 @@ class IndexedSparseAttention(Technique):
 
     skipped: float | None = None
     head_s: Number = 2.3e-3
+    dense_tokens: Number = 32_768
 
     def __post_init__(self) -> None:
         if self.skipped is not None:
             checked_share("skipped", self.skipped)
         number("head_s", self.head_s)
+        number("dense_tokens", self.dense_tokens, whole=True)
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -342,15 +356,17 @@ class IndexedSparseAttention(Technique):
         return "" if attentions(case.model) else f"{case.model.name} has no softmax attention with heads of its own"
 
     def after(self, case: Scenario) -> Scenario:
-        """Compute only the selected pairs, and add the search for them to every prompt."""
+        """Compute only the selected pairs, and add the search for them to every long prompt."""
         heads = sum(
             layer.count * block.query_heads
             for layer in case.model.layers
             for block in layer.blocks
             if isinstance(block, Attention)
         )
-        searching_s = heads / case.serve.parallel.tensor * self.head_s
-        model = rewritten(case.model, Indexed(None if self.skipped is None else 1 - self.skipped))
+        long = np.where(np.asarray(case.load.prompt_tokens) > self.dense_tokens, 1.0, 0.0)
+        searching_s = scalar(long * heads / case.serve.parallel.tensor * self.head_s)
+        kept = None if self.skipped is None else 1 - self.skipped
+        model = rewritten(case.model, Indexed(kept, self.dense_tokens))
         return case.with_model(model).replace(prompt_host_s=case.prompt_host_s + searching_s)
 
 
