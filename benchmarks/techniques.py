@@ -111,11 +111,7 @@ an acceptance length, are predicted with usual values, which their class names, 
 
 What stays off, and why:
 
-- Weights in 8 bits on an A100 at large batches (Qwen3-32B, the first wrong sign). Marlin of vLLM widens every weight
-  for each 64 rows, 8-bit ones by way of FP32 in some 2.5 instructions against 1.1 for 4 bits. The timings that the
-  estimate rests on are those of another kernel, TensorRT-LLM's, which loses a fifth at any width; there are none of
-  Marlin on an A100. `Quantization(dequantization=...)` states a loss that was measured.
-- Cascade attention over a prefix of 128 (the second wrong sign). From 256 tokens on the kernel that it is compared with
+- Cascade attention over a prefix of 128 (the wrong sign). From 256 tokens on the kernel that it is compared with
   takes time in proportion to the prefix. Carried back to 128 that would still be a gain, so a faster kernel runs there.
 - Balanced experts in decode (1.51 of 2.54): more than experts can bring at the load that explains prefill.
 - Pipelines of SGLang (0.52 of 0.37) and layouts at the edge of memory, whose gain is one of batch: some requests more

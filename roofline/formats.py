@@ -53,16 +53,23 @@ class Format:
         Format of the units that multiply it; None for storage formats, which are expanded before multiplying.
     whole_model : bool
         Whether ``bits`` is the average over all tensors of a file, including embedding and lm_head.
+    written_wide : bool
+        Whether a kernel of its own writes the weights in 16 bits before each product of several rows.
     """
 
     name: str
     bits: float
     math: str | None
     whole_model: bool = False
+    written_wide: bool = False
 
 
 def _block(name: str, bits: float, math: str | None, *, scale_bits: float = 0, values: int = 1) -> Format:
     return Format(name, bits + scale_bits / values, math)
+
+
+def _bitsandbytes(name: str, bits: float, *, scale_bits: float, values: int) -> Format:
+    return Format(name, bits + scale_bits / values, None, written_wide=True)
 
 
 def _ggml(name: str, block_bytes: int, values: int) -> Format:
@@ -93,8 +100,8 @@ _BLOCKS = (
     _block("int4_g128_sym", 4, "int4", scale_bits=16, values=128),
     _block("int4_g32_sym", 4, "int4", scale_bits=16, values=32),
     _block("int3_g128", 3, None, scale_bits=16 + 3, values=128),
-    _block("nf4", 4 + 8 / 64, None, scale_bits=32, values=64 * 256),
-    _block("nf4_single", 4, None, scale_bits=32, values=64),
+    _bitsandbytes("nf4", 4 + 8 / 64, scale_bits=32, values=64 * 256),
+    _bitsandbytes("nf4_single", 4, scale_bits=32, values=64),
 )
 _GGML = (
     _ggml("q4_0", 18, 32),

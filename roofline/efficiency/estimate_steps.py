@@ -13,10 +13,11 @@ from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..report import Step
-from .estimates import cases_of, estimate, kernel_of, kernels_of, predicted, takes_either_kernel, wider
+from .estimates import cases_of, estimate, kernel_of, predicted, takes_either_kernel, wider
 from .forms import Kernel
 from .kinds import collective_kind, kind_of
 from .lookup import kernels_for
+from .stand_ins import kernels_of
 from .store import Calibrated, Found
 
 MEDIANS = {

@@ -22,9 +22,10 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.roofline import operator_floor_s
 from .forms import Kernel, Parts, join
-from .kinds import SPARSE_UNPACKED, UNPACKED, collective_kind, kind_of, variants
+from .kinds import collective_kind, kind_of, variants
 from .lookup import kernels_for
-from .store import STAND_IN, Calibrated, Found, specs
+from .stand_ins import kernels_of
+from .store import Calibrated, Found, specs
 from .widening import widened, wider_kind
 
 __all__ = ["Calibrated", "Estimate", "collective_kind", "estimate", "kind_of"]
@@ -153,59 +154,6 @@ def _kernels_and_wider(accelerator: Accelerator, wanted: Wanted) -> tuple[Found,
 def _kernels_and_wider_once(accelerator: Accelerator, wanted: Wanted, folders: str) -> tuple[Found, Found | None]:
     """Return the same for a single chip; ``folders`` are the user's directories, which may have kernels."""
     return _kernels_and_wider(accelerator, wanted)
-
-
-def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: tuple[str, ...], math: str) -> Found:
-    """Return the kernels of a kind; an untimed kernel that expands weights is limited by a wider one.
-
-    Its share of the peak is at most ``UNPACKED`` times that of the engine's own wider kernel, whatever the units of
-    ``math`` could do.  Kernels timed on this chip and engine are used as measured.  On Hopper, sparse attention on an
-    8-bit latent cache is a separate kernel without timings.
-    """
-    if kind == "mla_decode.kv8" and "sparse" in cases and accelerator.architecture == "Hopper":
-        return _sparse(kernels_for(accelerator, "mla_decode.bf16", profile))
-    found = kernels_for(accelerator, kind, profile, cases)
-    head, _, label = kind.partition(".")
-    if head != "gemm" or label not in UNPACKED or _is_timed(found, kind, profile):
-        return found
-    wider_label, share = UNPACKED[label]
-    wide = kernels_for(accelerator, f"gemm.{wider_label}", profile, cases)
-    slower = accelerator.peak_flops_per_s(accelerator.math_on_chip(wider_label)) / accelerator.peak_flops_per_s(math)
-    most = share * slower
-    return _expanding(found, wide, most) if isinstance(most, np.ndarray) else _expanding_once(found, wide, most)
-
-
-@lru_cache(maxsize=64)
-def _sparse(dense: Found) -> Found:
-    """Return dense 16-bit kernels in place of sparse ones on an 8-bit cache, which expand it (`SPARSE_UNPACKED`)."""
-    members = {}
-    for engine, member in dense.members.items():
-        slower = {"compute": member.parameters["compute"] * SPARSE_UNPACKED}
-        members[engine] = replace(member, parameters={**member.parameters, **slower})
-    basis = f"stand-in for sparse mla_decode.kv8, of which there are no timings: {dense.basis}; interval widened"
-    return replace(dense, members=members, low=dense.low**STAND_IN, high=dense.high**STAND_IN, basis=basis)
-
-
-def _expanding(found: Found, wide: Found, most: Any) -> Found:
-    """Return kernels limited to ``most`` times the share of the peak of a wider format."""
-    reached = most * _middle([member.parameters["compute"] for member in wide.members.values()])
-    members = {}
-    for engine, member in found.members.items():
-        expands: Any = larger(member.parameters["compute"] / reached, 1.0)
-        members[engine] = replace(member, parameters={**member.parameters, "expands": expands})
-    return replace(found, members=members)
-
-
-@lru_cache(maxsize=256)
-def _expanding_once(found: Found, wide: Found, most: float) -> Found:
-    """Return the same for a single chip, cached so that predictions from it can be cached too."""
-    return _expanding(found, wide, most)
-
-
-def _is_timed(found: Found, kind: str, profile: str | None) -> bool:
-    """Return whether the kernels were timed: this kind, on this chip, with the requested engine."""
-    own = profile in (None, "default") or profile in found.members
-    return own and found.kind == kind and "typical" not in found.members
 
 
 def cases_of(inputs: Mapping[str, Any], kind: str) -> list[tuple[Any, tuple[str, ...]]]:

@@ -234,7 +234,8 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     Results are written in 16 bits, which a roofline in the operands' format does not count.  Engines that quantize
     activations on the way read and write each of the ``m k`` values (``quant_s``) and reduce each row (``row_s``).
     Engines that expand narrow weights to 16 bits in memory before products of many rows write an additional
-    ``expanded_bytes`` per weight.
+    ``expanded_bytes`` per weight.  With ``expanding_rows`` they do so from that number of rows on, in a kernel of its
+    own.
     """
     shape = run.inputs
     m, n, k = shape["m"], shape["n"], shape["k"]
@@ -253,7 +254,9 @@ def gemm_terms(p: Parameters, run: Kernel) -> Terms:
     results_s = (run.memory_s + run.cached_s) * m * n * larger(2 - value_bytes, 0.0) / moved
     quantized_s = m * k * p["quant_s"] + m * p["row_s"]
     if "expanded_bytes" in p:
-        written = many_rows(m) * n * k * p["expanded_bytes"] * (shape["weight_bits"] < 16)
+        expands = 1.0 * (m >= p["expanding_rows"]) if "expanding_rows" in p else many_rows(m)
+        written = expands * n * k * p["expanded_bytes"] * (shape["weight_bits"] < 16)
+        quantized_s = quantized_s + expands * p["kernel_s"] * ("expanding_rows" in p)
         quantized_s = quantized_s + (run.memory_s + run.cached_s) * written / moved / p["memory"]
     moving_s = bytes_s(p, run, results_s)
     joined = {"computing_s": compute_s, "moving_s": moving_s, "walk_s": walk_s, **unpacking(p, run)}

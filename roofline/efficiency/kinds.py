@@ -19,6 +19,7 @@ NEAREST = {
     "int4": "int8",
     "fp8": "bf16",
     "mx4a16": "w4a16",
+    "nf4a16": "w4a16",
     "w4a16": "w8a16",
     "w8a16": "bf16",
     "kv8": "bf16",
@@ -43,19 +44,8 @@ WIDER = {
 }
 """Format -> the next wider format, which a server could run instead."""
 
-UNPACKED = {
-    "w4a16": ("bf16", 0.8),
-    "w8a16": ("bf16", 0.8),
-    "mx4a16": ("bf16", 0.8),
-    "w4a8": ("bf16", 0.91),
-    "w4int8": ("int8", 0.8),
-}
-"""Format whose weights a kernel expands while it multiplies -> (wider format, rate relative to it when compute-bound).
-
-Marlin, GPTQ and AWQ kernels with more than about 128 rows run at 0.75 to 0.85 of the rate of the 16-bit kernel on A100
-and H100, W4A8 on Hopper at 0.91: expanding uses the issue slots that the matrix units need (Marlin, arXiv:2408.11743,
-section 5; QServe, arXiv:2405.04532, section 4).  A server cannot avoid this by running the wider kernel, because that
-would have to expand the weights as well."""
+WRITTEN_WIDE = "gemm.nf4a16"
+"""Products whose weights a kernel of its own writes in 16 bits first, unless there is a single row (bitsandbytes)."""
 
 SPARSE_UNPACKED = 410 / 660
 """Rate of sparse attention on an 8-bit latent cache relative to the dense 16-bit kernel on Hopper, when compute-bound.
@@ -82,6 +72,8 @@ def kind_of(operator: Operator, math: str | None = None) -> str:
     """
     shape, kind = operator.inputs, operator.kind
     math = math or operator.work.math
+    if "written_wide" in shape:
+        return WRITTEN_WIDE
     if kind in ("matmul", "experts"):
         return product_kind(kind, shape["weight_bits"], math)
     if kind == "attention":

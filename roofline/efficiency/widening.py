@@ -8,7 +8,8 @@ from typing import Any
 from ..arrays import smaller
 from ..hardware import Accelerator
 from .forms import Kernel, expanding, touched
-from .kinds import UNPACKED, WIDER
+from .kinds import WIDER
+from .unpacking import WIDER_MATH, unpacking_share
 
 BITS = {"bf16": (16.0, 16.0), "fp8": (8.0, 8.0), "int8": (8.0, 8.0)}
 """Label of a wider format -> bits of its weights and activations."""
@@ -43,8 +44,8 @@ def widened(run: Kernel, kind: str, math: str, gpu: Accelerator) -> Kernel:
     weight_bits, activation_bits = BITS[wide]
     slower = gpu.peak_flops_per_s(math) / gpu.peak_flops_per_s(gpu.math_on_chip(wide))
     shape, label = dict(run.inputs), kind.partition(".")[2]
-    if label in UNPACKED:
-        slower = slower * expanding(1 / UNPACKED[label][1], shape["m"])
+    if label in WIDER_MATH:
+        slower = slower * expanding(1 / unpacking_share(gpu, label), shape["m"])
     if "kv_bits" in shape:
         growth, changes = _of_attention(shape), {"kv_bits": 16.0}
     else:

@@ -29,6 +29,7 @@ class PartFormats:
     weight_bits: float
     activation_bits: float
     math: str
+    written_wide: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +126,8 @@ class Precision(Value):
         weights = get_format(self.weight_format(name))
         kept = name in self.exceptions or (name in KEPT_PARTS and not weights.whole_model)
         activations = get_format(self.wide if kept and weights.bits >= 16 else self.activations)
-        return PartFormats(weights.bits, activations.bits, math_format(weights, activations))
+        math = math_format(weights, activations)
+        return PartFormats(weights.bits, activations.bits, math, weights.written_wide)
 
     def __repr__(self) -> str:
         return brief(self, "weights", "activations", "kv")

@@ -24,6 +24,9 @@ MATMUL = FrozenMapping(
         "activation_bytes": "m * (k + n) * activation_bits / 8",
     }
 )
+WRITTEN_WIDE = {"written_wide": 1.0}
+"""Marks products before which a kernel of its own writes the weights in 16 bits."""
+
 MATMUL_SOURCE = "dense product [m,k] @ [k,n]: a multiply and an add for each of m*k*n, every operand moved once"
 
 
@@ -62,12 +65,13 @@ def matmul(m: Number, k: Number, n: Number, *, weights: str = "bf16", activation
     except ValueError as error:
         raise InvalidInput(f"m, k and n must broadcast: {error}") from None
     stored, fed = get_format(weights), get_format(activations)
+    shape = {"m": m, "k": k, "n": n, "weight_bits": stored.bits, "activation_bits": fed.bits, "bias_bytes": 0.0}
     return Work(
         flops=2.0 * m * k * n,
         weight_bytes=k * n * (stored.bits / 8),
         activation_bytes=m * (k + n) * (fed.bits / 8),
         math=math_format(stored, fed),
-        shape={"m": m, "k": k, "n": n, "weight_bits": stored.bits, "activation_bits": fed.bits, "bias_bytes": 0.0},
+        shape=shape | WRITTEN_WIDE if stored.written_wide else shape,
     )
 
 
@@ -89,19 +93,20 @@ def linear(weight: Linear, tokens: Number, run: Pass) -> Operator:
     least_flops, least_weight_bytes = flops, weight_bytes
     if weight.split == "whole":
         least_flops, least_weight_bytes = flops / run.parallel.tensor, weight_bytes / run.parallel.tensor
+    inputs = {
+        "m": tokens,
+        "k": k,
+        "n": n,
+        "weight_bits": formats.weight_bits,
+        "activation_bits": formats.activation_bits,
+        "bias_bytes": bias_bytes,
+    }
     return Operator(
         weight.name,
         "matmul",
         Work(flops, weight_bytes, activation_bytes, 0.0, formats.math),
         Work(least_flops, least_weight_bytes, 0.0, 0.0, formats.math),
-        inputs={
-            "m": tokens,
-            "k": k,
-            "n": n,
-            "weight_bits": formats.weight_bits,
-            "activation_bits": formats.activation_bits,
-            "bias_bytes": bias_bytes,
-        },
+        inputs=inputs | WRITTEN_WIDE if formats.written_wide else inputs,
         formulas=MATMUL,
         source=MATMUL_SOURCE,
         joins=weight.joins,
