@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..arrays import anywhere, everywhere, has_array
+from ..arrays import anywhere, everywhere, smaller, where
 from ..errors import Number
 from .operator import Operator
 
@@ -52,12 +50,15 @@ def place_of_least(values: Sequence[Number]) -> Any:
 
     Examples
     --------
+    >>> import numpy as np
     >>> place_of_least([3.0, 1.0, 1.0]), place_of_least([np.array([3.0, 1.0]), 2.0]).tolist()
     (1, [1, 0])
     """
-    if has_array(values):
-        return np.argmin(np.stack(np.broadcast_arrays(*values)), axis=0)
-    return min(range(len(values)), key=values.__getitem__)
+    least, place = values[0], 0
+    for at, value in enumerate(values[1:], 1):
+        place = where(value < least, at, place)
+        least = smaller(value, least)
+    return place
 
 
 def picked(operator: Operator, chosen: Chosen) -> Operator | None:

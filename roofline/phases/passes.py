@@ -12,7 +12,6 @@ import numpy as np
 
 from ..arrays import Words, larger, read_only
 from ..dimensions import UNNAMED, Dimensions
-from ..efficiency.store import specs
 from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
 from ..report import Report, Step
@@ -26,9 +25,10 @@ from .layout_notes import notes_of_layout
 from .media import media_notes
 from .pass_sentences import cache_notes, pass_sentence
 from .pass_steps import explain_pass
-from .schedule import Schedule, schedule_pass
-from .scheduling import scheduled_once, scheduled_pass
+from .schedule import Schedule
+from .scheduling import pass_of, schedule_of
 from .sequences import prompts_of, steps_of
+from .single_points import estimates_at, sums_at
 from .totals import (
     Estimates,
     ScheduledPass,
@@ -40,12 +40,6 @@ from .totals import (
 from .workload import Workload, together
 
 TIMES = ("floor_s", "roofline_s", "estimate_s")
-
-DRAFT, CAPTURED_DRAFT = "draft", "captured draft"
-LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured", DRAFT: "within"}
-"""Name of a pass -> how its kernels are launched (`ScheduledPass`); other passes launch them one by one."""
-EAGER_LAUNCHES = {CAPTURED_DRAFT: "within", DRAFT: "within"}
-"""The same for an engine without graphs."""
 
 Found = TypeVar("Found")
 
@@ -112,16 +106,12 @@ class Phase(PassEnergy, Report):
     @cached_property
     def schedule(self) -> Schedule:
         """How the pass runs on a pipeline and over replicas."""
-        budget = self.deployment.server.step_tokens or np.inf
-        return schedule_pass(self.name, self.deployment.parallel, self.segments, budget)
+        return schedule_of(self.deployment, self.name, self.segments)
 
     @cached_property
     def scheduled(self) -> ScheduledPass:
         """One pass of a microbatch through all layers, on the most loaded accelerator."""
-        launch = (EAGER_LAUNCHES if self.deployment.server.eager else LAUNCHES).get(self.name, "eager")
-        if self.deployment.is_sweep or any(each.is_sweep for each in self.segments):
-            return scheduled_pass(self.deployment, self.schedule, launch=launch)
-        return scheduled_once(self.deployment, self.schedule, launch, specs())
+        return pass_of(self.deployment, self.name, self.segments)
 
     @property
     def operators(self) -> tuple[Bound, ...]:
@@ -131,14 +121,18 @@ class Phase(PassEnergy, Report):
     @cached_property
     def sums(self) -> Sums:
         """Sums over the operators of one accelerator."""
+        if not self._is_sweep:
+            return sums_at(self.deployment, self.name, self.segments)
         if self._is_whole:
             return self.scheduled.sums
         parts = each_block(lambda segments: self._part(segments).sums, self.segments)
         return read_only(put_together(parts, self.segments))
 
-    @property
+    @cached_property
     def estimates(self) -> Estimates:
         """Expected time of one pass on one accelerator, with its interval."""
+        if not self._is_sweep:
+            return estimates_at(self.deployment, self.name, self.segments)
         return self.scheduled.estimates if self._is_whole else self._by_blocks[0]
 
     @property
@@ -156,6 +150,11 @@ class Phase(PassEnergy, Report):
     def _part(self, segments: tuple[Segment, ...]) -> ScheduledPass:
         """Return the pass for some of the points."""
         return Phase(self.name, self.deployment, segments).scheduled
+
+    @cached_property
+    def _is_sweep(self) -> bool:
+        """Whether there are several points."""
+        return self.deployment.is_sweep or any(each.is_sweep for each in self.segments)
 
     @cached_property
     def _is_whole(self) -> bool:

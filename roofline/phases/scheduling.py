@@ -5,14 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from ..efficiency.store import specs
 from ..model.layer import OnCache
 from ..operators.alternatives import cheapest
 from ..operators.operator import Operator, Pass, Segment
 from .bounds import Bound, Kernels
 from .deployment import Deployment
-from .schedule import Schedule
+from .schedule import Schedule, schedule_pass
 from .totals import ScheduledPass, running
+
+DRAFT, CAPTURED_DRAFT = "draft", "captured draft"
+LAUNCHES = {"decode": "graph", CAPTURED_DRAFT: "captured", DRAFT: "within"}
+"""Name of a pass -> how its kernels are launched (`ScheduledPass`); other passes launch them one by one."""
+EAGER_LAUNCHES = {CAPTURED_DRAFT: "within", DRAFT: "within"}
+"""The same for an engine without graphs."""
+
+
+def schedule_of(serve: Deployment, name: str, segments: tuple[Segment, ...]) -> Schedule:
+    """Return the schedule of a pass called ``name``, whose chunks the engine's budget limits."""
+    return schedule_pass(name, serve.parallel, segments, serve.server.step_tokens or np.inf)
+
+
+def pass_of(serve: Deployment, name: str, segments: tuple[Segment, ...]) -> ScheduledPass:
+    """Return one pass of a microbatch called ``name``; those without arrays are cached."""
+    schedule = schedule_of(serve, name, segments)
+    launch = (EAGER_LAUNCHES if serve.server.eager else LAUNCHES).get(name, "eager")
+    if serve.is_sweep or any(each.is_sweep for each in segments):
+        return scheduled_pass(serve, schedule, launch=launch)
+    return scheduled_once(serve, schedule, launch, specs())
 
 
 def scheduled_pass(

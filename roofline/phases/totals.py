@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ..arrays import exp, larger, scalar
+from ..arrays import everywhere, exp, larger, scalar
 from ..efficiency.forms import TINY_S
 from ..errors import Number
 from ..operators.alternatives import Chosen, cheapest, picked
@@ -214,7 +214,7 @@ def _expected(one: ScheduledPass) -> ScheduledPass | None:
     operators = [item.operator for item in one.ways]
     chosen = cheapest(operators, lambda at: one.ways[at].estimate.time_s)
     by_roofline = cheapest(operators, lambda at: one.ways[at].roofline_s)
-    if all(np.array_equal(runs, by_roofline[option]) for option, runs in chosen.items()):
+    if all(everywhere(runs == by_roofline[option]) for option, runs in chosen.items()):
         return None
     return replace(one, operators=running(one.ways, chosen), ways=())
 

@@ -21,7 +21,8 @@ from ..model.rewriting import is_linear
 from ..operators.operator import Operator, Segment
 from ..phases.deployment import Deployment
 from ..phases.host import EAGER_NORM, HostTimes
-from ..phases.passes import CAPTURED_DRAFT, DRAFT, Phase, prefill, run_pass
+from ..phases.passes import Phase, prefill, run_pass
+from ..phases.scheduling import CAPTURED_DRAFT, DRAFT
 from ..phases.workload import Workload
 from ..values import Value
 from .scenario import Scenario
