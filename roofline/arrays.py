@@ -30,6 +30,9 @@ ARRAYS = (np.ndarray, Traced)
 
 _ARRAYS = frozenset(ARRAYS)
 
+SINGLE = (float, Traced)
+"""Types of single numbers."""
+
 MOST_HALVINGS = 200
 """Most halvings of a bisection: floats within a factor of 2 need 53, a range of 2**50 integers needs 50."""
 
@@ -43,8 +46,9 @@ def scalar(value: Any) -> Number:
     >>> scalar(np.float64(2.5)), scalar([1, 2]).tolist()
     (2.5, [1.0, 2.0])
     """
-    if type(value) is float or isinstance(value, Traced):
-        return value
+    if type(value) in SINGLE:
+        single: Number = value
+        return single
     array = np.asarray(value, dtype=float)
     return array if array.ndim else float(array)
 

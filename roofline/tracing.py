@@ -27,6 +27,8 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
+from .errors import Number
+
 Result = TypeVar("Result", bound=tuple[Any, ...])
 
 LARGER, SMALLER = "{1} if {1} > {0} else {0}", "{1} if {1} < {0} else {0}"
@@ -219,7 +221,7 @@ class Traced:
         return bool(*arguments) if function in (np.any, np.all) and not options else NotImplemented
 
 
-def compiled(function: Callable[..., Result], numbers: Sequence[float]) -> Callable[..., Result | None]:
+def compiled(function: Callable[..., Result], numbers: Sequence[Number]) -> Callable[..., Result | None]:
     """Return ``function`` as straight-line code; it returns None where a condition differs from that at ``numbers``.
 
     Parameters
@@ -256,7 +258,7 @@ def compiled(function: Callable[..., Result], numbers: Sequence[float]) -> Calla
 OFTEN = 32
 """Calls after which a function is traced, which takes about as long as that many calls."""
 
-MOST_PATHS = 4
+MOST_PATHS = 8
 """Most combinations of conditions for which a function is compiled; others are computed as written."""
 
 
@@ -274,7 +276,7 @@ class Repeated(Generic[Result]):
         self.calls = 0
         self.paths: list[Callable[..., Result | None]] = []
 
-    def __call__(self, *numbers: float) -> Result:
+    def __call__(self, *numbers: Number) -> Result:
         """Return the function of the numbers."""
         for path in self.paths:
             found = path(*numbers)
@@ -285,7 +287,7 @@ class Repeated(Generic[Result]):
             self._compile(numbers)
         return self.function(*numbers)
 
-    def _compile(self, numbers: Sequence[float]) -> None:
+    def _compile(self, numbers: Sequence[Number]) -> None:
         try:
             self.paths.append(compiled(self.function, numbers))
         except (TypeError, AttributeError):  # it needs an actual number

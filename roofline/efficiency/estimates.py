@@ -356,10 +356,10 @@ def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
 
 def faster(one: Estimate, other: Estimate) -> Estimate:
     """Return the shorter of two estimates, element by element."""
-    first = np.asarray(one.time_s) <= other.time_s
-    if first.all():
+    first: Any = one.time_s <= other.time_s
+    if everywhere(first):
         return one
-    return _chosen(first, one, other) if first.any() else other
+    return _chosen(first, one, other) if anywhere(first) else other
 
 
 def _exchange(operator: Operator, accelerator: Accelerator, memory_s: Number, profile: str | None) -> Estimate:
