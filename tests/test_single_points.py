@@ -65,7 +65,8 @@ def test_a_compiled_point_equals_the_written_one_and_an_element_of_a_sweep(name,
             expected = written(*varied)
             if (phase.name, fixed) not in fast:
                 fast[phase.name, fixed] = compiled(written, varied)
-            assert fast[phase.name, fixed](*varied) in (expected, None)  # None on another path, such as the other way of latent attention
+            # None on another path, such as the other way to compute latent attention.
+            assert fast[phase.name, fixed](*varied) in (expected, None)
             elements = [np.broadcast_to(column, batches.shape)[at] for column in getattr(sweep, of)]
             assert expected == pytest.approx(elements, rel=1e-12)
 
