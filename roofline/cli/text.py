@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 from ..report import Report, Step
+from ..tables import text_table, wrapped
 from ..units import humanize, quantity_of
 from .answers import subject
 from .terminal import columns as width
 
-GAP, INDENT = 2, 2
-"""Blanks between columns and before the first."""
+INDENT = 2
+"""Blanks before the first column of a table."""
 
 _SHOWN_BY_VALUE = {"s", "bytes", "tokens", "tokens_per_s", "flops_per_byte", "watts"}
 _WORDS = {"kv": "KV cache", "ttft": "TTFT", "tpot": "TPOT", "flops": "FLOPs", "max": "largest"}
@@ -71,10 +72,7 @@ def size(parameters: float) -> str:
 
 def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
     """``text`` wrapped to the terminal's width, with ``hang`` before all lines but the first."""
-    behind = indent if hang is None else hang
-    return textwrap.fill(
-        text, width(), initial_indent=indent, subsequent_indent=behind, break_on_hyphens=False, break_long_words=False
-    )
+    return "\n".join(wrapped(text, width(), indent=indent, hang=hang))
 
 
 HANG = " " * 6
@@ -150,63 +148,11 @@ def table(
     cells = [list(row) for row in rows]
     if not cells:
         return ""
-    columns = list(zip_longest(*cells, fillvalue=""))
-    heads = list(head) or [""] * len(columns)
-    numbers = set(range(len(columns) - right, len(columns)) if isinstance(right, int) else right)
-    wide = _widths(columns, heads, numbers if fold_first else numbers | {0})
-    if wide is None:
-        return _stacked(cells, head)
-    return "\n".join(line for row in ([heads] if head else []) + cells for line in _lines(row, wide, numbers))
-
-
-def _widths(columns: Sequence[Sequence[str]], heads: Sequence[str], whole: set[int]) -> list[int] | None:
-    """Column widths that fit the terminal, with the columns of ``whole`` unbroken; None if there are none."""
-    wide = [max(len(heads[at]), *map(len, column)) for at, column in enumerate(columns)]
-    room = width() - INDENT - GAP * (len(columns) - 1)
-    least = [_narrowest(column, heads[at], whole=at in whole) for at, column in enumerate(columns)]
-    while sum(wide) > room:
-        shrinkable = [at for at in range(len(columns)) if wide[at] > least[at]]
-        if not shrinkable:
-            return None
-        widest = max(shrinkable, key=lambda at: wide[at])
-        wide[widest] -= 1
-    return wide
-
-
-def _narrowest(column: Sequence[str], head: str, *, whole: bool) -> int:
-    """Smallest width at which no word of a column breaks."""
-    parts = column if whole else [word for cell in column for word in cell.split()]
-    return max(max(map(len, parts), default=1), max(map(len, head.split()), default=1))
-
-
-def _lines(row: Sequence[str], wide: Sequence[int], numbers: set[int]) -> list[str]:
-    """The lines of one row."""
-    folded = [_folded(cell, wide[at]) for at, cell in enumerate(row)]
-    found = []
-    for line in zip_longest(*folded, fillvalue=""):
-        padded = [cell.rjust(wide[at]) if at in numbers else cell.ljust(wide[at]) for at, cell in enumerate(line)]
-        found.append((" " * INDENT + (" " * GAP).join(padded)).rstrip())
-    return found
-
-
-def _folded(cell: str, wide: int) -> list[str]:
-    """The lines of a cell, broken at blanks, and at hyphens only if a word is too long."""
-    too_long = any(len(word) > wide for word in cell.split())
-    return textwrap.wrap(cell, wide, break_on_hyphens=too_long) or [""]
-
-
-def _stacked(cells: Sequence[Sequence[str]], head: Sequence[str]) -> str:
-    """Every row as a list: its first cell, then one line for each other cell."""
-    lines = []
-    for first, *others in cells:
-        title = f"{head[0]}: {first}" if head and head[0] else first
-        if title:
-            lines.append(paragraph(title, indent="  ", hang="    "))
-        names = list(head[1:]) or [""] * len(others)
-        for name, cell in zip(names, others, strict=True):
-            if cell:
-                lines.append(paragraph(f"{name}: {cell}" if name else cell, indent="    ", hang="      "))
-    return "\n".join(lines)
+    columns = range(max(map(len, cells)))
+    numbers = set(columns[len(columns) - right :] if isinstance(right, int) else right)
+    folding = set(columns) - (numbers if fold_first else numbers | {0})
+    filled = [[*row, *[""] * (len(columns) - len(row))] for row in cells]
+    return "\n".join(text_table(filled, head=head, indent=INDENT, right=numbers, folding=folding, width=width()))
 
 
 def facts(result: Report) -> str:
