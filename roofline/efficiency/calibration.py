@@ -75,7 +75,7 @@ def error(group: Group, parameters: Mapping[str, float]) -> Array:
 
 def _time_s(form: Form, parameters: Mapping[str, Any], run: Kernel) -> Array:
     """Time predicted by the form, and at least the time at the peaks."""
-    return np.asarray(np.maximum(form.time_s(parameters, run), np.maximum(run.compute_s, run.memory_s)))
+    return np.asarray(np.maximum(form.time_s(parameters, run), run.peaks_s))
 
 
 def fit_group(

@@ -117,7 +117,7 @@ def _of_engine(name: str, member: Calibrated, run: Kernel) -> Step:
         inputs["longest_s"] = longest_s
     times = "longest_s * " if overflows else ""
     formula = f"max(fixed_s + around_s + {times}({joined}) ** (1 / overlap), compute_s, memory_s, launch_s)"
-    least_s = np.maximum(np.maximum(run.compute_s, run.memory_s), inputs["launch_s"])
+    least_s = np.maximum(run.peaks_s, inputs["launch_s"])
     value = np.maximum(member.form.time_s(member.parameters, run), least_s)
     source = f"{member.kind}, {member.kernel or 'no kernel named'}: one run"
     return Step(name, formula, inputs, value, source)

@@ -19,7 +19,7 @@ from ..arrays import anywhere, ascending, distinct, everywhere, has_array, large
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
-from ..operators.roofline import operator_floor_s
+from ..operators.roofline import busiest_s, operator_floor_s
 from .forms import Kernel, Parts, join
 from .kinds import collective_kind, kind_of, variants
 from .lookup import kernels_for
@@ -116,7 +116,7 @@ def _kernel(
     run = kernel_of(operator, accelerator, compute_s, memory_s)
     least_s = operator_floor_s(operator, accelerator, compute_s=compute_s, memory_s=memory_s)
     result: Estimate | None = None
-    peaks_s = larger(compute_s, memory_s)
+    peaks_s = busiest_s(compute_s, memory_s)
     for holds, cases in cases_of(operator.inputs, kind):
         found, wide = kernels_and_wider(accelerator, Wanted(kind, profile, cases, math))
         parts = predicted(found, wide, run, math, accelerator)
@@ -246,7 +246,7 @@ def _one(member: Calibrated, run: Kernel) -> Parts:
     fitted to whole steps.
     """
     parts = member.form.parts(member.parameters, run)
-    least_s = larger(larger(run.compute_s, run.memory_s), member.parameters.get("launch_s", 0.0))
+    least_s = larger(run.peaks_s, member.parameters.get("launch_s", 0.0))
     running_s = larger(parts.running_s, least_s - parts.fixed_s)
     return Parts(parts.fixed_s, running_s) if member.graphs else Parts(0.0 * running_s, parts.fixed_s + running_s)
 
@@ -300,7 +300,7 @@ def _fused(
             times.append(moving_s)
         else:
             times.append(join(share["overlap"], compute_s / share["compute"], moving_s))
-    time_s = larger(_middle(times), larger(compute_s, memory_s))
+    time_s = larger(_middle(times), busiest_s(compute_s, memory_s))
     return _interval(found, time_s, operator_floor_s(operator, accelerator, compute_s=compute_s, memory_s=memory_s))
 
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import ceil, exp, expm1, larger, log1p, smaller
+from ..operators.roofline import busiest_s
 
 Parameters = Mapping[str, float]
 
@@ -51,6 +52,11 @@ class Kernel(NamedTuple):
     processors: Any
     inputs: Mapping[str, Any]
     clocked_s: Any = 0.0
+
+    @property
+    def peaks_s(self) -> Any:
+        """Roofline of the kernel: the time at the peaks of the chip."""
+        return busiest_s(self.compute_s, self.memory_s)
 
 
 class Parts(NamedTuple):

@@ -140,7 +140,7 @@ def _slower_than_wider(group: Group, every: list[Fitted], gpu: Accelerator) -> I
         worthwhile &= moving_s > run.compute_s
     if np.sum(worthwhile) < LEAST_COMPARED:
         return
-    ratios = group.measured_s / np.maximum(times, np.maximum(run.compute_s, run.memory_s))
+    ratios = group.measured_s / np.maximum(times, run.peaks_s)
     ratio = float(np.median(ratios[worthwhile]))
     if ratio > SLOWER:
         wide = wider_kind(group.kind).partition(".")[2]

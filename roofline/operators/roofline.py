@@ -72,6 +72,11 @@ def memory_s(moved_bytes: Number, accelerator: Accelerator) -> Number:
     return moved_bytes / accelerator.memory_bytes_per_s
 
 
+def busiest_s(compute_s: Number, memory_s: Number) -> Number:
+    """Return the time of the busier one of two resources that work at the same time: the roofline formula."""
+    return larger(compute_s, memory_s)
+
+
 def least_math(operator: Operator, accelerator: Accelerator) -> str:
     """Return the format of the fastest units that a kernel for ``operator`` may use on this chip.
 
@@ -117,13 +122,13 @@ def times(operator: Operator, accelerator: Accelerator, math: str, resident_byte
     computing_s, moving_s = compute_s(flops, accelerator, math), memory_s(moved, accelerator)
     if operator.kind == "attention":
         computing_s = larger(computing_s, exponentials_s(count * work.exponentials, accelerator))
-    roofline_s = larger(computing_s, moving_s)
+    roofline_s = busiest_s(computing_s, moving_s)
     if operator.message is None:
         busy_s = least_compute_s(operator, accelerator)
         return Times(flops, moved, least, computing_s, moving_s, 0.0, roofline_s, busy_s)
     network_s = count * operator.message.network_s(accelerator)
     busy_s = count * operator.message.least_s(accelerator)
-    return Times(flops, moved, least, computing_s, moving_s, network_s, larger(roofline_s, network_s), busy_s)
+    return Times(flops, moved, least, computing_s, moving_s, network_s, busiest_s(roofline_s, network_s), busy_s)
 
 
 def operator_floor_s(
@@ -154,7 +159,7 @@ def operator_floor_s(
     once = larger(work.activation_bytes, least.activation_bytes) + least.weight_bytes + least.cache_bytes
     moved = larger(operator.count * once - resident_bytes, 0.0)
     computing_s = smaller(least_compute_s(operator, accelerator), compute_s)
-    return larger(computing_s, smaller(moved / accelerator.memory_bytes_per_s, memory_s))
+    return busiest_s(computing_s, smaller(moved / accelerator.memory_bytes_per_s, memory_s))
 
 
 def kernel_floor_s(
@@ -175,4 +180,4 @@ def kernel_floor_s(
         return operator.count * operator.message.least_s(accelerator)
     computing_s = least_compute_s(operator, accelerator)
     moved = larger(operator.count * operator.least.moved_bytes - resident_bytes, 0.0)
-    return larger(computing_s, memory_s(moved, accelerator))
+    return busiest_s(computing_s, memory_s(moved, accelerator))
