@@ -81,4 +81,28 @@ def test_words_for_layouts():
 def test_other_results_say_what_they_are_of():
     assert repr(rl.bound(rl.matmul(1, 8, 8), "l4", name="q_proj")).startswith("Bound: q_proj on l4\n")
     assert repr(rl.memory(SERVE, rl.Workload(batch=4))).startswith("Memory: llama-3.1-70b on 8 x h100-sxm, batch 4\n")
-    assert repr(rl.generate(SERVE, rl.Workload())).startswith("Generation\n")
+    generation = rl.generate(SERVE, rl.Workload(batch=np.arange(1, 65)))
+    assert repr(generation).startswith("Generation: llama-3.1-70b on 8 x h100-sxm, batch 1 … 64\n")
+
+
+def test_results_of_requests_name_their_deployment_and_load():
+    on, load = "llama-3.1-70b on 8 x h100-sxm", rl.Workload(500, 20)
+    served = rl.serve(SERVE, load, concurrency=[1, 8, 64])
+    assert repr(served).startswith(f"Served: {on}, concurrency 1 … 64\n")
+    run = rl.simulate(SERVE, load, requests_per_s=2.5, requests=4)
+    assert repr(run).startswith(f"Simulation: {on}, open loop, 2.5 requests/s, burstiness 1\n")
+    pools = rl.serve_pools(load, prefill=SERVE, decode=SERVE, concurrency=2, requests=4, decode_workers=3)
+    assert repr(pools).startswith(f"Pools: prefill by 1 x {on}, decode by 3 x {on}, closed loop, 2 in the system\n")
+    effect = rl.apply(SERVE, rl.Workload(batch=4), "speculative")
+    assert repr(effect.before).startswith(f"Steady: {on}, 4 requests in the system\n")
+    assert repr(effect).startswith(f"Effect: speculative decoding for {on}, 4 requests in the system\n")
+    table = rl.technique_table(SERVE, load, techniques=[rl.techniques.KVQuantization()])
+    assert repr(table).startswith(f"Techniques: {on}, 1 request in the system\n")
+
+
+def test_results_of_questions_name_what_was_asked():
+    steps = [rl.decode(SERVE, rl.Workload(batch=batch)) for batch in (1, 8)]
+    of = [f"decode of llama-3.1-70b on 8 x h100-sxm, batch {batch}" for batch in (1, 8)]
+    assert repr(rl.compare(*steps)).startswith(f"Comparison: {of[0]} → {of[1]}\n")
+    assert repr(rl.sensitivity(steps[0], time="floor_s")).startswith(f"Sensitivity: floor_s of {of[0]}\n")
+    assert repr(rl.solve(SERVE, find="batch", metric="fits")).startswith("Solution: batch for fits\n")

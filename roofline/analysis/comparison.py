@@ -33,6 +33,13 @@ class Comparison(Report):
     after: Report
 
     @property
+    def heading(self) -> str:
+        """Title: what is compared, before and after if that differs."""
+        before, after = (item.heading.partition(": ")[2] for item in (self.before, self.after))
+        both = before if before == after else f"{before} → {after}"
+        return f"Comparison: {both}" if both else "Comparison"
+
+    @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """Columns that are numeric in both results."""
         return tuple(name for name in self.before.columns if _is_number(getattr(self.before, name)))

@@ -220,6 +220,11 @@ class Sensitivity(Report):
     metric: str = ""
 
     @property
+    def heading(self) -> str:
+        """Title: the time or metric, and what it belongs to."""
+        return f"Sensitivity: {self.metric or self.time} of {self.phase.heading.partition(': ')[2]}"
+
+    @property
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """Names of the inputs."""
         return tuple(self.elasticity)

@@ -50,6 +50,11 @@ class Solution(Report):
 
     columns = ("find", "value", "metric", "target", "reached", "possible", "method", "reason")
 
+    @property
+    def heading(self) -> str:
+        """Title: the input and the metric."""
+        return f"Solution: {self.find} for {self.metric}"
+
     def summary(self) -> str:
         """The answer in one sentence."""
         return solution_sentence(self)

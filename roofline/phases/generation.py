@@ -12,6 +12,7 @@ import numpy as np
 from ..arrays import last_axis, read_only, scalar
 from ..errors import InvalidInput, Number, unknown
 from ..report import Report, Step
+from ..units import humanize
 from .deployment import Deployment
 from .encoder_rules import encoder_refusal
 from .pass_sentences import generation_sentence
@@ -55,6 +56,11 @@ class Generation(OfWorkload, Report):
     prefill: Phase = field(compare=False)
 
     columns = ("ttft_s", "tpot_s", "total_s", "prefill_share", "tokens_per_s", "time")
+
+    @property
+    def heading(self) -> str:
+        """Title: deployment and number of sequences."""
+        return f"Generation: {self.deployment}, batch {humanize('batch', self.load.batch)}"
 
     @cached_property
     def _figures(self) -> dict[str, Number]:

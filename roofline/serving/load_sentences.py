@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..units import NO_POINTS, brief_time
+from ..units import NO_POINTS, brief_time, humanize
 
 if TYPE_CHECKING:
     from .outcome import Simulation
@@ -49,6 +49,19 @@ def _asked(concurrency: Any, rate: Any) -> str:
     if concurrency is not None:
         return f"With {concurrency:,.0f} request{'s' if concurrency != 1 else ''} in the system"
     return f"At {rate:.4g} requests/s"
+
+
+def load_words(concurrency: Any, requests_per_s: Any) -> str:
+    """Return the load as short text.
+
+    Examples
+    --------
+    >>> load_words(None, 2.5), load_words(np.array([1, 8, 64]), None)
+    ('2.5 requests/s', 'concurrency 1 … 64')
+    """
+    if concurrency is not None:
+        return f"concurrency {humanize('concurrency', concurrency)}"
+    return humanize("requests_per_s", requests_per_s)
 
 
 def _several(found: Served) -> str:

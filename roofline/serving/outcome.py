@@ -75,6 +75,11 @@ class Simulation(Report):
     )
 
     @property
+    def heading(self) -> str:
+        """Title: deployment and load."""
+        return f"Simulation: {self.deployment}, {self.demand}"
+
+    @property
     def time(self) -> str:
         """Which of the three times the steps take."""
         return self.times.time

@@ -77,6 +77,12 @@ class Pools(Simulation):
         "time",
     )
 
+    @property
+    def heading(self) -> str:
+        """Title: both pools and the load."""
+        prefill, decode = f"{self.prefill_workers} x {self.prefill}", f"{self.decode_workers} x {self.deployment}"
+        return f"Pools: prefill by {prefill}, decode by {decode}, {self.demand}"
+
     def _share_busy(self, first: int, last: int) -> float:
         return sum(tally.busy_s for tally in self.tallies[first:last]) / ((last - first) * self.span_s)
 

@@ -29,6 +29,7 @@ from ..footprint.memory_use import Memory
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..units import humanize
 from . import closed_forms
 from .closed_forms import RequestTimes
 from .request_passes import Passes
@@ -72,6 +73,12 @@ class Steady(Report):
         "capacity_tokens_per_s",
         "time",
     )
+
+    @property
+    def heading(self) -> str:
+        """Title: deployment and number of requests."""
+        batch = humanize("batch", self.case.load.batch)
+        return f"Steady: {self.case.serve}, {batch} request{'' if batch == '1' else 's'} in the system"
 
     @property
     def dimensions(self) -> Dimensions:

@@ -28,7 +28,7 @@ from .arrivals import demand
 from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths
 from .lane_figures import closed_notes, figures_of, unless_stable
-from .load_sentences import served_sentence
+from .load_sentences import load_words, served_sentence
 from .methods import METHODS, SIMULATION, method_named, method_words
 from .outcome import Simulation, interval
 from .simulation import run
@@ -94,6 +94,11 @@ class Served(Report):
         "method",
         "time",
     )
+
+    @property
+    def heading(self) -> str:
+        """Title: deployment and load."""
+        return f"Served: {self.deployment}, {load_words(self.asked_concurrency, self.asked_requests_per_s)}"
 
     @property
     def inputs(self) -> dict[str, Any]:

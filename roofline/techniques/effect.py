@@ -82,6 +82,11 @@ class Effect(Report):
     )
 
     @property
+    def heading(self) -> str:
+        """Title: techniques, deployment and number of requests."""
+        return f"Effect: {self.technique} for {self.before.heading.removeprefix('Steady: ')}"
+
+    @property
     def dimensions(self) -> Dimensions:
         """Names of the sweep axes."""
         return self.before.dimensions

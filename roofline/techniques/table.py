@@ -72,6 +72,13 @@ class TechniqueTable(Report):
     )
 
     @property
+    def heading(self) -> str:
+        """Title: deployment and number of requests."""
+        return (
+            f"Techniques: {self.effects[0].before.heading.removeprefix('Steady: ')}" if self.effects else "Techniques"
+        )
+
+    @property
     def rows(self) -> tuple[dict[str, Any], ...]:
         """One mapping per technique, with the columns as keys."""
         return tuple(row_of(effect) for effect in self.effects)
