@@ -149,3 +149,37 @@ def test_a_pipeline_is_not_recommended_for_how_whole_workers_fill_a_group():
     group = found.groups[0]
     assert group.prefill.parallel.pipeline == 1
     assert found.gpus[0] < 16
+
+
+def test_pools_of_a_plan_have_a_power_and_an_energy(at_rate):
+    """Busy workers stay below their boards' limits, idle ones draw a tenth, and hosts come on top as given."""
+    found = rl.disaggregate(at_rate)
+    gpus, watts = float(found.gpus[0]), float(found.watts[0])
+    assert 0.1 * 700 * gpus < watts < 700 * gpus
+    assert found.joules_per_request[0] == pytest.approx(watts / 10)
+    aggregated = float(rl.fleet(at_rate, requests_per_s=10).joules_per_request[0])
+    assert found.aggregated_joules_per_request[0] == pytest.approx(aggregated, rel=1e-6)
+    assert found.energy_ratio[0] == pytest.approx(watts / 10 / aggregated)
+    with_hosts = rl.plan(
+        "llama-3.1-70b",
+        "h100-sxm",
+        LOAD,
+        slo=SLO,
+        requests_per_s=10,
+        prices={"h100-sxm": 2.5},
+        power=rl.Power(host_w=200),
+    )
+    assert rl.disaggregate(with_hosts).watts[0] == pytest.approx(watts + 200 * gpus, rel=0.01)
+
+
+def test_pools_are_ranked_by_energy_where_the_plan_is():
+    """A B200 takes less for a request than two H100, and costs more here."""
+    prices = {"h100-sxm": 1.0, "b200-sxm": 4.0}
+    options = {"slo": SLO, "requests_per_s": 10, "prices": prices}
+    found = {
+        rank: rl.disaggregate(rl.plan("llama-3.1-70b", list(prices), LOAD, rank=rank, **options))
+        for rank in ("cost", "energy")
+    }
+    assert np.all(np.diff(found["energy"].joules_per_request) >= 0)
+    assert found["cost"].accelerator[0] == "h100-sxm"
+    assert found["energy"].accelerator[0] == "b200-sxm"

@@ -44,6 +44,46 @@ def test_every_request_ends_once_and_the_system_is_full(worker):
     assert set(inside) == {24}
 
 
+H100_IDLE = 0.1 * 700
+"""Watts of an idle H100 SXM (efficiency_specs/power.yaml)."""
+
+
+def spent_j(phase):
+    """Energy of a pass above idle power."""
+    return phase.energy.busy_j + phase.energy.memory_j + phase.energy.compute_j
+
+
+def test_energy_of_pools_is_that_of_their_passes_and_of_idling(worker):
+    """Of three boards that idle, and of each request a prompt and 199 steps of the sequences beside it."""
+    found = serve_pools(LOAD, prefill=worker, decode=worker, decode_workers=2, concurrency=24)
+    batch = found.requests_per_s * 199 * found.tpot_s / 2
+    step = rl.decode(worker, rl.Workload(batch=round(batch)), context_tokens=2100)
+    each = spent_j(rl.prefill(worker, rl.Workload(2000))) + 199 / round(batch) * spent_j(step)
+    assert found.watts == pytest.approx(3 * H100_IDLE + found.requests_per_s * each, rel=0.1)
+    assert found.watts == pytest.approx(found.prefill_watts + found.decode_watts)
+    assert found.joules_per_output_token == pytest.approx(found.watts / found.tokens_per_s)
+
+
+def test_workers_without_requests_idle(worker):
+    """A second prefill worker for a stream that one hardly notices draws idle power."""
+    asked = {"prefill": worker, "decode": worker, "requests_per_s": 0.5, "requests": 100}
+    one, two = (serve_pools(LOAD, prefill_workers=count, **asked) for count in (1, 2))
+    assert two.prefill_watts - one.prefill_watts == pytest.approx(H100_IDLE, rel=0.05)
+    assert two.decode_watts == pytest.approx(one.decode_watts, rel=0.02)
+
+
+def test_power_at_the_wall_adds_what_is_stated(worker):
+    found = serve_pools(LOAD, prefill=worker, decode=worker, concurrency=8)
+    meter = found.power(rl.Power(host_w=100, wall=1.05, pue=1.2))
+    assert meter.total == pytest.approx((found.watts + 2 * 100) * 1.05 * 1.2)
+    unknown = rl.Deployment("llama-3.1-8b", "mi300x", engine="vllm")
+    idling = serve_pools(LOAD, prefill=unknown, decode=unknown, concurrency=8)
+    assert np.isnan(idling.watts)
+    assert idling.power(rl.Power(idle_w=140)).total > 2 * 140
+    floor = serve_pools(LOAD, prefill=worker, decode=worker, concurrency=8, time="floor_s")
+    assert np.isnan(floor.watts)
+
+
 def test_sending_layer_by_layer_hides_the_crossing(worker):
     slow = {"link_bytes_per_s": 1e9, "concurrency": 1, "requests": 2}
     whole = serve_pools(LOAD, prefill=worker, decode=worker, **slow)

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..serving.methods import SIMULATION, method_named
 from ..serving.metrics import METRICS
+from ..serving.pool_energy import Busy, busy_decode, busy_prefill
 from ..techniques.batching import Disaggregation
 from ..techniques.technique import refuse_pairs, scenario_with
 from ..units import humanize
@@ -192,16 +193,43 @@ def _group(answer: _Answer) -> Group:
         prefill_load=found.prefill_load,
         decode_load=found.decode_load,
         queue=found.queue,
+        busy=_busy(answer),
         **ends,
     )
 
 
+def _busy(answer: _Answer) -> tuple[Busy, ...]:
+    """Power and duty of the workers of both pools; none at the floor.
+
+    By Little's law a decode worker runs as many sequences as start in the time of their tokens.  It runs steps as long
+    as there is any: a closed form states its load as a share of its throughput, a simulation as busy time.
+    """
+    ask, size, found = answer.ask, answer.size, answer.figures
+    if ask.time == "floor_s":
+        return ()
+    rows, load = ask.decodes.rows, replace(ask.case.load, batch=1)
+    generating_s = found.tpot_s * max(float(np.mean(load.output_tokens)) - 1.0, 0.0)
+    running = size.requests_per_s * generating_s / size.decode_workers
+    duty = found.decode_load if found.queue == SIMULATION else min(running, 1.0)
+    prompts = ask.case.replace(serve=ask.worker(size.prompt_row), load=load)
+    steps = ask.case.replace(serve=ask.worker(int(rows.place[size.decode_row])), load=load)
+    return (
+        busy_prefill(prompts, size.prefill_workers, found.prefill_load),
+        busy_decode(steps, size.decode_workers, duty, running),
+    )
+
+
 def _ranked(found: PoolPlan) -> PoolPlan:
-    """Rank by cost; accelerators without timings of their own come last unless the plan allows them."""
+    """Rank by cost, or by energy if the plan does; accelerators without timings of their own come last.
+
+    A plan that allows uncalibrated accelerators ranks them like the others.
+    """
     plan = found.plan
     priced = np.isfinite(plan.usd_per_hour)
     usd = np.where(priced, plan.usd_per_hour, np.where(priced.any(), np.inf, 1.0))
     cost = np.where(found.feasible, usd / found.tokens_per_s_per_gpu, np.inf)
+    if plan.rank == "energy" and np.isfinite(found.joules_per_request).any():
+        cost = np.where(np.isfinite(found.joules_per_request), found.joules_per_request, np.inf)
     guessed = (plan.basis != CALIBRATED) & (not plan.allow_uncalibrated)
     return found.take(np.lexsort((cost, guessed, ~found.feasible)))
 
@@ -211,6 +239,6 @@ def _notes(plan: Plan, link_bytes_per_s: float | None) -> tuple[str, ...]:
     link = "the accelerator's network card" if link_bytes_per_s is None else f"{link_bytes_per_s / 1e9:g} GB/s"
     crossing = f"the KV cache of a request crosses between the pools once, over {link}"
     notes = ["without a rate, one group of workers, the decode pool always full"] if plan.stream is None else []
-    if plan.rank == "energy":
-        notes.append("pools are ranked by cost although the plan ranks by energy: the energy of pools is not modeled")
+    if plan.time != "floor_s":
+        notes.append(f"power of pools covers {plan.power.scope}, busy and idle time together")
     return (crossing, *notes)

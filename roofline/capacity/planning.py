@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import FrozenMapping
-from ..efficiency.power import power_model
 from ..errors import InvalidInput, Number, UnknownName, number, unknown
 from ..hardware import Accelerator
 from ..model import Model
@@ -19,6 +18,7 @@ from ..operators.precision import AS_PUBLISHED, PARTS, Precision, precision_of
 from ..phases.deployment import Deployment
 from ..phases.energy import power_notes
 from ..phases.workload import Workload
+from ..serving.pool_energy import idle_share
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO, as_slo
 from ..serving.steady_state import PLANNED_TIMES
@@ -299,12 +299,6 @@ def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerat
         usd = price.usd_per_hour if isinstance(price, Price) else price
         given[known] = float(np.max(number("a price", usd)))
     return given
-
-
-def idle_share(serve: Deployment) -> float:
-    """Share of its TDP that an idle accelerator draws; NaN if its family was not measured."""
-    model = power_model(serve.accelerator)
-    return model.idle if model.fitted else np.nan
 
 
 def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..phases.deployment import Deployment
 from ..report import Rows
+from ..serving.pool_energy import Busy
+from ..specs.electricity import Power
 from ..values import Value
 from .candidates import Array, layout_name
 from .plan_sentences import pools_sentence
@@ -38,12 +40,17 @@ class Group(Value):
     prefill_load: float
     decode_load: float
     queue: str
+    busy: tuple[Busy, ...] = ()
 
     @property
     def accelerators(self) -> float:
         """Accelerators of one group."""
         prompts = self.prefill_workers * self.prefill.parallel.accelerators
         return float(prompts + self.decode_workers * self.decode.parallel.accelerators)
+
+    def watts(self, power: Power) -> float:
+        """Mean power of one group, busy and idle time together; NaN where there is no power, as at the floor."""
+        return sum(pool.watts(power) for pool in self.busy) if self.busy else np.nan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,12 +88,17 @@ class PoolPlan(Rows):
         Output tokens per second and accelerator, over all accelerators.
     usd_per_request
         Price of all accelerators divided by the requests that they serve.
+    watts, joules_per_request
+        Mean power of all groups (of one without a rate), busy and idle time together, with host and losses as the plan
+        states them, and its energy per request.
     queue
         ``simulation``, or ``closed-form``; empty without a rate.
-    aggregated_layout, aggregated_gpus, aggregated_usd_per_hour, aggregated_tokens_per_s_per_gpu
+    aggregated_layout, aggregated_gpus, aggregated_usd_per_hour, aggregated_tokens_per_s_per_gpu,
+    aggregated_joules_per_request
         The plan's deployments, which run both phases on the same accelerators.
-    cost_ratio
-        Cost of the pools divided by that of these deployments for the same requests; below 1, the pools are cheaper.
+    cost_ratio, energy_ratio
+        Cost and energy of the pools divided by those of these deployments for the same requests; below 1, the pools are
+        better.
     feasible, reason
         Whether there are pools that meet the SLO, and why not.
     """
@@ -122,12 +134,16 @@ class PoolPlan(Rows):
         "decode_load",
         "tokens_per_s_per_gpu",
         "usd_per_request",
+        "watts",
+        "joules_per_request",
         "queue",
         "aggregated_layout",
         "aggregated_gpus",
         "aggregated_usd_per_hour",
         "aggregated_tokens_per_s_per_gpu",
+        "aggregated_joules_per_request",
         "cost_ratio",
+        "energy_ratio",
         "feasible",
         "reason",
     )
@@ -141,6 +157,7 @@ class PoolPlan(Rows):
         "gpus": "GPUs",
         "aggregated_gpus": "aggregated",
         "cost_ratio": "cost ratio",
+        "energy_ratio": "energy ratio",
         "ttft_s": "TTFT",
         "tpot_s": "TPOT",
         "reason": "reason",
@@ -203,6 +220,33 @@ class PoolPlan(Rows):
         return np.asarray(self.usd_per_hour / 3600.0 / self._rate)
 
     @property
+    def watts(self) -> Array:
+        """Mean power of all groups; of one group without a rate."""
+        each = np.array([group.watts(self.plan.power) if group else np.nan for group in self.groups])
+        return np.asarray(each * np.where(np.isnan(self.replicas), 1.0, self.replicas))
+
+    @property
+    def joules_per_request(self) -> Array:
+        """Energy of all groups per request."""
+        return np.asarray(self.watts / self._rate)
+
+    @property
+    def aggregated_joules_per_request(self) -> Array:
+        """Energy per request of the aggregated deployments, at the rate or at capacity."""
+        plan = self.plan
+        if plan.stream is None:
+            return np.where(plan.feasible, plan.joules_per_request, np.nan)
+        load = plan.stream.requests_per_s / (plan.replicas * plan.requests_per_s)
+        idle = np.where(load < 1, (1 - load) * plan.gpus * plan.power.at_the_meter(plan.idle_watts), 0.0)
+        watts = plan.replicas * (load * plan.watts + idle)
+        return np.where(plan.feasible, watts / plan.stream.requests_per_s, np.nan)
+
+    @property
+    def energy_ratio(self) -> Array:
+        """Energy of the pools divided by that of the aggregated deployments, for the same requests."""
+        return np.asarray(self.joules_per_request / self.aggregated_joules_per_request)
+
+    @property
     def aggregated_layout(self) -> Array:
         """Layout of the aggregated deployments."""
         return np.asarray(self.plan.layout)
@@ -244,7 +288,7 @@ class PoolPlan(Rows):
 
     def cell(self, name: str, value: Any) -> str:
         """Return a value of the column ``name`` formatted for people."""
-        if name == "cost_ratio" and not np.isnan(value):
+        if name in ("cost_ratio", "energy_ratio") and not np.isnan(value):
             return f"{value:.2f}x"
         if name in ("prefill_load", "decode_load") and not np.isnan(value):
             return f"{value:.0%}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import heappop, heappush
 from math import inf
 from typing import ClassVar
@@ -20,12 +21,15 @@ import numpy as np
 from ..errors import InvalidInput, one_number
 from ..phases.deployment import Deployment, check_deployment
 from ..phases.workload import Workload
+from ..specs.electricity import BOARDS_ALONE, Power
 from .arrivals import Demand, arrival_times, demand, draw_requests
 from .cache_pool import cache_pool
 from .clock import Clock
 from .outcome import Simulation
+from .pool_energy import ESTIMATE, Busy, PoolWatts, busy_decode, busy_prefill
 from .record import Requests
 from .request_loops import handle
+from .scenario import Scenario
 from .scheduler import Scheduler
 from .step_times import StepTimes, step_times
 from .trace import Trace, without_times
@@ -73,6 +77,10 @@ class Pools(Simulation):
         "decode_utilization",
         "accelerators",
         "tokens_per_s_per_accelerator",
+        "prefill_watts",
+        "decode_watts",
+        "watts",
+        "joules_per_output_token",
         "limit",
         "time",
     )
@@ -106,6 +114,65 @@ class Pools(Simulation):
     def tokens_per_s_per_accelerator(self) -> float:
         """Output tokens per second, divided by the accelerators of both pools."""
         return self.tokens_per_s / self.accelerators
+
+    @cached_property
+    def _busy(self) -> tuple[Busy, Busy]:
+        """Power and duty of the workers of each pool (`roofline.serving.pool_energy`)."""
+        record = self.requests
+        new, cached, output = (float(np.mean(each)) for each in (record.prompt, record.cached, record.output))
+        load = Workload(round(new), round(output), cached_tokens=round(cached))
+        generating_s = float(np.sum(record.finish) - np.sum(record.first))
+        running = generating_s / self.span_s / self.decode_workers
+        return (
+            busy_prefill(Scenario(self.prefill, load), self.prefill_workers, self.prefill_utilization),
+            busy_decode(Scenario(self.deployment, load), self.decode_workers, self.decode_utilization, running),
+        )
+
+    def power(self, power: Power = BOARDS_ALONE) -> PoolWatts:
+        """Mean power of both pools over busy and idle time.
+
+        Parameters
+        ----------
+        power : Power
+            Host, losses and idle power; without it that of the boards alone.
+
+        Returns
+        -------
+        PoolWatts
+            Watts of each pool; NaN at the floor, and if the power of an idle accelerator is unknown.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> worker = rl.Deployment("llama-3.1-8b", "h100-sxm", engine="vllm")
+        >>> found = rl.serve_pools(rl.Workload(2000, 200), prefill=worker, decode=worker, concurrency=32)
+        >>> boards, wall = found.power(), found.power(rl.Power(host_w=100))
+        >>> round(wall.total - boards.total)
+        200
+        """
+        if self.time != ESTIMATE:
+            return PoolWatts(np.nan, np.nan)
+        return PoolWatts(*(pool.watts(power) for pool in self._busy))
+
+    @property
+    def prefill_watts(self) -> float:
+        """Mean power of the boards of all prefill workers, W."""
+        return self.power().prefill
+
+    @property
+    def decode_watts(self) -> float:
+        """Mean power of the boards of all decode workers, W."""
+        return self.power().decode
+
+    @property
+    def watts(self) -> float:
+        """Mean power of the boards of both pools, W."""
+        return self.power().total
+
+    @property
+    def joules_per_output_token(self) -> float:
+        """Energy of the boards of both pools divided by the output tokens, J."""
+        return self.watts / self.tokens_per_s
 
     @property
     def limit(self) -> str:
