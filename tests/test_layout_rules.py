@@ -76,6 +76,20 @@ def test_elsewhere_it_is_noted():
     assert not any("engine starts" in note for note in alone.assumptions)
 
 
+def test_a_layout_that_fits_and_that_no_engine_starts_is_said_in_the_answer():
+    found = rl.memory(rl.Deployment("qwen2.5-7b", H100, parallel=rl.Parallel(tensor=8)), rl.Workload())
+    assert found.fit().startswith("Yes")
+    assert "but no engine starts this layout: 28 query heads do not divide over TP 8" in found.fit()
+
+
+def test_no_change_that_no_engine_starts_is_advised():
+    """Qwen2.5-72B in groups of 128 on TP 2: 29,568 / 2 is no multiple of 128."""
+    serve = rl.Deployment("qwen2.5-72b", "l40s", parallel=rl.Parallel(tensor=2))
+    said = rl.memory(serve, rl.Workload(1000, 24)).fit()
+    assert said.startswith("No")
+    assert "int4_g128" not in said
+
+
 def test_tensor_parallelism_past_nvlink_is_noted():
     serve = rl.Deployment("llama-3.1-70b", H100, parallel=rl.Parallel(tensor=16))
     found = rl.decode(serve, rl.Workload()).assumptions

@@ -312,3 +312,11 @@ def test_a_model_without_a_configuration_is_held_against_the_size_in_its_name(tm
     path.write_text(text.replace(old, new), encoding="utf-8")
     (said,) = rl.check_specs(path)
     assert re.search(r"parameters are [\d,]+, which 70B in the name does not say", said)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("llama-4-scout", 871_932_416), ("muse-glimmer-30b", 1_921_845_760)])
+def test_towers_are_beside_the_language_model(name, parameters):
+    """Counts of transformers: 108,641,793,536 parameters of Scout, 29,776,626,688 of Muse Glimmer, tower included."""
+    model = rl.get_model(name)
+    assert model.apart["vision"] == parameters
+    assert not rl.check_specs(Path(rl.__file__).parent.parent / f"model_specs/{name}.yaml")

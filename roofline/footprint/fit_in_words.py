@@ -94,7 +94,9 @@ def fit_line(found: Memory) -> str:
     model, engine = found.deployment.model.name, found.deployment.engine
     subject = f"{model} with {engine}" if engine is not None else model
     if found.fits:
-        return f"Yes: {subject} fits on {accelerators_in_words(found)} with {_room(found)}; {_sizes(found)}."
+        refused = _refused(found.deployment)
+        instead = f", but no engine starts this layout: {refused}" if refused else ""
+        return f"Yes: {subject} fits on {accelerators_in_words(found)} with {_room(found)}; {_sizes(found)}{instead}."
     nearest = nearest_change(found)
     if nearest is None:
         instead = f"at least {int(found.accelerators_needed)} are needed"
@@ -147,10 +149,15 @@ def _first(changes: Iterator[Change]) -> Iterator[Change]:
 
 
 def _tried(found: Memory, words: str, serve: Deployment, load: Workload | None = None) -> Iterator[Change]:
-    """The change, if the deployment fits with it; otherwise None."""
+    """The change, if the deployment fits with it and engines start it wherever they do without it."""
     changed = replace(found, deployment=serve, load=load or found.load)
-    if changed.fits:
+    if changed.fits and (not _refused(serve) or _refused(found.deployment)):
         yield Change(words, changed)
+
+
+def _refused(serve: Deployment) -> str:
+    """The reason why no engine starts the layout; empty if they do."""
+    return refusal(serve.model, serve.precision, serve.parallel)
 
 
 def _settings(found: Memory) -> Iterator[Change]:
