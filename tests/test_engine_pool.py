@@ -69,7 +69,7 @@ def test_pools_of_vllm_are_within_one_percent():
     [("llama-3.1-8b", "l4", 1, 0.22), ("deepseek-r1-distill-qwen-14b", "rtx-4090", 2, 0.19)],
 )
 def test_samplers_that_do_not_sort_take_little(model, accelerator, tensor, activation_gib):
-    """vLLM 0.7 with FlashInfer's sampler: two starts printed 0.22 and 0.19 GiB of activations, not the 1.2 of a sort."""
+    """vLLM 0.7 with FlashInfer's sampler: starts printed 0.22 and 0.19 GiB of activations, not the 1.2 of a sort."""
     serve = rl.Deployment(model, accelerator, parallel=rl.Parallel(tensor=tensor))
     found = {}
     for version in ("0.6.6", "0.7.2"):
