@@ -285,7 +285,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         if not np.isfinite(value):
             return None
-        # Up to 2**53 every whole number is a float of its own.
+        # Up to 2**53 every integer is a float of its own.
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     return value
 

@@ -14,7 +14,7 @@ import difflib
 import importlib
 import reprlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -51,10 +51,22 @@ class UnknownName(RooflineError, LookupError):
 
 def unknown(what: str, name: object, known: Iterable[str]) -> UnknownName:
     """Return an `UnknownName` for ``name`` that suggests the nearest of ``known``."""
-    names = sorted(known)
+    names = sorted(set(known))
     near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {_some(names)}"
+    hint = f"did you mean {either(near)}?" if near else f"known: {_some(names)}"
     return UnknownName(f"no {what} named {name!r}; {hint}")
+
+
+def either(names: Sequence[str]) -> str:
+    """Names to choose from, in words.
+
+    Examples
+    --------
+    >>> either(["fp8"]), either(["fp8", "fp6", "fp4"])
+    ("'fp8'", "'fp8', 'fp6' or 'fp4'")
+    """
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def require(name: str, extra: str, purpose: str) -> None:
@@ -188,5 +200,5 @@ SMALLEST = 1e-6
 
 
 def _wanted(least: float, whole: bool) -> str:
-    kind = "whole" if whole else "finite"
-    return f"a {kind} number above 0" if 0 < least < SMALLEST else f"a {kind} number >= {least:g}"
+    kind = "an integer" if whole else "a finite number"
+    return f"{kind} above 0" if 0 < least < SMALLEST else f"{kind} >= {least:g}"

@@ -152,6 +152,8 @@ def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
     --------
     >>> brief_time(0.05123), brief_time(0.05123, 0.0446, 0.0581)
     ('51.2 ms', '51.2 ms [44.6-58.1]')
+    >>> brief_time(0.112, 0.0745, float("inf"))
+    '112 ms [74.5-overload]'
     """
     if np.ndim(value):
         if not np.size(value):
@@ -161,7 +163,8 @@ def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
     if not value:
         return "0 s"
     scale, unit = _time_scale(value)
-    interval = "" if low is None else f" [{_digits(float(low) / scale)}-{_digits(float(high) / scale)}]"
+    ends = [_digits(float(end) / scale) if np.isfinite(end) else "overload" for end in (low, high) if end is not None]
+    interval = f" [{'-'.join(ends)}]" if ends else ""
     return f"{_digits(float(value) / scale)} {unit}{interval}"
 
 
@@ -170,8 +173,8 @@ def brief_speed(ratio: Any) -> str:
 
     Examples
     --------
-    >>> brief_speed(0.5), brief_speed(1.25), brief_speed(1.0)
-    ('2x faster', '1.25x slower', 'unchanged')
+    >>> brief_speed(0.5), brief_speed(1.25), brief_speed(1.003), brief_speed(1.0)
+    ('2x faster', '1.25x slower', 'under 1% slower', 'unchanged')
     """
     if not np.size(ratio):
         return "–"
@@ -182,7 +185,8 @@ def _speed(ratio: float) -> str:
     # Three digits are shown, so differences below half a thousandth are not visible.
     if abs(ratio - 1) < 5e-4:
         return "unchanged"
-    return f"{1 / ratio:.3g}x faster" if ratio < 1 else f"{ratio:.3g}x slower"
+    how, times = ("faster", 1 / ratio) if ratio < 1 else ("slower", ratio)
+    return f"{times:.3g}x {how}" if times >= 1.005 else f"under 1% {how}"
 
 
 def bound_by(limit: Any) -> str:

@@ -143,7 +143,7 @@ def brief(value: Any, *always: str) -> str:
 def _brief(value: Any) -> str:
     if isinstance(value, np.ndarray) and value.ndim:
         return f"[{_brief(value.flat[0])} … {_brief(value.flat[-1])}]"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:  # floats tell whole numbers apart so far
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:  # floats tell integers apart so far
         return str(int(value))
     return repr(float(value)) if isinstance(value, float) else repr(value)
 

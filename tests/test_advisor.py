@@ -235,7 +235,7 @@ def test_what_does_not_fit_is_said(small):
     ("given", "words"),
     [
         ({"batches": ()}, "batches is empty"),
-        ({"batches": (0,)}, "batches must be a whole number >= 1: 0"),
+        ({"batches": (0,)}, "batches must be an integer >= 1: 0"),
         ({"metric": "speed"}, "no metric named 'speed'"),
         ({"time": "now"}, "no time named 'now'"),
         ({"usd_per_hour": -1}, "usd_per_hour must be a finite number >= 0: -1"),

@@ -50,14 +50,14 @@ def test_an_unknown_accelerator_is_told_the_nearest():
 @pytest.mark.parametrize("field", ["batch", "prompt_tokens", "output_tokens"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, float("nan"), float("inf"), "three", None, True, [1, 0], [[1], [-2]]])
 def test_counts_must_be_whole_and_positive(field, value):
-    with pytest.raises(rl.InvalidInput, match=f"{field} must be a whole number >= 1: ") as error:
+    with pytest.raises(rl.InvalidInput, match=f"{field} must be an integer >= 1: ") as error:
         rl.Workload(**{field: value})
     assert isinstance(error.value, ValueError)
     message(error)
 
 
 def test_a_bad_element_of_an_array_is_named():
-    with pytest.raises(rl.InvalidInput, match="batch must be a whole number >= 1: -7"):
+    with pytest.raises(rl.InvalidInput, match="batch must be an integer >= 1: -7"):
         rl.Workload(batch=np.array([1, 2, -7]))
 
 
@@ -76,7 +76,7 @@ def test_context_beyond_the_model_is_a_note_not_an_error(serve):
 
 
 def test_negative_context(serve):
-    with pytest.raises(rl.InvalidInput, match="context_tokens must be a whole number >= 0: -1"):
+    with pytest.raises(rl.InvalidInput, match="context_tokens must be an integer >= 0: -1"):
         rl.decode(serve, rl.Workload(), context_tokens=-1)
 
 
@@ -401,7 +401,7 @@ def test_links_of_no_kind_and_no_domain():
     link = rl.get_accelerator("h100-sxm").scale_up
     with pytest.raises(rl.UnknownName, match="no kind of link named 'rope'"):
         dataclasses.replace(link, kind="rope")
-    with pytest.raises(rl.InvalidInput, match="domain must be a whole number >= 1: 0"):
+    with pytest.raises(rl.InvalidInput, match="domain must be an integer >= 1: 0"):
         dataclasses.replace(link, domain=0)
     with pytest.raises(rl.InvalidInput, match="domain must be one number"):
         dataclasses.replace(link, domain=[4, 8])

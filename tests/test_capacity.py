@@ -295,8 +295,8 @@ def test_printed_tables_say_what_people_ask_for(plan):
         ),
         ({"prices": {"h200-sxm": 1.0}}, "no accelerator of this plan named 'h200-sxm'"),
         ({"prices": {"h100-sxm": -1.0}}, "a price must be a finite number >= 0: -1.0"),
-        ({"accelerators": (0,)}, "accelerators must be a whole number >= 1: 0"),
-        ({"batches": [0]}, "batches must be a whole number >= 1: 0"),
+        ({"accelerators": (0,)}, "accelerators must be an integer >= 1: 0"),
+        ({"batches": [0]}, "batches must be an integer >= 1: 0"),
         ({"precisions": ("fp9",)}, "no number format named 'fp9'"),
     ],
 )

@@ -445,24 +445,24 @@ BAD = [
         ("analyze", "llama-3.1-70b", "--hardware", "h100-smx"),
         "no accelerator named 'h100-smx'; did you mean 'h100-sxm'",
     ),
-    (("analyze", *LLAMA, "--batch", "0"), "batch must be a whole number >= 1: 0"),
-    (("analyze", *LLAMA, "--batch", "-3"), "batch must be a whole number >= 1: -3"),
-    (("analyze", *LLAMA, "--batch", "1.5"), "batch must be a whole number >= 1: 1.5"),
-    (("analyze", *LLAMA, "--batch", "nan"), "batch must be a whole number >= 1: nan"),
-    (("analyze", *LLAMA, "--batch", "inf"), "batch must be a whole number >= 1: inf"),
-    (("analyze", *LLAMA, "--batch", "many"), "batch must be a whole number >= 1: 'many'"),
-    (("analyze", *LLAMA, "--prompt", "0"), "--prompt must be a whole number >= 1: 0"),
-    (("analyze", *LLAMA, "--output", "-1"), "--output must be a whole number >= 1: -1"),
-    (("analyze", *LLAMA, "--context", "-1"), "--context must be a whole number >= 0: -1"),
-    (("analyze", *LLAMA, "--context", "nan"), "--context must be a whole number >= 0: nan"),
-    (("analyze", *LLAMA, "--context", "inf"), "--context must be a whole number >= 0: inf"),
-    (("analyze", *LLAMA, "--context", "many"), "--context must be a whole number >= 0: 'many'"),
-    (("explain", *LLAMA, "--context", "nan"), "--context must be a whole number >= 0: nan"),
+    (("analyze", *LLAMA, "--batch", "0"), "batch must be an integer >= 1: 0"),
+    (("analyze", *LLAMA, "--batch", "-3"), "batch must be an integer >= 1: -3"),
+    (("analyze", *LLAMA, "--batch", "1.5"), "batch must be an integer >= 1: 1.5"),
+    (("analyze", *LLAMA, "--batch", "nan"), "batch must be an integer >= 1: nan"),
+    (("analyze", *LLAMA, "--batch", "inf"), "batch must be an integer >= 1: inf"),
+    (("analyze", *LLAMA, "--batch", "many"), "batch must be an integer >= 1: 'many'"),
+    (("analyze", *LLAMA, "--prompt", "0"), "--prompt must be an integer >= 1: 0"),
+    (("analyze", *LLAMA, "--output", "-1"), "--output must be an integer >= 1: -1"),
+    (("analyze", *LLAMA, "--context", "-1"), "--context must be an integer >= 0: -1"),
+    (("analyze", *LLAMA, "--context", "nan"), "--context must be an integer >= 0: nan"),
+    (("analyze", *LLAMA, "--context", "inf"), "--context must be an integer >= 0: inf"),
+    (("analyze", *LLAMA, "--context", "many"), "--context must be an integer >= 0: 'many'"),
+    (("explain", *LLAMA, "--context", "nan"), "--context must be an integer >= 0: nan"),
     (("analyze", *LLAMA, "--weights", "fp7"), "no number format named 'fp7'; did you mean 'fp8'"),
     (("analyze", *LLAMA, "--activations", "q4_k_m"), "activations can't be 'q4_k_m'"),
     (("what-if", *LLAMA), "what-if needs a change: --to-weights"),
     (("what-if", *LLAMA, "--to-kv", "fp7"), "no number format named 'fp7'"),
-    (("what-if", *LLAMA, "--to-batch", "0"), "batch must be a whole number >= 1: 0"),
+    (("what-if", *LLAMA, "--to-batch", "0"), "batch must be an integer >= 1: 0"),
     (("explain", *LLAMA, "--phase", "prefil"), "no phase named 'prefil'; did you mean 'prefill'"),
     (("explain", "gpt-2", "--phase", "decode"), "--phase decode needs --hardware"),
     (("explain", "gpt-2", "--time", "floor"), "--time needs --hardware"),
@@ -483,7 +483,7 @@ BAD = [
     (("solve", *LLAMA, "--find", "batch"), "solve needs a target for the metric, as in --metric tpot --target 30ms"),
     (("solve", *LLAMA, "--find", "batch", "--target", "soon"), "target must be a finite number"),
     (("sensitivity", *LLAMA, "--phase", "mixed"), "no pass named 'mixed'"),
-    (("visible", *LLAMA, "--buffer", "x"), "buffer must be a whole number >= 1: 'x'"),
+    (("visible", *LLAMA, "--buffer", "x"), "buffer must be an integer >= 1: 'x'"),
     (("mode-switch", *LLAMA, "--decode-cost", "0"), "--decode-cost must be above 0: 0"),
     (("list", "prices", "--hardware", "h101"), "no accelerator named 'h101'"),
     (("plot", *LLAMA, "-o", "roofline.bmp"), "the file name of a plot must end in .png, .svg or .pdf: 'roofline.bmp'"),
@@ -676,7 +676,7 @@ def test_python_m_roofline_is_the_same_program():
     assert done.stdout == text("analyze", *LLAMA)
     refused_too = program("analyze", *LLAMA, "--batch", "0", env=environment)
     assert (refused_too.returncode, refused_too.stdout) == (2, "")
-    assert refused_too.stderr == "roofline: --batch must be a whole number >= 1: 0\n"
+    assert refused_too.stderr == "roofline: --batch must be an integer >= 1: 0\n"
 
 
 @pytest.mark.parametrize("args", [("analyze", *LLAMA), ("explain", *LLAMA, "--phase", "prefill")], ids=" ".join)

@@ -121,12 +121,12 @@ BAD_TECHNIQUES = [
     ("mtp", ("--to-batch", "4"), "--technique can be combined with --to-weights"),
     ("mtp", ("--context", "4"), "--technique is about whole batches"),
     ("gqa", ("--kv-heads", "5"), "query_heads must be a multiple of kv_heads"),
-    ("sliding-window", ("--tokens", "0.5"), "--tokens must be a whole number >= 1"),
+    ("sliding-window", ("--tokens", "0.5"), "--tokens must be an integer >= 1"),
 ]
 BAD = [
     *((("what-if", *SMALL, "--technique", name, *more), message) for name, more, message in BAD_TECHNIQUES),
     (("what-if", *SMALL, "--hit-rate", "0.5"), "hit_rate is a parameter of prefix-caching"),
-    (("advise", *SMALL, "--loads", "1,two"), "--loads must be a whole number >= 1: 'two'"),
+    (("advise", *SMALL, "--loads", "1,two"), "--loads must be an integer >= 1: 'two'"),
     (("advise", *SMALL, "--ttft", "-1"), "--ttft must be a finite number above 0"),
     (("advise", *SMALL, "--metric", "speed"), "no metric named 'speed'"),
     (("advise", *SMALL, "--traffic", "missing.csv"), "missing.csv can't be read"),

@@ -130,7 +130,7 @@ def test_a_plan_is_drawn(tmp_path):
     ("args", "says"),
     [
         (("plan", "llama-3.1-8b", "--hardware", "h101"), "no accelerator named 'h101'"),
-        (("plan", *ASKED, "--gpus", "1,x"), "--gpus must be a whole number >= 1"),
+        (("plan", *ASKED, "--gpus", "1,x"), "--gpus must be an integer >= 1"),
         (
             ("plan", *ASKED, "--prices", "l4=cheap"),
             "--prices takes USD per accelerator-hour, such as l4=2.5: 'l4=cheap'",
@@ -232,7 +232,7 @@ def test_a_plan_at_a_rate_says_what_it_takes_in_all(tmp_path):
     shown = text("plan", *asked, *lengths, "--rate", 60, "--statistic", "p99")
     words = " ".join(shown.split())
     assert "60 requests/s need" in words
-    assert "At the p99" in words
+    assert "At p99" in words
     assert "by the estimate and a simulation of the queue" in words
     assert "per month" in words
     assert max(map(len, shown.splitlines())) <= 80

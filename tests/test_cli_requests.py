@@ -63,7 +63,7 @@ def test_serve_has_a_row_for_each_load(small):
 def test_a_rate_above_capacity_is_an_answer():
     shown = words("serve", *SMALL, *LENGTHS, "--rate", "1k", "--requests", "200")
     assert "At 1000 requests/s: unstable, the queue grows without bound" in shown
-    assert "TTFT endless" in shown
+    assert "TTFT overload" in shown
     assert "p99" not in shown, "the percentiles of a queue that grows are those of the length of the run"
     listed = words("serve", *SMALL, *LENGTHS, "--rate", "1,1000", "--method", "closed-form")
     assert "1 of 2 loads are sustainable; the capacity is" in listed

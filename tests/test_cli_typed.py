@@ -125,7 +125,7 @@ def test_commands_and_filters_have_the_names_that_come_to_mind(typed, same):
 def test_lists_are_filtered_and_say_so_when_nothing_matches():
     helped = answer("list", "techniques", "--helps", "prefill")
     assert {row["helps"] for row in helped} == {"prefill"}
-    assert text("list", "models", "zzz").strip() == "No models match."
+    assert text("list", "models", "zzz").strip() == "No models match 'zzz'."
     assert "no provider named 'nosuch'" in run("list", "prices", "--provider", "nosuch").stderr
     assert "no phase named 'x'" in run("list", "techniques", "--helps", "x").stderr
 
@@ -154,7 +154,7 @@ def test_points_that_the_intervals_cannot_tell_apart_are_called_ties():
         rl.decode(rl.Deployment("llama-3.1-8b", "h100", engine=engine), rl.Workload()) for engine in ("vllm", "trtllm")
     )
     assert vllm.estimate_low_s < trtllm.estimate_s < vllm.estimate_s < trtllm.estimate_high_s
-    assert "A tie within the intervals: engine vllm." in shown
+    assert "Tied within the intervals: engine vllm." in shown
     assert "tie" not in text("analyze", "llama-3.1-8b", "--hardware", "h100", "--batch", "8,9")
     assert "tie" not in text("analyze", "llama-3.1-8b", "--hardware", "h100,l4")
 
@@ -163,7 +163,7 @@ ANSWERS = {
     ("analyze", *SMALL): "Fits on one h100-sxm",
     ("analyze", *SMALL, "--batch", "1,8"): "2 of 2 points fit.",
     ("what-if", *SMALL, "--to-batch", "8"): "Decode ",
-    ("what-if", *SMALL, "--to-tp", "2,4"): "Fastest decode, at tp 4",
+    ("what-if", *SMALL, "--to-tp", "2,4"): "Fastest decode at tp 4",
     ("what-if", *SMALL, "--technique", "mtp"): "MTP: ",
     ("plan", *SMALL, "--gpus", "1", "--no-pools"): "Fewest accelerator-seconds",
     ("fleet", *SMALL, "--gpus", "1", "--rate", "5", "--method", "closed-form"): "5 requests/s need",
@@ -236,7 +236,7 @@ def test_one_option_has_one_meaning_in_all_commands():
 
 OF_THEIR_OWN = {
     *("--context", "--column", "--method", "--metric", "--phase", "--rate", "--seed", "--time", "--tpot"),
-    *("--api", "--hardware", "--hit-rate", "--kv", "--traffic", "--weights-host"),
+    *("--api", "--hardware", "--hit-rate", "--kv", "--output", "--prompt", "--traffic", "--weights-host"),
 }
 """Options whose meaning depends on the command: a plan ranks, a plot draws, a quiz asks."""
 
@@ -288,3 +288,92 @@ def test_a_binary_file_is_no_table_of_timings(tmp_path):
     assert done.exit_code == 2
     assert "is not a CSV table" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        (("serve", *SMALL, "--requests-per-s", "5"), "--rate"),
+        (("serve", *SMALL, "--batch", "8"), "--concurrency"),
+        (("plan", *SMALL, "--weights", "fp8"), "--precisions"),
+        (("plan", *SMALL, "--price", "2.5"), "--prices"),
+        (("analyze", *SMALL, "--tensor-parallel-size", "2"), "--tp"),
+        (("analyze", *SMALL, "--isl", "2k"), "--prompt"),
+        (("fit", *SMALL, "--max-model-len", "32k"), "--length"),
+    ],
+)
+def test_options_of_other_tools_are_understood(command, meant):
+    assert f"did you mean {meant}?" in run(*command).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "tensor", "other"),
+    [
+        (("--ep", "8"), 8, ("expert", 8)),
+        (("--pp", "2"), 4, ("pipeline", 2)),
+        (("--dp", "8", "--ep", "8"), 1, ("data", 8)),
+        (("--tp", "2", "--dp", "4"), 2, ("data", 4)),
+    ],
+)
+def test_accelerators_left_over_share_each_matrix(options, tensor, other):
+    found = answer("analyze", "deepseek-v3", "--hardware", "8xh200", *options)["parallel"]
+    assert (found["tensor"], found[other[0]]) == (tensor, other[1])
+
+
+def test_another_degree_keeps_the_accelerators():
+    found = answer("what-if", "deepseek-v3", "--hardware", "8xh200", "--to-ep", "8")
+    assert found["before"]["parallel"]["tensor"] == found["after"]["parallel"]["tensor"] == 8
+    found = answer("what-if", "llama-3.1-70b", "--hardware", "8xh100", "--to-pp", "2")
+    assert (found["after"]["parallel"]["tensor"], found["after"]["parallel"]["pipeline"]) == (4, 2)
+    found = answer("what-if", "llama-3.1-70b", "--hardware", "2xh100", "--to-pp", "4")
+    assert found["after"]["parallel"]["pipeline"] == 4, "more stages than accelerators are more accelerators"
+
+
+def test_targets_in_one_list():
+    options = (*SMALL, "--rate", "4", "--requests", "100")
+    apart = answer("simulate", *options, "--ttft", "100ms", "--tpot", "8ms")
+    assert answer("simulate", *options, "--slo", "ttft=100ms,tpot=8ms") == apart
+    assert "expected METRIC=TARGET, such as ttft=500ms" in run("simulate", *options, "--slo", "ttft").stderr
+    assert "no metric named 'speed'" in run("simulate", *options, "--slo", "speed=3").stderr
+    assert (
+        "--slo already has a target for --tpot" in run("simulate", *options, "--slo", "tpot=8ms", "--tpot", "1s").stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        (("formats", "awq"), "int4_g128"),
+        (("models", "meta-llama/Llama-3.1-8B"), "llama-3.1-8b"),
+        (("hardware", "H100 SXM"), "h100-sxm"),
+        (("engines", "tensorrt"), "trtllm"),
+        (("techniques", "eagle"), "speculative"),
+        (("techniques", "prefix_caching"), "prefix-caching"),
+        (("prices", "h100"), "h100-sxm"),
+    ],
+)
+def test_lists_are_filtered_by_every_name(listed, found):
+    rows = answer("list", *listed)
+    assert found in [row.get("name", row.get("hardware")) for row in rows]
+
+
+def test_a_list_without_a_match_names_the_nearest():
+    assert "No formats match 'fp9'; did you mean 'fp8', 'fp6' or 'fp4'?" in text("list", "formats", "fp9")
+    assert text("list", "models", "nosuch") == "No models match 'nosuch'.\n"
+
+
+@pytest.mark.parametrize("typed", ["EAGLE-3", "speculative decoding", "Speculative", "speculative_decoding"])
+def test_techniques_are_called_as_engines_call_them(typed):
+    assert text("what-if", *SMALL, "--technique", typed).startswith("Speculative decoding:")
+
+
+def test_fit_takes_prompt_and_output():
+    by_parts = answer("fit", *SMALL, "--prompt", "8k", "--output", "200")
+    assert by_parts == answer("fit", *SMALL, "--length", "8200") == answer("fit", *SMALL, "--context", "8200")
+    assert "--length already contains prompt" in run("fit", *SMALL, "--prompt", "8k", "--length", "9k").stderr
+
+
+def test_what_does_not_fit_is_answered_with_what_would():
+    said = run("serve", "llama-3.1-70b", "--hardware", "h100-sxm", "--concurrency", "8").stderr
+    assert "llama-3.1-70b does not fit on one h100-sxm: 141.8 GB needed" in said
+    assert "fits with fp8 weights, or on 2" in said

@@ -393,7 +393,7 @@ def test_what_an_encoder_does_not_take(load, layout, said):
         ),
         ({"num_attention_heads": 7}, "hidden_size 768 is not a multiple of num_attention_heads 7"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type must be one of absolute, rope"),
-        ({"hidden_size": "wide"}, "hidden_size must be a whole number"),
+        ({"hidden_size": "wide"}, "hidden_size must be an integer"),
         ({"model_type": "longformer"}, "'longformer' is not a decoder language model"),
     ],
 )

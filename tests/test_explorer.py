@@ -260,14 +260,14 @@ def test_where_nothing_is_served_the_code_leaves_it_out(numbers):
         ({"model": ""}, "model", "choose a model, or paste its config.json"),
         ({"weights": "fp9"}, "weights", "no weights named 'fp9'"),
         ({"engine": "vlm"}, "engine", "no engine named 'vlm'; did you mean 'vllm'"),
-        ({"batch": "0"}, "batch", "batch must be a whole number >= 1: 0"),
-        ({"batch": "-3"}, "batch", "batch must be a whole number >= 1: -3"),
-        ({"batch": "many"}, "batch", "batch must be a whole number >= 1: 'many'"),
+        ({"batch": "0"}, "batch", "batch must be an integer >= 1: 0"),
+        ({"batch": "-3"}, "batch", "batch must be an integer >= 1: -3"),
+        ({"batch": "many"}, "batch", "batch must be an integer >= 1: 'many'"),
         ({"batch": "1,8"}, "batch", "batch takes one value: '1,8'"),
-        ({"batch": "--help"}, "batch", "batch must be a whole number"),
-        ({"prompt": "0"}, "prompt", "prompt_tokens must be a whole number >= 1: 0"),
-        ({"output": "1.5"}, "output", "output_tokens must be a whole number >= 1: 1.5"),
-        ({"tp": "0"}, "tp", "tensor must be a whole number >= 1: 0"),
+        ({"batch": "--help"}, "batch", "batch must be an integer"),
+        ({"prompt": "0"}, "prompt", "prompt_tokens must be an integer >= 1: 0"),
+        ({"output": "1.5"}, "output", "output_tokens must be an integer >= 1: 1.5"),
+        ({"tp": "0"}, "tp", "tensor must be an integer >= 1: 0"),
         ({"price": "-1"}, "price", "usd_per_hour must be a finite number >= 0: -1"),
         ({"rate": "2"}, "rate", "give either a batch or a rate"),
         ({"batch": "", "rate": "0"}, "rate", "requests_per_s must be a finite number"),
@@ -530,7 +530,7 @@ def test_the_page_may_start_with_a_deployment(monkeypatch, args, query):
     ("args", "says"),
     [
         (("llama-3.1-71b",), "no model named 'llama-3.1-71b'"),
-        (("gpt-2", "--batch", "0"), "batch must be a whole number >= 1: 0"),
+        (("gpt-2", "--batch", "0"), "batch must be an integer >= 1: 0"),
         (("gpt-2", "--batch", "1,2"), "this command takes one value per option: --batch lists several"),
         (("gpt-2", "--context", "99"), "the page has no control for --part and --context"),
         (("gpt-2", "--memory-fraction", "0.8"), "no control named 'memory_fraction'"),
@@ -549,7 +549,7 @@ def test_a_start_that_makes_no_sense_is_one_line(args, says):
 def test_a_port_that_is_none_is_one_line(port):
     done = run("explore", "--port", port)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("roofline: the port must be a whole number from 0 to 65535: ")
+    assert done.stderr.startswith("roofline: the port must be an integer from 0 to 65535: ")
 
 
 def test_a_port_that_is_taken_is_one_line(server):

@@ -213,7 +213,7 @@ def test_an_error_stands_beside_its_control(opened):
     page = opened()
     batch = page.get_by_label("Batch", exact=True)
     batch.fill("none")
-    expect(page.locator("#batch-error")).to_have_text("batch must be a whole number >= 1: 'none'")
+    expect(page.locator("#batch-error")).to_have_text("batch must be an integer >= 1: 'none'")
     assert batch.get_attribute("aria-invalid") == "true"
     assert "batch-error" in batch.get_attribute("aria-describedby")
     expect(page.locator("#results")).to_have_class("stale")

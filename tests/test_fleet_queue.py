@@ -148,3 +148,26 @@ def test_rates_that_make_no_sense(how, says):
         rl.plan("llama-3.1-8b", H100, CHAT, accelerators=[1], batches=[16], **how)
     with pytest.raises(rl.InvalidInput, match="a fleet needs requests_per_s: the plan has no rate"):
         rl.fleet(rl.plan("llama-3.1-8b", H100, CHAT, accelerators=[1], batches=[16]))
+
+
+def test_equal_fleets_are_ranked_by_latency():
+    """At a sixth of its capacity one H100 serves every request at once. With a target for TPOT alone, a request must
+    not wait for a place in a small batch, although that leaves headroom in TPOT.
+
+    By hand: a prompt of 2,000 tokens takes 2 x 7e9 x 2,000 / 989e12 = 28 ms at the peak, some 50 ms in practice; waits
+    for a step and another prompt at a load of 0.2 are of the same size.
+    """
+    load = rl.Workload(2000, 256)
+    best = rl.plan("llama-3.1-8b", H100, load, requests_per_s=2.0, slo=rl.SLO(tpot_s=0.05)).best
+    assert float(best.replicas[0] * best.gpus[0]) == 1.0
+    assert float(best.ttft_s[0]) < 0.2
+    seconds = float(best.ttft_s[0]) + 255 * float(best.tpot_s[0])
+    assert float(best.batch[0]) > 2 * 2.0 * seconds, "twice the mean number of requests (Little's law)"
+
+
+def test_the_smaller_fleet_wins_over_the_shorter_latency():
+    """Small batches, which queue but keep TPOT, are still tried: more batches to choose from never need more fleets."""
+    asked = {"requests_per_s": 10.0, "slo": rl.SLO(tpot_s=0.05), "accelerators": [2]}
+    every = rl.plan("llama-3.1-70b", "h200-sxm", rl.Workload(2000, 256), **asked)
+    small = rl.plan("llama-3.1-70b", "h200-sxm", rl.Workload(2000, 256), batches=np.arange(1, 27), **asked)
+    assert float(every.best.replicas[0]) <= float(small.best.replicas[0])

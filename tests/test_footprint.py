@@ -195,7 +195,7 @@ def test_every_step_of_the_derivation_evaluates():
 
 @pytest.mark.parametrize("wrong", [{"page_tokens": 0}, {"step_tokens": 0.5}])
 def test_pages_that_make_no_sense(wrong):
-    with pytest.raises(rl.InvalidInput, match=f"{next(iter(wrong))} must be a whole number >= 1"):
+    with pytest.raises(rl.InvalidInput, match=f"{next(iter(wrong))} must be an integer >= 1"):
         rl.Paging(**wrong)
 
 

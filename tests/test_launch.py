@@ -7,6 +7,7 @@ import pytest
 
 import roofline as rl
 from roofline.capacity.launch import LAUNCHERS, launch_command
+from roofline.cli.text import shell_line
 
 LOAD = rl.Workload(2000, 256, batch=64)
 
@@ -69,3 +70,32 @@ def test_what_can_not_be_launched_is_refused():
         launch_command(serve, LOAD, engine="vlm")
     with pytest.raises(rl.InvalidInput, match="a single layout and workload"):
         launch_command(serve, rl.Workload(batch=np.array([1, 2])))
+
+
+def test_context_parallelism_of_both_phases():
+    """vLLM: the world is tensor x prefill context parallel; decode context parallel lies within a tensor group."""
+    serve = rl.Deployment("deepseek-v3", "h200-sxm", parallel=rl.Parallel(tensor=8, decode_context=8))
+    assert options(serve, "vllm")["--decode-context-parallel-size"] == "8"
+    serve = serve.replace(parallel=rl.Parallel(tensor=4, context=2))
+    found = options(serve, "vllm")
+    assert found["--prefill-context-parallel-size"] == "2"
+    assert "--decode-context-parallel-size" not in found
+
+
+def test_the_longest_request_of_a_traffic_is_accepted(tmp_path):
+    """1,200 + 200 and 3,000 + 150 tokens: a server for both takes 3,150, not the mean of 2,275."""
+    log = tmp_path / "log.csv"
+    log.write_text("prompt_tokens,output_tokens\n1200,200\n3000,150\n")
+    plan = rl.plan("llama-3.1-8b", "h100-sxm", rl.read_traffic(log))
+    assert plan.longest_tokens == 3150
+    command = launch_command(plan.best.deployment(), plan.best.workload(), longest_tokens=plan.longest_tokens)
+    assert "--max-model-len 3150" in command
+
+
+def test_commands_can_be_pasted_into_a_shell():
+    """A comment comes before the command, since a backslash at its end does not continue the command."""
+    serve = rl.Deployment("deepseek-v3", "h200-sxm", parallel=rl.Parallel(expert=8, data=8))
+    lines = shell_line(launch_command(serve, LOAD, engine="trtllm"), ["add x"]).splitlines()
+    assert [line for line in lines if "#" in line] == ["  # set enable_attention_dp in the --config file; add x"]
+    assert not lines[0].endswith("\\")
+    assert shlex.split("\n".join(lines[1:]).replace("\\\n", " "))[0] == "trtllm-serve"

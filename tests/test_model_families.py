@@ -284,7 +284,7 @@ def test_gemma_4_hears_with_the_encoder_of_gemma_3n(name, built):
 @pytest.mark.parametrize("channels", [[128], [128, "32"], [128, 0], [128, 32, 8], [True, 32]])
 def test_the_convolutions_of_an_audio_encoder_are_two_numbers(channels):
     audio = BESIDE_SPECS["gemma-4-e2b"]["audio_config"]
-    with pytest.raises(SpecError, match="subsampling_conv_channels must be two whole numbers above 0"):
+    with pytest.raises(SpecError, match="subsampling_conv_channels must be two integers above 0"):
         changed("gemma-4-e2b", audio_config={**audio, "subsampling_conv_channels": channels})
 
 

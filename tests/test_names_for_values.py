@@ -157,3 +157,13 @@ def test_every_public_function_answers_with_the_estimate_unless_asked():
     assert {"generate", "apply", "solve", "advise", "technique_table", "serve", "plan", "mode_switch"} <= set(times)
     # None stands for the time that the result was computed at.
     assert {name: time for name, time in times.items() if time not in ("estimate_s", None)} == {}
+
+
+def test_a_count_in_the_name_of_an_accelerator_is_the_layout():
+    """``8xh100`` is eight accelerators everywhere, unless a layout is given."""
+    assert rl.Deployment("llama-3.1-8b", "8xh100").parallel == rl.Parallel(tensor=8)
+    assert rl.Deployment("llama-3.1-8b", "p5.48xlarge").parallel == rl.Parallel(tensor=8)
+    assert rl.Deployment("llama-3.1-8b", "8xh100", parallel=rl.Parallel(tensor=2)).parallel.tensor == 2
+    assert rl.Deployment("llama-3.1-8b", "h100").parallel == rl.Parallel()
+    with pytest.raises(rl.InvalidInput, match="precision must be a Precision, such as Precision"):
+        rl.Deployment("llama-3.1-8b", "h100", "fp8")

@@ -231,8 +231,8 @@ def test_70b_fits_two_h100():
 @pytest.mark.parametrize(
     ("degrees", "says"),
     [
-        ({"tensor": 0}, "tensor must be a whole number >= 1: 0"),
-        ({"pipeline": 1.5}, "pipeline must be a whole number >= 1: 1.5"),
+        ({"tensor": 0}, "tensor must be an integer >= 1: 0"),
+        ({"pipeline": 1.5}, "pipeline must be an integer >= 1: 1.5"),
         ({"expert": 16, "tensor": 8}, "expert must be at most tensor x data: 16 > 8 x 1"),
         ({"expert": 3, "tensor": 8}, "expert and tensor must divide evenly: 3 and 8"),
         ({"overlap": 1.5}, "overlap must be at most 1: 1.5"),

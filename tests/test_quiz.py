@@ -99,7 +99,7 @@ def test_bad_requests():
         rl.quiz(difficulty=4)
     with pytest.raises(rl.InvalidInput, match="roofline has no question of difficulty 3"):
         rl.quiz("roofline", difficulty=3)
-    with pytest.raises(rl.InvalidInput, match="seed must be a whole number"):
+    with pytest.raises(rl.InvalidInput, match="seed must be an integer"):
         rl.quiz(seed=-1)
     with pytest.raises(rl.UnknownName, match="no question named 'ridge'"):
         ask("ridge", 1)

@@ -68,7 +68,7 @@ def test_an_engine_is_a_value():
         ({"scheduler": "mixd"}, "no scheduler named 'mixd'; did you mean 'mixed'"),
         ({"step_tokens": 0}, "step_tokens must be a number >= 1: 0"),
         ({"step_tokens": "many"}, "step_tokens must be a number >= 1: 'many'"),
-        ({"max_sequences": 2.5}, "max_sequences must be a whole number: 2.5"),
+        ({"max_sequences": 2.5}, "max_sequences must be an integer: 2.5"),
         ({"launch_share": 1.5}, "launch_share must be a number >= 0 and <= 1: 1.5"),
         ({"chunked": 1}, "chunked must be true or false: 1"),
         ({"step_s": float("nan")}, "step_s must be a number >= 0: nan"),

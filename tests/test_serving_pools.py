@@ -127,7 +127,7 @@ def test_what_makes_no_sense_is_one_line(worker):
     apple = worker.replace(accelerator=rl.get_accelerator("apple-m4"), engine=None)
     with pytest.raises(rl.InvalidInput, match="apple-m4 has no nic_bytes_per_s: give link_bytes_per_s"):
         serve_pools(LOAD, prefill=apple, decode=worker, concurrency=1)
-    with pytest.raises(rl.InvalidInput, match="prefill_workers must be a whole number >= 1: 0"):
+    with pytest.raises(rl.InvalidInput, match="prefill_workers must be an integer >= 1: 0"):
         serve_pools(LOAD, prefill=worker, decode=worker, prefill_workers=0, concurrency=1)
     with pytest.raises(rl.InvalidInput, match="does not fit in the KV cache"):
         serve_pools(rl.Workload(10**6, 1), prefill=worker, decode=worker, concurrency=1)
@@ -162,7 +162,7 @@ def test_two_pools_finish_what_the_slower_one_does(worker):
         ({"concurrency": np.array([1, 2])}, "concurrency must be a single number, not an array of 2"),
         ({"requests_per_s": [1.0, 2.0]}, "requests_per_s must be a single number, not an array of 2"),
         ({"concurrency": 8, "prefill_workers": np.array([1, 2])}, "prefill_workers must be a single number"),
-        ({"concurrency": 8, "decode_workers": 0}, "decode_workers must be a whole number >= 1: 0"),
+        ({"concurrency": 8, "decode_workers": 0}, "decode_workers must be an integer >= 1: 0"),
         ({"concurrency": 8, "link_bytes_per_s": [1e9, 2e9]}, "link_bytes_per_s must be a single number"),
     ],
 )

@@ -222,7 +222,7 @@ def test_scheduling_several_decode_steps_at_a_time_delays_the_first_token_by_hal
     [
         ({}, "give either concurrency"),
         ({"concurrency": 2, "requests_per_s": 1.0}, "give either concurrency"),
-        ({"concurrency": 0}, "concurrency must be a whole number >= 1: 0"),
+        ({"concurrency": 0}, "concurrency must be an integer >= 1: 0"),
         ({"requests_per_s": -1.0}, "requests_per_s must be a finite number above 0: -1.0"),
         ({"requests_per_s": 1.0, "burstiness": -1}, "burstiness must be a finite number >= 0: -1"),
         ({"concurrency": 1, "requests": 10**9}, "requests must be at most 5,000,000"),

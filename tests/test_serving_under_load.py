@@ -99,7 +99,7 @@ def test_a_rate_above_capacity_is_an_answer(server, method):
     found = serve(server, LOAD, requests_per_s=100.0, method=method, requests=400)
     assert not found.stable
     assert found.ttft_s == np.inf
-    assert found.assumptions[0] == f"unstable: capacity {found.capacity_requests_per_s:.2g} requests/s"
+    assert found.assumptions[0] == f"unstable: the capacity is {found.capacity_requests_per_s:.3g} requests/s"
     whole = simulate(server, LOAD, concurrency=250, requests=4000)
     assert whole.preempted == 0
     assert found.capacity_requests_per_s == pytest.approx(whole.requests_per_s, rel=0.1)

@@ -82,7 +82,7 @@ def test_what_cannot_run_is_blank_and_says_why():
     assert int(found.floor_s.isnull().sum()) == len(BATCHES)
     with pytest.raises(rl.InvalidInput, match="no point of this sweep can be computed: gpt-2, apple-m2, TP 2: "):
         rl.sweep("gpt-2", "apple-m2", parallels=2)
-    with pytest.raises(rl.InvalidInput, match="batch must be a whole number >= 1"):
+    with pytest.raises(rl.InvalidInput, match="batch must be an integer >= 1"):
         rl.sweep("gpt-2", "h100-sxm", batch=[0, -1])
     with pytest.raises(rl.UnknownName, match="h100-sxn"):
         rl.sweep("gpt-2", "h100-sxn")

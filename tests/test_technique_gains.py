@@ -224,7 +224,7 @@ def test_drafts_touch_more_experts(h100):
 def test_what_cannot_be_accepted_is_refused():
     with pytest.raises(rl.InvalidInput, match=r"acceptance_length must be at most drafts \+ 1: 3.5 > 3"):
         t.Speculation(drafts=2, acceptance_length=3.5)
-    with pytest.raises(rl.InvalidInput, match="verify_width must be a whole number >= 1: 0"):
+    with pytest.raises(rl.InvalidInput, match="verify_width must be an integer >= 1: 0"):
         t.TreeDrafting(verify_width=0)
 
 

@@ -448,8 +448,8 @@ def test_nonsense_together_is_refused_in_one_line(small, pair, words):
         (lambda: t.MixtureOfExperts(against="size"), "against must be 'total' or 'active'"),
         (lambda: t.MixtureOfExperts(experts=2, top_k=3), "top_k must be at most the number of experts: 3 of 2"),
         (lambda: t.PromptBatching(lengths=()), "lengths is empty"),
-        (lambda: t.ChunkedPrefill(chunk_tokens=0), "chunk_tokens must be a whole number >= 1: 0"),
-        (lambda: t.SlidingWindow(tokens=2.5), "tokens must be a whole number >= 1: 2.5"),
+        (lambda: t.ChunkedPrefill(chunk_tokens=0), "chunk_tokens must be an integer >= 1: 0"),
+        (lambda: t.SlidingWindow(tokens=2.5), "tokens must be an integer >= 1: 2.5"),
     ],
 )
 def test_nonsense_parameters_are_refused(make, words):

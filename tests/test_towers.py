@@ -161,8 +161,8 @@ def test_a_large_encoder_needs_room():
         ("gemma-3-4b", {"audio_s": 3.0}, "audio_s must be 0: gemma-3-4b has no encoder of sound"),
         ("llama-3.2-11b-vision", {"images": 1}, "the shapes of an encoder of images of llama-3.2-11b-vision"),
         ("gemma-3-4b", {"images": 8}, "can't hold the 2,048 tokens of the images in a prompt of gemma-3-4b"),
-        ("gemma-3-4b", {"images": -1}, "images must be a whole number >= 0: -1"),
-        ("gemma-3-4b", {"images": 0.5}, "images must be a whole number"),
+        ("gemma-3-4b", {"images": -1}, "images must be an integer >= 0: -1"),
+        ("gemma-3-4b", {"images": 0.5}, "images must be an integer"),
     ],
 )
 def test_what_cannot_be_encoded_is_refused_in_one_line(name, media, said):

@@ -289,7 +289,7 @@ class Sensitivity(Report):
     def _elasticity_step(self, name: str) -> Step:
         width, elasticity = _width(name), self.elasticity[name]
         inputs = {"change_of_log_figure": elasticity * width, "change_of_log_input": width}
-        source = "doubled, since it is a whole number" if name in WHOLE else f"{STEP:g} to either side"
+        source = "doubled, since it is an integer" if name in WHOLE else f"{STEP:g} to either side"
         return Step(f"{name}.elasticity", "change_of_log_figure / change_of_log_input", inputs, elasticity, source)
 
     def _rest(self) -> Iterator[Step]:

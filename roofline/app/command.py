@@ -50,7 +50,7 @@ def explore(
 ) -> None:
     """Explore a deployment interactively in the browser."""
     if not isinstance(port, int) or not 0 <= port < 65536:
-        raise InvalidInput(f"the port must be a whole number from 0 to 65535: {port!r}")
+        raise InvalidInput(f"the port must be an integer from 0 to 65535: {port!r}")
     query = start_query(model, target or ModelOrTarget())
     with Explorer(port) as server:
         address = f"{server.url}{query}"

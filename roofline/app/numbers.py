@@ -221,7 +221,7 @@ def _queue(served: Served | str, state: State) -> dict[str, Any]:
         mean = float(getattr(served, name))
         if name in ("tpot_s", "gap_s") and not mean:
             continue  # requests of one output token have neither
-        shown = brief_time(mean) if np.isfinite(mean) else "endless"
+        shown = brief_time(mean) if np.isfinite(mean) else "overload"
         rows.append([words, shown, *(brief_time(served.quantile(name, share)) for share in shares)])
     return {
         "sentence": served.summary(),

@@ -1,7 +1,8 @@
 """Commands that start an engine for a deployment.
 
 ==========  ======================================================================================================
-vLLM        https://docs.vllm.ai/en/latest/cli/serve.html
+vLLM        https://docs.vllm.ai/en/latest/cli/serve.html; the world has TP x prefill context parallel devices, and
+            ``--decode-context-parallel-size`` divides the cache within a tensor-parallel group
 SGLang      https://docs.sglang.io/advanced_features/server_arguments.html; with attention in data parallel,
             ``--tp-size`` counts all accelerators of the group
 TensorRT    https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve
@@ -11,7 +12,7 @@ TensorRT    https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +24,20 @@ from ..hardware import Accelerator
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
+from ..techniques.technique import Technique
 
 Options = Mapping[str, int | str | float | bool]
 """Option -> value; True for a flag."""
 
 
-def launch_command(serve: Deployment, load: Workload, *, engine: str | None = None, pool: str = "") -> str:
+def launch_command(
+    serve: Deployment,
+    load: Workload,
+    *,
+    engine: str | None = None,
+    pool: str = "",
+    longest_tokens: int | None = None,
+) -> str:
     """The shell command that starts an engine for a deployment.
 
     Settings without an option, such as a format that needs another checkpoint, follow in a ``#`` comment.
@@ -38,11 +47,13 @@ def launch_command(serve: Deployment, load: Workload, *, engine: str | None = No
     serve : Deployment
         Deployment with scalar settings.
     load : Workload
-        The batch becomes the limit on running sequences, the longest sequence the limit on context.
+        The batch becomes the limit on running sequences.
     engine : str, optional
         ``vllm``, ``sglang`` or ``trtllm``; None uses the deployment's engine, or ``vllm``.
     pool : str
         ``prefill`` or ``decode`` for a worker of disaggregated pools, an option of vLLM and SGLang.
+    longest_tokens : int, optional
+        Limit on the context: prompt and output of the longest request. By default, those of the workload.
 
     Returns
     -------
@@ -70,9 +81,10 @@ def launch_command(serve: Deployment, load: Workload, *, engine: str | None = No
     if any(np.ndim(value) for value in (*serve.parallel.degrees, load.batch, load.sequence_tokens)):
         raise InvalidInput("a launch command needs a single layout and workload, not arrays")
     start, options = LAUNCHERS[name]
+    length = int(load.sequence_tokens if longest_tokens is None else longest_tokens)
     words = [start.format(model=repository(serve.model))]
     of_pool = OPTIONS_OF_POOLS.get(name, {}).get(pool, {})
-    for option, value in (dict(options(serve, load)) | dict(of_pool)).items():
+    for option, value in (dict(options(serve, load, length)) | dict(of_pool)).items():
         if value is True:
             words.append(option)
         elif value not in (False, ""):
@@ -94,23 +106,24 @@ def repository(model: Model) -> str:
     return found[1] if found else model.name
 
 
-def _vllm(serve: Deployment, load: Workload) -> Options:
+def _vllm(serve: Deployment, load: Workload, length: int) -> Options:
     layout = _degrees(serve)
     return {
         "--tensor-parallel-size": _many(layout.tensor),
         "--pipeline-parallel-size": _many(layout.pipeline),
         "--data-parallel-size": _many(layout.data),
-        "--decode-context-parallel-size": _many(layout.context),
+        "--decode-context-parallel-size": _many(layout.decode_context),
+        "--prefill-context-parallel-size": _many(layout.context),
         "--enable-expert-parallel": layout.expert > 1,
         "--quantization": "fp8" if _quantized_at_load(serve) else "",
         "--kv-cache-dtype": "fp8" if _fp8_cache(serve) else "",
         "--max-num-seqs": int(np.max(np.ceil(load.batch / layout.data))),
-        "--max-model-len": int(np.max(load.sequence_tokens)),
+        "--max-model-len": length,
         "--gpu-memory-utilization": serve.engine_fraction,
     }
 
 
-def _sglang(serve: Deployment, load: Workload) -> Options:
+def _sglang(serve: Deployment, load: Workload, length: int) -> Options:
     layout = _degrees(serve)
     attention_in_data_parallel = layout.expert > 1 and layout.data > 1
     tensor = layout.tensor * layout.data if attention_in_data_parallel else layout.tensor
@@ -123,11 +136,11 @@ def _sglang(serve: Deployment, load: Workload) -> Options:
         "--quantization": "fp8" if _quantized_at_load(serve) else "",
         "--kv-cache-dtype": "fp8_e4m3" if _fp8_cache(serve) else "",
         "--max-running-requests": int(np.max(load.batch)),
-        "--context-length": int(np.max(load.sequence_tokens)),
+        "--context-length": length,
     }
 
 
-def _trtllm(serve: Deployment, load: Workload) -> Options:
+def _trtllm(serve: Deployment, load: Workload, length: int) -> Options:
     layout = _degrees(serve)
     ranks = layout.tensor * layout.data if layout.expert > 1 else layout.tensor
     return {
@@ -135,11 +148,11 @@ def _trtllm(serve: Deployment, load: Workload) -> Options:
         "--pp_size": _many(layout.pipeline),
         "--ep_size": _many(layout.expert),
         "--max_batch_size": int(np.max(np.ceil(load.batch / layout.data))),
-        "--max_seq_len": int(np.max(load.sequence_tokens)),
+        "--max_seq_len": length,
     }
 
 
-LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload], Options]]] = FrozenMapping(
+LAUNCHERS: Mapping[str, tuple[str, Callable[[Deployment, Workload, int], Options]]] = FrozenMapping(
     {
         "vllm": ("vllm serve {model}", _vllm),
         "sglang": ("python -m sglang.launch_server --model-path {model}", _sglang),
@@ -161,6 +174,38 @@ OPTIONS_OF_POOLS: Mapping[str, Mapping[str, Options]] = FrozenMapping(
 and https://docs.sglang.io/advanced_features/pd_disaggregation.html; TensorRT-LLM uses files instead."""
 
 
+DRAFTING = ("speculative", "mtp", "tree-drafting", "ngram-drafting", "parallel-drafting")
+BY_DEFAULT = ("continuous-batching", "paged-attention", "prefix-caching", "chunked-prefill", "kv-cache", "cuda-graphs")
+"""Techniques that the three engines use unless they are switched off."""
+
+OPTIONS_OF_DRAFTING: Mapping[str, str] = FrozenMapping(
+    {
+        "vllm": "--speculative-config",
+        "sglang": "--speculative-algorithm",
+        "trtllm": "speculative_config in the --config file",
+    }
+)
+"""Engine -> what switches speculative decoding on: https://docs.vllm.ai/en/latest/features/speculative_decoding,
+https://docs.sglang.io/docs/advanced_features/server_arguments.md and
+https://nvidia.github.io/TensorRT-LLM/features/speculative-decoding.html."""
+
+
+def technique_notes(techniques: Iterable[Technique], engine: str) -> Iterator[str]:
+    """Techniques of a plan that its launch command leaves out, with the option that switches them on, if known.
+
+    Examples
+    --------
+    >>> from roofline.techniques import PrefixCaching, Speculation
+    >>> list(technique_notes([PrefixCaching(), Speculation()], "vllm"))
+    ['add --speculative-config for speculative decoding']
+    """
+    for technique in techniques:
+        if technique.slug in DRAFTING and engine in OPTIONS_OF_DRAFTING:
+            yield f"add {OPTIONS_OF_DRAFTING[engine]} for {technique.name}"
+        elif technique.slug not in BY_DEFAULT:
+            yield f"switch on {technique.name}"
+
+
 def engines_on(accelerator: Accelerator) -> tuple[str, ...]:
     """Engines with a launch command that run on an accelerator; TensorRT-LLM needs NVIDIA GPUs."""
     return tuple(name for name in LAUNCHERS if name != "trtllm" or accelerator.vendor == "NVIDIA")
@@ -174,10 +219,12 @@ class _Degrees(NamedTuple):
     expert: int
     data: int
     context: int
+    decode_context: int
 
 
 def _degrees(serve: Deployment) -> _Degrees:
-    return _Degrees(*(int(np.max(degree)) for degree in serve.parallel.degrees))
+    layout = serve.parallel
+    return _Degrees(*(int(np.max(degree)) for degree in (*layout.degrees, layout.decode_context)))
 
 
 def _many(degree: int) -> int | str:
@@ -210,6 +257,8 @@ def _notes(serve: Deployment, engine: str) -> Iterator[str]:
     if engine == "trtllm" and layout.data > 1:
         replicas = f"start {layout.data} servers behind a load balancer"
         yield "set enable_attention_dp in the --config file" if layout.expert > 1 else replicas
+    if engine != "vllm" and max(layout.context, layout.decode_context) > 1:
+        yield "context parallelism: see the engine's documentation"
     kv = serve.precision.kv
     if get_format(kv).bits < 16 and not _fp8_cache(serve):
         yield f"check that the engine supports a KV cache in {kv}"

@@ -54,7 +54,7 @@ def _sized_sentence(best: Plan) -> str:
     return (
         f"{best.stream.requests_per_s:.4g} requests/s need {gpus:,.0f} accelerator{'s' if gpus > 1 else ''}: {each}, "
         f"at most {best.batch[0]:,.0f} sequences at once in each, {best.utilization[0]:.0%} loaded{cost}. "
-        f"At the {best.slo.statistic}: {_times(best)} "
+        f"At {statistic_words(best.slo.statistic)}: {_times(best)} "
         f"(by the {time_words(best.time)} and a {method_words(best.queue[0])} of the queue)."
         f"{basis_words(best)}"
     )
@@ -67,6 +67,9 @@ def _times(best: Plan | PoolPlan) -> str:
     ttft = interval_words(best.ttft_s[0], best.ttft_low_s[0], best.ttft_high_s[0])
     return f"TTFT {ttft}, TPOT {interval_words(best.tpot_s[0], best.tpot_low_s[0], best.tpot_high_s[0])}"
 
+
+OVERLOAD = "overload"
+"""End of an interval at which the queue grows without bound (`roofline.units.brief_time`)."""
 
 OVERLOADED = 10.0
 """If the upper end of a wait is this many times the estimate, the queue grows without limit there."""
@@ -82,7 +85,12 @@ def interval_words(middle: float, low: float, high: float) -> str:
     """
     if high <= OVERLOADED * middle:
         return brief_time(middle, low, high)
-    return brief_time(middle, low, low).rpartition("-")[0] + "-overload]"
+    return brief_time(middle, low, float("inf"))
+
+
+def statistic_words(statistic: str) -> str:
+    """A statistic after "at": ``p95``, ``the mean``."""
+    return "the mean" if statistic == "mean" else statistic
 
 
 def time_words(time: str) -> str:
@@ -103,13 +111,14 @@ def tie_words(rows: Plan | Fleet) -> str:
     tied = [f"{rows.accelerator[at]} ({rows.precision[at]})" for at in np.flatnonzero(rows.tie)]
     if not tied:
         return ""
-    return f" A tie within the intervals: {', '.join(tied)}."
+    return f" Tied within the intervals: {', '.join(tied)}."
 
 
 def fleet_sentence(found: Fleet) -> str:
     """The cheapest fleet, and the fewest accelerators that any software would need."""
     replicas, gpus, floor = (float(column[0]) for column in (found.replicas, found.gpus, found.gpus_at_floor))
-    what = f"{found.accelerator[0]} ({found.precision[0]}, {found.layout[0]}, batch {found.batch[0]:,.0f})"
+    layout = "" if found.layout[0] == "one" else f"{found.layout[0]}, "
+    what = f"{found.accelerator[0]} ({found.precision[0]}, {layout}batch {found.batch[0]:,.0f})"
     hourly = float(found.usd_per_hour[0])
     cost = f", {price_words(hourly)}" if np.isfinite(hourly) else ""
     least = f"; perfect software would need {floor:,.0f}" if np.isfinite(floor) else ""
@@ -118,7 +127,7 @@ def fleet_sentence(found: Fleet) -> str:
     watts = float(found.watts[0])
     power = f", {humanize('watts', watts)}" if np.isfinite(watts) else ""
     used = f", {found.load[0]:.0%} loaded"
-    seen = f" At the {found.plan.slo.statistic}: {_times(found.plan)} (by {method_words(found.queue[0])})."
+    seen = f" At {statistic_words(found.plan.slo.statistic)}: {_times(found.plan)} (by {method_words(found.queue[0])})."
     answer = f"{rate} need {gpus:,.0f} x {what} in {deployments}{used}{cost}{power}{least}."
     return f"{answer}{seen}{basis_words(found)}{tie_words(found)}"
 
@@ -139,7 +148,7 @@ def pools_sentence(found: PoolPlan) -> str:
     several = f"{group.replicas:,.0f} groups of " if group.replicas > 1 else ""
     need = "need" if plan.stream else "take groups of"
     what = f"{best.accelerator[0]}, {best.precision[0]}: {several}{' and '.join(workers)}"
-    seen = f"{f'At the {plan.slo.statistic}' if plan.stream else 'On average'}: {_times(best)}"
+    seen = f"{f'At {statistic_words(plan.slo.statistic)}' if plan.stream else 'On average'}: {_times(best)}"
     by = f" and a {method_words(best.queue[0])} of the queues" if plan.stream else ""
     return (
         f"Separate pools for prefill and decode {need} {best.gpus[0]:,.0f} accelerators, {_saving(best)} ({what}). "

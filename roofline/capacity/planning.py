@@ -272,8 +272,13 @@ def _missing_units(serve: Deployment) -> str:
     return ""
 
 
+def _with_parameters(technique: Technique) -> str:
+    """A technique and what it assumes: ``prefix caching (hit rate 0.5)``."""
+    return f"{technique.label} ({technique.assumes})" if technique.assumes else technique.label
+
+
 def _technique_notes(used: tuple[Technique, ...], refused: Mapping[str, str]) -> tuple[str, ...]:
-    notes = [f"techniques: {', '.join(item.label for item in used)}"] if used else []
+    notes = [f"techniques: {'; '.join(map(_with_parameters, used))}"] if used else []
     notes += [f"{name} is not considered: {reason}" for name, reason in refused.items()]
     return tuple(notes)
 

@@ -371,11 +371,12 @@ class Plan(Rows):
         return replace(self, table=self.table.take(np.flatnonzero(places) if places.dtype == bool else places))
 
     def ranked(self) -> Plan:
-        """The plan in ranked order: those that meet the SLO by cost, those that miss a target by how much, then the
-        rest.
+        """The plan in order: those that meet the SLO by cost, those that miss a target by how much, then the rest.
 
         Among those that meet it, candidates with a price come before those without, calibrated ones before others
         (unless allowed among them), and candidates confirmed by simulation before those that were not simulated.
+        Candidates of equal cost are ranked by headroom; at a rate, by end-to-end latency, since a small limit on the
+        batch leaves headroom in TPOT at the price of a long queue.
         """
         table, feasible = self.table, self.feasible
         headroom = np.nan_to_num(table.headroom)
@@ -387,7 +388,8 @@ class Plan(Rows):
         keys = np.char.add(np.char.add(table.accelerator, "/"), table.precision)
         simulated = feasible & (table.queue == SIMULATION)
         behind = np.isin(keys, keys[simulated]) & ~simulated
-        order = (-headroom, table.gpus, cost, behind & feasible, guessed & feasible, unpriced & feasible, worse)
+        equals = -headroom if self.stream is None else np.where(feasible, table.total_s, -headroom)
+        order = (equals, table.gpus, cost, behind & feasible, guessed & feasible, unpriced & feasible, worse)
         return self.take(np.lexsort(order))
 
     @property
@@ -432,6 +434,12 @@ class Plan(Rows):
     def workload(self, row: int = 0) -> Workload:
         """The workload of a row, with its batch."""
         return replace(self.load, batch=int(self.table.batch[row]))
+
+    @property
+    def longest_tokens(self) -> int:
+        """Prompt and output tokens of the longest request, which a server has to accept."""
+        longest = None if self.lengths is None else self.lengths.longest_tokens
+        return int(longest or self.load.sequence_tokens)
 
     def scenario(self, row: int = 0) -> Scenario:
         """The scenario of a row: its deployment, its workload and the techniques of the plan."""

@@ -44,7 +44,7 @@ LOW_END = "estimate_low_s"
 
 
 def whole_deployments(count: Array | float) -> Array:
-    """Round up to a whole number of deployments."""
+    """Round up to an integer number of deployments."""
     return np.asarray(np.ceil(count * (1 - ROUNDING)))
 
 
@@ -141,46 +141,63 @@ def _confirmed(plan: Plan, sized: Candidates, stream: Stream, most_load: float) 
     keys = np.char.add(np.char.add(sized.accelerator, "/"), sized.precision)
     for key in np.unique(keys):
         rows = np.flatnonzero((keys == key) & np.isfinite(sized.replicas))
-        yield from _of_one(plan, sized, _one_a_layout(sized, rows), stream, most_load)
+        yield from _of_one(plan, sized, _two_a_layout(sized, rows), stream, most_load)
 
 
-def _one_a_layout(sized: Candidates, rows: Array) -> Array:
-    """The cheapest row of every layout (with the most headroom among equals), cheapest first."""
+def _two_a_layout(sized: Candidates, rows: Array) -> list[tuple[int, int]]:
+    """The cheapest rows of every layout, cheapest first: the one with the shortest end-to-end latency, and the one with
+    the most headroom, which may be the same.
+    """
     costs = (sized.replicas * cost_of_one(sized))[rows]
-    order = rows[np.lexsort((-np.nan_to_num(sized.headroom[rows]), costs))]
-    names = np.char.add(sized.layout[order], sized.gpus[order].astype(str))
-    _, first = np.unique(names, return_index=True)
-    return np.asarray(order[np.sort(first)])
+    names = np.char.add(sized.layout, sized.gpus.astype(str))
+    fastest = rows[np.lexsort((sized.total_s[rows], costs))]
+    safest = rows[np.lexsort((-np.nan_to_num(sized.headroom[rows]), costs))]
+    second = {names[row]: int(row) for row in safest[::-1]}
+    first = {names[row]: int(row) for row in fastest[::-1]}
+    _, places = np.unique(names[fastest], return_index=True)
+    return [(first[name], second[name]) for name in names[fastest[np.sort(places)]]]
 
 
-def _of_one(plan: Plan, sized: Candidates, rows: Array, stream: Stream, most_load: float) -> Iterator[_Answer]:
+def _of_one(
+    plan: Plan, sized: Candidates, layouts: list[tuple[int, int]], stream: Stream, most_load: float
+) -> Iterator[_Answer]:
     """Simulated layouts of one accelerator and precision: those that meet the SLO, or all if none does."""
     each, cheapest = cost_of_one(sized), np.inf
     held: list[_Answer] = []
     missed: list[_Answer] = []
-    for tried, row in enumerate(rows):
-        if not can_be_simulated(plan.scenario(int(row))) or (np.isfinite(cheapest) and tried >= LAYOUTS_TRIED):
+    for tried, (fastest, safest) in enumerate(layouts):
+        if not can_be_simulated(plan.scenario(fastest)) or (np.isfinite(cheapest) and tried >= LAYOUTS_TRIED):
             continue
-        capacity = capacity_requests_per_s(plan.scenario(int(row)), stream, time=plan.time)
-        capacity = min(1.0 / float(plan.table.busy_s[row]), capacity)
-        if capacity <= 0:
-            continue
-        least = max(float(whole_deployments(stream.requests_per_s / (most_load * capacity))), 1.0)
-        most = (
-            float(np.ceil(cheapest / each[row])) - 1.0 if np.isfinite(cheapest) else np.inf
-        )  # more expensive ones lose
-        if most < least:
-            continue
-        start = min(max(float(sized.replicas[row]), least), most)
-        answer = _smallest(plan, int(row), stream, start=start, least=least, most=most)
-        if not answer.holds:
-            missed.append(answer)
-            continue
-        cheapest = answer.replicas * float(each[row])
-        held.append(answer)
+        for row in dict.fromkeys((fastest, safest)):
+            most = float(np.ceil(cheapest / each[row])) - 1.0 if np.isfinite(cheapest) else np.inf
+            answer = _sized_by_simulation(plan, sized, row, stream, most_load=most_load, most=most)
+            if answer is not None and answer.holds:
+                cheapest = answer.replicas * float(each[row])
+                held.append(answer)
+            elif answer is not None:
+                missed.append(answer)
+            if answer is None or (answer.holds and answer.replicas <= sized.replicas[row]):
+                break  # as few deployments as the closed form expects: more headroom would save none
     yield from held[:-1] or missed * (not held)
     if held:
         yield _with_ends(plan, held[-1], stream)
+
+
+def _sized_by_simulation(
+    plan: Plan, sized: Candidates, row: int, stream: Stream, *, most_load: float, most: float
+) -> _Answer | None:
+    """The smallest fleet of a row with at most ``most`` deployments (more would cost more than another candidate); None
+    if the rate needs more.
+    """
+    capacity = capacity_requests_per_s(plan.scenario(row), stream, time=plan.time)
+    capacity = min(1.0 / float(plan.table.busy_s[row]), capacity)
+    if capacity <= 0:
+        return None
+    least = max(float(whole_deployments(stream.requests_per_s / (most_load * capacity))), 1.0)
+    if most < least:
+        return None
+    start = min(max(float(sized.replicas[row]), least), most)
+    return _smallest(plan, row, stream, start=start, least=least, most=most)
 
 
 def _smallest(plan: Plan, row: int, stream: Stream, *, start: float, least: float, most: float) -> _Answer:

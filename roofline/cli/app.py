@@ -16,6 +16,7 @@ from cyclopts.exceptions import (
     MissingArgumentError,
     RepeatArgumentError,
     UnknownCommandError,
+    UnknownOptionError,
     UnusedCliTokensError,
 )
 
@@ -232,7 +233,7 @@ LISTS = {
     "engines": ("List inference engines.", ("",)),
     "prices": (
         "List known prices per accelerator-hour, the lowest first.",
-        ("--hardware h100,h200 --term on-demand", "--hardware h100 --provider aws"),
+        ("h100", "--hardware h100,h200 --term on-demand", "--hardware h100 --provider aws"),
     ),
 }
 """What ``roofline list`` lists, each by a function of that name in ``commands/``, with example arguments."""
@@ -383,11 +384,25 @@ def _with_list(message: str) -> str:
     return f"{message} (`roofline list {listed}` shows all)" if listed and "roofline list" not in message else message
 
 
+def _options(chain: Sequence[str]) -> set[str]:
+    """All options of a command."""
+    command = build()
+    for name in chain:
+        command = command[name]
+    return {name for argument in command.assemble_argument_collection() for name in argument.names}
+
+
 def _usage_error(error: CycloptsError) -> str:
     """One line about what is wrong with the arguments, with the command that shows their help."""
     chain = error.command_chain or ()
     text = re.sub(r"\. Did you mean ([^?]*)\?", r"; did you mean \1?", " ".join(str(error).split())).rstrip(".")
     text = text.replace("unknown option: ", "unknown option ").replace("Unknown option: ", "unknown option ")
+    if isinstance(error, UnknownOptionError):
+        typed = str(error.token.keyword or error.token.value).partition("=")[0]
+        from .meant_options import MEANT_BY
+
+        meant = [option for option in MEANT_BY.get(typed, ()) if option in _options(chain)]
+        text = f"unknown option {typed}; did you mean {meant[0]}?" if meant else text
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         from ..errors import unknown
 

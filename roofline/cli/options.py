@@ -28,6 +28,7 @@ from ..specs.electricity import Power
 from ..specs.engines import engine_named, list_engines
 from ..specs.library import list_accelerators, list_models
 from .help_pages import GROUPS
+from .metric_names import slo_targets
 from .quantities import listed, quantities, quantity
 
 DEFAULT_TIME = "estimate_s"
@@ -56,7 +57,9 @@ class Flag:
     default: str | None = ""
 
 
-def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
+def fields_of(
+    kind: type, flags: Mapping[str, Flag], *, group: str, others: Mapping[str, tuple[Flag, str]] | None = None
+) -> Any:
     """Return the fields of a dataclass as options, to annotate a parameter that takes a mapping.
 
     Parameters
@@ -67,6 +70,8 @@ def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
         Fields that become options.
     group : str
         Heading in the help.
+    others : mapping of str to tuple, optional
+        Further options that no field has, with their help.
     """
     texts = field_descriptions(kind)
     defaults = {item.name: item.default for item in dataclasses.fields(kind)}
@@ -76,6 +81,8 @@ def fields_of(kind: type, flags: Mapping[str, Flag], *, group: str) -> Any:
         ]
         for name, flag in flags.items()
     }
+    for name, (flag, text) in (others or {}).items():
+        hints[name] = Annotated[Any, _parameter(flag, text, None)]
     return Annotated[TypedDict(kind.__name__, hints, total=False), Parameter(name="*", group=GROUPS[group])]  # type: ignore[operator]
 
 
@@ -161,44 +168,6 @@ def watts(text: str) -> Any:
 def usd(text: str) -> Any:
     """A price in USD."""
     return quantity(text, "usd_per_hour")
-
-
-def metric_name(text: str) -> str:
-    """A column with its unit: ``ttft`` is ``ttft_s``, ``tokens`` is ``tokens_per_s``."""
-    return METRIC_NAMES.get(text.strip().lower().replace(" ", "-").replace("_", "-"), text)
-
-
-METRIC_NAMES = {
-    "ttft": "ttft_s",
-    "tpot": "tpot_s",
-    "itl": "tpot_s",
-    "total": "total_s",
-    "e2e": "total_s",
-    "end-to-end": "total_s",
-    "latency": "total_s",
-    "gap": "gap_s",
-    "throughput": "tokens_per_s",
-    "step": "step_s",
-}
-"""Common names of metrics -> the column."""
-
-
-SLO_METRICS = ("ttft", "tpot", "total", "gap", "throughput")
-"""Metrics that techniques can be ranked by, as they are typed."""
-
-
-def slo_metric(text: str) -> str:
-    """The column of a metric that an SLO can have.
-
-    Raises
-    ------
-    UnknownName
-        There is no such metric.
-    """
-    found = metric_name(text)
-    if found not in [METRIC_NAMES[name] for name in SLO_METRICS]:
-        raise unknown("metric", text, SLO_METRICS)
-    return found
 
 
 def rates(text: str) -> Any:
@@ -319,6 +288,12 @@ SLO_FLAGS = {
     "gap_s": Flag("--gap", "TIME", seconds),
     "tokens_per_s": Flag("--tokens-per-s", "N", quantities),
 }
+ALL_TARGETS = {
+    "slo": (
+        Flag("--slo", "METRIC=TARGET,...", slo_targets, None),
+        "All targets in one list, as in ttft=500ms,tpot=20ms.",
+    )
+}
 PLANNED_SLO_FLAGS = SLO_FLAGS | {"statistic": Flag("--statistic", "NAME", lower)}
 
 
@@ -328,6 +303,11 @@ def to_flags(flags: Mapping[str, Flag]) -> dict[str, Flag]:
         name: dataclasses.replace(flag, name=flag.name.replace("--", "--to-"), default=None)
         for name, flag in flags.items()
     }
+
+
+def without_defaults(flags: Mapping[str, Flag]) -> dict[str, Flag]:
+    """The same options, for a command that does without them."""
+    return {name: dataclasses.replace(flag, default=None) for name, flag in flags.items()}
 
 
 def flag_name(field: str) -> str:
@@ -368,6 +348,7 @@ Given = Mapping[str, Any]
 if TYPE_CHECKING:
     WorkloadFields: TypeAlias = Given
     LengthFields: TypeAlias = Given
+    PartLengths: TypeAlias = Given
     PrecisionFields: TypeAlias = Given
     ParallelFields: TypeAlias = Given
     EngineFields: TypeAlias = Given
@@ -384,13 +365,14 @@ if TYPE_CHECKING:
 else:
     WorkloadFields = fields_of(Workload, WORKLOAD_FLAGS, group=WORKLOAD)
     LengthFields = fields_of(Workload, LENGTH_FLAGS, group=WORKLOAD)
+    PartLengths = fields_of(Workload, without_defaults(LENGTH_FLAGS), group=WORKLOAD)
     PrecisionFields = fields_of(Precision, PRECISION_FLAGS, group=LAYOUT)
     ParallelFields = fields_of(Parallel, PARALLEL_FLAGS, group=LAYOUT)
     EngineFields = fields_of(Deployment, ENGINE_FLAGS, group=LAYOUT)
     KVFields = fields_of(Precision, KV_FLAGS, group=LAYOUT)
     KernelFields = fields_of(Deployment, {"engine": ENGINE_FLAGS["engine"]}, group=LAYOUT)
-    SLOFields = fields_of(SLO, SLO_FLAGS, group=TARGETS)
-    PlannedSLOFields = fields_of(SLO, PLANNED_SLO_FLAGS, group=TARGETS)
+    SLOFields = fields_of(SLO, SLO_FLAGS, group=TARGETS, others=ALL_TARGETS)
+    PlannedSLOFields = fields_of(SLO, PLANNED_SLO_FLAGS, group=TARGETS, others=ALL_TARGETS)
     WorkloadChanges = fields_of(Workload, to_flags(WORKLOAD_FLAGS), group=CHANGE)
     PrecisionChanges = fields_of(Precision, to_flags(PRECISION_FLAGS), group=CHANGE)
     ParallelChanges = fields_of(Parallel, to_flags(PARALLEL_FLAGS), group=CHANGE)

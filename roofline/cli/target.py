@@ -231,7 +231,7 @@ USUAL_LENGTH = 8192
 Length = Annotated[
     Any,
     opt.option(
-        "--length",
+        ("--length", "--context"),
         "N",
         "Tokens of each sequence, prompt plus output.",
         parse=lambda text: quantities(text, "tokens"),
@@ -275,6 +275,7 @@ class Fit(Placement):
     """A deployment, and the sequences whose KV cache has to fit with its weights."""
 
     length: Length = None
+    lengths: opt.PartLengths = field(default_factory=dict)
     batch: Sequences = 1
     weights_host: HostShare = 0.0
     host_part: HostPart = ""
@@ -282,6 +283,10 @@ class Fit(Placement):
     def memory(self, model: Model) -> Memory:
         """Memory use of a placement with single values."""
         length = min(USUAL_LENGTH, model.max_context_tokens or USUAL_LENGTH) if self.length is None else self.length
+        if self.lengths:
+            if self.length is not None:
+                raise InvalidInput("--length already contains prompt and output; drop --prompt and --output")
+            length = Workload(**self.lengths).sequence_tokens
         tokens = number("length", length, least=2, whole=True)
         part = self.host_part or ("experts" if model.has_experts else "layers")
         if part not in HOST_PARTS:
@@ -296,7 +301,11 @@ LONGEST_USUAL_S = {"ttft_s": 60.0, "tpot_s": 2.0, "gap_s": 60.0, "total_s": 3600
 
 def read_slo(given: Mapping[str, Any]) -> SLO:
     """Return the targets of the options, and print a note about an implausible one."""
-    slo = SLO(**given)
+    given = dict(given)
+    together = given.pop("slo", {})
+    if twice := sorted(together.keys() & given.keys()):
+        raise InvalidInput(f"--slo already has a target for {opt.PLANNED_SLO_FLAGS[twice[0]].name}")
+    slo = SLO(**together, **given)
     for name, usual in LONGEST_USUAL_S.items():
         level = getattr(slo, name)
         if level is not None and level > usual:
@@ -305,8 +314,26 @@ def read_slo(given: Mapping[str, Any]) -> SLO:
     return slo
 
 
+def tensor_share(given: Mapping[str, Any], count: int) -> int:
+    """Degree of tensor parallelism that makes ``count`` accelerators of a layout; 0 if there is none.
+
+    Examples
+    --------
+    >>> tensor_share({"expert": 8}, 8), tensor_share({"pipeline": 2}, 8), tensor_share({"pipeline": 3}, 8)
+    (8, 4, 0)
+    """
+    others = 1
+    for name in ("pipeline", "data", "context"):
+        degree = given.get(name, 1)
+        if not isinstance(degree, int) or degree < 1:
+            return 0
+        others *= degree
+    return 0 if count % others else count // others
+
+
 def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
-    """Return the layout of the options; a number of accelerators given with the hardware means tensor parallelism.
+    """Return the layout of the options; those accelerators given with the hardware that the options leave over share
+    each matrix: 8 of them with ``--ep 8`` are TP 8 and EP 8, with ``--pp 2`` TP 4 and PP 2.
 
     Raises
     ------
@@ -315,8 +342,8 @@ def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
     """
     if not given:
         return Parallel(tensor=count) if count > 1 else ONE
-    if set(given) == {"decode_context"}:  # it divides the cache within a group that tensor parallelism has made
-        given = {"tensor": count, **given}
+    if "tensor" not in given and (share := tensor_share(given, count)):
+        given = {"tensor": share, **given}
     layout = Parallel(**given)
     if count > 1 and layout.accelerators != count:
         raise InvalidInput(f"--hardware asks for {count} accelerators, but the layout has {layout.accelerators:g}")

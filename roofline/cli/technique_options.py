@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from ..techniques import REGISTRY, Technique, named
 from ..techniques.prompts import with_hit_rate
 from ..techniques.registry import TechniqueParameter, parameters
+from ..techniques.technique import technique_named
 from ..units import quantity_of
 from . import options as opt
 from .help_pages import GROUPS
@@ -116,8 +117,13 @@ class Chosen:
         return named(self.technique, self.parameters)
 
     def with_hit_rate(self) -> tuple[tuple[Technique, ...], float]:
-        """The techniques, and the hit rate if it is given without prefix caching."""
-        if "prefix-caching" in self.technique or "hit_rate" not in self.parameters:
+        """The techniques, and the hit rate if none of them takes it."""
+        takers = [
+            name
+            for name in self.technique
+            if "hit_rate" in {each.name for each in dataclasses.fields(technique_named(name))}
+        ]
+        if takers or "hit_rate" not in self.parameters:
             return self.techniques(), 0.0
         others = {name: value for name, value in self.parameters.items() if name != "hit_rate"}
         return named(self.technique, others), self.parameters["hit_rate"]

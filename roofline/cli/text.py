@@ -88,10 +88,16 @@ NO_BREAK = "\N{WORD JOINER}"
 """Placeholder for a blank at which a line must not break."""
 
 
-def shell_line(text: str) -> str:
-    """A shell command, continued over lines with backslashes, each option on one line with its value."""
+def shell_line(text: str, notes: Iterable[str] = ()) -> str:
+    """A shell command, continued over lines with backslashes, each option on one line with its value.
+
+    Its comment and the notes come before it as comments of their own, so that all lines can be pasted into a shell.
+    """
+    command, _, comment = text.partition("  # ")
+    said = "; ".join(filter(None, (comment, *notes)))
+    above = f"{paragraph(said, indent='  # ', hang='  # ')}\n" if said else ""
     room = width() - 2 - len(HANG)
-    together = re.sub(r"(?<=\s)--?[\w-]+ [^-\s]\S*", lambda pair: _kept(pair[0], room), text)
+    together = re.sub(r"(?<=\s)--?[\w-]+ [^-\s]\S*", lambda pair: _kept(pair[0], room), command)
     lines = textwrap.wrap(
         together,
         width() - 2,
@@ -100,7 +106,7 @@ def shell_line(text: str) -> str:
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return " \\\n".join(line.replace(NO_BREAK, " ") for line in lines)
+    return above + " \\\n".join(line.replace(NO_BREAK, " ") for line in lines)
 
 
 def block(heading: str, body: str) -> str:

@@ -109,7 +109,7 @@ def _find(
     shared = chosen(profiles_of(lender, folders), lender, kind, profile, cases) if lender else None
     if shared:
         return _borrowed(about, shared, family)
-    return typical_kernels(name, kind, family)
+    return typical_kernels(name, kind, family, others_known=bool(filed))
 
 
 def _borrowed(about: About, shared: Found, family: Mapping[str, Any]) -> Found:
@@ -246,8 +246,11 @@ def _profiles_run(about: About, kind: str, engine: str | None, dispatched: bool)
     return (engine,)
 
 
-def typical_kernels(name: str, kind: str, family: Mapping[str, Any]) -> Found:
-    """Typical kernels of any chip, with the shares of peak published for the family."""
+def typical_kernels(name: str, kind: str, family: Mapping[str, Any], *, others_known: bool = False) -> Found:
+    """Typical kernels of any chip, with the shares of peak published for the family.
+
+    If other kinds of kernels are calibrated on this chip (``others_known``), the basis names the kind.
+    """
     form = form_of(kind)
     parameters = {key: prior.typical for key, prior in form.priors.items()} | dict(form.choices[0])
     shares = family.get("shares", {})
@@ -255,5 +258,6 @@ def typical_kernels(name: str, kind: str, family: Mapping[str, Any]) -> Found:
     parameters |= shares.get(kind.partition(".")[0], {}) | public_share(name, kind)
     spread = float(family.get("spread", 1.5))
     said = family.get("source", "shares of peak typical of any chip")
+    about = f"{kind} on {name}" if others_known else name
     member = Calibrated(parameters, 0, 0.0, 0.0, 1 / spread, spread, kind)
-    return Found({"typical": member}, 1 / spread, spread, f"{name} not calibrated: {said}", kind)
+    return Found({"typical": member}, 1 / spread, spread, f"{about} not calibrated: {said}", kind)

@@ -48,7 +48,7 @@ def _two(fields: Fields, name: str) -> tuple[int, int]:
     """Channels of both convolutions."""
     listed = fields.entries(name) or [128, 32]
     if len(listed) != 2 or not all(type(each) is int and 0 < each < 1_000_000 for each in listed):
-        raise SpecError(f"{name} must be two whole numbers above 0: {listed!r:.80}")
+        raise SpecError(f"{name} must be two integers above 0: {listed!r:.80}")
     return listed[0], listed[1]
 
 

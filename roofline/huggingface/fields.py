@@ -253,5 +253,5 @@ class Fields:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-            raise SpecError(f"{name} must be a whole number from {least} to {LARGEST:,}: {value!r:.80}")
+            raise SpecError(f"{name} must be an integer from {least} to {LARGEST:,}: {value!r:.80}")
         return value

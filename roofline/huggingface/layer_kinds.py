@@ -344,5 +344,5 @@ def _of_list(fields: Fields, name: str, otherwise: int) -> int:
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, int):
-        raise SpecError(f"{name} must be a whole number: {value!r:.80}")
+        raise SpecError(f"{name} must be an integer: {value!r:.80}")
     return value

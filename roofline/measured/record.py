@@ -106,7 +106,7 @@ class Record:
         self.doubt(f"{path} holds {_shown(value)}, which is not a number; ignored")
 
     def count(self, *paths: str, positive: bool = False) -> int | None:
-        """The first whole number found at one of ``paths``."""
+        """The first integer found at one of ``paths``."""
         found = self.number(*paths, positive=positive)
         if found is None or (positive and round(found) == 0):
             return None

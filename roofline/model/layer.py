@@ -88,7 +88,7 @@ class Layer(Value):
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MOST_LAYERS:
-            raise InvalidInput(f"count must be a whole number from 1 to {MOST_LAYERS:,}: {self.count!r}")
+            raise InvalidInput(f"count must be an integer from 1 to {MOST_LAYERS:,}: {self.count!r}")
         if self.together and (sum(self.together) != len(self.blocks) or min(self.together) < 1):
             raise InvalidInput(f"together must add up to the {len(self.blocks)} blocks: {list(self.together)}")
 

@@ -22,7 +22,7 @@ from ..operators.operator import Pass, Segment
 from ..operators.parallel import ONE, Parallel
 from ..operators.precision import AS_PUBLISHED, Precision
 from ..specs.engines import GENERIC, Engine
-from ..specs.library import get_accelerator, get_model
+from ..specs.library import get_hardware, get_model
 from ..units import humanize
 from ..values import Value
 
@@ -37,6 +37,13 @@ EXAMPLE = "Deployment('llama-3.1-8b', 'h100-sxm')"
 """Singular names of these parts, for messages."""
 
 
+KINDS = (
+    ("precision", Precision, "Precision(weights='fp8', activations='fp8')"),
+    ("parallel", Parallel, "Parallel(tensor=2)"),
+)
+"""Fields of a deployment that are values of another class, with an example of each."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Deployment(Value):
     """A model on accelerators, in a precision and a layout.
@@ -46,7 +53,8 @@ class Deployment(Value):
     model : Model or str
         The model that is served. A name or path is looked up by `get_model`.
     accelerator : Accelerator or str
-        The accelerator that it runs on. A name or path is looked up by `get_accelerator`.
+        The accelerator that it runs on. A name or path is looked up by `get_hardware`; the count of ``8xh100`` is the
+        degree of tensor parallelism unless ``parallel`` is given.
     precision : Precision
         Formats of weights, activations and KV cache; by default the checkpoint's own, or bf16 if it states none.
     parallel : Parallel
@@ -105,10 +113,13 @@ class Deployment(Value):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", get_model(self.model))
-        object.__setattr__(self, "accelerator", get_accelerator(self.accelerator))
-        for name, kind in (("precision", Precision), ("parallel", Parallel)):
+        found = get_hardware(self.accelerator)
+        object.__setattr__(self, "accelerator", found.accelerator)
+        if found.count > 1 and self.parallel is ONE:
+            object.__setattr__(self, "parallel", Parallel(tensor=found.count))
+        for name, kind, example in KINDS:
             if not isinstance(getattr(self, name), kind):
-                raise InvalidInput(f"{name} must be a {kind.__name__}: {getattr(self, name)!r}")
+                raise InvalidInput(f"{name} must be a {kind.__name__}, such as {example}: {getattr(self, name)!r}")
         if self.precision is AS_PUBLISHED and self.model.precision is not None:
             object.__setattr__(self, "precision", self.model.precision)
         if self.attention not in ATTENTION_ALGORITHMS:

@@ -83,7 +83,12 @@ class CachePool:
         """
         place = f"{serve.model.name} on {serve.parallel.accelerators:g} x {serve.accelerator.name}"
         if self.pool_bytes <= 0:
-            raise InvalidInput(f"{place}: the weights leave no memory for a KV cache")
+            reason = "the weights leave no memory for a KV cache"
+            need = memory(serve, Workload(max(int(tokens) - 1, 1), 1))
+            if np.all(need.fits):
+                raise InvalidInput(f"{place}: {reason}")
+            answer = need.summary().rstrip(".")
+            raise InvalidInput(f"{serve.model.name} {answer[0].lower()}{answer[1:]} ({reason})")
         longest = self.longest_tokens
         if tokens > longest:
             raise InvalidInput(

@@ -67,6 +67,11 @@ class Trace(Report):
         return float(gaps.var()) / mean**2 if mean > 0 else 0.0
 
     @property
+    def longest_tokens(self) -> float:
+        """Prompt and output tokens of the longest request."""
+        return float(np.max(self.prompt_tokens + self.output_tokens))
+
+    @property
     def traffic(self) -> Traffic:
         """Request lengths as a traffic, without arrival times."""
         return Traffic(self.prompt_tokens, self.output_tokens, np.ones(len(self)), self.source)
@@ -193,7 +198,7 @@ def _tokens(name: str, value: Any, where: str, *, least: int) -> float:
     except (TypeError, ValueError):
         found = float("nan")
     if not least <= found < float("inf") or found != int(found):
-        raise SpecError(f"{where}: {name} must be a whole number >= {least}: {value!r}")
+        raise SpecError(f"{where}: {name} must be an integer >= {least}: {value!r}")
     return found
 
 

@@ -48,6 +48,9 @@ class Traffic(Report):
         Source of the traffic.
     images, image_tokens, audio_s : float
         Images and seconds of sound in every prompt, and tokens per image, as in a `Workload`.
+    longest_tokens : float, optional
+        Prompt and output tokens of the longest request, if buckets have mean lengths; by default that of the longest
+        bucket.
 
     Raises
     ------
@@ -63,6 +66,7 @@ class Traffic(Report):
     images: float = 0.0
     image_tokens: float = 0.0
     audio_s: float = 0.0
+    longest_tokens: float | None = None
 
     columns = ("prompt_tokens", "output_tokens", "share")
 
@@ -76,6 +80,8 @@ class Traffic(Report):
         if not shares.sum() > 0:
             raise InvalidInput("shares of the traffic must add up to more than 0")
         object.__setattr__(self, "share", shares / shares.sum())
+        if self.longest_tokens is None:
+            object.__setattr__(self, "longest_tokens", float(np.max(self.prompt_tokens + self.output_tokens)))
 
     @classmethod
     def of(cls, buckets: Iterable[Any], source: str = "given") -> Traffic:

@@ -393,7 +393,7 @@ class _Ask:
             lines.append(PREEMPTION)
         if not np.all(figures["stable"]):
             capacity = float(np.max(figures["capacity_requests_per_s"]))
-            lines.insert(0, f"unstable: capacity {capacity:.2g} requests/s")
+            lines.insert(0, f"unstable: the capacity is {capacity:.3g} requests/s")
         return tuple(lines)
 
 

@@ -98,7 +98,7 @@ class Kind:
             most = "" if self.most == float("inf") else f" and <= {self.most:g}"
             raise InvalidInput(f"{name} must be a number >= {self.least:g}{most}: {value!r}")
         if self.whole and value != float("inf") and value != int(value):
-            raise InvalidInput(f"{name} must be a whole number: {value!r}")
+            raise InvalidInput(f"{name} must be an integer: {value!r}")
 
 
 COUNT = Kind(least=1, whole=True)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import InvalidInput, SpecError, UnknownName
+from ..errors import InvalidInput, SpecError, UnknownName, either
 from ..files import parse_yaml, read_spec, read_text
 from ..hardware import Accelerator
 from ..model import Model
@@ -146,6 +146,22 @@ def called_accelerators(name: str) -> list[str]:
     """Accelerators that ``name`` may refer to; empty if there are none."""
     names = _names("hardware_specs", _index("hardware_specs"))
     return names.called.get(spoken(name), [])
+
+
+def accelerators_like(text: str) -> list[str]:
+    """Accelerators with a name, an alias or a title that contains ``text``, sorted."""
+    return _like("hardware_specs", text)
+
+
+def models_like(text: str) -> list[str]:
+    """Models with a name, an alias, a title or a hub id that contains ``text``, sorted."""
+    return _like("model_specs", text)
+
+
+def _like(kind: str, text: str) -> list[str]:
+    index, wanted = _index(kind), spoken(text)
+    others = {stem for key, stems in _names(kind, index).called.items() if wanted in key for stem in stems}
+    return sorted(others | {stem for stem in index if text.lower() in stem})
 
 
 def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
@@ -422,5 +438,5 @@ def _nearest(wanted: str, names: _Names, otherwise: str) -> str:
     near = begin + difflib.get_close_matches(wanted[:LONGEST_NAME], names.called, n=4, cutoff=0.6)
     offers = list(dict.fromkeys(stem for key in near for stem in names.called[key]))[:6]
     if offers:
-        return f"did you mean {' or '.join(map(repr, offers))}?"
+        return f"did you mean {either(offers)}?"
     return otherwise

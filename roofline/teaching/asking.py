@@ -73,7 +73,7 @@ def quiz(topic: str | None = None, *, difficulty: int | None = None, seed: int |
     UnknownName
         No such topic.
     InvalidInput
-        No such difficulty, or a seed that is not a whole number >= 0.
+        No such difficulty, or a seed that is not an integer >= 0.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import combinations
@@ -141,7 +142,10 @@ class Technique(Value):
 def _in_words(parameters: Mapping[str, Any]) -> str:
     """Parameters of a technique as text, without those that are not given: ``acceptance 0.7, drafts 4``."""
     given = {name: value for name, value in parameters.items() if value not in (None, (), False)}
-    return ", ".join(f"{name.replace('_', ' ')} {_parameter_words(value)}" for name, value in given.items())
+    return ", ".join(
+        " ".join(filter(None, (name.replace("_", " "), "" if value is True else _parameter_words(value))))
+        for name, value in given.items()
+    )
 
 
 def _parameter_words(value: Any) -> str:
@@ -179,17 +183,63 @@ def _register(technique: type[Technique]) -> None:
     _techniques[technique.slug] = technique
 
 
-def technique_named(slug: str) -> type[Technique]:
-    """Return the technique with this slug.
+OTHER_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "eagle": "speculative",
+        "eagle3": "speculative",
+        "medusa": "tree-drafting",
+        "automatic-prefix-caching": "prefix-caching",
+        "apc": "prefix-caching",
+        "radixattention": "prefix-caching",
+        "dp-attention": "attention-dp",
+        "overlap-scheduling": "async-scheduling",
+        "kv-offload": "offload",
+        "tp": "tensor-parallelism",
+        "ep": "expert-parallelism",
+    }
+)
+"""Names that engines and papers use -> slug."""
+
+
+def slug_of(name: str) -> str:
+    """Return the slug that a name means: a slug with any separators, a title, or a name that engines use.
 
     Raises
     ------
     UnknownName
-        No technique has this slug.
+        No technique is called like this.
+
+    Examples
+    --------
+    >>> slug_of("prefix_caching"), slug_of("Speculative decoding"), slug_of("EAGLE-3")
+    ('prefix-caching', 'speculative', 'speculative')
     """
-    if slug not in REGISTRY:
-        raise unknown("technique", slug, REGISTRY)
-    return REGISTRY[slug]
+    if name in REGISTRY:
+        return name
+    wanted = _squeezed(name)
+    for slug, kind in REGISTRY.items():
+        if wanted in (_squeezed(slug), _squeezed(kind.name)):
+            return slug
+    for other, slug in OTHER_NAMES.items():
+        if wanted == _squeezed(other):
+            return slug
+    raise unknown("technique", name, REGISTRY)
+
+
+def _squeezed(name: str) -> str:
+    """Letters and digits in lower case."""
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def technique_named(name: str) -> type[Technique]:
+    """Return the technique with this slug or another of its names (see `slug_of`).
+
+    Raises
+    ------
+    UnknownName
+        No technique is called like this.
+    """
+    return REGISTRY[slug_of(name)]
 
 
 Chosen = Iterable[Technique | str] | Technique | str

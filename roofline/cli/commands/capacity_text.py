@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...capacity import Fleet, Plan, PoolPlan
-from ...capacity.basis import CALIBRATED
-from ...capacity.launch import OPTIONS_OF_POOLS, engines_on, launch_command
-from ...capacity.plan_sentences import interval_words, time_words
+from ...capacity.basis import BORROWED, CALIBRATED, TYPICAL
+from ...capacity.launch import OPTIONS_OF_POOLS, engines_on, launch_command, technique_notes
+from ...capacity.plan_sentences import OVERLOAD, interval_words, statistic_words, time_words
 from ...report import Rows
 from ...units import brief_time, humanize
 from ..text import block, bullets, paragraph, shell_line, table, without_basis
@@ -99,7 +99,7 @@ def plan_text(found: Plan, pools: PoolPlan | str | None = None, *, full: bool) -
     if len(rejected):
         words = zip(rejected.accelerator, rejected.precision, rejected.reason, strict=True)
         parts.append(block("Rejected (closest candidate of each kind)", table(words)))
-    notes = _notes_of(found, full=full)
+    notes = [*_words_used(found.summary(), met), *_notes_of(found, full=full)]
     return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE)}"]
 
 
@@ -142,6 +142,23 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 def _doubts(basis: str, tie: bool) -> str:
     """The basis of an estimate that is not calibrated on its own accelerator, and ties with the first row."""
     return ", ".join(filter(None, ("" if basis == CALIBRATED else str(basis), "tie" if tie else "")))
+
+
+WORDS_IN_TABLES = {
+    BORROWED: "borrowed: estimates from timings of another accelerator of the same family",
+    TYPICAL: "typical: no kernel timings; published shares of peak, or those typical of any accelerator",
+}
+"""What a basis in a table means."""
+
+
+def _words_used(answer: str, rows: Plan | Fleet) -> list[str]:
+    """What the words in an answer and its table mean."""
+    used = [text for basis, text in WORDS_IN_TABLES.items() if basis in rows.basis]
+    if np.any(rows.tie):
+        used.append("tie: the intervals of the estimates do not tell its cost from that of the first row")
+    if OVERLOAD in answer:
+        used.append(f"{OVERLOAD}: at that end of the interval, the queue grows without bound")
+    return used
 
 
 def _notes_of(found: Plan | Fleet, *, full: bool) -> list[str]:
@@ -230,7 +247,9 @@ def _pool_launch(best: PoolPlan) -> str:
     load = replace(best.plan.load, batch=int(group.batch))
     parts = []
     for pool, serve in (("prefill", group.prefill), ("decode", group.decode)):
-        lines = [shell_line(launch_command(serve, load, engine=engine, pool=pool)) for engine in engines]
+        longest = best.plan.longest_tokens
+        commands = [launch_command(serve, load, engine=engine, pool=pool, longest_tokens=longest) for engine in engines]
+        lines = [shell_line(command) for command in commands]
         parts.append(block(f"Launch a {pool} worker", "\n".join(lines)))
     return "\n".join(parts)
 
@@ -281,7 +300,10 @@ def _launch(found: Plan) -> str:
         return ""
     serve, load = best.deployment(), best.workload()
     engines = engines_on(serve.accelerator) if serve.engine is None else (str(serve.engine),)
-    lines = [shell_line(launch_command(serve, load, engine=engine)) for engine in engines]
+    lines = []
+    for engine in engines:
+        command = launch_command(serve, load, engine=engine, longest_tokens=best.longest_tokens)
+        lines.append(shell_line(command, technique_notes(found.techniques, engine)))
     return block("Launch", "\n".join(lines))
 
 
@@ -302,7 +324,7 @@ def fleet_text(found: Fleet, rates: Any, *, full: bool) -> list[str]:
         words = [_break_even(each) for each in rates]
         rows = zip(found.accelerator, found.precision, words, strict=True)
         parts.append(block("As cheap as the API from", table(rows)))
-    notes = _notes_of(found, full=full)
+    notes = [*_words_used(found.summary(), found), *_notes_of(found, full=full)]
     return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE_OF_FLEETS)}"]
 
 
@@ -342,7 +364,7 @@ def _requests(found: Plan | Fleet) -> str:
             times.append(interval_words(middle, low, high) if low < high else brief_time(middle))
         by = [str(found.queue[at])] if plan.stream else []
         rows.append((str(found.accelerator[at]), str(found.precision[at]), *times, *by))
-    whose = f"At the {plan.slo.statistic} of requests that queue"
+    whose = f"At {statistic_words(plan.slo.statistic)} of requests that queue"
     if plan.stream is None:
         whose = "Mean of requests, the batch always full"
     heads = ("accelerator", "formats", "TTFT", "TPOT", *(["by"] if plan.stream else []))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from .. import options as opt
 from ..answers import Answers, notes_of_both
 from ..output import print_json, print_text
 from ..quantities import quantities
-from ..target import Target, read_model
+from ..target import Target, read_model, tensor_share
 from ..technique_options import Chosen, with_formats
 from ..text import block, bullets, derivations, label, paragraph, table, value, without_basis
 from .deployments import lead, tie_words, title, weight_only_notes
@@ -81,9 +82,19 @@ class Change:
             name: {**getattr(target, name), **found} if isinstance(found, dict) else found
             for name, found in self.given.items()
         }
-        if self.parallel and self.hardware is None:
-            merged["hardware"] = _bare(target.hardware)  # another layout is over another number of accelerators
+        if self.parallel and self.hardware is None and not _fills(merged["parallel"], target.hardware):
+            merged["hardware"] = _bare(target.hardware)  # the layout is over another number of accelerators
         return dataclasses.replace(target, **merged)
+
+
+def _fills(parallel: Mapping[str, Any], hardware: Any) -> bool:
+    """Whether layouts without a degree of tensor parallelism can use all accelerators that were given."""
+    if "tensor" in parallel:
+        return False
+    listed = [value if isinstance(value, tuple) else (value,) for value in parallel.values()]
+    layouts = [dict(zip(parallel, degrees, strict=True)) for degrees in itertools.product(*listed)]
+    names = hardware if isinstance(hardware, tuple) else (hardware,)
+    return all(tensor_share(layout, get_hardware(name).count) for layout in layouts for name in names)
 
 
 def _bare(hardware: Any) -> Any:
@@ -204,7 +215,8 @@ def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], tim
     rows += [_row([opt.shown(value) for value in varied.values()], before, after, time) for varied, after in points]
     fastest = max(points, key=lambda each: (bool(each[1].memory.fits), -float(getattr(each[1].decode, time))))
     where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in fastest[0].items())
-    answer = f"Fastest decode, at {where}: {compare(before.decode, fastest[1].decode).summary(time)}"
+    change = compare(before.decode, fastest[1].decode).summary(time)
+    answer = f"Fastest decode at {where}: {change.partition(' ')[2]}"
     answer += tie_words(points, time)
     numbers = set(range(len(names) + 1, len(head)))
     return [lead(before.serve.model, answer), f"\n{title(before, time=time)}", table(rows, head=head, right=numbers)]

@@ -223,7 +223,7 @@ def tie_words(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> st
         differing = {name for name in varied if varied[name] != best_varied[name]}
         if differing and differing <= set(UNSURE) and _within(found.decode, best.decode):
             tied.append(_where(varied))
-    return f" A tie within the intervals: {'; '.join(tied)}." if tied else ""
+    return f" Tied within the intervals: {'; '.join(tied)}." if tied else ""
 
 
 UNSURE = ("hardware", "engine", "weights", "activations", "kv", "attention")

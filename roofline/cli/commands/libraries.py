@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
 
 from ...analysis.ridges import ridge_table
-from ...errors import number, unknown
+from ...errors import either, number, unknown
 from ...formats import FORMATS, SCHEMES
 from ...report import plain
 from ...specs.engines import facts, list_engines
-from ...specs.library import get_model, list_models
+from ...specs.library import accelerators_like, get_model, list_accelerators, list_models, models_like
 from .. import options as opt
 from ..answers import layer_words
 from ..output import print_json, print_text
@@ -27,13 +28,18 @@ FAMILIES = (("bf16", "fp16"), ("fp8", "int8"), ("fp4", "int4"))
 
 Name = Annotated[
     str,
-    Parameter(name="--name", help="Show only names that contain this text.", show_default=False, negative=()),
+    Parameter(
+        name="--name",
+        help="Show only names, aliases and titles that contain this text.",
+        show_default=False,
+        negative=(),
+    ),
 ]
 
 
 def models(name: Name = "", *, full: opt.Full = False, as_json: opt.Json = False) -> None:
     """List models by name."""
-    rows = [_model_row(each) for each in _named(list_models(), name)]
+    rows = [_model_row(each) for each in models_like(name)]
     if as_json:
         return print_json(rows)
     head = ("model", "total", "active", "KV per token", "max tokens", *(["layers"] if full else []))
@@ -48,20 +54,30 @@ def models(name: Name = "", *, full: opt.Full = False, as_json: opt.Json = False
         )
         for row in rows
     ]
-    return _listed("models", cells, head, right=range(1, 5))
+    return _listed("models", cells, head, right=range(1, 5), asked=name, known=list_models())
 
 
-def _named(names: Iterable[str], text: str) -> list[str]:
-    return [name for name in names if text.lower() in name.lower()]
+def _named(names: Iterable[str], text: str, others: Callable[[str], Iterable[str]] = lambda _: ()) -> list[str]:
+    """Names that contain a text, or that have another name which does."""
+    return [name for name in names if any(text.lower() in each.lower() for each in (name, *others(name)))]
 
 
 def _listed(
-    what: str, cells: Sequence[Sequence[str]], head: Sequence[str], *, right: Any = (), notes: str = ""
+    what: str,
+    cells: Sequence[Sequence[str]],
+    head: Sequence[str],
+    *,
+    right: Any = (),
+    notes: str = "",
+    asked: str = "",
+    known: Iterable[str] = (),
 ) -> None:
-    """Print a table, or a line that says that nothing matches."""
+    """Print a table, or a line that says that nothing matches, with the nearest names."""
     if cells:
         return print_text(table(cells, head=head, right=right), notes)
-    return print_text(f"No {what} match.")
+    near = difflib.get_close_matches(asked.lower(), list(known), n=3, cutoff=0.5) if asked else []
+    matching = f"No {what} match {asked!r}" if asked else f"No {what} match"
+    return print_text(f"{matching}; did you mean {either(near)}?" if near else f"{matching}.")
 
 
 def _kilobytes(size_bytes: float) -> str:
@@ -141,10 +157,11 @@ def hardware(
     found = ridge_table(
         vendor=vendor, minimum_memory_bytes=least, has_format=has_format, sort_by=sort, descending=descending
     )
+    wanted = accelerators_like(name)
     rows = [
         row | {"title": gpu.title, "dense_flops_per_s": plain(gpu.dense_flops_per_s)}
         for row, gpu in zip(found.rows(), found.accelerators, strict=True)
-        if name.lower() in gpu.name
+        if gpu.name in wanted
     ]
     if as_json:
         return print_json(rows)
@@ -154,7 +171,15 @@ def hardware(
     )
     head = ("hardware", "GB", "TB/s", "16 bits", "8 bits", "4 bits")
     cells = [_hardware_cells(row) for row in rows]
-    return _listed("accelerators", cells, head, right=5, notes=block("Notes", bullets(notes)))
+    return _listed(
+        "accelerators",
+        cells,
+        head,
+        right=5,
+        notes=block("Notes", bullets(notes)),
+        asked=name,
+        known=list_accelerators(),
+    )
 
 
 def _hardware_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -179,7 +204,7 @@ def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
     """List number formats: bits per value including scales, and the units that multiply them."""
     rows: list[dict[str, Any]] = [
         {"name": each, "bits": FORMATS[each].bits, "math": FORMATS[each].math, "schemes": _schemes(each)}
-        for each in _named(FORMATS, name)
+        for each in _named(FORMATS, name, _schemes)
     ]
     if as_json:
         return print_json(rows)
@@ -188,7 +213,7 @@ def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
         (row["name"], f"{row['bits']:.4g}", row["math"] or "storage only", ", ".join(row["schemes"])) for row in rows
     ]
     notes = ("other bit widths, group and block sizes work as well: int3_g64, int4_g64_sym, affine4_g64, exl3_3.5",)
-    return _listed("formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)))
+    return _listed("formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)), asked=name, known=FORMATS)
 
 
 def _schemes(name: str) -> list[str]:
@@ -211,12 +236,14 @@ PHASES = ("prefill", "decode", "both", "neither")
 def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, as_json: opt.Json = False) -> None:
     """List serving techniques for ``what-if --technique``: the phase that each helps, its parameters, and why."""
     from ...techniques import REGISTRY
+    from ...techniques.technique import OTHER_NAMES
     from ..technique_options import option_of
 
     if helps not in (None, *PHASES):
         raise unknown("phase", helps, PHASES)
     rows: list[dict[str, Any]] = []
-    for slug in _named(REGISTRY, name):
+    others = {slug: [each for each, known in OTHER_NAMES.items() if known == slug] for slug in REGISTRY}
+    for slug in _named(REGISTRY, name.replace("_", "-"), lambda each: (REGISTRY[each].name, *others[each])):
         kind = REGISTRY[slug]
         if helps in (None, kind.helps):
             parameters = [item.name for item in dataclasses.fields(kind)]
@@ -230,13 +257,13 @@ def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, 
         (row["name"], row["helps"], *([taken] if full else []), row["why"])
         for row, taken in zip(rows, options, strict=True)
     ]
-    return _listed("techniques", cells, head)
+    return _listed("techniques", cells, head, asked=name, known=REGISTRY)
 
 
 def engines(name: Name = "", *, as_json: opt.Json = False) -> None:
     """List inference engines whose scheduling and kernels are modeled."""
-    found = [facts(each) for each in _named(list_engines(), name)]
+    found = [facts(each) for each in _named(list_engines(), name, lambda each: (facts(each).title,))]
     if as_json:
         return print_json([{"name": each.name, "title": each.title, "kernels": each.kernels} for each in found])
     cells = [(each.name, each.title, each.kernels or "the median of all") for each in found]
-    return _listed("engines", cells, ("engine", "title", "kernels of"))
+    return _listed("engines", cells, ("engine", "title", "kernels of"), asked=name, known=list_engines())

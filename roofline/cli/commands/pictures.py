@@ -23,6 +23,7 @@ from ...serving.under_load import serve as serve_requests
 from ...specs.library import list_accelerators
 from ...techniques import apply, technique_table
 from .. import options as opt
+from ..metric_names import metric_name
 from ..picture_options import MeasuredFiles, Picture
 from ..quantities import quantities, quantity
 from ..target import Target, read_model
@@ -101,7 +102,7 @@ CurveColumn = Annotated[
         "--column",
         "NAME",
         "For a pass, time or tokens-per-s; with --rate or --concurrency, ttft, tpot, total, queue, tokens-per-s ...",
-        parse=lambda text: opt.metric_name(text.replace("-", "_")),
+        parse=lambda text: metric_name(text.replace("-", "_")),
         group=opt.OTHER,
         show_default="time, tpot",
     ),

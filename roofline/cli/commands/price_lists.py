@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
+from cyclopts import Parameter
+
 from ...errors import unknown
-from ...specs.library import get_accelerator, list_accelerators
+from ...specs.library import accelerators_like, get_accelerator, list_accelerators
 from ...specs.prices import MARKETS, TERMS, Price, list_prices
 from .. import options as opt
 from ..output import print_json, print_text
@@ -59,11 +61,15 @@ Market = Annotated[
         completer=opt.completed_by(lambda: MARKETS),
     ),
 ]
+PriceOf = Annotated[
+    str, Parameter(name="--name", help="Show only accelerators called like this.", show_default=False, negative=())
+]
 Found = list[tuple[str, Price]]
 """Accelerators, each with one of its prices."""
 
 
 def prices(
+    name: PriceOf = "",
     *,
     hardware: PriceHardware = (),
     provider: Provider = None,
@@ -74,7 +80,9 @@ def prices(
     as_json: opt.Json = False,
 ) -> None:
     """List known prices per accelerator-hour, lowest first."""
-    wanted = [get_accelerator(each).name for each in hardware] or list_accelerators()
+    if name and not (like := accelerators_like(name)):
+        like = [get_accelerator(name).name]
+    wanted = [get_accelerator(each).name for each in hardware] or (like if name else list_accelerators())
     found = [
         (each, price)
         for each in wanted
@@ -87,7 +95,7 @@ def prices(
     if not found:
         return print_text("No prices match.")
     notes = []
-    if not (full or hardware or provider or term or region or market):
+    if not (full or hardware or name or provider or term or region or market):
         found = _lowest(found)
         notes.append("only the lowest price per accelerator and term; --hardware or --provider show more, --full all")
     head = ("hardware", "USD/h", "provider", "term", "region", "date")

@@ -12,6 +12,7 @@ from ...phases.workload import Workload
 from ...serving.traffic import Traffic, read_traffic
 from .. import options as opt
 from ..answers import Answers
+from ..metric_names import slo_metric
 from ..output import check_picture, print_json, print_text, save_picture
 from ..quantities import quantities
 from ..target import Placement, read_model, read_slo
@@ -33,7 +34,7 @@ TrafficFile = Annotated[
 Loads = Annotated[
     Any,
     opt.option(
-        "--loads",
+        ("--loads", "--batch"),
         "N,N,...",
         "Batch sizes for low, medium and high load.",
         parse=quantities,
@@ -47,7 +48,7 @@ Metric = Annotated[
         "--metric",
         "NAME",
         "Metric that techniques are ranked by: ttft, tpot, total, gap or throughput.",
-        parse=opt.slo_metric,
+        parse=slo_metric,
         group=opt.TARGETS,
         show_default="the target that is missed first, else total",
     ),

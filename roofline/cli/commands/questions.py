@@ -19,6 +19,7 @@ from ...techniques.effect import AS_GIVEN
 from ...units import humanize, quantity_of
 from .. import options as opt
 from ..answers import Answers
+from ..metric_names import METRIC_NAMES, metric_name
 from ..output import print_json, print_text
 from ..quantities import quantity
 from ..target import Target, read_model
@@ -43,7 +44,7 @@ SolvedMetric = Annotated[
         "--metric",
         "NAME",
         "Metric that has to reach the target: ttft, tpot, total, throughput, max_batch; fits and ridge need none.",
-        parse=opt.metric_name,
+        parse=metric_name,
         group=opt.OTHER,
         show_default="the time of a decode step",
     ),
@@ -68,7 +69,7 @@ def solve(
     """Solve for the value at which a metric reaches a target."""
     asked = target.single().answers(read_model(model))
     if metric is not None and metric not in (*SOLVED, *WITHOUT_TARGET):
-        raise unknown("metric", metric, (*opt.METRIC_NAMES, *SOLVED, *WITHOUT_TARGET))
+        raise unknown("metric", metric, (*METRIC_NAMES, *SOLVED, *WITHOUT_TARGET))
     if level is None and metric not in WITHOUT_TARGET:
         raise InvalidInput("solve needs a target for the metric, as in --metric tpot --target 30ms")
     given: dict[str, Any] = {} if metric is None else {"metric": metric}

@@ -112,6 +112,9 @@ FIGURES = {
 }
 """Heads of the numbers of the deployment."""
 
+OVERLOAD = "overload"
+"""A time that grows with the length of the run, as more requests arrive than the deployment serves."""
+
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 BRACKETS = "in brackets: the means at both ends of the 80% interval of every step"
@@ -164,7 +167,10 @@ def serve(
     answer = " ".join(filter(None, (found.summary(), "" if several else _goodput(found, targets))))
     said = lead(deployment.model, answer), f"\n{title_of(deployment, _words(lengths), time=time)}"
     rows = _loads(found, targets) if several else _one_load(found)
-    brackets = [BRACKETS] if time == opt.DEFAULT_TIME and np.ndim(found.tokens_per_s) == 0 and found.stable else []
+    brackets = []
+    if time == opt.DEFAULT_TIME and not several and found.stable:
+        overloaded = not np.isfinite(found.high.ttft_s)
+        brackets = [f"{BRACKETS}; overload: the queue grows without bound" if overloaded else BRACKETS]
     return print_text(*said, rows, block("Notes", bullets([*brackets, *found.assumptions])))
 
 
@@ -219,7 +225,7 @@ def _loads(found: Served, slo: SLO) -> str:
     rows = []
     for at, each in enumerate(asked):
         ttft, tpot, total, tokens, running, used, limit = (column[at] for column in columns)
-        times = [brief_time(each) if np.isfinite(each) else "endless" for each in (ttft, tpot, total)]
+        times = [brief_time(each) if np.isfinite(each) else OVERLOAD for each in (ttft, tpot, total)]
         rest = (f"{tokens:,.0f}", f"{running:.3g}", f"{used:.0%}", *met[at : at + 1], str(limit))
         rows.append((f"{each:g}", *times, *rest))
     full = (*head, *(["in SLO"] if met else []), "limit")
@@ -243,7 +249,7 @@ def _latencies(found: Served | Simulation, shares: Sequence[float]) -> str:
         if name in ("tpot_s", "gap_s") and not mean:
             continue  # requests of one output token have neither
         ends = (getattr(found.low, name), getattr(found.high, name)) if bounded else ()
-        shown = brief_time(mean, *ends) if np.isfinite(mean) else "endless"
+        shown = brief_time(mean, *ends) if np.isfinite(mean) else OVERLOAD
         rows.append((words, shown, *(brief_time(found.quantile(name, share)) for share in shares)))
     head = ("", "mean", *(f"p{100 * share:.0f}" for share in shares))
     return table(rows, head=head, right=len(head) - 1)

@@ -151,4 +151,4 @@ def whole(block: Any, *names: str, least: int = 1) -> None:
     for name in names:
         value = getattr(block, name)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-            raise InvalidInput(f"{name} must be a whole number from {least} to {LARGEST:,}: {value!r}")
+            raise InvalidInput(f"{name} must be an integer from {least} to {LARGEST:,}: {value!r}")
