@@ -19,7 +19,7 @@ from ...techniques.effect import AS_GIVEN
 from ...units import humanize, quantity_of
 from .. import options as opt
 from ..answers import Answers
-from ..metric_names import METRIC_NAMES, metric_name
+from ..metric_names import METRIC_NAMES, metric_name, slo_metric
 from ..output import print_json, print_text
 from ..quantities import quantity
 from ..target import Target, read_model
@@ -121,7 +121,7 @@ RequestMetric = Annotated[
         "--metric",
         "NAME",
         "Metric of requests in steady state instead of the time of a pass: ttft, tpot, total, gap or throughput.",
-        parse=opt.slo_metric,
+        parse=slo_metric,
         group=opt.OTHER,
         show_default="the time of the pass in --phase",
     ),
