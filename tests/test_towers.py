@@ -18,10 +18,11 @@ FURTHER = Path(__file__).parent / "data" / "oracle" / "further"
 CONFIGS = BESIDE_SPECS | {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FURTHER.glob("*.json"))}
 WITH_TOWERS = [name for name, config in CONFIGS.items() if {"vision_config", "audio_config"} & config.keys()]
 
-SHAPES_NOT_KNOWN = {
-    *("mllama", "muse_glimmer", "apertus1p5", "granite_docling", "locateanything", "minicpmv4_6", "minicpmv4_7"),
-}
+SHAPES_NOT_KNOWN = {"apertus1p5", "locateanything"}
 """Wrappers whose towers are counted at most; prompts with images are refused."""
+
+RUN_IN_PART = {"granite_docling": 0.89, "minicpmv4_6": 0.5, "minicpmv4_7": 0.8}
+"""Share that runs: one of two paths of mergers; a layer on a quarter of the positions counts as a quarter."""
 
 
 def flops(found):
@@ -96,7 +97,8 @@ def test_matrices_of_a_tower_are_most_of_its_exact_count(name):
     for key, tower in model.towers.items():
         layers = sum(layer.count * weight.parameters for layer in tower.groups() for weight in layer.weights())
         matrices = sum(product.d_in * product.d_out for product in (*tower.stem, *tower.projector))
-        assert 0.9 * model.apart[key] < layers + matrices <= model.apart[key]
+        least = RUN_IN_PART.get(CONFIGS[name]["model_type"], 0.9)
+        assert least * model.apart[key] < layers + matrices <= model.apart[key]
 
 
 def test_every_time_of_prefill_follows_and_decode_does_not():
@@ -159,7 +161,7 @@ def test_a_large_encoder_needs_room():
     [
         ("llama-3.1-8b", {"images": 1}, "images must be 0: llama-3.1-8b has no encoder of images"),
         ("gemma-3-4b", {"audio_s": 3.0}, "audio_s must be 0: gemma-3-4b has no encoder of sound"),
-        ("llama-3.2-11b-vision", {"images": 1}, "the shapes of an encoder of images of llama-3.2-11b-vision"),
+        ("gemma-3n-e4b", {"images": 1}, "the shapes of an encoder of images of gemma-3n-e4b"),
         ("gemma-3-4b", {"images": 8}, "can't hold the 2,048 tokens of the images in a prompt of gemma-3-4b"),
         ("gemma-3-4b", {"images": -1}, "images must be an integer >= 0: -1"),
         ("gemma-3-4b", {"images": 0.5}, "images must be an integer"),
@@ -299,3 +301,80 @@ def test_parts_of_a_wrapper_that_are_not_read_are_doubts():
     assert doubt.startswith("talker_config: ")
     counted = {name: size for name, size in QWEN2_5_OMNI.items() if name != "talker_config"}
     assert from_config(counted).doubts == ()
+
+
+def test_llama_vision_looks_at_images_beside_the_sequence():
+    """One tile of 560 pixels (arXiv:2407.21783, section 7.1): 40 layers, and 8 of 40 that text skips."""
+    serve, tokens, positions, width = rl.Deployment("llama-3.2-11b-vision", "h100-sxm"), 2000, 1601, 4096
+    tower = 2 * positions * (588 * 1280 + 7680 * width)
+    tower += 40 * (2 * positions * (4 * 1280**2 + 2 * 1280 * 5120) + 4 * 1280 * positions**2)
+
+    def looking(queries, encoded):
+        heads = 4 * width * queries * positions + 2 * encoded * width * 2 * 1024
+        return 8 * (heads + 2 * queries * (2 * width**2 + 3 * width * 14336))
+
+    load = rl.Workload(tokens, images=np.array([0, 1]))
+    first, step = rl.prefill(serve, load), rl.decode(serve, load)
+    assert first.flops[1] - first.flops[0] == pytest.approx(tower + looking(tokens, positions), rel=1e-9)
+    assert step.flops[1] - step.flops[0] == pytest.approx(looking(1, 0), rel=1e-9)
+    matrices_bytes = 8 * (2 * width**2 + 3 * width * 14336) * 2
+    assert step.moved_bytes[1] - step.moved_bytes[0] == pytest.approx(
+        matrices_bytes + 8 * positions * 2048 * 2, rel=2e-3
+    )
+    four = rl.prefill(serve, rl.Workload(tokens, images=1, image_tokens=4 * positions))
+    assert flops([item.operator for item in four.operators if item.name.startswith("vision.")]) == 4 * tower
+
+
+def test_images_beside_the_sequence_are_refused_under_load():
+    serve = rl.Deployment("llama-3.2-11b-vision", "h100-sxm")
+    with pytest.raises(rl.InvalidInput, match="images must be 0 under load"):
+        rl.serve(serve, rl.Workload(2000, 100, images=1), concurrency=2)
+
+
+PHI_3_5_VISION = {
+    "model_type": "phi3_v",
+    "architectures": ["Phi3VForCausalLM"],
+    "img_processor": {
+        **{"image_dim_out": 1024, "model_name": "openai/clip-vit-large-patch14-336", "name": "clip_vision_model"},
+        "num_img_tokens": 144,
+    },
+    **{"hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 32},
+    **{"num_key_value_heads": 32, "vocab_size": 32064, "max_position_embeddings": 131072},
+}
+
+
+def test_a_tower_that_a_file_names_is_counted():
+    """microsoft/Phi-3.5-vision-instruct has 4,146,621,440 parameters on its model page."""
+    model = from_config(PHI_3_5_VISION)
+    assert model.parameters.total + model.apart["vision"] == 4_146_621_440
+    (doubt,) = from_config(PHI_3_5_VISION | {"img_processor": {"model_name": "acme/vit"}}).doubts
+    assert doubt.startswith("img_processor: the tower is not counted")
+
+
+def test_sound_of_granite_speech_passes_a_query_former():
+    """Four seconds are 200 positions and 40 queries (ibm-granite/granite-speech-3.3-8b: 16 conformer layers)."""
+    config = {
+        "model_type": "granite_speech",
+        "architectures": ["GraniteSpeechForConditionalGeneration"],
+        **{"downsample_rate": 5, "window_size": 15},
+        "text_config": {
+            **{"model_type": "granite", "hidden_size": 4096, "intermediate_size": 12800, "num_hidden_layers": 40},
+            **{"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 49160},
+        },
+        "encoder_config": {
+            **{"model_type": "granite_speech_encoder", "context_size": 200, "conv_expansion_factor": 2},
+            **{"conv_kernel_size": 15, "dim_head": 128, "feedforward_mult": 4, "hidden_dim": 1024, "input_dim": 160},
+            **{"max_pos_emb": 512, "num_heads": 8, "num_layers": 16, "output_dim": 256},
+        },
+        "projector_config": {
+            **{"model_type": "blip_2_qformer", "hidden_size": 1024, "encoder_hidden_size": 1024},
+            **{"intermediate_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 16},
+            **{"cross_attention_frequency": 1},
+        },
+    }
+    tower = from_config(config).towers["audio"]
+    found = flops(tower.operators("audio", Pass((Segment(1.0, 100.0, 0.0, audio_s=4.0),), rl.Precision())))
+    positions, queries, width = 200, 40, 1024
+    layer = 2 * positions * (4 * width**2 + 2 * 2 * 4 * width**2 + 3 * 2 * width**2) + 4 * width * positions**2
+    former = 2 * queries * (4 * width**2 + 2 * 4 * width**2 + 2 * width**2) + 2 * positions * 2 * width**2
+    assert found == 2 * positions * 160 * width + 16 * layer + 2 * former + 2 * queries * width * 4096

@@ -9,6 +9,7 @@ from ..model import Layer, Model, Tower
 from ..model.blocks import MoE
 from .family import Place
 from .fields import Fields
+from .further_towers import COUNTED_WITH
 from .layer_groups import layer_at, layer_kinds
 from .layer_kinds import prediction_blocks
 from .text_config import TEXT_KEYS, Text
@@ -17,6 +18,14 @@ from .towers import tower
 from .vision_encoders import patches
 
 TOWER_KEYS = ("vision_config", "visual_config", "audio_config", "vit_config", "vision_tower_config", "speech_config")
+OWN_KEYS = {
+    "granite_speech": ("encoder_config",),
+    "granite_speech_plus": ("encoder_config",),
+    "phi3_v": ("img_processor",),
+}
+"""Wrapper -> other names of its towers' parts."""
+TOWER_NAMES = {"encoder_config": "audio", "img_processor": "vision"}
+"""Name of a part -> what its tower is called."""
 PREDICTS = (
     *("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm4_moe", "glm_moe_dsa", "glm4_moe_lite"),
     *("bailing_moe", "bailing_moe_v2", "bailing_hybrid", "mimo", "exaone4_5", "exaone4_5_text"),
@@ -54,7 +63,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
     # Qwen's omni models put text model and towers inside the thinker.
     beside = data.get("thinker_config")
     parts = beside if isinstance(beside, Mapping) else data
-    for key in TOWER_KEYS:
+    for key in (*TOWER_KEYS, *OWN_KEYS.get(str(data.get("model_type")), ())):
         inner = parts.get(key)
         if not isinstance(inner, Mapping):
             continue
@@ -62,7 +71,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
         if size is None:
             left_out.append(f"{key}: the tower is not counted, since its shapes are unknown")
         else:
-            name = key.removesuffix("_config")
+            name = TOWER_NAMES.get(key, key.removesuffix("_config"))
             apart[name], shape = size, tower_shape(data, inner, key, model.hidden)
             if shape is not None:
                 towers[name] = shape
@@ -97,7 +106,8 @@ def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
     for key, inner in data.items():
         if not (isinstance(key, str) and key.endswith("_config") and isinstance(inner, Mapping)):
             continue
-        counted = key == "projector_config" and data.get("model_type") == "deepseek_vl_v2"
+        wrapper = str(data.get("model_type"))
+        counted = key in COUNTED_WITH.get(wrapper, ()) or key in OWN_KEYS.get(wrapper, ())
         if key not in (*TEXT_KEYS, *TOWER_KEYS) and not counted and WIDTHS & inner.keys():
             yield f"{key}: this part is not counted, since its shapes are unknown"
 

@@ -256,6 +256,15 @@ def stablelm(fields: Fields, place: Place, layer: Layer) -> Layer:
     return replace(layer, norms=layer.norms[:1]) if layer.together else layer
 
 
+DELAY_RANK = 32
+"""Rank of the matrices that condition a layer of Voxtral Realtime on the delay; its class has no field for it."""
+
+
+def voxtral_realtime(fields: Fields, place: Place, layer: Layer) -> Layer:
+    """Two matrices turn the delay into a scale for the MLP's input, once per request and not for each token."""
+    return revised(layer, Attention, vectors=2 * DELAY_RANK * fields.size("hidden_size"))
+
+
 def zaya(fields: Fields, place: Place, layer: Layer) -> Layer:
     """The residual stream has scales and offsets, eight vectors per layer; one expert does nothing."""
     layer = revised(layer, Attention, vectors=8 * fields.size("hidden_size"))

@@ -99,9 +99,11 @@ def segment_anything(fields: Fields) -> int:
     side, window = _root(grid(fields)), fields.size("window_size")
     head_dim = width // fields.size("num_attention_heads")
     distances = 2 * head_dim * (wide * (2 * side - 1) + (layers - wide) * (2 * window - 1))
-    blocks = layers * layer(width, fields.size("mlp_dim"))
+    blocks = layers * (layer(width, fields.size("mlp_dim")) - (0 if fields.flag("qkv_bias", True) else 3 * width))
     neck = width * out + 9 * out * out + 4 * out
-    return patches(fields, width, bias=True) + side**2 * width + blocks + distances + neck
+    table = side**2 * width if fields.flag("use_abs_pos", True) else 0
+    distances = distances if fields.flag("use_rel_pos", True) else 0
+    return patches(fields, width, bias=True) + table + blocks + distances + neck
 
 
 def whole_layers(fields: Fields, layers: int) -> int:

@@ -7,8 +7,8 @@ from .audio_encoders import width_of
 from .fields import Fields
 from .recent_encoders import eighth, whole_layers
 from .tower_parts import Chain, frames_of, merged_patches, products, vit
-from .towers import Wrapper
 from .vision_encoders import channels, grid, side
+from .wrapper import Wrapper
 
 
 def hy_v4(at: Wrapper) -> Tower:

@@ -9,8 +9,8 @@ from typing import Any
 from ..errors import SpecError
 from ..model.tower import IMAGE_PIXELS, Product, Tower
 from .fields import Fields
-from .towers import Wrapper
 from .vision_encoders import channels, side
+from .wrapper import Wrapper
 
 Chain = tuple[Product, ...]
 

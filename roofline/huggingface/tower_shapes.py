@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..model.tower import Product, Tower
-from . import recent_shapes
+from . import further_shapes, recent_shapes
 from .audio_encoders import width_of
 from .fields import Fields, MissingField
 from .tower_parts import Chain, first, frames_of, merged_patches, products, vit
-from .towers import DEFAULTS, Wrapper, plain_names
+from .towers import DEFAULTS, SPEECH_KEYS, plain_names
 from .vision_encoders import grid, side
+from .wrapper import Wrapper
 
 AUDIO_WINDOW_S = 30.0
 """Seconds of sound in one window of Whisper's encoder (arXiv:2212.04356, section 2.2)."""
@@ -49,8 +50,9 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hid
         A field of a known tower is invalid.
     """
     wrapper = str(data.get("model_type"))
-    shape = (AUDIO_SHAPES if key == "audio_config" else SHAPES).get(wrapper)
-    if wrapper in TAKE_ANY and key != "audio_config":
+    hears = key in SPEECH_KEYS
+    shape = (AUDIO_SHAPES if hears else SHAPES).get(wrapper)
+    if wrapper in TAKE_ANY and not hears:
         shape = TAKEN.get(str(inner.get("model_type")), shape)
     if shape is None:
         return None
@@ -287,6 +289,7 @@ SHAPES: Mapping[str, Shape] = {
     "qwen3_vl_moe": _qwen3_vl,
     "qwen3_5": _qwen3_vl,
     "qwen3_5_moe": _qwen3_vl,
+    "cosmos3_omni": _qwen3_vl,
     "glm4v": _glm4v,
     "glm4v_moe": _glm4v,
     "glm46v": _glm4v,
@@ -312,12 +315,13 @@ SHAPES: Mapping[str, Shape] = {
     "video_llama_3": recent_shapes.two_layers,
     "phi4_multimodal": recent_shapes.phi4_vision,
     "glm_ocr": recent_shapes.glm_ocr,
-    "got_ocr2": recent_shapes.got_ocr,
+    **dict.fromkeys(["got_ocr2", "pp_chart2table"], recent_shapes.got_ocr),
     "kimi_vl": _kimi,
     "llama4": _llama4,
     "llava": _clip,
     **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], _qwen2_5_vl),
     **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], _qwen3_vl),
+    **further_shapes.IMAGE_SHAPES,
 }
 """Wrapper -> shape of its tower for images."""
 
@@ -326,6 +330,7 @@ AUDIO_SHAPES: Mapping[str, Shape] = {
     "voxtral": _voxtral,
     "moss_transcribe_diarize": _moss,
     **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], recent_shapes.qwen_omni_audio),
-    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], recent_shapes.qwen3_omni_audio),
+    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker", "qwen3_asr"], recent_shapes.qwen3_omni_audio),
+    **further_shapes.SOUND_SHAPES,
 }
 """Wrapper -> shape of its tower for sound."""

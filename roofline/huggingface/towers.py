@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import SpecError
 from . import audio_encoders, recent_encoders, vision_encoders
 from .fields import Fields, MissingField
+from .further_towers import IMAGE_TOWERS
+from .speech_towers import SPEECH_TOWERS
 from .vision_encoders import matrix
-
-
-class Wrapper(NamedTuple):
-    """Inputs of a projector's shape: the tower's fields, the wrapper's, and the width of the language model."""
-
-    encoder: Fields
-    outer: Fields
-    hidden: int
-
+from .wrapper import Wrapper
 
 Encoder = Callable[[Fields], int]
 Projector = Callable[[Wrapper], int]
@@ -48,15 +42,20 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
         A field of a known tower is invalid.
     """
     wrapper = str(data.get("model_type"))
-    found = _known(wrapper, str(inner.get("model_type")), key)
-    if found is None:
-        return None
-    count, projector = found
     fields = Fields(plain_names(inner), DEFAULTS.get(wrapper, {}), partial=True)
+    at = Wrapper(fields, Fields(data, {}), hidden)
+    whole = (SPEECH_TOWERS if key in SPEECH_KEYS else IMAGE_TOWERS).get(wrapper)
+    found = _known(wrapper, str(inner.get("model_type")), key)
     try:
-        return count(fields) + projector(Wrapper(fields, Fields(data, {}), hidden))
+        if whole is not None:
+            return whole(at)
+        return None if found is None else found[0](fields) + found[1](at)
     except MissingField:
         return None
+
+
+SPEECH_KEYS = ("audio_config", "speech_config", "encoder_config")
+"""Parts of a wrapper that are encoders of sound."""
 
 
 def plain_names(inner: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -340,6 +339,7 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "qwen3_vl_moe": (vision_encoders.qwen3_vl, _none),
     "qwen3_5": (vision_encoders.qwen3_vl, _none),
     "qwen3_5_moe": (vision_encoders.qwen3_vl, _none),
+    "cosmos3_omni": (vision_encoders.qwen3_vl, _none),
     "exaone4_5": (vision_encoders.exaone4_5, _none),
     "glm4v": (vision_encoders.glm4v, _none),
     "glm4v_moe": (vision_encoders.glm4v, _none),
@@ -365,6 +365,7 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "hy_v4_vl": (vision_encoders.hy_v4, _none),
     "minicpmv4_6": (vision_encoders.minicpm, _minicpm),
     "minicpmv4_7": (vision_encoders.minicpm, _minicpm),
+    "minicpm_ocr": (vision_encoders.minicpm, _minicpm),
     "ovis2": (vision_encoders.ovis2, _ovis2),
     "step3p7": (vision_encoders.step3, _step3),
     "granite_docling": (vision_encoders.granite_docling, _none),
@@ -374,7 +375,7 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "paddleocr_vl": (vision_encoders.siglip, _normed_merger),
     "phi4_multimodal": (recent_encoders.phi4_vision, _two_layers),
     "glm_ocr": (recent_encoders.glm_ocr, _none),
-    "got_ocr2": (recent_encoders.segment_anything, _got_ocr),
+    **dict.fromkeys(["got_ocr2", "pp_chart2table"], (recent_encoders.segment_anything, _got_ocr)),
     "qianfan_ocr": (vision_encoders.internvl, _internvl),
     "video_llama_3": (recent_encoders.siglip_without_positions, _two_layers),
     **dict.fromkeys(["minicpmv", "minicpmo"], (vision_encoders.siglip, _resampler)),
@@ -392,6 +393,7 @@ AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
     "moss_transcribe_diarize": (audio_encoders.whisper, _moss),
     **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], (recent_encoders.qwen_omni_audio, _none)),
     **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], (recent_encoders.qwen3_omni_audio, _none)),
+    "qwen3_asr": (recent_encoders.qwen3_omni_audio, _none),
     "phi4_multimodal": (recent_encoders.phi4_audio, _phi4_audio),
 }
 """Wrapper -> audio encoder and projector."""

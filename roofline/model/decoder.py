@@ -341,6 +341,10 @@ class Model(Report):
             for cache in layer.caches():
                 yield layer.count, cache
 
+    def looked_at(self, images: Number, image_tokens: Number) -> Number:
+        """Return the positions of images outside the sequence that layers of cross-attention look at."""
+        return sum((tower.looked_at(images, image_tokens) for tower in self.towers.values()), 0.0 * images)
+
     @property
     def kv_bytes_per_token(self) -> float:
         """Bytes per token of a bf16 cache, before any window is full."""

@@ -88,6 +88,8 @@ class Tower(Value):
         Default tokens per image, for encoders that accept any size.
     window_s : float
         Seconds of sound that are encoded together; 0 for images.
+    outside : bool
+        Whether its tokens stay outside the sequence: layers of cross-attention look at them (Llama 3.2 Vision).
 
     Raises
     ------
@@ -111,6 +113,7 @@ class Tower(Value):
     windowed_layers: int = 0
     usual_tokens: int = 0
     window_s: float = 0.0
+    outside: bool = False
 
     def __post_init__(self) -> None:
         whole(self, "hidden", "intermediate", "layers", "heads", "merge")
@@ -136,10 +139,16 @@ class Tower(Value):
         return scalar(np.where(np.asarray(image_tokens) > 0, image_tokens, float(usual)))
 
     def tokens_of(self, segment: Segment) -> Number:
-        """Return the tokens per sequence that come from this tower."""
+        """Return the tokens of a sequence that come from this tower; none if they stay outside it."""
+        if self.outside:
+            return 0.0 * segment.images
         if self.positions is not None and self.hears:
             return np.ceil(segment.audio_s / self.window_s * (self.positions / self.merge))
         return segment.images * self.tokens_of_image(segment.image_tokens)
+
+    def looked_at(self, images: Number, image_tokens: Number) -> Number:
+        """Return the positions outside a sequence with ``images`` that its cross-attention looks at."""
+        return images * self.tokens_of_image(image_tokens) if self.outside else 0.0 * images
 
     def encoded(self, segment: Segment) -> tuple[Number, Number]:
         """Return the number of images, tiles or windows per sequence, encoded separately, and their positions."""

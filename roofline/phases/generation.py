@@ -218,5 +218,8 @@ def _steps(serve: Deployment, load: Workload, blocks: int) -> Phase:
     middles = (np.arange(blocks) + 0.5) / blocks
     context = np.asarray(load.context_tokens)[..., None] + np.maximum(steps[..., None] * middles - 0.5, 0.0)
     cached, prompt = last_axis(load.cached_tokens), last_axis(load.prompt_tokens)
-    segment = steps_of(serve.model, last_axis(load.batch), context, shared=cached, prompt_tokens=prompt)
+    beside = serve.model.looked_at(last_axis(load.images), last_axis(load.image_tokens))
+    segment = steps_of(
+        serve.model, last_axis(load.batch), context, shared=cached, prompt_tokens=prompt, looked_at=beside
+    )
     return run_pass(serve.with_new_axis(), "decode", segment)

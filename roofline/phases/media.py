@@ -78,5 +78,11 @@ def media_notes(serve: Deployment, segments: tuple[Segment, ...]) -> Iterator[st
             continue
         sizes = {float(size) for each in held for size in np.ravel(tower.tokens_of_image(each.image_tokens))}
         tokens = " to ".join(f"{size:,.0f}" for size in sorted({min(sizes), max(sizes)}))
+        if tower.outside:
+            yield (
+                f"an image is {tokens} positions that layers of cross-attention look at, beside the sequence; their"
+                " keys and values are not in the cache's bytes"
+            )
+            continue
         each = f", each of {tower.merge} positions of the encoder" if tower.merge > 1 else ""
         yield f"an image is {tokens} tokens of the language model{each}"

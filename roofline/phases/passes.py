@@ -435,7 +435,8 @@ def mixed(serve: Deployment, *, decode: Workload | Iterable[Workload], prefill: 
 
 def _steps(serve: Deployment, load: Workload, context: Number) -> Segment:
     model, prompt = _checked(serve).model, load.prompt_tokens
-    return steps_of(model, load.batch, context, shared=load.cached_tokens, prompt_tokens=prompt)
+    beside = model.looked_at(load.images, load.image_tokens)
+    return steps_of(model, load.batch, context, shared=load.cached_tokens, prompt_tokens=prompt, looked_at=beside)
 
 
 def _workloads(name: str, loads: Workload | Iterable[Workload]) -> tuple[Workload, ...]:

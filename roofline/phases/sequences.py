@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..arrays import anywhere, smaller
 from ..errors import Number
 from ..model import Model
@@ -43,17 +45,26 @@ def prompts_of(serve: Deployment, load: Workload) -> Segment:
         image_tokens=load.image_tokens,
         audio_s=load.audio_s,
     )
-    if load.has_media:
-        check_media(serve, found)
-    return found
+    if not load.has_media:
+        return found
+    check_media(serve, found)
+    beside = model.looked_at(load.images, load.image_tokens)
+    return replace(found, source_tokens=beside, encoded_tokens=beside) if anywhere(beside) else found
 
 
 def steps_of(
-    model: Model, batch: Number, context_tokens: Number, *, shared: Number = 0.0, prompt_tokens: Number = 0.0
+    model: Model,
+    batch: Number,
+    context_tokens: Number,
+    *,
+    shared: Number = 0.0,
+    prompt_tokens: Number = 0.0,
+    looked_at: Number = 0.0,
 ) -> Segment:
     """Return sequences that decode; the cached part of their prompts may be a shared prefix.
 
-    The cache of an encoder-decoder contains the source and the decoder's tokens, including the start token.
+    The cache of an encoder-decoder contains the source and the decoder's tokens, including the start token.  Layers of
+    cross-attention look at ``looked_at`` positions of images.
     """
     if model.encoder is not None:
         positions = model.encoder.positions
@@ -63,4 +74,4 @@ def steps_of(
         return Segment(batch, 1.0, context_tokens - source + 1.0, source_tokens=source)
     if anywhere(shared > 0):
         shared = smaller(shared, context_tokens)
-    return Segment(batch, 1.0, context_tokens, shared_tokens=shared)
+    return Segment(batch, 1.0, context_tokens, shared_tokens=shared, source_tokens=looked_at)

@@ -130,6 +130,11 @@ class StepTimes(Value):
             return self
         if any(np.ndim(getattr(load, name)) for name in MEDIA_COUNTS):
             raise InvalidInput("under load all prompts have the same images and sound: a count of them is an array")
+        if any(tower.outside for tower in self.serve.model.towers.values()):
+            raise InvalidInput(
+                f"images must be 0 under load: steps of {self.serve.model.name} depend on images beside the sequence;"
+                " prefill, decode and generate count them"
+            )
         prompt = prompts_of(self.serve, dataclasses.replace(load, batch=1))
         return dataclasses.replace(self, encoding=_encoding(self.serve, prompt, self.time))
 

@@ -85,6 +85,8 @@ class TowerSpec(Strict):
     """Default tokens per image, for encoders that accept any size."""
     window_s: float = Field(default=0.0, ge=0, strict=False)
     """Seconds of audio per window; 0 for images."""
+    outside: bool = False
+    """Whether its tokens stay outside the sequence, where layers of cross-attention look at them."""
 
     def build(self) -> Tower:
         """Convert to a tower."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ... import operators
-from ...arrays import anywhere
-from ...operators.operator import Operator, Pass
+from ...arrays import anywhere, scalar
+from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend
 from ...operators.weights import Linear, Vector, Weight
 from .block import Block, Cache, whole
@@ -19,8 +21,8 @@ from .mlp import MLP
 class CrossAttentionLayer(Block):
     """A whole layer that attends to image tokens (Llama 3.2 Vision, arXiv:2407.21783, section 7.3).
 
-    Keys and values come from the image, so the cache depends on image tokens and not on the context.  A pass without an
-    image skips the whole layer, including its MLP: it is resident, but does no work for text.
+    Keys and values come from the image, so the cache depends on image tokens and not on the context.  A sequence
+    without an image skips the whole layer, including its MLP: it is resident, but does no work for text alone.
 
     Attributes
     ----------
@@ -48,6 +50,15 @@ class CrossAttentionLayer(Block):
         """Heads."""
         return f"cross-attention {self.query_heads}/{self.kv_heads} x {self.head_dim} to an image"
 
+    def _look(self) -> SourceAttention:
+        """The attention to the positions of images, whose keys and values the first pass projects."""
+        return SourceAttention(
+            hidden=self.hidden, query_heads=self.query_heads, kv_heads=self.kv_heads, head_dim=self.head_dim
+        )
+
+    def _mlp(self) -> MLP:
+        return MLP(hidden=self.hidden, intermediate=self.intermediate)
+
     def weights(self) -> tuple[Weight, ...]:
         """Attention, MLP, and a gate for each."""
         attention = Attention(
@@ -57,12 +68,21 @@ class CrossAttentionLayer(Block):
             head_dim=self.head_dim,
             qk_norm=True,
         )
-        mlp = MLP(hidden=self.hidden, intermediate=self.intermediate)
-        return (*attention.weights(), *mlp.weights(), Vector("gates", 2, "other"))
+        return (*attention.weights(), *self._mlp().weights(), Vector("gates", 2, "other"))
 
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Yield nothing, since passes over text skip the layer."""
-        yield from ()
+        """Yield attention to the images and the MLP, for the sequences that have images."""
+        looking: list[Segment] = []
+        for segment in run.segments:
+            looks = scalar(np.asarray(segment.source_tokens) > 0) * 1.0
+            looking.append(replace(segment, sequences=segment.sequences * looks))
+        if not any(anywhere(segment.source_tokens) for segment in run.segments):
+            return
+        inner = replace(run, segments=tuple(looking))
+        runs = scalar(np.asarray(inner.tokens) > 0) * 1.0
+        for block in (self._look(), self._mlp()):
+            for operator in block.operators(inner):
+                yield operator.times(runs)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
