@@ -197,12 +197,6 @@ def _llama4(at: Wrapper) -> int:
     return at.encoder.size("vision_output_dim") * at.hidden
 
 
-def _muse_glimmer(at: Wrapper) -> int:
-    """Three matrices without biases, from merged patches to the language model."""
-    merged, inner = at.outer.size("out_hidden_size"), at.outer.size("projector_hidden_size")
-    return merged * inner + inner * inner + inner * at.hidden
-
-
 def _mllama(at: Wrapper) -> int:
     return matrix(at.encoder.size("vision_output_dim"), at.hidden)
 
@@ -360,7 +354,6 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "minimax_m3_vl": (vision_encoders.minimax, _minimax),
     "internvl": (vision_encoders.internvl, _internvl),
     "llama4": (vision_encoders.llama4, _llama4),
-    "muse_glimmer": (vision_encoders.muse_glimmer, _muse_glimmer),
     "mllama": (vision_encoders.mllama, _mllama),
     "hy_v4_vl": (vision_encoders.hy_v4, _none),
     "minicpmv4_6": (vision_encoders.minicpm, _minicpm),

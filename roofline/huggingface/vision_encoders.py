@@ -95,14 +95,6 @@ def qwen2_5_vl(fields: Fields) -> int:
     return patches(fields, width, frames=frames, bias=False) + layers * block + merger
 
 
-def muse_glimmer(fields: Fields) -> int:
-    """Muse Glimmer: a grid of learned positions, LayerNorms, one before the layers and one behind."""
-    width, inner, layers = _vit(fields)
-    positions = fields.size("pos_emb_height") * fields.size("pos_emb_width") * width
-    frames = fields.optional("patch_temporal") or 2
-    return patches(fields, width, frames=frames, bias=False) + positions + layers * layer(width, inner) + 4 * width
-
-
 def exaone4_5(fields: Fields) -> int:
     """EXAONE 4.5: Qwen2.5-VL's encoder with grouped KV heads."""
     width, heads = fields.size("hidden_size"), fields.size("num_heads")
