@@ -252,3 +252,9 @@ def test_methodology_shows_modules_that_exist():
     shown = [name for page in pages for name in re.findall(r"automodule:: (\S+)", page.read_text("utf-8"))]
     assert len(shown) > 20
     assert [name for name in shown if importlib.util.find_spec(name) is None] == []
+
+
+def test_no_two_files_share_a_name():
+    """A file is looked for by its name: one that stands in two rooms for different things misleads."""
+    names = [path.stem for path in SRC.rglob("*.py") if not path.stem.startswith("__")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

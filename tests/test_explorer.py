@@ -16,8 +16,8 @@ import pytest
 from command_line import answer, run
 
 import roofline as rl
-from roofline.app import command, pictures
-from roofline.app.server import FILES, Explorer
+from roofline.app import command, svg_plots
+from roofline.app.http_server import FILES, Explorer
 from roofline.app.state import LISTED, LONGEST_QUERY, OPTIONS, START, read_state
 from roofline.phases.passes import TIMES
 from roofline.report import plain
@@ -39,7 +39,7 @@ def server():
 @pytest.fixture
 def no_drawing(monkeypatch):
     """Pictures that take no time."""
-    monkeypatch.setattr("roofline.app.server.draw", lambda *_, **__: b"<svg/>")
+    monkeypatch.setattr("roofline.app.http_server.draw", lambda *_, **__: b"<svg/>")
 
 
 @pytest.fixture
@@ -370,7 +370,7 @@ def test_nonsense_on_the_wire_is_refused(server):
 # --- pictures --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", sorted(pictures.PICTURES))
+@pytest.mark.parametrize("kind", sorted(svg_plots.PICTURES))
 def test_a_picture_is_whole_and_loads_nothing(ask, kind):
     reply, body = ask("/plot.svg", LLAMA | {"kind": kind})
     assert (reply.status, reply.headers["Content-Type"]) == (200, "image/svg+xml; charset=utf-8")
@@ -391,15 +391,15 @@ def test_another_picture_is_refused(ask):
 def test_a_picture_has_the_background_of_the_page(ask):
     sheet = ask("/page.css")[1].decode()
     cards = re.findall(r"--card: (#\w{6})", sheet)
-    assert cards == list(pictures.PAPERS.values())
-    for theme, paper in pictures.PAPERS.items():
+    assert cards == list(svg_plots.PAPERS.values())
+    for theme, paper in svg_plots.PAPERS.items():
         _, body = ask("/plot.svg", START | {"theme": theme})
         assert f"fill: {paper}".encode() in body
 
 
 def test_a_picture_that_nobody_waits_for_is_not_drawn(monkeypatch):
-    monkeypatch.setitem(pictures.PICTURES, "roofline", lambda *_: pytest.fail("it was drawn"))
-    assert pictures.draw(read_state(""), "roofline", wanted=lambda: False) == b""
+    monkeypatch.setitem(svg_plots.PICTURES, "roofline", lambda *_: pytest.fail("it was drawn"))
+    assert svg_plots.draw(read_state(""), "roofline", wanted=lambda: False) == b""
 
 
 def test_a_closed_connection_is_noticed(server, monkeypatch):
@@ -411,7 +411,7 @@ def test_a_closed_connection_is_noticed(server, monkeypatch):
         drawn.append(wanted())
         return b""
 
-    monkeypatch.setattr("roofline.app.server.draw", slow)
+    monkeypatch.setattr("roofline.app.http_server.draw", slow)
     wire = socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
     wire.sendall(f"GET /plot.svg HTTP/1.1\r\nHost: localhost:{server.server_port}\r\n\r\n".encode())
     asked.wait(10)
@@ -428,7 +428,7 @@ def test_a_fault_of_the_program_is_told(ask, monkeypatch, capsys):
     def faulty(_):
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("roofline.app.server.numbers", faulty)
+    monkeypatch.setattr("roofline.app.http_server.numbers", faulty)
     reply, body = ask("/api", LLAMA)
     assert (reply.status, body) == (500, b"internal error: by nothing\n")
     assert "ZeroDivisionError" in capsys.readouterr().err

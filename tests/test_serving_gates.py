@@ -12,7 +12,7 @@ from roofline.serving.cache_pool import CachePool
 from roofline.serving.clock import Clock, Polyline
 from roofline.serving.gates import BalanceGate, BatchGate
 from roofline.serving.ranks import Ranks
-from roofline.serving.record import Requests
+from roofline.serving.request_records import Requests
 from roofline.serving.scheduler import Scheduler
 from roofline.serving.step_times import step_times
 

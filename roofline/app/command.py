@@ -15,7 +15,7 @@ from ..cli.quantities import quantity
 from ..cli.target import ModelOrTarget
 from ..errors import InvalidInput
 from ..specs.library import get_hardware, list_models
-from .server import PORT, Explorer
+from .http_server import PORT, Explorer
 from .state import FIELDS, START, Refused, read_state
 
 Model = Annotated[

@@ -10,8 +10,8 @@ from ..errors import InvalidInput, Number, number, of_kind
 from ..report import Rows, Step
 from ..specs.electricity import JOULES_OF_A_KWH, WATTS_OF_A_KILOWATT
 from ..specs.prices import usd_per_million_tokens
-from .arrivals import arrivals_of, with_arrivals
 from .candidates import LATENCIES, MEMORY, WEIGHTS, Array
+from .fleet_demand import arrivals_of, with_arrivals
 from .plan_sentences import HOURS_PER_MONTH, fleet_sentence
 from .plan_steps import fleet_steps
 from .plans import Plan

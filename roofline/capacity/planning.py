@@ -30,8 +30,8 @@ from ..specs.prices import Price
 from ..techniques.prompts import with_hit_rate
 from ..techniques.quantization import KVQuantization
 from ..techniques.technique import Chosen, Technique, as_techniques, refuse_pairs, scenario_with
-from .arrivals import arrivals_of, mean_of, with_arrivals
 from .candidates import all_rows, evaluate, precision_name
+from .fleet_demand import arrivals_of, mean_of, with_arrivals
 from .layouts import layouts, reach, rows_kept, rows_of, startable, within_reach
 from .plans import Plan
 

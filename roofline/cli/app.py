@@ -39,7 +39,7 @@ estimate with its interval, and what limits each. A list such as --batch 1,8,64 
         ),
     ),
     "fit": (
-        "fits:fit",
+        "memory_fit:fit",
         "Check whether a model fits, and how many tokens the KV cache holds.",
         """
 Prints yes or no, the number of tokens and sequences that the KV cache holds and, if the model does not fit, the
@@ -51,7 +51,7 @@ smallest change that makes it fit. With --engine, memory is divided as that engi
         ),
     ),
     "what-if": (
-        "changes:what_if",
+        "deployment_changes:what_if",
         "Compare a deployment before and after a change.",
         """
 Changes formats, hardware, layout, engine or batch, or several at once, and shows prefill, decode and memory side by
@@ -142,14 +142,18 @@ target is missed first, every technique ranked by its gain, and where the advice
         "",
         (
             "llama-3.1-70b --hardware 2xh100-sxm --find batch --metric tpot --target 60ms",
+            "llama-3.1-70b --hardware 2xh100-sxm --find batch --metric tpot --target 60ms --technique speculative",
             "llama-3.1-70b --hardware h100-sxm --find weight_bits --metric fits",
         ),
     ),
     "sensitivity": (
         "questions:sensitivity",
-        "Show what the time of a pass depends on, strongest first.",
-        "For each input, the percent change in time for a 1 % increase.",
-        ("llama-3.1-70b --hardware 2xh100-sxm --phase decode",),
+        "Show what the time of a pass or a metric of requests depends on, strongest first.",
+        "For each input, the percent change in the result for a 1 % increase.",
+        (
+            "llama-3.1-70b --hardware 2xh100-sxm --phase decode",
+            "llama-3.1-70b --hardware 2xh100-sxm --batch 32 --metric tpot --technique speculative",
+        ),
     ),
     "techniques": (
         "questions:techniques",

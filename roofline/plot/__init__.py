@@ -3,14 +3,14 @@
 Plots take all numbers from results and contain no modeling. No other part of the package imports matplotlib.
 """
 
+from .accelerators import by_year, rooflines
 from .breakdown import time_breakdown
 from .capacity import memory_stack, pareto, tornado
 from .changes import techniques, waterfall
 from .chart import roofline
-from .cost import cost
+from .cost_curve import cost
 from .curves import curves
 from .frame import new_axes
-from .hardware import by_year, rooflines
 from .heat import heatmap
 from .levels import hierarchy
 from .map import phase_map

@@ -13,7 +13,7 @@ from matplotlib.ticker import PercentFormatter
 from ..errors import InvalidInput
 from ..phases.passes import Phase
 from .arguments import check_kind
-from .fits import DOES_NOT_FIT, memory_of
+from .fit_stamp import DOES_NOT_FIT, memory_of
 from .frame import (
     axes_or_new,
     figure_inches,

@@ -15,7 +15,7 @@ from ..capacity import Plan
 from ..errors import InvalidInput
 from ..footprint.memory_use import Memory
 from .arguments import check_kind
-from .fits import DOES_NOT_FIT
+from .fit_stamp import DOES_NOT_FIT
 from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_columns, name_rows, text_inches
 from .style import style_of
 from .ticks import log_axis, log_limits

@@ -19,7 +19,7 @@ from ..techniques.stages import stages
 from ..techniques.table import NOTICEABLE
 from ..units import brief_speed
 from .arguments import check_kind
-from .fits import DOES_NOT_FIT, memory_of
+from .fit_stamp import DOES_NOT_FIT, memory_of
 from .frame import (
     SLACK,
     axes_or_new,

@@ -20,7 +20,7 @@ from ..phases.bounds import Bound
 from ..phases.passes import Phase
 from ..specs.library import get_accelerator
 from ..units import humanize
-from .fits import ROOM_FOR_REASON, stamp_misfits
+from .fit_stamp import ROOM_FOR_REASON, stamp_misfits
 from .frame import HEIGHT, LEGEND_ROW, axes_or_new, head, lay_out, legend_below, wrapped
 from .labels import Label, left_out, place_labels
 from .roofs import draw_roofs, roofs_of, set_scales

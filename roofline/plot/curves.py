@@ -18,7 +18,7 @@ from ..phases.passes import TIMES, Phase
 from ..serving.methods import method_words
 from ..serving.under_load import Served
 from ..units import quantity_of
-from .fits import DOES_NOT_FIT, memory_of
+from .fit_stamp import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, legend_below
 from .style import Style, style_of
 from .ticks import log_axis, log_limits

@@ -18,7 +18,7 @@ from ..footprint.memory_use import memory
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES, decode
 from ..phases.workload import Workload
-from .fits import DOES_NOT_FIT
+from .fit_stamp import DOES_NOT_FIT
 from .frame import axes_or_new, head, label_axes, legend_below, widen
 from .style import style_of
 from .ticks import log_axis, plain_number

@@ -16,7 +16,7 @@ from ..specs.library import get_model
 from ..units import humanize
 from .arguments import check_kind
 from .curves import INPUTS, swept_input
-from .fits import DOES_NOT_FIT, memory_of
+from .fit_stamp import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, legend_below
 from .style import style_of
 from .ticks import log_axis, log_limits

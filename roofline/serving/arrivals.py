@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput, number, one_number
 from ..phases.workload import Workload
-from .record import Requests
+from .request_records import Requests
 from .trace import Trace
 from .traffic import Traffic
 

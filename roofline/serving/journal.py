@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ..errors import InvalidInput, number
 from ..values import Value
 from .outcome import Simulation
-from .record import Piece
 from .request_loops import play
+from .request_records import Piece
 from .scheduler import Scheduler
 
 Array = npt.NDArray[np.float64]

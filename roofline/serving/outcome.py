@@ -19,8 +19,8 @@ from ..report import Report, Step
 from ..specs.engines import GENERIC, Engine
 from .arrivals import Demand
 from .load_sentences import simulation_sentence
-from .record import Requests, Tally
 from .request_loops import play
+from .request_records import Requests, Tally
 from .slo import SLO, as_slo
 from .step_times import StepTimes
 from .trace import Trace, without_times

@@ -27,8 +27,8 @@ from .cache_pool import cache_pool
 from .clock import Clock
 from .outcome import Simulation
 from .pool_energy import ESTIMATE, Busy, PoolWatts, busy_decode, busy_prefill
-from .record import Requests
 from .request_loops import handle
+from .request_records import Requests
 from .scenario import Scenario
 from .scheduler import Scheduler
 from .step_times import StepTimes, step_times

@@ -17,7 +17,7 @@ from math import ceil, inf
 
 from ..specs.engines import Engine
 from .gates import BalanceGate
-from .record import Piece, Tally
+from .request_records import Piece, Tally
 from .scheduler import Scheduler
 
 

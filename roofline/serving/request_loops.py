@@ -20,7 +20,7 @@ from .arrivals import Demand, arrival_times, draw_requests
 from .cache_pool import CachePool, cache_pool
 from .clock import Clock
 from .ranks import Ranks
-from .record import Requests, Tally
+from .request_records import Requests, Tally
 from .scheduler import Scheduler
 from .step_times import StepTimes
 from .trace import Trace

@@ -29,7 +29,7 @@ from ..specs.engines import Engine
 from .cache_pool import CachePool
 from .clock import Clock
 from .gates import BatchGate
-from .record import Gaps, Piece, Requests, Tally, in_order
+from .request_records import Gaps, Piece, Requests, Tally, in_order
 
 
 class Scheduler:

@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from .attention import *  # noqa: F403
     from .batching import *  # noqa: F403
     from .context_parallelism import *  # noqa: F403
-    from .encoders import *  # noqa: F403
+    from .encoder_placement import *  # noqa: F403
     from .expert_layouts import *  # noqa: F403
-    from .host import *  # noqa: F403
+    from .fusion_and_sparsity import *  # noqa: F403
+    from .host_scheduling import *  # noqa: F403
     from .prompts import *  # noqa: F403
     from .quantization import *  # noqa: F403
     from .sharding import *  # noqa: F403
     from .shared_prefix import *  # noqa: F403
     from .speculation import *  # noqa: F403
     from .tiers import *  # noqa: F403
-    from .weights import *  # noqa: F403
 
 load_all(__name__, __path__)  # noqa: F405
 

@@ -30,7 +30,7 @@ from ..target import Target, read_model
 from ..technique_options import Chosen
 from .capacity_plans import Rate as FleetRate
 from .capacity_plans import Search
-from .changes import Change
+from .deployment_changes import Change
 from .questions import PassName
 from .requests import Concurrency, Rate
 

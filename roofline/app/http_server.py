@@ -22,8 +22,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ..errors import InvalidInput, RooflineError
 from .numbers import numbers
-from .pictures import draw
 from .state import LISTED, START, Refused, read_state
+from .svg_plots import draw
 
 ADDRESS = "127.0.0.1"
 """The loopback interface, which other machines cannot reach."""
