@@ -1,6 +1,8 @@
 """`roofline quiz` asks, marks, explains and keeps score; it also writes cards."""
 
+import csv
 import io
+import json
 
 import pytest
 from command_line import answer, run, text
@@ -72,6 +74,17 @@ def test_cards_for_anki(tmp_path):
     assert text("quiz", "cost", "--cards", file, *options) == f"wrote 12 cards to {file}\n"
     assert file.read_text("utf-8") == cards(12, "cost", seed=5)
     assert text("quiz", "cost", "--cards", "-", *options) == cards(12, "cost", seed=5)
+
+
+def test_cards_are_json_if_asked(tmp_path):
+    file = tmp_path / "deck.csv"
+    options = ("--count", "12", "--seed", "5", "--json")
+    written = json.loads(text("quiz", "cost", "--cards", file, *options))
+    assert written == {"cards": 12, "file": str(file)}
+    deck = json.loads(text("quiz", "cost", "--cards", "-", *options))
+    rows = list(csv.reader(file.read_text("utf-8").splitlines()[3:]))
+    assert [list(card.values()) for card in deck] == rows
+    assert list(deck[0]) == ["front", "back", "tags"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -80,23 +82,38 @@ def quiz(
 ) -> None:
     """Ask questions with new numbers, mark the answers and explain them."""
     if cards_file is not None:
-        return _write_cards(cards_file, CARDS if count is None else count, topic, difficulty, seed)
+        return _write_cards(cards_file, CARDS if count is None else count, topic, difficulty, seed, as_json=as_json)
     asked = questions(QUESTIONS if count is None else count, topic, difficulty=difficulty, seed=seed)
     if as_json:
         return print_json([question.to_dict() for question in asked])
     return _ask(asked)
 
 
-def _write_cards(file: Path, count: Any, topic: str | None, difficulty: Any, seed: Any) -> None:
+def _write_cards(file: Path, count: Any, topic: str | None, difficulty: Any, seed: Any, *, as_json: bool) -> None:
     text = cards(count, topic, difficulty=difficulty, seed=seed)
     if str(file) == "-":
-        print(text, end="")
+        if as_json:
+            print_json([dict(zip(FIELDS, row, strict=True)) for row in _rows(text)])
+        else:
+            print(text, end="")
         return
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"cannot write {file}: {error.strerror or error}") from None
-    print_text(f"wrote {count:,} cards to {file}")
+    if as_json:
+        print_json({"cards": count, "file": str(file)})
+    else:
+        print_text(f"wrote {count:,} cards to {file}")
+
+
+FIELDS = ("front", "back", "tags")
+"""Columns of a card."""
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    """The rows of a deck, without the header lines that Anki reads."""
+    return csv.reader(line for line in io.StringIO(text, newline="") if not line.startswith("#"))
 
 
 HOW = "Type a number, with a unit if you like; ? shows the solution, q quits."
