@@ -192,7 +192,7 @@ def report(folder: Path) -> str:
         by("accelerator", lambda part: part.batch.words["accelerator"], compared),
         by("kind and format", lambda part: ".".join(part.kind.split(".")[:2]), compared),
     ]
-    return "\n\n".join([*tables, "## Refused", *_refusals()])
+    return "\n\n".join([*tables, "## Rejected", *_refusals()])
 
 
 def _refusals() -> Iterator[str]:

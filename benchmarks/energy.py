@@ -346,11 +346,12 @@ INTRODUCTION = """\
 # Power and energy against measured boards
 
 Mean power of boards (NVML) in measured steady states, compared with the modeled power for the same bytes, FLOPs and
-time (`roofline/efficiency/power.py`). The time is the measured one, so only the power is judged. Doubtful rows are
-left out. The parameters are in `efficiency_specs/power.yaml`. The files of ML.ENERGY do not contain prompt lengths,
-which are taken as short (250 to 500 tokens). A step counts as running kernels all the time, up to twice its estimate.
-Of six factors that were tried on these rows (1, 1.3, 1.5, 2, 2.5 and no limit: 12.5, 11.9, 10.2, 9.8, 10.6 and 11.7 %
-pooled median) 2 was chosen, so the errors here are somewhat optimistic, those of models left out included.
+time (`roofline/efficiency/power.py`). The time is the measured one, so only the power is judged. Doubtful rows are left
+out. The parameters are in `efficiency_specs/power.yaml`. The ML.ENERGY files do not state prompt lengths, which are
+assumed to be short (250 to 500 tokens). A step that takes up to twice its estimate counts as running kernels all the
+time; in a longer one the board waits. Of the six factors tried on these rows (1, 1.3, 1.5, 2, 2.5 and no limit: pooled
+median errors of 12.5, 11.9, 10.2, 9.8, 10.6 and 11.7 %), 2 was chosen, so all errors on this page are somewhat
+optimistic, including those of models left out.
 """
 
 MEASURES = "median | mean | 90th percentile"

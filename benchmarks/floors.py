@@ -178,9 +178,9 @@ def summary(compared: Compared) -> str:
         counts[2 if reason else 1] += int(np.sum(share > 1))
         if reason:
             caught[reason] = caught.get(reason, 0) + int(np.sum(share > 1))
-    out = ["| kernels | rows | beat their floor | quarantined |", "| --- | ---: | ---: | ---: |"]
+    out = ["| kernels | rows | beat their floor | excluded |", "| --- | ---: | ---: | ---: |"]
     out += [f"| {name} | {n:,} | {beaten} | {held} |" for name, (n, beaten, held) in rows.items()]
-    return "\n".join([*out, "", *(f"- {count} rows quarantined: {reason}" for reason, count in caught.items())])
+    return "\n".join([*out, "", *(f"- {count} rows excluded: {reason}" for reason, count in caught.items())])
 
 
 def main() -> None:

@@ -206,16 +206,16 @@ HEAD = """\
 # Gains that were found later
 
 Written by `benchmarks/found_later.py` from `tests/data/measurements/later_gains.csv`: gains from sources that are not
-among those of [techniques.md](techniques.md), read after its formulas were chosen. The first line counts what the
-library predicted before any of these rows had been looked at, the second what it predicts today. What was changed after
-the first: copies over a host link reach 0.8 of its rate, and a cache is loaded before a prompt is computed unless the
-engine fetches it layer by layer. What an index for sparse attention costs and leaves was taken from the rows of
-MInference themselves, which are no test of it any more. Gains above 1 are improvements; classes are those of the other
+on the page [techniques.md](techniques.md), read after its formulas were chosen. The first line counts the predictions
+made before any of these rows had been read, the second those of today. Two things changed in between: copies over a
+host link reach 0.8 of its rate, and a cache is loaded before a prompt is computed unless the engine fetches it layer by
+layer. The cost of an index for sparse attention, and the share of tokens that it keeps, were taken from the MInference
+rows themselves, so those rows no longer test it. Gains above 1 are improvements; the classes are explained on the other
 page.
 
-Most rows beyond 30 % are of one source, whose baselines ran at batches that it does not print: FP16 weights that leave
-little memory (Llama 2 13B and Yi 34B on an A100, Llama 2 7B on an L40S), and 8-bit attention of Llama 3 8B and Mistral
-on an A100, which gained nothing there and twice as much on an L40S.
+Most rows beyond 30 % come from one source that does not state the batch of its baselines: models whose FP16 weights
+leave little memory (Llama 2 13B and Yi 34B on an A100, Llama 2 7B on an L40S), and 8-bit attention of Llama 3 8B and
+Mistral, which gained nothing on an A100 and twice as much on an L40S.
 
 | rows | judged | within 15 % | within 30 % | beyond | wrong sign | 15 % | 30 % | unmapped | bounds |
 |---|---|---|---|---|---|---|---|---|---|"""

@@ -291,7 +291,7 @@ def table(compared: list[tuple[Run, float]]) -> str:
         values = np.array([value for run, value in trusted if run.table == name])
         out.append(f"| {name} | {len(values)} | {np.sum(values > 1)} | {values.max():.2f} | {np.median(values):.2f} |")
     held = [f"- {run.row['id']}: {value:.2f}, {why}" for run, value in compared if (why := quarantined(run.row))]
-    return "\n".join([*out, "", f"{len(held)} rows quarantined:", "", *held])
+    return "\n".join([*out, "", f"{len(held)} rows excluded:", "", *held])
 
 
 def main() -> None:

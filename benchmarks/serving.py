@@ -407,11 +407,11 @@ def of_fit(found: Fit) -> list[str]:
         "",
         "## Fitted times of the host",
         "",
-        "Steps and slopes are those of the simulation itself. Candidates that explain the fitted runs but not those "
-        "left out are not parameters: step times of current releases, another share of launches than that of steps "
-        "measured by themselves (0.45), a time for each rank, factors by engine for TensorRT-LLM and SGLang, by "
-        "format or by architecture, another skew of routing, a time of a layer of TensorRT-LLM, and the small kernels "
-        "of a decode step that no timing knows, counted by model.",
+        "Steps and slopes come from the simulation itself. Candidates that explain the fitted runs but not the runs "
+        "left out did not become parameters: step times of current releases, a share of launches other than the one "
+        "of separately measured steps (0.45), a time per rank, factors by engine for TensorRT-LLM and SGLang, by "
+        "format or by architecture, another skew of routing, a time per layer of TensorRT-LLM, and the small kernels "
+        "of a decode step that have no timings, counted by model.",
         "",
         printed(found.values),
         *first,
@@ -419,28 +419,29 @@ def of_fit(found: Fit) -> list[str]:
 
 
 KNOWN_CAUSES = (
-    "## What is left, and what is known of it",
+    "## Remaining errors and their causes",
     "",
-    "- Public runs before 2026-01-21 sent no requests ahead of those that count. SGLang then compiled kernels while "
-    "the first clients waited: one stall of 55 to 90 s explains the mean times to first token of 5 to 9 s of "
-    "DeepSeek-R1 in FP4 of November 2025, and the 10 to 30 % that its times per token exceed those of March 2026.",
-    "- Hosts differ. Kimi K2.5 with the same release and options takes 84 ms to its first token on B300 and 177 ms on "
-    "B200, where launching one kernel after the other is all that counts; GLM-5 likewise. No run names its host.",
-    "- TensorRT-LLM runs DeepSeek in FP8 on eight B200 with four clients 25 % slower than simulated, with eight to 32 "
-    "by 5 to 15 %. The expert kernel that was timed for it is another (DeepGEMM, 127 us a layer); the launch script "
-    "asks for the one that was timed with SGLang (64 us), and the run would need 110 us.",
-    "- Prompts of dense models on H100 take vLLM 25 % less than simulated, as its kernels alone would, whereas steps "
-    "that mix prompts with many running sequences take as long as simulated; on B200 both do.",
-    "- TensorRT-LLM 1.0.0rc3 sends 12,500 to 13,000 tokens/s at most: five runs of Llama-3.1-8B with 64 and 128 "
+    "- Public runs before 2026-01-21 had no warm-up requests, so SGLang compiled kernels while the first clients "
+    "waited. One stall of 55 to 90 s explains why DeepSeek-R1 in FP4 had mean times to first token of 5 to 9 s in "
+    "November 2025, and why its times per token were 10 to 30 % above those of March 2026.",
+    "- Hosts differ. With the same release and options, Kimi K2.5 takes 84 ms to its first token on B300 and 177 ms "
+    "on B200, although both only launch one kernel after the other; GLM-5 is similar. No run names its host.",
+    "- TensorRT-LLM runs DeepSeek in FP8 on eight B200 25 % slower than simulated with four clients, and 5 to 15 % "
+    "slower with eight to 32. The expert kernel in its timings (DeepGEMM, 127 us per layer) is not the one that the "
+    "launch script selects, which was timed with SGLang (64 us); the run would imply 110 us.",
+    "- On H100, vLLM processes prompts of dense models in 25 % less time than simulated, which is the time of the "
+    "kernels alone. Steps that mix prompts with many running sequences take as long as simulated. On B200, both do.",
+    "- TensorRT-LLM 1.0.0rc3 sends at most 12,500 to 13,000 tokens/s; five runs of Llama-3.1-8B with 64 and 128 "
     "clients are simulated at up to 17,500.",
-    "- Experts of gpt-oss on two or four B200 with attention in data parallel take about two thirds of their estimate: "
-    "times per token with 64 and 128 clients are 30 % shorter than simulated.",
+    "- On two or four B200 with data-parallel attention, the experts of gpt-oss take about two thirds of their "
+    "estimate: with 64 and 128 clients, times per token are 30 % shorter than simulated.",
     "",
-    "A queue of Llama-3.1-70B (FP8, two H100) with a mean time to first token of 0.18 s at 70 % of its capacity, 0.42 "
-    "s at 85 % and 17.8 s at 100 %, and 99th percentiles of 0.67, 3.9 and 32.7 s, is that of an engine that reserves "
-    "full lengths (TensorRT-LLM): requests that are all alike with prompts of 1,500 tokens and answers of 2,000, in "
-    "Poisson arrivals, have means of 0.19, 0.31 and 11 s and percentiles of 0.33, 4.4 and 35 s over 2,000 requests. "
-    "Where pages are taken as sequences grow, or answers are short, the percentile does not leap between 70 and 85 %.",
+    "One measured queue of Llama-3.1-70B (FP8, two H100) has a mean time to first token of 0.18 s at 70 % of its "
+    "capacity, 0.42 s at 85 % and 17.8 s at 100 %, with 99th percentiles of 0.67, 3.9 and 32.7 s. It behaves like an "
+    "engine that reserves the full length of each sequence (TensorRT-LLM): 2,000 equal requests with prompts of 1,500 "
+    "tokens and outputs of 2,000, in Poisson arrivals, are simulated with means of 0.19, 0.31 and 11 s and "
+    "percentiles of 0.33, 4.4 and 35 s. If pages are allocated as sequences grow, or outputs are short, the "
+    "percentile does not jump between 70 and 85 %.",
 )
 """Residuals whose cause is known, or has been looked for."""
 

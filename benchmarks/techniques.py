@@ -103,19 +103,21 @@ def summary(found: Iterable[Found]) -> str:
 
 INTRODUCTION = """\
 Written by `benchmarks/techniques.py` from `tests/data/measurements/technique_gains.csv`. Gains above 1 are
-improvements. A wrong sign means that one is above 1 and the other below, both by more than 10 %. Rows that
-state an upper or lower bound are shown but not judged. The sources in the second line, selected by a
-checksum of their titles, were not looked at while the formulas were chosen. Rows that leave something out, mostly
-an acceptance length, are predicted with usual values, which their class names, and are counted apart.
-[found_later.md](found_later.md) has a third set of sources, which were read after the formulas stood.
+improvements. The sign is wrong if the measured and the predicted gain are on different sides of 1, both by more than 10
+%. Rows that state an upper or lower bound are shown but not judged. The sources in the second line were selected by a
+checksum of their titles and not read while the formulas were chosen. Rows that do not state an input, mostly the
+acceptance length, are predicted with a usual value, which the class names; they are counted separately.
+[found_later.md](found_later.md) has a third set of sources, read after the formulas were final.
 
-What stays off, and why:
+Known errors and their causes:
 
-- Cascade attention over a prefix of 128 (the wrong sign). From 256 tokens on the kernel that it is compared with
-  takes time in proportion to the prefix. Carried back to 128 that would still be a gain, so a faster kernel runs there.
-- Balanced experts in decode (1.51 of 2.54): more than experts can bring at the load that explains prefill.
-- Pipelines of SGLang (0.52 of 0.37) and layouts at the edge of memory, whose gain is one of batch: some requests more
-  or less change the baseline by half."""
+- Cascade attention over a prefix of 128 tokens (the wrong sign). From 256 tokens on, the time of the baseline kernel is
+  proportional to the prefix. Extrapolated to 128 tokens, cascade attention would still gain, so the baseline must use a
+  faster kernel there.
+- Balanced experts in decode (predicted 1.51, measured 2.54): more than experts can gain at the load that explains
+  prefill.
+- SGLang pipelines (predicted 0.53, measured 0.37), and layouts at the edge of memory, which gain through a larger
+  batch: a few requests more or less change the baseline by half."""
 
 
 def page(found: list[Found]) -> str:

@@ -98,11 +98,11 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise SpecError(f"{shown(path)} is not JSON: {error}") from None
     except ValueError as error:  # a number of thousands of digits
-        raise SpecError(f"{shown(path)} holds a number that can't be read: {_first_sentence(error)}") from None
+        raise SpecError(f"{shown(path)} contains a number that can't be read: {_first_sentence(error)}") from None
     except RecursionError:
         raise SpecError(f"{shown(path)} is nested too deeply") from None
     if not isinstance(data, dict):
-        raise SpecError(f"{shown(path)} must hold a JSON object, not a {type(data).__name__}")
+        raise SpecError(f"{shown(path)} must contain a JSON object, not a {type(data).__name__}")
     return data
 
 
@@ -162,13 +162,13 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     except SpecError:
         raise
     except (ValueError, OverflowError) as error:  # a number of thousands of digits, a 99th of a month
-        raise SpecError(f"{shown(path)} holds a value that can't be read: {_first_sentence(error)}") from None
+        raise SpecError(f"{shown(path)} contains a value that can't be read: {_first_sentence(error)}") from None
     except RecursionError:
         raise SpecError(f"{shown(path)} is nested too deeply") from None
     finally:
         loader.dispose()
     if not isinstance(data, dict):
-        raise SpecError(f"{shown(path)} must hold a mapping, not {type(data).__name__}")
+        raise SpecError(f"{shown(path)} must contain a mapping, not {type(data).__name__}")
     return data
 
 

@@ -371,7 +371,7 @@ def _figure(name: str, value: object, *, least: float = 0.0) -> Number:
 def _by_format(field_name: str, values: Mapping[str, Number]) -> Mapping[str, Number]:
     """A read-only copy of values by math format, after checking each."""
     if not isinstance(values, Mapping):
-        raise InvalidInput(f"{field_name} must be figures by math format, such as {{'bf16': 1e15}}: {values!r}")
+        raise InvalidInput(f"{field_name} must map math formats to FLOP/s, such as {{'bf16': 1e15}}: {values!r}")
     for name in values:
         if name not in MATH_FORMATS:
             raise unknown("math format", name, MATH_FORMATS)

@@ -182,10 +182,10 @@ def test_files_that_are_no_specs(tmp_path, get):
     refused(deep, "levels deep")
     a_list = tmp_path / "list.yaml"
     a_list.write_text("- 1\n- 2\n")
-    refused(a_list, "must hold a mapping, not list")
+    refused(a_list, "must contain a mapping, not list")
     empty = tmp_path / "empty.yaml"
     empty.write_text("")
-    refused(empty, "must hold a mapping, not NoneType")
+    refused(empty, "must contain a mapping, not NoneType")
     large = tmp_path / "large.yaml"
     with large.open("wb") as file:
         file.truncate(100 * 2**20)
@@ -254,7 +254,7 @@ def test_tens_of_thousands_of_keys_are_read_at_once(tmp_path):
 def test_yaml_values_that_cannot_be_read_are_one_line(tmp_path, value):
     path = tmp_path / "odd.yaml"
     path.write_text(f"name: x\nyear: {value}\n")
-    with pytest.raises(rl.SpecError, match="holds a value that can't be read") as caught:
+    with pytest.raises(rl.SpecError, match="contains a value that can't be read") as caught:
         rl.get_accelerator(path)
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 300 + len(str(path))
@@ -263,7 +263,7 @@ def test_yaml_values_that_cannot_be_read_are_one_line(tmp_path, value):
 def test_json_numbers_of_thousands_of_digits_are_one_line(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "hidden_size": ' + "9" * 5000 + "}")
-    with pytest.raises(rl.SpecError, match="holds a number that can't be read"):
+    with pytest.raises(rl.SpecError, match="contains a number that can't be read"):
         rl.get_model(path)
 
 
@@ -415,7 +415,7 @@ def test_a_name_longer_than_a_file_may_have(h100):
 
 @pytest.mark.parametrize("peaks", [None, [1e15], 1e15])
 def test_peaks_are_figures_by_format(h100, peaks):
-    with pytest.raises(rl.InvalidInput, match="dense_flops_per_s must be figures by math format"):
+    with pytest.raises(rl.InvalidInput, match="dense_flops_per_s must map math formats to FLOP/s"):
         h100.replace(dense_flops_per_s=peaks)
 
 

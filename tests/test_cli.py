@@ -467,7 +467,7 @@ BAD = [
     (("explain", "gpt-2", "--phase", "decode"), "--phase decode needs --hardware"),
     (("explain", "gpt-2", "--time", "floor"), "--time needs --hardware"),
     (("explain", *LLAMA, "--phase", "memory", "--time", "floor"), "--phase memory has no times"),
-    (("explain", *LLAMA, "--operator", "q_proj", "--time", "floor"), "operators have no floor of their own"),
+    (("explain", *LLAMA, "--operator", "q_proj", "--time", "floor"), "single operators have no floor"),
     (("explain", "gpt-2", "--phase", "parameter"), "no phase named 'parameter'; did you mean 'parameters'"),
     (("explain", "gpt-2", "--operator", "layer_0"), "no operator named 'layer_0'; did you mean 'layers_0'"),
     (("explain", *LLAMA, "--operator", "atention"), "no operator named 'atention'; did you mean 'attention'"),

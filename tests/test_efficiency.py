@@ -535,7 +535,7 @@ def test_calibrating_finds_what_made_the_timings_and_a_folder_of_ones_own_is_use
         ("profiles: {vllm: {gemm.bf16: {rows: 1}}}", "vllm.gemm.bf16 lacks bias, cache, compute"),
         ("profiles: {default: {gemm.bf16: {rows: 1}}}", "default.gemm.bf16 lacks bias, high, low, residual"),
         ("profiles: {default: {nonsense: {rows: 1}}}", "no kind of kernel named 'nonsense'"),
-        ("profiles: [1]", "profiles must hold kinds"),
+        ("profiles: [1]", "profiles must contain kinds"),
     ],
 )
 def test_a_parameter_file_that_is_none_is_refused_in_one_line(tmp_path, own_specs, text, said):

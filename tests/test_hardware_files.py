@@ -178,7 +178,7 @@ def test_nothing_is_executed(write, text):
 
 @pytest.mark.parametrize(("text", "kind"), [("", "NoneType"), ("- 1\n", "list"), ("just words\n", "str")])
 def test_a_file_that_is_no_mapping(write, text, kind):
-    assert f"must hold a mapping, not {kind}" in refusal(write(text))
+    assert f"must contain a mapping, not {kind}" in refusal(write(text))
 
 
 @pytest.mark.parametrize("text", ["a: [1\n", "a: b: c\n", "\tname: x\n", "name: 'x\n"])

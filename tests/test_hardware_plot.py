@@ -95,7 +95,7 @@ def test_wrong_input():
         rl.plot.rooflines(sweep)
     with pytest.raises(rl.UnknownName, match="no math format named 'bf61'"):
         rl.plot.rooflines(*chips("l4"), math="bf61")
-    with pytest.raises(rl.UnknownName, match="no column of figures named 'vendor'"):
+    with pytest.raises(rl.UnknownName, match="no column named 'vendor'"):
         rl.plot.by_year(rl.ridge_table(vendor="Groq"), "vendor")
     with pytest.raises(rl.InvalidInput, match="no accelerator of the table has a year and fp8"):
         rl.plot.by_year(rl.ridge_table(vendor="Groq"), "fp8_ridge_flops_per_byte")

@@ -117,7 +117,7 @@ def test_of_eight_accelerators_one_is_drawn():
     phase = both(TENSOR, 64)[0]
     ax = rl.plot.roofline(GPU, phase)
     assert discs(ax, "prefill")[0, 1] == pytest.approx(phase.flops / 8 / phase.roofline_s / 1e12, rel=1e-12)
-    assert any("on 8, one shown" in text.get_text() for text in ax.texts)
+    assert any("on 8 accelerators, one shown" in text.get_text() for text in ax.texts)
     bars = rl.plot.time_breakdown(phase)
     assert "network-bound" in [text.get_text() for text in bars.get_legend().get_texts()]
 

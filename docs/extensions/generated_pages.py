@@ -39,9 +39,9 @@ def write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]], *, words: int = 1) -> str:
-    """A Markdown table; the first ``words`` columns are words, the others numbers."""
-    rule = ["---"] * words + ["--:"] * (len(head) - words)
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]], *, words: int = 1, more_words: int = 0) -> str:
+    """A Markdown table; the first ``words`` and the last ``more_words`` columns are text, the others numbers."""
+    rule = ["---"] * words + ["--:"] * (len(head) - words - more_words) + ["---"] * more_words
     lines = [head, tuple(rule), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 
@@ -123,9 +123,9 @@ def accelerator_pages() -> Iterator[tuple[str, str]]:
         sections = "\n".join(accelerator_section(chip) for chip in members)
         yield page, f"# {vendor} accelerators\n\n{sections}"
     intro = (
-        f"# Accelerators\n\nThe library holds {len(chips)} accelerators. Peaks are dense, memory is what the device\n"
-        "reports, and links count one direction. A name leads to every figure with its source;\n"
-        "`rl.get_accelerator(name).provenance` has the same in Python.\n\n"
+        f"# Accelerators\n\nThe library contains {len(chips)} accelerators. Peaks are dense, memory is what the\n"
+        "device reports, and links count one direction. Each name links to all values with their sources; in\n"
+        "Python, they are in `rl.get_accelerator(name).provenance`.\n\n"
     )
     toctree = "```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n\n"
     yield "accelerators", intro + toctree + "\n".join(overview)
@@ -147,23 +147,23 @@ def model_row(name: str) -> tuple[str, ...]:
     title, _, url = model.source.partition(" http")
     source = link(title, f"http{url}" if url else "")
     cache = humanize("bytes", model.cache_bytes(32_768))
-    return (f"`{name}`", kinds(model), source, f"{counts.total:,}", f"{counts.active:,}", cache)
+    return (f"`{name}`", f"{counts.total:,}", f"{counts.active:,}", cache, kinds(model), source)
 
 
 def models_page() -> str:
     """The table of all models."""
     rows = [model_row(name) for name in rl.list_models()]
-    head = ("model", "blocks", "shapes from", "parameters", "active", "cache of 32,768 tokens")
+    head = ("model", "parameters", "active", "cache of 32,768 tokens", "blocks", "source of the shapes")
     return (
-        f"# Models\n\nThe library holds {len(rows)} models; any `config.json` or GGUF file is read as well.\n"
-        "*Active* are the parameters that one token is multiplied with, lookups excluded. The cache is that of one\n"
-        "sequence in the checkpoint's own format.\n\n" + table(head, rows, words=3) + "\n"
+        f"# Models\n\nThe library contains {len(rows)} models; any other `config.json` or GGUF file can be read as\n"
+        "well. *Active* parameters are those that one token is multiplied with, lookups excluded. The cache is for\n"
+        "one sequence in the checkpoint's own format.\n\n" + table(head, rows, words=1, more_words=2) + "\n"
     )
 
 
 # --- Benchmarks and notebooks
 
-BENCHMARKS = ("floors", "published", "efficiency", "accuracy", "energy")
+BENCHMARKS = ("floors", "published", "efficiency", "accuracy", "serving", "techniques", "found_later", "energy")
 
 
 def benchmark_page(name: str) -> str:
@@ -190,7 +190,7 @@ def summary() -> str:
     for what, rows in (("kernel timings", kernels), ("published figures of whole models", figures)):
         count = sum(whole(row["rows"]) for row in rows)
         beaten = sum(whole(row["beat their floor"]) for row in rows)
-        lines.append(f"- **Floors** were held against {count:,} {what}: {beaten or 'none'} beat them.")
+        lines.append(f"- **Floors** were compared with {count:,} {what}: {beaten or 'none'} of them beat their floor.")
     shown = [(row["kernels"], row["rows"], row["today's kernels: median"], row["default: median"]) for row in estimates]
     head = ("kernels", "timings", "median error, engine named", "median error, no engine named")
     return "\n".join(lines) + "\n\n" + table(head, shown) + "\n"
@@ -230,6 +230,7 @@ def write_pages(app: Sphinx) -> None:
     write(DOCS / "accuracy" / "summary.txt", summary())
     for name in BENCHMARKS:
         write(DOCS / "accuracy" / f"{name}.md", benchmark_page(name))
+    shutil.copy2(ROOT / "benchmarks" / "serving.png", DOCS / "accuracy" / "serving.png")
     write(DOCS / "gallery" / "index.md", gallery_page())
     (DOCS / "course").mkdir(exist_ok=True)
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):

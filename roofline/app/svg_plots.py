@@ -17,7 +17,7 @@ from ..plot import LIGHT, curves, memory_stack, new_axes, roofline, time_breakdo
 from .numbers import load_of
 from .state import Refused, State
 
-SIZE_INCHES = (5.6, 4.1)
+SIZE_INCHES = (5.0, 3.9)
 """Size in inches, close to that on the page, so that text is readable."""
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -193,7 +193,7 @@ def _branch(steps: tuple[Step, ...], time: str, operator: str | None) -> tuple[S
         return tuple(step for step in branch_of(steps, time) if subject(step) in EXPLAINED)
     about = steps_about({"": steps}, operator)[""]
     if not any(step.name.endswith(f".{time}") for step in about):
-        raise InvalidInput(f"operators have no {time.removesuffix('_s')} of their own: a floor is that of a whole pass")
+        raise InvalidInput(f"single operators have no {time.removesuffix('_s')}; it is defined for a whole pass")
     return tuple(step for step in branch_of(steps, f"{operator}.{time}") if subject(step) == operator)
 
 

@@ -94,7 +94,7 @@ tokens/s and cost, or with the reason for its rejection.
         "Size a fleet for a request rate.",
         """
 Shows how many deployments and accelerators a request rate needs, and what they cost per hour. The floor is the smallest
-number that would do with perfect software.
+number that perfect software could manage with.
 """,
         ("llama-3.1-70b --hardware h100-sxm --rate 20 --tpot 50ms --utilization 70%",),
     ),

@@ -150,7 +150,7 @@ def _checked(profiles: Any, path: Path) -> Profiles:
                     if key not in TEXTS and not isinstance(value, float | int):
                         raise SpecError(f"{path}: {profile}.{kind}.{key} must be a number: {value!r}")
     except (AttributeError, TypeError):
-        raise SpecError(f"{path}: profiles must hold kinds, and kinds numbers") from None
+        raise SpecError(f"{path}: profiles must contain kinds, and kinds must contain numbers") from None
     return dict(profiles)
 
 

@@ -130,7 +130,7 @@ def by_year(table: RidgeTable, column: str = "memory_bytes_per_s", *, ax: Axes |
     check_kind("by_year", "rl.ridge_table", RidgeTable, table)
     figures = [name for name in table.columns if quantity_of(name)]
     if column not in figures:
-        raise unknown("column of figures", column, figures)
+        raise unknown("column", column, figures)
     years, values = table.year.astype(float), getattr(table, column).astype(float)
     known = np.isfinite(years) & np.isfinite(values)
     if not known.any():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from ..analysis.comparison import Comparison
 from ..errors import InvalidInput, unknown
@@ -124,6 +125,7 @@ def waterfall(what_if: Comparison | Effect, *, column: str | None = None, ax: Ax
         edges.append(reached)
     ax.vlines(change.after, len(parts) + 0.31, len(parts) + 1 - 0.31, color=style.quiet, linewidth=0.7)
     _draw_total(ax, len(names) - 1, change.after, change.unit)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     ax.set_xlim(*_limits(ax, [*edges, change.after], [text.get_text() for text in ax.texts]))
     head(ax, change.title, f"{change.subtitle}{change.misfit}")
     return ax

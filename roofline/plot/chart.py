@@ -141,9 +141,7 @@ def _subtitle(accelerator: Accelerator, results: Sequence[Result | Headroom]) ->
     deployments = list(dict.fromkeys(result.deployment for result in results if not isinstance(result, Bound)))
     if len(deployments) == 1:
         (serve,) = deployments
-        shared = (
-            "" if serve.parallel.single else f" on {humanize('accelerators', serve.parallel.accelerators)}, one shown"
-        )
+        shared = "" if serve.parallel.single else f" on {serve.parallel.accelerators:,} accelerators, one shown"
         parts += [f"{serve.model.title or serve.model.name}{shared}", format_words(serve.precision)]
     if any(not isinstance(result, Headroom) for result in results):
         parts.append("roofline times")

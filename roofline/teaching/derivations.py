@@ -149,7 +149,7 @@ def _slowest(phase: Phase, memory: NapkinLine, compute: NapkinLine) -> NapkinLin
     network = rounded(float(phase.limited_s.get("network", 0.0)))
     if network == 0:
         return line(f"{words}: {phase.limit}", "roofline_s", "max(one, other)", phase.roofline_s, **times)
-    words += f", and {humanize('s', network)} on the network: {phase.limit}"
+    words += f", plus {humanize('s', network)} on the network: {phase.limit}"
     return line(words, "roofline_s", "max(one, other) + network", phase.roofline_s, **times, network=network)
 
 

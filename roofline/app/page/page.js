@@ -132,6 +132,7 @@ function complain(message, control) {
     byId("fault").textContent = message;
   }
   byId("results").classList.add("stale");
+  if (!shown) byId("title").textContent = "No results yet";
 }
 
 function forgive() {

@@ -46,7 +46,7 @@ def why_decode_is_memory_bound(d: Draw) -> Question:
             f"each weight is 2 bytes and {2 * batch} FLOP: {batch} FLOP/byte, and the ridge point is {ridge:.4g}",
             f"a prompt of 2,000 tokens has 2,000 FLOP/byte: reading takes {ridge / 2000:.2g} of the time",
             *(str(line) for line in napkin(step).lines),
-            f"that prefill takes {time(float(prompt.roofline_s))}, limited by {prompt.limit}",
+            f"the prefill of 2,000 tokens takes {time(float(prompt.roofline_s))}, limited by {prompt.limit}",
         ],
         mistakes={
             "sparse peak": answer * bf16_sparse(gpu) / bf16_peak(gpu),
@@ -145,7 +145,7 @@ def _rate(transfer: float, prefill_s: float, decode_s: float) -> float:
 
 @template("interview", 3)
 def why_weights_alone_help(d: Draw) -> Question:
-    """The trap: the gain is that of all bytes, not of the bits."""
+    """The trap: the gain depends on all bytes, the cache included, not on the bits of a weight alone."""
     gpu, shape = d.accelerator(LARGE), d.model(FAMOUS)
     batch, context = d.pick((1, 4, 16, 64)), d.whole(1000, 16_000, 1000)
     each = float(shape.model.cache_bytes(1, kv="bf16"))
@@ -157,7 +157,7 @@ def why_weights_alone_help(d: Draw) -> Question:
     after = decode(quantize(serve, weights="fp8"), load, context_tokens=context)
     answer = float(before.floor_s) / float(after.floor_s)
     return d.ask(
-        "Trap: if decode is memory-bound, why does quantizing only the weights help so much, and how much? "
+        "Trap: decode is memory-bound, so how much does it help to quantize only the weights? "
         f"{shape.title} runs {batch} sequence{'s' if batch > 1 else ''} of {context:,} tokens, with {each:,.0f} bytes "
         f"of bf16 cache per token. A step reads {billions(layers)} weights in the layers and an output layer of "
         f"{shape.vocab:,} x {shape.hidden}, all in bf16. By what factor can it get faster with the layers in FP8?",
@@ -175,6 +175,7 @@ def why_weights_alone_help(d: Draw) -> Question:
         solution=[
             f"before: {bytes_words(2 * (layers + table))} of weights, {bytes_words(batch * context * each)} of cache",
             f"after: {bytes_words(layers + 2 * table)} of weights and the same cache",
+            f"the step after, on {gpu.title}:",
             *(str(line) for line in napkin(after).lines),
         ],
         mistakes={

@@ -91,8 +91,9 @@ def bytes_of_experts_in_a_step(d: Draw) -> Question:
             "bits": bits,
         },
         solution=[
+            f"{shape.experts} x (1 - (1 - {shape.top_k} / {shape.experts})^{batch}) = "
             f"{distinct(shape.experts, shape.top_k, batch):.4g} distinct experts per layer",
-            f"x {shape.layers} layers x {bytes_words(each)}",
+            f"times {shape.layers} layers and {bytes_words(each)} per expert",
         ],
         mistakes={
             "all experts": shape.layers * shape.experts * each / 1e9,

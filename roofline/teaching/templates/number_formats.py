@@ -93,7 +93,7 @@ def weights_quantized_in_part(d: Draw) -> Question:
 @template("quantization", 2)
 def gain_of_narrow_weights(d: Draw) -> Question:
     """Weights shrink, the cache stays."""
-    weights, cache, bits = d.whole(14, 160, 2), d.whole(0, 60, 4), d.pick((4, 8))
+    weights, cache, bits = d.whole(14, 160, 2), d.whole(4, 60, 4), d.pick((4, 8))
     after = weights * bits / 16
     answer = (weights + cache) / (after + cache)
     return d.ask(
@@ -166,7 +166,7 @@ def accelerators_for_the_weights(d: Draw) -> Question:
         given={"parameters": total, "bits": bits, "memory": memory * 1e9, "fraction": fraction},
         solution=[
             f"{bytes_words(weights)} / ({fraction:g} x {memory} GB) = {weights / (fraction * memory * 1e9):.3g}",
-            "rounded up",
+            f"rounded up to {answer}",
         ],
         mistakes={
             "no reserve": math.ceil(weights / (memory * 1e9)),
@@ -209,7 +209,7 @@ def bits_of_a_file(d: Draw) -> Question:
     gigabytes = float(f"{total * bits / 8e9:.4g}")
     answer = gigabytes * 8e9 / total
     return d.ask(
-        f"A GGUF file of {shape.title}, which has {billions(total)} parameters, is {gigabytes:g} GB large. How many "
+        f"A GGUF file of {shape.title}, which has {billions(total)} parameters, takes {gigabytes:g} GB. How many "
         "bits does a parameter take on average?",
         answer,
         "bits",

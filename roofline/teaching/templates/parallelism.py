@@ -73,8 +73,9 @@ def time_of_a_ring(d: Draw) -> Question:
     link = float(gpu.scale_up.bytes_per_s) if gpu.scale_up is not None else 1e9
     seconds = 2 * (n - 1) / n * megabytes * 1e6 / link
     return d.ask(
-        f"The data sheet of {gpu.title} gives its links {2 * link / 1e9:,.0f} GB/s, both directions together. How many "
-        f"microseconds does a ring all-reduce of {megabytes} MB over {n} of them take at least?",
+        f"{gpu.title}: according to the data sheet, its links have {2 * link / 1e9:,.0f} GB/s, both directions "
+        f"together. How many microseconds does a ring all-reduce of {megabytes} MB over {n} such accelerators take at "
+        "least?",
         seconds * 1e6,
         "us",
         given={"n": n, "bytes": megabytes * 1e6, "both_ways": 2 * link},
@@ -141,7 +142,10 @@ def bubble_of_a_pipeline(d: Draw) -> Question:
         answer,
         "%",
         given={"stages": stages, "microbatches": batches},
-        solution=[f"{batches} slots of work in {batches} + {stages} - 1 slots of time"],
+        solution=[
+            f"the pipeline takes {batches} + {stages} - 1 = {batches + stages - 1} slots of time",
+            f"a stage works in {batches} of them and is idle in {stages - 1}: {stages - 1} / {batches + stages - 1}",
+        ],
         mistakes={"inverse": 100 * (stages - 1) / batches, "complement": 100 - answer},
         tolerance=0.02,
     )

@@ -108,7 +108,8 @@ def time_of_a_prompt(d: Draw) -> Question:
         "ms",
         given={"weights": weights, "tokens": tokens, "peak": bf16_peak(gpu), "rate": bandwidth(gpu)},
         solution=[
-            f"2 x {billions(weights)} x {tokens:,} FLOP / {peak(bf16_peak(gpu))}",
+            f"2 x {billions(weights)} x {tokens:,} FLOP / {peak(bf16_peak(gpu))} = {time(seconds)}",
+            "the whole prefill, with attention, for comparison:",
             *map(str, napkin(phase).lines),
         ],
         mistakes={
@@ -207,7 +208,7 @@ def what_limits_a_phase(d: Draw) -> Question:
     else:
         tokens = d.pick((1, 2, 4, 8))
         phase = decode(serve, Workload(batch=tokens), context_tokens=1000)
-        words = f"a decode step of {tokens} sequences of 1,000 tokens"
+        words = f"a decode step of {tokens} sequence{'s' if tokens > 1 else ''} of 1,000 tokens"
     limit = str(phase.limit)
     return d.ask(
         f"{shape.title} in bf16 on {gpu_words(gpu)}. What limits {words}?",

@@ -167,7 +167,7 @@ def model_flops_utilization(d: Draw) -> Question:
 def model_bandwidth_utilization(d: Draw) -> Question:
     """Bytes over what the memory moves in the time."""
     gpu, reached = d.accelerator(), d.share(0.3, 0.9)
-    gigabytes, cache = d.whole(8, 60, 4), d.whole(0, 12, 2)
+    gigabytes, cache = d.whole(8, 60, 4), d.whole(2, 12, 2)
     moved = (gigabytes + cache) * 1e9
     seconds = float(f"{moved / bandwidth(gpu) / reached:.3g}")
     answer = moved / (bandwidth(gpu) * seconds)

@@ -40,7 +40,10 @@ def gain_of_speculation(d: Draw) -> Question:
         answer,
         "x",
         given={"acceptance": acceptance, "drafts": drafts, "share": share},
-        solution=[f"{tokens:.4g} tokens per step, which takes 1 + {drafts} x {share:g}"],
+        solution=[
+            f"tokens per step: (1 - {acceptance:g}^{drafts + 1}) / (1 - {acceptance:g}) = {tokens:.4g}",
+            f"time of a step: 1 + {drafts} x {share:g} = {1 + drafts * share:.4g} plain steps; divide",
+        ],
         mistakes={"free drafts": tokens, "independent": (1 + acceptance * drafts) / (1 + drafts * share)},
         tolerance=0.02,
     )
@@ -161,7 +164,10 @@ def waste_of_padding(d: Draw) -> Question:
         answer,
         "%",
         given={"lengths": tuple(lengths)},
-        solution=[f"{sum(lengths)} of 4 x {lengths[-1]} tokens are real"],
+        solution=[
+            f"computed: 4 x {lengths[-1]:,} = {4 * lengths[-1]:,} tokens; in the prompts: {sum(lengths):,}",
+            f"1 - {sum(lengths):,} / {4 * lengths[-1]:,}",
+        ],
         mistakes={"complement": 100 - answer, "inverse": 100 * (4 * lengths[-1] / sum(lengths) - 1)},
         tolerance=0.02,
     )
@@ -180,7 +186,10 @@ def prefill_for_each_decode(d: Draw) -> Question:
         answer,
         "accelerators",
         given={"prefill": prompt / 1e3, "step": step / 1e3, "steps": output - 1, "batch": batch},
-        solution=[f"decode takes {output - 1} x {step} / {batch} = {share:.4g} ms of an accelerator per request"],
+        solution=[
+            f"decode takes {output - 1} x {step} / {batch} = {share:.4g} ms of an accelerator per request",
+            f"{prompt} ms of prefill / {share:.4g} ms of decode",
+        ],
         mistakes={"no batch": prompt / ((output - 1) * step), "inverse": share / prompt},
         tolerance=0.02,
     )
