@@ -22,7 +22,7 @@ SRC = Path(rl.__file__).parent
 ROOT = SRC.parent
 
 ORDER = """
-    errors progress tracing arrays units values dimensions tables frames steps report docstrings files formats hardware
+    errors tracing arrays units values report files formats hardware
     operators
     model
     huggingface

@@ -8,9 +8,9 @@ import pytest
 from command_line import run, text
 
 import roofline as rl
-from roofline import progress
 from roofline import techniques as t
 from roofline.capacity.launch import launch_command
+from roofline.report import progress
 
 ASKED = ("llama-3.1-8b", "--hardware", "h100-sxm,l4", "--prompt", 1500, "--output", 300, "--ttft", 0.5, "--tpot", 0.03)
 PRICED = ("--prices", "h100-sxm=2.5,l4")

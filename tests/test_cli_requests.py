@@ -7,7 +7,7 @@ import pytest
 from command_line import answer, run, text
 
 import roofline as rl
-from roofline import progress
+from roofline.report import progress
 
 SMALL = ("llama-3.1-8b", "--hardware", "h100-sxm", "--engine", "vllm")
 LENGTHS = ("--prompt", "1500", "--output", "300")

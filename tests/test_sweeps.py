@@ -12,8 +12,8 @@ import pytest
 import xarray as xr
 
 import roofline as rl
-from roofline import progress
 from roofline.analysis import sweeps
+from roofline.report import progress
 
 BATCHES, CONTEXTS = [1, 8], [1000, 4000, 16000]
 

@@ -9,7 +9,7 @@ import pytest
 
 import roofline as rl
 from roofline.report import Report, Rows, plain
-from roofline.tables import html_table, text_table
+from roofline.report.tables import html_table, text_table
 
 SRC = Path(rl.__file__).parent
 LOAD = rl.Workload(500, 50)

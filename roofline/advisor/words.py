@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from ..report.tables import text_table
 from ..serving.metrics import METRICS, SLO_METRICS
-from ..tables import text_table
 from ..techniques.technique import HARDWARE
 from ..units import humanize
 from .findings import Findings

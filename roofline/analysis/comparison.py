@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import Truth
 from ..errors import InvalidInput, Number, require
 from ..report import Report, Step, plain
-from ..tables import Line
+from ..report.tables import Line
 from ..units import bound_by, brief_speed, brief_time, humanize
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from ..phases.deployment import Deployment
 from ..phases.generation import Generation, generate
 from ..phases.passes import TIMES, Phase, decode, prefill
 from ..phases.workload import COUNTS, Workload
-from ..progress import reporter
 from ..report import Report
+from ..report.progress import reporter
 from ..units import symbol_of
 from ..values import Value
 

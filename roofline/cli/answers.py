@@ -20,7 +20,7 @@ from ..phases.generation import Generation, generate
 from ..phases.passes import TIMES, Phase, decode, prefill
 from ..phases.workload import Workload
 from ..report import Step, plain
-from ..steps import branch_of
+from ..report.steps import branch_of
 
 OF_DECODERS = ("prefill", "decode", "memory", "parameters", "crossovers")
 OF_ENCODERS = ("encode", "memory", "parameters")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, get_orig
 
 from cyclopts import Parameter
 
-from ..docstrings import field_descriptions
 from ..errors import UnknownName, unknown
 from ..formats import FORMATS
 from ..operators.parallel import Parallel
@@ -23,6 +22,7 @@ from ..operators.precision import Precision
 from ..phases.deployment import Deployment
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
+from ..report.docstrings import field_descriptions
 from ..serving.slo import HIGH_END, SLO
 from ..specs.electricity import Power
 from ..specs.engines import engine_named, list_engines

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from ..report import Report, Step
-from ..tables import text_table, wrapped
+from ..report.tables import text_table, wrapped
 from ..units import humanize, quantity_of
 from .answers import subject
 from .terminal import columns as width

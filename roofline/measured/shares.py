@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
 from ..report import Report, Step
-from ..tables import Line
+from ..report.tables import Line
 from ..units import humanize
 from .measurement import Measurement
 from .work_bounds import WorkBounds

@@ -11,7 +11,7 @@ from ..hardware import Accelerator
 from ..operators.operator import Operator
 from ..operators.roofline import least_math
 from ..report import Step
-from ..steps import identifier
+from ..report.steps import identifier
 from .bounds import Bound
 from .energy import draw_of, memory_shares, slowdown
 from .host import EAGER_NORM, HostedModel, HostTimes

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..arrays import Words, larger, read_only
-from ..dimensions import UNNAMED, Dimensions
 from ..errors import InvalidInput, Number, number
 from ..operators.operator import Segment
 from ..report import Report, Step
+from ..report.dimensions import UNNAMED, Dimensions
 from ..units import humanize
 from .bounds import Bound, name_limits
 from .chunking import broadcast_shape, each_block, is_large, put_together, sequences_by_name, setting_aside

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import anywhere, has_array
-from ..dimensions import UNNAMED, Dimensions, is_named, laid_out
 from ..errors import InvalidInput, Number, number, of_kind
+from ..report.dimensions import UNNAMED, Dimensions, is_named, laid_out
 from ..values import Value, brief
 
 TEXT_COUNTS = ("prompt_tokens", "output_tokens", "batch", "cached_tokens")

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from ..arrays import scalar
-from ..dimensions import Dimensions
 from ..errors import Number, unknown
 from ..footprint.memory_use import Memory
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..report.dimensions import Dimensions
 from ..units import humanize
 from . import closed_forms
 from .closed_forms import RequestTimes

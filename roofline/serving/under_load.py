@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import FrozenMapping, bisect, scalar
-from ..dimensions import UNNAMED, Dimensions
 from ..errors import InvalidInput, Number, number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload, together
 from ..report import Report, Step
+from ..report.dimensions import UNNAMED, Dimensions
 from .arrivals import demand
 from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths

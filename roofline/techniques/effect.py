@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..arrays import scalar
-from ..dimensions import Dimensions
 from ..errors import Number
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step
+from ..report.dimensions import Dimensions
 from ..serving.scenario import Scenario
 from ..serving.steady_state import Steady, steady_state
 from .effect_sentence import effect_sentence

@@ -13,8 +13,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from ..arrays import FrozenMapping
-from ..docstrings import field_descriptions
 from ..errors import InvalidInput
+from ..report.docstrings import field_descriptions
 from ..values import Value
 from .technique import REGISTRY, Technique, technique_named
 

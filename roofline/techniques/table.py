@@ -12,8 +12,8 @@ from ..errors import InvalidInput, require
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..report import Report, Step, plain
+from ..report.tables import Line
 from ..serving.scenario import Scenario
-from ..tables import Line
 from .effect import Effect, apply
 from .measured_gains import MEASURED
 from .registry import usual_techniques

@@ -14,8 +14,8 @@ from ...capacity import fleet as size_fleet
 from ...capacity import plan as make_plan
 from ...errors import InvalidInput
 from ...phases.workload import Workload
-from ...progress import patient
 from ...report import plain
+from ...report.progress import patient
 from ...serving.methods import METHODS, method_named
 from ...serving.steady_state import PLANNED_TIMES
 from ...serving.trace import read_arrivals

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...phases.workload import Workload
-from ...progress import reporter
 from ...report import plain
+from ...report.progress import reporter
 from ...serving.methods import CLOSED_FORM, METHODS, SIMULATION, method_named
 from ...serving.outcome import Simulation
 from ...serving.simulation import simulate as run_simulation

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from ...errors import InvalidInput
 from ...phases.workload import Workload
-from ...progress import reporter
+from ...report.progress import reporter
 from ...serving.outcome import Simulation
 from ...serving.simulation import simulate
 from .. import options as opt

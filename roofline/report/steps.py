@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import plain, same
-from .errors import unknown
-from .units import humanize, quantity_of
-from .values import Value
+from ..arrays import plain, same
+from ..errors import unknown
+from ..units import humanize, quantity_of
+from ..values import Value
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import FrozenMapping, same
-from .errors import PLAIN, InvalidInput
-from .values import Value
+from ..arrays import FrozenMapping, same
+from ..errors import PLAIN, InvalidInput
+from ..values import Value
 
 POINT = "point"
 """Name of an unnamed dimension: the points of a sweep in order."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..errors import require
+from ..units import symbol_of
 from .dimensions import Coordinate, Dimensions, names_of_axes, varying_along
-from .errors import require
-from .units import symbol_of
 
 if TYPE_CHECKING:
     import pandas as pd

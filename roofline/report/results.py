@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .arrays import plain
+from ..arrays import plain
+from ..units import humanize
+from ..values import Sealed, Value
 from .dimensions import UNNAMED, Dimensions
 from .steps import Step, branch_of
 from .tables import Line, html_table, text_table
-from .units import humanize
-from .values import Sealed, Value
 
 __all__ = ["Report", "Rows", "Step", "plain"]
 
