@@ -670,7 +670,7 @@ def test_rows_that_were_found_later_are_of_other_sources(row):
     assert float(row["first_prediction"]) > 0
     if row["before"] and row["after"]:
         before, after = float(row["before"]), float(row["after"])
-        gain = before / after if row["metric"] in ("ttft_s", "ttft_ms") else after / before
+        gain = before / after if row["metric"] in ("ttft_s", "ttft_ms", "itl_ms", "e2e_s") else after / before
         assert float(row["gain"]) == pytest.approx(gain, rel=1e-3)
 
 

@@ -158,12 +158,14 @@ MEASURED: Mapping[str, MeasuredGains] = FrozenMapping(
             ),
         ),
         "quantized-collectives": MeasuredGains(
-            1.04,
-            1.055,
-            2,
+            1.001,
+            1.268,
+            14,
             (
                 "TensorRT-LLM tech blog 3, max-throughput DeepSeek-R1 on B200",
                 "vllm-project/vllm PR 39783",
+                "sgl-project/sglang PR 6619",
+                "SemiAnalysisAI/InferenceX PR 2333",
             ),
         ),
         "cuda-graphs": MeasuredGains(
