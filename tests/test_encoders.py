@@ -395,6 +395,9 @@ def test_what_an_encoder_does_not_take(load, layout, said):
         ({"position_embedding_type": "relative_key"}, "position_embedding_type must be one of absolute, rope"),
         ({"hidden_size": "wide"}, "hidden_size must be an integer"),
         ({"model_type": "longformer"}, "'longformer' is not a decoder language model"),
+        ({"model_type": "wav2vec2"}, "'wav2vec2' is not a decoder language model but an encoder of sound"),
+        ({"model_type": "parakeet_ctc"}, "not a decoder language model but an encoder of sound"),
+        ({"model_type": "clip"}, "not a decoder language model but an encoder of images"),
     ],
 )
 def test_other_encoders_are_refused_in_one_line(changes, said):
@@ -445,3 +448,18 @@ def test_specs_of_encoders_say_where_they_stop(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(BERT), encoding="utf-8")
     assert rl.get_model(Path(tmp_path)).encodes
+
+
+def test_the_encoder_of_text_of_clip():
+    """openai/clip-vit-large-patch14: 123,060,480 parameters, and a projection of 768 x 768 (arXiv:2103.00020)."""
+    config = {
+        **{"model_type": "clip_text_model", "architectures": ["CLIPTextModel"], "vocab_size": 49408},
+        **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+        **{"max_position_embeddings": 77, "projection_dim": 768},
+    }
+    assert from_config(config).parameters.total == 123_060_480
+    projected = from_config(config | {"architectures": ["CLIPTextModelWithProjection"]})
+    assert projected.parameters.total == 123_060_480 + 768**2
+    one = rl.encode(rl.Deployment(projected, "h100-sxm"), rl.Workload(77))
+    matrices = 12 * (4 * 768**2 + 2 * 768 * 3072)
+    assert one.flops == 2 * 77 * matrices + 12 * 4 * 768 * 77**2 + 2 * 768**2

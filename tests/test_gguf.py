@@ -107,6 +107,22 @@ LATENT = {"attention.kv_lora_rank": 32, "attention.key_length_mla": 24, "attenti
 LATENT |= {"rope.dimension_count": 8, "attention.key_length": 40, "attention.value_length": 32}
 MIXED = {"attention.head_count_kv": [0, 2]}
 
+PER_LAYER = {"inp_gate": (H, 8), "proj": (8, H), "post_norm": (H,), "laurel_post_norm": (H,)}
+PER_LAYER |= {"laurel_l": (H, 12), "laurel_r": (12, H), "altup_router": (H, 4), "altup_router_norm": (H,)}
+PER_LAYER |= {"altup_predict_coef": (4, 16), "altup_correct_coef": (4, 4), "altup_correct_scale": (H,)}
+OUTSIDE = {
+    "gemma3n": {
+        **{"per_layer_token_embd.weight": (2 * 8, 90), "per_layer_model_proj.weight": (H, 2 * 8)},
+        **{"per_layer_proj_norm.weight": (8,), "altup_proj.weight": (H, H, 3), "altup_unembd_proj.weight": (H, H, 3)},
+    },
+    "orion": {"output_norm.bias": (H,)},
+    "bert": {
+        **{"position_embd.weight": (H, 40), "token_types.weight": (H, 2)},
+        **{"token_embd_norm.weight": (H,), "token_embd_norm.bias": (H,)},
+    },
+}
+"""Architecture -> tensors outside the layers that others lack."""
+
 LAYOUTS = {
     "llama": (BASE, [NORMS | gqa() | mlp()]),
     "mistral3": (BASE, [NORMS | gqa() | mlp()] * 2),
@@ -220,14 +236,99 @@ LAYOUTS = {
             | mlp(),
         ],
     ),
+    "qwen": (
+        {key: size for key, size in BASE.items() if "kv" not in key} | {"feed_forward_length": 256},
+        [NORMS | {"attn_qkv": (H, 3 * H), "attn_qkv.bias": (3 * H,), "attn_output": (H, H)} | mlp(128)],
+    ),
+    "dbrx": (
+        BASE | EXPERTS,
+        [{"attn_norm": (H,), "attn_output_norm": (H,), "attn_qkv": (H, 128), "attn_output": (H, H)} | moe()],
+    ),
+    "grok": (
+        BASE | EXPERTS | HEADS,
+        [NORMS | {"attn_output_norm": (H,), "layer_output_norm": (H,)} | gqa() | moe()],
+    ),
+    "chatglm": (
+        BASE,
+        [
+            NORMS
+            | {"attn_qkv": (H, 128), "attn_qkv.bias": (128,), "attn_output": (H, H)}
+            | {"ffn_up": (H, 256)}
+            | {"ffn_down": (128, H)}
+        ],
+    ),
+    "bitnet": (BASE, [NORMS | gqa() | mlp() | {"attn_sub_norm": (H,), "ffn_sub_norm": (128,)}]),
+    "pangu-embedded": (
+        BASE,
+        [
+            NORMS
+            | gqa()
+            | mlp()
+            | {"attn_q.bias": (64,), "attn_k.bias": (32,), "attn_v.bias": (32,), "attn_output.bias": (64,)}
+        ],
+    ),
+    "maincoder": (BASE | HEADS, [NORMS | gqa(norm="head") | mlp()]),
+    "hunyuan_vl": (BASE | HEADS, [NORMS | gqa(norm="head") | mlp()]),
+    "paddleocr": (BASE | HEADS, [NORMS | gqa() | mlp()]),
+    "gemma-embedding": (
+        BASE | HEADS | {"attention.sliding_window": 32},
+        [NORMS | {"post_attention_norm": (H,), "post_ffw_norm": (H,)} | gqa(norm="head") | mlp()],
+    ),
+    "deepseek": (
+        BASE | EXPERTS | {"leading_dense_block_count": 1, "expert_shared_count": 2},
+        [NORMS | gqa() | mlp(), NORMS | gqa() | moe() | mlp(64, "_shexp")],
+    ),
+    "deepseek32": (
+        BASE
+        | LATENT
+        | EXPERTS
+        | {"attention.q_lora_rank": 24, "leading_dense_block_count": 1, "expert_shared_count": 1}
+        | {f"attention.indexer.{name}": size for name, size in (("head_count", 4), ("key_length", 16), ("top_k", 8))},
+        [
+            NORMS | mla() | INDEXER | {"indexer.attn_q_b": (24, 64)} | mlp(),
+            NORMS | mla() | INDEXER | {"indexer.attn_q_b": (24, 64)} | moe() | mlp(32, "_shexp"),
+        ],
+    ),
+    "hy_v3": (
+        BASE | HEADS | EXPERTS | {"leading_dense_block_count": 1, "expert_shared_count": 1},
+        [NORMS | gqa(norm="head") | mlp(), NORMS | gqa(norm="head") | moe() | mlp(32, "_shexp")],
+    ),
+    "mellum": (BASE | HEADS | EXPERTS, [NORMS | gqa(norm="head") | moe()]),
+    "cohere2moe": (
+        BASE | HEADS | EXPERTS,
+        [{"attn_norm": (H,)} | gqa() | moe()],
+    ),
+    "gemma3n": (
+        BASE
+        | HEADS
+        | {"attention.sliding_window": 32, "attention.sliding_window_pattern": [True, False]}
+        | {"embedding_length_per_layer_input": 8, "altup.num_inputs": 4, "attention.shared_kv_layers": 0},
+        [NORMS | {"post_attention_norm": (H,), "post_ffw_norm": (H,)} | gqa(norm="head") | mlp() | PER_LAYER] * 2,
+    ),
+    "bert": (
+        BASE | {"attention.head_count_kv": 4},
+        [
+            gqa(kv=4)
+            | mlp(gated=False)
+            | {f"{name}.bias": (H,) for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_down")}
+            | {"ffn_up.bias": (128,)}
+            | {f"{name}_norm{end}": (H,) for name in ("attn_output", "layer_output") for end in ("", ".bias")}
+        ],
+    ),
+    "eurobert": (BASE, [NORMS | gqa() | mlp()]),
+    "orion": (
+        BASE,
+        [NORMS | {"attn_norm.bias": (H,), "ffn_norm.bias": (H,)} | gqa() | mlp()],
+    ),
 }
 """Architecture -> its keys, and the tensors of its layers."""
 
 
 def tensors(architecture, layers):
     norm = "token_embd_norm" if architecture.startswith("lfm2") else "output_norm"
-    shapes = {"token_embd.weight": (H, VOCAB), f"{norm}.weight": (H,)}
-    if architecture not in ("gemma4", "lfm2"):
+    shapes = {"token_embd.weight": (H, VOCAB)} | ({} if architecture == "bert" else {f"{norm}.weight": (H,)})
+    shapes |= OUTSIDE.get(architecture, {})
+    if architecture not in ("gemma3n", "gemma4", "lfm2", "gemma-embedding", "eurobert", "bert"):
         shapes["output.weight"] = (H, VOCAB)
     for at, layer in enumerate(layers):
         for name, shape in layer.items():
@@ -245,7 +346,8 @@ def test_parameters_are_those_of_the_tensors(architecture):
     assert model.parameters.total == sum(prod(shape) for shape in shapes.values())
     assert model.layer_count == len(layers)
     assert model.doubts == ()
-    assert rl.decode(rl.Deployment(model, "h100-sxm"), rl.Workload(10)).floor_s > 0
+    once = rl.encode if model.encodes else rl.decode
+    assert once(rl.Deployment(model, "h100-sxm"), rl.Workload(10)).floor_s > 0
 
 
 def test_architectures_that_people_have():

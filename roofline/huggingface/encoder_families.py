@@ -78,6 +78,8 @@ ENCODERS: Mapping[str, EncoderFamily] = {
     "gte": GTE,
     "new": GTE._replace(prefix="New"),
     "modernbert": EncoderFamily("ModernBert", pooler=False, gated=True),
+    "clip_text_model": EncoderFamily("CLIPText", pooler=False, embedding_norm=False, last_norm=True),
+    "siglip_text_model": EncoderFamily("SiglipText", pooler=False, embedding_norm=False, last_norm=True),
 }
 """``model_type`` -> family."""
 

@@ -87,12 +87,17 @@ def _head(data: Mapping[str, Any], family: EncoderFamily) -> str:
     named = str(classes[0])
     if named == COLBERT:
         return COLBERT
+    if named == f"{family.prefix}{PROJECTED}":
+        return PROJECTED
     for head in HEADS:
         if named == f"{family.prefix}{head}":
             return head
     wanted = ", ".join(family.prefix + head for head in HEADS)
     raise SpecError(f"the head of class {named!r:.80} is not supported; expected {wanted}")
 
+
+PROJECTED = "ModelWithProjection"
+"""Class suffix of CLIP's encoders of text with the matrix into the space shared with images (arXiv:2103.00020)."""
 
 COLBERT = "HF_ColBERT"
 """Class of late-interaction embedders, with a vector of ``dim`` values per token (arXiv:2112.01488)."""
@@ -114,6 +119,12 @@ def _pooled(fields: Fields, family: EncoderFamily, head: str, *, masked: bool) -
     bias, norm = not is_modern, 0
     if is_modern:
         bias, norm = fields.flag("classifier_bias"), 2 * hidden if fields.flag("norm_bias") else hidden
+    if head == PROJECTED:
+        yield Projection(hidden=hidden, output=fields.optional("projection_dim") or hidden, name="projection")
+        return
+    if family.prefix == "SiglipText":
+        yield Projection(hidden=hidden, output=fields.optional("projection_size") or hidden, name="head", bias=True)
+        return
     if masked:
         yield Projection(hidden=hidden, output=width, name="masked_lm_dense", bias=bias, norm=norm or 2 * width)
     if head in ("ForTokenClassification", "ForQuestionAnswering"):
@@ -123,7 +134,7 @@ def _pooled(fields: Fields, family: EncoderFamily, head: str, *, masked: bool) -
     if head in ("ForSequenceClassification", "ForMultipleChoice", "ForPreTraining"):
         yield Projection(hidden=hidden, output=hidden, name="classifier_dense", bias=bias, norm=norm)
         yield Projection(hidden=hidden, output=_scores(fields, head, masked=masked), name="classifier", bias=True)
-    elif family.pooler and not masked:
+    elif family.pooler and not masked and fields.flag("add_pooling_layer", True):
         yield Projection(hidden=hidden, output=hidden, name="pooler", bias=True)
 
 

@@ -14,7 +14,7 @@ from .layer_groups import layer_at, layer_kinds
 from .layer_kinds import prediction_blocks
 from .text_config import TEXT_KEYS, Text
 from .tower_shapes import tower_shape
-from .towers import tower
+from .towers import sees_images, tower
 from .vision_encoders import patches
 
 TOWER_KEYS = ("vision_config", "visual_config", "audio_config", "vit_config", "vision_tower_config", "speech_config")
@@ -40,6 +40,10 @@ PREDICTS_QWEN = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "q
 NOT_PUBLISHED = ("minimax_m2", "minimax_m3")
 """Families whose files list multi-token prediction layers that no published checkpoint contains: MiniMax M2, M2.5, M2.7
 (github.com/MiniMax-AI/MiniMax-M2.7/issues/16) and M3, whose tensors are those of the model without them."""
+
+
+PART_KEYS = (*TOWER_KEYS, *(key for keys in OWN_KEYS.values() for key in keys))
+"""All names of the parts that describe towers."""
 
 
 class Beside(NamedTuple):
@@ -79,6 +83,10 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
     if text.model_type == "persimmon" and data.get("model_type") == "fuyu":
         apart["vision"] = patches(Fields(data, {}), model.hidden, bias=True)
     left_out.extend(_unknown_parts(data))
+    if sees_images(str(data.get("model_type"))) and not any(isinstance(parts.get(key), Mapping) for key in PART_KEYS):
+        left_out.append(
+            f"the encoder of images of {data.get('model_type')} is not counted: the file has none of its fields"
+        )
     return Beside(apart, towers, tuple(left_out))
 
 

@@ -13,17 +13,19 @@ from ..errors import SpecError
 from .families import FAMILIES
 
 ARCHITECTURES = {
-    **dict.fromkeys(("llama", "internlm2", "baichuan", "xverse"), "llama"),
+    **dict.fromkeys(("llama", "internlm2", "baichuan", "xverse", "llama-embed"), "llama"),
+    "qwen": "qwen",
     **dict.fromkeys(("qwen2", "qwen2vl"), "qwen2"),
     "qwen2moe": "qwen2_moe",
-    **dict.fromkeys(("qwen3", "qwen3vl"), "qwen3"),
+    **dict.fromkeys(("qwen3", "qwen3vl", "maincoder"), "qwen3"),
     **dict.fromkeys(("qwen3moe", "qwen3vlmoe"), "qwen3_moe"),
     "qwen3next": "qwen3_next",
     "qwen35": "qwen3_5_text",
     "qwen35moe": "qwen3_5_moe_text",
     "gemma": "gemma",
     "gemma2": "gemma2",
-    "gemma3": "gemma3_text",
+    **dict.fromkeys(("gemma3", "gemma-embedding"), "gemma3_text"),
+    "gemma3n": "gemma3n_text",
     "gemma4": "gemma4_text",
     "llama4": "llama4_text",
     "deci": "nemotron-nas",
@@ -36,6 +38,21 @@ ARCHITECTURES = {
     "starcoder2": "starcoder2",
     "command-r": "cohere",
     "cohere2": "cohere2",
+    "cohere2moe": "cohere2_moe",
+    "chatglm": "chatglm",
+    "bitnet": "bitnet",
+    "dbrx": "dbrx",
+    "grok": "grok-1",
+    "orion": "orion",
+    "pangu-embedded": "PanguEmbedded",
+    "eurobert": "eurobert",
+    "laguna": "laguna",
+    "mellum": "mellum",
+    "hy_v3": "hy_v3",
+    "hunyuan_vl": "hunyuan_vl_text",
+    "paddleocr": "paddleocr_vl_text",
+    "deepseek": "deepseek",
+    "deepseek32": "deepseek_v32",
     "olmo": "olmo",
     "olmo2": "olmo2",
     "olmoe": "olmoe",
@@ -85,6 +102,7 @@ ARCHITECTURES = {
     "jamba": "jamba",
     "mamba": "mamba",
     "mamba2": "mamba2",
+    "bert": "bert",
 }
 """``general.architecture`` -> ``model_type``."""
 
@@ -164,7 +182,7 @@ def config_of(architecture: str, keys: Mapping[str, Any], shapes: Shapes) -> dic
         config.setdefault("head_dim", config["hidden_size"] // heads)  # llama.cpp's default too
     _latent(config, own)
     _flags(config, shapes)
-    for add in (_layer_kinds, _windows, _experts, _state_space, _searched, _gemma4):
+    for add in (_layer_kinds, _windows, _experts, _state_space, _searched, _gemma3n, _gemma4, _bert):
         add(config, architecture, own, shapes)
     return config
 
@@ -192,7 +210,9 @@ def _latent(config: dict[str, Any], own: Mapping[str, Any]) -> None:
 
 def _flags(config: dict[str, Any], shapes: Shapes) -> None:
     """Fields that turn on biases and norms of queries and keys in this family."""
-    family = FAMILIES[config["model_type"]]
+    family = FAMILIES.get(config["model_type"])
+    if family is None:
+        return
     names = {name.split(".", 2)[-1] for name in shapes if name.startswith("blk.")}
     decided = {
         family.qk_norm_flag: "attn_q_norm.weight" in names,
@@ -318,6 +338,27 @@ def _searched_attention(heads: Any, kv: Any) -> dict[str, Any]:
     if not heads:
         return {"no_op": True}
     return {"n_heads_in_group": heads // kv} if kv else {"replace_with_linear": True}
+
+
+def _gemma3n(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
+    """Gemma 3n: parallel copies of the stream, a low-rank path beside attention, and embeddings per layer."""
+    if architecture != "gemma3n":
+        return
+    config["altup_num_inputs"] = own.get("altup.num_inputs") or 4
+    low = next((shape for name, shape in shapes.items() if name.endswith(".laurel_l.weight")), None)
+    table = shapes.get("per_layer_token_embd.weight")
+    config |= {"laurel_rank": low[-1] if low else None, "vocab_size_per_layer_input": table[-1] if table else None}
+
+
+def _bert(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
+    """BERT, RoBERTa and XLM-R, whose tables show how many positions and segments there are; poolers are left out."""
+    if architecture != "bert":
+        return
+    config |= {"architectures": ["BertModel"], "add_pooling_layer": False}
+    for field, tensor in (("max_position_embeddings", "position_embd"), ("type_vocab_size", "token_types")):
+        table = shapes.get(f"{tensor}.weight")
+        if table:
+            config[field] = table[-1]
 
 
 def _gemma4(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:

@@ -14,12 +14,22 @@ from .family import Family
 from .fields import Fields, class_defaults
 
 TEXT_KEYS = ("text_config", "language_config", "llm_config", "thinker_config", "text_model_config")
-NOT_DECODERS = OTHER_ENCODERS | {
-    *("wav2vec2", "hubert", "wavlm", "vit", "clip", "siglip", "siglip2", "siglip_vision_model", "clip_vision_model"),
-    *("clip_text_model", "siglip_text_model", "dinov2", "swin", "convnext", "resnet", "blip", "sam", "detr"),
-    *("segformer", "clap", "chinese_clip", "data2vec-audio", "parakeet_ctc", "parakeet_encoder", "wav2vec2-bert"),
-    *("wav2vec2-conformer", "unispeech", "unispeech-sat", "sew", "sew-d"),
-}
+OF_SOUND = frozenset(
+    {
+        *("wav2vec2", "hubert", "wavlm", "data2vec-audio", "parakeet_ctc", "parakeet_encoder", "wav2vec2-bert", "clap"),
+        *("wav2vec2-conformer", "unispeech", "unispeech-sat", "sew", "sew-d", "granite_speech5_ctc", "lasr_ctc"),
+        *("omniasr_ctc", "parakeet_tdt", "parakeet_rnnt", "audio-spectrogram-transformer", "mctct"),
+    }
+)
+"""``model_type`` of encoders of sound that generate nothing."""
+OF_IMAGES = frozenset(
+    {
+        *("vit", "clip", "siglip", "siglip2", "siglip_vision_model", "clip_vision_model", "dinov2", "swin", "convnext"),
+        *("resnet", "blip", "sam", "detr", "segformer", "chinese_clip", "align", "altclip", "dinov3_vit", "radio"),
+    }
+)
+"""``model_type`` of encoders of images, alone or beside one of text."""
+NOT_DECODERS = OTHER_ENCODERS | OF_SOUND | OF_IMAGES
 """``model_type`` of models that are not language models, or of unsupported encoders."""
 
 
@@ -59,6 +69,7 @@ def text_model(data: Mapping[str, Any]) -> Text:
         raise SpecError(
             f"model_type {outer!r} can't be read: its configuration does not give {FAMILIES[outer].unknown}"
         )
+    _refuse_encoders(outer)
     for key in TEXT_KEYS:
         inner = data.get(key)
         if isinstance(inner, Mapping):
@@ -91,8 +102,17 @@ def _refuse_others(data: Mapping[str, Any], model_type: str) -> None:
         raise SpecError(f"a diffusion model ({data.get('_class_name')!r}), not a decoder language model")
     if data.get("is_encoder_decoder") is True:
         raise SpecError(f"model_type {model_type!r} is an encoder-decoder, not a decoder language model")
-    if model_type in NOT_DECODERS:
-        raise SpecError(f"model_type {model_type!r} is not a decoder language model")
+    _refuse_encoders(model_type)
+
+
+def _refuse_encoders(model_type: str) -> None:
+    for kind, named in (
+        ("sound", OF_SOUND),
+        ("images", OF_IMAGES),
+        ("text of a kind that is not supported", OTHER_ENCODERS),
+    ):
+        if model_type in named:
+            raise SpecError(f"model_type {model_type!r} is not a decoder language model but an encoder of {kind}")
 
 
 NO_NOTES: tuple[str, ...] = ()

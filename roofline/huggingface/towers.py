@@ -54,6 +54,11 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
         return None
 
 
+def sees_images(wrapper: str) -> bool:
+    """Whether models of this ``model_type`` have an encoder of images."""
+    return wrapper in VISION or wrapper in GENERIC or wrapper in IMAGE_TOWERS
+
+
 SPEECH_KEYS = ("audio_config", "speech_config", "encoder_config")
 """Parts of a wrapper that are encoders of sound."""
 
