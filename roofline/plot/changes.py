@@ -198,7 +198,7 @@ def _of_passes(before: Phase, after: Phase, column: str) -> Change:
     parts["host and overlap"] = totals[1] - totals[0] - sum(parts.values())
     title = f"{before.name.capitalize()}: {brief_speed(totals[1] / totals[0])}"
     misfits = [word for word, phase in (("before", before), ("after", after)) if not np.all(memory_of(phase).fits)]
-    misfit = f"; {DOES_NOT_FIT} {' and '.join(misfits)}" if misfits else ""
+    misfit = f"; {' and '.join(misfits)}: {DOES_NOT_FIT}" if misfits else ""
     words = _from_to(before, after)
     return Change(title, words, f"{column.removesuffix('_s')}, ms", totals[0], totals[1], parts, misfit)
 
@@ -239,7 +239,7 @@ def _of_memory(before: Memory, after: Memory) -> Change:
     shared, (first, second) = tell_apart([deployment_facets(side.deployment) for side in (before, after)])
     words = f"{shared}: {', '.join(first)} -> {', '.join(second)}"
     misfits = [word for word, side in (("before", before), ("after", after)) if not side.fits]
-    misfit = f"; {DOES_NOT_FIT} {' and '.join(misfits)}" if misfits else ""
+    misfit = f"; {' and '.join(misfits)}: {DOES_NOT_FIT}" if misfits else ""
     totals = [sum(side.values(), 0.0) for side in sides]
     freed = totals[0] - totals[1]
     title = f"Memory: {_three_digits(abs(freed))} GB {'freed' if freed >= 0 else 'more'}"

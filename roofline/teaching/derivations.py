@@ -116,10 +116,9 @@ def _compute_rate(phase: Phase) -> tuple[float, str]:
     return count * rate, f"{times}{humanize('flops_per_s', rate)}{')' if times else ''}"
 
 
-def _exact_memory_s(phase: Phase, moved_bytes: float | None = None) -> float:
+def _exact_memory_s(phase: Phase) -> float:
     gpu, count = phase.deployment.accelerator, float(phase.deployment.parallel.accelerators)
-    moved = float(phase.moved_bytes) if moved_bytes is None else moved_bytes
-    return moved / (float(np.asarray(gpu.memory_bytes_per_s)) * count)
+    return float(phase.moved_bytes) / (float(np.asarray(gpu.memory_bytes_per_s)) * count)
 
 
 LINEAR = ("matmul", "experts")
@@ -144,12 +143,13 @@ def _linear(phase: Phase) -> tuple[float, float]:
 
 def _slowest(phase: Phase, memory: NapkinLine, compute: NapkinLine) -> NapkinLine:
     """The longer time, plus that of the network on several accelerators, which does not overlap."""
+    longer = "memory" if memory.value >= compute.value else "compute"
     words = f"the longer of {humanize('s', memory.value)} and {humanize('s', compute.value)}"
     times = {"one": memory.value, "other": compute.value}
     network = rounded(float(phase.limited_s.get("network", 0.0)))
     if network == 0:
-        return line(f"{words}: {phase.limit}", "roofline_s", "max(one, other)", phase.roofline_s, **times)
-    words += f", plus {humanize('s', network)} on the network: {phase.limit}"
+        return line(f"{words}: {longer}", "roofline_s", "max(one, other)", phase.roofline_s, **times)
+    words += f", plus {humanize('s', network)} on the network: {longer}"
     return line(words, "roofline_s", "max(one, other) + network", phase.roofline_s, **times, network=network)
 
 
@@ -223,13 +223,14 @@ def _prefill(phase: Phase) -> Napkin:
         rate=rate,
     )
     bytes_rate, bytes_words = _memory_rate(phase)
-    read = rounded(float(phase.weight_bytes))
+    read, rest = rounded(float(phase.weight_bytes)), rounded(float(phase.moved_bytes - phase.weight_bytes))
     memory = line(
-        f"{humanize('bytes', read)} of weights / {bytes_words}",
-        "weights_s",
-        "one / rate",
-        _exact_memory_s(phase, float(phase.weight_bytes)),
+        f"({humanize('bytes', read)} of weights + {humanize('bytes', rest)} of activations and cache) / {bytes_words}",
+        "memory_s",
+        "(one + other) / rate",
+        _exact_memory_s(phase),
         one=read,
+        other=rest,
         rate=bytes_rate,
     )
     return Napkin(_title(phase), (products, attention, compute, memory, _slowest(phase, memory, compute)))
@@ -248,7 +249,8 @@ def _attention_flops(phase: Phase, exact: float) -> NapkinLine:
 def _any_pass(phase: Phase) -> Napkin:
     """A mixed step: weights stream once for all tokens, whose FLOPs add up."""
     weights = _weights(phase)
-    cache = given("cache read and written", "cache_bytes", float(phase.cache_bytes))
+    rest = float(phase.moved_bytes - phase.weight_bytes)
+    cache = given("activations and cache, read and written", "other_bytes", rest)
     rate, rate_words = _memory_rate(phase)
     memory = line(
         f"({humanize('bytes', weights.value)} + {humanize('bytes', cache.value)}) / {rate_words}",
