@@ -235,3 +235,19 @@ def test_what_if_with_a_power_limit():
     serve = rl.Deployment(LLAMA_8B, "h100-sxm", power_limit_watts=400)
     expected = rl.prefill(serve, rl.Workload(8000)).estimate_s
     assert found["prefill"]["after"]["estimate_s"] == pytest.approx(expected)
+
+
+def test_prices_of_different_markets_are_not_compared_silently():
+    """An H100 of AWS costs 2.8 times as much as one of Vast.ai, so that markets decide more than chips."""
+    chips = ["h100-sxm", "l40s"]
+
+    def notes(**markets):
+        prices = {name: rl.get_price(name, market=markets.get(name.partition("-")[0])) for name in chips}
+        found = rl.plan(LLAMA_8B, chips, CHAT, slo=SLO, prices=prices, batches=[8], accelerators=(1,))
+        return [note for note in found.assumptions if "different" in note]
+
+    dear, cheap = (rl.get_price("h100-sxm", **which).usd_per_hour for which in ({}, {"provider": "Vast.ai"}))
+    assert dear / cheap > 2.5
+    assert notes(h100="hyperscaler", l40s="hyperscaler") == []
+    (mixed,) = notes(h100="hyperscaler", l40s="marketplace")
+    assert mixed.startswith("prices come from different markets (hyperscaler, marketplace)")

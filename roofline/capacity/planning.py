@@ -325,6 +325,22 @@ def _idle_words(serve: Deployment) -> str:
     return f"idle {name}: {known}"
 
 
+def _market_notes(prices: Mapping[str, float | Price]) -> list[str]:
+    """A note if prices are compared that come from different markets or terms; of the user's own none is known."""
+    listed = [price for price in prices.values() if isinstance(price, Price)]
+    found = []
+    markets = dict.fromkeys(price.market for price in listed)
+    if len(markets) > 1:
+        found.append(
+            f"prices come from different markets ({', '.join(markets)}), which differ by up to four times for the same "
+            "accelerator: pass prices of one market to compare accelerators"
+        )
+    terms = dict.fromkeys(price.term.replace("_", " ") for price in listed)
+    if len(terms) > 1:
+        found.append(f"prices have different terms: {', '.join(terms)}")
+    return found
+
+
 def _notes(
     cases: Mapping[tuple[str, str], Deployment], spread: Parallel, prices: Mapping[str, float | Price] | None
 ) -> tuple[str, ...]:
@@ -337,4 +353,5 @@ def _notes(
         if reach(chip) < most
     ]
     asked = [f"{name}: {price}" for name, price in (prices or {}).items() if isinstance(price, Price)]
+    asked += _market_notes(prices or {})
     return (*ends, *asked)
