@@ -302,6 +302,20 @@ def test_the_host_beside_the_device(model):
     assert after.tokens_per_s / before.tokens_per_s == pytest.approx(measured(name), rel=0.15)
 
 
+def test_steps_of_sglang_wait_for_its_scheduler_without_overlap(h100):
+    """1.1 ms, as where speculation turns overlap off (lmsys.org, MTP in SGLang); with drafts it is not paid twice."""
+    serve, load = rl.Deployment("llama-3.1-8b", h100, engine="sglang"), rl.Workload(1000, 200, 1)
+    technique = t.AsyncScheduling()
+    case = Scenario(serve, load)
+    plain, waiting = (steady_state(each).step_s for each in (case, technique.without(case)))
+    assert waiting - plain == pytest.approx(1.1e-3 + 1.8e-5)
+    drafts = t.Speculation(drafts=3)
+    drafted, twice = (steady_state(drafts.after(each)).step_s for each in (case, technique.without(case)))
+    assert twice - drafted == pytest.approx(1.8e-5)
+    assert technique.refusal(case) == ""
+    assert steady_state(technique.after(technique.given(case))).step_s < waiting
+
+
 def test_the_host_is_added_or_hidden(h100):
     """``device + host`` or the longer of the two, by hand."""
     serve, load = rl.Deployment("llama-3.1-8b", h100), rl.Workload(1000, 100, 512)

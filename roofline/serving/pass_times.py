@@ -57,6 +57,9 @@ class PassTime(Value):
         Host time to launch the kernels of a layer one by one, seconds; it overlaps with the device's work.
     serial_s : float or array
         Host time of this pass, seconds; the device waits for it unless ``asynchronous``.
+    step_host_s : float or array
+        Host time of this pass whatever its size, seconds, which is waited for in the same way; the scheduler's time in
+        passes that verify drafts (``drafted``) is not added to it.
     asynchronous : bool
         Whether the host prepares the next pass while the device works on this one.
     halves : bool
@@ -81,6 +84,7 @@ class PassTime(Value):
     host_s: Number = 0.0
     layer_launch_s: Number = 0.0
     serial_s: Number = 0.0
+    step_host_s: Number = 0.0
     asynchronous: bool = False
     halves: bool = False
     pool_share: float | None = None
@@ -127,11 +131,12 @@ class PassTime(Value):
             hidden_s = self.fetch_overlap * device_s
             device_s = np.maximum(fetch_s, hidden_s) + device_s - hidden_s
         if self.drafted and estimated:
-            device_s = device_s + (server.drafting_step_s or 0.0)
+            device_s = device_s + np.maximum((server.drafting_step_s or 0.0) - self.step_host_s, 0.0)
+        host_s = self.serial_s + self.step_host_s
         if not self.asynchronous:
-            return device_s + self.serial_s
+            return device_s + host_s
         engine_s = HostTimes.of(server).step_s if estimated else 0.0
-        return np.maximum(device_s - engine_s, engine_s + self.serial_s)
+        return np.maximum(device_s - engine_s, engine_s + host_s)
 
     @property
     def spent_j(self) -> Number:
@@ -278,6 +283,7 @@ def step_pass(case: Scenario, batch: Number, context_tokens: Number) -> PassTime
         host_beyond_s=beyond_s + _beyond_s(case, weights_s, case.weights_host_bytes_per_s),
         layer_launch_s=case.layer_launch_s,
         serial_s=case.sequence_s * batch / case.serve.parallel.data,
+        step_host_s=case.step_host_s,
         asynchronous=case.asynchronous,
         halves=case.two_batches,
         pool_share=case.pool_share,
@@ -388,6 +394,7 @@ def mixed_pass(
         host_s=made.host_s + cache_s,
         host_beyond_s=made.host_beyond_s + _beyond_s(case, cache_s, case.serve.accelerator.host_bytes_per_s),
         serial_s=made.serial_s + case.sequence_s * riders * case.serve.parallel.pipeline,
+        step_host_s=case.step_host_s,
         asynchronous=case.asynchronous,
     )
 

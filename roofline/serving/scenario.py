@@ -160,6 +160,8 @@ class Scenario(Value):
         Host time to launch the kernels of a layer in a decode step without CUDA graphs, seconds; 0 with CUDA graphs.
     sequence_s : float or array
         Host time per sequence and decode step, seconds: scheduling, sampling, detokenization.
+    step_host_s : float or array
+        Host time per decode step, seconds, on top of the engine's own.
     asynchronous : bool
         Whether the host prepares the next step while the device works on this one.
     two_batches : bool
@@ -215,6 +217,7 @@ class Scenario(Value):
     prompt_host_s: Number = 0.0
     layer_launch_s: Number = 0.0
     sequence_s: Number = 0.0
+    step_host_s: Number = 0.0
     asynchronous: bool = False
     two_batches: bool = False
     fetch_bytes_per_s: Number | None = None
