@@ -1,5 +1,7 @@
 """Every result has a derivation whose formulas give its figures, and the branch of one figure can be asked for."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -90,3 +92,25 @@ def test_the_ridge_point_is_peak_over_bandwidth():
     """H100 SXM: 989.4 TFLOP/s over 3.35 TB/s."""
     (step,) = rl.ridge_table(vendor="NVIDIA").explain("h100-sxm.bf16_ridge_flops_per_byte")
     assert step.value == pytest.approx(989.4e12 / 3.35e12, rel=1e-3)
+
+
+def test_a_derivation_prints_one_step_per_line():
+    """In a notebook, the last expression of a cell shows as text and as a table; long ones show their end."""
+    step = rl.decode(rl.Deployment("llama-3.1-8b", "h100"), rl.Workload(batch=[1, 8]))
+    found = step.explain("q_proj.memory_s")
+    assert repr(found).splitlines() == [str(each) for each in found]
+    assert repr(found[-1]) == str(found[-1])
+    assert found._repr_html_().count("<tr>") == len(found) + 1
+    everything = step.explain()
+    lines = repr(everything).splitlines()
+    assert lines[0] == f"... {len(everything) - 30:,} earlier steps; explain(name) has those of one value"
+    assert lines[-1] == str(everything[-1])
+    assert isinstance(everything, tuple)
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_the_load_of_a_simulated_server_is_derived_from_its_capacity():
+    """The scheduler of a server is busy as long as any request runs, which is not its load."""
+    found = rl.serve(rl.Deployment("llama-3.1-8b", "h100"), rl.Workload(), requests_per_s=5, requests=100)
+    step = found.explain("utilization")[-1]
+    assert step.value == found.utilization == 5 / found.capacity_requests_per_s

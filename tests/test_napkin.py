@@ -94,11 +94,90 @@ def test_views():
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["name"][0] == "weight_bytes"
 
 
+@pytest.fixture(scope="module")
+def answers():
+    """One result of every kind that answers a question."""
+    serve, load = rl.Deployment("llama-3.1-8b", H100), rl.Workload(2000, 256, 8)
+    fp8 = rl.quantize(serve, weights="fp8", activations="fp8")
+    plan = rl.plan("llama-3.1-8b", H100, load, slo=rl.SLO(tpot_s=0.03), prices={"h100-sxm": 2.5})
+    at_rate = rl.plan("llama-3.1-8b", H100, load, slo=rl.SLO(tpot_s=0.03), requests_per_s=50, method="closed-form")
+    return {
+        "comparison": rl.compare(rl.decode(serve, load), rl.decode(fp8, load)),
+        "memory": rl.compare(rl.memory(serve, load), rl.memory(fp8, load)),
+        "closed loop": rl.serve(serve, load, concurrency=8),
+        "open loop": rl.serve(serve, load, requests_per_s=5, method="closed-form"),
+        "overload": rl.serve(serve, load, requests_per_s=500, method="closed-form"),
+        "simulation": rl.simulate(serve, load, concurrency=8, requests=80),
+        "effect": rl.apply(serve, load, "speculative"),
+        "plan": plan,
+        "plan at a rate": at_rate,
+        "fleet": rl.fleet(plan, requests_per_s=50, method="closed-form"),
+        "pools": rl.disaggregate(at_rate, method="closed-form"),
+        "batch": rl.solve(serve, load, find="batch", metric="tpot_s", target=0.02),
+        "bandwidth": rl.solve(serve, load, find="memory_bytes_per_s", target=0.004),
+        "fits": rl.solve(LARGE, load, find="weight_bits", metric="fits"),
+        "sensitivity": rl.sensitivity(rl.decode(serve, load)),
+        "ridges": rl.ridge_table(vendor="nvidia"),
+        "techniques": rl.technique_table(serve, load),
+        "advice": rl.advise(serve, load),
+        "crossovers": rl.crossovers(serve, load),
+    }
+
+
+def test_every_kind_of_answer_has_a_napkin(answers):
+    for name, result in answers.items():
+        found = rl.napkin(result)
+        assert 2 <= len(found.lines) <= 5, name
+        assert (np.abs(found.deviation) < 0.12).all(), f"{name}: {found}"
+        for step in found.explain():
+            by_hand = eval(step.formula, {"__builtins__": {}, "max": max}, dict(step.inputs))
+            assert step.value == rounded(by_hand), f"{name}: {step.name}"
+
+
+def test_requests_by_hand(answers):
+    """Little's law: 8 requests in the system, each 2.1 s, are 3.8 requests/s, and 256 tokens each are 970 tokens/s."""
+    served = answers["closed loop"]
+    first, rest, total, little, tokens = rl.napkin(served).lines
+    assert (first.exact, total.exact, little.exact, tokens.exact) == (
+        served.ttft_s,
+        served.total_s,
+        served.requests_per_s,
+        served.tokens_per_s,
+    )
+    assert rest.exact == pytest.approx(255 * served.tpot_s)
+    assert 8 / total.exact == pytest.approx(little.exact)
+    assert 256 * little.exact == pytest.approx(tokens.exact)
+    capacity, load = rl.napkin(answers["overload"]).lines
+    assert load.exact == pytest.approx(500 / capacity.exact)
+
+
+def test_a_fleet_by_hand(answers):
+    best = answers["plan at a rate"].best
+    _, busy, load, gpus, tokens = rl.napkin(answers["plan at a rate"]).lines
+    assert busy.exact == pytest.approx(50 / best.requests_per_s[0])
+    assert load.exact == pytest.approx(best.utilization[0])
+    assert gpus.exact == best.replicas[0] * best.gpus[0]
+    assert tokens.exact == pytest.approx(50 * 256 / gpus.exact)
+    assert rl.napkin(answers["fleet"]).lines[-1].exact == answers["fleet"].usd_per_hour[0]
+
+
+def test_ridge_points_by_hand():
+    """A10: 125 TFLOP/s / 600 GB/s = 208 FLOP/byte (data sheet)."""
+    ridge = rl.napkin(rl.ridge_table(vendor="nvidia")).lines[0]
+    assert ridge.words.startswith("a10, bf16: 125 TFLOP/s / 600 GB/s")
+    assert ridge.exact == pytest.approx(125e12 / 600e9, rel=1e-3)
+
+
 def test_what_has_no_napkin():
     with pytest.raises(rl.InvalidInput, match="napkin takes a single point; this Phase is a sweep of shape"):
         rl.napkin(rl.decode(LARGE, rl.Workload(batch=np.arange(1, 5))))
     with pytest.raises(rl.InvalidInput, match="not int"):
         rl.napkin(3)
+    with pytest.raises(rl.InvalidInput, match="napkin takes a single point; this Served is a sweep"):
+        rl.napkin(rl.serve(LARGE.replace(parallel=rl.Parallel(tensor=4)), rl.Workload(), concurrency=[1, 2]))
+    nothing = rl.plan("llama-3.1-70b", "l4", rl.Workload(), slo=rl.SLO(tpot_s=1e-4))
+    with pytest.raises(rl.InvalidInput, match="napkin needs a candidate that meets the SLO"):
+        rl.napkin(nothing)
 
 
 @pytest.mark.parametrize("name", ["deepseek-v3", "llama-3.1-70b", "gpt-2"])

@@ -12,7 +12,7 @@ from ..arrays import plain
 from ..units import humanize
 from ..values import Sealed, Value
 from .dimensions import UNNAMED, Dimensions
-from .steps import Step, branch_of
+from .steps import Derivation, Step, branch_of
 from .tables import Line, html_table, text_table
 
 __all__ = ["Report", "Rows", "Step", "plain"]
@@ -116,7 +116,7 @@ class Report(Sealed, Value):
         """The answer in one or two sentences; empty if the columns are enough."""
         return ""
 
-    def explain(self, name: str | None = None) -> tuple[Step, ...]:
+    def explain(self, name: str | None = None) -> Derivation:
         """Return the derivation: how every value is computed, in order.
 
         Parameters
@@ -126,8 +126,9 @@ class Report(Sealed, Value):
 
         Returns
         -------
-        tuple of Step
-            One step per value, printable and with the source of its formula; empty if there is nothing to derive.
+        Derivation
+            A tuple of steps, one per value, each with the source of its formula; it prints one step per line.  Empty if
+            there is nothing to derive.
 
         Raises
         ------
@@ -141,7 +142,7 @@ class Report(Sealed, Value):
         q.flops = count * flops_once = 134.2 MFLOP   [count=1, flops_once=1.34218e+08]   (all layers)
         """
         steps = self._derivation()
-        return steps if name is None else branch_of(steps, name)
+        return Derivation(steps if name is None else branch_of(steps, name))
 
     def _derivation(self) -> tuple[Step, ...]:
         """All steps, in order."""

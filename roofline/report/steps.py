@@ -13,9 +13,10 @@ from ..arrays import plain, same
 from ..errors import unknown
 from ..units import humanize, quantity_of
 from ..values import Value
+from .tables import html_table
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Step(Value):
     """One line of a derivation: ``name = formula = value``, with its inputs.
 
@@ -41,10 +42,22 @@ class Step(Value):
     source: str
 
     def __str__(self) -> str:
-        used = ", ".join(f"{name}={_short(value)}" for name, value in self.inputs.items())
+        used = self.inputs_in_words
         numbers = f"   [{used}]" if used else ""
-        value = humanize(self.name.rpartition(".")[2], self.value)
-        return f"{self.name} = {self.formula} = {value}{numbers}   ({self.source})"
+        return f"{self.name} = {self.formula} = {self.shown}{numbers}   ({self.source})"
+
+    @property
+    def shown(self) -> str:
+        """The value, formatted for people."""
+        return humanize(self.name.rpartition(".")[2], self.value)
+
+    @property
+    def inputs_in_words(self) -> str:
+        """The inputs, as in ``a=6, b=2``."""
+        return ", ".join(f"{name}={_short(value)}" for name, value in self.inputs.items())
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain JSON types.
@@ -65,6 +78,34 @@ class Step(Value):
     def under(self, prefix: str) -> Step:
         """The same step with ``prefix`` before its name, for derivations of several results."""
         return Step(f"{prefix}.{self.name}", self.formula, self.inputs, self.value, self.source)
+
+
+class Derivation(tuple[Step, ...]):
+    """Steps in order, which print one per line; of a long derivation, the last ones.
+
+    Examples
+    --------
+    >>> Derivation((Step("rate", "a / b", {"a": 6, "b": 2}, 3, "by hand"),))
+    rate = a / b = 3   [a=6, b=2]   (by hand)
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join([*self._left_out(), *map(str, self[-SHOWN:])])
+
+    def _repr_html_(self) -> str:
+        head = ("name", "formula", "value", "inputs", "source")
+        lines = [(step.name, step.formula, step.shown, step.inputs_in_words, step.source) for step in self[-SHOWN:]]
+        return html_table(lines, head=head, notes=self._left_out())
+
+    def _left_out(self) -> list[str]:
+        hidden = len(self) - SHOWN
+        return [f"... {hidden:,} earlier steps; explain(name) has those of one value"] if hidden > 0 else []
+
+
+SHOWN = 30
+"""Number of steps that are printed."""
 
 
 def identifier(name: str) -> str:

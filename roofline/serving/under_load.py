@@ -182,17 +182,23 @@ class Served(Report):
 
     def _derivation(self) -> tuple[Step, ...]:
         """Return how the values are derived from each other or, for a simulation, from its requests."""
-        if len(self.simulations) == 1:
-            return self.simulations[0].explain()
+        if len(self.simulations) == 1:  # its own utilization is that of the scheduler, busy while any request runs
+            run = [step for step in self.simulations[0].explain() if step.name != "utilization"]
+            return (*run, self._load_step("load as a share of the capacity"))
         known = {"requests_per_s": self.requests_per_s, "output_tokens": Lengths.of(self.load, 0.0).output}
         total = {"ttft_s": self.ttft_s, "steps": Lengths.of(self.load, 0.0).steps, "tpot_s": self.tpot_s}
-        use = {"requests_per_s": self.requests_per_s, "capacity_requests_per_s": self.capacity_requests_per_s}
         source = f"{method_words(self.method)}, `roofline.serving.closed_forms`"
         return (
             Step("total_s", "ttft_s + steps * tpot_s", total, self.total_s, source),
             Step("tokens_per_s", "output_tokens * requests_per_s", known, self.tokens_per_s, source),
-            Step("utilization", "requests_per_s / capacity_requests_per_s", use, self.utilization, source),
+            self._load_step(source),
         )
+
+    def _load_step(self, source: str) -> Step:
+        """Arrivals of an open loop, or requests of a closed loop, as a share of the capacity."""
+        rate = "requests_per_s" if self.asked_requests_per_s is None else "asked_requests_per_s"
+        inputs = {rate: getattr(self, rate), "capacity_requests_per_s": self.capacity_requests_per_s}
+        return Step("utilization", f"{rate} / capacity_requests_per_s", inputs, self.utilization, source)
 
 
 def serve(

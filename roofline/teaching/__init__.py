@@ -1,8 +1,8 @@
 """Teaching: derivations by mental arithmetic, and quiz questions with new numbers each time."""
 
 from .asking import ask, cards, list_templates, questions, quiz
-from .derivations import napkin
 from .lines import Napkin
+from .napkins import napkin
 from .question import Marking, Mistake, Question
 
 __all__ = [

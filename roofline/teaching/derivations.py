@@ -1,4 +1,4 @@
-"""`napkin`: a result in about five lines of mental arithmetic, each compared with its exact value.
+"""Napkins of passes, operators, memory and generations, each line compared with its exact value.
 
 Every number on a line is rounded to two digits before it is used (data-sheet values to three), and the next line
 continues with the rounded result.  What the lines omit (norms, residuals, attention FLOPs in decode, the network) shows
@@ -7,12 +7,8 @@ up in the deviation from the exact value; the last line is compared with the exa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from ..errors import InvalidInput
 from ..footprint.memory_use import Memory
 from ..formats import get_format
 from ..phases.bounds import Bound
@@ -23,54 +19,9 @@ from ..units import humanize
 from .lines import SHEET_DIGITS, Napkin, NapkinLine, given, line, rounded, said
 
 
-def napkin(result: Phase | Bound | Memory | Generation) -> Napkin:
-    """Derive a result by mental arithmetic: about five lines, each with its exact value and the deviation.
-
-    Parameters
-    ----------
-    result : Phase, Bound, Memory or Generation
-        A prefill, a decode step, a mixed step, a single operator, memory use, or a generation; a single point, not a
-        sweep.
-
-    Returns
-    -------
-    Napkin
-        The lines; printing it shows them.
-
-    Raises
-    ------
-    InvalidInput
-        The result is of another type or is a sweep.
-
-    Examples
-    --------
-    >>> import roofline as rl
-    >>> serve = rl.Deployment(rl.get_model("llama-3.1-70b"), rl.get_accelerator("h100-sxm"))
-    >>> found = napkin(rl.decode(serve, rl.Workload(), context_tokens=2000))
-    >>> print(found.lines[0])
-    70 G weights x 2 B = 140 GB   (exact 139 GB, +1%)
-    >>> found.lines[-1].value, round(found.lines[-1].exact, 4)
-    (0.042, 0.0417)
-    """
-    if isinstance(result, Phase):
-        makers: tuple[tuple[str, Callable[[Phase], Napkin]], ...] = (("prefill", _prefill), ("decode", _decode))
-        maker = dict(makers).get(result.name, _any_pass)
-        return maker(_point(result, result.roofline_s))
-    if isinstance(result, Bound):
-        return _operator(_point(result, result.roofline_s))
-    if isinstance(result, Memory):
-        return _memory(_point(result, result.weights_bytes + result.kv_bytes_per_sequence))
-    if isinstance(result, Generation):
-        return _generation(_point(result, result.total_s))
-    raise InvalidInput(f"napkin takes a phase, a bound, a memory or a generation, not {type(result).__name__}")
-
-
-def _point(result: Any, value: Any) -> Any:
-    if np.ndim(value):
-        raise InvalidInput(
-            f"napkin takes a single point; this {type(result).__name__} is a sweep of shape {np.shape(value)}"
-        )
-    return result
+def of_phase(phase: Phase) -> Napkin:
+    """FLOPs first for a prefill; bytes first for a decode step and any other pass."""
+    return {"prefill": _prefill, "decode": _decode}.get(phase.name, _any_pass)(phase)
 
 
 def _weights(phase: Phase) -> NapkinLine:
@@ -265,7 +216,7 @@ def _any_pass(phase: Phase) -> Napkin:
     return Napkin(_title(phase), (weights, cache, memory, compute, _slowest(phase, memory, compute)))
 
 
-def _operator(bound: Bound) -> Napkin:
+def of_operator(bound: Bound) -> Napkin:
     """FLOPs, bytes, their times, and the longer time."""
     gpu = bound.accelerator
     flops, moved = rounded(float(bound.flops)), rounded(float(bound.moved_bytes))
@@ -304,7 +255,7 @@ def _work(bound: Bound, flops: float) -> NapkinLine:
     return given("FLOPs", "flops", float(bound.flops))
 
 
-def _memory(memory: Memory) -> Napkin:
+def of_memory(memory: Memory) -> Napkin:
     """Memory of the engine minus the weights, divided by the cache per sequence."""
     serve = memory.deployment
     count = float(serve.parallel.accelerators)
@@ -353,7 +304,7 @@ def _memory(memory: Memory) -> Napkin:
     return Napkin(title, (usable, weights, left, sequence, last))
 
 
-def _generation(found: Generation) -> Napkin:
+def of_generation(found: Generation) -> Napkin:
     """The first token, then the steps."""
     ttft, tpot, whole = (float(value) for value in (found.ttft_s, found.tpot_s, found.total_s))
     steps = (whole - ttft) / tpot if tpot else 0.0

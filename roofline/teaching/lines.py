@@ -166,6 +166,18 @@ def given(words: str, name: str, exact: Number) -> NapkinLine:
     return line(words, name, "one", exact, one=value)
 
 
+def divided(words: str, name: str, exact: Number, one: Number, other: Number) -> NapkinLine:
+    """A line that divides two rounded numbers; ``{one}`` and ``{other}`` in its words stand for them."""
+    first, second = (rounded(float(np.asarray(value))) for value in (one, other))
+    return line(words.format(one=said(first), other=said(second)), name, "one / other", exact, one=first, other=second)
+
+
+def multiplied(words: str, name: str, exact: Number, one: Number, other: Number) -> NapkinLine:
+    """A line that multiplies two rounded numbers; ``{one}`` and ``{other}`` in its words stand for them."""
+    first, second = (rounded(float(np.asarray(value))) for value in (one, other))
+    return line(words.format(one=said(first), other=said(second)), name, "one * other", exact, one=first, other=second)
+
+
 _FORMULAS: dict[str, Callable[[dict[str, float]], float]] = {
     "weights * bytes": lambda n: n["weights"] * n["bytes"],
     "sequences * tokens * bytes": lambda n: n["sequences"] * n["tokens"] * n["bytes"],
@@ -183,5 +195,8 @@ _FORMULAS: dict[str, Callable[[dict[str, float]], float]] = {
     "one / other": lambda n: n["one"] / n["other"],
     "one + other": lambda n: n["one"] + n["other"],
     "one * other": lambda n: n["one"] * n["other"],
+    "one + steps * other": lambda n: n["one"] + n["steps"] * n["other"],
+    "one * other / third": lambda n: n["one"] * n["other"] / n["third"],
+    "one * (1 + share)": lambda n: n["one"] * (1 + n["share"]),
 }
 """The formulas, as an expression and as a function."""

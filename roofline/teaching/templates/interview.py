@@ -7,7 +7,6 @@ from ...phases.deployment import Deployment
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
 from ...techniques.quantization import quantize
-from ..derivations import napkin
 from ..drawing import (
     LARGE,
     Draw,
@@ -21,6 +20,7 @@ from ..drawing import (
     template,
     time,
 )
+from ..napkins import napkin
 from ..question import Question
 
 FAMOUS = ("llama-3.1-8b", "llama-3.1-70b", "qwen2.5-72b", "qwen3-32b", "llama-3.1-405b")

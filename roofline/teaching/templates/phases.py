@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...phases.deployment import Deployment
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
-from ..derivations import napkin
 from ..drawing import (
     LARGE,
     Draw,
@@ -21,6 +20,7 @@ from ..drawing import (
     template,
     time,
 )
+from ..napkins import napkin
 from ..question import Question
 
 

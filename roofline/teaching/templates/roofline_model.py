@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...operators.products import matmul
 from ...phases.bounds import bound
-from ..derivations import napkin
 from ..drawing import (
     Draw,
     bandwidth,
@@ -17,6 +16,7 @@ from ..drawing import (
     template,
     time,
 )
+from ..napkins import napkin
 from ..question import Question
 
 
