@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import anywhere, ascending, distinct, everywhere, has_array, larger, smaller
+from ..arrays import anywhere, ascending, distinct, everywhere, larger, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -198,28 +198,8 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
     Returns
     -------
     Parts
-        Fixed and running time. Results for single shapes are cached, since layers, steps and layouts repeat the same
-        products.
+        Fixed and running time.
     """
-    compute_s, memory_s, cached_s, processors, inputs, clocked_s = run
-    if accelerator.is_sweep or has_array((compute_s, memory_s, cached_s, clocked_s, *inputs.values())):
-        return _predicted(found, wide, run, math, accelerator)
-    pairs: Any = tuple(inputs.items())
-    hashable = Kernel(compute_s, memory_s, cached_s, processors, pairs, clocked_s)
-    return _predicted_once(found, wide, hashable, math, accelerator)
-
-
-@lru_cache(maxsize=8192)
-def _predicted_once(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
-    """Return the same for a run whose inputs are hashable pairs."""
-    compute_s, memory_s, cached_s, processors, pairs, clocked_s = run
-    inputs = dict(pairs)
-    return _predicted(
-        found, wide, Kernel(compute_s, memory_s, cached_s, processors, inputs, clocked_s), math, accelerator
-    )
-
-
-def _predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelerator: Accelerator) -> Parts:
     each = {engine: _one(member, run) for engine, member in found.members.items()}
     parts = _median(list(each.values()))
     if wide is None:

@@ -6,7 +6,7 @@ import dataclasses
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .. import operators
@@ -21,7 +21,7 @@ from ..units import humanize
 from .blocks import Attention, Block, Cache
 from .counting import explain_count, layer_row, model_lines
 from .encoder_stack import EncoderStack
-from .layer import NORM_SOURCE, Layer, OnCache, block_frame, filled
+from .layer import NORM_SOURCE, Layer
 from .layout_collectives import around_layers
 from .parameters import LookupTable, Parameters
 from .tower import Tower
@@ -354,23 +354,8 @@ class Model(Report):
         """Return the operators of one forward pass: lookups, layers, blocks around them, lm_head.
 
         If the prompts have images or sound, the operators of towers come first.  lm_head runs on the emitted positions.
-
-        Operators do not depend on the chip, and most depend on the new tokens only, so those of passes without arrays
-        are cached.
         """
-        frame = self._frame(run) if run.is_sweep else self.frame(self.frame_pass(run))
-        return tuple(filled(frame, run))
-
-    def frame_pass(self, run: Pass) -> Pass:
-        """Return the representative of all passes with the same `frame`."""
-        return run.with_short_past
-
-    def frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
-        """Return the operators of a `frame_pass`, with placeholders for those that depend on the length of the past."""
-        return _frame_once(self, run)
-
-    def _frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
-        found: list[Operator | OnCache] = []
+        found: list[Operator] = []
         if any(segment.has_media for segment in run.segments):
             for name, tower in self.towers.items():
                 found.extend(tower.operators(name, run))
@@ -379,9 +364,9 @@ class Model(Report):
         tables = (self.embedding, *self._own_lookups())
         found.extend(operators.lookup(table.name, run.tokens, table.width, run) for table in tables)
         for block in self.around:
-            found.extend(block_frame(block, run))
+            found.extend(block.operators(run))
         for layer in self.layers:
-            found.extend(layer.frame(run, self.hidden))
+            found.extend(layer.operators(run, self.hidden))
         found.extend(
             operators.elementwise(
                 vector.name, run.tokens, 2 * self.hidden, run, parameters=vector.size, source=NORM_SOURCE
@@ -441,8 +426,3 @@ class Model(Report):
 
     def _derivation(self) -> tuple[Step, ...]:
         return explain_count(self)
-
-
-@lru_cache(maxsize=128)
-def _frame_once(model: Model, run: Pass) -> tuple[Operator | OnCache, ...]:
-    return model._frame(run)

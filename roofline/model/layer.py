@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .. import operators
@@ -10,55 +10,8 @@ from ..errors import InvalidInput
 from ..operators.operator import Operator, Pass
 from ..operators.weights import Vector, Weight
 from ..values import Value
-from .blocks import Block, Cache, CacheReader
+from .blocks import Block, Cache
 from .layout_collectives import behind_blocks
-
-
-@dataclass(frozen=True, eq=False)
-class OnCache(Value):
-    """Placeholder for the operators that depend on the length of the past.
-
-    Attributes
-    ----------
-    block : Block
-        Block that they belong to: the cache operators of a `CacheReader`, all operators of any other block.
-    count : int
-        Number of layers that run them.
-    """
-
-    block: Block
-    count: int = 1
-
-    def operators(self, run: Pass) -> Iterator[Operator]:
-        """Yield the operators of a pass."""
-        found = self.block.on_cache(run) if isinstance(self.block, CacheReader) else self.block.operators(run)
-        for operator in found:
-            yield operator.times(self.count)
-
-    def times(self, count: int) -> OnCache:
-        """Return the same in ``count`` times as many layers."""
-        return OnCache(self.block, self.count * count)
-
-
-def filled(frame: Iterable[Operator | OnCache], run: Pass) -> Iterator[Operator]:
-    """Yield all operators of a pass, from a frame with placeholders."""
-    for part in frame:
-        if isinstance(part, OnCache):
-            yield from part.operators(run)
-        else:
-            yield part
-
-
-def block_frame(block: Block, run: Pass) -> Iterator[Operator | OnCache]:
-    """Yield the operators of a block, with placeholders for those that depend on the length of the past."""
-    if isinstance(block, CacheReader):
-        yield from block.before_cache(run)
-        yield OnCache(block)
-        yield from block.behind_cache(run)
-    elif any(cache.values_per_token for cache in block.caches()):
-        yield OnCache(block)
-    else:
-        yield from block.operators(run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,19 +73,15 @@ class Layer(Value):
 
     def operators(self, run: Pass, hidden: int) -> Iterator[Operator]:
         """Yield the operators of one pass through all layers; layers that architecture search removed have none."""
-        return filled(self.frame(run, hidden), run)
-
-    def frame(self, run: Pass, hidden: int) -> Iterator[Operator | OnCache]:
-        """Yield the same with placeholders for operators that depend on the length of the past."""
         if not self.blocks:
             return
         for blocks in self.added():
-            found: list[Operator | OnCache] = []
+            found: list[Operator] = []
             for block in blocks:
-                found.extend(block_frame(block, run))
+                found.extend(block.operators(run))
             if found and not run.parallel.single:
                 found.extend(behind_blocks(blocks, run))
-            yield from (part.times(self.count) for part in found)
+            yield from (operator.times(self.count) for operator in found)
         if self.norms:
             size = sum(self.norms) / len(self.norms)
             norm = operators.elementwise("norm", run.tokens, 2 * hidden, run, parameters=size, source=NORM_SOURCE)

@@ -14,7 +14,6 @@ from ..operators.precision import QUANTIZED_PARTS
 from ..operators.weights import Linear, Weight
 from ..operators.work import Work
 from . import Model
-from .layer import OnCache, filled
 
 
 class Rewrite(ABC):
@@ -59,19 +58,10 @@ class Rewritten(Model):
 
     def operators(self, run: Pass) -> tuple[Operator, ...]:
         """Return the rewritten operators of one pass."""
-        frame = self._frame(run) if run.is_sweep else super().frame(super().frame_pass(run))
-        found = tuple(filled(frame, run))
+        found = super().operators(run)
         for rewrite in self.rewrites:
             found = rewrite.operators(found, run)
         return found
-
-    def frame_pass(self, run: Pass) -> Pass:
-        """Return the pass itself, since rewritten operators may depend on the past."""
-        return run
-
-    def frame(self, run: Pass) -> tuple[Operator | OnCache, ...]:
-        """Return all rewritten operators, without placeholders."""
-        return self.operators(run)
 
     def counted_weights(self) -> Iterator[tuple[int, Weight]]:
         """Yield stored weights, including those that rewrites add."""

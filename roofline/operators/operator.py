@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..arrays import FrozenMapping, anywhere, has_array, larger, smaller
+from ..arrays import FrozenMapping, anywhere, has_array, larger
 from ..errors import Number
 from ..values import Value
 from .links import Message
@@ -173,23 +173,6 @@ class Segment(Value):
         """Whether any of the past may be shared."""
         return anywhere(self.shared_tokens > 0)
 
-    @property
-    def with_short_past(self) -> Segment:
-        """The same sequences with at most one cached token and no shared prefix."""
-        return Segment(
-            self.sequences,
-            self.new_tokens,
-            smaller(self.past_tokens, 1.0),
-            self.emitted_tokens,
-            0.0,
-            self.images,
-            self.image_tokens,
-            self.audio_s,
-            self.source_tokens,
-            self.encoded_tokens,
-            self.sharing,
-        )
-
     def least_read(self, past: Number, shared: Number | None = None) -> Number:
         """Return the past entries that all sequences together have to read, if a kernel reads ``past`` of each.
 
@@ -239,12 +222,6 @@ class Pass(Value):
     def is_sweep(self) -> bool:
         """Whether any number of it is an array."""
         return self.parallel.is_sweep or any(each.is_sweep for each in self.segments)
-
-    @property
-    def with_short_past(self) -> Pass:
-        """The same pass with at most one cached token and no shared prefix."""
-        segments = tuple(segment.with_short_past for segment in self.segments)
-        return Pass(segments, self.precision, self.attention, self.parallel)
 
     @cached_property
     def tokens(self) -> Number:

@@ -1,16 +1,15 @@
-"""Bounds of the operators of one pass; those shared by other passes are cached."""
+"""Bounds of the operators of one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from ..efficiency.store import specs
-from ..model.layer import OnCache
 from ..operators.alternatives import cheapest
-from ..operators.operator import Operator, Pass, Segment
+from ..operators.operator import Operator, Segment
 from .bounds import Bound, Kernels
 from .deployment import Deployment
 from .schedule import Schedule, schedule_pass
@@ -61,13 +60,10 @@ def scheduled_pass(
         How the kernels are launched (see `ScheduledPass`).
     """
     run = serve.run(*(schedule.segments if segments is None else segments))
+    operators = serve.model.operators(run)
     if change is not None:
-        ways = bound_together(serve, [change(operator) for operator in serve.model.operators(run)])
-    elif run.is_sweep or serve.is_sweep:
-        ways = bound_together(serve, serve.model.operators(run))
-    else:
-        ways = tuple(_bounds(serve, run))
-    operators = [item.operator for item in ways]
+        operators = tuple(map(change, operators))
+    ways = bound_together(serve, operators)
     if not any(operator.choice for operator in operators):
         return ScheduledPass(serve, schedule, ways, launch=launch)
     chosen = cheapest(operators, lambda at: ways[at].roofline_s)
@@ -81,27 +77,6 @@ def scheduled_once(serve: Deployment, schedule: Schedule, launch: str, folders: 
     ``folders`` are the user's directories of specifications, which estimates depend on.
     """
     return scheduled_pass(serve, schedule, launch=launch)
-
-
-def _bounds(serve: Deployment, run: Pass) -> Iterator[Bound]:
-    """Yield the bounds of all operators of a pass without arrays; those that do not depend on the past are cached."""
-    for part in _frame_bounds(serve, serve.model.frame_pass(run), specs()):
-        if isinstance(part, OnCache):
-            yield from bound_together(serve, tuple(part.operators(run)))
-        else:
-            yield part
-
-
-@lru_cache(maxsize=256)
-def _frame_bounds(serve: Deployment, run: Pass, folders: str) -> tuple[Bound | OnCache, ...]:
-    """Return bounds of the operators that do not depend on the past (`Model.frame`).
-
-    Passes with pasts of other lengths share these bounds and their estimates.  ``folders`` are the user's directories
-    of specifications, which estimates depend on.
-    """
-    frame = serve.model.frame(run)
-    bounds = iter(bound_together(serve, [part for part in frame if not isinstance(part, OnCache)]))
-    return tuple(part if isinstance(part, OnCache) else next(bounds) for part in frame)
 
 
 def bound_together(serve: Deployment, operators: Sequence[Operator]) -> tuple[Bound, ...]:

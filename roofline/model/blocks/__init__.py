@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .block import Block, Cache, CacheReader
+from .block import Block, Cache
 
 if TYPE_CHECKING:
     from .compressed_attention import CompressedAttention
@@ -96,7 +96,6 @@ __all__ = [
     "Block",
     "BlockResidual",
     "Cache",
-    "CacheReader",
     "CausalConvolution",
     "CompressedAttention",
     "ConvolvedHeads",

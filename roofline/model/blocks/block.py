@@ -110,36 +110,7 @@ class Block(Value, ABC):
 
     @abstractmethod
     def operators(self, run: Pass) -> Iterator[Operator]:
-        """Yield the operators of one forward pass, in order.
-
-        If the block does not cache values per token, they may depend on whether there is a past, but not on its length,
-        since passes that differ only in the length share them.
-        """
-
-
-class CacheReader(Block):
-    """A block that attends to cached tokens; operators that depend on their number are separate.
-
-    Passes that differ only in the length of the past share the operators before and after the cache.
-    """
-
-    @abstractmethod
-    def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield the operators before those on the cache; they depend on the new tokens only."""
-
-    @abstractmethod
-    def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield the operators that read the cache. None shares a kernel with an operator before or after."""
-
-    @abstractmethod
-    def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield the operators after those on the cache; they depend on the new tokens only."""
-
-    def operators(self, run: Pass) -> Iterator[Operator]:
-        """Yield the operators before, on and after the cache."""
-        yield from self.before_cache(run)
-        yield from self.on_cache(run)
-        yield from self.behind_cache(run)
+        """Yield the operators of one forward pass, in order."""
 
 
 LARGEST = 10**9

@@ -11,12 +11,12 @@ from ...errors import InvalidInput, Number
 from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, strided_pairs, visible_pairs
 from ...operators.weights import Linear, Vector, Weight
-from .block import Cache, CacheReader, whole
+from .block import Block, Cache, whole
 from .indexer import Indexer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CompressedAttention(CacheReader):
+class CompressedAttention(Block):
     """Attention over a window of tokens and over compressed entries (DeepSeek-V4 report, sections 2.3.1 and 2.3.2).
 
     One key of ``head_dim`` is shared by all heads and is its own value, so a token in the window costs ``head_dim``
@@ -136,22 +136,19 @@ class CompressedAttention(CacheReader):
         waiting = 2 * self.series * width * kept_bytes
         return Cache(width, None, overlap, self.ratio, waiting)
 
-    def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield input projections, compression, and projections of the indexer."""
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Yield the projections of inputs, entries and the indexer, scores and attention per segment, and the output.
+
+        Attention runs over the window and over the entries.
+        """
         for weight in (*self._before(), *self._compressor(), *self._indexer()):
             yield operators.linear(weight, run.tokens, run)
-
-    def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield scores of the indexer, attention to the window and attention to the entries, per segment."""
         for segment in run.segments:
             if self.indexer:
                 yield self._scores(self.indexer, segment, run)
             yield self._window(segment, run)
             if self.ratio:
                 yield self._entries(segment, run)
-
-    def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield the grouped output projection."""
         for weight in self._after():
             yield operators.linear(weight, run.tokens, run)
 

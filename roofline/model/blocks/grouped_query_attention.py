@@ -20,12 +20,12 @@ from ...operators.softmax_attention import (
     visible_pairs,
 )
 from ...operators.weights import Linear, Vector, Weight
-from .block import Cache, CacheReader, whole
+from .block import Block, Cache, whole
 from .indexer import Indexer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Attention(CacheReader):
+class Attention(Block):
     """Softmax attention whose query heads share KV heads; causal, except in encoders.
 
     ``kv_heads == query_heads`` is MHA (arXiv:1706.03762), ``kv_heads == 1`` MQA (arXiv:1911.02150), in between GQA
@@ -213,8 +213,8 @@ class Attention(CacheReader):
         own = Cache(values_per_token=self.kv_values, window=self.window, pieces=self.kv_heads)
         return (own, *(self.indexer.caches() if self.indexer else ()))
 
-    def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield the input projections, including those of the indexer."""
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Yield the input projections, those and the scores of the indexer, attention per segment, the output."""
         for weight in self._inward:
             yield operators.linear(weight, run.tokens, run)
         if self.qk_norm:
@@ -224,16 +224,9 @@ class Attention(CacheReader):
             )
         if self.indexer:
             yield from self.indexer.projections(run, self.hidden, self.hidden)
-
-    def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield scores of the indexer and attention of each segment."""
-        if self.indexer:
             yield from self.indexer.scores(run)
         for segment in run.segments:
             yield self._attention(segment, run)
-
-    def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield the output projection."""
         yield operators.linear(self._outward, run.tokens, run)
 
     def _attention(self, segment: Segment, run: Pass) -> Operator:

@@ -13,12 +13,12 @@ from ...operators.operator import Operator, Pass, Segment
 from ...operators.softmax_attention import Reads, attend, visible_pairs
 from ...operators.weights import Linear, Vector, Weight
 from ...operators.work import Work
-from .block import Cache, CacheReader, whole
+from .block import Block, Cache, whole
 from .indexer import Indexer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MLA(CacheReader):
+class MLA(Block):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1).
 
     A token is compressed to a latent of ``kv_rank`` and one rotary key of ``rope_dim`` that all heads share; both are
@@ -165,23 +165,17 @@ class MLA(CacheReader):
         own = () if self.shares_latent else (Cache(values_per_token=self.latent, window=self.window),)
         return (*own, *(self.indexer.caches() if self.indexer else ()))
 
-    def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield input projections, the indexer's projections, and ``kv_b_proj`` of the new tokens."""
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Yield the projections of inputs, the indexer and new latents, scores, both ways of attention, the output."""
         for weight in self._inward:
             yield operators.linear(weight, run.tokens, run)
         if self.indexer:
             yield from self.indexer.projections(run, self.hidden, self.query_width)
         yield operators.linear(self.kv_b_proj, run.tokens, run)
-
-    def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield scores of the indexer and, for each segment, both ways of attention."""
         if self.indexer:
             yield from self.indexer.scores(run)
         for at, segment in enumerate(run.segments):
             yield from self._both_ways(at, segment, run)
-
-    def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Yield the output projection."""
         yield operators.linear(self._outward, run.tokens, run)
 
     def _both_ways(self, at: int, segment: Segment, run: Pass) -> Iterator[Operator]:

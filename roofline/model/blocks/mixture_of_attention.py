@@ -10,11 +10,11 @@ from ...errors import InvalidInput
 from ...operators.operator import Operator, Pass
 from ...operators.softmax_attention import attention
 from ...operators.weights import Linear, Vector, Weight
-from .block import Cache, CacheReader, whole
+from .block import Block, Cache, whole
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MixtureOfAttention(CacheReader):
+class MixtureOfAttention(Block):
     """Attention whose query and output projections are experts (JetMoE, arXiv:2404.07413, section 2.2).
 
     Keys and values are shared by all experts: ``kv_heads`` heads of ``head_dim``, which are cached.  A
@@ -75,15 +75,12 @@ class MixtureOfAttention(CacheReader):
         """Keys and values."""
         return (Cache(values_per_token=2 * self.width, pieces=self.kv_heads),)
 
-    def before_cache(self, run: Pass) -> Iterator[Operator]:
-        """Keys and values, router, query experts."""
+    def operators(self, run: Pass) -> Iterator[Operator]:
+        """Yield keys and values, router, query experts, attention of each segment, and output experts."""
         for weight in self._dense():
             yield operators.linear(weight, run.tokens, run)
-        queries, _ = self._experts()
+        queries, outputs = self._experts()
         yield operators.experts(queries, run.tokens, run)
-
-    def on_cache(self, run: Pass) -> Iterator[Operator]:
-        """Attention of each segment."""
         for segment in run.segments:
             yield attention(
                 segment,
@@ -95,8 +92,4 @@ class MixtureOfAttention(CacheReader):
                 kv_heads=self.kv_heads,
                 window=None,
             )
-
-    def behind_cache(self, run: Pass) -> Iterator[Operator]:
-        """Output experts."""
-        _, outputs = self._experts()
         yield operators.experts(outputs, run.tokens, run)
