@@ -378,3 +378,39 @@ def test_sound_of_granite_speech_passes_a_query_former():
     layer = 2 * positions * (4 * width**2 + 2 * 2 * 4 * width**2 + 3 * 2 * width**2) + 4 * width * positions**2
     former = 2 * queries * (4 * width**2 + 2 * 4 * width**2 + 2 * width**2) + 2 * positions * 2 * width**2
     assert found == 2 * positions * 160 * width + 16 * layer + 2 * former + 2 * queries * width * 4096
+
+
+DEEPSEEK_OCR = {
+    **{"model_type": "deepseek_vl_v2", "architectures": ["DeepseekOCRForCausalLM"]},
+    "language_config": {
+        **{
+            "architectures": ["DeepseekV2ForCausalLM"],
+            "hidden_size": 1280,
+            "intermediate_size": 6848,
+            "use_mla": False,
+        },
+        **{"num_hidden_layers": 12, "num_attention_heads": 10, "num_key_value_heads": 10, "vocab_size": 129280},
+        **{"n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6, "moe_intermediate_size": 896},
+        **{"first_k_dense_replace": 1, "moe_layer_freq": 1, "model_type": "deepseek_v2", "kv_lora_rank": None},
+        **{"q_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0},
+    },
+    "projector_config": {"input_dim": 2048, "model_type": "mlp_projector", "n_embed": 1280, "projector_type": "linear"},
+    "vision_config": {
+        **{"image_size": 1024, "mlp_ratio": 3.7362, "model_name": "deeplip_b_l", "model_type": "vision"},
+        "width": {
+            "clip-l-14-224": {"heads": 16, "image_size": 224, "layers": 24, "patch_size": 14, "width": 1024},
+            "sam_vit_b": {"downsample_channels": [512, 1024], "heads": 12, "layers": 12, "width": 768},
+        },
+    },
+}
+
+
+def test_deepseek_ocr_has_the_size_of_its_checkpoint():
+    """deepseek-ai/DeepSeek-OCR: 3,336,106,240 parameters in 6.67 GB (arXiv:2510.18234, section 3.2)."""
+    model = from_config(DEEPSEEK_OCR)
+    assert model.doubts == ()
+    assert model.parameters.total == 2_934_734_080
+    assert model.parameters.total + model.apart["vision"] == 3_336_106_240
+    first = rl.prefill(rl.Deployment(model, "h100-sxm"), rl.Workload(300, images=1))
+    (note,) = [line for line in first.assumptions if line.startswith("an image is")]
+    assert note == "an image is 256 tokens of the language model, each of 16 positions of the encoder"

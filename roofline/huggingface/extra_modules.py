@@ -83,7 +83,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
     if text.model_type == "persimmon" and data.get("model_type") == "fuyu":
         apart["vision"] = patches(Fields(data, {}), model.hidden, bias=True)
     left_out.extend(_unknown_parts(data))
-    if sees_images(str(data.get("model_type"))) and not any(isinstance(parts.get(key), Mapping) for key in PART_KEYS):
+    if sees_images(str(data.get("model_type"))) and not any(key in parts for key in PART_KEYS):
         left_out.append(
             f"the encoder of images of {data.get('model_type')} is not counted: the file has none of its fields"
         )

@@ -8,8 +8,9 @@ from dataclasses import replace
 from ..model.tower import Product, Tower
 from .audio_encoders import width_of
 from .fields import Fields
-from .further_towers import CLIP_L_336
+from .further_towers import CLIP_L_336, ocr_encoders
 from .recent_encoders import eighth
+from .recent_shapes import got_ocr
 from .tower_parts import Chain, first, frames_of, merged_patches, products, vit
 from .vision_encoders import grid, side
 from .wrapper import Wrapper
@@ -102,7 +103,7 @@ def video_llava(at: Wrapper) -> Tower:
 
 def phi3_vision(at: Wrapper) -> Tower:
     """Phi-3-vision: crops of 336 pixels through CLIP's layers but the last, two linear layers over four patches."""
-    named = replace_fields(at, {**CLIP_L_336, "num_attention_heads": 16, "patch_size": 14})
+    named = replace_fields(at, CLIP_L_336)
     chain = products(4 * CLIP_L_336["hidden_size"], at.hidden, at.hidden)
     whole = vit(named, positions=grid(named.encoder), class_tokens=1, merge=4, projector=chain)
     return replace(whole, layers=whole.layers - 1)
@@ -164,6 +165,22 @@ def mllama(at: Wrapper) -> Tower:
     tile = vit(at, positions=positions, projector=chain)
     heads = first(fields, "attention_heads", "num_attention_heads")
     return replace(tile, layers=layers, heads=heads, outside=True)
+
+
+def deepseek_ocr(at: Wrapper) -> Tower:
+    """DeepSeek-OCR: SAM on 4,096 patches, then CLIP's layers on 256 positions, each of which is a token.
+
+    CLIP's matrices are counted for each token; its attention over 257 positions, 4 % of their work, is left out.
+    """
+    sam, clip = ocr_encoders(at)
+    first = got_ocr(at._replace(encoder=sam))
+    width, inner, out = clip.size("hidden_size"), clip.size("intermediate_size"), sam.size("output_channels")
+    strided = (Product(9 * out, 2 * out, 4), Product(18 * out, width))
+    layers = (*products(width, width, width, width, width), *products(width, inner, width)) * clip.size(
+        "num_hidden_layers"
+    )
+    chain = (*first.projector[:2], *strided, *layers, Product(2 * width, at.hidden))
+    return replace(first, projector=chain)
 
 
 def blip2(at: Wrapper) -> Tower:
@@ -369,6 +386,7 @@ IMAGE_SHAPES = {
     **dict.fromkeys(["muse_glimmer", "muse_spark"], muse),
     "nemotron_h_omni": radio,
     "phi3_v": phi3_vision,
+    "unlimited_ocr": deepseek_ocr,
     "video_llava": video_llava,
 }
 """Wrapper -> shape of its tower for images."""

@@ -15,7 +15,10 @@ from .wrapper import Wrapper
 FASTVIT_MCI3 = 122_714_208
 """Parameters of ``fastvit_mci3`` as timm 1.0.31 builds it for inference; a configuration states only its name."""
 
-CLIP_L_336 = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "image_size": 336}
+CLIP_L_336 = {
+    **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
+    **{"image_size": 336, "patch_size": 14},
+}
 """CLIP ViT-L/14 at 336 pixels (arXiv:2103.00020), which some files only name."""
 
 
@@ -144,9 +147,46 @@ def phi3_vision(at: Wrapper) -> int:
     """Phi-3-vision: CLIP by its name, separators of rows and crops, two linear layers over four patches."""
     if "clip-vit-large-patch14-336" not in str(at.encoder.get("model_name")):
         raise MissingField("shapes of an image encoder that is referenced by name only")
-    clip = vision_encoders.clip(Fields({**CLIP_L_336, "patch_size": 14}, {}))
+    clip = vision_encoders.clip(Fields(CLIP_L_336, {}))
     merged = 4 * CLIP_L_336["hidden_size"]
     return clip + 2 * merged + matrix(merged, at.hidden) + matrix(at.hidden, at.hidden)
+
+
+SAM_B = {
+    **{"hidden_size": 768, "mlp_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "patch_size": 16},
+    **{"image_size": 1024, "window_size": 14, "output_channels": 256, "global_attn_indexes": [2, 5, 8, 11]},
+}
+"""SAM ViT-B (arXiv:2304.02643)."""
+
+
+def deepseek_ocr(at: Wrapper) -> int:
+    """DeepSeek-OCR (arXiv:2510.18234): SAM, two strided convolutions, CLIP on their output, a linear layer."""
+    sam, clip = ocr_encoders(at)
+    out, width, inner = sam.size("output_channels"), clip.size("hidden_size"), clip.size("intermediate_size")
+    strided = 9 * out * 2 * out + 9 * 2 * out * width
+    layers = clip.size("num_hidden_layers") * layer(width, inner)
+    first = patches(clip, width, bias=False) if at.outer.get("model_type") == "deepseek_vl_v2" else 0
+    follows = first + (grid(clip) + 2) * width + 2 * width + layers
+    return recent_encoders.segment_anything(sam) + strided + follows + matrix(2 * width, at.hidden) + 2 * at.hidden
+
+
+def ocr_encoders(at: Wrapper) -> tuple[Fields, Fields]:
+    """SAM and CLIP of DeepSeek-OCR and Unlimited-OCR, by their fields or by their names.
+
+    Raises
+    ------
+    MissingField
+        The file names other encoders.
+    """
+    named = at.encoder.get("width")
+    if not isinstance(named, Mapping):
+        sam, clip = at.encoder.get("sam_config"), at.encoder.get("encoder_config")
+        if not isinstance(sam, Mapping) or not isinstance(clip, Mapping):
+            raise MissingField("shapes of both encoders of images")
+        return Fields(sam, SAM_B, partial=True), Fields(clip, {**CLIP_L_336, "image_size": 224}, partial=True)
+    if not {"sam_vit_b", "clip-l-14-224"} <= named.keys():
+        raise MissingField("shapes of encoders that are referenced by name only")
+    return Fields(SAM_B, {}), Fields({**CLIP_L_336, "image_size": 224}, {})
 
 
 def blip2(at: Wrapper) -> int:
@@ -255,6 +295,7 @@ IMAGE_TOWERS: Mapping[str, Callable[[Wrapper], int]] = {
     "muse_spark": muse,
     "nemotron_h_omni": radio,
     "phi3_v": phi3_vision,
+    "unlimited_ocr": deepseek_ocr,
     "video_llava": video_llava,
 }
 """Wrapper -> parameters of its tower and projector."""

@@ -17,7 +17,7 @@ from .family import Family
 from .fields import Fields
 
 WORDS = {
-    "full": "full attention full_attention global global_attention * standard",
+    "full": "full attention full_attention global global_attention * standard reference_sliding_attention",
     "sliding": "sliding sliding_attention hybrid_sliding local local_attention sliding_window swa",
     "chunked": "chunked_attention",
     "linear": "linear_attention linear mamba mamba2 m recurrent conv kda gated_delta_net short_conv ssm",

@@ -94,6 +94,9 @@ def _text(data: Mapping[str, Any], model_type: str, *, partial: bool) -> Text:
     if family.unknown:
         raise SpecError(f"model_type {model_type!r} can't be read: its configuration does not give {family.unknown}")
     defaults = class_defaults()["types"].get(name, {})
+    kinds = data.get("layer_types")
+    if isinstance(kinds, list) and "reference_sliding_attention" in kinds:
+        notes = (*notes, "reference_sliding_attention counts as full attention: caches of long outputs are too large")
     return Text(Fields(data, defaults, partial=partial), family, model_type, notes)
 
 

@@ -15,7 +15,7 @@ from . import further_shapes, recent_shapes
 from .audio_encoders import width_of
 from .fields import Fields, MissingField
 from .tower_parts import Chain, first, frames_of, merged_patches, products, vit
-from .towers import DEFAULTS, SPEECH_KEYS, plain_names
+from .towers import DEFAULTS, SPEECH_KEYS, of_ocr, plain_names
 from .vision_encoders import grid, side
 from .wrapper import Wrapper
 
@@ -54,6 +54,8 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hid
     shape = (AUDIO_SHAPES if hears else SHAPES).get(wrapper)
     if wrapper in TAKE_ANY and not hears:
         shape = TAKEN.get(str(inner.get("model_type")), shape)
+    if of_ocr(wrapper, inner):
+        shape = further_shapes.deepseek_ocr
     if shape is None:
         return None
     try:

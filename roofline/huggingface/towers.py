@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import SpecError
 from . import audio_encoders, recent_encoders, vision_encoders
 from .fields import Fields, MissingField
-from .further_towers import IMAGE_TOWERS
+from .further_towers import IMAGE_TOWERS, deepseek_ocr
 from .speech_towers import SPEECH_TOWERS
 from .vision_encoders import matrix
 from .wrapper import Wrapper
@@ -45,6 +45,8 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
     fields = Fields(plain_names(inner), DEFAULTS.get(wrapper, {}), partial=True)
     at = Wrapper(fields, Fields(data, {}), hidden)
     whole = (SPEECH_TOWERS if key in SPEECH_KEYS else IMAGE_TOWERS).get(wrapper)
+    if of_ocr(wrapper, inner):
+        whole = deepseek_ocr
     found = _known(wrapper, str(inner.get("model_type")), key)
     try:
         if whole is not None:
@@ -52,6 +54,11 @@ def tower(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hidden: i
         return None if found is None else found[0](fields) + found[1](at)
     except MissingField:
         return None
+
+
+def of_ocr(wrapper: str, inner: Mapping[str, Any]) -> bool:
+    """Whether a file with DeepSeek-VL2's ``model_type`` is that of DeepSeek-OCR, which names two encoders."""
+    return wrapper == "deepseek_vl_v2" and isinstance(inner.get("width"), Mapping)
 
 
 def sees_images(wrapper: str) -> bool:
