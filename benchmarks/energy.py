@@ -390,8 +390,8 @@ def _task(state: Steady) -> str:
 SOURCES = """
 ## Sources left out
 
-Each source, and each accelerator, predicted with one set of shares that is fitted to all the others, whatever their
-accelerator. This says how good the model is where nothing was measured.
+Each source, and each accelerator, predicted with a single set of shares fitted to all the others. This shows how good
+the model is where nothing was measured.
 """
 
 
@@ -424,8 +424,8 @@ def _batches(states: Sequence[Steady]) -> Iterator[str]:
 NOT_FITTED = """
 ## Not fitted: the TDP is an upper bound
 
-Too few steady states, or too different from each other: single streams of llama.cpp unpack weights. Measured mean power
-divided by TDP.
+There are too few steady states, or they differ too much: single streams of llama.cpp unpack weights. Measured mean
+power divided by TDP.
 """
 
 
@@ -442,8 +442,8 @@ def _others(rows: Sequence[Row]) -> Iterator[str]:
 LIMITS = """
 ## Power limits
 
-Speed of an RTX 3090 under limits of 190 to 370 W relative to 370 W, with the share `m` of the pass that waits for
-memory chosen for each curve; and its clock relative to that at 370 W.
+Speed and clock of an RTX 3090 under limits of 190 to 370 W, relative to 370 W. The share `m` of the pass that waits for
+memory is chosen for each curve.
 """
 
 

@@ -37,13 +37,13 @@ QUARANTINE = (
     Quarantine(
         "attention_decode",
         {"accelerator": "a100-sxm-80gb", "engine": "trtllm", "kernel_source": "torch_flow", "kv_dtype": "bfloat16"},
-        "two populations under one label: shapes alike reach 0.8 of the floor or 1.3 to 1.6, twice as much; the cache "
-        "of the latter held 8 bits a value, not the 16 recorded",
+        "two populations under one label: similar shapes have 0.8 or 1.3 to 1.6 times the speed of the floor; in the "
+        "faster population the cache must have had 8 bits per value, not the recorded 16",
     ),
     Quarantine(
         "gemm",
         {"accelerator": "h100-sxm", "engine": "sglang", "dtype": "int8_wo"},
-        "recorded as weight-only, which multiplies in 16 bits, yet up to 1.15 of that peak: they ran on 8-bit units",
+        "recorded as weight-only, which multiplies in 16 bits, but up to 1.15 times that peak: they ran on 8-bit units",
     ),
     Quarantine(
         "moe",
@@ -53,7 +53,7 @@ QUARANTINE = (
             "kernel_source": "moe_torch_flow_min_latency",
             "distribution": "balanced",
         },
-        "16 tokens dealt out to all 8 experts in a third of the time that reading 8 takes: two were read",
+        "16 tokens routed to all 8 experts, in a third of the time that reading 8 experts takes: only two were read",
     ),
 )
 
@@ -196,9 +196,9 @@ def main() -> None:
             "kernels may find operands in the last-level cache, so its size is subtracted from the bytes that move, "
             "unless the operands are more than three times as large.",
             summary(compared),
-            "Rows that would beat their floor if a rate were lower by this much: a tight floor has some. Boards with "
-            "none for a peak cannot hold their highest clock, which the floor assumes, during products so large, "
-            "because power limits them.",
+            "How many rows would beat their floor if a rate were lower by this much; a tight floor has some. Boards "
+            "without any for a peak are limited by power: during such large products they cannot hold the highest "
+            "clock, which the floor assumes.",
             cuts_table(args.folder),
             "The closest row of each format:",
             table(lines(compared)),

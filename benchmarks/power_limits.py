@@ -95,10 +95,10 @@ CASES = (
 HEAD = """
 ## Less power
 
-Speed under a limit relative to that at the TDP, and the ends of its interval. For families that were fitted, what is
-still at any clock (the idle board and the memory) and the demand, which may exceed the TDP, are those of the fit. Steps
-that wait for the memory are taken not to slow down, which is a little too good at half the power. The speed of a
-Hopper chip at half of its power is stated too low: nothing public tells how far its voltage falls.
+Speed under a limit relative to the speed at the TDP, with its interval. For fitted families, the power that does not
+depend on the clock (idle board and memory) and the demand, which may exceed the TDP, come from the fit. Steps that wait
+for the memory are assumed not to slow down, which is slightly optimistic at half the power. The speed of a Hopper chip
+at half its power is too low: no public source states how far its voltage falls.
 
 | case | limit | measured | estimate | interval | source |
 | --- | ---: | ---: | ---: | ---: | --- |"""

@@ -128,7 +128,11 @@ class Quarantine:
 
 
 QUARANTINE = (
-    Quarantine("premai", {"engine_and_version": "TensorRT-LLM"}, "no rate of generated tokens at batch 1: early stops"),
+    Quarantine(
+        "premai",
+        {"engine_and_version": "TensorRT-LLM"},
+        "not a rate of generated tokens at batch 1: sequences stopped early",
+    ),
     Quarantine("premai", {"weight_dtype": "fp32"}, "as fast as the fp16 rows beside it: these were not fp32"),
 )
 """Rows that may beat their floor."""
@@ -302,8 +306,8 @@ def main() -> None:
     text = "\n\n".join(
         [
             "# Floors against published figures of whole models",
-            "Floor / measured. Several accelerators count as one that is as many times as fast. A throughput at an "
-            "unknown batch is compared with the floor of an infinite batch.",
+            "Floor / measured. Several accelerators count as a single one that is faster by their number. A throughput "
+            "at an unknown batch is compared with the floor of an infinite batch.",
             table(compare(args.file)),
         ]
     )

@@ -353,10 +353,10 @@ def section(runs: Sequence[OpenRun]) -> list[str]:
         "",
         f"{len(runs)} runs of more_serving_runs, simulated with the same number of requests at the same rate, as "
         f"the mean of {len(SEEDS)} seeds. None of them was used in any fit. A run counts as saturated if it fell "
-        f"short of its rate and its first tokens took over {QUEUE_S:g} s; saturation is named if the rate exceeds the "
-        "capacity. Launch options and quantiles of lengths are those of the sources' repositories. vLLM 0.6 on MI300X "
+        f"short of its rate and its first tokens took over {QUEUE_S:g} s; it is predicted to be if the rate exceeds "
+        "the capacity. Launch options and length distributions come from the sources' repositories. vLLM 0.6 on MI300X "
         "scheduled once in 15 steps and returned 15 tokens at a time, so its times per token are not compared. "
-        "Pipelines on A100 ran on the first engine of vLLM, whose host times beside a pipeline are not modeled. There "
+        "Pipelines on A100 ran on vLLM's V0 engine, whose host times with pipelines are not modeled. There "
         "are no kernel timings of GB10, RTX 5090 and MI300X: prompts on RTX 5090 take 60 % of what the timings of its "
         "family say (29,000 tokens/s in a closed loop of the same source), short ones 45 ms more.",
         "",
