@@ -103,9 +103,9 @@ def summary(found: Iterable[Found]) -> str:
 
 INTRODUCTION = """\
 Written by `benchmarks/techniques.py` from `tests/data/measurements/technique_gains.csv`. Gains above 1 are
-improvements. The sign is wrong if the measured and the predicted gain are on different sides of 1, both by more than 10
-%. Rows that state an upper or lower bound are shown but not judged. The sources in the second line were selected by a
-checksum of their titles and not read while the formulas were chosen. Rows that do not state an input, mostly the
+improvements. The sign is wrong if the measured and the predicted gain are on different sides of 1, each by more than
+10 %. Rows that state an upper or lower bound are shown but not judged. The sources in the second line were selected by
+a checksum of their titles and not read while the formulas were chosen. Rows that do not state an input, mostly the
 acceptance length, are predicted with a usual value, which the class names; they are counted separately.
 [found_later.md](found_later.md) has a third set of sources, read after the formulas were final.
 

@@ -38,3 +38,12 @@ def test_examples_of_the_gallery_draw_what_their_file_is_named_for():
         name = example.stem.partition("_")[2]
         assert f"ax = rl.plot.{name}(" in example.read_text("utf-8"), example.name
         assert name in rl.plot.__all__
+
+
+def test_no_line_of_a_page_is_lost_as_a_comment():
+    """MyST drops lines that start with a percent sign, as a line of wrapped text may."""
+    pages = [page for page in DOCS.rglob("*.md") if page.parent.name not in GENERATED and "site" not in page.parts]
+    pages += [*DOCS.parent.glob("*.md"), *(DOCS.parent / "benchmarks").glob("*.md")]
+    lines = [(page.name, line) for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) > 3000
+    assert [entry for entry in lines if entry[1].startswith("%")] == []
