@@ -200,14 +200,16 @@ def test_functions_are_small():
 
 
 def test_nobody_has_to_decode_an_expression():
-    """One conditional expression in another, or three loops in one comprehension, are lines of their own instead."""
+    """One conditional in another, three loops in a comprehension, and lambdas in rows get lines of their own."""
     comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
     found = []
     for path in SRC.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             parts = (node.test, node.body, node.orelse) if isinstance(node, ast.IfExp) else ()
             loops = len(node.generators) if isinstance(node, comprehensions) else 0
-            if loops > 2 or any(isinstance(part, ast.IfExp) for part in parts):
+            cells = node.elts if isinstance(node, ast.Tuple | ast.List) else ()
+            lambdas = sum(isinstance(part, ast.Lambda) for cell in cells for part in getattr(cell, "elts", [cell]))
+            if loops > 2 or lambdas > 1 or any(isinstance(part, ast.IfExp) for part in parts):
                 found.append(f"{path.relative_to(SRC)}:{node.lineno}")
     assert found == []
 

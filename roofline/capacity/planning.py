@@ -224,13 +224,18 @@ def _cases(
             refused[name] = reason
             continue
         cases = [Scenario(serve.replace(parallel=row), tried) for row in rows_of(parallel)]
-        kept = rows_kept(parallel, [all(item.in_layout(case) for item in used) for case in cases])
+        kept = rows_kept(parallel, [_suits(case, used) for case in cases])
         if kept is None:
             refused[name] = _refusal(cases, used)
         else:
             spread_out = serve.replace(parallel=kept)
             asked.append((spread_out, scenario_with(spread_out, tried, used), usd[name]))
     return asked, refused, list(no_start)
+
+
+def _suits(case: Scenario, techniques: tuple[Technique, ...]) -> bool:
+    """Whether a layout supports all of the techniques."""
+    return all(item.in_layout(case) for item in techniques)
 
 
 def _refusal(cases: Sequence[Scenario], techniques: tuple[Technique, ...]) -> str:

@@ -118,12 +118,8 @@ class Chosen:
 
     def with_hit_rate(self) -> tuple[tuple[Technique, ...], float]:
         """The techniques, and the hit rate if none of them takes it."""
-        takers = [
-            name
-            for name in self.technique
-            if "hit_rate" in {each.name for each in dataclasses.fields(technique_named(name))}
-        ]
-        if takers or "hit_rate" not in self.parameters:
+        taken = any(_takes_hit_rate(technique_named(name)) for name in self.technique)
+        if taken or "hit_rate" not in self.parameters:
             return self.techniques(), 0.0
         others = {name: value for name, value in self.parameters.items() if name != "hit_rate"}
         return named(self.technique, others), self.parameters["hit_rate"]
@@ -131,6 +127,10 @@ class Chosen:
     def in_use(self) -> tuple[Technique, ...]:
         """The techniques, and prefix caching of unshared prefixes if a hit rate is given by itself."""
         return with_hit_rate(*self.with_hit_rate())
+
+
+def _takes_hit_rate(technique: type[Technique]) -> bool:
+    return "hit_rate" in {each.name for each in dataclasses.fields(technique)}
 
 
 def with_formats(chosen: tuple[Technique, ...], formats: Mapping[str, str]) -> tuple[Technique, ...]:

@@ -141,7 +141,7 @@ def read_csv(text: str, source: str) -> list[Measurement]:
     if len(rows) < 4:
         return []
     width = max(len(row) for row in rows[:3])
-    heads = [tuple(_cell(row, column).lower() for row in rows[:3]) for column in range(width)]
+    heads = [_head(rows[:3], column) for column in range(width)]
     found = []
     for number, row in enumerate(rows[3:], 1):
         cells = {head: _cell(row, column) for column, head in enumerate(heads) if _cell(row, column)}
@@ -152,6 +152,11 @@ def read_csv(text: str, source: str) -> list[Measurement]:
 
 def _cell(row: list[str], column: int) -> str:
     return row[column].strip() if column < len(row) else ""
+
+
+def _head(rows: list[list[str]], column: int) -> tuple[str, ...]:
+    """The three lines of the heading of a column."""
+    return tuple(_cell(row, column).lower() for row in rows)
 
 
 def _row(cells: Mapping[tuple[str, ...], str], source: str) -> Measurement:

@@ -65,29 +65,52 @@ _OBJECTS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Record], li
 )
 """JSON objects: how each is recognized and read, most specific first."""
 
+
+def _has(*words: str) -> Callable[[str], bool]:
+    """Return a test whether a text contains all of the words."""
+
+    def found_in(text: str) -> bool:
+        return all(word in text for word in words)
+
+    return found_in
+
+
+def _has_any(*words: str) -> Callable[[str], bool]:
+    """Return a test whether a text contains one of the words."""
+
+    def found_in(text: str) -> bool:
+        return any(word in text for word in words)
+
+    return found_in
+
+
+def _is_exllama(text: str) -> bool:
+    return "tokens/s" in text and ("Length " in text or "Context " in text)
+
+
 _TEXTS: tuple[tuple[Callable[[str], bool], Callable[[str, str], list[Any]]], ...] = (
-    (lambda text: "Serving Benchmark Result" in text and "E2E Latency (ms)" in text, sglang.read_blocks),
-    (lambda text: "Serving Benchmark Result" in text, vllm.read_blocks),
+    (_has("Serving Benchmark Result", "E2E Latency (ms)"), sglang.read_blocks),
+    (_has("Serving Benchmark Result"), vllm.read_blocks),
     (mlperf.is_summary, mlperf.read_summary),
     (guidellm.is_csv, guidellm.read_csv),
     (genai_perf.is_csv, genai_perf.read_csv),
     (kernels.is_nsys, kernels.read_nsys),
     (kernels.is_ncu, kernels.read_ncu),
     (kernels.is_torch_csv, kernels.read_torch_csv),
-    (lambda text: "DCGM_FI_" in text, counters.read_exporter),
-    (lambda text: "#Entity" in text, counters.read_dmon),
-    (lambda text: "INSERT INTO" in text and "avg_ts" in text, llama_cpp.read_sql),
-    (lambda text: "avg_ts" in text, llama_cpp.read_csv),
-    (lambda text: "t/s" in text and "test" in text, llama_cpp.read_markdown),
-    (lambda text: "S_TG t/s" in text, llama_cpp.read_batched_markdown),
+    (_has("DCGM_FI_"), counters.read_exporter),
+    (_has("#Entity"), counters.read_dmon),
+    (_has("INSERT INTO", "avg_ts"), llama_cpp.read_sql),
+    (_has("avg_ts"), llama_cpp.read_csv),
+    (_has("t/s", "test"), llama_cpp.read_markdown),
+    (_has("S_TG t/s"), llama_cpp.read_batched_markdown),
     (plain_tables.is_nim, plain_tables.read_nim),
-    (lambda text: "Timing with prompt_tokens=" in text, local_tools.read_mlx_benchmark),
-    (lambda text: "tokens-per-sec" in text, local_tools.read_mlx_generate),
-    (lambda text: "tokens/s" in text and ("Length " in text or "Context " in text), local_tools.read_exllama),
-    (lambda text: "eval duration:" in text, local_tools.read_ollama_text),
-    (lambda text: "percentile latency" in text or "Avg latency:" in text, vllm.read_latency_text),
-    (lambda text: "Throughput:" in text, vllm.read_throughput_text),
-    (lambda text: "," in text or ";" in text or "\t" in text, plain_tables.read_plain_csv),
+    (_has("Timing with prompt_tokens="), local_tools.read_mlx_benchmark),
+    (_has("tokens-per-sec"), local_tools.read_mlx_generate),
+    (_is_exllama, local_tools.read_exllama),
+    (_has("eval duration:"), local_tools.read_ollama_text),
+    (_has_any("percentile latency", "Avg latency:"), vllm.read_latency_text),
+    (_has("Throughput:"), vllm.read_throughput_text),
+    (_has_any(",", ";", "\t"), plain_tables.read_plain_csv),
 )
 """Other texts: a marker and a reader for each, most specific first; the first that finds a run counts."""
 

@@ -89,10 +89,12 @@ def captions(results: Sequence[Result]) -> list[list[str]]:
     words = []
     for result, own in zip(results, facets, strict=True):
         alike = [other for mate, other in zip(results, facets, strict=True) if mate.name == result.name]
-        telling = [
-            name for name in own if name == "batch" or _varies([other[name] for other in alike if name in other])
-        ]
-        words.append(_captions(result, {name: own[name] for name in telling}))
+        telling = {}
+        for name, value in own.items():
+            others = [other[name] for other in alike if name in other]
+            if name == "batch" or _varies(others):
+                telling[name] = value
+        words.append(_captions(result, telling))
     return words
 
 

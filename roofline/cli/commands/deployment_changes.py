@@ -183,18 +183,20 @@ MORE = "--full shows every number before and after."
 def _figure_rows(before: Answers, after: Answers, time: str) -> list[tuple[str, ...]]:
     """Times, throughput and memory before and after."""
     shown = time.removesuffix("_s")
-    rows: tuple[tuple[str, Callable[[float], str], Callable[[Answers], Any]], ...] = (
-        (f"prefill, {shown}", brief_time, lambda side: getattr(side.prefill, time)),
-        (f"decode step, {shown}", brief_time, lambda side: getattr(side.decode, time)),
-        ("decode tokens/s", _count, lambda side: side.decode.tokens_per_s_by(time)),
-        ("memory needed", partial(humanize, "bytes"), lambda side: side.memory.needed_bytes),
-        ("largest batch", _count, lambda side: side.memory.max_batch),
-    )
-    found: list[tuple[str, ...]] = []
-    for name, words, of in rows:
-        first, second = float(of(before)), float(of(after))
-        found.append((name, words(first), words(second), _times(first, second)))
-    return found
+    sides = (before, after)
+    return [
+        _figure_row(f"prefill, {shown}", brief_time, [getattr(side.prefill, time) for side in sides]),
+        _figure_row(f"decode step, {shown}", brief_time, [getattr(side.decode, time) for side in sides]),
+        _figure_row("decode tokens/s", _count, [side.decode.tokens_per_s_by(time) for side in sides]),
+        _figure_row("memory needed", partial(humanize, "bytes"), [side.memory.needed_bytes for side in sides]),
+        _figure_row("largest batch", _count, [side.memory.max_batch for side in sides]),
+    ]
+
+
+def _figure_row(name: str, words: Callable[[float], str], figures: Sequence[Any]) -> tuple[str, ...]:
+    """One figure before and after, and their ratio."""
+    first, second = (float(figure) for figure in figures)
+    return name, words(first), words(second), _times(first, second)
 
 
 def _count(number: float) -> str:

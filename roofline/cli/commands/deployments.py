@@ -178,10 +178,10 @@ def doubt_lines(model: Model) -> list[str]:
 def _answer(found: Answers, time: str) -> tuple[str, ...]:
     """The answer in two or three sentences, then a table of the three times."""
     phases = {"prefill": found.prefill, "decode step": found.decode}
-    rows = [
-        (name, *(brief_time(getattr(phase, each)) for each in TIMES[:-1]), time_words(phase), str(phase.limit))
-        for name, phase in phases.items()
-    ]
+    rows = []
+    for name, phase in phases.items():
+        bounds = (brief_time(getattr(phase, each)) for each in TIMES[:-1])
+        rows.append((name, *bounds, time_words(phase), str(phase.limit)))
     whole = [found.generate[each] for each in TIMES]
     rows.append(("whole batch", *(brief_time(each.total_s) for each in whole), ""))
     rows.append(("output tokens/s", *(f"{each.tokens_per_s:,.0f}" for each in whole), ""))
@@ -249,10 +249,9 @@ def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[s
     """One row for each point of the lists."""
     first = points[0][1]
     names = [opt.flag_name(name) for name in points[0][0]]
-    columns: dict[str, list[str]] = {
-        name: [opt.shown(varied[field]) for varied, _ in points]
-        for name, field in zip(names, points[0][0], strict=True)
-    }
+    columns: dict[str, list[str]] = {}
+    for name, field in zip(names, points[0][0], strict=True):
+        columns[name] = [opt.shown(varied[field]) for varied, _ in points]
     answers = [found for _, found in points]
     columns |= {
         "fits": [humanize("fits", found.memory.fits) for found in answers],
@@ -311,17 +310,13 @@ def _encoder_rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -
     """One row for each point of the lists."""
     first, fields = points[0][1], tuple(points[0][0])
     names = [opt.flag_name(name) for name in fields]
-    rows = [
-        (
-            *(opt.shown(varied[field]) for field in fields),
-            humanize("fits", found.memory.fits),
-            time_words(found.encode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.encode, time)),
-            f"{found.sequences_per_s(time):,.0f}",
-            f"{found.encode.tokens_per_s_by(time):,.0f}",
-            str(found.encode.limit),
-        )
-        for varied, found in points
-    ]
+    rows = []
+    for varied, found in points:
+        given = (opt.shown(varied[field]) for field in fields)
+        fits, limit = humanize("fits", found.memory.fits), str(found.encode.limit)
+        one_pass = time_words(found.encode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.encode, time))
+        rates = (found.sequences_per_s(time), found.encode.tokens_per_s_by(time))
+        rows.append((*given, fits, one_pass, *(f"{rate:,.0f}" for rate in rates), limit))
     head = (*names, "fits", "one pass", "sequences/s", "tokens/s", "limit")
     numbers = {*range(len(names)), *range(len(names) + 1, len(names) + 4)}
     subject_of = first.serve.model.title or first.serve.model.name

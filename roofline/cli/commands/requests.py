@@ -324,7 +324,9 @@ def _one(asked: Any, name: str) -> Any:
 
 
 def _simulated_dict(found: Simulation, slo: SLO) -> dict[str, Any]:
-    shares = {f"{share:g}": {name: plain(found.quantile(name, share)) for name in LATENCIES} for share in QUANTILES}
+    shares = {}
+    for share in QUANTILES:
+        shares[f"{share:g}"] = {name: plain(found.quantile(name, share)) for name in LATENCIES}
     met = _met_dict(found, slo)
     return found.to_dict() | {"quantiles": shares} | met | {"assumptions": list(found.assumptions)}
 
