@@ -81,6 +81,10 @@ def quark(weight, **more):
     return {"quant_method": "quark", "global_quant_config": {"weight": weight}, "exclude": ["lm_head"], **more}
 
 
+def torchao(kind, **options):
+    return {"quant_method": "torchao", "quant_type": {"default": {"_type": kind, "_version": 1, "_data": options}}}
+
+
 INT4, INT8 = grouped(4, 128, 16, 4), grouped(8, 128, 16, 8)
 FP8, NVFP4, MXFP4 = grouped(8, -1, 16), grouped(4, 16, 8), grouped(4, 32, 8)
 HQQ = {"weight_quant_params": {"nbits": 3, "group_size": 64, "axis": 1}}
@@ -121,6 +125,24 @@ SCHEMES = [
     ({"quant_method": "quanto", "weights": "int2"}, grouped(2, 128, 32)),
     ({"quant_method": "hqq", "quant_config": HQQ, "skip_modules": ["lm_head"]}, grouped(3, 64, 32)),
     ({"quant_method": "torchao", "quant_type": INT4_TORCHAO}, grouped(4, 64, 32)),
+    (torchao("IntxWeightOnlyConfig", weight_dtype={"_data": "int4", "_type": "torch.dtype"}), grouped(4, -1, 16)),
+    (torchao("NVFP4InferenceConfig"), NVFP4),
+    (
+        torchao(
+            "FqnToConfig",
+            fqn_to_config={
+                "_default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 128}},
+                "re:.*down_proj": {"_type": "Int8WeightOnlyConfig", "_data": {}},
+                "re:.*o_proj": None,
+            },
+        ),
+        by_name(grouped(4, 128, 32), down_proj=FP8, o_proj=wide),
+    ),
+    ({"quant_method": "gptq_v2", "bits": 4, "group_size": 128, "sym": True}, INT4),
+    ({"quant_method": "cpu_awq", "w_bit": 4, "q_group_size": 128, "zero_point": True}, INT4),
+    ({"quant_method": "marlin", "group_size": 128}, grouped(4, 128, 16)),
+    ({"quant_method": "nvfp4"}, NVFP4),
+    ({"quant_method": "ptpc_fp8"}, FP8),
     ({"quant_method": "fp_quant", "forward_dtype": "nvfp4"}, NVFP4),
     ({"quant_method": "higgs", "bits": 4, "p": 2, "group_size": 256}, grouped(4, 256, 16)),
     ({"quant_method": "bitnet", "linear_class": "autobitlinear"}, grouped(2, -1, 16)),
@@ -158,3 +180,21 @@ def test_a_scheme_stores_what_its_tool_does(scheme, matrix):
 def test_what_is_not_understood_is_a_doubt(scheme, said):
     (doubt,) = from_config({**LLAMA, "quantization_config": scheme}).doubts
     assert said in doubt
+
+
+def test_gptq_may_store_lm_head_in_groups_too():
+    model = from_config({**LLAMA, "quantization_config": gptq(4, 128, lm_head=True)})
+    want = checkpoint(INT4, head=INT4("lm_head", HIDDEN, VOCABULARY))
+    assert model.weight_bytes(model.precision) == pytest.approx(want, rel=0.003)
+
+
+def test_experts_alone_in_8_bits():
+    """vLLM's experts_int8 leaves attention, the router and all tables as they are."""
+    mixture = {
+        **{"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hidden_size": 64, "vocab_size": 128},
+        **{"intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_local_experts": 4},
+        **{"num_experts_per_tok": 2, "num_key_value_heads": 2, "quantization_config": {"quant_method": "experts_int8"}},
+    }
+    model = from_config(mixture)
+    experts = 2 * 4 * 3 * 64 * 96
+    assert model.weight_bytes(model.precision) == 2 * (model.parameters.total - experts) + experts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,8 @@ def integer_groups(config: Mapping[str, Any]) -> Scheme:
     """
     plain = integer(*_bits_and_group(config))
     scheme = uniform(plain, config, kept=("modules_to_not_convert", "modules_in_block_to_not_quantize"))
+    if config.get("lm_head") is True:
+        scheme = _with_rules(scheme, [(matcher(["lm_head"]), plain)])
     dynamic = config.get("dynamic")
     if not isinstance(dynamic, Mapping):
         return scheme
@@ -27,6 +30,16 @@ def integer_groups(config: Mapping[str, Any]) -> Scheme:
         name = WIDE if pattern.startswith("-:") else integer(*_bits_and_group({**config, **own}))
         rules.append((matcher([f"re:{pattern.removeprefix('-:').removeprefix('+:')}"]), name))
     return _with_rules(scheme, rules)
+
+
+def marlin(config: Mapping[str, Any]) -> Scheme:
+    """Marlin (arXiv:2408.11743): 4 bits in symmetric groups, scales without zero points."""
+    return uniform(integer(4, config.get("group_size", 128), symmetric=True), config, kept=("modules_to_not_convert",))
+
+
+def experts_in_groups(config: Mapping[str, Any]) -> Scheme:
+    """VLLM's ``moe_wna16``: a checkpoint of GPTQ or AWQ, whose experts run in kernels of their own."""
+    return integer_groups(config)
 
 
 def _bits_and_group(config: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -123,36 +136,69 @@ TORCHAO: dict[str, tuple[str, str]] = {
     "mxdynamicactivationmxweight": ("mxfp8", "mxfp8"),
     "nvfp4dynamicactivationnvfp4weight": ("nvfp4", "nvfp4"),
     "nvfp4weightonly": ("nvfp4", WIDE),
+    "nvfp4inference": ("nvfp4", "nvfp4"),
+    "mxfpinference": ("mxfp8", "mxfp8"),
+    "intxweightonly": ("int8", WIDE),
+    "uintxweightonly": ("affine4_g64", WIDE),
 }
 """torchao configuration, in lower case without ``Config`` and underscores -> formats of weights and activations."""
 
 
 def torchao(config: Mapping[str, Any]) -> Scheme:
     """torchao: the type by name, or as a serialized configuration; groups have a scale and a zero point of 16 bits."""
-    kind, options = _torchao_type(config)
-    name, fed = TORCHAO.get(kind, ("", ""))
-    if not name:
-        raise SpecError(f"torchao type {kind!r}")
-    if name.startswith("affine4") and options.get("group_size") is not None:
-        name = affine(4, options["group_size"])
+    given, options = config.get("quant_type"), config.get("quant_type_kwargs")
+    given = given.get("default", given) if isinstance(given, Mapping) else given
+    own = _by_name(given)
+    if own is not None:
+        return _torchao_by_name(own, config)
+    name, fed = _torchao_formats(given, options)
     scheme = uniform(name, config, kept=("modules_to_not_convert",), activations=fed)
     if not config.get("include_input_output_embeddings"):
         return scheme
     return Scheme(lambda module: name if module.startswith("embed") else scheme.format_of(module), fed, scheme.kv)
 
 
-def _torchao_type(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    given = config.get("quant_type")
+def _torchao_formats(given: Any, options: Any) -> tuple[str, str]:
+    """Formats of weights and activations of one serialized configuration, or of a type by name with its options."""
+    kind = str(given)
     if isinstance(given, Mapping):
-        given = given.get("default", given)
-    if isinstance(given, Mapping):
-        options = given.get("_data")
-        kind = str(given.get("_type"))
-    else:
-        options = config.get("quant_type_kwargs")
-        kind = str(given)
+        kind, options = str(given.get("_type")), given.get("_data")
+    options = options if isinstance(options, Mapping) else {}
     plain = kind.lower().replace("_", "").removesuffix("config")
-    return plain, options if isinstance(options, Mapping) else {}
+    name, fed = TORCHAO.get(plain, ("", ""))
+    if not name:
+        raise SpecError(f"torchao type {plain!r}")
+    dtype = options.get("weight_dtype") or options.get("dtype")
+    bits = re.search(r"int([1-8])$", str(dtype.get("_data") if isinstance(dtype, Mapping) else dtype))
+    if plain == "intxweightonly" and bits:
+        name = integer(int(bits[1]), options.get("group_size"), symmetric=True)
+    elif name.startswith("affine") and (bits or options.get("group_size") is not None):
+        name = affine(int(bits[1]) if bits else 4, options.get("group_size", 64))
+    return name, fed
+
+
+def _by_name(given: Any) -> Mapping[str, Any] | None:
+    """Configurations by module (``FqnToConfig``); None if one holds for all."""
+    if not isinstance(given, Mapping) or not isinstance(given.get("_data"), Mapping):
+        return None
+    for field in ("fqn_to_config", "module_fqn_to_config"):
+        own = given["_data"].get(field)
+        if isinstance(own, Mapping):
+            return own
+    return None
+
+
+def _torchao_by_name(own: Mapping[str, Any], config: Mapping[str, Any]) -> Scheme:
+    """Each module by its name or pattern; ``_default`` is all other linear layers, None keeps 16 bits."""
+    fallback = own.get("_default")
+    name, fed = _torchao_formats(fallback, None) if isinstance(fallback, Mapping) else (WIDE, WIDE)
+    scheme = uniform(name, config, kept=("modules_to_not_convert",), activations=fed)
+    rules = []
+    for pattern, entry in own.items():
+        if pattern != "_default" and isinstance(pattern, str):
+            its = _torchao_formats(entry, None)[0] if isinstance(entry, Mapping) else WIDE
+            rules.append((matcher([pattern]), its))
+    return _with_rules(scheme, rules)
 
 
 def exllama(config: Mapping[str, Any]) -> Scheme:

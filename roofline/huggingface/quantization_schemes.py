@@ -335,3 +335,18 @@ def mxfp4(config: Mapping[str, Any]) -> Scheme:
 def mxfp8(config: Mapping[str, Any]) -> Scheme:
     """OCP microscaling, 8 bits."""
     return uniform("mxfp8", config, kept=("ignored_layers", "modules_to_not_convert"), activations="mxfp8")
+
+
+def nvfp4(config: Mapping[str, Any]) -> Scheme:
+    """NVFP4 without the fields of ModelOpt or compressed-tensors."""
+    return uniform("nvfp4", config, kept=("ignored_layers", "modules_to_not_convert", "ignore"), activations="nvfp4")
+
+
+def fp8_by_row(config: Mapping[str, Any]) -> Scheme:
+    """8-bit floats with a scale per row of weights and per token (vLLM's ``ptpc_fp8``)."""
+    return uniform("fp8", config, kept=("ignored_layers", "modules_to_not_convert"), activations="fp8")
+
+
+def experts_int8(config: Mapping[str, Any]) -> Scheme:
+    """VLLM's ``experts_int8``: routed experts in 8 bits with a scale per row, everything else as it is."""
+    return Scheme(lambda module: "int8" if ".experts." in module else WIDE)
