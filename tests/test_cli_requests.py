@@ -66,7 +66,7 @@ def test_a_rate_above_capacity_is_an_answer():
     assert "TTFT overload" in shown
     assert "p99" not in shown, "the percentiles of a queue that grows are those of the length of the run"
     listed = words("serve", *SMALL, *LENGTHS, "--rate", "1,1000", "--method", "closed-form")
-    assert "1 of 2 loads are sustainable; the capacity is" in listed
+    assert "1 of 2 loads is sustainable; the capacity is" in listed
     both = words("serve", *SMALL, *LENGTHS, "--rate", "1000,2000", "--method", "closed-form")
     assert "None of the 2 loads is sustainable" in both
 

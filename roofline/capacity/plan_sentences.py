@@ -22,18 +22,18 @@ HOURS_PER_MONTH = 730
 
 def plan_sentence(found: Plan) -> str:
     """The cheapest deployment that meets the SLO, or why none does."""
-    asked = "meets the SLO" if found.slo.targets() else "fits"
+    asked, within = ("meets the SLO", " within the SLO") if found.slo.targets() else ("fits", "")
     best = found.best
     if not len(best):
         return f"No candidate {asked}; the closest ({deployment_words(found)}) is rejected: {found.reason[0]}."
     if found.stream is not None:
         return _sized_sentence(best) + tie_words(found.by_accelerator)
     priced = np.isfinite(best.usd_per_hour[0])
-    rank = "Cheapest" if priced else "Fewest accelerator-seconds per request"
+    rank = f"Cheapest that {asked}" if priced else f"Fewest accelerator-seconds per request{within}"
     if found.rank == "energy":
-        rank = "Least energy per request"
+        rank = f"Least energy per request{within}"
     rate = f"{best.tokens_per_s_per_gpu[0]:,.0f} tokens/s per accelerator"
-    parts = [f"{rank} that {asked}: {deployment_words(best)}, batch {best.batch[0]:,.0f}: {_times(best)}, {rate}"]
+    parts = [f"{rank}: {deployment_words(best)}, batch {best.batch[0]:,.0f}: {_times(best)}, {rate}"]
     if priced:
         hourly = float(best.usd_per_hour[0] * best.gpus[0])
         tokens = best.usd_per_million_output_tokens[0]

@@ -77,9 +77,9 @@ def _several(found: Served) -> str:
     one = float(np.ravel(asked)[best])
     where = _asked(None, one) if found.asked_concurrency is None else _asked(one, None)
     where = f"{where[0].lower()}{where[1:]}"
-    count = (
-        "" if stable.all() else f"{stable.sum()} of {len(stable)} loads are sustainable; the capacity is {capacity}. "
-    )
+    verb = "is" if stable.sum() == 1 else "are"
+    held = f"{stable.sum()} of {len(stable)} loads {verb} sustainable; the capacity is {capacity}. "
+    count = "" if stable.all() else held
     return (
         f"{count}Highest throughput {where}: {rates[best]:,.0f} output tokens/s, "
         f"TTFT {brief_time(ttft[best])}, TPOT {brief_time(tpot[best])}."

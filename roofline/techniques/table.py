@@ -116,8 +116,8 @@ class TechniqueTable(Report):
             best = max(rows, key=lambda row: float(np.max(row[name])))
             gain = float(np.max(best[name]))
             if gain >= NOTICEABLE:
-                said.append(f"{words} {best['technique']} ({gain:.2f}x)")
-        return f"Largest gains: {'; '.join(said)}." if said else "No technique improves anything here."
+                said.append(f"{words} {gain:.2f}x with {best['technique']}")
+        return f"Largest gains: {', '.join(said)}." if said else "No technique improves anything here."
 
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """Rows formatted as text."""

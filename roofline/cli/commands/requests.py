@@ -337,4 +337,4 @@ def _goodput(found: Served | Simulation, slo: SLO) -> str:
         return ""
     share = float(found.share_within(slo))
     targets = ", ".join(f"{LATENCIES.get(name, name)} {humanize(name, level)}" for name, level in slo.targets())
-    return f"{share:.1%} of the requests meet the SLO ({targets}): {share * found.requests_per_s:.3g} of them/s."
+    return f"{share:.1%} of the requests meet the SLO ({targets}): {share * found.requests_per_s:.3g} requests/s."
