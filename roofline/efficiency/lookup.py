@@ -16,6 +16,7 @@ from ..errors import unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
 from .large_products import MOST_OF_PEAK, flops_per_joule, math_of, power_share, public_share
+from .matrix_rates import Rates, borrowed_share, rates_of
 from .store import PROFILES, Calibrated, Found, chosen, folder, form_of, profiles_of, specs
 
 
@@ -60,16 +61,17 @@ class About(NamedTuple):
     memory_type: str
     name: str
     flops_per_joule: float
+    rates: Rates
 
     @property
     def words(self) -> tuple[str, str, str, str]:
         """The properties by which families are recognized."""
-        return self[:4]
+        return self.vendor, self.architecture, self.memory_type, self.name
 
 
 def _about(accelerator: Accelerator) -> About:
     words = (accelerator.vendor, accelerator.architecture, accelerator.memory_type, accelerator.name)
-    return About(*words, flops_per_joule(accelerator))
+    return About(*words, flops_per_joule(accelerator), rates_of(accelerator))
 
 
 def profiles(accelerator: Accelerator) -> frozenset[str]:
@@ -121,11 +123,20 @@ def _borrowed(about: About, shared: Found, family: Mapping[str, Any]) -> Found:
     powered = shared.kind.startswith("gemm") and "compute" not in changes and "sustained_flops_per_joule" in family
     if powered:
         basis += "; large products reach the share of peak that its power allows"
+    lent = _rates_of_lender(family)
     members = {}
     for engine, member in shared.members.items():
         known = power_share(member.parameters, about.flops_per_joule, family) if powered else {}
+        known |= borrowed_share(member.parameters, shared.kind, lent, about.rates)
         members[engine] = replace(member, parameters={**member.parameters, **changes, **known})
     return replace(shared, members=members, low=shared.low**wider, high=shared.high**wider, basis=basis)
+
+
+def _rates_of_lender(family: Mapping[str, Any]) -> Rates:
+    """Return the peaks of a multiprocessor of the lending chip; empty if it is of another generation."""
+    from ..specs.library import get_accelerator
+
+    return () if "source" in family else rates_of(get_accelerator(family["like"]))
 
 
 @lru_cache(maxsize=1)
