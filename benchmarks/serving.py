@@ -410,8 +410,10 @@ def of_fit(found: Fit) -> list[str]:
         "Steps and slopes come from the simulation itself. Candidates that explain the fitted runs but not the runs "
         "left out did not become parameters: step times of current releases, a share of launches other than the one "
         "of separately measured steps (0.45), a time per rank, factors by engine for TensorRT-LLM and SGLang, by "
-        "format or by architecture, another skew of routing, a time per layer of TensorRT-LLM, and the small kernels "
-        "of a decode step that have no timings, counted by model.",
+        "format or by architecture, another skew of routing, a time per layer of TensorRT-LLM of any "
+        "model, and the small kernels of a decode step that have no timings, counted by model. The time per layer with "
+        "latent attention under TensorRT-LLM lowers the errors of runs left out from 9.6 to 6.8 % for DeepSeek-R1 and "
+        "from 12.3 to 7.6 % for DeepSeek-V3.",
         "",
         printed(found.values),
         *first,

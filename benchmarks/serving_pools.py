@@ -208,9 +208,10 @@ def section(every: Sequence[Mapping[str, str]], runs: Sequence[PoolsRun]) -> lis
         "",
         f"{len(runs)} disaggregated runs, simulated with all their requests as two pools with the workers, layouts and "
         "slots of their recipes. None of them was used in any fit. Their first tokens come later than simulated if few "
-        "requests wait: routers and the registration of caches take time that is not modeled. Steps of DeepSeek on "
-        "H200 under TensorRT-LLM take 4 ms more than the timings of their kernels say, at any batch and in every "
-        "release since 0.21 (11.0 ms for one sequence in github.com/NVIDIA/TensorRT-LLM, issue 5929). "
+        "requests wait, by 80 to 100 ms on GB200 under TensorRT-LLM and by 400 ms on H200: routers and the "
+        "registration of caches take time that is not modeled. Steps of DeepSeek on H200 under TensorRT-LLM take 3 ms "
+        "more than simulated, at any batch and in every release since 0.21 (11.0 ms for one sequence in "
+        "github.com/NVIDIA/TensorRT-LLM, issue 5929, 13.8 ms without expert parallelism). "
         + "; ".join(f"{number} more: {reason}" for reason, number in doubts.most_common())
         + ".",
         "",

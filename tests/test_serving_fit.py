@@ -42,7 +42,7 @@ TRUE = {
 NOBODY_ON_THE_WAY = {"request_s": 0.0, "request_token_s": 0.0, "first_token_steps": 0.0}
 
 SOUGHT = (
-    *server_fit.parameters()[2:5],
+    *(each for each in server_fit.parameters() if not each.engine and not each.older),
     Parameter("step_s", "vllm", 5e-4, 1e-3),
     Parameter("step_s", "sglang", 5e-4, 1e-3),
     Parameter("layer_s", "", 1e-5, 2e-5),

@@ -8,6 +8,7 @@ import pytest
 
 import roofline as rl
 from roofline.phases.launches import launched_kernels
+from roofline.serving.busiest import busiest
 from roofline.serving.cache_pool import CachePool
 from roofline.serving.clock import Clock, Polyline
 from roofline.serving.gates import BalanceGate, BatchGate
@@ -22,6 +23,7 @@ ALIKE = rl.Workload(1000, 500)
 SPREAD = rl.Traffic(np.linspace(800, 1000, 9), np.linspace(400, 500, 9), np.ones(9))
 
 
+LONG = tuple(axis.ravel() for axis in np.meshgrid(np.linspace(2000, 6000, 9), np.linspace(30, 570, 13)))
 BALANCED = rl.Engine("trtllm", balance_wait_steps=50, balance_batching_steps=10)
 
 
@@ -85,9 +87,13 @@ def test_engines_hold_nothing_back_unless_told_to():
 # Ranks ----------------------------------------------------------------------------------------------------------------
 
 
-def test_replicas_that_share_experts_and_are_balanced_step_together():
+def test_replicas_that_share_experts_step_together():
+    """As documented; runs of vLLM are nearer to ranks that do not wait for each other's prompts."""
     assert step_times(deepseek(BALANCED, data=8, expert=8)).sharing == 8
-    assert step_times(deepseek("trtllm", data=8, expert=8)).sharing == 1
+    assert step_times(deepseek("trtllm", data=8, expert=8)).sharing == 8
+    assert step_times(deepseek("sglang", data=8, expert=8)).sharing == 8
+    assert step_times(deepseek("vllm", data=8, expert=8)).sharing == 1
+    assert step_times(deepseek(rl.Engine("vllm", ranks_wait=True), data=8, expert=8)).sharing == 8
     assert step_times(deepseek(BALANCED, tensor=8, expert=8)).sharing == 1
     assert step_times(deepseek(BALANCED, data=8, expert=8), time="floor_s").sharing == 1
     dense = rl.Deployment("llama-3.1-8b", "h100-sxm", parallel=rl.Parallel(data=4), engine=BALANCED)
@@ -120,6 +126,57 @@ def test_ranks_wait_for_the_one_with_the_longest_context():
 
     both = decode_s(100_000, 100)
     assert both[0] == both[1] >= decode_s(100_000)[0] > decode_s(100, 100)[1]
+
+
+def run_ranks(times, requests, horizon=float("inf")):
+    """One request a rank, run to the end."""
+    pool = CachePool(1e12, Polyline([0.0, 1e9], [0.0, 1e9]), 1.0)
+    ranks = [Scheduler(Clock(times), times.engine, pool, requests) for _ in requests.prompt]
+    for request, rank in enumerate(ranks):
+        rank.receive(requests.arrival[request], request)
+    group = Ranks(ranks, times.engine)
+    while group.advance(horizon):
+        pass
+    return group
+
+
+def test_a_prompt_on_one_rank_stalls_the_tokens_of_another():
+    """The first rank's longest gap is a step with the second rank's prompt of 8,000 tokens."""
+    times = step_times(deepseek("trtllm", data=2, expert=2))
+    requests = Requests([10, 8000], [0, 0], [100, 100], [0.0, 0.2])
+    run_ranks(times, requests)
+    spared_s = times.host.prefill_factor * float(times.experts_s(8000.0) - times.experts_s(4000.5))
+    prompt_s = float(times.mixed_s(0.0, 1.0, 8000.0, 0.0)) - spared_s
+    assert requests.gap[0] == pytest.approx(prompt_s, rel=0.02)
+    alone = Requests([10, 8000], [0, 0], [100, 100], [0.0, 1e4])
+    run_ranks(times, alone)
+    assert alone.gap[0] < prompt_s / 5
+
+
+def test_ranks_begin_no_step_after_the_horizon():
+    times = step_times(deepseek("trtllm", data=2, expert=2))
+    requests = Requests([10, 10], [0, 0], [500, 500], [0.0, 0.0])
+    group = run_ranks(times, requests, horizon=0.3)
+    step_s = float(times.decode_s(1.0, 100.0))
+    assert 0.3 < group.next_time() <= 0.3 + 1.5 * step_s
+
+
+def test_the_busiest_rank_has_more_than_its_part():
+    """By drawing: 8 prompts on 8 ranks, and 200 on 8, each on any rank."""
+    rng = np.random.default_rng(0)
+    for prompts, ranks in ((3, 4), (8, 8), (200, 8)):
+        counts = rng.multinomial(prompts, [1 / ranks] * ranks, size=20_000)
+        assert float(busiest(prompts, ranks)) == pytest.approx(counts.max(axis=1).mean(), rel=0.02)
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "default"])
+@pytest.mark.parametrize("clients", [8, 64, 256])
+def test_the_closed_form_knows_prompts_that_meet_in_a_step(engine, clients):
+    """Forty requests of each client and lengths that differ widely: requests that start together soon part."""
+    serve, load = deepseek(engine, data=8, expert=8), rl.Traffic(*LONG, np.ones(LONG[0].size))
+    form = rl.serve(serve, load, concurrency=clients)
+    run = rl.simulate(serve, load, concurrency=clients, requests=40 * clients)
+    assert float(form.tpot_s) == pytest.approx(run.tpot_s, rel=0.05)
 
 
 def test_littles_law_holds_for_ranks_that_wait():

@@ -6,6 +6,7 @@ import pytest
 import roofline as rl
 from roofline.serving.pools import serve_pools
 from roofline.serving.simulation import simulate
+from roofline.serving.step_times import step_times
 
 LOAD = rl.Workload(2000, 200)
 
@@ -213,3 +214,15 @@ def test_prompts_that_are_cached_shorten_the_prefill_and_not_the_crossing(worker
     short = rl.prefill(worker, rl.Workload(500, cached_tokens=1500)).estimate_s
     long = rl.prefill(worker, rl.Workload(2000)).estimate_s
     assert whole.ttft_s - hit.ttft_s == pytest.approx(long - short, rel=0.05)
+
+
+def test_a_prompt_alone_has_the_experts_of_all_ranks_to_itself():
+    """Four ranks of DeepSeek-V3 in a prefill worker: the experts have a quarter of what four prompts would bring."""
+    fp4 = rl.Precision(weights="nvfp4", activations="nvfp4", kv="fp8", exceptions={"attention": "bf16"})
+    worker = rl.Deployment("deepseek-v3", "b200-sxm", fp4, parallel=rl.Parallel(data=4, expert=4), engine="trtllm")
+    found = serve_pools(rl.Workload(4000, 50), prefill=worker, decode=worker, concurrency=1, requests=2)
+    times = step_times(worker)
+    spared_s = times.host.prefill_factor * float(times.experts_s(4000.0) - times.experts_s(1000.0))
+    prompt_s = float(times.mixed_s(0.0, 1.0, 4000.0, 0.0)) - spared_s
+    rest_s = float(times.handling_s(4000.0)) + found.handover_s + found.decode_queue_s
+    assert found.requests.first[0] == pytest.approx(prompt_s + rest_s, rel=1e-6)

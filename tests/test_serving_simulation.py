@@ -50,6 +50,28 @@ def test_one_request_alone_is_its_prefill_and_its_steps(serve, engine, time):
     assert found.queue_s == 0
 
 
+@pytest.mark.parametrize("engine", ["default", "vllm", "sglang"])
+@pytest.mark.parametrize("prompt", [4000, 20_000])
+def test_one_request_alone_is_its_chunks_its_handling_and_its_steps(serve, engine, prompt):
+    """Prompts beyond the budget of 8,192 tokens take three passes, each of which reads the weights again.
+
+    Before its first token a request is handled in ``request_s`` and 3.4 us a token, and 1.2 steps are in front of it.
+    """
+    deployment = serve.replace(engine=engine)
+    load, settings = rl.Workload(prompt, 100), deployment.server
+    chunks = [min(8192, prompt - done) for done in range(0, prompt, 8192)]
+    passes_s = [
+        float(rl.prefill(deployment, rl.Workload(chunk, 1, cached_tokens=8192 * at)).estimate_s)
+        for at, chunk in enumerate(chunks)
+    ]
+    step_s = float(rl.decode(deployment, load, context_tokens=prompt + 50).estimate_s)
+    handling_s = settings.request_s + settings.request_token_s * prompt + settings.first_token_steps * step_s
+    alone = rl.generate(deployment, load)
+    for found in (simulate(deployment, load, concurrency=1, requests=3), rl.serve(deployment, load, concurrency=1)):
+        assert float(found.ttft_s) == pytest.approx(sum(passes_s) + handling_s, rel=0.01)
+        assert float(found.tpot_s) == pytest.approx(float(alone.tpot_s), rel=0.003)
+
+
 def test_with_one_slot_it_is_the_queue_of_pollaczek_and_khinchine(serve):
     """Mean wait of an M/D/1 queue: rho S / (2 (1 - rho))."""
     deployment = serve.replace(engine=rl.Engine("vllm", max_sequences=1))

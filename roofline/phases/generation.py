@@ -180,6 +180,10 @@ def generate(serve: Deployment, load: Workload, *, time: str = "estimate_s") -> 
     its mean context.  This is exact for up to 256 steps, and beyond that wherever the time of a step is linear in the
     context.  It is approximate in a block where an operator changes its limit or a window fills up.
 
+    The prefill is one pass, however long the prompts are.  `roofline.serve` at a concurrency of 1 describes the same
+    request in a server: a prompt longer than the engine's budget of tokens is computed in chunks, each of which reads
+    the weights again, and the first token also waits for the handling of the request and a step scheduled ahead.
+
     Parameters
     ----------
     serve : Deployment

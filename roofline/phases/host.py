@@ -4,7 +4,7 @@ The kernels of a decode step are launched as one CUDA graph, which hides part of
 the scheduler, of the sampler and of waiting for other ranks does not overlap the kernels:
 
     decode_s = kernels * decode_factor - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks))
-             + sparse_layers * sparse_layer_s + step_s
+             + sparse_layers * sparse_layer_s + latent_layers * latent_layer_s + step_s
 
 A pass with prompts runs without a graph, unless it is short and the engine also captures graphs of such sizes
 (``graph_tokens``).  The host then launches kernels while the device works on earlier ones, so the pass takes the longer
@@ -32,6 +32,7 @@ import numpy as np
 from ..arrays import anywhere, log2, where
 from ..efficiency.forms import join
 from ..model import Model
+from ..model.blocks.latent_attention import MLA
 from ..model.rewriting import further_kernels
 from ..specs.engines import Engine
 from .deployment import Deployment
@@ -52,6 +53,7 @@ class HostTimes(NamedTuple):
     layer_s: Any = 0.0
     rank_s: Any = 0.0
     sparse_layer_s: Any = 0.0
+    latent_layer_s: Any = 0.0
     launch_share: Any = 1.0
     eager_layer_s: Any = 0.0
     decode_factor: Any = 1.0
@@ -70,7 +72,8 @@ class HostTimes(NamedTuple):
     def beside_s(self, shape: HostedModel) -> Any:
         """Return the host's time in a decode step that does not overlap its kernels."""
         layers_s = shape.layers * (self.layer_s + self.rank_s * log2(shape.ranks))
-        return layers_s + shape.sparse_layers * self.sparse_layer_s + self.step_s
+        kinds_s = shape.sparse_layers * self.sparse_layer_s + shape.latent_layers * self.latent_layer_s
+        return layers_s + kinds_s + self.step_s
 
     def eager_s(self, shape: HostedModel, tokens: Any) -> Any:
         """Return the time to launch the kernels of all layers one by one; 0 if a graph covers a pass of ``tokens``."""
@@ -115,6 +118,8 @@ class HostedModel(NamedTuple):
         Kernels of low-rank adapters in a pass.
     quantizes : bool
         Whether activations are narrower than 16 bits in products.
+    latent_layers : int
+        Layers with latent attention.
     """
 
     layers: Any
@@ -124,6 +129,7 @@ class HostedModel(NamedTuple):
     kernels: Any
     adapter_kernels: Any = 0
     quantizes: Any = False
+    latent_layers: Any = 0
 
     @classmethod
     def of(cls, serve: Deployment, launch_s: Any) -> HostedModel:
@@ -131,7 +137,8 @@ class HostedModel(NamedTuple):
         ranks = serve.parallel.tensor * serve.parallel.context
         model, narrow = serve.model, serve.precision.activation_bits < 16
         kernels, further = _kernels(serve, ranks * serve.parallel.expert), further_kernels(model)
-        return cls(model.layer_count, sparse_layers(model), ranks, launch_s, kernels, further, narrow)
+        latent = latent_layers(model)
+        return cls(model.layer_count, sparse_layers(model), ranks, launch_s, kernels, further, narrow, latent)
 
 
 def _kernels(serve: Deployment, ranks: Any) -> Any:
@@ -151,3 +158,9 @@ def sparse_layers(model: Model) -> int:
         if any(indexer is not None for indexer in indexers):
             found += layer.count
     return found
+
+
+@lru_cache(maxsize=256)
+def latent_layers(model: Model) -> int:
+    """Return the number of layers with latent attention (MLA)."""
+    return sum(layer.count for layer in model.layers if any(isinstance(block, MLA) for block in layer.blocks))

@@ -19,6 +19,7 @@ from ..errors import Number
 from ..phases.workload import Workload
 from ..values import Value
 from . import closed_forms
+from .busiest import busiest, busiest_in_turn
 from .cache_pool import CachePool
 from .closed_forms import RequestTimes
 from .step_times import StepTimes
@@ -133,7 +134,11 @@ class Lane(Value):
         if self.times.sharing == 1:
             return whole_s
         on_average = np.minimum(self.running, self.clients)  # below 1 where some ranks have none
-        fewer_s = self.times.experts_s(self.running) - self.times.experts_s(on_average)
+        most = self.running
+        if self.varies:
+            most = np.maximum(busiest_in_turn(on_average * self.times.sharing, self.times.sharing), 1.0)
+            whole_s = self.times.decode_s(most, self.lengths.context)
+        fewer_s = self.times.experts_s(most) - self.times.experts_s(on_average)
         found: Number = whole_s - self.times.host.decode_factor * fewer_s
         return found
 
@@ -158,9 +163,20 @@ class Lane(Value):
         if self.times.sharing == 1 and not np.any(self.gate_steps):
             return made
         fit = np.maximum(np.divide(room, self.computed_tokens), 1.0) * self.times.sharing
-        prompts = np.clip(self.gathered_prompts, made.prompts, np.maximum(np.minimum(self.together, fit), 1.0))
+        gathered = np.maximum(self.gathered_prompts, self._met_prompts(made.passes))
+        prompts = np.clip(gathered, made.prompts, np.maximum(np.minimum(self.together, fit), 1.0))
         riders = np.minimum(self.together - prompts, self.lengths.steps * prompts / made.passes)
         return made._replace(prompts=prompts, riders=np.maximum(riders, 0.0))
+
+    def _met_prompts(self, passes: Number) -> Number:
+        """Return the mean number of prompts in a step with prompts, over all schedulers that step together.
+
+        ``a`` prompts arrive while one is computed, in ``passes`` steps: none with probability ``exp(-a)``.
+        """
+        if self.times.sharing == 1:
+            return 1.0
+        arriving = self.together / np.maximum(self.lengths.steps, 1.0) * passes
+        return arriving / -np.expm1(-arriving)
 
     @cached_property
     def chunk_s(self) -> Number:
@@ -176,13 +192,27 @@ class Lane(Value):
         begun = np.minimum(tokens / self.computed_tokens, 1.0)
         if sharing == 1:
             return times.mixed_s(riders, context, tokens, past, prompts, begun=begun)
-        most = np.maximum(prompts / sharing, 1.0)
+        most = np.maximum(self._most_loaded(prompts), 1.0)
         whole_s = times.mixed_s(riders / sharing, context, tokens, past, most, begun=begun)
         surplus_s = times.experts_s(riders / sharing + most * tokens) - times.experts_s(
             (riders + prompts * tokens) / sharing
         )
         found: Number = whole_s - times.host.prefill_factor * surplus_s
         return found
+
+    def _most_loaded(self, prompts: Number) -> Number:
+        """Return the prompts of the busiest scheduler; a gate for ranks opens when each of them has one."""
+        sharing = self.times.sharing
+        if self.varies and not self._balanced:
+            return prompts / sharing  # arrivals go to the schedulers in turn
+        if not self._balanced:
+            return busiest(prompts, sharing)
+        return np.where(np.asarray(prompts) > sharing, 1.0 + busiest(prompts - sharing, sharing), 1.0)
+
+    @property
+    def _balanced(self) -> bool:
+        """Whether the scheduler is one of several ranks that wait until all have a prompt."""
+        return self.times.sharing > 1 and bool(self.times.engine.balance_wait_steps)
 
     # Gates ----------------------------------------------------------------------------------------------------------
 
@@ -202,7 +232,7 @@ class Lane(Value):
         engine, coming = self.times.engine, self._arriving
         if engine.scheduler != "mixed" or self.times.time != "estimate_s":
             return 0.0
-        if self.times.sharing > 1 and engine.balance_wait_steps:
+        if self._balanced:
             latest = sum(1.0 / rank for rank in range(1, self.times.sharing + 1)) / coming
             opens = np.minimum(engine.balance_wait_steps, latest) + (engine.balance_batching_steps or 0.0)
         elif engine.batch_wait_steps:
@@ -211,16 +241,15 @@ class Lane(Value):
             opens = np.minimum(engine.batch_wait_steps, filled)
         else:
             return 0.0
-        if self.varies and self.times.sharing > 1:  # the gate is open while a rank is idle
+        if self.varies and self._balanced:  # the gate is open while a rank is idle
             opens = opens * (-np.expm1(-self.running)) ** self.times.sharing
         return np.where(self.running > 1.0, opens, 0.0)
 
     @property
     def gathered_prompts(self) -> Number:
         """Prompts held back to share a pass, over all schedulers that step together."""
-        return np.maximum(1.0, np.where(self.gate_steps > 0, self.times.sharing, 1.0)) + (
-            self._arriving * self.times.sharing * self.gate_steps
-        )
+        ranks = self.times.sharing if self._balanced else 1
+        return np.maximum(1.0, np.where(self.gate_steps > 0, ranks, 1.0)) + self._arriving * ranks * self.gate_steps
 
     @property
     def held_s(self) -> Number:
@@ -230,7 +259,7 @@ class Lane(Value):
         them if its arrival closed the gate, and for half if steps are counted all the time, as for ranks.
         """
         steps = self.gate_steps
-        if self.times.sharing > 1 and self.times.engine.balance_wait_steps:
+        if self._balanced:
             batching = np.minimum(self.times.engine.balance_batching_steps or 0.0, steps)
             return self.step_s * ((steps - batching) / 2.0 + batching)
         more = self._arriving * steps

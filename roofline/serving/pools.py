@@ -27,7 +27,8 @@ from .cache_pool import cache_pool
 from .clock import Clock
 from .outcome import Simulation
 from .pool_energy import ESTIMATE, Busy, PoolWatts, busy_decode, busy_prefill
-from .request_loops import handle
+from .ranks import Ranks
+from .request_loops import handle, in_groups
 from .request_records import Requests
 from .scenario import Scenario
 from .scheduler import Scheduler
@@ -286,7 +287,8 @@ def run_pools(
     crossing = _handover(prefill, decode, link_bytes_per_s, times[0], by_layer=by_layer)
     first = _schedulers(times[0], record, workers[0], generates=False)
     second = _schedulers(times[1], record, workers[1], generates=True)
-    conductor = _Conductor(record, first, second, crossing)
+    groups = [*in_groups(first, times[0]), *in_groups(second, times[1])]
+    conductor = _Conductor(record, first, second, groups, crossing)
     conductor.play(how, rng)
     if min(record.finish) < 0:
         raise InvalidInput("the simulation stopped: some requests can never start")
@@ -354,10 +356,21 @@ def _schedulers(times: StepTimes, record: Requests, workers: int, *, generates: 
 
 
 class _Conductor:
-    """Pass requests from pool to pool and advance the worker that is furthest behind in time."""
+    """Pass requests from pool to pool and advance the worker that is furthest behind in time.
 
-    def __init__(self, record: Requests, first: list[Scheduler], second: list[Scheduler], crossing: Crossing) -> None:
+    ``groups`` are the schedulers of both pools, together where they share experts and step together.
+    """
+
+    def __init__(
+        self,
+        record: Requests,
+        first: list[Scheduler],
+        second: list[Scheduler],
+        groups: list[Scheduler | Ranks],
+        crossing: Crossing,
+    ) -> None:
         self.record, self.first, self.second, self.crossing = record, first, second, crossing
+        self.groups = groups
         self.posted: list[tuple[float, int, bool]] = []  # heap of (time, request, whether its prompt is computed)
         self.load: dict[int, float] = {id(each): 0.0 for each in (*first, *second)}
         self.place: dict[int, Scheduler] = {}
@@ -407,8 +420,8 @@ class _Conductor:
 
     def _go_on(self) -> bool:
         """Handle one event: a request to deliver, or else the next event of the worker furthest behind."""
-        workers = (*self.first, *self.second)
-        behind = min(workers, key=Scheduler.next_time)
+        workers = self.groups
+        behind = min(workers, key=lambda each: each.next_time())
         begins = behind.next_time()
         if self.posted and self.posted[0][0] <= begins:
             self._deliver()

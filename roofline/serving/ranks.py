@@ -1,8 +1,9 @@
-"""Balanced ranks of data-parallel attention, which step together.
+"""Ranks of data-parallel attention that share experts, which step together.
 
 Replicas of attention that share one set of experts exchange tokens in every layer, so none can begin a step before all
-can.  An engine that balances them (`roofline.serving.gates`) lets them compute their prompts together.  A step takes
-the time of attention and dense layers on the most loaded rank, plus the experts' time for the tokens of all ranks:
+can.  A prompt on one rank makes the others wait; an engine that balances them (`roofline.serving.gates`) lets them
+compute their prompts together.  A step takes the time of attention and dense layers on the most loaded rank, plus the
+experts' time for the tokens of all ranks:
 
     step = max over ranks (step_r - experts(tokens_r)) + experts(mean tokens)
 
@@ -43,9 +44,14 @@ class Ranks:
         """Totals of the first rank."""
         return self.ranks[0].tally
 
-    def advance(self) -> bool:
-        """Handle the next event; return False if there is none left."""
-        if not self._look():
+    def next_time(self) -> float:
+        """Time of the next event; infinite if there is none."""
+        now = max(rank.now for rank in self.ranks)
+        return max(now, min(rank.next_time() for rank in self.ranks))
+
+    def advance(self, horizon: float = inf) -> bool:
+        """Handle the next event that begins by ``horizon``; return False if there is none."""
+        if self.next_time() > horizon or not self._look():
             return False
         for rank in self.ranks:
             rank.tally.events += 1
@@ -55,11 +61,11 @@ class Ranks:
         if any(pieces):
             self._prompts(pieces)
         elif any(rank.running for rank in self.ranks):
-            count = self._decode(held if any(ready) else 0)
+            count = self._decode(held if any(ready) else 0, horizon)
             if self.gate is not None:
                 self.gate.pass_by(count, ready)
         else:
-            return False
+            return not self.ranks[0].prefills and not all(rank.idle for rank in self.ranks)
         return True
 
     def _look(self) -> bool:
@@ -107,14 +113,14 @@ class Ranks:
             else:
                 _let_pass(rank, took, 1)
 
-    def _decode(self, held: int) -> int:
-        """Run as many decode steps as have the same sequences; at most ``held`` if that is not 0."""
+    def _decode(self, held: int, horizon: float) -> int:
+        """Run as many decode steps as have the same sequences; at most ``held`` if not 0, and up to ``horizon``."""
         busy = [rank for rank in self.ranks if rank.running]
         count = min(rank._alike() for rank in busy)
         if held:
             count = min(count, held)
         first_s = self._decode_s(0.0)
-        stop = min(rank._next_start(bool(held)) for rank in self.ranks)
+        stop = min(horizon, *(rank._next_start(bool(held)) for rank in self.ranks))
         if stop < inf:
             count = max(min(count, ceil((stop - self.ranks[0].now) / first_s)), 1)
         all_s, last_s = count * self._decode_s((count - 1) / 2), self._decode_s(count - 1)

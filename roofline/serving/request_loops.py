@@ -54,7 +54,7 @@ def play(
     longest = max(map(sum, zip(requests.prompt, requests.cached, requests.output, strict=True)))
     pool.require(longest, deployment)
     schedulers = [scheduler(Clock(times), times.engine, pool, requests) for _ in range(times.lanes)]
-    groups = _groups(schedulers, times)
+    groups = in_groups(schedulers, times)
     if how.recorded and isinstance(load, Trace):
         requests.arrival = load.arrival_s.tolist()
         _open_loop(schedulers, groups, requests, progress)
@@ -75,7 +75,7 @@ def handle(requests: Requests, times: StepTimes) -> None:
     requests.handling = np.asarray(times.handling_s(tokens)).tolist()
 
 
-def _groups(schedulers: list[Scheduler], times: StepTimes) -> list[Scheduler | Ranks]:
+def in_groups(schedulers: list[Scheduler], times: StepTimes) -> list[Scheduler | Ranks]:
     """Return the schedulers individually, or in groups that step together because they share experts."""
     size = times.sharing
     if size == 1:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
-from ..phases.host import HostedModel, HostTimes, sparse_layers
+from ..phases.host import HostedModel, HostTimes, latent_layers, sparse_layers
 from ..phases.workload import Workload
 from ..specs.engine_settings import release
 from ..specs.engines import Engine
@@ -214,12 +214,15 @@ def parameters() -> tuple[Parameter, ...]:
     """Return the parameters of whole servers; the later of two that apply to the same run takes precedence.
 
     Current schedulers prepare a step while the previous one runs, so a step itself has no host time left.  What remains
-    is between the graphs of the layers (vLLM splits its graph at every attention) and between streams.
+    is between the graphs of the layers (vLLM splits its graph at every attention) and between streams.  TensorRT-LLM
+    has whole graphs and fuses what is between the products of dense layers; in a layer with latent attention about
+    eight small kernels of 2 us are left (norms of both latents, rotation, selection of experts, activation, sums).
     """
     return (
         Parameter("layer_s", "sglang", 1e-5, 2e-5),
         Parameter("layer_s", "vllm", 1e-5, 2e-5),
         Parameter("sparse_layer_s", "", 2e-5, 5e-5),
+        Parameter("latent_layer_s", "trtllm", 1e-5, 2e-5),
         Parameter("eager_layer_s", "", 3e-4, 5e-4),
         Parameter("prefill_factor", "", 1.1, 0.2, least=0.5),
         Parameter("prefill_factor", "vllm", 1.1, 0.2, least=0.5),
@@ -372,6 +375,8 @@ def moves(run: ServerRun, before: Mapping[Parameter, float], after: Mapping[Para
     }
     if changed == {"sparse_layer_s"}:
         return sparse_layers(run.deployment.model) > 0
+    if changed == {"latent_layer_s"}:
+        return latent_layers(run.deployment.model) > 0
     return with_values(run.engine, before) != with_values(run.engine, after)
 
 

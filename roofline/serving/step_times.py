@@ -146,15 +146,16 @@ class StepTimes(Value):
 
     @cached_property
     def sharing(self) -> int:
-        """Number of schedulers that share experts and wait for each other's prompts; 1 if each is independent.
+        """Number of schedulers that share experts and step together (`roofline.serving.ranks`); 1 if each is alone.
 
-        They share experts that span attention replicas, and wait if the engine is set to balance them. Otherwise, ranks
-        are assumed to run in parallel as if all always had equally many tokens: 26 runs of vLLM with attention in data
-        parallel (benchmarks/serving.md) are 10 % slower if every step waits for prompts of other ranks. The floor and
-        the roofline include no waiting, and the microbatches of a pipeline run independently.
+        They share experts that span attention replicas: every layer exchanges tokens between all of them, so that a
+        step takes as long as on the most loaded one. An engine whose ``ranks_wait`` is off runs them in parallel as if
+        all always had equally many tokens. The floor and the roofline include no waiting, and the microbatches of a
+        pipeline run independently.
         """
         parallel, estimated = self.serve.parallel, self.time == "estimate_s"
-        if not (estimated and self.engine.balance_wait_steps and self.serve.model.has_experts):
+        waits = bool(self.engine.ranks_wait or self.engine.balance_wait_steps)
+        if not (estimated and waits and self.serve.model.has_experts):
             return 1
         if int(parallel.pipeline) > 1:
             return 1

@@ -216,6 +216,11 @@ def serve(
 ) -> Served:
     """Compute the latency and throughput of a deployment under load.
 
+    A request alone (``concurrency=1``) takes the passes over its prompt, in chunks if it exceeds the engine's budget of
+    tokens, and its decode steps, as `roofline.generate` has them for a whole prompt. The estimate adds what a server
+    takes before the first token: the handling of the request (``request_s``, ``request_token_s``) and the steps that
+    are scheduled ahead (``first_token_steps``).
+
     Parameters
     ----------
     deployment : Deployment

@@ -68,6 +68,9 @@ class Engine(Value):
         has some (TensorRT-LLM's ``attention_dp_config``: ``enable_balance`` with ``timeout_iters``); 0 for not at all.
     balance_batching_steps : int
         Steps for which they then wait for more (``batching_wait_iters``).
+    ranks_wait : bool
+        Whether a prompt of one replica of attention makes the others that share its experts wait, as all take part in
+        every step.
     prefix_caching : bool
         Whether prefixes of earlier prompts are kept in the cache.
     memory_fraction, memory_fraction_of : float, str
@@ -98,6 +101,8 @@ class Engine(Value):
         Time per layer that accelerators wait for each other, to be multiplied by ``log2`` of their number.
     sparse_layer_s : float
         Time that selecting tokens adds to each layer with an indexer (DeepSeek sparse attention).
+    latent_layer_s : float
+        Time of the small kernels beside the products and the attention of a layer with latent attention (MLA).
     launch_share : float
         Share of the kernels' fixed times that remains in a decode step (CUDA graphs hide the rest).
     eager_layer_s : float
@@ -154,6 +159,7 @@ class Engine(Value):
     batch_wait_share: float | None = None
     balance_wait_steps: float | None = None
     balance_batching_steps: float | None = None
+    ranks_wait: bool | None = None
     prefix_caching: bool | None = None
     memory_fraction: float | None = None
     memory_fraction_of: str | None = None
@@ -173,6 +179,7 @@ class Engine(Value):
     layer_s: float | None = None
     rank_s: float | None = None
     sparse_layer_s: float | None = None
+    latent_layer_s: float | None = None
     launch_share: float | None = None
     eager_layer_s: float | None = None
     quantization_kernels: float | None = None
