@@ -94,6 +94,7 @@ class Clock:
         self.encoding: list[float] | None = None if times.encoding is None else times.encoding.tolist()
         self.floor = times.time == "floor_s"
         self._lines: dict[int, Polyline] = {}
+        self._experts_s: dict[float, float] = {}
 
     def line(self, batch: int) -> Polyline:
         """Return the time of a decode step of ``batch`` sequences as a function of their mean context."""
@@ -105,7 +106,10 @@ class Clock:
 
     def experts_s(self, tokens: float) -> float:
         """Return the experts' time in a step in which each rank has ``tokens`` tokens."""
-        return float(self.times.scale) * sum(line.at(tokens) for line in self.experts)
+        found = self._experts_s.get(tokens)
+        if found is None:
+            found = self._experts_s[tokens] = float(self.times.scale) * sum(line.at(tokens) for line in self.experts)
+        return found
 
     def _draw(self, first: int) -> None:
         """Tabulate decode times for a block of batch sizes that starts at ``first``."""

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from math import ceil, inf
 
 from ..specs.engines import Engine
+from .clock import Polyline
 from .gates import BalanceGate
 from .request_records import Piece, Tally
 from .scheduler import Scheduler
@@ -119,11 +120,13 @@ class Ranks:
         count = min(rank._alike() for rank in busy)
         if held:
             count = min(count, held)
-        first_s = self._decode_s(0.0)
+        paces, shared_s = self._paces(busy)
+        first_s = _joint_s(paces, shared_s, 0.0)
         stop = min(horizon, *(rank._next_start(bool(held)) for rank in self.ranks))
         if stop < inf:
             count = max(min(count, ceil((stop - self.ranks[0].now) / first_s)), 1)
-        all_s, last_s = count * self._decode_s((count - 1) / 2), self._decode_s(count - 1)
+        all_s = count * _joint_s(paces, shared_s, (count - 1) / 2)
+        last_s = _joint_s(paces, shared_s, count - 1)
         for rank in self.ranks:
             if rank.running:
                 rank._decode(count, first_s, all_s, last_s)
@@ -131,14 +134,25 @@ class Ranks:
                 _let_pass(rank, all_s, count)
         return count
 
-    def _decode_s(self, further: float) -> float:
-        """Return the time of the decode step ``further`` tokens per sequence from now."""
-        busy = [rank for rank in self.ranks if rank.running]
-        own_s = [rank.clock.line(rank.running).at(rank.contexts / rank.running + further) for rank in busy]
-        tokens = [float(rank.running) for rank in busy]
-        idle = len(self.ranks) - len(busy)
-        factor = float(self.clock.times.host.decode_factor)
-        return self._together_s([*own_s, *[0.0] * idle], [*tokens, *[0.0] * idle], factor)
+    def _paces(self, busy: Sequence[Scheduler]) -> tuple[list[Pace], float]:
+        """Return what sets the pace of decode steps on each rank, and the time of the experts for all of them."""
+        clock, factor = self.clock, float(self.clock.times.host.decode_factor)
+        paces = [
+            (clock.line(rank.running), rank.contexts / rank.running, factor * clock.experts_s(rank.running))
+            for rank in busy
+        ]
+        tokens = sum(rank.running for rank in busy) / len(self.ranks)
+        return paces, factor * clock.experts_s(tokens)
+
+
+Pace = tuple[Polyline, float, float]
+"""Decode step of a rank by its mean context, the mean context now, and the experts' part of the step."""
+
+
+def _joint_s(paces: Sequence[Pace], shared_s: float, further: float) -> float:
+    """Return the time of the joint decode step ``further`` tokens per sequence from now."""
+    apart = max(line.at(context + further) - experts_s for line, context, experts_s in paces)
+    return max(apart, 0.0) + shared_s
 
 
 def _let_pass(rank: Scheduler, took: float, passes: int) -> None:
