@@ -188,11 +188,11 @@ def test_littles_law_holds_for_ranks_that_wait():
 
 @pytest.mark.parametrize("clients", [1, 8, 64])
 def test_the_closed_form_knows_ranks_and_gates(clients):
-    """Alone exactly; with prompts that wait, within a third of the simulation's time to first token."""
+    """Alone exactly; with prompts that wait, within a fifth of the simulation's time to first token."""
     serve = deepseek(BALANCED, data=8, expert=8)
     form, run = rl.serve(serve, SPREAD, concurrency=clients), rl.simulate(serve, SPREAD, concurrency=clients)
     assert float(form.tpot_s) == pytest.approx(run.tpot_s, rel=0.05)
-    assert float(form.ttft_s) == pytest.approx(run.ttft_s, rel=0.01 if clients == 1 else 0.35)
+    assert float(form.ttft_s) == pytest.approx(run.ttft_s, rel=0.01 if clients == 1 else 0.2)
 
 
 def test_measured_ranks_that_wait_for_each_other():

@@ -207,7 +207,8 @@ class Lane(Value):
             return prompts / sharing  # arrivals go to the schedulers in turn
         if not self._balanced:
             return busiest(prompts, sharing)
-        return np.where(np.asarray(prompts) > sharing, 1.0 + busiest(prompts - sharing, sharing), 1.0)
+        beyond = np.maximum(prompts - sharing, 0.0)
+        return self._all_ready * (1.0 + busiest(beyond, sharing)) + (1.0 - self._all_ready) * busiest(prompts, sharing)
 
     @property
     def _balanced(self) -> bool:
@@ -227,14 +228,14 @@ class Lane(Value):
 
         A full step opens the gate early: with ``a`` arrivals per step, ``k`` prompts take ``(k - 1) / a`` steps.  All
         of ``R`` ranks have a prompt after ``(1 + 1/2 + ... + 1/R) / a`` steps, the mean of the latest of ``R``
-        arrivals.
+        arrivals, and then wait for more; if the time runs out before, they do not.
         """
         engine, coming = self.times.engine, self._arriving
         if engine.scheduler != "mixed" or self.times.time != "estimate_s":
             return 0.0
         if self._balanced:
             latest = sum(1.0 / rank for rank in range(1, self.times.sharing + 1)) / coming
-            opens = np.minimum(engine.balance_wait_steps, latest) + (engine.balance_batching_steps or 0.0)
+            opens = np.minimum(engine.balance_wait_steps, latest) + self._batching_steps
         elif engine.batch_wait_steps:
             enough = (engine.batch_wait_share or 0.0) * self._budget - self.running
             filled = np.maximum(np.ceil(enough / self.computed_tokens) - 1.0, 0.0) / coming
@@ -246,10 +247,25 @@ class Lane(Value):
         return np.where(self.running > 1.0, opens, 0.0)
 
     @property
+    def _all_ready(self) -> Number:
+        """Share of the gate's openings at which all ranks have a prompt before the time runs out."""
+        most = float(self.times.engine.balance_wait_steps or 0.0)
+        return (-np.expm1(-self._arriving * most)) ** self.times.sharing
+
+    @property
+    def _batching_steps(self) -> Number:
+        """Mean number of further steps for which ranks wait once all have a prompt."""
+        return self._all_ready * (self.times.engine.balance_batching_steps or 0.0)
+
+    @property
     def gathered_prompts(self) -> Number:
         """Prompts held back to share a pass, over all schedulers that step together."""
-        ranks = self.times.sharing if self._balanced else 1
-        return np.maximum(1.0, np.where(self.gate_steps > 0, ranks, 1.0)) + self._arriving * ranks * self.gate_steps
+        if not self._balanced:
+            return 1.0 + self._arriving * self.gate_steps
+        ranks, held = self.times.sharing, self.gate_steps > 0
+        arrived = self._arriving * ranks * self.gate_steps
+        gathered = self._all_ready * np.maximum(ranks, arrived) + (1.0 - self._all_ready) * (1.0 + arrived)
+        return np.where(held, gathered, 1.0)
 
     @property
     def held_s(self) -> Number:
@@ -260,7 +276,7 @@ class Lane(Value):
         """
         steps = self.gate_steps
         if self._balanced:
-            batching = np.minimum(self.times.engine.balance_batching_steps or 0.0, steps)
+            batching = np.minimum(self._batching_steps, steps)
             return self.step_s * ((steps - batching) / 2.0 + batching)
         more = self._arriving * steps
         return self.step_s * steps * (1.0 + more / 2.0) / (1.0 + more)
