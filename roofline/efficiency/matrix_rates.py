@@ -70,7 +70,8 @@ def share_on_slower_units(share: float, ratio: float) -> float:
     (0.85, 0.5)
     """
     rest = ((1.0 / share) ** SHARPNESS - 1.0) / ratio**SHARPNESS
-    return min((1.0 + rest) ** (-1.0 / SHARPNESS), MOST_OF_PEAK)
+    found: float = (1.0 + rest) ** (-1.0 / SHARPNESS)
+    return min(found, MOST_OF_PEAK)
 
 
 def slower_units(kind: str, lender: Rates, borrower: Rates) -> float:

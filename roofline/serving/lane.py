@@ -206,9 +206,12 @@ class Lane(Value):
         if self.varies and not self._balanced:
             return prompts / sharing  # arrivals go to the schedulers in turn
         if not self._balanced:
-            return busiest(prompts, sharing)
+            most: Number = busiest(prompts, sharing)
+            return most
         beyond = np.maximum(prompts - sharing, 0.0)
-        return self._all_ready * (1.0 + busiest(beyond, sharing)) + (1.0 - self._all_ready) * busiest(prompts, sharing)
+        ready, others = 1.0 + busiest(beyond, sharing), busiest(prompts, sharing)
+        found: Number = self._all_ready * ready + (1.0 - self._all_ready) * others
+        return found
 
     @property
     def _balanced(self) -> bool:
@@ -235,7 +238,7 @@ class Lane(Value):
             return 0.0
         if self._balanced:
             latest = sum(1.0 / rank for rank in range(1, self.times.sharing + 1)) / coming
-            opens = np.minimum(engine.balance_wait_steps, latest) + self._batching_steps
+            opens = np.minimum(float(engine.balance_wait_steps or 0.0), latest) + self._batching_steps
         elif engine.batch_wait_steps:
             enough = (engine.batch_wait_share or 0.0) * self._budget - self.running
             filled = np.maximum(np.ceil(enough / self.computed_tokens) - 1.0, 0.0) / coming
