@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,19 @@ MAX_DEPTH = 40
 
 LONGEST = 200
 """Characters of a path that messages show."""
+
+
+def as_path(value: object) -> Path:
+    """Return a path given as text or as a `Path`.
+
+    Raises
+    ------
+    SpecError
+        It is neither, or holds a character that no path may have.
+    """
+    if not isinstance(value, str | os.PathLike) or "\0" in str(value):
+        raise SpecError(f"{value!r:.80} is not a path")
+    return Path(value)
 
 
 def shown(path: Path) -> str:

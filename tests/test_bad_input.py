@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
+from roofline.specs.folders import spec_folders
 
 GOOD = """\
 name: tiny
@@ -514,3 +515,30 @@ def test_a_missing_extra_is_named(monkeypatch, module, asked, message):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(rl.InvalidInput, match=re.escape(message)):
         asked(step)
+
+
+def test_a_directory_of_specs_that_cannot_be_read_is_one_line(tmp_path, monkeypatch):
+    """As another user than root: a directory that may be seen and not entered."""
+    monkeypatch.setenv("ROOFLINE_SPECS", str(tmp_path))
+    wanted = Path(tmp_path)
+
+    def refused(path):
+        if path == wanted:
+            raise PermissionError(13, "Permission denied")
+        return iter(())
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(rl.SpecError, match=r"ROOFLINE_SPECS names '.*', which can't be read: Permission denied"):
+        list(spec_folders("hardware_specs"))
+
+
+@pytest.mark.parametrize("path", [5, None, b"x", "a\0b"])
+@pytest.mark.parametrize("read", [rl.check_specs, rl.measured.read, rl.read_trace, rl.read_traffic])
+def test_what_is_no_path_is_one_line(read, path):
+    with pytest.raises(rl.SpecError, match="is not a path"):
+        read(path)
+
+
+def test_a_version_is_text():
+    with pytest.raises(rl.InvalidInput, match="version must be text"):
+        rl.Engine("vllm", version=3)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
+from ..files import as_path
 from ..hardware import Accelerator
 from ..specs.library import get_accelerator
 from . import choice, timings, trust
@@ -287,7 +288,8 @@ def calibrate(
     InvalidInput
         No group has enough rows.
     """
-    found = timings.tables(path) if Path(path).is_dir() else [(Path(path).stem, timings.read_timings(path))]
+    path = as_path(path)
+    found = timings.tables(path) if path.is_dir() else [(path.stem, timings.read_timings(path))]
     batches: list[Batch] = []
     for table, some in found:
         for batch in some:

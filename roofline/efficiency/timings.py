@@ -33,7 +33,7 @@ import numpy as np
 
 from .. import operators
 from ..errors import MOST, SpecError, unknown
-from ..files import read_bytes
+from ..files import as_path, read_bytes
 from ..hardware import Accelerator
 from ..operators.links import Message
 from ..operators.operator import Operator, Pass, Segment
@@ -140,7 +140,7 @@ def read_timings(path: str | Path) -> list[Batch]:
     SpecError
         The file cannot be read, is too large, lacks a column, or has an invalid number.
     """
-    path = Path(path)
+    path = as_path(path)
     data = read_bytes(path, max_bytes=MAX_BYTES, what="a table of timings")
     if path.suffix == ".gz":
         try:

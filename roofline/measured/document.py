@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
-from ..files import read_bytes
+from ..files import as_path, read_bytes
 
 MAX_BYTES = 256 * 2**20
 """Detailed results list every token of every request, and traces list every kernel, so tens of megabytes are common."""
@@ -69,10 +69,7 @@ def read_document(path: str | Path) -> Document:
     SpecError
         The file can't be read, is too large or is not a text file.
     """
-    try:
-        place = Path(path)
-    except TypeError:
-        raise SpecError(f"{path!r} is not a path") from None
+    place = as_path(path)
     data = read_bytes(place, max_bytes=MAX_BYTES, what="a result file")
     text = _decode(_unpack(data, place), place)
     values, faults = _json_values(text) if text.lstrip()[:1] in ("{", "[") else ((), ())

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import RooflineError, SpecError, unknown
-from ..files import read_text
+from ..files import as_path, read_text
 from ..operators.parallel import Parallel
 from ..operators.precision import AS_PUBLISHED, Precision
 from ..phases.deployment import Deployment
@@ -122,7 +122,7 @@ def calibrate_serving(path: str | Path) -> ServerCalibration:
     True
     >>> serve = rl.Deployment("llama-3.1-8b", "h100-sxm", engine=found["vllm"])
     """
-    runs = [_run(row, where) for row, where in _rows(Path(path))]
+    runs = [_run(row, where) for row, where in _rows(as_path(path))]
     if not runs:
         raise SpecError(f"{path} contains no runs")
     table = server_fit.tabulated(runs)

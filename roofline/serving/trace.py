@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidInput, SpecError
-from ..files import read_text
+from ..files import as_path, read_text
 from ..phases.workload import Workload
 from ..report import Report
 from .traffic import MAX_BYTES, OUTPUT_NAMES, PROMPT_NAMES, Traffic, read_traffic
@@ -104,7 +104,7 @@ def read_trace(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Trace:
         The file cannot be read, or a row lacks a value, has a length below 1, or is earlier than the row above it; the
         message names the row.
     """
-    path = Path(path)
+    path = as_path(path)
     text = read_text(path, max_bytes=max_bytes).removeprefix("\ufeff").strip()
     if not text:
         raise SpecError(f"{path} is empty")
@@ -138,7 +138,7 @@ def read_arrivals(path: str | Path) -> Traffic | Trace:
     SpecError
         The file cannot be read or contains no requests.
     """
-    path = Path(path)
+    path = as_path(path)
     text = read_text(path, max_bytes=MAX_BYTES).removeprefix("\ufeff").strip()
     first = text.partition("\n")[0].lower()
     timed = any(name in names_of(first) for name in ARRIVAL_NAMES)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidInput, Number, SpecError, number
-from ..files import read_text
+from ..files import as_path, read_text
 from ..phases.workload import MEDIA_COUNTS, TEXT_COUNTS, Workload
 from ..report import Report
 
@@ -174,7 +174,7 @@ def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:
     SpecError
         The file cannot be read, is too large, or contains no requests.
     """
-    path = Path(path)
+    path = as_path(path)
     text = read_text(path, max_bytes=max_bytes).strip()
     if not text:
         raise SpecError(f"{path} is empty")

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import SpecError, unknown
+from ..errors import InvalidInput, SpecError, unknown
 from ..files import read_yaml
 from ..hardware import Accelerator
 from ..values import Value
@@ -196,6 +196,8 @@ class Engine(Value):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", engine_named(self.name))
+        if not isinstance(self.version, str):
+            raise InvalidInput(f"version must be text, such as '0.19.0': {self.version!r:.80}")
         if self.kernels is None:
             object.__setattr__(self, "kernels", facts(self.name).kernels or None)
         for field, kind in FIELDS.items():

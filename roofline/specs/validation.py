@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpecError
-from ..files import read_yaml
+from ..files import as_path, read_yaml
 from ..formats import MATH_FORMATS
 from ..model.blocks import KINDS
 from ..units import UNITS
@@ -72,7 +72,7 @@ def check_specs(path: str | Path) -> list[str]:
     >>> rl.check_specs("no/such/file.yaml")
     ["no/such/file.yaml can't be read: No such file or directory"]
     """
-    path = Path(path)
+    path = as_path(path)
     library = _Library()
     if not path.is_dir():
         return list(_faults(path, library))
