@@ -340,3 +340,16 @@ def test_an_encoder_on_a_pipeline_keeps_sequences_whole(model, layout, batch):
         values = np.broadcast_to(getattr(found, time), (5,))
         assert np.all(np.diff(values) >= -1e-12 * values[1:]), time
     assert np.all(found.schedule.microbatches <= np.ceil(batch / layout.get("data", 1)))
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.6, 1.2, 50.0])
+@pytest.mark.parametrize(("name", "engine"), [("h100-sxm", "trtllm"), ("h100-sxm", None), ("arc-b580", "vllm")])
+def test_few_tokens_on_many_accelerators_read_whole_experts(name, engine, skew):
+    """One token of one expert on five accelerators: the busiest reads all of that expert, however tokens are routed."""
+    serve = rl.Deployment("hunyuan-large", name, parallel=rl.Parallel(tensor=5, expert=5), engine=engine)
+    load = rl.Workload(43, 1, batch=np.arange(1, 40))
+    even = rl.decode(serve.replace(routing_skew=0.0), load).estimate_s
+    found = rl.decode(serve.replace(routing_skew=skew), load).estimate_s
+    assert np.all(np.diff(found) >= -0.01 * found[1:])
+    assert found[0] == pytest.approx(even[0], rel=0.01)
+    assert np.all(found <= 5 * even)

@@ -297,7 +297,8 @@ def experts_terms(p: Parameters, run: Kernel) -> Terms:
 
     The routed rows are spread over the experts that they touch.  Each expert pads its rows to a tile, by half a tile on
     average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)``
-    of them) and the most loaded GPU has ``ways ** (skew * skew_load)`` times the average rows.
+    of them) and the most loaded GPU has ``ways ** (skew * skew_load)`` times the average rows, at most all of them.  The
+    busiest GPU reads at least one expert, as in the roofline.
 
     Around the products, every choice of every token of the group is sorted (``scan_s``), even if its expert is on
     another GPU.  Rows of this GPU are gathered, activated and summed, at ``row_s`` per row, ``value_s`` per value of
@@ -308,9 +309,10 @@ def experts_terms(p: Parameters, run: Kernel) -> Terms:
     shape = run.inputs
     skew, rows, experts = shape["skew"], shape["routed_rows"], shape["local_experts"]
     share = shape["matrices"] / 3
-    evenly = touched(experts, rows)
-    load = rows * shape["ways"] ** (p["skew_load"] * skew)
-    distinct = touched(experts * exp(-skew * p["skew_experts"]), load)
+    least = larger(shape["least_experts"] / shape["ways"], 1.0)
+    evenly = larger(touched(experts, rows), least)
+    load = rows * shape["ways"] ** smaller(p["skew_load"] * skew, 1.0)
+    distinct = larger(touched(experts * exp(-skew * p["skew_experts"]), load), least)
     tile = smaller(p["tile"], load / distinct + LEAST_TILE)
     compute_s = run.compute_s * (load + distinct * tile / 2) / rows / p["compute"] * droop(p, run.compute_s / share)
     memory_s = bytes_s(p, run) * distinct / evenly

@@ -42,7 +42,8 @@ def schedule_pass(
     tokens than the engine's budget.  Several sequences may share a microbatch, or one sequence is cut into chunks.  The
     microbatches take ``(m + p - 1) / p`` passes through all layers, bubble included (GPipe, arXiv:1811.06965, section
     2.3).  All are full but the last, which counts as a fraction, and sequences that do not divide evenly are averaged.
-    So more or longer sequences never shorten a prefill.
+    So more or longer sequences never shorten a prefill, unless it mostly reads a prefix: passes of fewer sequences then
+    fill the pipeline better.
 
     The encoder of an encoder-decoder needs whole sequences, and the engine's budget holds for its tokens as well (vLLM:
     the encoder's budget is that of the step).
