@@ -297,8 +297,8 @@ def experts_terms(p: Parameters, run: Kernel) -> Terms:
 
     The routed rows are spread over the experts that they touch.  Each expert pads its rows to a tile, by half a tile on
     average (a lower tile for few rows).  Under skewed routing fewer experts are touched (``exp(-skew * skew_experts)``
-    of them) and the most loaded GPU has ``ways ** (skew * skew_load)`` times the average rows, at most all of them.  The
-    busiest GPU reads at least one expert, as in the roofline.
+    of them) and the most loaded GPU has ``ways ** (skew * skew_load)`` times the average rows, at most all of them.
+    The busiest GPU reads at least one expert, as in the roofline.
 
     Around the products, every choice of every token of the group is sorted (``scan_s``), even if its expert is on
     another GPU.  Rows of this GPU are gathered, activated and summed, at ``row_s`` per row, ``value_s`` per value of
