@@ -371,7 +371,7 @@ def test_techniques_shows_what_was_measured_and_what_is_assumed():
     assert "vllm-project/vllm issue 20780" not in shown
     full = " ".join(text("techniques", *small, "--full").split())
     assert all(source in full for source in t.MEASURED["speculative"].sources)
-    assert "Already in use; gains compared with the same deployment without it" in full
+    assert "Gains over the baseline that is named, where the deployment is not the baseline" in full
 
 
 def test_mode_switch_and_visible_are_the_library():

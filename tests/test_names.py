@@ -541,14 +541,14 @@ def test_an_accelerator_is_found_with_its_number(typed, expected):
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("8xa100", "'a100' may be a100-pcie-40gb, a100-pcie-80gb, a100-sxm-40gb or a100-sxm-80gb: say which"),
+        ("8xa100", "'a100' is ambiguous: a100-pcie-40gb, a100-pcie-80gb, a100-sxm-40gb or a100-sxm-80gb?"),
         ("8xh101", "no accelerator named '8xh101'"),
         ("0xh100", "no accelerator named '0xh100'"),
         ("99999999xh100", "no accelerator named '99999999xh100'"),
         ("p9.48xlarge", "no accelerator named 'p9.48xlarge'"),
         ("RTX 3060 8GB", "'RTX 3060 8GB' is not in the library, only rtx-3060-12gb with 12 GB"),
         ("H100 80GB HBM3 MIG 1g.10gb", "is a part of an accelerator"),
-        ("MacBook Pro M4 Max", "may be apple-m4-max-32c or apple-m4-max-40c: say which"),
+        ("MacBook Pro M4 Max", "is ambiguous: apple-m4-max-32c or apple-m4-max-40c?"),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "no accelerator named"),
     ],
 )

@@ -110,7 +110,10 @@ def notes_of(found: Findings) -> Iterator[str]:
     """Notes: techniques in use, techniques that cannot be used, and assumptions."""
     if found.had:
         yield f"In use already: {', '.join(found.had)}."
-    yield from (f"Not available here: {name} ({reason})." for name, reason in found.refused)
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in found.refused:
+        by_reason.setdefault(reason, []).append(name)
+    yield from (f"Not available here ({reason}): {', '.join(names)}." for reason, names in by_reason.items())
     yield from (f"{note}." for note in found.assumptions)
 
 

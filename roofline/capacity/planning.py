@@ -17,6 +17,7 @@ from ..operators.parallel import Parallel
 from ..operators.precision import AS_PUBLISHED, PARTS, Precision, precision_of
 from ..phases.deployment import Deployment
 from ..phases.energy import power_notes
+from ..phases.pass_sentences import context_notes
 from ..phases.workload import Workload
 from ..serving.pool_energy import idle_share
 from ..serving.scenario import Scenario
@@ -177,7 +178,9 @@ def plan(
     ]
     cases = FrozenMapping({(serve.accelerator.name, precision_name(case.serve)): serve for serve, case, _ in asked})
     rules = [f"layouts that no engine supports are not considered: {'; '.join(no_start)}"] if no_start else []
-    notes = [*_notes(cases, spread, prices), *rules, *_technique_notes(used, refused)]
+    longest = load.sequence_tokens if lengths is None else lengths.longest_tokens
+    notes = [*context_notes(model, float(longest or 0.0)), *_notes(cases, spread, prices), *rules]
+    notes += _technique_notes(used, refused)
     notes += _power_notes(cases, power, time)
     whole = Plan(
         model,

@@ -118,13 +118,20 @@ class Answers:
         return self.notes_of("parameters", "memory", *(("encode",) if self.encodes else ("prefill", "decode")))
 
     def notes_of(self, *names: str) -> tuple[str, ...]:
-        """Notes of some of the answers, each once."""
-        return tuple(dict.fromkeys(note for name in names for note in getattr(self, name).assumptions))
+        """Notes of some of the answers, each once; of contexts beyond the model's, the longest."""
+        found = list(dict.fromkeys(note for name in names for note in getattr(self, name).assumptions))
+        contexts = [note for note in found if note.startswith("context of ")]
+        return tuple(note for note in found if note not in contexts[:-1])
 
     def sentences(self, time: str) -> tuple[str, ...]:
         """Whether it fits, and how long its passes take in one of the three times."""
         passes = (self.encode,) if self.encodes else (self.decode, self.prefill)
-        return (self.memory.summary(), *(each.summary(time) for each in passes))
+        sentences = [each.summary(time) for each in passes]
+        if not self.memory.fits:
+            partly = 0 < self.memory.max_batch < self.load.batch
+            whole = f" of all {self.load.batch:,}" if partly else ""
+            sentences = [_of_a_batch_that_does_not_fit(text, whole) for text in sentences]
+        return (self.memory.summary(), *sentences)
 
     def steps(self, *, phase: str | None, operator: str | None, time: str | None = None) -> dict[str, tuple[Step, ...]]:
         """The derivation by answer: all of one answer, one operator wherever it runs, or the totals of every answer.
@@ -256,6 +263,11 @@ def layer_words(model: Model) -> list[str]:
     for layer in model.layers:
         kinds[layer.kind] += layer.count
     return [f"{count} x {kind}" for kind, count in kinds.items()]
+
+
+def _of_a_batch_that_does_not_fit(sentence: str, whole: str) -> str:
+    """A sentence such as "A decode step takes 50 ms and is memory-bound." about what cannot run."""
+    return sentence.replace(" takes ", f"{whole} would take ", 1).replace(" and is ", " and be ", 1)
 
 
 def notes_of_both(before: Answers, after: Answers, names: Iterable[str]) -> Iterator[str]:

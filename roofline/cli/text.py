@@ -119,7 +119,7 @@ def bullets(lines: Iterable[str]) -> str:
     return "\n".join(paragraph(line, indent="  - ", hang="    ") for line in lines)
 
 
-BASIS = (" timings on ", "power: fitted to ")
+BASIS = (" timings on ", "power: ")
 """Words in notes about the basis of estimates and power, which a short answer leaves out."""
 
 

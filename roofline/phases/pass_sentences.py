@@ -10,6 +10,7 @@ import numpy as np
 from ..units import NO_POINTS, bound_by, brief_time, humanize
 
 if TYPE_CHECKING:
+    from ..model import Model
     from .generation import Generation
     from .passes import Phase
 
@@ -37,6 +38,21 @@ def time_words(phase: Phase, time: str = "estimate_s") -> str:
     if time == "estimate_s":
         return brief_time(value, phase.estimate_low_s, phase.estimate_high_s)
     return f"{brief_time(value)} at the {time.removesuffix('_s')}"
+
+
+def context_notes(model: Model, tokens: float) -> tuple[str, ...]:
+    """Warn about a context beyond the longest one that a model states.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> context_notes(rl.get_model("gpt-2"), 2000.0)
+    ('context of 2,000 tokens is beyond the 1,024 that gpt-2 states',)
+    """
+    limit = model.max_context_tokens
+    if limit is None or not tokens > limit:
+        return ()
+    return (f"context of {tokens:,.0f} tokens is beyond the {limit:,} that {model.name} states",)
 
 
 def generation_sentence(found: Generation) -> str:

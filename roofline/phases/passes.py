@@ -23,7 +23,7 @@ from .encoder_rules import encoder_notes, encoder_refusal
 from .energy import PassEnergy, Use, explain_energy, power_notes, use_of
 from .layout_notes import notes_of_layout
 from .media import media_notes
-from .pass_sentences import cache_notes, pass_sentence
+from .pass_sentences import cache_notes, context_notes, pass_sentence
 from .pass_steps import explain_pass
 from .schedule import Schedule
 from .scheduling import pass_of, schedule_of
@@ -274,13 +274,8 @@ class Phase(PassEnergy, Report):
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """Assumptions: substituted formats, contexts beyond the model's limit, routing, basis of the estimate."""
         fallbacks, experts, bases = self._bases
-        notes = [*fallbacks]
-        limit = self.deployment.model.max_context_tokens
         longest = max(float(np.max(s.past_tokens + s.new_tokens, initial=0.0)) for s in self.segments)
-        if limit is not None and longest > limit:
-            notes.append(
-                f"context of {longest:,.0f} tokens is beyond the {limit:,} that {self.deployment.model.name} states"
-            )
+        notes = [*fallbacks, *context_notes(self.deployment.model, longest)]
         notes.extend(notes_of_layout(self.deployment))
         notes.extend((*media_notes(self.deployment, self.segments), *encoder_notes(self.deployment.model)))
         return (*notes, *experts, *cache_notes(self), *bases, *power_notes(self.deployment))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Number
+from ..phases.pass_sentences import context_notes
 from ..phases.workload import Workload
 from .lane import Lane
 from .outcome import engine_note
@@ -54,6 +55,8 @@ def closed_notes(times: StepTimes, load: Workload | Traffic, *, open_loop: bool)
     ]
     if engine.basis:
         lines.append(f"host times {engine.basis}")
+    longest = load.longest_tokens if isinstance(load, Traffic) else np.max(load.sequence_tokens, initial=0.0)
+    lines += context_notes(times.serve.model, float(longest or 0.0))
     if isinstance(load, Traffic):
         lines.append("all requests are assumed to have the mean lengths of the traffic")
     if open_loop:

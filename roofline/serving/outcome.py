@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput, Number, require
 from ..phases.deployment import Deployment
+from ..phases.pass_sentences import context_notes
 from ..phases.passes import decode
 from ..phases.totals import COMMON_MODE
 from ..phases.workload import Workload
@@ -384,6 +385,9 @@ def notes(found: Simulation) -> tuple[str, ...]:
     ]
     if engine.basis:
         lines.append(f"host times {engine.basis}")
+    lines += context_notes(
+        found.deployment.model, float(np.max(np.add(found.requests.prompt, found.requests.output), initial=0.0))
+    )
     behind = fallen_behind(found)
     if behind:
         lines.insert(

@@ -364,7 +364,7 @@ def _only(stems: list[str], name: str) -> str:
         Several specs have the name.
     """
     if len(stems) > 1:
-        raise UnknownName(f"{name!r} may be {', '.join(stems[:-1])} or {stems[-1]}: say which")
+        raise UnknownName(f"{name!r} is ambiguous: {', '.join(stems[:-1])} or {stems[-1]}?")
     return stems[0]
 
 

@@ -118,7 +118,9 @@ def _text(found: Advice, *, full: bool) -> list[str]:
         parts.append(block(heading, table(rows, head=head, right=right, fold_first=True)))
     if full:
         parts.append(block(FLIPS, bullets(flips_of(found))))
-    notes = list(notes_of(found)) if full else without_basis(notes_of(found))
+    said = found.summary()
+    notes = [note for note in notes_of(found) if note.rstrip(".") not in said]
+    notes = notes if full else without_basis(notes)
     return [*parts, block("Notes", bullets(notes)), "" if full else f"\n{paragraph(MORE)}"]
 
 

@@ -186,7 +186,7 @@ def techniques(
         f"\n{title(asked, time=time)}",
         _gains(rows, "helps", "phase"),
         block(
-            "Already in use; gains compared with the same deployment without it",
+            "Gains over the baseline that is named, where the deployment is not the baseline",
             _gains(had, "over", "baseline", of="baseline_"),
         ),
         block(MEASURED_ELSEWHERE, table(measured, head=("technique", "measured", "assumed here"))),
