@@ -129,7 +129,8 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
     array = _real_array(value)
     if array is None or not (array.size or empty):
-        raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
+        given = value.item() if isinstance(value, np.generic) else value
+        raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {given!r}")
     wrong = ~(np.isfinite(array) & (array >= least))
     if whole:
         wrong |= array != np.floor(array)

@@ -259,7 +259,7 @@ def _choices(given: Any, kind: type, label: Callable[[Any], str]) -> _Axis:
     else:
         raise InvalidInput(f"a sweep takes a {kind.__name__}, its name, or several of them: {given!r}")
     if not found.values or len(set(found.labels)) < len(found.labels):
-        raise InvalidInput(f"a sweep takes different values of a {kind.__name__}, at least one: {given!r}")
+        raise InvalidInput(f"a sweep needs at least one {kind.__name__}, and each only once: {given!r}")
     return found
 
 
