@@ -74,14 +74,15 @@ def test_analyze_answers_first():
         # 70,553,706,496 parameters x 2 B, one sequence of 2,256 tokens x 327,680 B; 0.9 x 81,559 MiB
         "Does not fit on one h100-sxm: 141.8 GB needed, 76.97 GB available; fits with fp8 weights, or on 2."
     )
-    assert "A decode step takes" in answer
-    assert answer.endswith("is compute-bound.")
+    assert "A decode step would take" in answer
+    assert answer.endswith("be compute-bound.")
 
 
 def test_the_answer_is_in_the_time_that_is_asked_for(serve):
     for time in ("floor", "roofline"):
         shown = " ".join(text("analyze", *LLAMA, "--time", time).split())
-        assert rl.decode(serve, rl.Workload()).summary(f"{time}_s") in shown
+        said = rl.decode(serve, rl.Workload()).summary(f"{time}_s")
+        assert said.replace("takes", "would take").replace(" is ", " be ") in shown  # it does not fit
         assert f"time: {time} " in shown
 
 

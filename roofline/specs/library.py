@@ -149,19 +149,21 @@ def called_accelerators(name: str) -> list[str]:
 
 
 def accelerators_like(text: str) -> list[str]:
-    """Accelerators with a name, an alias or a title that contains ``text``, sorted."""
+    """Accelerators whose name contains ``text``, else those with such an alias or title, sorted."""
     return _like("hardware_specs", text)
 
 
 def models_like(text: str) -> list[str]:
-    """Models with a name, an alias, a title or a hub id that contains ``text``, sorted."""
+    """Models whose name contains ``text``, else those with such an alias, title or hub id, sorted."""
     return _like("model_specs", text)
 
 
 def _like(kind: str, text: str) -> list[str]:
     index, wanted = _index(kind), spoken(text)
-    others = {stem for key, stems in _names(kind, index).called.items() if wanted in key for stem in stems}
-    return sorted(others | {stem for stem in index if text.lower() in stem})
+    found = {stem for stem in index if text.lower() in stem}
+    if not found:  # other names are compared without separators, in which Qwen-32B contains Qwen3
+        found = {stem for key, stems in _names(kind, index).called.items() if wanted in key for stem in stems}
+    return sorted(found)
 
 
 def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
