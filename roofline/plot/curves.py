@@ -16,6 +16,7 @@ from ..measured import Measurement
 from ..measured.operating_points import operating_point
 from ..phases.passes import TIMES, Phase
 from ..serving.methods import method_words
+from ..serving.metrics import METRICS
 from ..serving.under_load import Served
 from ..units import quantity_of
 from .fit_stamp import DOES_NOT_FIT, memory_of
@@ -41,10 +42,7 @@ LOADS = {"asked_concurrency": "requests in the system", "asked_requests_per_s": 
 DASHES = {"floor_s": ":", "roofline_s": "--", "estimate_s": "-"}
 
 WORDS = {
-    "ttft_s": "time to first token",
-    "tpot_s": "time per output token",
-    "total_s": "end-to-end latency",
-    "gap_s": "longest gap between tokens",
+    **{name: METRICS[name].words for name in ("ttft_s", "tpot_s", "total_s", "gap_s")},
     "queue_s": "time in the queue",
     "tokens_per_s": "output tokens/s",
     "requests_per_s": "finished requests/s",
