@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from command_line import run, text
+from command_line import answer, run, text
 
 import roofline as rl
 from roofline import techniques as t
@@ -264,3 +264,13 @@ def test_a_plan_that_nothing_meets_is_json_too():
     found = json.loads(text("plan", "llama-3.1-8b", "--hardware", "l4", "--ttft", "1ms", "--json"))
     assert (found["feasible"], found["best"]) == (0, None)
     assert {each["accelerator"] for each in found["by_accelerator"]} == {"l4"}
+
+
+def test_a_price_that_is_not_known_does_not_abort():
+    """p40 is in no price list: it is ranked behind the others, and a note says how to give a price."""
+    found = answer("plan", "llama-3.2-1b", "--hardware", "l4,p40", "--prices", "l4,p40", "--gpus", "1")
+    assert any("no price of p40 is known" in note and "p40=2.5" in note for note in found["assumptions"])
+    assert found["best"]["accelerator"] == "l4"
+    done = run("plan", "llama-3.2-1b", "--hardware", "p40", "--prices", "p40", "--gpus", "1")
+    assert done.exit_code == 2
+    assert "no price of p40 is known; give one" in done.stderr

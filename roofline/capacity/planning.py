@@ -61,7 +61,7 @@ def plan(
     hit_rate: float = 0.0,
     accelerators: Iterable[int] = (1, 2, 4, 8),
     batches: Number = BATCHES,
-    prices: Mapping[str, float | Price] | None = None,
+    prices: Mapping[str, float | Price | None] | None = None,
     power: Power | None = None,
     rank: str = "cost",
     allow_uncalibrated: bool = False,
@@ -106,8 +106,8 @@ def plan(
         Numbers of accelerators per deployment to try.
     batches : int or array
         Numbers of requests in the system of one deployment to try.
-    prices : mapping of str to float or Price, optional
-        Name of an accelerator -> USD per accelerator-hour; see `roofline.get_price`.
+    prices : mapping of str to float, Price or None, optional
+        Name of an accelerator -> USD per accelerator-hour; see `roofline.get_price`. None where no price is known.
     power : Power, optional
         Power limit of the accelerators, power of the host, losses, and price and carbon intensity of electricity. Parts
         that are not given are not counted, and the notes say so.
@@ -301,16 +301,17 @@ def _check(chips: Sequence[Accelerator], load: Workload, time: str) -> None:
             raise InvalidInput(f"a plan takes a single {name}; pass a Traffic for a mix of lengths")
 
 
-def _usd_per_hour(prices: Mapping[str, float | Price], chips: Sequence[Accelerator]) -> dict[str, float]:
-    """Price per hour of each accelerator; NaN if not given."""
+def _usd_per_hour(prices: Mapping[str, float | Price | None], chips: Sequence[Accelerator]) -> dict[str, float]:
+    """Price per hour of each accelerator; NaN if not given or not known (None)."""
     names = [chip.name for chip in chips]
     given = dict.fromkeys(names, np.nan)
     for name, price in prices.items():
         known = name if name in names else next((chip.name for chip in chips if name in chip.aliases), None)
         if known is None:
             raise unknown("accelerator of this plan", name, names)
-        usd = price.usd_per_hour if isinstance(price, Price) else price
-        given[known] = float(np.max(number("a price", usd)))
+        if price is not None:
+            usd = price.usd_per_hour if isinstance(price, Price) else price
+            given[known] = float(np.max(number("a price", usd)))
     return given
 
 
@@ -333,7 +334,7 @@ def _idle_words(serve: Deployment) -> str:
     return f"idle {name}: {known}"
 
 
-def _market_notes(prices: Mapping[str, float | Price]) -> list[str]:
+def _market_notes(prices: Mapping[str, float | Price | None]) -> list[str]:
     """A note if prices are compared that come from different markets or terms; of the user's own none is known."""
     listed = [price for price in prices.values() if isinstance(price, Price)]
     found = []
@@ -350,7 +351,7 @@ def _market_notes(prices: Mapping[str, float | Price]) -> list[str]:
 
 
 def _notes(
-    cases: Mapping[tuple[str, str], Deployment], spread: Parallel, prices: Mapping[str, float | Price] | None
+    cases: Mapping[tuple[str, str], Deployment], spread: Parallel, prices: Mapping[str, float | Price | None] | None
 ) -> tuple[str, ...]:
     """Notes of the plan: prices, and layouts limited by links."""
     chips = {serve.accelerator.name: serve.accelerator for serve in cases.values()}
@@ -361,5 +362,10 @@ def _notes(
         if reach(chip) < most
     ]
     asked = [f"{name}: {price}" for name, price in (prices or {}).items() if isinstance(price, Price)]
+    asked += [
+        f"no price of {name} is known: ranked behind those with one; give {name}=2.5 or the like"
+        for name, price in (prices or {}).items()
+        if price is None
+    ]
     asked += _market_notes(prices or {})
     return (*ends, *asked)

@@ -21,7 +21,7 @@ from ...serving.steady_state import PLANNED_TIMES
 from ...serving.trace import read_arrivals
 from ...specs.electricity import Power
 from ...specs.library import Hardware, get_accelerator, get_hardware
-from ...specs.prices import Price, get_price
+from ...specs.prices import Price, get_price, list_prices
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
@@ -204,7 +204,7 @@ class Search:
             **self.formats,
             **self.kernels,
             accelerators=gpus if isinstance(gpus, Sequence) and not isinstance(gpus, str) else [gpus],
-            prices=dict(_price(entry, machines) for entry in self.prices),
+            prices=_prices(self.prices, machines),
             power=Power(**self.power),
             rank=self.rank,
             allow_uncalibrated=self.allow_uncalibrated,
@@ -216,7 +216,21 @@ class Search:
         )
 
 
-def _price(entry: str, machines: Sequence[Hardware]) -> tuple[str, float | Price]:
+def _prices(entries: Sequence[str], machines: Sequence[Hardware]) -> dict[str, float | Price | None]:
+    """Prices by accelerator; None where the bundled lists have none, if there is a price of another.
+
+    Raises
+    ------
+    UnknownName
+        There is no price of any accelerator that was asked for.
+    """
+    found = dict(_price(entry, machines) for entry in entries)
+    if found and all(price is None for price in found.values()):
+        get_price(next(iter(found)))  # says how to give one
+    return found
+
+
+def _price(entry: str, machines: Sequence[Hardware]) -> tuple[str, float | Price | None]:
     """``h100-sxm=2.5``, a bare name for the bundled price, or a bare price where there is one accelerator."""
     name, given, usd = entry.partition("=")
     bare = quantity(entry, "usd_per_hour")
@@ -227,7 +241,7 @@ def _price(entry: str, machines: Sequence[Hardware]) -> tuple[str, float | Price
         return next(iter(names)), bare
     gpu = get_accelerator(name).name
     if not given:
-        return gpu, get_price(gpu)
+        return gpu, get_price(gpu) if list_prices(gpu) else None
     price = quantity(usd, "usd_per_hour")
     if isinstance(price, str):
         raise InvalidInput(f"--prices takes USD per accelerator-hour, such as {gpu}=2.5: {entry!r}")
