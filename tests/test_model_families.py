@@ -320,3 +320,21 @@ def test_prediction_layers_that_nobody_published_are_not_resident(name):
     model = changed(name, use_mtp=True, num_mtp_modules=3)
     assert model.doubts == ()
     assert dict(model.apart) == {}
+
+
+def test_the_tables_of_n_grams_of_longcat_are_looked_up():
+    """12 tables (four for 2-, 3- and 4-grams) of 78 x 131,072 rows and 1, 3, 5 ... more, 256 wide, and 12 matrices."""
+    model = rl.get_model("longcat-flash-lite")
+    rows = 12 * 78 * 131072 + sum(range(1, 24, 2))
+    tables = [table for table in model.tables if table.name.startswith("ngram")]
+    assert sum(table.rows * table.width for table in tables) == rows * 256
+    step = rl.decode(rl.Deployment(model, "h100-sxm"), rl.Workload(100))
+    projections = [each.operator for each in step.operators if each.name == "ngram_projection"]
+    assert sum(float(each.count * each.work.flops) for each in projections) == 2 * 12 * 256 * 3072
+    assert model.parameters.active < model.parameters.total - rows * 256
+
+
+def test_a_pattern_of_layers_may_be_a_list_of_letters():
+    config = BESIDE_SPECS["nemotron-h-56b"]
+    listed = {**config, "hybrid_override_pattern": list(config["hybrid_override_pattern"])}
+    assert from_config(listed).parameters.total == from_config(config).parameters.total

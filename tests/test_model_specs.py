@@ -172,6 +172,13 @@ smollm2-1.7b 1.7 -
 falcon-40b 40 -
 gemma-4-e2b 5.1 -
 gemma-4-e4b 8 -
+longcat-flash-lite 68.5 -
+qwen3-embedding-8b 7.57 -
+deepseek-ocr 3.34 -
+phi-3.5-vision 4.15 -
+llava-v1.6-mistral-7b 7.57 -
+telechat3-36b 36 -
+mpt-30b 30.0 -
 """
 """Billions of parameters, in all and active, as model cards, papers and the hub's metadata print them."""
 

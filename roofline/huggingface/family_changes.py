@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import SpecError
-from ..model import Layer, Model
+from ..model import Layer, LookupTable, Model
 from ..model.blocks import (
     MLA,
     MLP,
@@ -286,6 +286,21 @@ def openai_gpt(fields: Fields, model: Model) -> Model:
 def mllama_embedding(fields: Fields, model: Model) -> Model:
     """The embedding has eight rows for image tokens beyond the vocabulary."""
     return model.replace(embedding_rows=(model.embedding_rows or model.vocab) + 8)
+
+
+def ngrams(fields: Fields, model: Model) -> Model:
+    """LongCat-Flash-Lite: embeddings of n-grams, ``emb_split_num`` tables for each length but one.
+
+    Table ``i`` has ``2 i + 1`` rows more than the vocabulary times ``ngram_vocab_size_ratio``.  A matrix turns a row
+    into the width of the model.
+    """
+    ratio: Any = fields.get("ngram_vocab_size_ratio")
+    count = fields.size("emb_split_num") * (fields.size("emb_neighbor_num") - 1)
+    width = model.hidden // count
+    rows = int(float(ratio) * model.vocab)
+    tables = tuple(LookupTable(f"ngram_embedding_{at}", rows + 2 * at + 1, width) for at in range(count))
+    projection = Projection(hidden=width, output=model.hidden, name="ngram_projection", copies=count)
+    return model.replace(tables=(*model.tables, *tables), around=(*model.around, projection))
 
 
 def glm5_next(fields: Fields, model: Model) -> Model:

@@ -41,7 +41,7 @@ def layer_count(fields: Fields) -> int:
     SpecError
         Neither is given, or the number is implausible.
     """
-    pattern = fields.text("hybrid_override_pattern") or fields.entries("layers_block_type")
+    pattern = pattern_of(fields) or fields.entries("layers_block_type")
     if pattern and fields.get("num_hidden_layers") is None:
         return _bounded(len(pattern), "hybrid_override_pattern")
     return _bounded(fields.size("num_hidden_layers"), fields.name_of("num_hidden_layers"))
@@ -104,9 +104,17 @@ def _window_off(fields: Fields, family: Family) -> bool:
     return switched_off or fields.get("sliding_window") == -1 or fields.optional("sliding_window", least=0) in (None, 0)
 
 
+def pattern_of(fields: Fields) -> str | None:
+    """``hybrid_override_pattern``, one text or a list of letters."""
+    given: Any = fields.get("hybrid_override_pattern")
+    if isinstance(given, list) and given and all(isinstance(each, str) and len(each) == 1 for each in given):
+        return "".join(given)
+    return fields.text("hybrid_override_pattern")
+
+
 def _block_pattern(fields: Fields, family: Family, layers: int) -> list[str] | None:
     """``hybrid_override_pattern``: one letter per layer, M(amba), E(xperts), * (attention), - (MLP)."""
-    pattern = fields.text("hybrid_override_pattern")
+    pattern = pattern_of(fields)
     if pattern is None:
         return None
     if len(pattern) != layers:
@@ -260,7 +268,7 @@ def feed_forwards(fields: Fields, family: Family, kinds: list[str]) -> list[str]
         A pattern has the wrong length or an unknown entry.
     """
     layers = len(kinds)
-    blocks = fields.text("hybrid_override_pattern") or fields.entries("layers_block_type")
+    blocks = pattern_of(fields) or fields.entries("layers_block_type")
     if blocks is not None and "none" in kinds:
         return [_single(str(word)) for word in list(blocks)[:layers]]
     switched_off = fields.get("is_moe") is False or fields.get("enable_moe_block") is False

@@ -28,6 +28,7 @@ HARMLESS = frozenset(
             "num_sliding_attention_heads",
             "num_heads",
         ),
+        "num_global_key_value_heads",
         *("num_attention_heads", "num_key_value_heads", "num_kv_heads", "head_dim", "qk_head_dim", "qk_rope_head_dim"),
         *("rescale_prenorm_residual", "residual_in_fp32", "residual_multiplier", "time_step_rank", "use_gemma_norm"),
         *("rms_norm", "resid_pdrop", "residual_dropout", "resid_dropout", "expert_parallel", "ep_size"),
