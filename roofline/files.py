@@ -6,17 +6,12 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import SpecError
 
-if TYPE_CHECKING:
-    import yaml
-
 MAX_BYTES = 16 * 2**20
 MAX_YAML_BYTES = 2**20
-MAX_DEPTH = 40
-
 
 LONGEST = 200
 """Characters of a path that messages show."""
@@ -164,23 +159,18 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """
     import yaml
 
+    from .yaml_values import read_document
+
     if len(text) > MAX_YAML_BYTES:
         raise SpecError(f"{shown(path)} has {len(text):,} characters of YAML; at most {MAX_YAML_BYTES:,} are read")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
-        node = loader.get_single_node()
-        _refuse_tricks(node, path)
-        data = None if node is None else loader.construct_document(node)
+        data = read_document(text)
     except yaml.YAMLError as error:
         raise SpecError(f"{shown(path)} is not valid YAML: {' '.join(str(error).split())}") from None
-    except SpecError:
-        raise
+    except SpecError as error:
+        raise SpecError(f"{shown(path)} {error}") from None
     except (ValueError, OverflowError) as error:  # a number of thousands of digits, a 99th of a month
         raise SpecError(f"{shown(path)} contains a value that can't be read: {_first_sentence(error)}") from None
-    except RecursionError:
-        raise SpecError(f"{shown(path)} is nested too deeply") from None
-    finally:
-        loader.dispose()
     if not isinstance(data, dict):
         raise SpecError(f"{shown(path)} must contain a mapping, not {type(data).__name__}")
     return data
@@ -189,37 +179,3 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
 def _first_sentence(error: Exception) -> str:
     """The first sentence of an error message."""
     return " ".join(str(error).split()).partition(";")[0]
-
-
-def _refuse_tricks(root: yaml.Node | None, path: Path) -> None:
-    """Check the parsed nodes before constructing objects: no aliases, duplicate keys or deep nesting."""
-    seen: set[int] = set()
-    level = [root] if root is not None else []
-    for _ in range(MAX_DEPTH):
-        below: list[yaml.Node] = []
-        for node in level:
-            if id(node) in seen:
-                raise SpecError(
-                    f"{shown(path)} uses a YAML alias (line {node.start_mark.line + 1}); write the value out"
-                )
-            seen.add(id(node))
-            below.extend(_children(node, path))
-        level = below
-    if level:
-        raise SpecError(f"{shown(path)} is nested more than {MAX_DEPTH} levels deep")
-
-
-def _children(node: yaml.Node, path: Path) -> list[yaml.Node]:
-    """The child nodes of a mapping or a sequence."""
-    if not isinstance(node.value, list):
-        return []
-    if not (node.value and isinstance(node.value[0], tuple)):
-        return list(node.value)
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if isinstance(key.value, str):
-            if key.value in seen:
-                where = f"line {node.start_mark.line + 1}"
-                raise SpecError(f"{shown(path)} is not valid YAML: key {key.value!r} is given twice ({where})")
-            seen.add(key.value)
-    return [each for pair in node.value for each in pair]

@@ -22,7 +22,7 @@ SRC = Path(rl.__file__).parent
 ROOT = SRC.parent
 
 ORDER = """
-    errors tracing arrays units values report files formats hardware
+    errors tracing arrays units values report yaml_values files formats hardware
     operators
     model
     huggingface

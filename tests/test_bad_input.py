@@ -360,7 +360,7 @@ def test_a_directory_that_may_not_be_read(tmp_path, monkeypatch):
 def test_an_alias_in_yaml_is_named(tmp_path):
     path = tmp_path / "merged.yaml"
     path.write_text("a: &x {b: 1}\nc: {<<: *x}\n")
-    with pytest.raises(rl.SpecError, match=r"merged.yaml uses a YAML alias \(line 1\); write the value out"):
+    with pytest.raises(rl.SpecError, match=r"merged.yaml uses a YAML alias \(line 2\); write the value out"):
         rl.get_accelerator(path)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import anywhere, ascending, distinct, everywhere, larger, smaller
+from ..arrays import anywhere, ascending, distinct, everywhere, larger, middle, smaller
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.operator import Operator
@@ -235,22 +235,9 @@ def _median(each: list[Parts]) -> Parts:
     """Return the median of the sums, and that of the fixed parts, which is at most the whole."""
     if len(each) == 1:
         return each[0]
-    total_s = _middle([_sum(parts) for parts in each])
-    fixed_s = smaller(_middle([parts.fixed_s for parts in each]), total_s)
+    total_s = middle([_sum(parts) for parts in each])
+    fixed_s = smaller(middle([parts.fixed_s for parts in each]), total_s)
     return Parts(fixed_s, total_s - fixed_s)
-
-
-def _middle(values: list[Any]) -> Any:
-    """Return the median, element by element."""
-    if len(values) == 1:
-        return values[0]
-    if len(values) == 2:
-        return (values[0] + values[1]) / 2
-    if len(values) == 3:  # in fewer steps than those that put them in order
-        one, two, three = values
-        return larger(smaller(one, two), smaller(larger(one, two), three))
-    ordered = ascending(values)
-    return (ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2
 
 
 def _capped(parts: Parts, most: Parts, times: Any) -> Parts:
@@ -280,7 +267,7 @@ def _fused(
             times.append(moving_s)
         else:
             times.append(join(share["overlap"], compute_s / share["compute"], moving_s))
-    time_s = larger(_middle(times), busiest_s(compute_s, memory_s))
+    time_s = larger(middle(times), busiest_s(compute_s, memory_s))
     return _interval(found, time_s, operator_floor_s(operator, accelerator, compute_s=compute_s, memory_s=memory_s))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from ..arrays import larger
+from ..arrays import larger, middle
 from ..hardware import Accelerator
 from .kinds import SPARSE_UNPACKED, WRITTEN_WIDE
 from .lookup import kernels_for
@@ -34,7 +33,7 @@ def kernels_of(accelerator: Accelerator, kind: str, profile: str | None, cases: 
         return found
     wider_math = WIDER_MATH[label]
     wide = kernels_for(accelerator, f"gemm.{wider_math}", profile, cases)
-    reached = median(member.parameters["compute"] for member in wide.members.values())
+    reached = middle([member.parameters["compute"] for member in wide.members.values()])
     slower = accelerator.peak_flops_per_s(accelerator.math_on_chip(wider_math)) / accelerator.peak_flops_per_s(math)
     most = unpacking_share(accelerator, label, reached) * reached * slower
     return _expanding(found, most) if isinstance(most, np.ndarray) else _expanding_once(found, float(most))
