@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline.footprint.memory_use import cache_on_one, weights_on_one
-from roofline.operators.links import exchange_s, wire_bytes
+from roofline.operators.links import Relay, exchange_s, wire_bytes
 
 H100 = rl.get_accelerator("h100-sxm")
 LLAMA = rl.get_model("llama-3.1-70b")
@@ -203,6 +203,44 @@ def test_an_all_to_all_over_two_nodes_sends_half_over_the_network_cards():
     assert exchange_s("all_to_all", 16e9, 16, H100) == pytest.approx(max(links, cards))
     fast_cards = H100.replace(nic_bytes_per_s=1e15)
     assert exchange_s("all_to_all", 16e9, 16, fast_cards) == pytest.approx(links)
+
+
+def test_tokens_cross_the_network_once_per_node():
+    """32 H100 in four nodes, 8 experts a token (DeepEP's normal kernels; DeepSeek-V3 technical report, section 3.2.2).
+
+    Uniform choices fall on 4 (1 - 0.75^8) = 3.6 nodes, of which a quarter is the token's own: 2.7 crossings instead of
+    three quarters of 7.2 copies. With at most two nodes a token crosses 2 (1 - 0.5^8) 3 / 4 = 1.5 times.
+    """
+    copies = 32 * (1 - (31 / 32) ** 8)
+    for most, crossings in ((32, 4 * (1 - 0.75**8) * 0.75), (2, 2 * (1 - 0.5**8) * 0.75)):
+        relay = Relay(1e9, 8, most)
+        assert exchange_s("all_to_all", copies * 1e9, 32, H100, relay) == pytest.approx(crossings * 1e9 / 50e9)
+    assert exchange_s("all_to_all", copies * 1e9, 32, H100) == pytest.approx(copies * 0.75e9 / 50e9)
+    fast_cards = H100.replace(nic_bytes_per_s=1e15)  # all copies are forwarded over the links of a node
+    assert exchange_s("all_to_all", copies * 1e9, 32, fast_cards, Relay(1e9, 8, 4)) == pytest.approx(
+        copies * 1e9 * 7 / 8 / 450e9
+    )
+
+
+def test_deepseek_v3_routes_to_at_most_four_nodes():
+    """256 H100 in 32 nodes: 7.2 of 32 nodes by chance, 3.6 of the four that its router allows."""
+    layout = {"data": 256, "expert": 256}
+    serve = rl.Deployment("deepseek-v3", H100, precision=rl.Precision(weights="fp8", activations="fp8"))
+    times = []
+    for most in (None, 32, 4):
+        found = serve.replace(parallel=rl.Parallel(**layout, expert_nodes=most))
+        phase = rl.prefill(found, rl.Workload(4096, 1, batch=256))
+        (dispatch,) = (item.operator for item in phase.operators if item.operator.name == "dispatch")
+        times.append(float(dispatch.message.network_s(H100)))
+    direct, relayed, limited = times
+    assert relayed / direct == pytest.approx(32 * (1 - (31 / 32) ** 8) / (256 * (1 - (255 / 256) ** 8)), rel=1e-6)
+    assert limited / relayed == pytest.approx(4 * (1 - 0.75**8) / (32 * (1 - (31 / 32) ** 8)), rel=1e-6)
+
+
+@pytest.mark.parametrize("nodes", [0, 1.5, -2])
+def test_a_limit_of_nodes_is_a_count(nodes):
+    with pytest.raises(rl.RooflineError, match="expert_nodes must be"):
+        rl.Parallel(data=16, expert=16, expert_nodes=nodes)
 
 
 def test_overlap_hides_the_network():

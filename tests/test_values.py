@@ -18,7 +18,7 @@ import roofline as rl
 from roofline import layers, techniques
 from roofline.arrays import FrozenMapping, same
 from roofline.hardware import Provenance
-from roofline.operators.links import Message
+from roofline.operators.links import Message, Relay
 from roofline.operators.operator import Operator, Pass, Segment
 from roofline.operators.precision import AS_PUBLISHED
 from roofline.operators.softmax_attention import Reads
@@ -91,6 +91,7 @@ VALUES = {
     ),
     "Deployment": (serve, lambda: serve().replace(engine="vllm")),
     "Message": (lambda: Message("send", 1e6, 2, 1e6), lambda: Message("send", 2e6, 2, 1e6)),
+    "Relay": (lambda: Relay(1e6, 8, 4), lambda: Relay(1e6, 8, 2)),
     "Reads": (
         lambda: Reads(past=1.0, least_past=1.0, new=0.0, written=1.0),
         lambda: Reads(past=2.0, least_past=1.0, new=0.0, written=1.0),

@@ -263,6 +263,7 @@ PARALLEL_FLAGS = {
     "context": Flag("--cp", "N", quantities),
     "decode_context": Flag("--dcp", "N", quantities),
     "moe_tensor": Flag("--moe-tp", "N", quantities, "the tensor-parallel group over --ep"),
+    "expert_nodes": Flag("--expert-nodes", "N", quantities, "every copy of a token crosses the network"),
 }
 KV_FLAGS = {"kv": PRECISION_FLAGS["kv"]}
 ENGINE_FLAGS = {

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ..arrays import anywhere, where
 from ..errors import Number
 from ..operators.collectives import collective
-from ..operators.links import Message
+from ..operators.links import Message, Relay
 from ..operators.operator import Operator, Pass
 from ..operators.parallel import share
 from ..operators.softmax_attention import decodes
@@ -59,7 +59,8 @@ def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[O
     With ``k`` of the experts chosen uniformly over ``n`` groups of accelerators, ``n (1 - (1 - 1 / n) ** k)`` of them
     are expected to hold at least one.  A group is the accelerators that divide an expert: one, unless ``moe_tensor`` is
     set.  With one group this is an all-gather and a reduce-scatter.  The accelerators of a tensor-parallel group share
-    the tokens.  In the best case every chosen expert is local, so the least is 0.
+    the tokens.  In the best case every chosen expert is local, so the least is 0.  With ``expert_nodes`` a token
+    crosses the network once per node.
     """
     parallel, precision = run.parallel, run.precision
     groups = where(spans, parallel.expert, 1)
@@ -68,8 +69,9 @@ def _to_experts(hidden: int, top_k: int, spans: Number, run: Pass) -> Iterator[O
     tokens = run.tokens / parallel.tensor
     fed_bits = min(precision.activation_bits, precision.wide_bits)
     for name, bits in (("dispatch", fed_bits), ("combine", precision.wide_bits)):
-        message = Message("all_to_all", tokens * visited * hidden * (bits / 8), ranks, 0.0)
-        yield collective(name, message, run)
+        once = tokens * hidden * (bits / 8)
+        relay = None if parallel.expert_nodes is None else Relay(once, top_k, parallel.expert_nodes)
+        yield collective(name, Message("all_to_all", once * visited, ranks, 0.0, relay), run)
     whole = run.tokens * hidden * (precision.wide_bits / 8)
     yield collective("gather", Message("all_gather", whole, where(spans, parallel.tensor, 1), 0.0), run)
 

@@ -20,6 +20,35 @@ NODE = 8
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Relay(Value):
+    """How tokens go to experts once per node, where they are forwarded over the links of the node.
+
+    Attributes
+    ----------
+    token_bytes : float or array
+        Bytes that one accelerator sends to a node, if all its tokens go there.
+    choices : int
+        Experts of a token.
+    most_nodes : int
+        Nodes that they are on at most.
+    """
+
+    token_bytes: Number
+    choices: int
+    most_nodes: int
+
+    def sent_bytes(self, nodes: Number) -> Number:
+        """Return the bytes that cross an accelerator's network card to the other of ``nodes`` nodes.
+
+        ``k`` choices fall on ``n (1 - (1 - 1 / n) ** k)`` of ``n`` nodes on average. One of all nodes is the token's
+        own.
+        """
+        allowed = smaller(nodes, self.most_nodes)
+        visited = allowed * (1 - (1 - 1 / allowed) ** self.choices)
+        return self.token_bytes * visited * (1 - 1 / nodes)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Message(Value):
     """One exchange among ``accelerators``.
 
@@ -34,12 +63,15 @@ class Message(Value):
         Number of participants.
     least_bytes : float or array
         Bytes that have to be exchanged in the best case.
+    relay : Relay, optional
+        How an all_to_all crosses the network once per node; None if every copy crosses it.
     """
 
     collective: str
     message_bytes: Number
     accelerators: Number
     least_bytes: Number
+    relay: Relay | None = None
 
     def least_s(self, accelerator: Accelerator) -> Number:
         """Least time in the best case."""
@@ -47,7 +79,7 @@ class Message(Value):
 
     def network_s(self, accelerator: Accelerator) -> Number:
         """Least time of the usual exchange."""
-        return exchange_s(self.collective, self.message_bytes, self.accelerators, accelerator)
+        return exchange_s(self.collective, self.message_bytes, self.accelerators, accelerator, self.relay)
 
 
 def wire_bytes(collective: str, message_bytes: Number, accelerators: Number, *, reduces: bool = False) -> Number:
@@ -100,12 +132,19 @@ def link_bytes_per_s(accelerator: Accelerator, accelerators: Number) -> Number:
     return link.bytes_per_s
 
 
-def exchange_s(collective: str, message_bytes: Number, accelerators: Number, accelerator: Accelerator) -> Number:
+def exchange_s(
+    collective: str,
+    message_bytes: Number,
+    accelerators: Number,
+    accelerator: Accelerator,
+    relay: Relay | None = None,
+) -> Number:
     """Return the least time of a collective, on the links inside scale-up domains and network cards between.
 
     Over several domains of ``d`` accelerators the exchange is hierarchical.  Each domain is one party with ``d``
     network cards, each of which carries ``1 / d`` of the message (all of it for all-to-all and send).  The links carry
-    the exchange inside the domain (for all-to-all: the part for accelerators of the same domain).
+    the exchange inside the domain (for all-to-all: the part for accelerators of the same domain).  With a relay, every
+    token crosses the network once per domain and the links carry all its copies.
 
     Raises
     ------
@@ -116,7 +155,8 @@ def exchange_s(collective: str, message_bytes: Number, accelerators: Number, acc
     domain = link.domain if link and link.kind != "bridge" else NODE
     inside = smaller(accelerators, domain)
     reduces = link is not None and link.kind == "switch_reduce"
-    stays = message_bytes * inside / accelerators if collective == "all_to_all" else message_bytes
+    direct = collective == "all_to_all" and relay is None
+    stays = message_bytes * inside / accelerators if direct else message_bytes
     within_s = wire_bytes(collective, stays, inside, reduces=reduces) / link_bytes_per_s(accelerator, inside)
     if not anywhere(accelerators > domain):
         return within_s
@@ -126,4 +166,5 @@ def exchange_s(collective: str, message_bytes: Number, accelerators: Number, acc
         )
     domains = larger(accelerators / domain, 1.0)
     each = message_bytes if collective in ("all_to_all", "send") else message_bytes / domain
-    return larger(within_s, wire_bytes(collective, each, domains) / accelerator.nic_bytes_per_s * (domains > 1))
+    sent = wire_bytes(collective, each, domains) if relay is None else relay.sent_bytes(domains)
+    return larger(within_s, sent / accelerator.nic_bytes_per_s * (domains > 1))

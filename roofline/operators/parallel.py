@@ -61,6 +61,10 @@ class Parallel(Value):
         replicas. Engines that replicate attention (vLLM's ``--data-parallel-size``, SGLang's ``--enable-dp-attention``)
         divide experts over all replicas unless expert parallelism is on. If not given, the tensor-parallel group
         divided by ``expert``.
+    expert_nodes : int, optional
+        Nodes that the experts of a token are on at most, if a token crosses the network once per node and is forwarded
+        inside it (DeepEP's normal kernels; DeepSeek-V3 routes to at most 4). If not given, a token is sent to each
+        accelerator with one of its experts by itself (DeepEP's low-latency kernels, and plain collectives).
 
     Raises
     ------
@@ -86,6 +90,7 @@ class Parallel(Value):
     decode_context: Number = 1
     overlap: Number = 0.0
     moe_tensor: int | None = None
+    expert_nodes: int | None = None
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -97,7 +102,7 @@ class Parallel(Value):
                     f"pass an array, {item.name}=[{degrees}], or label layouts with roofline.sweep(model, accelerator, "
                     f"parallels=[Parallel({item.name}=n) for n in ({degrees})])"
                 )
-        for item in fields(self)[:-2]:
+        for item in fields(self)[:-3]:
             object.__setattr__(self, item.name, number(item.name, getattr(self, item.name), least=1, whole=True))
         overlap = number("overlap", self.overlap)
         object.__setattr__(self, "overlap", overlap)
@@ -115,6 +120,8 @@ class Parallel(Value):
             raise InvalidInput(f"expert and tensor must divide evenly: {self.expert} and {self.tensor}")
         if self.moe_tensor is not None:
             self._check_moe_tensor()
+        if self.expert_nodes is not None and np.ndim(number("expert_nodes", self.expert_nodes, least=1, whole=True)):
+            raise InvalidInput("expert_nodes must be a single number, not an array")
 
     def _check_moe_tensor(self) -> None:
         ways = number("moe_tensor", self.moe_tensor, least=1, whole=True)
@@ -182,6 +189,7 @@ class Parallel(Value):
     def __str__(self) -> str:
         names = {"tensor": "TP", "pipeline": "PP", "expert": "EP", "data": "DP", "context": "CP"}
         names |= {"decode_context": "DCP"} | ({} if self.moe_tensor is None else {"moe_tensor": "MoE TP"})
+        names |= {} if self.expert_nodes is None else {"expert_nodes": "expert nodes"}
         degrees = {short: getattr(self, name) for name, short in names.items()}
         used = [f"{short} {humanize('degree', ways)}" for short, ways in degrees.items() if np.any(ways != 1)]
         return ", ".join(used) or "one accelerator"
