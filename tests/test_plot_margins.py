@@ -116,3 +116,10 @@ def test_the_label_of_the_memory_roof_covers_no_marker():
     box = label.get_window_extent()
     centers = [ax.transData.transform(item.get_offsets()) for item in ax.collections]
     assert not box.count_contains(np.concatenate(centers))
+
+
+def test_captions_of_a_sweep_over_layouts_count_the_accelerators():
+    spread = LLAMA8.replace(parallel=rl.Parallel(tensor=[1, 2, 4]))
+    ax = rl.plot.roofline("h100-sxm", rl.decode(spread, rl.Workload(batch=1)))
+    captions = [text.get_text() for text in ax.texts if "decode" in text.get_text()]
+    assert any("4 x h100-sxm" in words for words in captions)

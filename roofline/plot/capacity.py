@@ -19,7 +19,7 @@ from .fit_stamp import DOES_NOT_FIT
 from .frame import axes_or_new, head, label_axes, lay_out, legend_below, name_columns, name_rows, text_inches
 from .style import style_of
 from .ticks import log_axis, log_limits
-from .tracks import deployment_facets, shortest, tell_apart
+from .tracks import deployment_facets, deployment_words, shortest, tell_apart
 
 TICK_INCHES = 0.5
 """Inches of an axis for each of its percentages."""
@@ -246,7 +246,5 @@ def tornado(found: Sensitivity, *, factor: float = 2.0, ax: Axes | None = None) 
     lay_out(ax)
     ax.xaxis.set_major_locator(MaxNLocator(max(int(ax.bbox.width / ax.figure.dpi / TICK_INCHES), 2)))
     legend_below(ax)
-    serve = found.deployment
-    model, gpu = serve.model, serve.accelerator
-    head(ax, f"What {found.figure} depends on", f"{model.title or model.name} on {gpu.title}, {serve.parallel}")
+    head(ax, f"What {found.figure} depends on", deployment_words(found.deployment))
     return ax

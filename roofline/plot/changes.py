@@ -37,7 +37,7 @@ from .frame import (
 )
 from .style import Look, Style, style_of
 from .ticks import log_axis, log_limits
-from .tracks import deployment_facets, operator_name, swept, tell_apart
+from .tracks import deployment_facets, deployment_words, operator_name, swept, tell_apart
 
 SHOWN = 8
 """Number of changes in a waterfall with their own bar; the rest share one."""
@@ -259,7 +259,7 @@ def _of_techniques(effect: Effect, column: str) -> Change:
     name = column.removesuffix("_s").replace("total", "end-to-end latency")
     title = f"{name.upper() if len(name) == 4 else name.capitalize()}: {brief_speed(values[-1] / values[0])}"
     serve = effect.before.case.serve
-    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+    words = deployment_words(serve)
     return Change(title, words, f"{effect.before.time.removesuffix('_s')}, ms", values[0], values[-1], parts)
 
 
@@ -361,7 +361,7 @@ _TITLE = "Effect of each technique"
 def _techniques_subtitle(table: TechniqueTable, left_out: int) -> str:
     """What the techniques change, and which of them are not shown."""
     serve = table.effects[0].before.case.serve
-    words = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+    words = deployment_words(serve)
     notes = [table.effects[0].before.time.removesuffix("_s")]
     notes += [f"{len(table.refused)} not applicable"] if table.refused else []
     notes += [f"{left_out} with the smallest effects not shown"] if left_out else []

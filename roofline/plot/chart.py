@@ -138,10 +138,10 @@ def _check(accelerator: Accelerator, result: object) -> None:
 
 def _subtitle(accelerator: Accelerator, results: Sequence[Result | Headroom]) -> str:
     parts = [f"{humanize('bytes_per_s', accelerator.memory_bytes_per_s)}, dense peaks"]
-    deployments = list(dict.fromkeys(result.deployment for result in results if not isinstance(result, Bound)))
-    if len(deployments) == 1:
-        (serve,) = deployments
-        shared = "" if serve.parallel.single else f" on {serve.parallel.accelerators:,} accelerators, one shown"
+    served = [result.deployment for result in results if not isinstance(result, Bound)]
+    if served and all(serve == served[0] for serve in served):
+        serve, count = served[0], served[0].parallel.accelerators
+        shared = f" on {count:,} accelerators, one shown" if np.ndim(count) == 0 and count != 1 else ""
         parts += [f"{serve.model.title or serve.model.name}{shared}", format_words(serve.precision)]
     if any(not isinstance(result, Headroom) for result in results):
         parts.append("roofline times")

@@ -23,7 +23,7 @@ from .fit_stamp import DOES_NOT_FIT, memory_of
 from .frame import axes_or_new, head, label_axes, legend_below
 from .style import Style, style_of
 from .ticks import log_axis, log_limits
-from .tracks import deployment_facets, tell_apart
+from .tracks import deployment_facets, deployment_words, tell_apart
 
 Array = npt.NDArray[np.float64]
 Given = Mapping[float, float] | Sequence[Measurement]
@@ -145,10 +145,8 @@ def _curves_of_pass(phase: Phase, column: str, measured: Given | None, ax: Axes 
         ylabel = "time per step, ms" if phase.name == "decode" else f"{phase.name} time, ms"
     fits = np.broadcast_to(np.asarray(memory_of(phase).fits), inputs.shape)
     _draw(ax, inputs, lines, points, labels=(INPUTS[field], ylabel), off=(~fits, DOES_NOT_FIT))
-    serve = phase.deployment
-    model = serve.model.title or serve.model.name
     subject = "time" if tokens is None else "throughput"
-    head(ax, f"{phase.name.capitalize()} {subject}", f"{model} on {serve.accelerator.title}, {serve.parallel}")
+    head(ax, f"{phase.name.capitalize()} {subject}", deployment_words(phase.deployment))
     return ax
 
 
@@ -211,7 +209,7 @@ def _names_of_servers(found: Sequence[Served]) -> tuple[str, list[str]]:
     """What all servers have in common, and a name for each; empty names if they differ only in the time."""
     serve = found[0].deployment
     if all(each.deployment == serve for each in found) and len({each.time for each in found}) == len(found):
-        where = f"{serve.model.title or serve.model.name} on {serve.accelerator.title}, {serve.parallel}"
+        where = deployment_words(serve)
         return where, [""] * len(found)
     shared, words = tell_apart(
         [deployment_facets(each.deployment) | {"time": each.time.removesuffix("_s")} for each in found]

@@ -55,7 +55,7 @@ def _reason(misfits: Sequence[tuple[Phase, Memory]], phases: Sequence[Phase]) ->
     if np.size(need.fits) > 1:
         name = phase.name if alone else f"{phase.name}, {phase.deployment.model.name}"
         return f"{name}: {int(np.sum(~np.asarray(need.fits)))} of {np.size(need.fits)} points; up to {sizes}"
-    if len(misfits) == len(phases) and len({each.deployment for each in phases}) == 1:
+    if len(misfits) == len(phases) and all(each.deployment == phases[0].deployment for each in phases):
         return sizes
     if alone:
         return f"{phase.name}: {sizes}"

@@ -80,8 +80,9 @@ def _has_plain_margins(ax: Axes) -> bool:
     figure, spec = ax.figure, ax.get_subplotspec()
     if not isinstance(figure, Figure) or is_laid_out(ax) or ax.get_label() or figure.axes != [ax] or spec is None:
         return False
+    usual: Any = rcParams
     sides = ("left", "right", "bottom", "top")
-    plain = all(getattr(figure.subplotpars, side) == rcParams[f"figure.subplot.{side}"] for side in sides)
+    plain = all(getattr(figure.subplotpars, side) == usual[f"figure.subplot.{side}"] for side in sides)
     return plain and spec.get_topmost_subplotspec().get_gridspec().get_geometry() == (1, 1)
 
 
@@ -225,7 +226,8 @@ def _numbers(ax: Axes, axis: Axis) -> list[tuple[float, float]]:
     ticks = [tick for tick in axis.get_major_locator()() if low <= tick <= high]
     words = axis.get_major_formatter().format_ticks(ticks)
     way = 0 if axis is ax.xaxis else 1
-    places = ax.transData.transform([(tick, tick) for tick in ticks])[:, way] / ax.figure.dpi if ticks else []
+    points = np.reshape([(tick, tick) for tick in ticks], (-1, 2))
+    places = np.asarray(ax.transData.transform(points))[:, way] / ax.figure.dpi
     wide = [SLACK * text_inches(ax, word, style_of(ax).text_size)[0] for word in words]
     return list(zip(map(float, places), wide, strict=True))
 
@@ -361,7 +363,7 @@ def _columns_with_room(ax: Axes, labels: Sequence[str]) -> int:
 
     def fit(columns: int) -> bool:
         widest = [max(part) for part in np.array_split(widths, columns)]
-        return sum(widest) + spacing * (columns - 1) < room
+        return bool(sum(widest) + spacing * (columns - 1) < room)
 
     most = next((columns for columns in range(len(labels), 1, -1) if fit(columns)), 1)
     rows = -(-len(labels) // most)

@@ -22,6 +22,7 @@ from .fit_stamp import DOES_NOT_FIT
 from .frame import axes_or_new, head, label_axes, legend_below, widen
 from .style import style_of
 from .ticks import log_axis, plain_number
+from .tracks import deployment_words
 
 BATCHES = tuple(2.0**power for power in range(11))
 CONTEXTS = tuple(2.0**power for power in range(7, 18))
@@ -104,8 +105,7 @@ def heatmap(
         words = f"{1e3 * tpot_s:g} ms per output token" + ("" if inside else ", off the map")
         lines.append(Line2D([], [], color=TARGET, label=words))
     _label(ax, lines, drawn)
-    model = serve.model.title or serve.model.name
-    head(ax, f"Decode step, {time.removesuffix('_s')}", f"{model} on {serve.accelerator.title}, {serve.parallel}")
+    head(ax, f"Decode step, {time.removesuffix('_s')}", deployment_words(serve))
     return ax
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 
 from ..analysis.memory_hierarchy import MemoryHierarchy
@@ -58,7 +60,12 @@ def hierarchy(found: MemoryHierarchy, *, ax: Axes | None = None) -> Axes:
         ax.plot(
             [left, ridge], roof, color=color, linewidth=1.4, marker=marker, markevery=[1], markersize=4, label=words
         )
-        inside = {"markerfacecolor": style.paper, "markeredgewidth": 1.6, "linestyle": "", "zorder": 3 + place / 10}
+        inside: dict[str, Any] = {
+            "markerfacecolor": style.paper,
+            "markeredgewidth": 1.6,
+            "linestyle": "",
+            "zorder": 3 + place / 10,
+        }
         ax.plot(intensity, height, color=color, marker=marker, ms=13 - 3 * place, label=f"_{level.name}", **inside)
     bottom = min(left * found.bytes_per_s.min() / TERA, height) / 2
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, 4 * peak))

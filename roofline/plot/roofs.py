@@ -105,7 +105,7 @@ def draw_roofs(ax: Axes, roofs: Sequence[Roof], texts: Sequence[Text], marks: Ar
 def _box(text: Text, renderer: Any) -> Bbox:
     """Box around a text and its frame, if it has one, in pixels."""
     patch = text.get_bbox_patch()
-    return text.get_window_extent(renderer).padded(0 if patch is None else FRAME * text.get_fontsize())
+    return text.get_window_extent(renderer).padded(0 if patch is None else FRAME * float(text.get_fontsize()))
 
 
 def _boxes(ax: Axes, marks: Array) -> list[Bbox]:

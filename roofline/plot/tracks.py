@@ -206,15 +206,15 @@ def _facets(result: Result) -> dict[str, npt.NDArray[np.str_]]:
     return {
         "model": np.array(serve.model.name),
         "precision": np.array(short_formats(serve.precision)),
-        "accelerators": np.array(_several(serve.parallel.accelerators, serve.accelerator.name)),
+        "accelerators": _written(lambda count: _several(count, serve.accelerator.name), serve.parallel.accelerators),
         "batch": _written("batch {:,.0f}".format, sum(segment.sequences for segment in segments)),
         "tokens": _written(lambda count: _counted(count, "new token"), segments[0].new_tokens),
         "context": _written("{:,.0f} in cache".format, segments[0].past_tokens),
     }
 
 
-def _several(count: int, name: str) -> str:
-    return name if count == 1 else f"{count:,} x {name}"
+def _several(count: float, name: str) -> str:
+    return name if count == 1 else f"{count:,.0f} x {name}"
 
 
 def _counted(count: float, noun: str) -> str:
@@ -231,6 +231,18 @@ def short_formats(precision: Precision) -> str:
     """The formats in short form: ``bf16``, ``fp8 weights``, ``fp8, bf16 KV``."""
     first = precision.activations if precision.weights == precision.activations else f"{precision.weights} weights"
     return first if precision.kv == precision.activations else f"{first}, {precision.kv} KV"
+
+
+def deployment_words(serve: Deployment) -> str:
+    """Titles of the model and the accelerator, and the layout unless it is a single accelerator.
+
+    Examples
+    --------
+    >>> deployment_words(Deployment("llama-3.1-8b", "l4"))
+    'Llama 3.1 8B on NVIDIA L4 24GB'
+    """
+    layout = "" if serve.parallel.single else f", {serve.parallel}"
+    return f"{serve.model.title or serve.model.name} on {serve.accelerator.title or serve.accelerator.name}{layout}"
 
 
 def deployment_facets(serve: Deployment) -> dict[str, str]:
