@@ -105,3 +105,17 @@ def test_times_have_three_digits_and_one_unit():
     assert brief_time(np.array([0.001, 0.02])) == "1 ms to 20 ms"
     assert brief_speed(np.array([0.5, 1.0])) == "unchanged to 2x faster"
     assert bound_by(np.array(["memory", "compute", "memory"])) == "memory-bound or compute-bound"
+
+
+def test_operators_crossovers_and_ridge_points_have_a_sentence(serve):
+    """By hand: 67.1 M weights x 2 B / 3.35 TB/s = 40.1 us; 989.4 TFLOP/s / 3.35 TB/s = 295 FLOP/byte, which a batch
+    reaches in 16 bits, where each weight is 2 bytes and 2 FLOPs per token, at some 300 tokens.
+    """
+    one = rl.bound(rl.matmul(1, 8192, 8192), "h100-sxm", name="q")
+    assert one.summary("roofline_s") == "q takes 40.1 us by the roofline and is memory-bound."
+    said = rl.crossovers(serve).summary()
+    assert 295 < float(re.search(r"a batch of (\d+)", said)[1]) < 340
+    assert "the KV cache is as large as the weights at a context of" in said
+    table = rl.ridge_table(vendor="nvidia")
+    low, high = np.nanmin(table.bf16_ridge_flops_per_byte), np.nanmax(table.bf16_ridge_flops_per_byte)
+    assert table.summary() == f"{len(table)} accelerators, bf16 ridge points of {low:.0f} to {high:.0f} FLOP/byte."

@@ -41,6 +41,25 @@ class Crossovers(Report):
 
     columns = ("ridge_batch", "expert_ridge_batch", "batch", "kv_context_tokens", "kv_tokens")
 
+    def summary(self) -> str:
+        r"""Batch from which decode is compute-bound, and context at which the cache is as large as the weights.
+
+        Examples
+        --------
+        >>> import roofline as rl
+        >>> said = rl.crossovers(rl.Deployment("llama-3.1-70b", "h100-sxm")).summary()
+        >>> print(*said.split("; "), sep="\n")
+        The weights are compute-bound from a batch of 313
+        at batch 1, the KV cache is as large as the weights at a context of 424,213 tokens.
+        """
+        batch = np.ceil(self.ridge_batch)
+        weights = f"from a batch of {batch:,.0f}" if np.isfinite(batch) else "at no batch"
+        answer = f"The weights are compute-bound {weights}"
+        if np.ndim(self.kv_context_tokens) or not np.isfinite(self.kv_context_tokens):
+            return f"{answer}."
+        where = f"at a context of {float(self.kv_context_tokens):,.0f} tokens"
+        return f"{answer}; at batch {float(self.batch):,.0f}, the KV cache is as large as the weights {where}."
+
     def _derivation(self) -> tuple[Step, ...]:
         """Derivation of the batches and contexts."""
         return self.steps

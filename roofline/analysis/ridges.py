@@ -64,6 +64,16 @@ class RidgeTable(Rows):
             return np.array([_ridge(chip, math) for chip in self.accelerators], dtype=np.float64)
         return np.array([getattr(chip, name) for chip in self.accelerators])
 
+    def summary(self) -> str:
+        """Range of the ridge points of the first format that any of the accelerators has."""
+        for math in FORMATS:
+            ridges = getattr(self, f"{math}{_RIDGE}")
+            if np.isfinite(ridges).any():
+                low, high = np.nanmin(ridges), np.nanmax(ridges)
+                range_of = f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
+                return f"{len(self):,} accelerators, {math} ridge points of {range_of} FLOP/byte."
+        return f"{len(self):,} accelerators."
+
     def _derivation(self) -> tuple[Step, ...]:
         """Derivation of every ridge point."""
         steps = []

@@ -232,7 +232,7 @@ def model_steps(model: Model, *, phase: str | None, operator: str | None) -> dic
         raise unknown("phase", phase, EXPLAINED)
     if phase not in (None, "parameters"):
         raise InvalidInput(f"--phase {phase} needs --hardware; only the parameters can be derived without it")
-    found = {"parameters": model.explain()}
+    found: dict[str, tuple[Step, ...]] = {"parameters": model.explain()}
     return steps_about(found, operator) if operator else found
 
 

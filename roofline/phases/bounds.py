@@ -32,6 +32,7 @@ from ..operators.work import Work
 from ..report import Report, Step
 from ..specs.library import get_accelerator
 from ..values import Value
+from .pass_sentences import operator_sentence
 
 
 class Part(NamedTuple):
@@ -163,6 +164,10 @@ class Bound(Report):
     def heading(self) -> str:
         """Title: the operator and its accelerator."""
         return f"Bound: {self.name} on {self.accelerator.name}"
+
+    def summary(self, time: str = "estimate_s") -> str:
+        """How long the operator takes, by one of the three times, and what limits it."""
+        return operator_sentence(self, time)
 
     @property
     def operators(self) -> tuple[Bound, ...]:

@@ -11,6 +11,7 @@ from ..units import NO_POINTS, bound_by, brief_time, humanize
 
 if TYPE_CHECKING:
     from ..model import Model
+    from .bounds import Bound
     from .generation import Generation
     from .passes import Phase
 
@@ -30,6 +31,21 @@ def pass_sentence(phase: Phase, time: str) -> str:
     subjects = {"prefill": "Prefill", "encode": "Encoding", "decode": "A decode step"}
     subject = subjects.get(phase.name, f"A {phase.name} step")
     return f"{subject} takes {time_words(phase, time)} and is {bound_by(phase.limit)}."
+
+
+def operator_sentence(bound: Bound, time: str) -> str:
+    """Describe how long an operator takes and what limits it.
+
+    Examples
+    --------
+    >>> import roofline as rl
+    >>> print(rl.bound(rl.matmul(1, 8192, 8192), "h100-sxm", name="q").summary("roofline_s"))
+    q takes 40.1 us by the roofline and is memory-bound.
+    """
+    value = getattr(bound, time)
+    if not np.size(value):
+        return NO_POINTS
+    return f"{bound.name} takes {brief_time(value)} by the {time.removesuffix('_s')} and is {bound_by(bound.limit)}."
 
 
 def time_words(phase: Phase, time: str = "estimate_s") -> str:

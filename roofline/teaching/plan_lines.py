@@ -200,7 +200,7 @@ def of_sensitivity(found: Sensitivity) -> Napkin:
 
 def of_ridges(found: RidgeTable) -> Napkin:
     """Peak / bandwidth of the first accelerators, in their preferred 16-bit format."""
-    lines = []
+    lines: list[NapkinLine] = []
     for gpu in found.accelerators:
         math = next((name for name in ("bf16", "fp16") if name in gpu.dense_flops_per_s), None)
         if math is not None and len(lines) < MOST_LINES:

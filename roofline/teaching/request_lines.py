@@ -20,11 +20,11 @@ def of_served(found: Served) -> Napkin:
     serve = f"{found.deployment.model.title or found.deployment.model.name}, by the {found.time.removesuffix('_s')}"
     if not found.stable:
         capacity, asked = float(found.capacity_requests_per_s), float(found.asked_requests_per_s)
-        lines = (
+        overload = (
             given("capacity of the deployment", "requests_per_s", capacity),
             divided("{one} requests/s arrive / {other}: the queue grows", "load", asked / capacity, asked, capacity),
         )
-        return Napkin(f"requests of {serve}", lines)
+        return Napkin(f"requests of {serve}", overload)
     lengths = Lengths.of(found.load, 0.0)
     lines = request_lines(found.ttft_s, found.tpot_s, found.total_s, lengths.steps)
     if found.asked_concurrency is not None:
