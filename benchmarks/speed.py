@@ -64,8 +64,22 @@ def points(serve: rl.Deployment, varied: str, times: tuple[str, ...]) -> Callabl
     return ask
 
 
+def first_points() -> Callable[[], object]:
+    """The first scalar point of a deployment each time, with all three times."""
+    model, gpu = rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm")
+    skews = itertools.count(1)
+
+    def ask() -> None:
+        serve = rl.Deployment(model, gpu, routing_skew=next(skews) / 1000)
+        phase = rl.decode(serve, rl.Workload(batch=8), context_tokens=2048)
+        for name in TIMES:
+            getattr(phase, name)
+
+    return ask
+
+
 def new_points() -> dict[str, float]:
-    """Seconds of a new scalar point, dense on one accelerator and a mixture of experts on eight."""
+    """Seconds of a new scalar point after many others, dense on one accelerator and a mixture of experts on eight."""
     dense = rl.Deployment("llama-3.1-8b", "h100-sxm")
     mixture = rl.Deployment("deepseek-v3", "h200-sxm", parallel=rl.Parallel(tensor=8))
     rows = {}
@@ -147,6 +161,7 @@ def main() -> None:
         "decode, the same scalar point: every column": median_s(
             lambda: read(rl.decode(serve, one, context_tokens=2048)), 2000
         ),
+        "llama-3.1-8b, the first point of a deployment": median_s(first_points(), 200),
         **new_points(),
         "serve, 1,000 concurrencies": median_s(
             lambda: rl.serve(serve, one, concurrency=np.arange(1, 1001)).tokens_per_s, 11
