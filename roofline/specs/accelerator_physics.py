@@ -8,7 +8,7 @@ reported, so that a figure doubled, halved or with a wrong unit is found without
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..hardware import Accelerator
@@ -100,7 +100,7 @@ COUNTED = re.compile(r"(\d+)(?: dies)? x (?:(\d+) x )?(\d+) ?(?:GbE|Gbit/s)|(\d+
 FUSED_OFF = 0.1
 """Share of the 16-bit peak below which 8-bit integers are left out of a chip on purpose (Blackwell Ultra, Rubin)."""
 
-RATIOS = {
+RATIOS: Mapping[str, Mapping[tuple[str, str], tuple[float, ...]]] = {
     "NVIDIA": {
         ("tf32", "bf16"): (0.5,),
         ("fp8", "bf16"): (2, 4, 4.375),
