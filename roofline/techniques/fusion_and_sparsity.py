@@ -18,6 +18,7 @@ from ..phases.passes import decode, prefill
 from ..report import Step
 from ..serving.pass_times import launches
 from ..serving.scenario import Scenario, checked_share
+from ..values import Value
 from .attention import attentions, blocks_of, with_blocks
 from .technique import KERNEL, MODEL, Technique
 
@@ -224,8 +225,8 @@ class Masked(Rewrite):
         return replace(fewer, work=replace(fewer.work, exponentials=item.work.exponentials * self.kept))
 
 
-@dataclass(frozen=True)
-class Indexed(Rewrite):
+@dataclass(frozen=True, eq=False)
+class Indexed(Rewrite, Value):
     """Compute attention over the share of pairs in an index, which is searched for each head beforehand.
 
     Sequences of up to ``dense_tokens`` are computed whole.
