@@ -54,7 +54,7 @@ def _in_format(serve: Deployment, weights: str) -> Deployment:
     return serve.replace(precision=replace(serve.precision, weights=weights, exceptions={}))
 
 
-def parameters(serve: Deployment, load: Workload) -> Solution:
+def most_parameters(serve: Deployment, load: Workload) -> Solution:
     """Parameters of a similar model, all in the weight format, that fit together with the cache of the load."""
     narrow, wide = (memory(_in_format(serve, name), load) for name in (_NARROW, _WIDE))
     lighter, heavier = (float(found.weights_bytes_on_one) for found in (narrow, wide))
@@ -151,7 +151,7 @@ def longest_context(serve: Deployment, load: Workload) -> Solution:
 
 FITS: Mapping[str, Callable[[Deployment, Workload], Solution]] = {
     "weight_bits": weight_bits,
-    "parameters": parameters,
+    "parameters": most_parameters,
     "memory_bytes": memory_bytes,
     "batch": largest_batch,
     "context_tokens": longest_context,

@@ -16,7 +16,7 @@ from ..cli.target import ModelOrTarget
 from ..errors import InvalidInput
 from ..specs.library import get_hardware, list_models
 from .http_server import PORT, Explorer
-from .state import FIELDS, START, Refused, read_state
+from .state import FIELDS, START, RefusedState, read_state
 
 Model = Annotated[
     str | None,
@@ -86,6 +86,6 @@ def start_query(model: str | None, target: ModelOrTarget) -> str:
     query = urlencode({"model": START["model"], "hardware": START["hardware"]} | given)
     try:
         read_state(query)
-    except Refused as error:
+    except RefusedState as error:
         raise InvalidInput(error.message) from None
     return f"?{query}"

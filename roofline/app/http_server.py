@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ..errors import InvalidInput, RooflineError
 from .numbers import numbers
-from .state import LISTED, START, Refused, read_state
+from .state import LISTED, START, RefusedState, read_state
 from .svg_plots import draw
 
 ADDRESS = "127.0.0.1"
@@ -115,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
         try:
             return routes[url.path](url.query)
-        except Refused as error:
+        except RefusedState as error:
             return self._send_error(error.message, error.control)
         except RooflineError as error:
             return self._send_error(str(error), None)

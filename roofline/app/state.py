@@ -83,7 +83,7 @@ LONGEST_QUERY = 60_000
 """Length limit in characters; the HTTP library reads lines of up to 65,536 bytes."""
 
 
-class Refused(Exception):
+class RefusedState(Exception):
     """An invalid state.
 
     Attributes
@@ -149,7 +149,7 @@ def read_state(query: str) -> State:
     try:
         placement, fields, rate, price = _parser()(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        raise Refused(" ".join(str(error).split()), _control_of(str(error))) from None
+        raise RefusedState(" ".join(str(error).split()), _control_of(str(error))) from None
     try:
         serve = placement.single().deployment(model)
         refuse_encoders(model, "explorer")
@@ -161,30 +161,30 @@ def read_state(query: str) -> State:
             if value > LARGEST:
                 raise InvalidInput(f"{name} must be at most {LARGEST:g}: {value:g}")
     except RooflineError as error:
-        raise Refused(str(error), _control_of(str(error))) from None
+        raise RefusedState(str(error), _control_of(str(error))) from None
     return State(given, serve, load, rate, price)
 
 
 def _controls(query: str) -> dict[str, str]:
     """Controls and values of a query string, each set only once."""
     if len(query) > LONGEST_QUERY:
-        raise Refused(f"a config.json of more than {LONGEST_QUERY:,} characters is too long; remove unused fields")
+        raise RefusedState(f"a config.json of more than {LONGEST_QUERY:,} characters is too long; remove unused fields")
     pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=64)
     given = {name: value.strip() for name, value in pairs if value.strip()}
     known = (*LISTED, *OPTIONS, "config")
     for name, _ in pairs:
         if name not in known:
-            raise Refused(str(unknown("control", name, known)))
+            raise RefusedState(str(unknown("control", name, known)))
     if len(pairs) > len({name for name, _ in pairs}):
-        raise Refused("a control is set twice")
+        raise RefusedState("a control is set twice")
     if not given:
         return dict(START)
     for name, value in given.items():
         _check(name, value)
     if "hardware" not in given:
-        raise Refused("choose an accelerator", "hardware")
+        raise RefusedState("choose an accelerator", "hardware")
     if "batch" in given and "rate" in given:
-        raise Refused("give either a batch or a rate", "rate")
+        raise RefusedState("give either a batch or a rate", "rate")
     return given
 
 
@@ -193,9 +193,9 @@ def _check(name: str, value: str) -> None:
     if name in LISTED:
         known: Iterable[str] = LISTED[name]()
         if value not in known:
-            raise Refused(str(unknown(name, value, known)), name)
+            raise RefusedState(str(unknown(name, value, known)), name)
     elif name != "config" and "," in value:
-        raise Refused(f"{name} takes one value: {value!r}", name)
+        raise RefusedState(f"{name} takes one value: {value!r}", name)
 
 
 def _model(given: Mapping[str, str]) -> Model:
@@ -203,7 +203,7 @@ def _model(given: Mapping[str, str]) -> Model:
     if "config" in given:
         return _model_of_config(given["config"])
     if "model" not in given:
-        raise Refused("choose a model, or paste its config.json", "model")
+        raise RefusedState("choose a model, or paste its config.json", "model")
     return _named(given["model"])
 
 
@@ -217,14 +217,14 @@ def _model_of_config(text: str) -> Model:
     try:
         found = json.loads(text)
         if not isinstance(found, dict):
-            raise Refused("config.json must contain an object, {...}", "config")
+            raise RefusedState("config.json must contain an object, {...}", "config")
         return get_model(found)
     except json.JSONDecodeError as error:
-        raise Refused(f"config.json, line {error.lineno}: {error.msg}", "config") from None
+        raise RefusedState(f"config.json, line {error.lineno}: {error.msg}", "config") from None
     except RecursionError:
-        raise Refused("config.json is nested too deeply", "config") from None
+        raise RefusedState("config.json is nested too deeply", "config") from None
     except RooflineError as error:
-        raise Refused(str(error), "config") from None
+        raise RefusedState(str(error), "config") from None
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,7 @@ from ..errors import unknown
 from ..phases.passes import decode
 from ..plot import LIGHT, curves, memory_stack, new_axes, roofline, time_breakdown
 from .numbers import load_of
-from .state import Refused, State
+from .state import RefusedState, State
 
 SIZE_INCHES = (5.0, 3.9)
 """Size in inches, close to that on the page, so that text is readable."""
@@ -80,9 +80,9 @@ def draw(state: State, kind: str, *, theme: str = "light", wanted: Callable[[], 
         There is no such plot or theme.
     """
     if kind not in PICTURES:
-        raise Refused(str(unknown("picture", kind, PICTURES)))
+        raise RefusedState(str(unknown("picture", kind, PICTURES)))
     if theme not in PAPERS:
-        raise Refused(str(unknown("theme", theme, PAPERS)))
+        raise RefusedState(str(unknown("theme", theme, PAPERS)))
     found = Answers(state.serve, load_of(state))
     with _ONE_AT_A_TIME:
         if not wanted():

@@ -18,11 +18,11 @@ from ..units import humanize
 from .basis import CALIBRATED
 from .candidates import MEMORY, WEIGHTS
 from .plans import Plan
-from .pool_plans import Group, PoolPlan
+from .pool_plans import PoolGroup, PoolPlan
 from .pool_sizing import (
     Figures,
-    Question,
-    Size,
+    PoolQuestion,
+    PoolSize,
     can_be_confirmed,
     closed_figures,
     confirmed,
@@ -111,9 +111,9 @@ def disaggregate(
 class _Answer(NamedTuple):
     """Pools for an accelerator and precision: possible groups, the chosen group, and its metrics."""
 
-    ask: Question
-    sizes: Sequence[Size]
-    size: Size
+    ask: PoolQuestion
+    sizes: Sequence[PoolSize]
+    size: PoolSize
     figures: Figures
 
 
@@ -126,7 +126,7 @@ def _answer(plan: Plan, pools: Disaggregation, accelerator: str, precision: str)
     except InvalidInput as error:
         return str(error).removeprefix(f"{pools.name}: ")
     most_load = MOST_LOAD if plan.stream is None else plan.most_load
-    ask = Question(case, plan.slo, plan.stream, most_load, plan.time)
+    ask = PoolQuestion(case, plan.slo, plan.stream, most_load, plan.time)
     if not ask.decodes.rows.fits.any():
         return _why_not(plan, accelerator, precision)
     sizes = sized(ask)
@@ -154,7 +154,7 @@ def _why_not(plan: Plan, accelerator: str, precision: str) -> str:
     return str(rows.reason[at]) if rows.failure[at] in (WEIGHTS, MEMORY) else "does not fit"
 
 
-def _missed(ask: Question) -> str:
+def _missed(ask: PoolQuestion) -> str:
     """The target that no pool meets, with the best value of any pool."""
     least = {
         "ttft_s": float(np.min(np.where(ask.prompts.fits, ask.prompts.pass_s[:, 0], np.inf))),
@@ -167,7 +167,7 @@ def _missed(ask: Question) -> str:
     return "no pair of pools meets the SLO"
 
 
-def _group(answer: _Answer) -> Group:
+def _group(answer: _Answer) -> PoolGroup:
     """The group of an answer, with intervals from its passes."""
     ask, size, found = answer.ask, answer.size, answer.figures
     rows = ask.decodes.rows
@@ -177,7 +177,7 @@ def _group(answer: _Answer) -> Group:
         "tpot_low_s": found.tpot_s * float(rows.low[size.decode_row]),
         "tpot_high_s": found.tpot_s * float(rows.high[size.decode_row]),
     }
-    return Group(
+    return PoolGroup(
         ask.worker(size.prompt_row),
         ask.worker(int(rows.place[size.decode_row])),
         size.prefill_workers,

@@ -14,7 +14,7 @@ from .queues import MOST_LOAD, USUAL_LOAD, Stream
 from .sizing import at_rate
 
 
-def mean_of(load: Workload | Traffic | Trace) -> Workload:
+def mean_load(load: Workload | Traffic | Trace) -> Workload:
     """A request with the mean lengths of a traffic or trace, rounded to whole tokens."""
     plain = without_times(load)
     if isinstance(plain, Workload):

@@ -41,7 +41,9 @@ def plan_sentence(found: Plan) -> str:
         parts.append(f"{each}{price_words(hourly)}")
     if found.rank == "energy" and np.isfinite(best.joules_per_request[0]):
         parts.append(f"{humanize('j', best.joules_per_request[0])} per request")
-    return ", ".join(parts) + f" (by the {time_words(found.time)}).{basis_words(best)}{tie_words(found.by_accelerator)}"
+    return (
+        ", ".join(parts) + f" (by the {latency_words(found.time)}).{basis_words(best)}{tie_words(found.by_accelerator)}"
+    )
 
 
 def _sized_sentence(best: Plan) -> str:
@@ -55,7 +57,7 @@ def _sized_sentence(best: Plan) -> str:
         f"{best.stream.requests_per_s:.4g} requests/s need {gpus:,.0f} accelerator{'s' if gpus > 1 else ''}: {each}, "
         f"at most {best.batch[0]:,.0f} sequences at once in each, {best.utilization[0]:.0%} loaded{cost}. "
         f"At {statistic_words(best.slo.statistic)}: {_times(best)} "
-        f"(by the {time_words(best.time)} and a {method_words(best.queue[0])} of the queue)."
+        f"(by the {latency_words(best.time)} and a {method_words(best.queue[0])} of the queue)."
         f"{basis_words(best)}"
     )
 
@@ -93,7 +95,7 @@ def statistic_words(statistic: str) -> str:
     return "the mean" if statistic == "mean" else statistic
 
 
-def time_words(time: str) -> str:
+def latency_words(time: str) -> str:
     """Name of a time for sentences: ``estimate``, ``estimate's upper end``."""
     return "estimate's upper end" if time == HIGH_END else time.removesuffix("_s")
 
@@ -152,7 +154,7 @@ def pools_sentence(found: PoolPlan) -> str:
     by = f" and a {method_words(best.queue[0])} of the queues" if plan.stream else ""
     return (
         f"Separate pools for prefill and decode {need} {best.gpus[0]:,.0f} accelerators, {_saving(best)} ({what}). "
-        f"{seen} (by the {time_words(plan.time)}{by})."
+        f"{seen} (by the {latency_words(plan.time)}{by})."
     )
 
 

@@ -32,7 +32,7 @@ from ..techniques.prompts import with_hit_rate
 from ..techniques.quantization import KVQuantization
 from ..techniques.technique import Chosen, Technique, as_techniques, refuse_pairs, scenario_with
 from .candidates import all_rows, evaluate, precision_name
-from .fleet_demand import arrivals_of, mean_of, with_arrivals
+from .fleet_demand import arrivals_of, mean_load, with_arrivals
 from .layouts import layouts, reach, rows_kept, rows_of, startable, within_reach
 from .plans import Plan
 
@@ -152,7 +152,7 @@ def plan(
     """
     model, slo = get_model(model), as_slo(slo)
     stream = arrivals_of(load, requests_per_s, burstiness=burstiness)
-    lengths, load = (None, load) if isinstance(load, Workload) else (load, mean_of(load))
+    lengths, load = (None, load) if isinstance(load, Workload) else (load, mean_load(load))
     listed = [hardware] if isinstance(hardware, Accelerator | str | Path) else hardware
     chips = [get_accelerator(chip) for chip in listed]
     _check(chips, load, time)

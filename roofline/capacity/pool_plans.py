@@ -18,7 +18,7 @@ from .plans import Plan
 
 
 @dataclass(frozen=True, eq=False)
-class Group(Value):
+class PoolGroup(Value):
     """Prefill and decode workers that serve requests together; fields as in `PoolPlan`."""
 
     prefill: Deployment
@@ -104,7 +104,7 @@ class PoolPlan(Rows):
     """
 
     plan: Plan
-    groups: tuple[Group | None, ...]
+    groups: tuple[PoolGroup | None, ...]
     reasons: tuple[str, ...]
     assumptions: tuple[str, ...] = ()
 
@@ -167,7 +167,7 @@ class PoolPlan(Rows):
         if name in ("accelerator", "precision", "engine", "basis"):
             column: Array = getattr(self.plan, name)
             return column
-        if name in Group.__dataclass_fields__:
+        if name in PoolGroup.__dataclass_fields__:
             kind = float if name != "queue" else str
             unknown_value = "" if kind is str else np.nan
             return np.array([getattr(group, name) if group else unknown_value for group in self.groups], dtype=kind)

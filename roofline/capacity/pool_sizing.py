@@ -47,7 +47,7 @@ TTFT_SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
 """Shares of an end-to-end target that are tried as TTFT target; the rest is for TPOT."""
 
 
-class Size(NamedTuple):
+class PoolSize(NamedTuple):
     """A group: rows of both pools, workers of each, requests per second, and number of groups.
 
     Without a rate, a group runs at the rate of its slower pool, and ``replicas`` is NaN.
@@ -76,7 +76,7 @@ class Figures(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Question(Value):
+class PoolQuestion(Value):
     """The requirements for pools.
 
     Attributes
@@ -124,13 +124,13 @@ class Question(Value):
         return self.case.serve.parallel.degrees[:4]
 
 
-def sized(ask: Question) -> list[Size]:
+def sized(ask: PoolQuestion) -> list[PoolSize]:
     """Groups that meet the SLO by the closed form, one per layout of prefill workers, cheapest first.
 
     Layouts often differ in how well whole workers balance.  Without a rate, groups that cost at most `AS_CHEAP` more
     than the cheapest come first, smallest first.
     """
-    found: dict[int, Size] = {}
+    found: dict[int, PoolSize] = {}
     for slo in _split(ask.slo, ask.decodes.tokens_after_first):
         for size in _cheapest(ask, slo):
             known = found.get(size.prompt_row)
@@ -138,7 +138,7 @@ def sized(ask: Question) -> list[Size]:
                 found[size.prompt_row] = size
     least = min((cost_of(ask, size) for size in found.values()), default=0.0)
 
-    def order(size: Size) -> tuple[float, float]:
+    def order(size: PoolSize) -> tuple[float, float]:
         cost, gpus = cost_of(ask, size), gpus_of(ask, size)
         as_cheap = ask.arriving is None and cost <= least * (1.0 + AS_CHEAP)
         return (least, gpus) if as_cheap else (cost, gpus)
@@ -179,7 +179,7 @@ def _options(gpus: Array, carried: Array, workers: Array) -> _Options:
     return _Options(row, workers[column], sizes[row, column], carried[row, column])
 
 
-def _cheapest(ask: Question, slo: SLO) -> Iterator[Size]:
+def _cheapest(ask: PoolQuestion, slo: SLO) -> Iterator[PoolSize]:
     """The cheapest group for every layout of prefill workers."""
     workers = np.arange(1, MOST_WORKERS + 1)
     prompts = ask.prompts.carried(workers, slo, ask.most_load)
@@ -201,7 +201,7 @@ def _cheapest(ask: Question, slo: SLO) -> Iterator[Size]:
         near = cost <= np.min(cost) * (1.0 + (AS_CHEAP if ask.arriving is None else 0.0))
         one, two = np.unravel_index(np.argmin(np.where(near, gpus, np.inf)), cost.shape)
         share = rate[one, two] if ask.arriving is None else ask.arriving / replicas[one, two]
-        yield Size(
+        yield PoolSize(
             int(layout),
             int(second.row[two]),
             int(workers[one]),
@@ -211,25 +211,25 @@ def _cheapest(ask: Question, slo: SLO) -> Iterator[Size]:
         )
 
 
-def gpus_of(ask: Question, size: Size) -> float:
+def gpus_of(ask: PoolQuestion, size: PoolSize) -> float:
     """Accelerators of a group."""
     prefill = size.prefill_workers * ask.prompts.gpus[size.prompt_row]
     return float(prefill + size.decode_workers * ask.decodes.rows.gpus[size.decode_row])
 
 
-def capacity_of(ask: Question, size: Size) -> float:
+def capacity_of(ask: PoolQuestion, size: PoolSize) -> float:
     """Maximum rate of a group, 1/s."""
     prompts = ask.prompts.lanes[size.prompt_row] * ask.prompts.capacity[size.prompt_row] * size.prefill_workers
     return float(min(prompts, size.decode_workers / ask.decodes.rows.busy_s[size.decode_row]))
 
 
-def cost_of(ask: Question, size: Size) -> float:
+def cost_of(ask: PoolQuestion, size: PoolSize) -> float:
     """Accelerators of all groups, or accelerator-seconds per request without a rate."""
     gpus = gpus_of(ask, size)
     return gpus / size.requests_per_s if ask.arriving is None else gpus * size.replicas
 
 
-def closed_figures(ask: Question, size: Size) -> Figures:
+def closed_figures(ask: PoolQuestion, size: PoolSize) -> Figures:
     """Metrics of a group's requests, in closed form."""
     rate = size.requests_per_s
     at, row = size.prompt_row, size.decode_row
@@ -253,7 +253,7 @@ def closed_figures(ask: Question, size: Size) -> Figures:
     )
 
 
-def _meets(ask: Question, found: Figures) -> bool:
+def _meets(ask: PoolQuestion, found: Figures) -> bool:
     # The pools are sized by bisection to the target itself, which rounding may overshoot.
     return all(getattr(found, name) <= target * (1 + 1e-9) for name, target in ask.slo.latencies)
 
@@ -263,14 +263,14 @@ def _one_pool(case: Scenario) -> Scenario:
     return case.replace(handover_bytes_per_s=None)
 
 
-def can_be_confirmed(ask: Question) -> bool:
+def can_be_confirmed(ask: PoolQuestion) -> bool:
     """Whether there is a rate, and simulations support everything in the scenario."""
     return ask.stream is not None and can_be_simulated(_one_pool(ask.case))
 
 
-def confirmed(ask: Question, sizes: Sequence[Size]) -> tuple[Size, Figures] | None:
+def confirmed(ask: PoolQuestion, sizes: Sequence[PoolSize]) -> tuple[PoolSize, Figures] | None:
     """The cheapest group that meets the SLO in a simulation; None if none of the first few does."""
-    best: tuple[Size, Figures] | None = None
+    best: tuple[PoolSize, Figures] | None = None
     for size in sizes[:LAYOUTS_TRIED]:
         if best is not None and cost_of(ask, size) >= cost_of(ask, best[0]):
             break
@@ -280,7 +280,7 @@ def confirmed(ask: Question, sizes: Sequence[Size]) -> tuple[Size, Figures] | No
     return best
 
 
-def _smallest(ask: Question, size: Size) -> tuple[Size, Figures] | None:
+def _smallest(ask: PoolQuestion, size: PoolSize) -> tuple[PoolSize, Figures] | None:
     """The smallest group near ``size`` that meets the SLO in a simulation."""
     figures, step = simulated_figures(ask, size), 1
     first = size
@@ -300,7 +300,7 @@ def _smallest(ask: Question, size: Size) -> tuple[Size, Figures] | None:
     return size, figures
 
 
-def _grown(ask: Question, size: Size, figures: Figures, step: int) -> Size:
+def _grown(ask: PoolQuestion, size: PoolSize, figures: Figures, step: int) -> PoolSize:
     """Add workers to the pool that misses its target the most; waiting for a decode worker also adds to TTFT."""
     strains = {name: getattr(figures, name) / target for name, target in ask.slo.latencies}
     worst = max(strains, key=lambda name: strains[name])
@@ -311,7 +311,7 @@ def _grown(ask: Question, size: Size, figures: Figures, step: int) -> Size:
     return size._replace(decode_workers=size.decode_workers + step)
 
 
-def simulated_figures(ask: Question, size: Size, time: str | None = None) -> Figures | None:
+def simulated_figures(ask: PoolQuestion, size: PoolSize, time: str | None = None) -> Figures | None:
     """Metrics of a group's requests in a simulation; None if a request exceeds the cache."""
     assert ask.stream is not None
     found = simulate_group(ask, size, time or ask.time)
@@ -323,7 +323,7 @@ def simulated_figures(ask: Question, size: Size, time: str | None = None) -> Fig
     return Figures(**seen, **crossing, prefill_load=busy[0], decode_load=busy[1], queue=SIMULATION)
 
 
-def simulate_group(ask: Question, size: Size, time: str) -> Pools | None:
+def simulate_group(ask: PoolQuestion, size: PoolSize, time: str) -> Pools | None:
     """Simulate a group with its share of the arrivals."""
     assert ask.stream is not None
     rate, stream = size.requests_per_s, ask.stream

@@ -7,7 +7,7 @@ from typing import Any
 
 from cyclopts import Group
 
-from .terminal import columns
+from .terminal import width
 
 HEADINGS = (
     "Arguments",
@@ -45,7 +45,7 @@ class PlainHelp:
         """Print the usage line."""
         if usage:
             words = f"Usage: {_plain(usage).strip().removeprefix('Usage: ')}"
-            lines = textwrap.wrap(words, columns(), subsequent_indent=" " * len("Usage: "), break_on_hyphens=False)
+            lines = textwrap.wrap(words, width(), subsequent_indent=" " * len("Usage: "), break_on_hyphens=False)
             _print(console, "\n".join([*lines, ""]))
 
     def render_description(self, console: Any, options: Any, description: Any) -> None:
@@ -56,7 +56,7 @@ class PlainHelp:
 
 
 def _entry(names: str, text: str) -> list[str]:
-    left = min(LEFT, columns() // 3)
+    left = min(LEFT, width() // 3)
     if len(names) > left - 2:
         return [f"  {names}", *_wrapped(text, "    ")]
     first, *others = _wrapped(text, " " * (left + 2)) or [""]
@@ -65,15 +65,15 @@ def _entry(names: str, text: str) -> list[str]:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        text, columns(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        text, width(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
 
 
 def _filled(line: str) -> str:
     """A wrapped line of text; an indented line is a command, continued with backslashes."""
     if not line.startswith(" "):
-        return textwrap.fill(line, columns(), break_on_hyphens=False)
-    lines = textwrap.wrap(line, columns() - 2, subsequent_indent="      ", break_on_hyphens=False)
+        return textwrap.fill(line, width(), break_on_hyphens=False)
+    lines = textwrap.wrap(line, width() - 2, subsequent_indent="      ", break_on_hyphens=False)
     return " \\\n".join(lines)
 
 

@@ -338,7 +338,7 @@ def flags_of(field: str) -> list[str]:
     return [*flags, *(f"--to-{flag.removeprefix('--')}" for flag in flags)]
 
 
-def shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """A value of an option as people read it."""
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 

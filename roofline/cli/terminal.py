@@ -14,7 +14,7 @@ LOOKALIKES = str.maketrans({"–": "-", "—": "-", "…": "...", "µ": "u", "×
 """Replacements for characters that an encoding lacks."""
 
 
-def columns() -> int:
+def width() -> int:
     """Columns of the terminal; 80 if output is not a terminal."""
     return max(shutil.get_terminal_size().columns, NARROWEST)
 

@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import Any
 
 from ..report import Report, Step
-from ..report.tables import text_table, wrapped
+from ..report.tables import text_table, wrapped_lines
 from ..units import humanize, quantity_of
 from .answers import subject
-from .terminal import columns as width
+from .terminal import width
 
 INDENT = 2
 """Blanks before the first column of a table."""
@@ -72,7 +72,7 @@ def size(parameters: float) -> str:
 
 def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
     """``text`` wrapped to the terminal's width, with ``hang`` before all lines but the first."""
-    return "\n".join(wrapped(text, width(), indent=indent, hang=hang))
+    return "\n".join(wrapped_lines(text, width(), indent=indent, hang=hang))
 
 
 HANG = " " * 6
@@ -161,7 +161,7 @@ def table(
     return "\n".join(text_table(filled, head=head, indent=INDENT, right=numbers, folding=folding, width=width()))
 
 
-def facts(result: Report) -> str:
+def column_table(result: Report) -> str:
     """The columns of one result, one per line."""
     values = {name: getattr(result, name) for name in result.columns}
     return table([(label(name), value(name, item)) for name, item in values.items() if item is not None])

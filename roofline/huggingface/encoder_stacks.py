@@ -53,7 +53,7 @@ def table_width(fields: Fields, family: EncoderFamily) -> int:
     return (fields.optional("embedding_size") or hidden) if family.narrow else hidden
 
 
-def attention(fields: Fields, *, bias: bool, window: int | None = None, no_key_bias: bool = False) -> Attention:
+def attention_block(fields: Fields, *, bias: bool, window: int | None = None, no_key_bias: bool = False) -> Attention:
     """Attention in which all tokens see each other, or those within a window."""
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     if hidden % heads:
@@ -76,7 +76,7 @@ def _layers(fields: Fields, family: EncoderFamily) -> Iterator[Layer]:
     """All layers; ALBERT's share their weights (arXiv:1909.11942), and every second of Nomic's may have experts."""
     hidden, count = fields.size("hidden_size"), fields.size("num_hidden_layers")
     norms = (2 * hidden, 2 * hidden)
-    before = (attention(fields, bias=_biased(fields, family), no_key_bias=family.prefix == "Deberta"),)
+    before = (attention_block(fields, bias=_biased(fields, family), no_key_bias=family.prefix == "Deberta"),)
     behind = tuple(_relative(fields, family))
     dense = Layer(1, (*before, *behind, _mlp(fields, family)), norms)
     if family.prefix == "Albert":
@@ -199,10 +199,10 @@ def modern(fields: Fields) -> Model:
     norm = 2 * hidden if fields.flag("norm_bias") else hidden
     mlp = MLP(hidden=hidden, intermediate=fields.size("intermediate_size"), bias=fields.flag("mlp_bias"))
     bias = fields.flag("attention_bias")
-    full = (attention(fields, bias=bias), mlp)
+    full = (attention_block(fields, bias=bias), mlp)
     # A token sees half of local_attention on either side, and itself.
     reach = (fields.optional("local_attention") or 128) // 2
-    local = (attention(fields, bias=bias, window=2 * reach + 1), mlp)
+    local = (attention_block(fields, bias=bias, window=2 * reach + 1), mlp)
     kinds = list(_kinds(fields, count))
     whole = kinds.count("full_attention")
     first_full = kinds[0] == "full_attention"

@@ -16,7 +16,7 @@ from .counters import DeviceCounters
 from .kernel_headroom import KernelHeadroom, kernel_headroom
 from .kernels import KernelProfile
 from .measurement import BATCH, DECODE, PREFILL, SERVING, Measurement
-from .operating_points import mean_context, prompt_lengths, prompts_together, running
+from .operating_points import mean_context, prompt_lengths, prompts_together, running_requests
 from .reading import Result, read
 from .reasons import doubts_about, reasons
 from .shares import Headroom, PhaseHeadroom
@@ -229,7 +229,7 @@ def _decode(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadr
     if step is None or run.kind == PREFILL:
         return None
     accepted = run.accepted_tokens_per_step or 1.0
-    batch = running(run, step.seconds)
+    batch = running_requests(run, step.seconds)
     if batch is None:
         batch = 1.0
         notes.append("decode: the file does not state the batch; compared with a batch of one")

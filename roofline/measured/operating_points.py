@@ -64,7 +64,7 @@ def _step_point(run: Measurement) -> OperatingPoint | None:
     step = run.step
     if step is None or run.kind == PREFILL:
         return None
-    batch, context = running(run, step.seconds), mean_context(run)
+    batch, context = running_requests(run, step.seconds), mean_context(run)
     if batch is None or context is None:
         return None
     return OperatingPoint(max(batch, 1.0), 1.0, context, step.seconds * (run.accepted_tokens_per_step or 1.0))
@@ -82,7 +82,7 @@ def prompt_lengths(run: Measurement) -> tuple[float, float]:
     return max(prompt - found, 1.0), found + (run.context_tokens or 0.0 if run.kind == PREFILL else 0.0)
 
 
-def running(run: Measurement, step_s: float) -> float | None:
+def running_requests(run: Measurement, step_s: float) -> float | None:
     """Sequences that decode at the same time: those of a static batch, or the mean by Little's law."""
     if run.kind != SERVING:
         return float(run.batch or 1)

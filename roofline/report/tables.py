@@ -117,13 +117,13 @@ def _lists(cells: Iterable[Line], head: Line, indent: int, width: int) -> list[s
         title = f"{head[0]}: {first}" if head and head[0] else first
         names = list(head[1:]) or [""] * len(others)
         items = [f"{name}: {cell}" if name else cell for name, cell in zip(names, others, strict=True) if cell]
-        found += wrapped(title, width, indent=margins[0], hang=margins[1])
+        found += wrapped_lines(title, width, indent=margins[0], hang=margins[1])
         for item in items:
-            found += wrapped(item, width, indent=margins[1], hang=margins[2])
+            found += wrapped_lines(item, width, indent=margins[1], hang=margins[2])
     return found
 
 
-def wrapped(text: str, width: int, *, indent: str = "", hang: str | None = None) -> list[str]:
+def wrapped_lines(text: str, width: int, *, indent: str = "", hang: str | None = None) -> list[str]:
     """Lines of a paragraph that break at blanks only; ``hang``, or else ``indent``, goes before all but the first."""
     behind = indent if hang is None else hang
     return textwrap.wrap(

@@ -11,7 +11,7 @@ import numpy as np
 from ...capacity import Fleet, Plan, PoolPlan
 from ...capacity.basis import BORROWED, CALIBRATED, TYPICAL
 from ...capacity.launch import OPTIONS_OF_POOLS, engines_on, launch_command, technique_notes
-from ...capacity.plan_sentences import OVERLOAD, interval_words, statistic_words, time_words
+from ...capacity.plan_sentences import OVERLOAD, interval_words, latency_words, statistic_words
 from ...report import Rows
 from ...units import brief_time, humanize
 from ..text import block, bullets, paragraph, shell_line, table, without_basis
@@ -350,7 +350,7 @@ def _title(found: Plan) -> str:
         lengths = f"{found.stream.requests_per_s:.4g} requests/s, {lengths}"
         slo += f" ({found.slo.statistic})" * bool(_slo(found))
     name = found.model.title or found.model.name
-    return paragraph(f"{name}: {lengths}; {slo}; time: {time_words(found.time)}")
+    return paragraph(f"{name}: {lengths}; {slo}; time: {latency_words(found.time)}")
 
 
 def _requests(found: Plan | Fleet) -> str:

@@ -214,9 +214,11 @@ def _rows(before: Answers, points: Sequence[tuple[dict[str, Any], Answers]], tim
     names = [opt.flag_name(name) for name in points[0][0]]
     head = (*(f"to {name}" for name in names), "fits", "prefill", "per token", "speedup", "tokens/s", "memory needed")
     rows = [_row(["before", *[""] * (len(names) - 1)], before, before, time)]
-    rows += [_row([opt.shown(value) for value in varied.values()], before, after, time) for varied, after in points]
+    rows += [
+        _row([opt.shown_value(value) for value in varied.values()], before, after, time) for varied, after in points
+    ]
     fastest = max(points, key=lambda each: (bool(each[1].memory.fits), -float(getattr(each[1].decode, time))))
-    where = ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in fastest[0].items())
+    where = ", ".join(f"{opt.flag_name(name)} {opt.shown_value(value)}" for name, value in fastest[0].items())
     change = compare(before.decode, fastest[1].decode).summary(time)
     answer = f"Fastest decode at {where}: {change.partition(' ')[2]}"
     answer += tie_words(points, time)

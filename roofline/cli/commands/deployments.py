@@ -17,7 +17,7 @@ from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
 from ..output import print_json, print_text
 from ..target import ModelOrTarget, Target, read_model
-from ..text import block, bullets, derivations, facts, paragraph, side_by_side, table, without_basis
+from ..text import block, bullets, column_table, derivations, paragraph, side_by_side, table, without_basis
 
 INTERVAL = "in brackets: the 80% interval of the estimate"
 
@@ -242,7 +242,7 @@ def _holds(phase: Phase, token_s: float) -> bool:
 
 
 def _where(varied: dict[str, Any]) -> str:
-    return ", ".join(f"{opt.flag_name(name)} {opt.shown(value)}" for name, value in varied.items())
+    return ", ".join(f"{opt.flag_name(name)} {opt.shown_value(value)}" for name, value in varied.items())
 
 
 def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[str]:
@@ -251,7 +251,7 @@ def _rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> list[s
     names = [opt.flag_name(name) for name in points[0][0]]
     columns: dict[str, list[str]] = {}
     for name, field in zip(names, points[0][0], strict=True):
-        columns[name] = [opt.shown(varied[field]) for varied, _ in points]
+        columns[name] = [opt.shown_value(varied[field]) for varied, _ in points]
     answers = [found for _, found in points]
     columns |= {
         "fits": [humanize("fits", found.memory.fits) for found in answers],
@@ -300,8 +300,8 @@ def encoder_text(points: Sequence[tuple[dict[str, Any], Answers]], time: str, *,
         *answer,
         block(f"Model  {model.title or model.name}", table(_model_rows(model))),
         block(f"Hardware  {gpu.title or gpu.name}", table(_hardware_rows(found))),
-        block("Memory", facts(memory)),
-        block("One pass  throughput at the roofline", facts(phase)),
+        block("Memory", column_table(memory)),
+        block("One pass  throughput at the roofline", column_table(phase)),
         block("Notes", bullets(found.assumptions)),
     ]
 
@@ -312,7 +312,7 @@ def _encoder_rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -
     names = [opt.flag_name(name) for name in fields]
     rows = []
     for varied, found in points:
-        given = (opt.shown(varied[field]) for field in fields)
+        given = (opt.shown_value(varied[field]) for field in fields)
         fits, limit = humanize("fits", found.memory.fits), str(found.encode.limit)
         one_pass = time_words(found.encode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.encode, time))
         rates = (found.sequences_per_s(time), found.encode.tokens_per_s_by(time))
@@ -363,12 +363,12 @@ def _figures(found: Answers) -> tuple[str, ...]:
     return (
         block(f"Model  {model.title or model.name}", table(_model_rows(model))),
         block(f"Hardware  {gpu.title or gpu.name}", table(_hardware_rows(found))),
-        block("Memory", facts(found.memory)),
+        block("Memory", column_table(found.memory)),
         block(
             "Phases  throughput at the roofline", side_by_side({"prefill": found.prefill, "decode step": found.decode})
         ),
         block("Generation", side_by_side(times, leave_out="time")),
-        block("Crossovers of decode", facts(found.crossovers)),
+        block("Crossovers of decode", column_table(found.crossovers)),
         block("Notes", bullets(found.assumptions)),
     )
 

@@ -11,7 +11,7 @@ from ...units import brief_time
 from .. import options as opt
 from ..output import print_json, print_text
 from ..target import Fit, read_model
-from ..text import block, bullets, facts, paragraph
+from ..text import block, bullets, column_table, paragraph
 from .deployments import doubt_lines
 
 TimeOfOffload = Annotated[
@@ -39,7 +39,7 @@ def fit(
     for need in found:
         print_text(paragraph(need.fit()), *_on_the_host(need, time))
         if full:
-            print_text(block("Memory", facts(need)), block("Notes", bullets(need.assumptions)))
+            print_text(block("Memory", column_table(need)), block("Notes", bullets(need.assumptions)))
     if loaded.all_doubts():
         print_text(*doubt_lines(loaded))
 

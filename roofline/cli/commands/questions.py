@@ -24,7 +24,7 @@ from ..output import print_json, print_text
 from ..quantities import quantity
 from ..target import Target, read_model
 from ..technique_options import Chosen
-from ..text import block, bullets, facts, paragraph, table
+from ..text import block, bullets, column_table, paragraph, table
 from .deployments import lead, title
 
 Find = Annotated[
@@ -261,4 +261,4 @@ def _show(asked: Answers, found: Report, *, time: str, as_json: bool) -> None:
     if as_json:
         print_json(asked.asked() | {"time": time} | found.to_dict())
     else:
-        print_text(lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", facts(found))
+        print_text(lead(asked.serve.model, found.summary()), f"\n{title(asked, time=time)}", column_table(found))
