@@ -65,10 +65,10 @@ def unpacking_share(gpu: Accelerator, label: str, reached: Any = 1.0) -> Any:
     """
     if label in SHARES:
         return SHARES[label]
-    known = gpu.vendor == "NVIDIA" and gpu.compute_units and gpu.boost_clock_hz
-    if not known:
+    units, clock_hz = gpu.compute_units, gpu.boost_clock_hz
+    if gpu.vendor != "NVIDIA" or units is None or clock_hz is None:
         return USUAL_SHARE
     flops_per_s = gpu.peak_flops_per_s(gpu.math_on_chip("bf16"))
-    multiply_adds = flops_per_s / (2 * gpu.compute_units * gpu.boost_clock_hz)
+    multiply_adds = flops_per_s / (2 * units * clock_hz)
     rows = TILE_ROWS_OF_HOPPER if gpu.architecture == "Hopper" else TILE_ROWS
     return scalar(1.0 / (1.0 + INSTRUCTIONS[label] / LANES * multiply_adds * reached / rows))
