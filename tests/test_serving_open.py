@@ -63,6 +63,22 @@ def test_several_steps_of_a_schedule_delay_first_tokens_on_mi300x(runs):
     assert all(run.requests_per_s == pytest.approx(run.reached, rel=0.15) for run in calm)
 
 
+def test_first_tokens_come_when_they_came_except_after_short_prompts_on_an_rtx_5090(runs):
+    """Within a factor of 1.5 below saturation in the mean of eight seeds; two of them differ from it by up to a tenth.
+
+    Prompts of 500 tokens took 97 to 104 ms on the RTX 5090, of which 60 are simulated.
+    """
+    calm = [run for run in runs if not run.saturated]
+    late = [
+        run
+        for run in calm
+        if run.row["accelerator"] == "rtx-5090" and run.row["input_tokens_spread"].startswith("chatbot")
+    ]
+    assert (len(calm), len(late)) == (24, 3)
+    assert all(0.5 < run.ttft_ratio < 1 for run in late)
+    assert all(1 / 1.65 < run.ttft_ratio < 1.65 for run in calm if run not in late)
+
+
 def test_slots_of_the_launch_limit_a_gb10(runs):
     """``--max-num-seqs 32``: conversations of agents at 1 and 1.2 requests/s wait for a slot."""
     agents = [
