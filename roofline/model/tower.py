@@ -30,7 +30,7 @@ from ..operators.weights import Linear
 from ..values import Value
 from .blocks import MLP, Attention
 from .blocks.block import whole
-from .layer import Layer
+from .layer import MOST_LAYERS, Layer
 
 IMAGE_PIXELS = 1024
 """Default height and width of an image, for encoders that accept any size."""
@@ -118,6 +118,8 @@ class Tower(Value):
     def __post_init__(self) -> None:
         whole(self, "hidden", "intermediate", "layers", "heads", "merge")
         whole(self, "class_tokens", "window", "windowed_layers", "usual_tokens", least=0)
+        if self.layers > MOST_LAYERS:
+            raise InvalidInput(f"layers must be at most {MOST_LAYERS:,}: {self.layers:,}")
         for name in ("head_dim", "kv_heads", "positions"):
             if getattr(self, name) is not None:
                 whole(self, name)

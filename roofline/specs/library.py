@@ -342,9 +342,10 @@ def _with_memory(name: str, names: _Names, index: Mapping[str, Path]) -> list[st
     for stem in found:
         accelerator = _accelerator_of(read_spec(index[stem]), index[stem])
         # Apple's titles say what is installed; its memory_bytes is what a GPU may use of that.
-        sold_gb = spoken_hardware(accelerator.title)[1] or accelerator.memory_bytes / 1e9
+        reported_gb = float(accelerator.memory_bytes) / 1e9
+        sold_gb = spoken_hardware(accelerator.title)[1] or reported_gb
         known.append(f"{stem} with {sold_gb:.0f} GB")
-        if min(abs(size_gb / sold_gb - 1), abs(size_gb * 1e9 / accelerator.memory_bytes - 1)) <= STATED_SIZE:
+        if any(abs(size_gb / each - 1) <= STATED_SIZE for each in (sold_gb, reported_gb)):
             right.append(stem)
     if not right:
         raise UnknownName(f"{name!r:.100} is not in the library, only {', '.join(known)}")
