@@ -46,7 +46,9 @@ def test_serve_answers_first(small):
     found = rl.serve(small, LOAD, concurrency=8)
     shown = words("serve", *SMALL, *LENGTHS, "--concurrency", "8")
     assert shown.index(found.summary()) < shown.index("longest gap")
-    assert found.summary().startswith(f"With 8 requests in the system: TTFT {found.ttft_s * 1e3:.1f} ms, TPOT ")
+    ttft, low, high = (1e3 * each.ttft_s for each in (found, found.low, found.high))
+    said = f"With 8 requests in the system: TTFT {ttft:.1f} ms [{low:.1f}-{high:.1f}], TPOT "
+    assert found.summary().startswith(said)
     low, high = (f"{end.tpot_s * 1e3:.3g}" for end in (found.low, found.high))
     assert f"TPOT {found.tpot_s * 1e3:.3g} ms [{low}-{high}]" in shown
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..units import NO_POINTS, brief_time, humanize
+from .methods import CLOSED_FORM
 
 if TYPE_CHECKING:
     from .outcome import Simulation
@@ -40,9 +41,17 @@ def served_sentence(found: Served) -> str:
     rate, capacity = f"{found.tokens_per_s:,.0f} output tokens/s", f"{found.capacity_requests_per_s:.3g} requests/s"
     if not found.stable:
         return f"{where}: unstable, the queue grows without bound; the capacity is {capacity} ({rate})."
-    times = f"TTFT {brief_time(found.ttft_s)}, TPOT {brief_time(found.tpot_s)}, end to end {brief_time(found.total_s)}"
+    ttft, tpot = (_with_ends(found, name) for name in ("ttft_s", "tpot_s"))
+    times = f"TTFT {ttft}, TPOT {tpot}, end to end {brief_time(found.total_s)}"
     load = f"{found.utilization:.0%} of the capacity of {capacity}"
     return f"{where}: {times}, {rate}; {load}; {LIMITS[str(found.limit)]}."
+
+
+def _with_ends(found: Served, name: str) -> str:
+    """A latency with its interval, if that is known without further simulations."""
+    if found.method != CLOSED_FORM or found.time != "estimate_s" or found.origin is None:
+        return brief_time(getattr(found, name))
+    return brief_time(*(getattr(each, name) for each in (found, found.low, found.high)))
 
 
 def _asked(concurrency: Any, rate: Any) -> str:
