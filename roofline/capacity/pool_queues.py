@@ -29,10 +29,7 @@ from ..serving.slo import SLO
 from ..serving.steady_state import Steady, steady_state
 from ..serving.trace import Trace
 from ..values import Value
-from .queues import HALVINGS, Array, ClosedQueue, DecodeRows, Stream
-
-LOWEST_LOAD = 1e-6
-"""Load at which a pool is practically idle."""
+from .queues import HALVINGS, LOWEST_LOAD, Array, ClosedQueue, DecodeRows, Stream
 
 WAIT_SHARE = 0.05
 """Share of the TTFT target for waiting for a decode worker; the rest is for prompts and transfers."""

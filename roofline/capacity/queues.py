@@ -200,11 +200,14 @@ class ClosedQueue(Value):
         def meets(load: Any) -> Array:
             return self.strain(self.figures(np.asarray(load) * capacity)) <= 1.0
 
-        least, most = np.full(len(capacity), 1e-6), np.full(len(capacity), most_load)
+        least, most = np.full(len(capacity), LOWEST_LOAD), np.full(len(capacity), most_load)
         idle, full = meets(least), meets(most)
         found, _ = bisect(meets, least, most, halvings=HALVINGS)
         return np.asarray(np.where(idle, np.where(full, most_load, found) * capacity, 0.0))
 
+
+LOWEST_LOAD = 1e-6
+"""Load at which a deployment or a pool is practically idle."""
 
 HALVINGS = 12
 """Halvings in the search for the load at which an SLO is met, which gives it to within 0.0002."""

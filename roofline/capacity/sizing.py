@@ -18,6 +18,7 @@ from ..serving.metrics import METRICS
 from ..serving.slo import HIGH_END
 from .candidates import LATENCIES, MEMORY, WEIGHTS, Array, Candidates, cost_of_one
 from .queues import (
+    LOWEST_LOAD,
     ClosedQueue,
     Stream,
     can_be_simulated,
@@ -73,7 +74,7 @@ def at_rate(plan: Plan, stream: Stream, *, most_load: float, method: str) -> Can
     with np.errstate(divide="ignore"):
         replicas = whole_deployments(stream.requests_per_s / carried)
     replicas = np.where(fits & (carried > 0), np.maximum(replicas, 1.0), np.nan)
-    rate = np.where(np.isnan(replicas), 1e-6 / plan.table.busy_s, stream.requests_per_s / replicas)
+    rate = np.where(np.isnan(replicas), LOWEST_LOAD / plan.table.busy_s, stream.requests_per_s / replicas)
     sized = _with_queue(plan, queue, rate, replicas)
     if method == CLOSED_FORM:
         return sized

@@ -143,6 +143,7 @@ def prefill_terms(p: Parameters, run: Kernel) -> Terms:
     pairs = pairs * (1 + (tiles > 1) * (tiles * QUERY_TILE / larger(new, 1.0) - 1))
     waves = sequences * shape["query_heads"] * tiles / run.processors
     rounded = full_waves(p["split"], waves)
+    # Without sequences there are no waves; 1e-9 keeps the quotient from being 0 / 0.
     each = (1 / p["compute"] + p["softmax"] * 256 / widths) * factor * rounded / larger(waves, 1e-9)
     compute_s = run.compute_s * pairs / larger(shape["pairs"], 1.0) * each * droop(p, run.compute_s)
     walk_s = (p["token_s"] * (shape["pairs"] / new) * 2 + p["block_s"] * larger(rounded, 1.0)) * factor

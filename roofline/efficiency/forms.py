@@ -176,8 +176,8 @@ def bytes_s(p: Parameters, run: Kernel, more_s: Any = 0.0) -> Any:
     walk finds none.  Hits fall linearly, from everything if the operands fit to nothing at twice the size of the cache.
     """
     moved_s = run.memory_s + run.cached_s
-    # 1e-30 s stands for no time where nothing is cached: the quotient must not be 0 / 0.
-    resident_s = run.cached_s * smaller(larger(2.0 - moved_s / larger(run.cached_s, 1e-30), 0.0), 1.0)
+    # Where nothing is cached, the quotient must not be 0 / 0.
+    resident_s = run.cached_s * smaller(larger(2.0 - moved_s / larger(run.cached_s, TINY_S), 0.0), 1.0)
     return (moved_s - resident_s + resident_s / p["cache"] + more_s) / p["memory"]
 
 

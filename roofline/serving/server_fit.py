@@ -316,7 +316,7 @@ def least(log_errors: LogErrors, fitted: Sequence[Parameter]) -> dict[Parameter,
         tried = np.maximum(z - np.linalg.solve(curve + damping * np.diag(np.diag(curve)), downhill), lowest)
         loss = _loss(misses(tried), tried)
         if loss < best:
-            done = best - loss < 1e-6 * best
+            done = best - loss < 1e-6 * best  # a step that gains a millionth has converged
             z, best, damping = tried, loss, damping / 3
             if done:
                 break
@@ -402,7 +402,8 @@ def fit_first_token(missing_s: Array, columns: Array, ttft_s: Array) -> Array:
     for _ in range(ROUNDS):
         for at, own in enumerate(relative.T):
             left = wanted - relative @ found + own * found[at]
-            found[at] = max(float((weight * own) @ left) / max(float((weight * own) @ own), 1e-30), 0.0)
+            size = max(float((weight * own) @ own), 1e-30)  # a column of zeros gets the factor 0
+            found[at] = max(float((weight * own) @ left) / size, 0.0)
         weight = 1.0 / np.maximum(np.abs(relative @ found - wanted), 0.02)  # quadratic within 2 %, linear beyond
     return found
 
