@@ -353,3 +353,14 @@ def test_few_tokens_on_many_accelerators_read_whole_experts(name, engine, skew):
     assert np.all(np.diff(found) >= -0.01 * found[1:])
     assert found[0] == pytest.approx(even[0], rel=0.01)
     assert np.all(found <= 5 * even)
+
+
+def test_prompts_that_come_once_in_a_very_long_time_come_alone():
+    """At a rate of 1e-24 a step, 1 - (1 - rate) ** batch is batch x rate; at a rate of 1 all come together."""
+    from roofline.serving.closed_forms import packing
+
+    assert packing(44, 1e24, 8).per_pass == pytest.approx(1.0)
+    assert packing(44, 1e9, 8).per_pass == pytest.approx(1.0, rel=1e-6)
+    assert packing(44, 1, 8).per_pass == pytest.approx(44.0)
+    advice = rl.advise(rl.Deployment("llama-3.1-8b", GPU), rl.Workload(34_522, 1.0e24, batch=44))
+    json.dumps(advice.to_dict(), allow_nan=False)

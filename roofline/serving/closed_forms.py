@@ -57,6 +57,10 @@ class Packing(NamedTuple):
     most: Number
 
 
+EPSILON = 2.0**-53
+"""Half the distance of 1 to the next larger float."""
+
+
 def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
     """Return how many prompts arrive between two decode steps and so share a pass.
 
@@ -89,7 +93,8 @@ def packing(lane_batch: Number, steps: Number, most: Number) -> Packing:
     """
     rate = 1.0 / np.maximum(steps, 1.0)
     arriving = lane_batch * rate
-    any_arrives = 1.0 - (1.0 - rate) ** lane_batch
+    # 1 - (1 - rate) ** batch, precise for the smallest rates too; at a rate of 1 it is 1
+    any_arrives = -np.expm1(lane_batch * np.log1p(-np.minimum(rate, 1.0 - EPSILON)))
     per_pass = np.where(np.asarray(steps) > 0, arriving / any_arrives, lane_batch)
     seen = np.where(np.asarray(steps) > 0, 1.0 + (lane_batch - 1.0) * rate, lane_batch)
     return Packing(np.maximum(per_pass, 1.0)[()], np.maximum(seen, 1.0)[()], np.maximum(most, 1.0))
