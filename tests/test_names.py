@@ -410,6 +410,18 @@ def test_the_list_of_names_is_long():
         ("unsloth/gpt-oss-20b-BF16", "bf16", "bf16"),
         ("openai/gpt-oss-20b", "mxfp4", "bf16"),
         ("unsloth/Qwen3-8B-GGUF:UD-Q4_K_XL", "q4_k_m", "bf16"),
+        ("mlx-community/Qwen3-8B-6bit", "affine6_g64", "bf16"),
+        ("mlx-community/Qwen3-8B-MLX-4bit-gs32", "affine4_g32", "bf16"),
+        ("Qwen3-8B 4-bit", "affine4_g64", "bf16"),
+        ("RedHatAI/Qwen3-8B-NVFP4A16", "nvfp4", "bf16"),
+        ("nm-testing/Qwen3-8B-W4A16-G64", "int4_g64_sym", "bf16"),
+        ("Qwen3-8B-W4AFP8", "int4_g128_sym", "fp8"),
+        ("turboderp/Llama-3.1-8B-Instruct-4.5bpw-h6-exl3", "exl3_4.5", "bf16"),
+        ("pytorch/Phi-4-mini-instruct-8da4w", "affine4_g32", "int8"),
+        ("Llama-3.1-8B-Instruct-SmoothQuant", "int8", "int8"),
+        ("amd/Llama-3.3-70B-Instruct-MXFP4-Preview", "mxfp4", "mxfp4"),
+        ("unsloth/Qwen3-30B-A3B-GGUF:MXFP4_MOE", "mxfp4", "bf16"),
+        ("unsloth/gpt-oss-120b-GGUF:F16", "mxfp4", "bf16"),
         ("unsloth/Qwen3-8B-GGUF:IQ2_M", "iq2_m", "bf16"),
         ("unsloth/Qwen3-8B-GGUF:Q3_K_M", "q3_k_m", "bf16"),
         ("unsloth/Qwen3-8B-GGUF:Q6_K_L", "q6_k", "bf16"),
@@ -620,8 +632,9 @@ def test_a_gguf_has_the_size_that_llama_cpp_states(kind, size_gib):
     assert model.weight_bytes(model.precision) / 2**30 == pytest.approx(size_gib, abs=0.01)
 
 
-def test_a_type_of_gguf_that_is_not_known_is_a_doubt():
-    (doubt,) = rl.get_model("ubergarm/Qwen3-30B-A3B-GGUF:IQ4_KSS").doubts
+@pytest.mark.parametrize("name", ["ubergarm/Qwen3-30B-A3B-GGUF:IQ4_KSS", "Qwen3-8B-Q4"])
+def test_a_type_of_gguf_that_is_not_known_is_a_doubt(name):
+    (doubt,) = rl.get_model(name).doubts
     assert "does not say which GGUF type" in doubt
 
 

@@ -19,7 +19,7 @@ VENDORS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", 
 VARIANTS = {
     *("instruct", "inst", "it", "chat", "hf", "base", "pt", "thinking", "reasoning", "preview", "latest", "original"),
     *("gguf", "mlx", "onnx", "bnb", "unsloth", "quantized", "quantised", "dynamic", "static", "block", "ud", "meta"),
-    *("qat", "kv", "dwq", "q2", "q3", "q4", "q5", "q6", "q8", "imatrix", "i1", "free", "turbo"),
+    *("f16", "exl2", "exl3", "qat", "kv", "dwq", "q2", "q3", "q4", "q5", "q6", "q8", "imatrix", "i1", "free", "turbo"),
 }
 """Parts of model names that do not change the shapes."""
 
@@ -30,12 +30,16 @@ _SIZE = re.compile(r"-?(?:\d+x)?(?:\d+(?:\.\d+)?[bmt])?(?:a\d+(?:\.\d+)?b)?")
 """What may be missing at the end of a name: the size, or the active size of a mixture."""
 
 WEIGHTS_BY_WORD = {
+    "nvfp4a16": ("nvfp4", "bf16"),
     "nvfp4": ("nvfp4", "nvfp4"),
     "fp4": ("nvfp4", "nvfp4"),
     "mxfp4": ("mxfp4", "bf16"),
     "mxfp8": ("mxfp8", "mxfp8"),
     "fp8": ("fp8", "fp8"),
+    "w4afp8": ("int4_g128_sym", "fp8"),
+    "8da4w": ("affine4_g32", "int8"),
     "w8a8": ("int8", "int8"),
+    "smoothquant": ("int8", "int8"),
     "w8a16": ("int8", "bf16"),
     "int8": ("int8", "bf16"),
     "8bit": ("affine8_g64", "bf16"),
@@ -45,7 +49,7 @@ WEIGHTS_BY_WORD = {
     "autoround": ("int4_g128_sym", "bf16"),
     "int4": ("int4_g128", "bf16"),
     "nf4": ("nf4", "bf16"),
-    "4bit": ("affine4_g64", "bf16"),
+    **{f"{bits}bit": (f"affine{bits}_g64", "bf16") for bits in (2, 3, 4, 5, 6)},
     "bf16": ("bf16", "bf16"),
     "fp16": ("fp16", "fp16"),
 }
@@ -56,6 +60,7 @@ WEIGHTS_BY_WORD = {
 
 _GGUF_TYPE = re.compile(r"(?:^|[-_.:])((?:i|t)?q[1-8]_(?:k_(?:x{0,2}l|[sm])|k|[01]|x?xs|nl|[sml]|xl))(?=$|[-_.:])")
 _LIKE_A_TYPE = re.compile(r"(?:^|[-_.:])i?q[1-8]_[a-z0-9_]+(?=$|[-.:])")
+_ONLY_BITS = re.compile(r"i?q[1-8]")
 _FILE_TYPES = {
     **{kind: f"{kind}_mix" for kind in ("q2_k", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")},
     "q3_k": "q3_k_m",
@@ -115,7 +120,7 @@ def plain_name(name: str) -> str:
     >>> plain_name("llama3.1:8b-instruct-q4_K_M")
     'llama3.1-8b'
     """
-    bare = _LIKE_A_TYPE.sub("", _GGUF_TYPE.sub("", without_owner(name).lower()))
+    bare = _LIKE_A_TYPE.sub("", _GGUF_TYPE.sub("", _plainly(name)))
     words = [word for word in _words(bare) if word not in VENDORS and not _says_no_shape(word)]
     return _joined(words)
 
@@ -133,20 +138,44 @@ def stored_precision(name: str) -> Precision | None:
     >>> stored_precision("Qwen/Qwen3-32B-AWQ").weights, stored_precision("Qwen/Qwen3-32B")
     ('int4_g128', None)
     """
-    bare = without_owner(name).lower()
+    bare = _plainly(name)
     weights = _file_type(bare)
     if weights:
         return Precision(weights=weights)
     words = _words(bare)
+    average = _PER_WEIGHT.search(bare)
+    if average:
+        return Precision(weights=f"exl3_{average[1]}", exceptions={"lm_head": f"exl3_{average[2] or 6}"})
     for (first, second), weights in _TOGETHER.items():
         if first in words and second in words:
             return Precision(weights=weights, activations="fp8" if weights == "fp8" else "bf16")
     cache = "fp8" if "fp8" in words and "kv" in words else "bf16"
-    for word, (weights, activations) in WEIGHTS_BY_WORD.items():
+    for word, (usual, fed) in WEIGHTS_BY_WORD.items():
         if word in words:
-            tables = {"embedding": weights, "lm_head": weights} if weights.startswith("affine") else {}
+            weights = _grouped(usual, words)
+            # Quark quantizes activations with the weights, gpt-oss does not.
+            activations = "mxfp4" if word == "mxfp4" and name.lower().startswith("amd/") else fed
+            tables = {"embedding": weights, "lm_head": weights} if word.endswith("bit") else {}
             return Precision(weights=weights, activations=activations, kv=cache, exceptions=tables)
     return None
+
+
+_PER_WEIGHT = re.compile(r"(?<![\d.])(\d(?:\.\d{1,2})?)bpw(?:[-_]h(\d))?")
+"""Average bits a weight of an ExLlama checkpoint, and those of lm_head: ``4.0bpw-h6``."""
+_GROUP = re.compile(r"gs?(\d{2,4})")
+"""Values that share a scale: ``g128``, ``gs32``."""
+
+
+def _plainly(name: str) -> str:
+    """The repository's name in lower case, with ``4-bit`` and ``MXFP4_MOE`` as one word."""
+    bare = re.sub(r"(?<=\d)[- ]bits?\b", "bit", without_owner(name).lower())
+    return bare.replace("mxfp4_moe", "mxfp4").replace("float16", "fp16").replace("bfp16", "bf16")
+
+
+def _grouped(weights: str, words: list[str]) -> str:
+    """The format with the size of groups that a name states."""
+    stated = next((found[1] for found in map(_GROUP.fullmatch, words) if found), None)
+    return re.sub(r"_g\d+", f"_g{stated}", weights) if stated else weights
 
 
 def _file_type(bare: str) -> str | None:
@@ -173,8 +202,9 @@ def leaves_type_open(name: str) -> bool:
     True
     """
     bare = without_owner(name).lower()
-    named = "gguf" in _words(bare) or _LIKE_A_TYPE.search(bare) is not None
-    return named and stored_precision(name) is None
+    words = _words(bare)
+    named = "gguf" in words or any(_ONLY_BITS.fullmatch(word) for word in words) or _LIKE_A_TYPE.search(bare)
+    return bool(named) and stored_precision(name) is None
 
 
 def specs_called(name: str, called: Mapping[str, list[str]], loosely: Mapping[str, list[str]]) -> list[str]:
@@ -265,11 +295,11 @@ def _says_no_shape(word: str) -> bool:
 
 def _drops(word: str) -> bool:
     """Whether a word other than a date tells nothing of a model's shapes."""
-    return word in VARIANTS or word in WEIGHTS_BY_WORD or _LENGTH.fullmatch(word) is not None
+    return word in VARIANTS or word in WEIGHTS_BY_WORD or _NO_SHAPE.fullmatch(word) is not None
 
 
-_LENGTH = re.compile(r"\d{1,4}k|1m")
-"""The longest context in a name, as in ``-128k``."""
+_NO_SHAPE = re.compile(r"\d{1,4}k|1m|gs?(?:32|64|128)|h[68]|\d(?:\.\d{1,2})?bpw")
+"""The longest context in a name (``128k``), the size of groups (``g128``), bits a weight (``4.0bpw-h6``)."""
 
 
 def _is_date(word: str) -> bool:
