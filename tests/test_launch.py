@@ -8,6 +8,8 @@ import pytest
 import roofline as rl
 from roofline.capacity.launch import LAUNCHERS, launch_command
 from roofline.cli.text import shell_line
+from roofline.formats import get_format
+from roofline.specs.names import stored_precision
 
 LOAD = rl.Workload(2000, 256, batch=64)
 
@@ -99,3 +101,27 @@ def test_commands_can_be_pasted_into_a_shell():
     assert [line for line in lines if "#" in line] == ["  # set enable_attention_dp in the --config file; add x"]
     assert not lines[0].endswith("\\")
     assert shlex.split("\n".join(lines[1:]).replace("\\\n", " "))[0] == "trtllm-serve"
+
+
+@pytest.mark.parametrize(
+    ("name", "repository"),
+    [
+        ("qwen3-235b-a22b", "Qwen/Qwen3-235B-A22B"),
+        ("glm-5.2", "zai-org/GLM-5.2"),
+        ("kimi-k2.6", "moonshotai/Kimi-K2.6"),
+        ("llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_the_checkpoint_is_that_of_the_formats(name, repository):
+    """Shapes may have been read from a copy in NVFP4, which is another checkpoint than the one that was planned."""
+    serve = rl.Deployment(name, "h200-sxm")
+    assert f"vllm serve {repository} " in launch_command(serve, LOAD)
+
+
+def test_no_launch_command_names_a_copy_in_other_formats():
+    for name in rl.list_models():
+        model = rl.get_model(name)
+        stated = stored_precision(model.repository)
+        if stated is not None and model.precision is not None:
+            bits = [get_format(precision.weights).bits for precision in (stated, model.precision)]
+            assert abs(bits[0] - bits[1]) < 1, (name, model.repository)

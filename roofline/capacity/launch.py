@@ -94,7 +94,7 @@ def launch_command(
 
 
 def repository(model: Model) -> str:
-    """Hub id of a model's source, or its name if there is none.
+    """Hub id of a model's checkpoint or, if that is not known, of the source of its shapes; else its name.
 
     Examples
     --------
@@ -102,6 +102,8 @@ def repository(model: Model) -> str:
     >>> repository(rl.get_model("llama-3.1-8b"))
     'meta-llama/Llama-3.1-8B'
     """
+    if model.repository:
+        return model.repository
     found = re.search(r"huggingface\.co/([\w.-]+/[\w.-]+)", model.source)
     return found[1] if found else model.name
 

@@ -94,6 +94,8 @@ class Model(Report):
         Exact size of the checkpoint's tensors, if an index next to the config states it.
     source : str
         Source of the shapes.
+    repository : str
+        Hub id of the checkpoint in the formats of ``precision``; empty if not known.
     doubts : tuple of str
         Reasons why counts and sizes may be wrong: a scheme, a field or a family that is not understood. Shown at the
         top of results.
@@ -124,6 +126,7 @@ class Model(Report):
     precision: Precision | None = None
     checkpoint_bytes: int | None = None
     source: str = ""
+    repository: str = ""
     doubts: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -226,7 +227,17 @@ class ModelSpec(SpecFile):
             precision=Precision(**self.precision.model_dump()) if self.precision else None,
             max_context_tokens=self.max_context_tokens,
             source=f"{first.title} {first.url}".strip(),
+            repository=self._repository(),
         )
+
+    def _repository(self) -> str:
+        """Hub id that the source of the formats links to, else that of the shapes."""
+        named = self.sources.get("formats")
+        for source in (*([named] if named else []), *self.sources.values()):
+            found = re.fullmatch(r"https://huggingface\.co/([\w.-]+/[\w.-]+)", source.url)
+            if found:
+                return found[1]
+        return ""
 
     def _layer(self, where: str, spec: LayerSpec, norm: int) -> Layer:
         blocks = (self._block(f"{where}.{kind}", kind, fields) for kind, fields in (spec.model_extra or {}).items())
