@@ -364,3 +364,23 @@ def test_prompts_that_come_once_in_a_very_long_time_come_alone():
     assert packing(44, 1, 8).per_pass == pytest.approx(44.0)
     advice = rl.advise(rl.Deployment("llama-3.1-8b", GPU), rl.Workload(34_522, 1.0e24, batch=44))
     json.dumps(advice.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("cached", [1000, 1_056_200])
+def test_images_behind_a_shared_prefix_are_read_by_each_sequence(cached):
+    """Llama 3.2 Vision looks at 6,404 positions of four images, of which no prefix of text spares any."""
+    serve = rl.Deployment("llama-3.2-11b-vision", GPU)
+    found = rl.decode(serve, rl.Workload(100_000, 29, batch=np.array([1, 2, 8]), cached_tokens=cached, images=4))
+    look = next(item for item in found.operators if item.operator.name == "cross_attention")
+    each = look.operator.least.cache_bytes / np.array([1, 2, 8])
+    assert np.all(each > 0)
+    assert each == pytest.approx(each[0])
+    assert np.all(np.diff(found.floor_s) > 0)
+
+
+def test_requests_of_a_model_whose_cache_never_grows():
+    for engine in ("ollama", "llamacpp", "vllm", None):
+        serve = rl.Deployment("codestral-mamba-7b", "apple-m3-max-40c", engine=engine)
+        found = rl.serve(serve, rl.Workload(65, 33), concurrency=2)
+        json.dumps(found.to_dict(), allow_nan=False)
+        assert found.tpot_s > 0

@@ -102,7 +102,7 @@ def cache_pool(serve: Deployment, engine: Engine) -> CachePool:
     paging = Paging(page_tokens=int(engine.page_tokens or 1), step_tokens=int(chunk))
     need = memory(serve, Workload(int(chunk), 1, batch=int(serve.parallel.data)), paging=paging)
     pool = float(need.pool_on_one) / float(serve.parallel.pipeline)
-    values = np.asarray(_bytes_by_length(serve, engine), dtype=float)
+    values = np.broadcast_to(np.asarray(_bytes_by_length(serve, engine), dtype=float), LENGTHS.shape)  # state alone
     grows = np.maximum.accumulate(values + 1e-3 * np.arange(len(values)))
     return CachePool(pool, Polyline(LENGTHS.tolist(), grows.tolist()), float(engine.page_tokens or 1))
 

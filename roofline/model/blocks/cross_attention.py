@@ -164,7 +164,7 @@ class SourceAttention(Block):
         for segment in run.segments:
             source, new = segment.source_tokens, segment.encoded_tokens
             yield attend(
-                replace(segment, past_tokens=source),
+                replace(segment, past_tokens=source, shared_tokens=0.0),  # a prefix is shared, its source is not
                 run,
                 query_heads=self.query_heads,
                 key_dim=self.head_dim,
