@@ -52,14 +52,14 @@ def read_document(text: str) -> Any:
 def _value(loader: Any, depth: int) -> Any:
     """Read the next value, below ``depth`` others."""
     event = loader.get_event()
-    if isinstance(event, ScalarEvent):
-        return _scalar(loader, event)
     if isinstance(event, AliasEvent):
         raise _alias(event)
+    if event.tag is not None:  # even a standard one may promise what its value is not: !!bool maybe, !!set x
+        raise SpecError(f"contains a YAML tag, {event.tag} ({_line(event)}); write the value without it")
+    if isinstance(event, ScalarEvent):
+        return _scalar(loader, event)
     if depth >= MAX_DEPTH:
         raise SpecError(f"is nested more than {MAX_DEPTH} levels deep")
-    if event.tag is not None:
-        raise SpecError(f"is not valid YAML: it contains a tag, {event.tag} ({_line(event)})")
     return _mapping(loader, depth) if isinstance(event, MappingStartEvent) else _sequence(loader, depth)
 
 
@@ -87,7 +87,7 @@ def _sequence(loader: Any, depth: int) -> list[Any]:
 
 def _scalar(loader: Any, event: Any) -> Any:
     """Return a single value; its text decides whether it is a string, a number, a date, true, false or nothing."""
-    tag = loader.resolve(yaml.ScalarNode, event.value, event.implicit) if event.tag in (None, "!") else event.tag
+    tag = loader.resolve(yaml.ScalarNode, event.value, event.implicit)
     if tag == STRING:
         return event.value
     if tag == FLOAT:

@@ -139,6 +139,7 @@ SCHEMES = [
         by_name(grouped(4, 128, 32), down_proj=FP8, o_proj=wide),
     ),
     ({"quant_method": "gptq_v2", "bits": 4, "group_size": 128, "sym": True}, INT4),
+    ({"quant_method": "moe_wna16", "bits": 4, "group_size": 128, "zero_point": True}, INT4),
     ({"quant_method": "cpu_awq", "w_bit": 4, "q_group_size": 128, "zero_point": True}, INT4),
     ({"quant_method": "marlin", "group_size": 128}, grouped(4, 128, 16)),
     ({"quant_method": "nvfp4"}, NVFP4),

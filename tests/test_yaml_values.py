@@ -50,7 +50,14 @@ def test_nothing_is_none(text):
     [
         ("a: 1\nb: 2\na: 3\n", r"key 'a' is given twice \(line 3\)"),
         ("a: &x [1]\nb: *x\n", r"uses a YAML alias \(line 2\); write the value out"),
-        ("a: !!set {b}\n", r"contains a tag, tag:yaml.org,2002:set \(line 1\)"),
+        ("a: !!set {b}\n", r"contains a YAML tag, tag:yaml.org,2002:set \(line 1\); write the value without it"),
+        ("a: 1\nb: !!bool maybe\n", r"contains a YAML tag, tag:yaml.org,2002:bool \(line 2\)"),
+        ("a: !!timestamp soon\n", "contains a YAML tag, tag:yaml.org,2002:timestamp"),
+        ("a: !!int ''\n", "contains a YAML tag, tag:yaml.org,2002:int"),
+        ("!!set x: 1\n", "contains a YAML tag, tag:yaml.org,2002:set"),
+        ("a: !!map x\n", "contains a YAML tag, tag:yaml.org,2002:map"),
+        ("a: !mine 1\n", "contains a YAML tag, !mine"),
+        ("a: !!python/name:os.system\n", "contains a YAML tag, tag:yaml.org,2002:python/name:os.system"),
         ("a: 1\n---\nb: 2\n", r"more than one YAML document \(line 2\)"),
         ("? [a, b]\n: 1\n", r"a key must be a single value \(line 1\)"),
         ("a: " + "[" * MAX_DEPTH + "]" * MAX_DEPTH, "nested more than 40 levels deep"),
@@ -65,7 +72,7 @@ def test_as_deep_as_allowed():
     read_document("[" * MAX_DEPTH + "]" * MAX_DEPTH)
 
 
-@pytest.mark.parametrize("text", ["a: [1", "a: b: c", "a: !!python/name:os.system\n", "a: !mine 1\n"])
+@pytest.mark.parametrize("text", ["a: [1", "a: b: c", "\ta: 1", "a: 1\n\tb: 2", "a: @x", "a: \x07", "a: ="])
 def test_what_yaml_refuses_is_refused(text):
     with pytest.raises(yaml.YAMLError):
         read_document(text)

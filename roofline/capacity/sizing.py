@@ -45,7 +45,7 @@ LOW_END = "estimate_low_s"
 
 
 def whole_deployments(count: Array | float) -> Array:
-    """Round up to an integer number of deployments."""
+    """Round up to a whole number of deployments."""
     return np.asarray(np.ceil(count * (1 - ROUNDING)))
 
 

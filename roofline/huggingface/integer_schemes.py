@@ -37,11 +37,6 @@ def marlin(config: Mapping[str, Any]) -> Scheme:
     return uniform(integer(4, config.get("group_size", 128), symmetric=True), config, kept=("modules_to_not_convert",))
 
 
-def experts_in_groups(config: Mapping[str, Any]) -> Scheme:
-    """VLLM's ``moe_wna16``: a checkpoint of GPTQ or AWQ, whose experts run in kernels of their own."""
-    return integer_groups(config)
-
-
 def _bits_and_group(config: Mapping[str, Any]) -> tuple[Any, Any]:
     return config.get("bits", config.get("w_bit")), config.get("group_size", config.get("q_group_size"))
 

@@ -129,11 +129,11 @@ def _listed(fields: Fields, name: str) -> list[int]:
     Raises
     ------
     SpecError
-        The field is missing, or not a list of whole numbers.
+        The field is missing, or not a list of integers above 0.
     """
     listed = fields.entries(name)
     if not listed or not all(type(each) is int and 0 < each < 1_000_000 for each in listed):
-        raise SpecError(f"{name} must be a list of whole numbers above 0: {listed!r:.80}")
+        raise SpecError(f"{name} must be a list of integers above 0: {listed!r:.80}")
     return listed
 
 

@@ -130,7 +130,7 @@ SCHEMES: Mapping[str, Callable[[Mapping[str, Any]], schemes.Scheme | None]] = {
     **dict.fromkeys(["gptq", "gptq_marlin", "gptq_v2", "auto_gptq", "gptq_bitblas"], integer_schemes.integer_groups),
     **dict.fromkeys(["awq", "awq_marlin", "cpu_awq", "auto_awq"], integer_schemes.integer_groups),
     "marlin": integer_schemes.marlin,
-    "moe_wna16": integer_schemes.experts_in_groups,
+    "moe_wna16": integer_schemes.integer_groups,  # vLLM's kernels for experts of GPTQ and AWQ
     **dict.fromkeys(["auto-round", "auto_round", "intel/auto-round", "inc"], integer_schemes.auto_round),
     "bitnet": integer_schemes.bitnet,
     "higgs": integer_schemes.higgs,

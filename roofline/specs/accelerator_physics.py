@@ -190,10 +190,7 @@ def _links(chip: Accelerator) -> Iterator[str]:
     one_way = float(link.bytes_per_s)
     counted = COUNTED.search(link.name)
     if counted:
-        dies, each, gbits, links, gigabytes = counted.groups()
-        all_links = (
-            float(links) * float(gigabytes) * 1e9 if links else int(dies) * int(each or 1) * int(gbits) * 1e9 / 8
-        )
+        all_links = _counted_bytes_per_s(counted)
         if not _alike(one_way, all_links):
             yield f"scale_up.bytes_per_s is {one_way / 1e9:g} GB/s, but {counted[0]} are {all_links / 1e9:g} one way"
         return
