@@ -125,3 +125,21 @@ def test_no_launch_command_names_a_copy_in_other_formats():
         if stated is not None and model.precision is not None:
             bits = [get_format(precision.weights).bits for precision in (stated, model.precision)]
             assert abs(bits[0] - bits[1]) < 1, (name, model.repository)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("nvidia/Llama-3.1-8B-Instruct-FP8", "nvidia/Llama-3.1-8B-Instruct-FP8"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
+        ("meta-llama/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+        ("unsloth/Qwen3-8B-GGUF:Q4_K_M", "unsloth/Qwen3-8B-GGUF:Q4_K_M"),
+        ("qwen3-32b-awq", "qwen3-32b-awq"),
+        ("Qwen3-8B 4-bit", "Qwen3-8B 4-bit"),
+        ("llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_the_checkpoint_is_the_one_that_was_asked_for(name, word):
+    """Another checkpoint of the same shapes has other weights, in other formats."""
+    command = launch_command(rl.Deployment(name, "h100-sxm"), LOAD)
+    assert shlex.split(command)[:3] == ["vllm", "serve", word]

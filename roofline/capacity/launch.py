@@ -12,6 +12,7 @@ TensorRT    https://nvidia.github.io/TensorRT-LLM/commands/trtllm-serve
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -82,7 +83,7 @@ def launch_command(
         raise InvalidInput("a launch command needs a single layout and workload, not arrays")
     start, options = LAUNCHERS[name]
     length = int(load.sequence_tokens if longest_tokens is None else longest_tokens)
-    words = [start.format(model=repository(serve.model))]
+    words = [start.format(model=shlex.quote(repository(serve.model)))]
     of_pool = OPTIONS_OF_POOLS.get(name, {}).get(pool, {})
     for option, value in (dict(options(serve, load, length)) | dict(of_pool)).items():
         if value is True:
@@ -94,7 +95,7 @@ def launch_command(
 
 
 def repository(model: Model) -> str:
-    """Hub id of a model's checkpoint or, if that is not known, of the source of its shapes; else its name.
+    """Hub id or name of a model's checkpoint or, if that is not known, of the source of its shapes; else its name.
 
     Examples
     --------

@@ -95,7 +95,8 @@ class Model(Report):
     source : str
         Source of the shapes.
     repository : str
-        Hub id of the checkpoint in the formats of ``precision``; empty if not known.
+        Hub id of the checkpoint in the formats of ``precision``, or the name by which it was asked for; empty if not
+        known.
     doubts : tuple of str
         Reasons why counts and sizes may be wrong: a scheme, a field or a family that is not understood. Shown at the
         top of results.

@@ -246,8 +246,12 @@ def _model_of(text: str, path: Path) -> Model:
 
 
 def _as_named(model: Model, name: str) -> Model:
-    """The model in the format of its name's suffix, if it differs from the model's own."""
+    """The model in the format of its name's suffix, if that is another, and with the repository of a hub id."""
+    from ..huggingface import is_hub_id
+
     wanted = stored_precision(name)
+    if is_hub_id(name.partition(":")[0]) and name.lower() != model.repository.lower() and not leaves_type_open(name):
+        model = model.replace(repository=name)
     if leaves_type_open(name):
         said = f"{name!r} does not say which GGUF type: sizes are those of {model.name}; add one, such as -Q4_K_M"
         return model.replace(doubts=(*model.doubts, said), assumptions=(*model.assumptions, said))
@@ -256,7 +260,7 @@ def _as_named(model: Model, name: str) -> Model:
     if model.precision is not None and model.precision.weights.startswith(wanted.weights):
         return model  # the vendor's own variant of that format, with its exceptions
     said = f"formats by the name {name!r}: every linear layer in {wanted.weights}; a checkpoint may keep some wider"
-    return model.replace(precision=wanted, assumptions=(*model.assumptions, said))
+    return model.replace(precision=wanted, repository=name, assumptions=(*model.assumptions, said))
 
 
 def _from_hub(name: str, names: _Names, known: int) -> Model:
