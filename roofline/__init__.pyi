@@ -33,6 +33,7 @@ from .errors import UnknownName as UnknownName
 from .footprint.allocation import Paging as Paging
 from .footprint.memory_use import Memory as Memory
 from .footprint.memory_use import memory as memory
+from .formats import list_formats as list_formats
 from .hardware import Accelerator as Accelerator
 from .hardware import Link as Link
 from .measured import Headroom as Headroom
@@ -95,6 +96,7 @@ from .teaching import quiz as quiz
 from .techniques import Effect as Effect
 from .techniques import TechniqueTable as TechniqueTable
 from .techniques import apply as apply
+from .techniques import list_techniques as list_techniques
 from .techniques import quantize as quantize
 from .techniques import technique_table as technique_table
 

@@ -191,6 +191,19 @@ WIDER: dict[str, tuple[str, ...]] = {
 MATH_FORMATS = tuple(WIDER)
 
 
+def list_formats() -> list[str]:
+    """List the names of all number formats: plain ones, those with scales per block, then GGUF types and mixtures.
+
+    `get_format` also knows other group sizes and bit widths, and schemes such as ``awq``.
+
+    Examples
+    --------
+    >>> [name for name in list_formats() if name.startswith("mxfp")]
+    ['mxfp8', 'mxfp6', 'mxfp4']
+    """
+    return list(FORMATS)
+
+
 def get_format(name: object) -> Format:
     """Return the format with the given name.
 

@@ -13,7 +13,6 @@ from command_line import answer, run, text
 
 import roofline as rl
 from roofline import techniques as t
-from roofline.formats import FORMATS
 from roofline.phases.passes import TIMES
 
 LLAMA = ("llama-3.1-70b", "--hardware", "h100-sxm")
@@ -161,6 +160,13 @@ def test_what_if_shows_where_the_limit_changes():
     assert "memory-bound -> compute-bound" in " ".join(shown.split())
 
 
+def test_what_if_with_a_technique_says_what_does_not_fit():
+    """2 x 76.97 GB hold 70.55 G weights of 2 B and 17 caches of 2,256 tokens x 327,680 B."""
+    asked = ("what-if", "llama-3.1-70b", "--hardware", "2xh100-sxm", "--technique", "chunked-prefill")
+    assert "Only 17 of 32 sequences fit at once on 2 h100-sxm" in " ".join(text(*asked, "--batch", 32).split())
+    assert "fit at once" not in text(*asked, "--batch", 16)
+
+
 def test_what_if_says_what_a_ratio_can_not():
     shown = text("what-if", *LLAMA, "--to-weights", "fp8")
     assert "largest batch 0 5 from 0" in " ".join(shown.split())  # (76.97 GB - 72.66 GB) / 0.739 GB a sequence
@@ -289,8 +295,8 @@ def test_lists_have_everything():
     for kind, names in (
         ("models", rl.list_models()),
         ("hardware", rl.list_accelerators()),
-        ("formats", FORMATS),
-        ("techniques", t.REGISTRY),
+        ("formats", rl.list_formats()),
+        ("techniques", rl.list_techniques()),
         ("engines", rl.list_engines()),
     ):
         shown = text("list", kind)

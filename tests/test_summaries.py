@@ -61,11 +61,13 @@ def test_a_comparison_says_how_many_times_faster(serve):
     assert "(unchanged)" in rl.compare(one, one).summary()
 
 
-def test_an_effect_says_both_phases(serve):
-    effect = rl.apply(serve, rl.Workload(), t.Quantization(weights="fp8"))
+def test_an_effect_says_what_a_request_sees(serve):
+    """TPOT includes the stalls by prompts of others: chunks make it shorter, although a step with a chunk is longer."""
+    effect = rl.apply(serve, rl.Workload(batch=32), t.ChunkedPrefill())
     said = effect.summary()
-    assert f"({effect.decode_speedup:.3g}x faster)" in said
-    assert "prefill" in said
+    assert effect.decode_speedup < 1 < effect.tpot_speedup
+    assert f"TPOT {brief_time(effect.before.tpot_s)} -> {brief_time(effect.after.tpot_s)} (" in said
+    assert f"({effect.tpot_speedup:.3g}x faster), TTFT {brief_time(effect.before.ttft_s)} -> " in said
 
 
 def test_a_plan_says_the_best_row_and_what_it_costs():

@@ -237,6 +237,24 @@ def test_drafts_of_given_cost_take_their_share_of_memory(small):
     assert effect.kv_saved_bytes_per_sequence == pytest.approx(-0.05 * effect.before.kv_bytes_per_sequence)
 
 
+@pytest.mark.parametrize(
+    ("engine", "tokens"),
+    [
+        (None, 8192),
+        ("vllm", 8192),  # max_num_batched_tokens of a server on an H100
+        (rl.Engine("vllm", version="0.7.0"), 512),  # V0 with chunked prefill
+        ("llamacpp", 512),  # --ubatch-size
+        (rl.Engine("vllm", step_tokens=4096), 4096),
+        ("transformers", 2048),  # no budget
+    ],
+    ids=str,
+)
+def test_chunks_fill_the_token_budget_of_the_engine(small, engine, tokens):
+    case = Scenario(small.replace(engine=engine), rl.Workload(batch=8))
+    assert t.ChunkedPrefill().after(case).chunk_tokens == tokens
+    assert t.ChunkedPrefill(chunk_tokens=256).after(case).chunk_tokens == 256
+
+
 def test_a_chunk_that_holds_the_prompt_of_a_lone_sequence_changes_nothing(small):
     effect = rl.apply(small, rl.Workload(), t.ChunkedPrefill(chunk_tokens=2000), time="roofline_s")
     assert effect.prefill_speedup == pytest.approx(1)

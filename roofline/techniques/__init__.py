@@ -31,7 +31,7 @@ from .batching import padding, static_slots_used
 from .effect import Effect, apply
 from .measured_gains import MEASURED, MeasuredGains
 from .quantization import quantize
-from .registry import TechniqueParameter, load_all, named, parameters, usual_techniques
+from .registry import TechniqueParameter, list_techniques, load_all, named, parameters, usual_techniques
 from .sharding import TensorLimits, tensor_limits
 from .speculation import SpeculationLimits, speculation_limits
 from .table import TechniqueTable, technique_table
@@ -80,6 +80,7 @@ __all__ = [  # noqa: PLE0604
     "compare",
     "expected_tokens",
     "handover",
+    "list_techniques",
     "mode_switch",
     "named",
     "padding",

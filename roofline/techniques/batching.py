@@ -237,17 +237,22 @@ class PagedAttention(Technique):
         return case.replace(page_tokens=self.page_tokens)
 
 
+USUAL_CHUNK_TOKENS = 2048
+"""Chunk length for engines without a token budget: vLLM's default budget on most accelerators."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkedPrefill(Technique):
     """Compute prompts in chunks that join decode steps (Sarathi, arXiv:2308.16369), so that no step waits for long.
 
     One read of the weights serves a chunk and the tokens of all running sequences. Longer chunks shorten the time to
-    first token and lengthen the gaps between the other tokens.
+    first token and lengthen the gaps between the other tokens. The paper used 256 and 512 tokens; engines fill the
+    token budget of a step, which is 2,048 to 16,384 by default (``Engine.step_tokens``).
 
     Attributes
     ----------
-    chunk_tokens : int or array
-        Prompt tokens per pass.
+    chunk_tokens : int or array, optional
+        Prompt tokens per pass; by default the engine's token budget of a step, or 2,048 if it has no limit.
     """
 
     slug: ClassVar[str] = "chunked-prefill"
@@ -256,10 +261,11 @@ class ChunkedPrefill(Technique):
     why: ClassVar[str] = "prompt and generated tokens share the weight read; no long stall"
     costs: ClassVar[str] = "a later first token when chunks are short"
 
-    chunk_tokens: Number = 512
+    chunk_tokens: Number | None = None
 
     def __post_init__(self) -> None:
-        number("chunk_tokens", self.chunk_tokens, least=1, whole=True)
+        if self.chunk_tokens is not None:
+            number("chunk_tokens", self.chunk_tokens, least=1, whole=True)
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -268,7 +274,12 @@ class ChunkedPrefill(Technique):
 
     def after(self, case: Scenario) -> Scenario:
         """Set the chunk length."""
-        return case.replace(chunk_tokens=self.chunk_tokens)
+        return case.replace(chunk_tokens=self._tokens(case))
+
+    def _tokens(self, case: Scenario) -> Number:
+        if self.chunk_tokens is not None:
+            return self.chunk_tokens
+        return scalar(np.where(np.isfinite(case.token_budget), case.token_budget, USUAL_CHUNK_TOKENS))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -228,7 +228,7 @@ class Effect(Report):
         return tuple(dict.fromkeys((*notes, *self.before.assumptions, *self.after.assumptions)))
 
     def summary(self) -> str:
-        """One sentence on decode, prefill, throughput and memory."""
+        """One sentence on the latency of a request, throughput and memory."""
         return effect_sentence(self)
 
     def to_dict(self) -> dict[str, Any]:

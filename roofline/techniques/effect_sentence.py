@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def effect_sentence(found: Effect) -> str:
-    """One sentence on what the techniques change in decode, prefill, throughput and memory.
+    """One sentence on what the techniques change for a request, in throughput and in memory.
 
     Examples
     --------
@@ -22,16 +22,16 @@ def effect_sentence(found: Effect) -> str:
     >>> from roofline.techniques import Quantization
     >>> serve = rl.Deployment("llama-3.1-70b", "h100-sxm")
     >>> print(rl.apply(serve, rl.Workload(), Quantization(weights="fp8"), time="roofline_s").summary())
-    Weight quantization: per token 41.7 ms -> 21.3 ms (1.96x faster), prefill 291 ms (unchanged), throughput 1.91x;
+    Weight quantization: TPOT 41.7 ms -> 21.3 ms (1.96x faster), TTFT 291 ms (unchanged), throughput 1.91x;
     68.45 GB freed.
     """
     if not np.size(found.throughput_gain):
         return NO_POINTS
     changes = []
-    for name, phase in (("per token", "decode"), ("prefill", "prefill")):
-        before, after = (getattr(found, f"{phase}_{side}_s") for side in ("before", "after"))
+    for name in ("tpot", "ttft"):
+        before, after = (getattr(side, f"{name}_s") for side in (found.before, found.after))
         times = " -> ".join(dict.fromkeys(brief_time(side) for side in (before, after)))
-        changes.append(f"{name} {times} ({brief_speed(np.divide(after, before))})")
+        changes.append(f"{name.upper()} {times} ({brief_speed(np.divide(after, before))})")
     gains = " to ".join(dict.fromkeys(f"{end(found.throughput_gain):.3g}x" for end in (np.min, np.max)))
     memory = _weights_in_words(found.weights_saved_bytes)
     title = f"{found.technique[:1].upper()}{found.technique[1:]}"

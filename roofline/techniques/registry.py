@@ -25,6 +25,17 @@ def load_all(package: str, path: Iterable[str]) -> None:
         importlib.import_module(f"{package}.{module.name}")
 
 
+def list_techniques() -> list[str]:
+    """List the slugs of all techniques, by which `apply`, `plan` and the command line accept them.
+
+    Examples
+    --------
+    >>> "chunked-prefill" in list_techniques()
+    True
+    """
+    return list(REGISTRY)
+
+
 def usual_techniques() -> tuple[Technique, ...]:
     """Every technique with its usual parameters."""
     return tuple(item for kind in REGISTRY.values() for item in kind.usual())

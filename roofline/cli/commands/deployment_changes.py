@@ -269,8 +269,10 @@ def _effect(effect: Effect, heading: str, *, full: bool) -> list[str]:
         before, after = (value(name, getattr(side, name)) for side in (effect.before, effect.after))
         rows.append((METRICS[name].words, before, after))
     takes = [(item.label, item.effort, item.costs) for item in effect.techniques]
+    memory = effect.after.memory
+    misfit = () if memory.fits else (memory.summary(),)
     return [
-        lead(effect.before.case.serve.model, effect.summary()),
+        lead(effect.before.case.serve.model, effect.summary(), *misfit),
         f"\n{heading}",
         table(rows, right=2, head=("", "before", "after")),
         block("Why", bullets(f"{item.label}: {item.why}" for item in effect.techniques)),

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from ...analysis.ridges import ridge_table
 from ...errors import either, number, unknown
-from ...formats import FORMATS, SCHEMES
+from ...formats import FORMATS, SCHEMES, list_formats
 from ...report import plain
 from ...specs.engines import facts, list_engines
 from ...specs.library import accelerators_like, get_model, list_accelerators, list_models, models_like
@@ -204,7 +204,7 @@ def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
     """List number formats: bits per value including scales, and the units that multiply them."""
     rows: list[dict[str, Any]] = [
         {"name": each, "bits": FORMATS[each].bits, "math": FORMATS[each].math, "schemes": _schemes(each)}
-        for each in _named(FORMATS, name, _schemes)
+        for each in _named(list_formats(), name, _schemes)
     ]
     if as_json:
         return print_json(rows)
@@ -213,7 +213,7 @@ def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
         (row["name"], f"{row['bits']:.4g}", row["math"] or "storage only", ", ".join(row["schemes"])) for row in rows
     ]
     notes = ("other bit widths, group and block sizes work as well: int3_g64, int4_g64_sym, affine4_g64, exl3_3.5",)
-    return _listed("formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)), asked=name, known=FORMATS)
+    return _listed("formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)), asked=name, known=list_formats())
 
 
 def _schemes(name: str) -> list[str]:
@@ -235,7 +235,7 @@ PHASES = ("prefill", "decode", "both", "neither")
 
 def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, as_json: opt.Json = False) -> None:
     """List serving techniques for ``what-if --technique``: the phase that each helps, its parameters, and why."""
-    from ...techniques import REGISTRY
+    from ...techniques import REGISTRY, list_techniques
     from ...techniques.technique import OTHER_NAMES
     from ..technique_options import option_of
 
@@ -243,7 +243,7 @@ def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, 
         raise unknown("phase", helps, PHASES)
     rows: list[dict[str, Any]] = []
     others = {slug: [each for each, known in OTHER_NAMES.items() if known == slug] for slug in REGISTRY}
-    for slug in _named(REGISTRY, name.replace("_", "-"), lambda each: (REGISTRY[each].name, *others[each])):
+    for slug in _named(list_techniques(), name.replace("_", "-"), lambda each: (REGISTRY[each].name, *others[each])):
         kind = REGISTRY[slug]
         if helps in (None, kind.helps):
             parameters = [item.name for item in dataclasses.fields(kind)]
@@ -257,7 +257,7 @@ def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, 
         (row["name"], row["helps"], *([taken] if full else []), row["why"])
         for row, taken in zip(rows, options, strict=True)
     ]
-    return _listed("techniques", cells, head, asked=name, known=REGISTRY)
+    return _listed("techniques", cells, head, asked=name, known=list_techniques())
 
 
 def engines(name: Name = "", *, as_json: opt.Json = False) -> None:
