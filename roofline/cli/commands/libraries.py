@@ -213,7 +213,9 @@ def formats(name: Name = "", *, as_json: opt.Json = False) -> None:
         (row["name"], f"{row['bits']:.4g}", row["math"] or "storage only", ", ".join(row["schemes"])) for row in rows
     ]
     notes = ("other bit widths, group and block sizes work as well: int3_g64, int4_g64_sym, affine4_g64, exl3_3.5",)
-    return _listed("formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)), asked=name, known=list_formats())
+    return _listed(
+        "formats", cells, head, right=(1,), notes=block("Notes", bullets(notes)), asked=name, known=list_formats()
+    )
 
 
 def _schemes(name: str) -> list[str]:
