@@ -349,6 +349,8 @@ def test_targets_in_one_list():
         (("engines", "tensorrt"), "trtllm"),
         (("techniques", "eagle"), "speculative"),
         (("techniques", "prefix_caching"), "prefix-caching"),
+        (("techniques", "EAGLE-3"), "speculative"),
+        (("engines", "llama.cpp"), "llamacpp"),
         (("prices", "h100"), "h100-sxm"),
     ],
 )

@@ -332,8 +332,8 @@ def tensor_share(given: Mapping[str, Any], count: int) -> int:
 
 
 def layout_of(given: Mapping[str, Any], count: int) -> Parallel:
-    """Return the layout of the options; those accelerators given with the hardware that the options leave over share
-    each matrix: 8 of them with ``--ep 8`` are TP 8 and EP 8, with ``--pp 2`` TP 4 and PP 2.
+    """Return the layout of the options; without ``--tp``, tensor parallelism fills the accelerators of ``--hardware``:
+    8 of them with ``--ep 8`` are TP 8 and EP 8, with ``--pp 2`` TP 4 and PP 2.
 
     Raises
     ------

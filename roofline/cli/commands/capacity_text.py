@@ -155,7 +155,7 @@ def _words_used(answer: str, rows: Plan | Fleet) -> list[str]:
     """What the words in an answer and its table mean."""
     used = [text for basis, text in WORDS_IN_TABLES.items() if basis in rows.basis]
     if np.any(rows.tie):
-        used.append("tie: the intervals of the estimates do not tell its cost from that of the first row")
+        used.append("tie: within the intervals of the estimates, as cheap as the first row")
     if OVERLOAD in answer:
         used.append(f"{OVERLOAD}: at that end of the interval, the queue grows without bound")
     return used

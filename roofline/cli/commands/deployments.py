@@ -326,7 +326,7 @@ def _encoder_rows(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -
         points, key=lambda each: (bool(each[1].memory.fits), float(each[1].encode.tokens_per_s_by(time)))
     )
     rate = f"{float(best.encode.tokens_per_s_by(time)):,.0f} tokens/s"
-    answer = f"{fitting} of {len(points)} points fit. Most tokens/s: {rate}, at {_where(varied)}."
+    answer = f"{fitting} of {len(points)} points fit. Highest throughput: {rate} at {_where(varied)}."
     return [lead(first.serve.model, answer), f"\n{paragraph(shared)}", table(rows, head=head, right=numbers)]
 
 
@@ -353,7 +353,7 @@ def _lead(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:
     limits = {str(found.decode.limit) for _, found in points}
     bound = f" Decode is {bound_by(limits.pop())} at every point." if len(limits) == 1 else ""
     among = " among them" if fitting else ""
-    return f"{fitting} of {len(points)} points fit. Most tokens/s in decode{among}: {rate}, at {where}.{bound}"
+    return f"{fitting} of {len(points)} points fit. Highest decode throughput{among}: {rate} at {where}.{bound}"
 
 
 def _figures(found: Answers) -> tuple[str, ...]:

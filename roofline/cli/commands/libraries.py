@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -58,8 +59,13 @@ def models(name: Name = "", *, full: opt.Full = False, as_json: opt.Json = False
 
 
 def _named(names: Iterable[str], text: str, others: Callable[[str], Iterable[str]] = lambda _: ()) -> list[str]:
-    """Names that contain a text, or that have another name which does."""
-    return [name for name in names if any(text.lower() in each.lower() for each in (name, *others(name)))]
+    """Names that contain a text, or that have another name which does; case and separators do not matter."""
+    wanted = _without_separators(text)
+    return [name for name in names if any(wanted in _without_separators(each) for each in (name, *others(name)))]
+
+
+def _without_separators(text: str) -> str:
+    return re.sub(r"[\s_.-]", "", text.lower())
 
 
 def _listed(
@@ -245,7 +251,7 @@ def techniques(name: Name = "", *, helps: Helps = None, full: opt.Full = False, 
         raise unknown("phase", helps, PHASES)
     rows: list[dict[str, Any]] = []
     others = {slug: [each for each, known in OTHER_NAMES.items() if known == slug] for slug in REGISTRY}
-    for slug in _named(list_techniques(), name.replace("_", "-"), lambda each: (REGISTRY[each].name, *others[each])):
+    for slug in _named(list_techniques(), name, lambda each: (REGISTRY[each].name, *others[each])):
         kind = REGISTRY[slug]
         if helps in (None, kind.helps):
             parameters = [item.name for item in dataclasses.fields(kind)]

@@ -62,7 +62,13 @@ Market = Annotated[
     ),
 ]
 PriceOf = Annotated[
-    str, Parameter(name="--name", help="Show only accelerators called like this.", show_default=False, negative=())
+    str,
+    Parameter(
+        name="--name",
+        help="Show only accelerators whose name, alias or title contains this text.",
+        show_default=False,
+        negative=(),
+    ),
 ]
 Found = list[tuple[str, Price]]
 """Accelerators, each with one of its prices."""
