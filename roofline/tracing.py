@@ -14,6 +14,9 @@ Equal lines are recorded once, and lines on which no result depends are dropped.
 condition records its truth: where it comes out differently, the compiled function returns None and the function is
 traced again.  The lines are the operations of the function in their order, so results are equal to the last bit.
 
+NumPy's scalars divide by zero and overflow to infinity, where plain numbers raise an error.  A point at which the lines
+raise one is computed as written, so that it has the function's own result or error.
+
 Traced numbers take the place of arrays: NumPy's functions record themselves, and whatever accepts a number or an array
 accepts a traced number.  What needs an actual number or array raises a TypeError, and the function stays as it is.
 """
@@ -110,7 +113,8 @@ def _written(operand: Any) -> str:
     value = operand.item() if isinstance(operand, np.generic) else operand
     if not isinstance(value, int | float):
         raise TypeError(f"a line is written with numbers, not with {type(operand).__name__}")
-    return f"({value!r})" if value < 0 else repr(value)
+    text = repr(value)
+    return f"({text})" if text.startswith("-") else text
 
 
 @cache
@@ -124,7 +128,7 @@ class Traced:
     """A number whose arithmetic is recorded."""
 
     __slots__ = ("name", "trace", "value")
-    __hash__ = object.__hash__
+    __hash__ = None  # type: ignore[assignment]  # a set or a cache would take it for another number
 
     def __init__(self, trace: Trace, name: str, value: Any) -> None:
         self.trace, self.name, self.value = trace, name, value
@@ -208,7 +212,7 @@ class Traced:
     def __float__(self) -> NoReturn:
         raise TypeError("a traced number has no value of its own")
 
-    __array__ = __int__ = __index__ = __float__
+    __array__ = __int__ = __index__ = __str__ = __repr__ = __float__
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         if method != "__call__" or options or ufunc not in UFUNCS:
@@ -279,7 +283,10 @@ class Repeated(Generic[Result]):
     def __call__(self, *numbers: Number) -> Result:
         """Return the function of the numbers."""
         for path in self.paths:
-            found = path(*numbers)
+            try:
+                found = path(*numbers)
+            except (ArithmeticError, ValueError):  # the function may have constants of NumPy, which raise none
+                break
             if found is not None:
                 return found
         self.calls += 1
@@ -292,3 +299,5 @@ class Repeated(Generic[Result]):
             self.paths.append(compiled(self.function, numbers))
         except (TypeError, AttributeError):  # it needs an actual number
             self.calls = MOST_PATHS * OFTEN
+        except (ArithmeticError, ValueError):  # at these numbers, which the function itself computes or refuses
+            pass

@@ -84,3 +84,11 @@ def test_a_power_limit_is_computed_as_written():
     for batch in range(2, 2 * OFTEN):
         step = rl.decode(serve, rl.Workload(batch=batch), context_tokens=900)
         assert step.estimate_s == step.scheduled.estimate_s
+
+
+@pytest.mark.parametrize("batch", [np.float64(5.0), np.int64(5), 5])
+def test_any_kind_of_number_gives_the_same_point(batch):
+    serve = rl.Deployment("gpt-2", "l40s")
+    step, plain = (rl.decode(serve, rl.Workload(batch=each), context_tokens=900) for each in (batch, 5.0))
+    assert [*map(type, _fixed_and_varied(step.segments)[1])] == [float, float]
+    assert (step.sums, step.estimates) == (plain.sums, plain.estimates)

@@ -1,6 +1,7 @@
 """Functions whose arithmetic is recorded and compiled."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ def test_conditions_that_come_out_differently_are_noticed():
 
 
 ACTUAL = [float, int, math.floor, np.sort, np.asarray, lambda x: x.shape, np.full(2, 3.0).__mul__]
+ACTUAL += [lambda x: len(f"{x}"), lambda x: x in {1.0, 2.0}, {1.0: 2.0}.get]  # as text, and by its hash
 
 
 @pytest.mark.parametrize("needs", ACTUAL)
@@ -81,6 +83,40 @@ def test_a_function_with_many_paths_or_none_stays_as_it_is():
     none = Repeated(lambda x: Found(math.floor(x)))
     assert [none(x + 0.5).value for x in range(100)] == [*range(100)]
     assert not none.paths
+
+
+ONE = np.float64(1.0)
+
+BY_NUMPY = [
+    (lambda x: ONE / x, 0.0, math.inf),
+    (lambda x: (ONE * x) ** 400, 10.0, math.inf),
+    (np.exp, 1000.0, math.inf),
+    (np.log, 0.0, -math.inf),
+]
+"""Functions whose value at a number is infinite by NumPy's rules (IEEE 754), where plain numbers raise an error."""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("function", "number", "value"), BY_NUMPY)
+def test_points_at_which_plain_numbers_raise_are_computed_as_written(function, number, value):
+    repeated = Repeated(lambda x: Found(function(x)))
+    for x in range(1, OFTEN + 1):
+        repeated(x / OFTEN)
+    assert repeated.paths
+    assert repeated(number).value == value
+    at_the_number = Repeated(lambda x: Found(function(x)))
+    assert [at_the_number(number).value for _ in range(OFTEN + 1)] == [value] * (OFTEN + 1)
+
+
+def test_a_negative_zero_keeps_its_sign():
+    assert compiled(lambda x: Found((-0.0) ** x), [2.0])(2.0).value.hex() == "0x0.0p+0"
+
+
+def test_threads_may_share_a_function():
+    repeated = Repeated(lambda x: Found(3 * x if x % 5 else x / 2))
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(repeated, range(2000)))
+    assert [each.value for each in found] == [3 * x if x % 5 else x / 2 for x in range(2000)]
 
 
 def test_mistakes_surface_as_in_the_function():

@@ -43,7 +43,8 @@ def _estimates_once(serve: Deployment, name: str, fixed: Fixed, varied: Varied, 
 def _fixed_and_varied(segments: tuple[Segment, ...]) -> tuple[Fixed, Varied]:
     rows = [numbers_of(segment) for segment in segments]
     fixed = tuple(tuple(number if number in USUAL else None for number in row) for row in rows)
-    return fixed, tuple(number for row in rows for number in row if number not in USUAL)
+    # As floats, which `scalar` makes of integers and NumPy's numbers, but not of traced ones.
+    return fixed, tuple(float(number) for row in rows for number in row if number not in USUAL)
 
 
 def _segments(fixed: Fixed, varied: Varied) -> tuple[Segment, ...]:
