@@ -244,7 +244,7 @@ def test_names_as_people_and_drivers_write_them(typed, name):
 )
 def test_an_ambiguous_name_lists_the_choices(typed, choices):
     with pytest.raises(
-        rl.UnknownName, match=f"^{typed!r} may be {', '.join(choices[:-1])} or {choices[-1]}: say which$"
+        rl.UnknownName, match=rf"^{typed!r} is ambiguous: {', '.join(choices[:-1])} or {choices[-1]}\?$"
     ):
         rl.get_accelerator(typed)
 
