@@ -172,6 +172,17 @@ def test_serve_shows_the_share_of_requests_that_meet_an_slo(small):
     assert "of the requests meet the SLO (TTFT 100 ms)" in words("serve", *SMALL, *options, "--rate", "2")
 
 
+@pytest.mark.parametrize(
+    ("target", "verdict"), [(10, "meets its target of 10"), (10**6, "misses its target of 1,000,000")]
+)
+def test_a_throughput_target_is_one_of_the_deployment(target, verdict):
+    """No share of the requests meets it, and the means of a closed form are enough."""
+    asked = ("serve", *SMALL, *LENGTHS, "--concurrency", "8", "--tokens-per-s", target)
+    assert f"The throughput {verdict} tokens/s." in words(*asked)
+    assert "of the requests meet" not in words(*asked)
+    assert answer(*asked)["slo"] == {"tokens_per_s": target}
+
+
 def test_a_closed_form_does_not_tell_which_requests_meet_an_slo():
     done = run("serve", *SMALL, "--concurrency", "8", "--ttft", "60ms")
     assert done.exit_code == 2

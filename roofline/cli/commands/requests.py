@@ -147,7 +147,7 @@ def serve(
         raise InvalidInput("give either --concurrency (closed loop) or --rate (open loop), not both")
     targets = read_slo(slo or {})
     by_default = CLOSED_FORM if rate is None else SIMULATION
-    if targets.targets() and (by_default if method is None else method_named(method)) == CLOSED_FORM:
+    if targets.latencies and (by_default if method is None else method_named(method)) == CLOSED_FORM:
         raise InvalidInput("targets such as --ttft need every request, not means: add --method simulation")
     found = serve_requests(
         deployment,
@@ -202,8 +202,9 @@ def _served_dict(found: Served, slo: SLO) -> dict[str, Any]:
 
 
 def _met_dict(found: Served | Simulation, slo: SLO) -> dict[str, Any]:
-    """The targets and the share of the requests that meet them; nothing without targets."""
-    return {"slo": dict(slo.targets()), "share_within_slo": plain(found.share_within(slo))} if slo.targets() else {}
+    """The targets and the share of the requests that meet those for latency; nothing without targets."""
+    share = {"share_within_slo": plain(found.share_within(slo))} if slo.latencies else {}
+    return {"slo": dict(slo.targets()), **share} if slo.targets() else {}
 
 
 def _words(load: Workload | Traffic | Trace) -> str:
@@ -219,9 +220,9 @@ def _loads(found: Served, slo: SLO) -> str:
     asked = np.ravel(found.asked_concurrency if closed else found.asked_requests_per_s)
     names = ("ttft_s", "tpot_s", "total_s", "tokens_per_s", "running_batch", "utilization", "limit")
     columns = [np.ravel(np.broadcast_to(getattr(found, name), asked.shape)) for name in names]
-    whole = "E2E" if slo.targets() else "end to end"
+    whole = "E2E" if slo.latencies else "end to end"
     head = ("concurrency" if closed else "requests/s", "TTFT", "TPOT", whole, "tokens/s", "running", "load")
-    met = [f"{share:.0%}" for share in np.ravel(found.share_within(slo))] if slo.targets() else []
+    met = [f"{share:.0%}" for share in np.ravel(found.share_within(slo))] if slo.latencies else []
     rows = []
     for at, each in enumerate(asked):
         ttft, tpot, total, tokens, running, used, limit = (column[at] for column in columns)
@@ -332,9 +333,14 @@ def _simulated_dict(found: Simulation, slo: SLO) -> dict[str, Any]:
 
 
 def _goodput(found: Served | Simulation, slo: SLO) -> str:
-    """The share of requests that meet the targets, in words."""
-    if not slo.targets():
-        return ""
-    share = float(found.share_within(slo))
-    targets = ", ".join(f"{LATENCIES.get(name, name)} {humanize(name, level)}" for name, level in slo.targets())
-    return f"{share:.1%} of the requests meet the SLO ({targets}): {share * found.requests_per_s:.3g} requests/s."
+    """The share of requests that meet the latency targets, and whether the throughput meets its own, in words."""
+    sentences = []
+    if slo.latencies:
+        share = float(found.share_within(slo))
+        targets = ", ".join(f"{LATENCIES[name]} {humanize(name, level)}" for name, level in slo.latencies)
+        met = f"{share:.1%} of the requests meet the SLO ({targets})"
+        sentences.append(f"{met}: {share * found.requests_per_s:.3g} requests/s.")
+    if slo.tokens_per_s is not None:
+        meets = "meets" if found.tokens_per_s >= slo.tokens_per_s else "misses"
+        sentences.append(f"The throughput {meets} its target of {humanize('tokens_per_s', slo.tokens_per_s)}.")
+    return " ".join(sentences)
