@@ -145,6 +145,10 @@ def _time_scale(value: float) -> tuple[float, str]:
     return next(((s, u) for s, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")) if value >= s), (1e-9, "ns"))
 
 
+OVERLOAD = "overload"
+"""A time, or the end of an interval, of a queue that grows without bound."""
+
+
 def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
     """Format a time with three digits and its interval, if any; an array shows its first and last element.
 
@@ -163,7 +167,7 @@ def brief_time(value: Any, low: Any = None, high: Any = None) -> str:
     if not value:
         return "0 s"
     scale, unit = _time_scale(value)
-    ends = [_digits(float(end) / scale) if np.isfinite(end) else "overload" for end in (low, high) if end is not None]
+    ends = [_digits(float(end) / scale) if np.isfinite(end) else OVERLOAD for end in (low, high) if end is not None]
     interval = f" [{'-'.join(ends)}]" if ends else ""
     return f"{_digits(float(value) / scale)} {unit}{interval}"
 

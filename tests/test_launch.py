@@ -134,6 +134,7 @@ def test_no_launch_command_names_a_copy_in_other_formats():
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
         ("meta-llama/llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
         ("unsloth/Qwen3-8B-GGUF:Q4_K_M", "unsloth/Qwen3-8B-GGUF:Q4_K_M"),
+        ("qwen/qwen3-8b:free", "Qwen/Qwen3-8B"),
         ("qwen3-32b-awq", "qwen3-32b-awq"),
         ("Qwen3-8B 4-bit", "Qwen3-8B 4-bit"),
         ("llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B"),

@@ -538,6 +538,9 @@ Mac Studio M3 Ultra 512GB -> apple-m3-ultra 1
 Mac mini M4 Pro -> apple-m4-pro 1
 2x RTX 3090 24GB -> rtx-3090 2
 MI300X 192GB -> mi300x 1
+H100 94GB -> h100-nvl 1
+H100 80GB HBM3 -> h100-sxm 1
+B200 192GB -> b200-sxm 1
 """
 MACHINES = [tuple(line.split(" -> ")) for line in HARDWARE.strip().splitlines()]
 
@@ -559,6 +562,7 @@ def test_an_accelerator_is_found_with_its_number(typed, expected):
         ("99999999xh100", "no accelerator named '99999999xh100'"),
         ("p9.48xlarge", "no accelerator named 'p9.48xlarge'"),
         ("RTX 3060 8GB", "'RTX 3060 8GB' is not in the library, only rtx-3060-12gb with 12 GB"),
+        ("H100 PCIe 94GB", "'H100 PCIe 94GB' is not in the library, only h100-pcie with 80 GB"),
         ("H100 80GB HBM3 MIG 1g.10gb", "is a part of an accelerator"),
         ("MacBook Pro M4 Max", "is ambiguous: apple-m4-max-32c or apple-m4-max-40c?"),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "no accelerator named"),

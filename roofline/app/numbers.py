@@ -19,7 +19,7 @@ from ..report import plain
 from ..serving.under_load import Served, serve
 from ..specs.prices import Price, get_price, usd_per_million_tokens
 from ..teaching import napkin
-from ..units import bound_by, brief_time, humanize
+from ..units import OVERLOAD, bound_by, brief_time, humanize
 from .snippets import command_lines, python_code
 from .state import State
 
@@ -221,7 +221,7 @@ def _queue(served: Served | str, state: State) -> dict[str, Any]:
         mean = float(getattr(served, name))
         if name in ("tpot_s", "gap_s") and not mean:
             continue  # requests of one output token have neither
-        shown = brief_time(mean) if np.isfinite(mean) else "overload"
+        shown = brief_time(mean) if np.isfinite(mean) else OVERLOAD
         rows.append([words, shown, *(brief_time(served.quantile(name, share)) for share in shares)])
     return {
         "sentence": served.summary(),

@@ -70,9 +70,6 @@ def _times(best: Plan | PoolPlan) -> str:
     return f"TTFT {ttft}, TPOT {interval_words(best.tpot_s[0], best.tpot_low_s[0], best.tpot_high_s[0])}"
 
 
-OVERLOAD = "overload"
-"""End of an interval at which the queue grows without bound (`roofline.units.brief_time`)."""
-
 OVERLOADED = 10.0
 """If the upper end of a wait is this many times the estimate, the queue grows without limit there."""
 

@@ -173,14 +173,14 @@ def deepseek_ocr(at: Wrapper) -> Tower:
     CLIP's matrices are counted for each token; its attention over 257 positions, 4 % of their work, is left out.
     """
     sam, clip = ocr_encoders(at)
-    first = got_ocr(at._replace(encoder=sam))
+    before = got_ocr(at._replace(encoder=sam))
     width, inner, out = clip.size("hidden_size"), clip.size("intermediate_size"), sam.size("output_channels")
     strided = (Product(9 * out, 2 * out, 4), Product(18 * out, width))
     layers = (*products(width, width, width, width, width), *products(width, inner, width)) * clip.size(
         "num_hidden_layers"
     )
-    chain = (*first.projector[:2], *strided, *layers, Product(2 * width, at.hidden))
-    return replace(first, projector=chain)
+    chain = (*before.projector[:2], *strided, *layers, Product(2 * width, at.hidden))
+    return replace(before, projector=chain)
 
 
 def blip2(at: Wrapper) -> Tower:

@@ -29,8 +29,6 @@ OF_IMAGES = frozenset(
     }
 )
 """``model_type`` of encoders of images, alone or beside one of text."""
-NOT_DECODERS = OTHER_ENCODERS | OF_SOUND | OF_IMAGES
-"""``model_type`` of models that are not language models, or of unsupported encoders."""
 
 
 @dataclass(frozen=True)

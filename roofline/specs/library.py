@@ -250,7 +250,7 @@ def _as_named(model: Model, name: str) -> Model:
     from ..huggingface import is_hub_id
 
     wanted = stored_precision(name)
-    if is_hub_id(name.partition(":")[0]) and name.lower() != model.repository.lower() and not leaves_type_open(name):
+    if is_hub_id(name) and name.lower() != model.repository.lower() and not leaves_type_open(name):
         model = model.replace(repository=name)
     if leaves_type_open(name):
         said = f"{name!r} does not say which GGUF type: sizes are those of {model.name}; add one, such as -Q4_K_M"
@@ -332,8 +332,8 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
     raise UnknownName(f"no accelerator named {name!r:.100}; {nearest}")
 
 
-STATED_SIZE = 0.1
-"""How far the memory that a name states may be from the accelerator's: 24 GiB are sold as 24 GB."""
+STATED_SIZE = 0.075
+"""How far the memory that a name states may be from the accelerator's: 24 GiB, 25.8 GB, are sold as 24 GB."""
 
 
 def _with_memory(name: str, names: _Names, index: Mapping[str, Path]) -> list[str]:

@@ -11,9 +11,9 @@ import numpy as np
 from ...capacity import Fleet, Plan, PoolPlan
 from ...capacity.basis import BORROWED, CALIBRATED, TYPICAL
 from ...capacity.launch import OPTIONS_OF_POOLS, engines_on, launch_command, technique_notes
-from ...capacity.plan_sentences import OVERLOAD, interval_words, latency_words, statistic_words
+from ...capacity.plan_sentences import interval_words, latency_words, statistic_words
 from ...report import Rows
-from ...units import brief_time, humanize
+from ...units import OVERLOAD, brief_time, humanize
 from ..text import block, bullets, paragraph, shell_line, table, without_basis
 from .deployments import lead
 

@@ -20,7 +20,7 @@ from ...serving.trace import Trace, read_trace
 from ...serving.traffic import Traffic, read_traffic
 from ...serving.under_load import Served
 from ...serving.under_load import serve as serve_requests
-from ...units import brief_time, humanize
+from ...units import OVERLOAD, brief_time, humanize
 from .. import options as opt
 from ..answers import deployment_dict
 from ..output import print_json, print_text
@@ -111,9 +111,6 @@ FIGURES = {
     "utilization": "scheduler busy",
 }
 """Heads of the numbers of the deployment."""
-
-OVERLOAD = "overload"
-"""A time that grows with the length of the run, as more requests arrive than the deployment serves."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
