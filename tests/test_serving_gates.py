@@ -8,7 +8,7 @@ import pytest
 
 import roofline as rl
 from roofline.phases.launches import launched_kernels
-from roofline.serving.busiest import busiest
+from roofline.serving.busiest import busiest, busiest_in_turn
 from roofline.serving.cache_pool import CachePool
 from roofline.serving.clock import Clock, Polyline
 from roofline.serving.gates import BalanceGate, BatchGate
@@ -167,6 +167,25 @@ def test_the_busiest_rank_has_more_than_its_part():
     for prompts, ranks in ((3, 4), (8, 8), (200, 8)):
         counts = rng.multinomial(prompts, [1 / ranks] * ranks, size=20_000)
         assert float(busiest(prompts, ranks)) == pytest.approx(counts.max(axis=1).mean(), rel=0.02)
+
+
+def drawn_in_turn(running, ranks, lengths):
+    """Mean of the busiest rank's sequences: Poisson arrivals, sent to the ranks in turn, at 2,000 random times."""
+    rng = np.random.default_rng(0)
+    begin = np.cumsum(rng.exponential(1 / running, 40_000))
+    end = begin + lengths(rng, len(begin))
+    found = []
+    for moment in rng.uniform(20, begin[-1], 2000):
+        (inside,) = np.nonzero((begin <= moment) & (end > moment))
+        found.append(np.bincount(inside % ranks, minlength=ranks).max())
+    return np.mean(found)
+
+
+@pytest.mark.parametrize(("running", "ranks"), [(8, 4), (64, 8), (256, 8)])
+def test_ranks_in_turn_are_between_equal_and_exponential_lengths(running, ranks):
+    equal = drawn_in_turn(running, ranks, lambda _, count: np.ones(count))
+    exponential = drawn_in_turn(running, ranks, lambda rng, count: rng.exponential(1.0, count))
+    assert equal < float(busiest_in_turn(running, ranks)) < exponential < float(busiest(running, ranks))
 
 
 @pytest.mark.parametrize("engine", ["trtllm", "default"])

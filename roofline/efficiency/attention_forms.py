@@ -58,8 +58,8 @@ def decode_terms(p: Parameters, run: Kernel) -> Terms:
     (``single_s`` without sharing) and processes its piece at ``token_s`` per token, both times the factor of the head's
     width.  A multiprocessor runs its blocks one after another.
 
-    Where more sequences make the combining kernel unnecessary, a step gets shorter, as steps do: of 127 pairs of
-    timings with up to twice the sequences, 10 are shorter by 2 to 13 % (tests/data/measurements).
+    Where more sequences make the combining kernel unnecessary, the time falls.  Measured times do so too: of 127 pairs
+    of timings with up to twice the sequences, 10 are shorter by 2 to 13 % (tests/data/measurements).
     """
     shape = run.inputs
     sequences, heads, past, seen = shape["sequences"], shape["query_heads"], shape["past_tokens"], shape["past_read"]

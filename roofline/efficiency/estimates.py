@@ -241,8 +241,11 @@ def _median(each: list[Parts]) -> Parts:
 
 
 def _capped(parts: Parts, most: Parts, times: Any) -> Parts:
-    """Return the parts, limited to ``times`` another time, to which they are equal where the ratio is their own."""
-    over = 1 * (_sum(parts) > times * _sum(most) * (1 + 1e-9))  # not for rounding
+    """Return the parts, limited to ``times`` another time.
+
+    If ``times`` is the ratio of just these two times, the parts are at their limit and are returned unchanged.
+    """
+    over = 1 * (_sum(parts) > times * _sum(most) * (1 + 1e-9))  # 1e-9: rounding must not count as above the limit
     fixed_s = over * times * most.fixed_s + (1 - over) * parts.fixed_s
     return Parts(fixed_s, over * times * most.running_s + (1 - over) * parts.running_s)
 

@@ -11,7 +11,8 @@ INSTRUCTIONS = {"w4a16": 1.1, "mx4a16": 1.1, "w8a16": 2.25}
 """Format -> instructions that expand a weight to bf16.
 
 Marlin of vLLM (``csrc/quantization/gptq_marlin/dequant.h``) expands four 8-bit integers by way of FP32 in ten
-instructions and four FP8 values in eight, 4-bit integers with 1.1 each."""
+instructions and four FP8 values in eight; 2.25 per weight is the mean of both.  4-bit integers take 1.1 each, and 4-bit
+floats are assumed to take as many."""
 
 TILE_ROWS, TILE_ROWS_OF_HOPPER = 64, 128
 """Rows of a tile for which a weight is expanded once: at most four times 16 in Marlin (``thread_m_blocks``), two warp

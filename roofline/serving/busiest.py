@@ -72,8 +72,11 @@ def busiest(prompts: Number, ranks: int) -> Any:
 def busiest_in_turn(running: Number, ranks: int) -> Any:
     """Return the mean number of sequences on the busiest of ``ranks`` ranks that are sent requests in turn.
 
-    A rank gets every ``R``-th arrival of a Poisson process.  The variance of such counts is an ``R``-th of that of
-    requests that go to any rank (Cox 1962, Renewal Theory, section 4.2), and so is that of sequences of equal length.
+    A rank gets every ``R``-th arrival of a Poisson process.  The variance of such arrivals is an ``R``-th of that of
+    requests that go to any rank (Cox 1962, Renewal Theory, section 4.2), which is assumed for the running sequences as
+    well.  They depend on the spread of lengths, which the closed forms do not know: equal ones differ by one sequence
+    at most, exponential ones by more.  For 64 sequences on 8 ranks, the excess over the mean is 0.4 and 2.9 when drawn
+    at random, and 1.5 here.
 
     Parameters
     ----------
