@@ -173,7 +173,7 @@ def test_an_alias_bomb(write):
 
 @pytest.mark.parametrize("text", ["!!python/object/apply:os.system [echo]\n", "name: !!python/name:os.system\n"])
 def test_nothing_is_executed(write, text):
-    assert "is not valid YAML" in refusal(write(text))
+    assert "contains a YAML tag" in refusal(write(text))
 
 
 @pytest.mark.parametrize(("text", "kind"), [("", "NoneType"), ("- 1\n", "list"), ("just words\n", "str")])
