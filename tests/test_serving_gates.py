@@ -8,13 +8,16 @@ import pytest
 
 import roofline as rl
 from roofline.phases.launches import launched_kernels
+from roofline.serving import closed_forms
 from roofline.serving.busiest import busiest, busiest_in_turn
 from roofline.serving.cache_pool import CachePool
 from roofline.serving.clock import Clock, Polyline
 from roofline.serving.gates import BalanceGate, BatchGate
 from roofline.serving.ranks import Ranks
 from roofline.serving.request_records import Requests
+from roofline.serving.scenario import Scenario
 from roofline.serving.scheduler import Scheduler
+from roofline.serving.steady_state import STEP_TOGETHER, steady_state
 from roofline.serving.step_times import step_times
 
 ROOT = Path(__file__).parent.parent
@@ -196,6 +199,64 @@ def test_the_closed_form_knows_prompts_that_meet_in_a_step(engine, clients):
     form = rl.serve(serve, load, concurrency=clients)
     run = rl.simulate(serve, load, concurrency=clients, requests=40 * clients)
     assert float(form.tpot_s) == pytest.approx(run.tpot_s, rel=0.05)
+
+
+@pytest.mark.parametrize(("engine", "clients"), [("trtllm", 256), ("trtllm", 976), ("default", 256)])
+def test_the_steady_state_knows_that_ranks_wait(engine, clients):
+    """A saturated server with lengths that differ widely, so that the prompts of eight ranks do not line up."""
+    serve = deepseek(engine, data=8, expert=8)
+    run = rl.simulate(serve, rl.Traffic(*LONG, np.ones(LONG[0].size)), concurrency=clients, requests=20 * clients)
+    seen = steady_state(Scenario(serve, rl.Workload(4000, 300, clients)))
+    assert seen.requests_per_s == pytest.approx(run.requests_per_s, rel=0.1)
+    assert STEP_TOGETHER in seen.assumptions
+
+
+@pytest.mark.parametrize("fields", [{}, {"chunk_tokens": 4000}])
+def test_every_prompt_of_eight_clients_stalls_eight_ranks(fields):
+    """By hand: rare prompts meet in 1 % of their passes, so a request waits for eight of them, one after another."""
+    serve, load = deepseek("trtllm", data=8, expert=8), rl.Workload(4000, 300, 8)
+    times, seen = step_times(serve), steady_state(Scenario(serve, load, **fields))
+    spared_s = times.host.prefill_factor * float(times.experts_s(4000.0) - times.experts_s(500.0))
+    prompt_s = float(rl.prefill(serve, load).estimate_s) - spared_s
+    ridden = 7 if fields else 0  # steps that carry the others' chunks
+    assert seen.total_s == pytest.approx(8 * prompt_s + (299 - ridden) * seen.step_s, rel=0.02)
+    independent = steady_state(Scenario(serve.replace(engine=rl.Engine("trtllm", ranks_wait=False)), load))
+    assert independent.total_s == pytest.approx(independent.prompt_s + 299 * independent.step_s, rel=1e-3)
+
+
+def test_only_the_estimate_waits_and_only_if_the_engine_does():
+    load = rl.Workload(4000, 300, 256)
+    waiting, vllm, balanced = (
+        Scenario(deepseek(engine, data=8, expert=8), load) for engine in ("trtllm", "vllm", BALANCED)
+    )
+    for scenario, time in ((waiting, "roofline_s"), (vllm, "estimate_s"), (balanced, "estimate_s")):
+        seen = steady_state(scenario, time=time)
+        lined_up = closed_forms.packing(32, 299, 2).per_pass
+        total_s = 32 / lined_up * seen.passes.packed_s(lined_up, time) + 299 * seen.step_s
+        assert seen.total_s == pytest.approx(total_s, rel=1e-9)
+        assert STEP_TOGETHER not in seen.assumptions
+    estimate = steady_state(waiting)
+    assert estimate.at("roofline_s").total_s == pytest.approx(steady_state(waiting, time="roofline_s").total_s)
+    assert estimate.high.requests_per_s < estimate.requests_per_s < estimate.low.requests_per_s
+
+
+def test_the_floor_of_a_lone_prompt_has_all_experts_to_itself():
+    """Experts have the tokens of one prompt instead of eight, so that the floor is below that of eight prompts."""
+    floor, estimate = (
+        steady_state(Scenario(deepseek("trtllm", data=8, expert=8), rl.Workload(4000, 2, 1)), time=time)
+        for time in ("floor_s", "estimate_s")
+    )
+    assert floor.prompt_s / 8 < floor.ttft_s < floor.prompt_s
+    assert floor.ttft_s < estimate.ttft_s < estimate.prompt_s
+
+
+def test_layouts_in_one_array_have_their_own_ranks():
+    degrees = np.array([1.0, 2.0, 8.0])
+    serve = deepseek("trtllm", data=degrees, expert=degrees)
+    together = steady_state(Scenario(serve, rl.Workload(4000, 300, 64)))
+    for at, ways in enumerate((1, 2, 8)):
+        one = steady_state(Scenario(deepseek("trtllm", data=ways, expert=ways), rl.Workload(4000, 300, 64)))
+        assert together.total_s[at] == pytest.approx(one.total_s, rel=1e-9)
 
 
 def test_littles_law_holds_for_ranks_that_wait():

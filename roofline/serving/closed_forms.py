@@ -12,6 +12,9 @@ stages works on ``k`` groups of sequences at a time, one in each stage.  So ther
 / lanes`` requests each, and all passes of different lanes happen at the same time: replicas are assumed to compute
 their prompts together, and stages to be always busy.  A lane holds at least one request; with fewer requests than lanes
 some lanes are idle.  All times here are those of one lane.
+
+Replicas that share experts wait for each other's prompts, which do not line up: in the estimate they are one lane with
+the requests of all of them, whose passes take the time of the most loaded replica (`roofline.serving.busiest`).
 """
 
 from __future__ import annotations
@@ -185,6 +188,48 @@ def chunks(lane_batch: Number, steps: Number, prompt_tokens: Number, chunk_token
     prompts = np.clip(np.divide(lane_batch, steps + 1.0), 1.0, fit)
     riders = np.minimum(lane_batch - prompts, steps * prompts / passes)
     return Chunks(scalar(passes), scalar(prompts), scalar(np.maximum(riders, 0.0)))
+
+
+def met_prompts(together: Number, steps: Number, passes: Number) -> Number:
+    """Return the mean number of prompts in a step with prompts, over all lanes that step together.
+
+    ``a`` prompts arrive while one is computed, in ``passes`` steps: none with probability ``exp(-a)``.
+
+    Parameters
+    ----------
+    together, steps, passes : float or array
+        Requests of these lanes, decode steps of a request, passes of a prompt.
+
+    Returns
+    -------
+    float or array
+        At least 1.
+    """
+    arriving = together / np.maximum(steps, 1.0) * passes
+    met: Number = arriving / -np.expm1(-arriving)
+    return met
+
+
+def chunks_together(made: Chunks, together: Number, steps: Number, *, gathered: Number, most: Number) -> Chunks:
+    """Return the chunks of all lanes that step together.
+
+    Parameters
+    ----------
+    made : Chunks
+        Chunks of one of the lanes.
+    together, steps : float or array
+        Requests of all these lanes, decode steps of a request.
+    gathered, most : float or array
+        Prompts that share a pass, and that fit in one, over all these lanes.
+
+    Returns
+    -------
+    Chunks
+        With the prompts and riders of all lanes.
+    """
+    prompts = np.clip(gathered, made.prompts, np.maximum(np.minimum(together, most), 1.0))
+    riders = np.minimum(together - prompts, steps * prompts / made.passes)
+    return made._replace(prompts=prompts, riders=np.maximum(riders, 0.0))
 
 
 def chunked(lane_batch: Number, steps: Number, step_s: Number, *, made: Chunks, mixed_s: Number) -> RequestTimes:

@@ -164,19 +164,13 @@ class Lane(Value):
             return made
         fit = np.maximum(np.divide(room, self.computed_tokens), 1.0) * self.times.sharing
         gathered = np.maximum(self.gathered_prompts, self._met_prompts(made.passes))
-        prompts = np.clip(gathered, made.prompts, np.maximum(np.minimum(self.together, fit), 1.0))
-        riders = np.minimum(self.together - prompts, self.lengths.steps * prompts / made.passes)
-        return made._replace(prompts=prompts, riders=np.maximum(riders, 0.0))
+        return closed_forms.chunks_together(made, self.together, self.lengths.steps, gathered=gathered, most=fit)
 
     def _met_prompts(self, passes: Number) -> Number:
-        """Return the mean number of prompts in a step with prompts, over all schedulers that step together.
-
-        ``a`` prompts arrive while one is computed, in ``passes`` steps: none with probability ``exp(-a)``.
-        """
+        """Return the mean number of prompts in a step with prompts, over all schedulers that step together."""
         if self.times.sharing == 1:
             return 1.0
-        arriving = self.together / np.maximum(self.lengths.steps, 1.0) * passes
-        return arriving / -np.expm1(-arriving)
+        return closed_forms.met_prompts(self.together, self.lengths.steps, passes)
 
     @cached_property
     def chunk_s(self) -> Number:

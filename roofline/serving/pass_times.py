@@ -156,10 +156,10 @@ class PassTime(Value):
         if not self.halves and self.pool_share is None:
             return whole_s  # type: ignore[no-any-return]
         hidden = 1.0 - phase.deployment.parallel.overlap
-        exchanged_s = hidden * _part_s(phase, time, lambda item: item.message is not None)
+        exchanged_s = hidden * part_s(phase, time, lambda item: item.message is not None)
         if self.pool_share is None:
             return np.maximum(whole_s - exchanged_s, exchanged_s)  # type: ignore[no-any-return]
-        experts_s = _part_s(phase, time, is_feed_forward)
+        experts_s = part_s(phase, time, is_feed_forward)
         attention_s = whole_s - exchanged_s - experts_s
         if self.pool_share == BALANCED:
             return attention_s + experts_s + exchanged_s  # type: ignore[no-any-return]
@@ -197,7 +197,7 @@ class PassTime(Value):
         return busy
 
 
-def _part_s(phase: Phase, time: str, chosen: Callable[[Operator], bool]) -> Number:
+def part_s(phase: Phase, time: str, chosen: Callable[[Operator], bool]) -> Number:
     """Return the summed time of the selected operators of a pass.
 
     At an end of the estimate's interval, every operator is scaled by the factor of the whole pass.

@@ -63,7 +63,7 @@ def request_energy(steady: Steady) -> RequestEnergy:
 
 def _prompt_j(steady: Steady) -> Number:
     """Return the energy of one prompt: its part of the pass that computes it, or what its chunks add to steps."""
-    passes = steady.passes
+    passes = steady.passes.waiting(False)  # waiting takes power, counted as idle, and no further work
     if steady.case.chunk_tokens is not None:
         made = passes.chunks
         added = larger(scalar(passes.mixed_j - passes.step.spent_j), 0.0)

@@ -1,10 +1,10 @@
-"""Passes of requests in steady state, grouped into lanes; independent of the time that is computed."""
+"""Passes of requests in steady state, grouped into lanes; the estimate groups lanes that wait for each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,10 @@ from ..footprint.memory_use import Memory
 from ..phases.workload import Workload
 from ..values import Value
 from . import closed_forms
+from .busiest import busiest, sharing_ranks, waiting_ranks
 from .closed_forms import Chunks, Packing
 from .pass_times import PassTime, handover_s, mixed_pass, packed_prompts, prompt_pass, step_pass
+from .rank_experts import experts_of_ranks_busy_s, experts_of_ranks_s
 from .scenario import Scenario
 
 Weighted = tuple[Number, PassTime]
@@ -34,15 +36,19 @@ WHOLE_UP_TO = 8
 
 @dataclass(frozen=True, eq=False)
 class Passes(Value):
-    """Passes of the requests of a scenario; the same for each of the three times.
+    """Passes of the requests of a scenario.
 
     Attributes
     ----------
     case : Scenario
         Scenario: deployment, requests and serving options.
+    waits : bool
+        Whether replicas that share experts wait for each other's prompts, as in the estimate; in the floor and the
+        roofline their prompts line up.
     """
 
     case: Scenario
+    waits: bool = False
 
     @cached_property
     def load(self) -> Workload:
@@ -55,10 +61,28 @@ class Passes(Value):
         parallel = self.case.serve.parallel
         return parallel.data * parallel.pipeline
 
+    def waiting(self, waits: bool) -> Passes:
+        """Return the passes with or without waiting; the same ones if no replica has any to wait for."""
+        alone = not np.any(np.asarray(waiting_ranks(self.case.serve, self.case.serve.server)) > 1)
+        return self if alone or waits == self.waits else replace(self, waits=waits)
+
+    @cached_property
+    def ranks(self) -> Number:
+        """Lanes that step together and whose prompts do not line up (`roofline.serving.busiest`).
+
+        Prompts line up if all of a batch start together, in a prefill pool whose queue feeds all replicas, and where
+        the engine balances replicas.
+        """
+        engine = self.case.serve.server
+        apart = self.case.slots_used is not None or self.case.handover_bytes_per_s is not None
+        if not self.waits or apart or engine.balance_wait_steps:
+            return 1.0
+        return np.where(np.asarray(self.steps) > 0, waiting_ranks(self.case.serve, engine), 1.0)[()]
+
     @property
     def lane_batch(self) -> Number:
-        """Requests of a lane that is not idle."""
-        return np.maximum(self.load.batch / self.lanes, 1.0)
+        """Requests of a lane that is not idle, or of all lanes that step together."""
+        return np.maximum(self.load.batch / self.lanes * self.ranks, 1.0)
 
     @property
     def tokens_after_first(self) -> Number:
@@ -81,6 +105,18 @@ class Passes(Value):
         return prompt_pass(self.case, replace(self.load, batch=self.case.serve.parallel.data))
 
     @cached_property
+    def least_prompt_s(self) -> Number:
+        """Floor of a pass over one prompt while the other replicas have none, so that it has all shared experts."""
+        ranks, tokens = sharing_ranks(self.case.serve), self.load.prompt_tokens
+        if not np.any(np.asarray(ranks) > 1):
+            return self.prompt.seconds("floor_s")
+        all_s = experts_of_ranks_busy_s(self.case, tokens)
+        own_s = experts_of_ranks_busy_s(self.case, tokens / ranks)
+        busy = self.prompt.resources_s()
+        each = [busy_s - all_s.get(name, 0.0) + own_s.get(name, 0.0) for name, busy_s in busy.items()]
+        return reduce(np.maximum, each)
+
+    @cached_property
     def step(self) -> PassTime:
         """Decode step of the batch at the mean context; exact if its time is linear in the context."""
         middle = np.floor(self.load.context_tokens + np.maximum(self.tokens_after_first - 1.0, 0.0) / 2.0)
@@ -92,12 +128,12 @@ class Passes(Value):
         most = np.floor(np.divide(self.case.token_budget, self.load.prompt_tokens))
         if self.case.slots_used is not None:
             return Packing(self.lane_batch, self.lane_batch, np.maximum(most, 1.0))
-        return closed_forms.packing(self.lane_batch, self.steps, most)
+        return closed_forms.packing(self.lane_batch, self.steps, np.maximum(most, 1.0) * self.ranks)
 
     @cached_property
     def _packed_counts(self) -> npt.NDArray[np.float64]:
         """Prompt counts at which a packed pass is computed."""
-        largest = np.minimum(np.maximum(self.packing.seen, self.packing.per_pass), self.packing.most)
+        largest = self._on_the_busiest(np.maximum(self.packing.seen, self.packing.per_pass))
         counts = [1.0]
         while counts[-1] < np.max(largest, initial=1.0):
             last = counts[-1]
@@ -119,8 +155,44 @@ class Passes(Value):
         return max(np.ndim(value) for value in values)
 
     def packed_s(self, prompts: Number, time: str) -> Number:
-        """Return the time of a pass with ``prompts`` per lane, within the budget; fractions are interpolated."""
-        return self._of_packed(prompts, lambda each: each.seconds(time))
+        """Return the time of a pass with ``prompts`` of a lane, within the budget; fractions are interpolated.
+
+        Of lanes that step together, the one with most prompts sets the pace.
+        """
+        most = self._on_the_busiest(prompts)
+
+        def whole_s(of: str) -> Number:
+            return self._of_packed(most, lambda each: each.seconds(of))
+
+        tokens, shared = self.load.prompt_tokens, np.minimum(prompts, self.packing.most) / self.ranks
+        return self._joint_s(whole_s, time, most * tokens, shared * tokens)
+
+    def _on_the_busiest(self, prompts: Number) -> Number:
+        """Return the prompts of the most loaded lane in a packed pass."""
+        return self._most_loaded(prompts, self.packing.most)
+
+    def _most_loaded(self, prompts: Number, most: Number) -> Number:
+        """Return the prompts of the most loaded lane; at most ``most`` fit on all lanes that step together."""
+        prompts = np.minimum(prompts, most)
+        if not self._joint:
+            return prompts
+        found: Number = np.clip(busiest(prompts, self.ranks), 1.0, most / self.ranks)
+        return found
+
+    @property
+    def _joint(self) -> bool:
+        return bool(np.any(np.asarray(self.ranks) > 1))
+
+    def _joint_s(self, whole_s: Callable[[str], Number], time: str, busiest_tokens: Number, tokens: Number) -> Number:
+        """Return the time of a joint pass, from that of a pass in which all lanes are as loaded as the busiest.
+
+        The experts compute ``tokens`` per lane, not ``busiest_tokens``. At an end of the estimate's interval, the
+        difference is scaled like the pass.
+        """
+        if not self._joint:
+            return whole_s(time)
+        spared_s = experts_of_ranks_s(self.case, busiest_tokens) - experts_of_ranks_s(self.case, tokens)
+        return scalar(whole_s(time) * (1.0 - spared_s / whole_s("estimate_s")))
 
     @property
     def prompt_j(self) -> Number:
@@ -135,11 +207,10 @@ class Passes(Value):
         counts = self._packed_counts
         if len(counts) == 1:
             return of(self.prompt)
-        wanted = np.minimum(prompts, self.packing.most)
         figures = of(self._packed)
-        shape = np.broadcast_shapes(np.shape(wanted), np.shape(figures)[1:])
+        shape = np.broadcast_shapes(np.shape(prompts), np.shape(figures)[1:])
         rows = np.broadcast_to(figures, (len(counts), *shape))
-        wanted = np.broadcast_to(wanted, shape)
+        wanted = np.broadcast_to(prompts, shape)
         below = np.clip(np.searchsorted(counts, wanted, side="right") - 1, 0, len(counts) - 2)
         low, high = (np.take_along_axis(rows, places[None], axis=0)[0] for places in (below, below + 1))
         part = (wanted - counts[below]) / (counts[below + 1] - counts[below])
@@ -150,7 +221,25 @@ class Passes(Value):
         """How chunked prompts share passes with running sequences."""
         chunk = self.case.chunk_tokens
         assert chunk is not None
-        return closed_forms.chunks(self.lane_batch, self.steps, self.load.prompt_tokens, chunk)
+        prompt, steps = self.load.prompt_tokens, self.steps
+        one = np.maximum(self.load.batch / self.lanes, 1.0)
+        made = closed_forms.chunks(one, steps, prompt, chunk)
+        if not self._joint:
+            return made
+        met = np.where(np.greater(self.ranks, 1), closed_forms.met_prompts(self.lane_batch, steps, made.passes), 1.0)
+        return closed_forms.chunks_together(made, self.lane_batch, steps, gathered=met, most=self._chunks_fit)
+
+    @property
+    def _chunks_fit(self) -> Number:
+        """Prompts whose chunks fit in a pass of all lanes that step together."""
+        chunk = self.case.chunk_tokens
+        assert chunk is not None
+        return np.maximum(np.divide(chunk, self.load.prompt_tokens), 1.0) * self.ranks
+
+    @property
+    def _chunks_on_a_lane(self) -> tuple[Number, Number]:
+        """Prompts of the most loaded lane in a pass with chunks, and riders of each lane."""
+        return self._most_loaded(self.chunks.prompts, self._chunks_fit), self.chunks.riders / self.ranks
 
     @property
     def _chunk(self) -> Number:
@@ -165,15 +254,16 @@ class Passes(Value):
         """
         middle = (self.load.prompt_tokens - self._chunk) / 2.0
         found: list[Weighted] = []
-        for prompts, part in _around(self.chunks.prompts):
-            for riders, share in _around(self.chunks.riders):
+        most, each = self._chunks_on_a_lane
+        for prompts, part in _around(most):
+            for riders, share in _around(each):
                 found += self._with_riders(prompts, riders, middle, part * share)
         return tuple(found)
 
     @cached_property
     def _last_mixed(self) -> tuple[Weighted, ...]:
         """Longest pass with a chunk: the last one of a prompt."""
-        prompts, riders = (np.ceil(value - ROUNDING) for value in (self.chunks.prompts, self.chunks.riders))
+        prompts, riders = (np.ceil(value - ROUNDING) for value in self._chunks_on_a_lane)
         return tuple(self._with_riders(prompts, riders, self.load.prompt_tokens - self._chunk, 1.0))
 
     def _with_riders(self, prompts: Number, riders: Number, past_tokens: Number, weight: Number) -> Iterator[Weighted]:
@@ -189,7 +279,17 @@ class Passes(Value):
 
     def mixed_s(self, time: str) -> Number:
         """Return the mean time of a pass with a chunk; the time is linear in the prompt tokens before it."""
-        return sum(weight * each.seconds(time) for weight, each in self._mixed)
+        return self._with_chunks_s(self._mixed, time)
+
+    def _with_chunks_s(self, passes: tuple[Weighted, ...], time: str) -> Number:
+        """Return the mean time of passes with a chunk."""
+
+        def whole_s(of: str) -> Number:
+            return sum(weight * each.seconds(of) for weight, each in passes)
+
+        most, riders = self._chunks_on_a_lane
+        each = self.chunks.prompts / self.ranks
+        return self._joint_s(whole_s, time, riders + most * self._chunk, riders + each * self._chunk)
 
     @property
     def mixed_j(self) -> Number:
@@ -198,7 +298,7 @@ class Passes(Value):
 
     def last_mixed_s(self, time: str) -> Number:
         """Return the time of the longest pass with a chunk, the last one of a prompt."""
-        return sum(weight * each.seconds(time) for weight, each in self._last_mixed)
+        return self._with_chunks_s(self._last_mixed, time)
 
     @property
     def handover_s(self) -> Number:

@@ -39,6 +39,12 @@ from .slo import HIGH_END
 PLANNED_TIMES = (*TIMES, HIGH_END)
 """Allowed values of ``time``: each of the three times, or the upper end of the estimate's interval."""
 
+STEP_TOGETHER = (
+    "replicas of attention that share experts step together: a prompt on one stalls the tokens of all; the floor and"
+    " the roofline include no such waiting"
+)
+"""Note of the estimate if the engine's replicas wait for each other (`roofline.serving.busiest`)."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Steady(Report):
@@ -135,7 +141,11 @@ class Steady(Report):
             return closed_forms.on_two_pools(steps, self.step_s, prompt_s=self.prompt_s, handover_s=passes.handover_s)
         if self._floor:
             return closed_forms.fully_overlapped(
-                self.load.batch, self._steps_run, self.step_s, prompt_s=self.prompt_s, busy_s=self.least_busy_s
+                self.load.batch,
+                self._steps_run,
+                self.step_s,
+                prompt_s=self.passes.least_prompt_s,
+                busy_s=self.least_busy_s,
             )
         pack = passes.packing
         pass_s = passes.packed_s(pack.per_pass, time)
@@ -270,15 +280,17 @@ class Steady(Report):
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         """Assumptions behind the results."""
         notes = list(self.passes.prompt.phase.assumptions)
-        if np.any(np.asarray(self.case.serve.parallel.data) > 1):
+        if np.any(np.asarray(self.passes.ranks) > 1):
+            notes.append(STEP_TOGETHER)
+        elif np.any(np.asarray(self.case.serve.parallel.data) > 1):
             notes.append("replicas of attention are assumed to run their prefills at the same time")
         if np.any(np.asarray(self.case.serve.parallel.pipeline) > 1):
             notes.append("all stages of the pipeline are assumed to be busy")
         return tuple(notes)
 
     def at(self, time: str) -> Steady:
-        """Return the steady state for another time, without recomputing any pass."""
-        return Steady(self.case, time, self.passes)
+        """Return the steady state for another time, without recomputing any pass unless waiting differs."""
+        return Steady(self.case, time, self.passes.waiting(_waits(time)))
 
     @property
     def low(self) -> Steady:
@@ -326,7 +338,7 @@ class Steady(Report):
             formula = "prompt_s + handover_s + steps * step_s"
             return (Step(name, formula, known, value, "a prompt, its hand-over, steps undisturbed"),)
         if self._floor:
-            known = {"prompt_s": self.prompt_s, "steps": self._steps_run, "step_s": self.step_s}
+            known = {"prompt_s": passes.least_prompt_s, "steps": self._steps_run, "step_s": self.step_s}
             known |= {"batch": self.load.batch, "busy_s": self.least_busy_s}
             formula = "max(prompt_s + steps * step_s, batch * busy_s)"
             return (Step(name, formula, known, value, "a request alone, or the busiest resource"),)
@@ -368,4 +380,9 @@ def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:
     """
     if time not in PLANNED_TIMES:
         raise unknown("time", time, TIMES)
-    return Steady(case, time, Passes(case))
+    return Steady(case, time, Passes(case, _waits(time)))
+
+
+def _waits(time: str) -> bool:
+    """Return whether a time includes that replicas wait for each other; the floor and the roofline do not."""
+    return time.startswith("estimate")

@@ -41,6 +41,7 @@ from ..phases.totals import ScheduledPass, resources_s
 from ..phases.workload import MEDIA_COUNTS, Workload
 from ..specs.engines import GENERIC, Engine
 from ..values import Value
+from .busiest import spans_ranks, waiting_ranks
 from .trace import Trace
 from .traffic import Traffic
 
@@ -148,18 +149,9 @@ class StepTimes(Value):
     def sharing(self) -> int:
         """Number of schedulers that share experts and step together (`roofline.serving.ranks`); 1 if each is alone.
 
-        They share experts that span attention replicas: every layer exchanges tokens between all of them, so that a
-        step takes as long as on the most loaded one. An engine whose ``ranks_wait`` is off runs them in parallel as if
-        all always had equally many tokens. The floor and the roofline include no waiting, and the microbatches of a
-        pipeline run independently.
+        The floor and the roofline include no waiting.
         """
-        parallel, estimated = self.serve.parallel, self.time == "estimate_s"
-        waits = bool(self.engine.ranks_wait or self.engine.balance_wait_steps)
-        if not (estimated and waits and self.serve.model.has_experts):
-            return 1
-        if int(parallel.pipeline) > 1:
-            return 1
-        return int(min(parallel.expert_replicas, parallel.data))
+        return int(waiting_ranks(self.serve, self.engine)) if self.time == "estimate_s" else 1
 
     def experts_s(self, tokens: Number) -> Array:
         """Return the experts' kernel time in a step, if each scheduler that shares them has ``tokens`` tokens."""
@@ -353,12 +345,8 @@ def _part(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str
 
 def _of_all_replicas(linear: ScheduledPass) -> ScheduledPass:
     """Return the operators that work on the tokens of all attention replicas that share experts."""
-    chosen = (each for each in linear.operators if each.operator.kind == "experts" or each.operator.name in EXCHANGES)
+    chosen = (each for each in linear.operators if spans_ranks(each.operator))
     return ScheduledPass(linear.deployment, ALONE, tuple(chosen))
-
-
-EXCHANGES = ("dispatch", "combine", "gather")
-"""Collectives between attention replicas and their experts."""
 
 
 def _sorts(serve: Deployment) -> tuple[str, ...]:
