@@ -81,9 +81,11 @@ def _exact(ranks: int) -> npt.NDArray[np.float64]:
     terms = np.array([1.0 / factorial(count) for count in range(TABULATED + 1)])
     cases = np.array([factorial(count) / float(ranks) ** count for count in range(TABULATED + 1)])
     for largest in range(TABULATED):
-        each, product = terms[: largest + 1], np.ones(1)
-        for _ in range(ranks):
-            product = np.convolve(product, each)[: TABULATED + 1]
+        power, product, left = terms[: largest + 1], np.ones(1), ranks
+        while left:  # by squaring
+            if left % 2:
+                product = np.convolve(product, power)[: TABULATED + 1]
+            power, left = np.convolve(power, power)[: TABULATED + 1], left // 2
         within = np.zeros(TABULATED + 1)
         within[: len(product)] = product
         found += 1.0 - np.minimum(within * cases, 1.0)
