@@ -15,7 +15,7 @@ from ..report.steps import identifier
 from .bounds import Bound
 from .energy import draw_of, memory_shares, slowdown
 from .host import EAGER_NORM, HostedModel, HostTimes
-from .totals import ScheduledPass, computing, network_s, resources_s
+from .totals import ScheduledPass, computing, network_s, resources_s, total
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
@@ -56,13 +56,13 @@ def _by_name(items: list[tuple[Bound, Number]]) -> dict[str, Number]:
 
 def _sum(name: str, parts: dict[str, Number], source: str, value: Number | None = None) -> Step:
     """Return a step that adds up ``parts``; its value is ``value`` if given."""
-    result = sum(parts.values(), 0.0) if value is None else value
+    result = total(parts.values()) if value is None else value
     return Step(name, " + ".join(parts) or "0", parts, result, source)
 
 
 def _floor(name: str, one: ScheduledPass) -> Iterator[Step]:
     gpu, plan, busy_s, one = one.deployment.accelerator, one.schedule, resources_s(one), one.least
-    weights = sum((item.operator.count * item.operator.least.weight_bytes for item in one.operators), 0.0)
+    weights = total(item.operator.count * item.operator.least.weight_bytes for item in one.operators)
     inputs = {
         "least_weight_bytes": weights,
         "least_bytes": one.sums.least_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from operator import add
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -224,8 +225,12 @@ def _floor_s(one: ScheduledPass) -> Number:
 
 
 def total(parts: Iterable[Number]) -> Number:
-    """Return the broadcast sum."""
-    return sum(parts, 0.0)
+    """Return the broadcast sum, added from left to right.
+
+    The built-in ``sum`` compensates rounding of floats from Python 3.12 on, so that sums of numbers, of elements of
+    arrays and of compiled points would differ in their last bit.
+    """
+    return reduce(add, parts, 0.0)
 
 
 def sums(one: ScheduledPass) -> Sums:
