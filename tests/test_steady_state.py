@@ -13,6 +13,7 @@ from roofline import techniques as t
 from roofline.capacity import layouts
 from roofline.serving import closed_forms
 from roofline.serving.metrics import METRICS, SLO_METRICS, metric_named
+from roofline.serving.rank_experts import experts_of_ranks_s
 from roofline.serving.scenario import Drafts, Scenario
 from roofline.serving.steady_state import steady_state
 
@@ -459,3 +460,14 @@ def test_twice_the_bandwidth_for_requests_is_the_faster_chip():
 def test_sensitivity_of_requests_needs_a_latency_or_a_throughput():
     with pytest.raises(rl.UnknownName, match="no metric named 'max_batch'"):
         rl.sensitivity(seen(rl.Deployment(LLAMA_8B, H100)), metric="max_batch")
+
+
+def test_experts_of_prompts_divided_over_a_context_group_take_part_of_the_pass():
+    """Each accelerator of a context group has a part of the prompt's tokens, in the experts as well."""
+    parallel = rl.Parallel(tensor=4, data=8, expert=32, context=4)
+    serve = rl.Deployment("gemma-4-26b-a4b", "b200-sxm", parallel=parallel, engine="trtllm")
+    requests = steady_state(Scenario(serve, rl.Workload(100_000, 40, batch=2)), time="estimate_s")
+    prompt = requests.passes.prompt
+    assert 0 < experts_of_ranks_s(requests.case, 100_000) < prompt.seconds("estimate_s")
+    floor = steady_state(requests.case, time="floor_s")
+    assert requests.ttft_s > floor.ttft_s

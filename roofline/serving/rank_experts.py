@@ -39,5 +39,5 @@ def experts_of_ranks_busy_s(case: Scenario, tokens: Number) -> dict[str, Number]
 
 def _tokens_alike(case: Scenario, tokens: Number) -> Phase:
     """Return a pass over ``tokens`` tokens on each replica, as experts see them."""
-    row = Segment(np.maximum(np.round(tokens), 1.0) * case.serve.parallel.data, 1.0, 1.0)
+    row = Segment(case.serve.parallel.data, np.maximum(np.round(tokens), 1.0), 0.0)
     return run_pass(case.serve, "prompts", row)
