@@ -11,8 +11,8 @@ from .fields import Fields
 from .further_towers import CLIP_L_336, ocr_encoders
 from .recent_encoders import eighth
 from .recent_shapes import got_ocr
-from .tower_parts import Chain, first, frames_of, merged_patches, products, vit
-from .vision_encoders import grid, side
+from .tower_parts import Chain, first, merged_patches, products, qwen2_5_vl, vit
+from .vision_encoders import grid
 from .wrapper import Wrapper
 
 WINDOW_S = 30.0
@@ -72,18 +72,7 @@ def radio(at: Wrapper) -> Tower:
 
 def hyperclovax(at: Wrapper) -> Tower:
     """HyperCLOVA X Vision: Qwen2.5-VL's encoder with its merger, then a linear layer."""
-    fields, merge = at.encoder, merged_patches(at)
-    wide, out = fields.size("hidden_size") * merge, fields.size("out_hidden_size")
-    full = len(fields.entries("fullatt_block_indexes") or ())
-    return vit(
-        at,
-        frames=frames_of(at),
-        merge=merge,
-        gated=True,
-        window=((fields.optional("window_size") or 112) // side(fields, "patch_size")) ** 2,
-        windowed_layers=max(fields.size("depth") - full, 0),
-        projector=products(wide, wide, out, at.hidden),
-    )
+    return qwen2_5_vl(at, at.hidden)
 
 
 def janus(at: Wrapper) -> Tower:

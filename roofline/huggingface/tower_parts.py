@@ -75,3 +75,23 @@ def vit(at: Wrapper, *, frames: int = 1, merge: int = 1, **more: Any) -> Tower:
 def frames_of(at: Wrapper) -> int:
     """Frames of a video that one patch spans."""
     return at.encoder.optional("temporal_patch_size") or 2
+
+
+def qwen2_5_vl(at: Wrapper, *further: int) -> Tower:
+    """Return Qwen2.5-VL's encoder: windows of ``window_size`` pixels in all layers but a few.
+
+    EXAONE 4.5's has fewer KV heads.  ``further`` are the widths of linear layers behind its merger.
+    """
+    fields, merge = at.encoder, merged_patches(at)
+    wide = fields.size("hidden_size") * merge
+    full = len(fields.entries("fullatt_block_indexes") or ())
+    return vit(
+        at,
+        frames=frames_of(at),
+        merge=merge,
+        gated=True,
+        kv_heads=fields.optional("num_key_value_heads"),
+        window=((fields.optional("window_size") or 112) // side(fields, "patch_size")) ** 2,
+        windowed_layers=max(fields.size("depth") - full, 0),
+        projector=products(wide, wide, fields.size("out_hidden_size"), *further),
+    )

@@ -14,9 +14,9 @@ from ..model.tower import Product, Tower
 from . import further_shapes, recent_shapes
 from .audio_encoders import width_of
 from .fields import Fields, MissingField
-from .tower_parts import Chain, first, frames_of, merged_patches, products, vit
+from .tower_parts import Chain, first, frames_of, merged_patches, products, qwen2_5_vl, vit
 from .towers import DEFAULTS, SPEECH_KEYS, of_ocr, plain_names
-from .vision_encoders import grid, side
+from .vision_encoders import grid
 from .wrapper import Wrapper
 
 AUDIO_WINDOW_S = 30.0
@@ -77,23 +77,6 @@ def _qwen2_vl(at: Wrapper) -> Tower:
         frames=frames_of(at),
         merge=merge,
         projector=products(width * merge, width * merge, at.encoder.size("hidden_size")),
-    )
-
-
-def _qwen2_5_vl(at: Wrapper) -> Tower:
-    """Windows of ``window_size`` pixels in all layers but a few; EXAONE 4.5's has fewer KV heads."""
-    fields, merge = at.encoder, merged_patches(at)
-    wide = fields.size("hidden_size") * merge
-    full = len(fields.entries("fullatt_block_indexes") or ())
-    return vit(
-        at,
-        frames=frames_of(at),
-        merge=merge,
-        gated=True,
-        kv_heads=fields.optional("num_key_value_heads"),
-        window=((fields.optional("window_size") or 112) // side(fields, "patch_size")) ** 2,
-        windowed_layers=max(fields.size("depth") - full, 0),
-        projector=products(wide, wide, fields.size("out_hidden_size")),
     )
 
 
@@ -285,8 +268,8 @@ TAKE_ANY: Mapping[str, Callable[[Wrapper], tuple[int, Chain]]] = {
 
 SHAPES: Mapping[str, Shape] = {
     "qwen2_vl": _qwen2_vl,
-    "qwen2_5_vl": _qwen2_5_vl,
-    "exaone4_5": _qwen2_5_vl,
+    "qwen2_5_vl": qwen2_5_vl,
+    "exaone4_5": qwen2_5_vl,
     "qwen3_vl": _qwen3_vl,
     "qwen3_vl_moe": _qwen3_vl,
     "qwen3_5": _qwen3_vl,
@@ -321,7 +304,7 @@ SHAPES: Mapping[str, Shape] = {
     "kimi_vl": _kimi,
     "llama4": _llama4,
     "llava": _clip,
-    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], _qwen2_5_vl),
+    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], qwen2_5_vl),
     **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], _qwen3_vl),
     **further_shapes.IMAGE_SHAPES,
 }
