@@ -244,7 +244,7 @@ def test_a_plan_at_a_rate_says_what_it_takes_in_all(tmp_path):
     assert found["workload"] == {"prompt_tokens": 1500, "output_tokens": 300}
     assert found["best"]["queue"] == "simulation"
     done = run("plan", *asked, *lengths, "--traffic", trace)
-    assert "--traffic already contains prompt and output lengths" in done.stderr
+    assert "--traffic already says what requests consist of; drop --prompt and --output" in done.stderr
     assert "fleet needs a request rate" in run("fleet", *asked, *lengths).stderr
 
 

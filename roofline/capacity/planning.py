@@ -23,6 +23,7 @@ from ..serving.pool_energy import idle_share
 from ..serving.scenario import Scenario
 from ..serving.slo import SLO, as_slo
 from ..serving.steady_state import PLANNED_TIMES
+from ..serving.step_times import encoding_notes
 from ..serving.trace import Trace
 from ..serving.traffic import Traffic
 from ..specs.electricity import BOARDS_ALONE, Power, idle_watts
@@ -180,6 +181,7 @@ def plan(
     rules = [f"layouts that no engine supports are not considered: {'; '.join(no_start)}"] if no_start else []
     longest = load.sequence_tokens if lengths is None else lengths.longest_tokens
     notes = [*context_notes(model, float(longest or 0.0)), *_notes(cases, spread, prices), *rules]
+    notes += encoding_notes(deployments[0], load)
     notes += _technique_notes(used, refused)
     notes += _power_notes(cases, power, time)
     whole = Plan(

@@ -403,10 +403,12 @@ def _usage_error(error: CycloptsError) -> str:
     text = text.replace("unknown option: ", "unknown option ").replace("Unknown option: ", "unknown option ")
     if isinstance(error, UnknownOptionError):
         typed = str(error.token.keyword or error.token.value).partition("=")[0]
-        from .meant_options import MEANT_BY
+        from .meant_options import ELSEWHERE, MEANT_BY
 
         meant = [option for option in MEANT_BY.get(typed, ()) if option in _options(chain)]
         text = f"unknown option {typed}; did you mean {meant[0]}?" if meant else text
+        if not meant and (instead := ELSEWHERE.get("--technique" if typed == "--techniques" else typed)):
+            text = f"unknown option {typed}: {instead}"
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         from ..errors import unknown
 

@@ -45,3 +45,11 @@ MEANT_BY: dict[str, tuple[str, ...]] = {
     "--format": ("--json",),
 }
 """Options of engines and benchmark tools, and near misses -> the options that are meant, in order of preference."""
+
+ELSEWHERE: dict[str, str] = {
+    "--technique": (
+        "this command takes the deployment as given; `roofline what-if --technique` compares requests with and without"
+        " a technique, and `roofline plan --technique` and `roofline fleet --technique` queue requests with one"
+    ),
+}
+"""Options of other commands -> what to use, for commands that have no option like it."""

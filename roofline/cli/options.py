@@ -116,6 +116,8 @@ def plain_text(description: str) -> str:
 def _shown(default: Any) -> str:
     if default is None or default is dataclasses.MISSING:
         return ""
+    if isinstance(default, float):
+        return f"{default:g}"
     return f"{default:,}" if isinstance(default, int) else str(default)
 
 
@@ -243,14 +245,16 @@ LENGTH_FLAGS = {
     "prompt_tokens": Flag("--prompt", "N", lambda text: quantities(text, "tokens")),
     "output_tokens": Flag("--output", "N", lambda text: quantities(text, "tokens")),
 }
-WORKLOAD_FLAGS = {
-    "batch": Flag("--batch", "N", quantities),
+REQUEST_FLAGS = {
     **LENGTH_FLAGS,
     "cached_tokens": Flag("--cached", "N", lambda text: quantities(text, "tokens")),
     "images": Flag("--images", "N", quantities),
     "image_tokens": Flag("--image-tokens", "N", lambda text: quantities(text, "tokens"), "the encoder's usual number"),
     "audio_s": Flag("--audio", "TIME", seconds),
 }
+"""What a request consists of, for commands that set how many there are by other options."""
+
+WORKLOAD_FLAGS = {"batch": Flag("--batch", "N", quantities), **REQUEST_FLAGS}
 PRECISION_FLAGS = {
     name: Flag(f"--{name}", "FORMAT", words, f"the checkpoint's, else {getattr(Precision, name)}")
     for name in ("weights", "activations", "kv")
@@ -348,8 +352,8 @@ Given = Mapping[str, Any]
 
 if TYPE_CHECKING:
     WorkloadFields: TypeAlias = Given
-    LengthFields: TypeAlias = Given
-    PartLengths: TypeAlias = Given
+    RequestFields: TypeAlias = Given
+    PartsOfRequests: TypeAlias = Given
     PrecisionFields: TypeAlias = Given
     ParallelFields: TypeAlias = Given
     EngineFields: TypeAlias = Given
@@ -365,8 +369,8 @@ if TYPE_CHECKING:
     MeterFields: TypeAlias = Given
 else:
     WorkloadFields = fields_of(Workload, WORKLOAD_FLAGS, group=WORKLOAD)
-    LengthFields = fields_of(Workload, LENGTH_FLAGS, group=WORKLOAD)
-    PartLengths = fields_of(Workload, without_defaults(LENGTH_FLAGS), group=WORKLOAD)
+    RequestFields = fields_of(Workload, REQUEST_FLAGS, group=WORKLOAD)
+    PartsOfRequests = fields_of(Workload, REQUEST_FLAGS | without_defaults(LENGTH_FLAGS), group=WORKLOAD)
     PrecisionFields = fields_of(Precision, PRECISION_FLAGS, group=LAYOUT)
     ParallelFields = fields_of(Parallel, PARALLEL_FLAGS, group=LAYOUT)
     EngineFields = fields_of(Deployment, ENGINE_FLAGS, group=LAYOUT)

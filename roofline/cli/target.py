@@ -17,7 +17,7 @@ from ..footprint.memory_use import Memory, memory
 from ..model import Model
 from ..operators.parallel import ONE, Parallel
 from ..phases.deployment import Deployment
-from ..phases.workload import Workload
+from ..phases.workload import MEDIA_COUNTS, Workload
 from ..serving.slo import SLO
 from ..specs.engine_settings import FIELDS as SETTINGS
 from ..specs.engines import Engine
@@ -275,7 +275,7 @@ class Fit(Placement):
     """A deployment, and the sequences whose KV cache has to fit with its weights."""
 
     length: Length = None
-    lengths: opt.PartLengths = field(default_factory=dict)
+    load: opt.PartsOfRequests = field(default_factory=dict)
     batch: Sequences = 1
     weights_host: HostShare = 0.0
     host_part: HostPart = ""
@@ -283,16 +283,17 @@ class Fit(Placement):
     def memory(self, model: Model) -> Memory:
         """Memory use of a placement with single values."""
         length = min(USUAL_LENGTH, model.max_context_tokens or USUAL_LENGTH) if self.length is None else self.length
-        if self.lengths:
+        media = {name: value for name, value in self.load.items() if name in MEDIA_COUNTS}
+        if len(media) < len(self.load):
             if self.length is not None:
                 raise InvalidInput("--length already contains prompt and output; drop --prompt and --output")
-            length = Workload(**self.lengths).sequence_tokens
+            length = Workload(**self.load).sequence_tokens
         tokens = number("length", length, least=2, whole=True)
         part = self.host_part or ("experts" if model.has_experts else "layers")
         if part not in HOST_PARTS:
             raise unknown("part for host memory", part, HOST_PARTS)
         paging = Paging(weights_host_share=self.weights_host, experts_alone=part == "experts")
-        return memory(self.deployment(model), Workload(tokens - 1, 1, self.batch), paging=paging)
+        return memory(self.deployment(model), Workload(tokens - 1, 1, self.batch, **media), paging=paging)
 
 
 LONGEST_USUAL_S = {"ttft_s": 60.0, "tpot_s": 2.0, "gap_s": 60.0, "total_s": 3600.0}

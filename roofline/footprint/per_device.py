@@ -138,9 +138,9 @@ def workspace_of_sequence(serve: Deployment, load: Workload) -> Number:
 
 def media_workspace(serve: Deployment, load: Workload) -> Number:
     """Bytes of 16-bit activations for encoding the images and audio of one prompt."""
-    if not (load.has_media and serve.model.towers):
+    if not load.has_media:
         return 0.0
-    segment = prompts_of(serve, load)
+    segment = prompts_of(serve, load)  # raises if the model cannot encode them
     found: Number = 0.0
     for tower in serve.model.towers.values():
         images, positions = tower.encoded(segment)

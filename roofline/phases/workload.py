@@ -40,7 +40,7 @@ class Workload(Value):
     cached_tokens : int or array
         Tokens per prompt that are already in the KV cache and precede the new ones.
     images : int or array
-        Images per prompt, which an encoder turns into tokens; their tokens are part of ``prompt_tokens``.
+        Images per prompt; the tokens that an encoder makes of them are part of the prompt.
     image_tokens : int or array
         Tokens per image in the language model; 0 for the usual number, which is that of the encoder's fixed image size,
         or of 1,024 x 1,024 pixels if it accepts any size.

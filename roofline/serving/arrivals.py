@@ -56,7 +56,7 @@ def draw_requests(
     if isinstance(load, Traffic):
         chosen = rng.choice(len(load.share), size=count, p=load.share)
         prompt, output = load.prompt_tokens[chosen], load.output_tokens[chosen]
-        cached = np.zeros(count)
+        cached = np.full(count, load.cached_tokens)
     elif isinstance(load, Trace):
         order = np.arange(count) % len(load)
         prompt, output, cached = load.prompt_tokens[order], load.output_tokens[order], load.cached_tokens[order]

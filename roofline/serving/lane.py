@@ -44,7 +44,7 @@ class Lengths(Value):
     def of(cls, load: Workload | Traffic, hit_rate: Number) -> Lengths:
         """Return the lengths of a workload or a traffic, with a share of each prompt cached."""
         if isinstance(load, Traffic):
-            given: tuple[Number, ...] = (load.mean_prompt_tokens, 0.0, load.mean_output_tokens)
+            given: tuple[Number, ...] = (load.mean_prompt_tokens, load.cached_tokens, load.mean_output_tokens)
         else:
             given = (load.prompt_tokens, load.cached_tokens, load.output_tokens)
         prompt, cached, output = (np.asarray(tokens, dtype=float) for tokens in given)

@@ -11,7 +11,7 @@ from ..phases.pass_sentences import context_notes
 from ..phases.workload import Workload
 from .lane import Lane
 from .outcome import engine_note
-from .step_times import StepTimes
+from .step_times import StepTimes, encoding_notes
 from .traffic import Traffic
 
 
@@ -57,6 +57,7 @@ def closed_notes(times: StepTimes, load: Workload | Traffic, *, open_loop: bool)
         lines.append(f"host times {engine.basis}")
     longest = load.longest_tokens if isinstance(load, Traffic) else np.max(load.sequence_tokens, initial=0.0)
     lines += context_notes(times.serve.model, float(longest or 0.0))
+    lines += encoding_notes(times.serve, load)
     if isinstance(load, Traffic):
         lines.append("all requests are assumed to have the mean lengths of the traffic")
     if open_loop:

@@ -23,7 +23,7 @@ from .load_sentences import simulation_sentence
 from .request_loops import play
 from .request_records import Requests, Tally
 from .slo import SLO, as_slo
-from .step_times import StepTimes
+from .step_times import StepTimes, encoding_notes
 from .trace import Trace, without_times
 from .traffic import Traffic
 
@@ -322,7 +322,10 @@ def interval(times: StepTimes, batch: float, load: Workload | Traffic | Trace) -
     if times.time != "estimate_s":
         return 1.0, 1.0
     plain = without_times(load)
-    prompt = plain.mean_prompt_tokens if isinstance(plain, Traffic) else float(np.mean(plain.context_tokens))
+    if isinstance(plain, Traffic):
+        prompt = plain.mean_prompt_tokens + plain.cached_tokens
+    else:
+        prompt = float(np.mean(plain.context_tokens))
     serve = times.serve
     step = decode(serve, Workload(batch=max(round(batch), 1)), context_tokens=round(prompt))
     middle = float(step.estimate_s)
@@ -385,9 +388,10 @@ def notes(found: Simulation) -> tuple[str, ...]:
     ]
     if engine.basis:
         lines.append(f"host times {engine.basis}")
-    lines += context_notes(
-        found.deployment.model, float(np.max(np.add(found.requests.prompt, found.requests.output), initial=0.0))
-    )
+    requests = found.requests
+    tokens = np.add(np.add(requests.prompt, requests.cached), requests.output)
+    lines += context_notes(found.deployment.model, float(np.max(tokens, initial=0.0)))
+    lines += encoding_notes(found.deployment, found.load)
     behind = fallen_behind(found)
     if behind:
         lines.insert(

@@ -33,6 +33,7 @@ from ..phases.bounds import Bound
 from ..phases.deployment import Deployment, check_deployment
 from ..phases.encoder_rules import refuse_encoders
 from ..phases.host import NO_HOST, HostedModel, HostTimes
+from ..phases.media import media_notes
 from ..phases.passes import TIMES
 from ..phases.schedule import Schedule
 from ..phases.scheduling import scheduled_pass
@@ -88,6 +89,20 @@ class Tables(NamedTuple):
     launch_s: float
 
 
+def shortest_of(load: Workload | Traffic | Trace) -> Workload:
+    """Return the shortest prompt of a load with its images and sound; those of a trace are text."""
+    if isinstance(load, Workload):
+        return load
+    lengths = load.traffic if isinstance(load, Trace) else load
+    return lengths.workload(float(np.min(lengths.prompt_tokens)), 1)
+
+
+def encoding_notes(serve: Deployment, load: Workload | Traffic | Trace) -> tuple[str, ...]:
+    """Return notes on the tokens per image and the windows of sound, if prompts have any."""
+    shortest = shortest_of(load)
+    return (*media_notes(serve, (prompts_of(serve, shortest),)),) if shortest.has_media else ()
+
+
 @dataclass(frozen=True, eq=False)
 class StepTimes(Value):
     """Step times of one replica of a deployment, or of one microbatch if it is a pipeline.
@@ -123,10 +138,7 @@ class StepTimes(Value):
         InvalidInput
             The deployment cannot encode them, or their number is an array.
         """
-        if isinstance(load, Trace):
-            return self
-        if isinstance(load, Traffic):
-            load = load.workload(float(np.min(load.prompt_tokens)), 1)
+        load = shortest_of(load)
         if not load.has_media:
             return self
         if any(np.ndim(getattr(load, name)) for name in MEDIA_COUNTS):

@@ -73,8 +73,9 @@ class Trace(Report):
 
     @property
     def traffic(self) -> Traffic:
-        """Request lengths as a traffic, without arrival times."""
-        return Traffic(self.prompt_tokens, self.output_tokens, np.ones(len(self)), self.source)
+        """Request lengths as a traffic, without arrival times; every request has the mean number of cached tokens."""
+        cached = float(np.round(np.mean(self.cached_tokens)))
+        return Traffic(self.prompt_tokens, self.output_tokens, np.ones(len(self)), self.source, cached_tokens=cached)
 
     def at_rate(self, requests_per_s: float) -> Trace:
         """Return the trace with its arrival times scaled to another mean rate; bursts are kept."""

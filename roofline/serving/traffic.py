@@ -48,9 +48,11 @@ class Traffic(Report):
         Source of the traffic.
     images, image_tokens, audio_s : float
         Images and seconds of sound in every prompt, and tokens per image, as in a `Workload`.
+    cached_tokens : float
+        Tokens before every prompt that are already in the KV cache, as in a `Workload`.
     longest_tokens : float, optional
-        Prompt and output tokens of the longest request, if buckets have mean lengths; by default that of the longest
-        bucket.
+        Tokens of the longest request with its cached tokens, if buckets have mean lengths; by default that of the
+        longest bucket.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class Traffic(Report):
     images: float = 0.0
     image_tokens: float = 0.0
     audio_s: float = 0.0
+    cached_tokens: float = 0.0
     longest_tokens: float | None = None
 
     columns = ("prompt_tokens", "output_tokens", "share")
@@ -81,7 +84,8 @@ class Traffic(Report):
             raise InvalidInput("shares of the traffic must add up to more than 0")
         object.__setattr__(self, "share", shares / shares.sum())
         if self.longest_tokens is None:
-            object.__setattr__(self, "longest_tokens", float(np.max(self.prompt_tokens + self.output_tokens)))
+            longest = float(np.max(self.prompt_tokens + self.output_tokens)) + self.cached_tokens
+            object.__setattr__(self, "longest_tokens", longest)
 
     @classmethod
     def of(cls, buckets: Iterable[Any], source: str = "given") -> Traffic:
@@ -120,14 +124,13 @@ class Traffic(Report):
                     f"{name} is an array: traffic of several lengths needs shares; pass Traffic.of([(prompt, output,"
                     " share)])"
                 )
-        images, image_tokens, audio_s = (float(getattr(load, name)) for name in MEDIA_COUNTS)
-        alike = cls.of([(load.prompt_tokens, load.output_tokens)])
-        return replace(alike, images=images, image_tokens=image_tokens, audio_s=audio_s)
+        same = {name: float(getattr(load, name)) for name in ("cached_tokens", *MEDIA_COUNTS)}
+        return replace(cls.of([(load.prompt_tokens, load.output_tokens)]), **same, longest_tokens=None)
 
     def workload(self, prompt_tokens: Number, output_tokens: Number, batch: Number = 1) -> Workload:
-        """Return a workload of given lengths, with the images and sound of the traffic."""
+        """Return a workload of given lengths, with the cached tokens, images and sound of the traffic."""
         media = {name: getattr(self, name) for name in MEDIA_COUNTS}
-        return Workload(prompt_tokens, output_tokens, batch, **media)
+        return Workload(prompt_tokens, output_tokens, batch, self.cached_tokens, **media)
 
     @property
     def mean_prompt_tokens(self) -> float:

@@ -431,7 +431,7 @@ def _together(rates: Number, bursts: Number) -> tuple[Any, Array]:
 def _longest(load: Workload | Traffic) -> float:
     """Return the number of tokens of the longest request."""
     if isinstance(load, Traffic):
-        return float(np.max(load.prompt_tokens + load.output_tokens))
+        return float(np.max(load.prompt_tokens + load.output_tokens)) + load.cached_tokens
     return float(np.max(load.sequence_tokens, initial=0.0))
 
 

@@ -13,18 +13,17 @@ from ...capacity import Fleet, Plan, PoolPlan, disaggregate
 from ...capacity import fleet as size_fleet
 from ...capacity import plan as make_plan
 from ...errors import InvalidInput
-from ...phases.workload import Workload
 from ...report import plain
 from ...report.progress import patient
 from ...serving.methods import METHODS, method_named
 from ...serving.steady_state import PLANNED_TIMES
-from ...serving.trace import read_arrivals
 from ...specs.electricity import Power
 from ...specs.library import Hardware, get_accelerator, get_hardware
 from ...specs.prices import Price, get_price, list_prices
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
+from ..request_load import load_dict, read_requests
 from ..target import read_model, read_slo
 from ..technique_options import Chosen
 from .capacity_text import fleet_text, plan_text
@@ -168,7 +167,7 @@ class Search:
     """The search space, as typed."""
 
     hardware: Machines
-    load: opt.LengthFields = dataclasses.field(default_factory=dict)
+    load: opt.RequestFields = dataclasses.field(default_factory=dict)
     slo: opt.PlannedSLOFields = dataclasses.field(default_factory=dict)
     precisions: Precisions = ()
     formats: opt.KVFields = dataclasses.field(default_factory=dict)
@@ -186,8 +185,6 @@ class Search:
 
     def plan(self, model: str, chosen: Chosen | None, rate: Any = None) -> Plan:
         """The plan of the library, every candidate with these techniques."""
-        if self.traffic is not None and self.load:
-            raise InvalidInput("--traffic already contains prompt and output lengths; drop --prompt and --output")
         techniques, hit_rate = (chosen or Chosen()).with_hit_rate()
         machines = [get_hardware(name) for name in self.hardware]
         counts = sorted({machine.count for machine in machines if machine.count > 1})
@@ -195,7 +192,7 @@ class Search:
         return make_plan(
             read_model(model),
             [machine.accelerator for machine in machines],
-            Workload(**self.load) if self.traffic is None else read_arrivals(self.traffic),
+            read_requests(self.load, self.traffic, timed=True),
             requests_per_s=rate,
             slo=read_slo(self.slo),
             precisions=self.precisions,
@@ -377,7 +374,7 @@ def fleet_dict(found: Fleet, rates: Any = None) -> dict[str, Any]:
 def _asked(found: Plan) -> dict[str, Any]:
     return {
         "model": found.model.name,
-        "workload": {"prompt_tokens": found.load.prompt_tokens, "output_tokens": found.load.output_tokens},
+        "workload": load_dict(found.load),
         "slo": dict(found.slo.targets()),
         "statistic": found.slo.statistic,
         **({"requests_per_s": found.stream.requests_per_s, "most_load": found.most_load} if found.stream else {}),

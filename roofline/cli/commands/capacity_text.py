@@ -14,6 +14,7 @@ from ...capacity.launch import OPTIONS_OF_POOLS, engines_on, launch_command, tec
 from ...capacity.plan_sentences import interval_words, latency_words, statistic_words
 from ...report import Rows
 from ...units import OVERLOAD, brief_time, humanize
+from ..request_load import load_words
 from ..text import block, bullets, paragraph, shell_line, table, without_basis
 from .deployments import lead
 
@@ -344,7 +345,7 @@ def _slo(found: Plan) -> str:
 
 
 def _title(found: Plan) -> str:
-    lengths = f"prompt {found.load.prompt_tokens:,}, output {found.load.output_tokens:,} tokens"
+    lengths = load_words(found.load)
     slo = f"SLO: {_slo(found)}" if _slo(found) else "no SLO"
     if found.stream is not None:
         lengths = f"{found.stream.requests_per_s:.4g} requests/s, {lengths}"

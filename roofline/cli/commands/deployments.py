@@ -11,11 +11,11 @@ from ...model import Model
 from ...phases.deployment import Deployment
 from ...phases.pass_sentences import time_words
 from ...phases.passes import TIMES, Phase
-from ...phases.workload import Workload
 from ...units import bound_by, brief_time, humanize
 from .. import options as opt
 from ..answers import EXPLAINED, Answers, layer_words, model_steps, subject
 from ..output import print_json, print_text
+from ..request_load import load_words
 from ..target import ModelOrTarget, Target, read_model
 from ..text import block, bullets, column_table, derivations, paragraph, side_by_side, table, without_basis
 
@@ -105,22 +105,9 @@ def title(asked: Answers | Model, *, time: str = "") -> str:
     if asked.encodes:
         return title_of(asked.serve, f"batch {load.batch:,}, {load.prompt_tokens:,} tokens each", time=time)
     context = asked.asked()["workload"]["context_tokens"]
-    cached = f" after {load.cached_tokens:,} cached" if load.cached_tokens else ""
-    prompt = f"prompt {load.prompt_tokens:,}{cached}{media_words(load)}"
-    lengths = f"batch {load.batch:,}, {prompt}, output {load.output_tokens:,} tokens"
+    lengths = f"batch {load.batch:,}, {load_words(load)}"
     decoded = f"decode at a context of {context:,}" if context != load.context_tokens else ""
     return title_of(asked.serve, lengths, decoded, time=time)
-
-
-def media_words(load: Workload) -> str:
-    """Images and sound of a prompt, in words."""
-    found = []
-    if load.images:
-        size = f" of {load.image_tokens:,} tokens" if load.image_tokens else ""
-        found.append(f"{load.images:,} image{'s' if load.images != 1 else ''}{size}")
-    if load.audio_s:
-        found.append(f"{load.audio_s:g} s of sound")
-    return f" with {' and '.join(found)}" if found else ""
 
 
 def title_of(serve: Deployment, *load: str, time: str = "") -> str:

@@ -9,12 +9,14 @@ from ...advisor import Advice
 from ...advisor import advise as ask
 from ...advisor.words import FLIPS, flips_of, headline_of, notes_of, reasons_of, tables_of, title_of
 from ...phases.workload import Workload
-from ...serving.traffic import Traffic, read_traffic
+from ...serving.trace import Trace
+from ...serving.traffic import Traffic
 from .. import options as opt
-from ..answers import Answers
+from ..answers import Answers, deployment_dict
 from ..metric_names import slo_metric
 from ..output import check_picture, print_json, print_text, save_picture
 from ..quantities import quantities
+from ..request_load import load_dict, read_requests
 from ..target import Placement, read_model, read_slo
 from ..technique_options import Chosen
 from ..text import block, bullets, paragraph, table, without_basis
@@ -67,7 +69,7 @@ def advise(
     placement: Placement,
     chosen: Chosen | None = None,
     *,
-    load: opt.LengthFields | None = None,
+    load: opt.RequestFields | None = None,
     slo: opt.SLOFields | None = None,
     traffic: TrafficFile = None,
     loads: Loads = (1, 8, 64),
@@ -82,12 +84,11 @@ def advise(
     if file is not None:
         check_picture(file)
     serve = placement.single().deployment(read_model(model))
-    asked = Workload(**(load or {}))
-    lengths = Traffic.of([(asked.prompt_tokens, asked.output_tokens)])
+    requests = read_requests(load or {}, traffic)
     techniques, hit_rate = (chosen or Chosen()).with_hit_rate()
     found = ask(
         serve,
-        lengths if traffic is None else read_traffic(traffic),
+        requests,
         read_slo(slo or {}),
         techniques=techniques,
         hit_rate=hit_rate,
@@ -101,8 +102,15 @@ def advise(
 
         save_picture(file, lambda ax: phase_map(found.phase_map, ax=ax))
     if as_json:
-        return print_json(Answers(found.serve, asked).asked() | found.to_dict())
+        return print_json(_asked(found, requests) | found.to_dict())
     return print_text(*_text(found, full=full))
+
+
+def _asked(found: Advice, requests: Workload | Traffic | Trace) -> dict[str, Any]:
+    """What was asked, defaults included."""
+    if isinstance(requests, Workload):
+        return Answers(found.serve, requests).asked()
+    return deployment_dict(found.serve) | {"workload": load_dict(requests)}
 
 
 def _text(found: Advice, *, full: bool) -> list[str]:

@@ -9,15 +9,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from ...errors import InvalidInput
-from ...phases.workload import Workload
 from ...report import plain
 from ...report.progress import reporter
 from ...serving.methods import CLOSED_FORM, METHODS, SIMULATION, method_named
 from ...serving.outcome import Simulation
 from ...serving.simulation import simulate as run_simulation
 from ...serving.slo import SLO
-from ...serving.trace import Trace, read_trace
-from ...serving.traffic import Traffic, read_traffic
 from ...serving.under_load import Served
 from ...serving.under_load import serve as serve_requests
 from ...units import OVERLOAD, brief_time, humanize
@@ -25,6 +22,7 @@ from .. import options as opt
 from ..answers import deployment_dict
 from ..output import print_json, print_text
 from ..quantities import quantities, quantity
+from ..request_load import load_dict, load_words, read_recorded, read_requests
 from ..target import Placement, read_model, read_slo
 from ..text import block, bullets, table, value
 from .deployments import lead, title_of
@@ -121,7 +119,7 @@ def serve(
     model: opt.ModelName,
     /,
     placement: Placement,
-    load: opt.LengthFields | None = None,
+    load: opt.RequestFields | None = None,
     slo: opt.SLOFields | None = None,
     *,
     concurrency: Concurrency = None,
@@ -137,7 +135,7 @@ def serve(
 ) -> None:
     """Show what users see under load."""
     deployment = placement.single().deployment(read_model(model))
-    lengths = _lengths(load, traffic)
+    lengths = read_requests(load or {}, traffic)
     if concurrency is None and rate is None:
         raise InvalidInput("serve needs a load: --concurrency N (closed loop) or --rate N (requests per second)")
     if concurrency is not None and rate is not None:
@@ -159,10 +157,10 @@ def serve(
         time=time,
     )
     if as_json:
-        return print_json(deployment_dict(deployment) | {"load": _load_dict(lengths)} | _served_dict(found, targets))
+        return print_json(deployment_dict(deployment) | {"load": load_dict(lengths)} | _served_dict(found, targets))
     several = np.ndim(found.tokens_per_s) > 0
     answer = " ".join(filter(None, (found.summary(), "" if several else _goodput(found, targets))))
-    said = lead(deployment.model, answer), f"\n{title_of(deployment, _words(lengths), time=time)}"
+    said = lead(deployment.model, answer), f"\n{title_of(deployment, load_words(lengths), time=time)}"
     rows = _loads(found, targets) if several else _one_load(found)
     brackets = []
     if time == opt.DEFAULT_TIME and not several and found.stable:
@@ -179,21 +177,6 @@ def _array(asked: Any) -> Any:
     return asked if wrong is not None else np.array(asked, dtype=float)
 
 
-def _lengths(load: Any, traffic: Path | None) -> Workload | Traffic:
-    """Request lengths: those of a file, or the same prompt and output for all."""
-    if traffic is None:
-        return Workload(**(load or {}))
-    if load:
-        raise InvalidInput("--traffic already contains prompt and output lengths; drop --prompt and --output")
-    return read_traffic(traffic)
-
-
-def _load_dict(load: Workload | Traffic | Trace) -> dict[str, Any]:
-    if isinstance(load, Workload):
-        return {"prompt_tokens": plain(load.prompt_tokens), "output_tokens": plain(load.output_tokens)}
-    return load.to_dict() | {"source": load.source}
-
-
 def _served_dict(found: Served, slo: SLO) -> dict[str, Any]:
     return found.to_dict() | _met_dict(found, slo) | {"assumptions": list(found.assumptions)}
 
@@ -202,13 +185,6 @@ def _met_dict(found: Served | Simulation, slo: SLO) -> dict[str, Any]:
     """The targets and the share of the requests that meet those for latency; nothing without targets."""
     share = {"share_within_slo": plain(found.share_within(slo))} if slo.latencies else {}
     return {"slo": dict(slo.targets()), **share} if slo.targets() else {}
-
-
-def _words(load: Workload | Traffic | Trace) -> str:
-    """Lengths of the requests in words."""
-    if isinstance(load, Workload):
-        return f"prompt {load.prompt_tokens:,}, output {load.output_tokens:,} tokens"
-    return f"requests of {load.source}"
 
 
 def _loads(found: Served, slo: SLO) -> str:
@@ -267,7 +243,7 @@ def simulate(
     model: opt.ModelName,
     /,
     placement: Placement,
-    load: opt.LengthFields | None = None,
+    load: opt.RequestFields | None = None,
     slo: opt.SLOFields | None = None,
     *,
     concurrency: Concurrency = None,
@@ -285,9 +261,10 @@ def simulate(
     deployment = placement.single().deployment(read_model(model))
     if trace is None and concurrency is None and rate is None:
         raise InvalidInput("simulate needs a load: --concurrency N, --rate N (requests per second) or --trace FILE")
-    if trace is not None and (load or traffic is not None):
-        raise InvalidInput("--trace already contains request lengths; drop --traffic, --prompt and --output")
-    asked = _lengths(load, traffic) if trace is None else read_trace(trace)
+    if trace is not None and traffic is not None:
+        raise InvalidInput("give either --trace, which has arrival times, or --traffic, not both")
+    given = load or {}
+    asked = read_requests(given, traffic) if trace is None else read_recorded(given, trace)
     if concurrency is not None and rate is not None:
         raise InvalidInput("give either --concurrency (closed loop) or --rate (open loop), not both")
     targets = read_slo(slo or {})
@@ -304,11 +281,11 @@ def simulate(
         progress=reporter(),
     )
     if as_json:
-        return print_json(deployment_dict(deployment) | {"load": _load_dict(asked)} | _simulated_dict(found, targets))
+        return print_json(deployment_dict(deployment) | {"load": load_dict(asked)} | _simulated_dict(found, targets))
     answer = " ".join(filter(None, (found.summary(), _goodput(found, targets))))
     return print_text(
         lead(deployment.model, answer),
-        f"\n{title_of(deployment, _words(asked), time=time)}",
+        f"\n{title_of(deployment, load_words(asked), time=time)}",
         _latencies(found, QUANTILES),
         f"\n{_deployment_rows(found)}",
         block("Notes", bullets([*([BRACKETS] if time == opt.DEFAULT_TIME else []), *found.assumptions])),

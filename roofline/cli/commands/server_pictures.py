@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ...errors import InvalidInput
-from ...phases.workload import Workload
 from ...report.progress import reporter
 from ...serving.outcome import Simulation
 from ...serving.simulation import simulate
 from .. import options as opt
 from ..picture_options import Picture
+from ..request_load import read_request
 from ..target import Placement, read_model
 from .requests import Concurrency, HitRate, Rate, Requests, Seed
 
@@ -38,7 +38,7 @@ Span = Annotated[
 class Run:
     """The simulation, as typed."""
 
-    load: opt.LengthFields = dataclasses.field(default_factory=dict)
+    load: opt.RequestFields = dataclasses.field(default_factory=dict)
     concurrency: Concurrency = None
     rate: Rate = None
     burstiness: opt.Burstiness = 1
@@ -53,7 +53,7 @@ class Run:
             raise InvalidInput("a simulation needs a load: --rate or --concurrency, as in --rate 5")
         return simulate(
             placement.single().deployment(read_model(model)),
-            Workload(**self.load),
+            read_request(self.load),
             concurrency=self.concurrency,
             requests_per_s=self.rate,
             burstiness=self.burstiness,
