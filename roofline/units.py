@@ -98,12 +98,13 @@ def symbol_of(name: str) -> str:
 def humanize(name: str, value: Any) -> str:
     """Format ``value`` of the column ``name`` for people: ``41.7 ms``, ``139 GB``, ``989 TFLOP/s``.
 
-    An array prints as its first and last element, an empty one as a dash.
+    An array prints as its first and last element, as one value if all are equal, and as a dash if it is empty.
     """
     if isinstance(value, np.ndarray) and value.ndim:
         if not value.size:
             return "–"
-        return f"{humanize(name, value.flat[0])} … {humanize(name, value.flat[-1])}"
+        first = humanize(name, value.flat[0])
+        return first if np.all(value == value.flat[0]) else f"{first} … {humanize(name, value.flat[-1])}"
     if isinstance(value, np.generic | np.ndarray):
         value = value.item()
     if value is None:

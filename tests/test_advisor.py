@@ -207,6 +207,18 @@ def test_cost_is_price_over_throughput(advice):
     assert advice.usd_per_million_tokens == pytest.approx(expected)
 
 
+def test_a_target_is_compared_with_the_most_demanding_kind_of_request(small):
+    """In a mixture, the kind that misses the target first is the one that does so at the smallest batch alone."""
+    target = rl.SLO(tpot_s=0.02)
+    alone = [rl.advise(small, [(prompt, output)], target).lines[0].breaks_at_batch for prompt, output, _ in MIX]
+    line = rl.advise(small, rl.Traffic.of(MIX), target).lines[0]
+    assert (line.breaks_at_batch, line.bucket) == (min(alone), alone.index(min(alone)))
+    prompt, output, _ = MIX[line.bucket]
+    mixed = repr(rl.advise(small, rl.Traffic.of(MIX), target))
+    assert f"at batch {min(alone):.0f} of {prompt:,} + {output:,} tokens" in mixed
+    assert "most demanding kind of request" not in repr(rl.advise(small, [(prompt, output)], target))
+
+
 def test_text_says_what_a_manager_asks(advice):
     text = repr(advice)
     for words in (

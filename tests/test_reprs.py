@@ -106,3 +106,18 @@ def test_results_of_questions_name_what_was_asked():
     assert repr(rl.compare(*steps)).startswith(f"Comparison: {of[0]} → {of[1]}\n")
     assert repr(rl.sensitivity(steps[0], time="floor_s")).startswith(f"Sensitivity: floor_s of {of[0]}\n")
     assert repr(rl.solve(SERVE, find="batch", metric="fits")).startswith("Solution: batch for fits\n")
+
+
+def test_equal_values_of_a_sweep_print_once():
+    served = rl.serve(rl.Deployment("llama-3.1-8b", "h100-sxm"), rl.Workload(2000, 256), concurrency=[1, 2])
+    lines = dict(line.strip().split("  ", 1) for line in repr(served).splitlines()[1:] if "note" not in line)
+    assert lines["stable"].strip() == "yes"
+    assert "…" not in lines["capacity_requests_per_s"]
+    assert " … " in lines["tpot_s"]
+
+
+def test_notes_of_layouts_with_and_without_messages_have_no_empty_part():
+    one_or_two = rl.Deployment("llama-3.1-8b", "h100-sxm", parallel=rl.Parallel(tensor=[1, 2]))
+    notes = rl.decode(one_or_two, rl.Workload(batch=4)).assumptions
+    assert any("all_reduce" in note for note in notes)
+    assert not any(note.strip().endswith(";") for note in notes)

@@ -30,11 +30,14 @@ class TargetLine:
     target : float
         Target of the metric.
     strain : tuple of float
-        Share of the target that the worst bucket uses, by load; above 1 the target is missed.
+        Share of the target that the most demanding kind of request uses, by load; above 1 the target is missed. Every
+        kind is compared as if all requests in the system were like it.
     breaks_at_batch : float
         Smallest batch at which the target is missed; infinite if it is met up to the largest load.
     phase : str
         Phase that dominates the metric at that batch.
+    bucket : int
+        Position in the traffic of the kind of request that uses the largest share of the target at that batch.
     """
 
     metric: str
@@ -42,6 +45,7 @@ class TargetLine:
     strain: tuple[float, ...]
     breaks_at_batch: float
     phase: str
+    bucket: int
 
 
 def seen_by_requests(
@@ -81,11 +85,13 @@ def _line(name: str, target: float, seen: Steady, traffic: Traffic, reported: An
     """One target over all searched loads; ``reported`` are the indices of the loads to report."""
     metric, searched = METRICS[name], np.ravel(np.asarray(seen.case.load.batch))
     values = np.broadcast_to(metric.value(seen), loads_and_buckets(seen))
-    strain = np.max(np.asarray(metric.strain(values, target)), axis=-1)
+    strains = np.asarray(metric.strain(values, target))
+    strain = np.max(strains, axis=-1)
     missed = strain > 1
     at = int(np.argmax(missed)) if missed.any() else len(searched) - 1
     breaks = float(searched[at]) if missed.any() else float("inf")
-    return TargetLine(name, target, tuple(map(float, strain[reported])), breaks, _phase(name, seen, at, traffic))
+    phase, bucket = _phase(name, seen, at, traffic), int(np.argmax(strains[at]))
+    return TargetLine(name, target, tuple(map(float, strain[reported])), breaks, phase, bucket)
 
 
 def loads_and_buckets(seen: Steady) -> tuple[int, ...]:

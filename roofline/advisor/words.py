@@ -8,6 +8,7 @@ import numpy as np
 
 from ..report.tables import text_table
 from ..serving.metrics import METRICS, SLO_METRICS
+from ..serving.traffic import Traffic
 from ..techniques.technique import HARDWARE
 from ..units import humanize
 from .findings import Findings
@@ -42,7 +43,15 @@ def _missed(found: Findings) -> tuple[str, ...]:
     words, target = METRICS[line.metric].words, humanize(line.metric, line.target)
     if not np.isfinite(line.breaks_at_batch):
         return (f"All SLO targets are met up to the largest load; the tightest is {words} {target}.",)
-    return (f"The first SLO target to be missed is {words} {target}, at batch {line.breaks_at_batch:,.0f}.",)
+    at = f"batch {line.breaks_at_batch:,.0f}{_of_bucket(found.traffic, line.bucket)}"
+    return (f"The first SLO target to be missed is {words} {target}, at {at}.",)
+
+
+def _of_bucket(traffic: Traffic, bucket: int) -> str:
+    """Lengths of the requests of a batch; empty if all requests have the same lengths."""
+    if len(traffic.share) == 1:
+        return ""
+    return f" of {traffic.prompt_tokens[bucket]:,.0f} + {traffic.output_tokens[bucket]:,.0f} tokens"
 
 
 def text_of(found: Findings) -> str:
@@ -93,7 +102,8 @@ def tables_of(found: Findings) -> Iterator[tuple[str, Rows]]:
     yield "What users see", _metric_rows(found)
     yield "How much of that is prefill", _governs_rows(found)
     if found.lines:
-        yield "SLO targets, the first to be missed on top", _line_rows(found)
+        worst = ", each for the most demanding kind of request" if len(found.traffic.share) > 1 else ""
+        yield f"SLO targets{worst}; the first to be missed on top", _line_rows(found)
     yield (
         f"What to do, by gain in {METRICS[found.metric].words}; what needs more hardware comes last",
         _gain_rows(found),

@@ -108,7 +108,7 @@ class Fleet(Rows):
         "accelerator": "accelerator",
         "precision": "precision",
         "layout": "layout",
-        "batch": "batch",
+        "batch": "max batch",
         "replicas": "replicas",
         "gpus": "GPUs",
         "basis": "basis",

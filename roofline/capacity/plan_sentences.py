@@ -9,7 +9,7 @@ import numpy as np
 from ..serving.methods import method_words
 from ..serving.slo import HIGH_END
 from ..units import brief_time, humanize
-from .basis import CALIBRATED
+from .basis import BORROWED, CALIBRATED
 
 if TYPE_CHECKING:
     from .fleets import Fleet
@@ -36,9 +36,10 @@ def plan_sentence(found: Plan) -> str:
     parts = [f"{rank}: {deployment_words(best)}, batch {best.batch[0]:,.0f}: {_times(best)}, {rate}"]
     if priced:
         hourly = float(best.usd_per_hour[0] * best.gpus[0])
-        tokens = best.usd_per_million_output_tokens[0]
-        each = f"{dollars(tokens)} per million output tokens, " if np.isfinite(tokens) else ""
-        parts.append(f"{each}{price_words(hourly)}")
+        into, out = best.usd_per_million_input_tokens[0], best.usd_per_million_output_tokens[0]
+        if np.isfinite(out):
+            parts.append(f"{dollars(into)} per million input tokens and {dollars(out)} per million output tokens")
+        parts.append(price_words(hourly))
     if found.rank == "energy" and np.isfinite(best.joules_per_request[0]):
         parts.append(f"{humanize('j', best.joules_per_request[0])} per request")
     return (
@@ -102,7 +103,8 @@ def basis_words(rows: Plan | Fleet) -> str:
     word = rows.basis[0]
     if word == CALIBRATED:
         return ""
-    return f" {rows.accelerator[0]} is not calibrated: its estimates are {word}, with wide intervals."
+    source = "borrowed from similar kernels" if word == BORROWED else "typical shares of the peaks"
+    return f" {rows.accelerator[0]} has no timings of some kernels: their estimates are {source}, with wide intervals."
 
 
 def tie_words(rows: Plan | Fleet) -> str:
@@ -116,12 +118,13 @@ def tie_words(rows: Plan | Fleet) -> str:
 def fleet_sentence(found: Fleet) -> str:
     """The cheapest fleet, and the fewest accelerators that any software would need."""
     replicas, gpus, floor = (float(column[0]) for column in (found.replicas, found.gpus, found.gpus_at_floor))
-    layout = "" if found.layout[0] == "one" else f"{found.layout[0]}, "
-    what = f"{found.accelerator[0]} ({found.precision[0]}, {layout}batch {found.batch[0]:,.0f})"
+    layout = "" if found.layout[0] == "one" else f", {found.layout[0]}"
+    what = f"{found.accelerator[0]} ({found.precision[0]}{layout})"
     hourly = float(found.usd_per_hour[0])
     cost = f", {price_words(hourly)}" if np.isfinite(hourly) else ""
     least = f"; perfect software would need {floor:,.0f}" if np.isfinite(floor) else ""
-    deployments = f"{replicas:,.0f} deployment{'s' if replicas > 1 else ''}"
+    each = f"at most {found.batch[0]:,.0f} sequences at once{' in each' if replicas > 1 else ''}"
+    deployments = f"{replicas:,.0f} deployment{'s' if replicas > 1 else ''} ({each})"
     rate = f"{found.requests_per_s:.4g} requests/s"
     watts = float(found.watts[0])
     power = f", {humanize('watts', watts)}" if np.isfinite(watts) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -326,14 +326,18 @@ def _power_notes(cases: Mapping[tuple[str, str], Deployment], power: Power, time
     scope = f"power and energy cover {power.scope}"
     if power.idle_w is not None:
         return (*bases, scope)
-    return (*bases, scope, *(_idle_words(serve) for serve in serves.values()))
+    return (*bases, scope, *_idle_notes(serves))
 
 
-def _idle_words(serve: Deployment) -> str:
-    """Note on the idle power."""
-    name, watts = serve.accelerator.name, idle_watts(BOARDS_ALONE, serve.accelerator, idle_share(serve))
-    known = f"{watts:.0f} W, measured on its family" if np.isfinite(watts) else "unknown; give idle_w"
-    return f"idle {name}: {known}"
+def _idle_notes(serves: Mapping[str, Deployment]) -> Iterator[str]:
+    """Notes on the idle power of the accelerators: one on those with a measured value, one on the others."""
+    watts = {name: idle_watts(BOARDS_ALONE, serve.accelerator, idle_share(serve)) for name, serve in serves.items()}
+    known = [f"{name} {each:.0f} W" for name, each in watts.items() if np.isfinite(each)]
+    unknown = [name for name, each in watts.items() if not np.isfinite(each)]
+    if known:
+        yield f"idle power, measured on accelerators of the family: {', '.join(known)}"
+    if unknown:
+        yield f"idle power of {', '.join(unknown)} is unknown: give idle_w"
 
 
 def _market_notes(prices: Mapping[str, float | Price | None]) -> list[str]:

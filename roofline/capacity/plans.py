@@ -168,7 +168,7 @@ class Plan(Rows):
         "ttft_s": "TTFT",
         "tpot_s": "TPOT",
         "tokens_per_s_per_gpu": "tok/s/GPU",
-        "usd_per_million_output_tokens": "USD/M out",
+        "usd_per_request": "USD/request",
         "headroom": "headroom",
         "limit": "limit",
         "bound_by": "bound by",

@@ -318,7 +318,7 @@ def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
         np.where(first, one.time_s, other.time_s)[()],
         np.where(first, one.low_s, other.low_s)[()],
         np.where(first, one.high_s, other.high_s)[()],
-        "; ".join(dict.fromkeys((one.basis, other.basis))),
+        "; ".join(filter(None, dict.fromkeys((one.basis, other.basis)))),
         np.where(first, one.fixed_s, other.fixed_s)[()],
         tuple(where),
     )

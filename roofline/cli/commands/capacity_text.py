@@ -146,7 +146,7 @@ def _doubts(basis: str, tie: bool) -> str:
 
 
 WORDS_IN_TABLES = {
-    BORROWED: "borrowed: estimates from timings of another accelerator of the same family",
+    BORROWED: "borrowed: estimates from timings of another accelerator of the family, another format or another engine",
     TYPICAL: "typical: no kernel timings; published shares of peak, or those typical of any accelerator",
 }
 """What a basis in a table means."""
