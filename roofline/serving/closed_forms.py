@@ -53,11 +53,14 @@ class Packing(NamedTuple):
         Prompts per pass, averaged over prompts. A prompt waits for this many, itself included.
     most : float or array
         Largest number of prompts in a pass.
+    wait_steps : float or array
+        Mean wait of a prompt for the step or pass in progress, in decode steps; 0 if prompts arrive between two steps.
     """
 
     per_pass: Number
     seen: Number
     most: Number
+    wait_steps: Number = 0.0
 
 
 EPSILON = 2.0**-53
@@ -112,11 +115,12 @@ def prompts_first(
     ``n`` steps, in which all others take part:
 
         T    = B pass(k) / k + n step
-        TTFT = pass(k') (w + 1) / 2
+        TTFT = wait + pass(k') (w + 1) / 2
 
     ``k`` and ``k'`` are the prompts per pass averaged over passes and over prompts (`packing`), limited by the budget.
     If more arrive at once, they take ``w`` passes one after another, and the average prompt is in the middle one.  A
-    request arrives when another ends, between two steps, so it never waits for a step in progress.
+    request that arrives when another ends, between two steps, does not wait for a step in progress; those that take
+    longer to arrive do (`roofline.serving.gathering`).
 
     Parameters
     ----------
@@ -136,7 +140,8 @@ def prompts_first(
     prompts_s = lane_batch * pass_s / np.minimum(pack.per_pass, pack.most)
     total_s = prompts_s + steps * step_s
     passes = np.maximum(pack.seen / pack.most, 1.0)
-    ttft_s = np.where(np.asarray(steps) > 0, seen_pass_s * (passes + 1.0) / 2.0, total_s)
+    wait_s = pack.wait_steps * step_s
+    ttft_s = np.where(np.asarray(steps) > 0, wait_s + seen_pass_s * (passes + 1.0) / 2.0, total_s)
     return RequestTimes(np.minimum(ttft_s, prompts_s), total_s)  # a prompt waits at most for the prompts of its batch
 
 

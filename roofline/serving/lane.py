@@ -22,8 +22,12 @@ from . import closed_forms
 from .busiest import busiest, busiest_in_turn
 from .cache_pool import CachePool
 from .closed_forms import RequestTimes
+from .gathering import gathering
 from .step_times import StepTimes
 from .traffic import Traffic
+
+GATHERING_ROUNDS = 2
+"""Iterations for the time of a pass and its number of prompts, which depend on each other weakly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +288,16 @@ class Lane(Value):
         most = self.times.sharing * np.maximum(np.floor(self._budget / self.computed_tokens), 1.0)
         if self.times.engine.scheduler == "static":
             return closed_forms.Packing(self.together, self.together, most)
-        return closed_forms.packing(self.together, self.lengths.steps, most)
+        at_once = closed_forms.packing(self.together, self.lengths.steps, most)
+        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
+        if self.varies or not np.any(away_s):
+            return at_once
+        found = at_once
+        for _ in range(GATHERING_ROUNDS):
+            pass_s = self.pass_s(np.minimum(found.per_pass, most))
+            away, lasts = away_s / self.step_s, pass_s / self.step_s
+            found = gathering(at_once, self.together, self.lengths.steps, away_steps=away, pass_steps=lasts)
+        return found
 
     def pass_s(self, prompts: Number) -> Number:
         """Return the time to compute ``prompts`` prompts together, in several passes if a prompt exceeds the budget."""

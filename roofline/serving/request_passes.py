@@ -17,6 +17,7 @@ from ..values import Value
 from . import closed_forms
 from .busiest import busiest, sharing_ranks, waiting_ranks
 from .closed_forms import Chunks, Packing
+from .gathering import gathering
 from .pass_times import PassTime, handover_s, mixed_pass, packed_prompts, prompt_pass, step_pass
 from .rank_experts import experts_of_ranks_busy_s, experts_of_ranks_s
 from .scenario import Scenario
@@ -43,8 +44,9 @@ class Passes(Value):
     case : Scenario
         Scenario: deployment, requests and serving options.
     waits : bool
-        Whether replicas that share experts wait for each other's prompts, as in the estimate; in the floor and the
-        roofline their prompts line up.
+        Whether replicas that share experts wait for each other's prompts, and engines that run prompts first gather
+        those on their way (`roofline.serving.gathering`), as in the estimate; in the floor and the roofline prompts
+        line up and arrive at once.
     """
 
     case: Scenario
@@ -62,9 +64,10 @@ class Passes(Value):
         return parallel.data * parallel.pipeline
 
     def waiting(self, waits: bool) -> Passes:
-        """Return the passes with or without waiting; the same ones if no replica has any to wait for."""
+        """Return the passes with or without waiting; the same ones if nothing has any to wait for."""
         alone = not np.any(np.asarray(waiting_ranks(self.case.serve, self.case.serve.server)) > 1)
-        return self if alone or waits == self.waits else replace(self, waits=waits)
+        at_once = not np.any(self._away_s)
+        return self if (alone and at_once) or waits == self.waits else replace(self, waits=waits)
 
     @cached_property
     def ranks(self) -> Number:
@@ -128,7 +131,20 @@ class Passes(Value):
         most = np.floor(np.divide(self.case.token_budget, self.load.prompt_tokens))
         if self.case.slots_used is not None:
             return Packing(self.lane_batch, self.lane_batch, np.maximum(most, 1.0))
-        return closed_forms.packing(self.lane_batch, self.steps, np.maximum(most, 1.0) * self.ranks)
+        at_once = closed_forms.packing(self.lane_batch, self.steps, np.maximum(most, 1.0) * self.ranks)
+        if not self.waits or not np.any(self._away_s):
+            return at_once
+        step_s = self.step.seconds("estimate_s")
+        away, lasts = self._away_s / step_s, self.prompt.seconds("estimate_s") / step_s
+        return gathering(at_once, self.lane_batch, self.steps, away_steps=away, pass_steps=lasts)
+
+    @property
+    def _away_s(self) -> Number:
+        """Time in which the next request reaches the scheduler of an engine that runs prompts first, seconds."""
+        engine, load = self.case.serve.server, self.load
+        if engine.scheduler != "prefill_first":
+            return 0.0
+        return (engine.request_s or 0.0) + (engine.request_token_s or 0.0) * (load.prompt_tokens + load.cached_tokens)
 
     @cached_property
     def _packed_counts(self) -> npt.NDArray[np.float64]:
