@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import ceil, larger, log2, smaller
+from ..arrays import ceil, larger, log2, smaller, where
 from .forms import (
     DROOP,
     MEMORY,
@@ -19,6 +19,7 @@ from .forms import (
     bytes_s,
     droop,
     full_waves,
+    join,
 )
 
 
@@ -54,12 +55,13 @@ def decode_terms(p: Parameters, run: Kernel) -> Terms:
     with one block per query head.
 
     If sequences x KV heads are fewer than ``fill`` times the multiprocessors, each cache is divided into pieces of at
-    least ``chunk`` tokens, whose results another kernel combines (``combine_s``).  A block starts in ``block_s``
-    (``single_s`` without sharing) and processes its piece at ``token_s`` per token, both times the factor of the head's
-    width.  A multiprocessor runs its blocks one after another.
+    least ``chunk`` tokens, whose results another kernel combines (``combine_s``), unless it is faster undivided.  A
+    block starts in ``block_s`` (``single_s`` without sharing) and processes its piece at ``token_s`` per token, both
+    times the factor of the head's width.  A multiprocessor runs its blocks one after another.
 
-    Where more sequences make the combining kernel unnecessary, the time falls.  Measured times do so too: of 127 pairs
-    of timings with up to twice the sequences, 10 are shorter by 2 to 13 % (tests/data/measurements).
+    So the time never falls with more sequences, as the faster of two times that grow.  Measured times do sometimes: of
+    586 pairs with up to twice the sequences, 44 are shorter by more than 1 %, half of these by less than 3 %.  Engines
+    choose the number of pieces by rules of thumb; which of them choose badly where is not known.
     """
     shape = run.inputs
     sequences, heads, past, seen = shape["sequences"], shape["query_heads"], shape["past_tokens"], shape["past_read"]
@@ -74,14 +76,23 @@ def decode_terms(p: Parameters, run: Kernel) -> Terms:
     leaked = (read + 1) / (seen + 1)
     compute_s = run.compute_s * leaked * computed / (group * new) * factor / p["compute"]
     blocks = sequences * shape["kv_heads"] * passes
-    wanted = run.processors * p["fill"] / larger(blocks, 1e-9)  # a sweep may contain steps without sequences
-    pieces = smaller(larger(wanted, 1.0), 1 + read / p["chunk"])
-    waves = larger(full_waves(p["split"], blocks * pieces / run.processors), 1.0)
+    each = blocks / run.processors
+    filled = smaller(larger(p["fill"], each), each * (1 + read / p["chunk"]))
     start_s = p["block_s"] * (1 - alone) + p.get("single_s", p["block_s"]) * alone
-    walk_s = (p["token_s"] * read / pieces + start_s) * waves * factor
     read_s = bytes_s(p, run) * leaked * (1 + p["reread"] * (passes - 1))
+
+    def walked_s(each: Any, pieces: Any) -> Any:
+        """Return the time of so many blocks of a multiprocessor, with each cache in so many pieces."""
+        waves = larger(full_waves(p["split"], each), 1.0)
+        return (p["token_s"] * read / pieces + start_s) * waves * factor
+
+    pieces = filled / larger(each, 1e-9)  # a sweep may contain steps without sequences
+    divided_s, whole_s = walked_s(filled, larger(pieces, 1.0)), walked_s(each, 1.0)
+    divided = p["combine_s"] + join(p["overlap"], compute_s, read_s, divided_s)
+    divides = (filled > each) & (divided < join(p["overlap"], compute_s, read_s, whole_s))
+    walk_s = where(divides, divided_s, whole_s)
     fixed_s = p["kernel_s"] + heads_s(p, shape, (seen < past) * 1.0)
-    around_s = sequences * heads * new * p["head_s"] + (pieces > 1) * p["combine_s"]
+    around_s = sequences * heads * new * p["head_s"] + divides * p["combine_s"]
     return Terms(fixed_s, around_s, p["overlap"], {"computing_s": compute_s, "moving_s": read_s, "walk_s": walk_s})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,8 +186,7 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
     found : Found
         The kernels.
     wide : Found or None
-        Kernels of the next wider format. A narrower kernel is at most as much slower as two engines agree on, since a
-        server would run the wider one otherwise.
+        Kernels of the next wider format, which a server would run if they were faster (see `limit_s`).
     run : Kernel
         One run in the format of ``found``.
     math : str
@@ -206,13 +205,34 @@ def predicted(found: Found, wide: Found | None, run: Kernel, math: str, accelera
         return parts
     wide_run = widened(run, found.kind, math, accelerator)
     wide_each = {engine: _one(member, wide_run) for engine, member in wide.members.items()}
-    slower = [_sum(each[engine]) / _sum(wide_each[engine]) for engine in each if engine in wide_each]
-    return _capped(parts, _median(list(wide_each.values())), _agreed(slower))
+    most = _median(list(wide_each.values()))
+    narrow_s = [_sum(each[engine]) for engine in each if engine in wide_each]
+    return _limited(parts, most.fixed_s, limit_s(_sum(most), narrow_s))
 
 
-def _agreed(ratios: list[Any]) -> Any:
-    """Return the second largest ratio, at least 1: the slowdown of a format on which two engines agree."""
-    return larger(ascending(ratios)[-2], 1.0) if len(ratios) > 1 else 1.0
+def limit_s(wide_s: Any, narrow_s: list[Any]) -> Any:
+    """Return the longest time of a narrower kernel: the wider one's, unless two engines agree on being slower.
+
+    Parameters
+    ----------
+    wide_s : float or array
+        Median time of the engines' wider kernels.
+    narrow_s : list of float or array
+        Times of the narrower kernel, of the engines that have both. The second longest of them counts, as a single slow
+        kernel may be an accident of one engine.
+
+    Returns
+    -------
+    float or array
+        The longer of both. It grows with each of its arguments, so that more work never shortens it, as a ratio of
+        narrower to wider times might.
+
+    Examples
+    --------
+    >>> limit_s(3.0, [9.0]), limit_s(3.0, [9.0, 4.0])
+    (3.0, 4.0)
+    """
+    return larger(wide_s, ascending(narrow_s)[-2]) if len(narrow_s) > 1 else wide_s
 
 
 def _sum(parts: Parts) -> Any:
@@ -240,14 +260,39 @@ def _median(each: list[Parts]) -> Parts:
     return Parts(fixed_s, total_s - fixed_s)
 
 
-def _capped(parts: Parts, most: Parts, times: Any) -> Parts:
-    """Return the parts, limited to ``times`` another time.
+def _limited(parts: Parts, fixed_s: Any, most_s: Any) -> Parts:
+    """Return the parts, shortened to ``most_s`` in all, the time of a kernel whose launch costs ``fixed_s``."""
+    alone_s = _sum(parts)
+    total_s = smaller(alone_s, most_s)
+    fixed_s = fixed_of_faster(total_s, (alone_s, parts.fixed_s), (most_s, fixed_s))
+    return Parts(fixed_s, total_s - fixed_s)
 
-    If ``times`` is the ratio of just these two times, the parts are at their limit and are returned unchanged.
+
+def fixed_of_faster(time_s: Any, *kernels: tuple[Any, Any]) -> Any:
+    """Return the launch cost of the fastest of several kernels, which an engine runs.
+
+    A graph leaves only a share of the launches, so that a kernel with longer ones may be the fastest there.  What it
+    takes longer without a graph counts against its launches.  So they do not jump where another kernel becomes the
+    fastest, and less work never takes longer in a graph.
+
+    Parameters
+    ----------
+    time_s : float or array
+        Time of the fastest kernel.
+    *kernels : tuple of (time_s, fixed_s)
+        Time of each kernel, and the part of it that its launches cost.
+
+    Returns
+    -------
+    float or array
+        At most ``time_s``.
+
+    Examples
+    --------
+    >>> fixed_of_faster(5.0, (5.0, 1.0), (6.0, 3.0)), fixed_of_faster(5.0, (5.0, 1.0), (9.0, 3.0))
+    (2.0, 1.0)
     """
-    over = 1 * (_sum(parts) > times * _sum(most) * (1 + 1e-9))  # 1e-9: rounding must not count as above the limit
-    fixed_s = over * times * most.fixed_s + (1 - over) * parts.fixed_s
-    return Parts(fixed_s, over * times * most.running_s + (1 - over) * parts.running_s)
+    return reduce(larger, (fixed_s - (each_s - time_s) for each_s, fixed_s in kernels))
 
 
 def _interval(found: Found, time_s: Number, least_s: Number, fixed_s: Number = 0.0) -> Estimate:
@@ -327,9 +372,12 @@ def _chosen(first: Any, one: Estimate, other: Estimate) -> Estimate:
 def faster(one: Estimate, other: Estimate) -> Estimate:
     """Return the shorter of two estimates, element by element."""
     first: Any = one.time_s <= other.time_s
+    kernels = ((each.time_s, each.fixed_s) for each in (one, other))
+    fixed_s = fixed_of_faster(smaller(one.time_s, other.time_s), *kernels)
     if everywhere(first):
-        return one
-    return _chosen(first, one, other) if anywhere(first) else other
+        return one._replace(fixed_s=fixed_s)
+    found = _chosen(first, one, other) if anywhere(first) else other
+    return found._replace(fixed_s=fixed_s)
 
 
 def _exchange(operator: Operator, accelerator: Accelerator, memory_s: Number, profile: str | None) -> Estimate:

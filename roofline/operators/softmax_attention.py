@@ -43,8 +43,9 @@ def visible_pairs(new_tokens: Number, past_tokens: Number, window: Number | None
 
         sum over i = 1..S of (P + i) = S P + S (S + 1) / 2.
 
-    With a window ``w`` a token sees at most ``w``: with ``f(x) = sum over j = 1..x of min(j, w)``
-    the pairs are ``f(P + S) - f(P)``, and ``f(x) = c (c + 1) / 2 + (x - c) w`` where ``c = min(x, w)``.
+    With a window ``w`` a token sees at most ``w``.  The first ``u = min(max(w - P, 0), S)`` tokens see less, so the
+    pairs are ``u P + u (u + 1) / 2 + (S - u) w``.  A difference of two sums from the first token on would be the same,
+    but lose all digits for very long pasts.
 
     Examples
     --------
@@ -55,14 +56,9 @@ def visible_pairs(new_tokens: Number, past_tokens: Number, window: Number | None
     >>> float(visible_pairs(4, 0, window=2))
     7.0
     """
-    if window is None:
-        return new_tokens * past_tokens + new_tokens * (new_tokens + 1) / 2
-    return _capped_sum(past_tokens + new_tokens, window) - _capped_sum(past_tokens, window)
-
-
-def _capped_sum(count: Number, window: Number) -> Number:
-    capped: Number = smaller(count, window)
-    return capped * (capped + 1) / 2 + (count - capped) * window
+    within = new_tokens if window is None else smaller(larger(window - past_tokens, 0), new_tokens)
+    pairs: Number = within * past_tokens + within * (within + 1) / 2
+    return pairs if window is None else pairs + (new_tokens - within) * window
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)

@@ -90,11 +90,13 @@ def _prompts(parallel: Parallel, segment: Segment, share: Number, chunk_tokens: 
     passes = where(staged, wanted, 1.0)
     groups = smaller(passes, share)
     chunks = passes / groups
+    # Rounding must not add a token to a chunk as long as the budget, as kernels would add a whole tile to it.
+    tokens = where(staged, smaller(new / chunks, chunk_tokens), new)
     cut = replace(
         segment,
         sequences=share / groups,
-        new_tokens=new / chunks,
-        past_tokens=segment.past_tokens + (new - new / chunks) / 2,
+        new_tokens=tokens,
+        past_tokens=segment.past_tokens + (new - tokens) / 2,
         images=segment.images / chunks,
         audio_s=segment.audio_s / chunks,
         encoded_tokens=segment.encoded_tokens / chunks,

@@ -351,7 +351,9 @@ class Lane(Value):
         engine = self.times.engine
         every = max(engine.receive_interval or 1.0, engine.schedule_interval or 1.0)
         looks = (engine.receive_share or 0.0) * (every - 1.0)
-        return handling_s + ((engine.first_token_steps or 0.0) + looks) * self.step_s
+        # Without further tokens there are no steps to wait for.
+        steps = ((engine.first_token_steps or 0.0) + looks) * (self.lengths.steps > 0)
+        return handling_s + steps * self.step_s
 
     @property
     def requests_per_s(self) -> Number:
