@@ -163,7 +163,17 @@ def models_page() -> str:
 
 # --- Benchmarks and notebooks
 
-BENCHMARKS = ("floors", "published", "efficiency", "accuracy", "serving", "techniques", "found_later", "energy")
+BENCHMARKS = (
+    "floors",
+    "published",
+    "efficiency",
+    "accuracy",
+    "serving",
+    "found_servers",
+    "techniques",
+    "found_later",
+    "energy",
+)
 
 
 def benchmark_page(name: str) -> str:

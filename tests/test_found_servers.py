@@ -1,0 +1,70 @@
+"""Measured servers that nothing was fitted to, and what the page of them says."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import found_servers  # noqa: E402
+
+ROWS = found_servers.rows()
+TRUSTED = [row for row in ROWS if not row["doubt"]]
+PAGE = (ROOT / "benchmarks/found_servers.md").read_text("utf-8")
+
+EVERY = 4
+"""One row of so many is simulated here; the page has all of them."""
+
+
+@pytest.fixture(scope="module")
+def found():
+    return [found_servers.predict(row) for row in TRUSTED[::EVERY]]
+
+
+def said(line, cell):
+    """A percentage of the page's first table."""
+    row = next(text for text in PAGE.splitlines() if text.startswith(f"| {line} |"))
+    return float(re.findall(r"-?\d+(?=%)", row)[cell]) / 100
+
+
+def test_every_row_says_where_it_is_from():
+    """At least eight sources and accelerators; each row has a date and something that was measured."""
+    assert len({row["source"] for row in ROWS}) >= 8
+    assert len({row["accelerator"] for row in ROWS}) >= 8
+    assert len({row["id"] for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        assert row["source"], row["id"]
+        assert row["place"], row["id"]
+        assert re.match(r"20\d\d(-\d\d)?", row["date"]), row["id"]
+        assert any(row[name] for name in found_servers.FIGURES), row["id"]
+        assert all(bool(row[name]) == bool(row[f"first_predicted_{name}"]) for name in found_servers.FIGURES), row["id"]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_server_beats_its_floor(part):
+    """A token takes at least a step with nothing else, a prompt its own pass, and a batch all its work."""
+    faster = {row["id"]: share for row in ROWS[part::4] if (share := found_servers.floor_share(row)) > 1}
+    assert not faster
+
+
+def test_the_page_holds_the_first_predictions():
+    """Its first line is computed from the columns that nobody changes."""
+    first = [found_servers.Found(row, {}) for row in TRUSTED]
+    for name, cell in (("tpot_s", 0), ("ttft_s", 3), ("output_tokens_per_s", 5)):
+        off = np.abs([each.miss(name, first=True) for each in first])
+        assert np.median(off[np.isfinite(off)]) == pytest.approx(said("as first predicted", cell), abs=0.006)
+
+
+@pytest.mark.parametrize(("name", "cell"), [("tpot_s", 0), ("ttft_s", 3), ("output_tokens_per_s", 5)])
+def test_predictions_are_as_close_as_the_page_says(found, name, cell):
+    """Median errors of today's predictions, on a part of the rows."""
+    off = np.abs([each.miss(name) for each in found])
+    assert np.median(off[np.isfinite(off)]) < said("today", cell) + 0.06
+
+
+def test_every_row_is_answered(found):
+    assert not [each.reason for each in found if each.reason]
