@@ -65,11 +65,14 @@ def load_words(concurrency: Any, requests_per_s: Any) -> str:
 
     Examples
     --------
-    >>> load_words(None, 2.5), load_words(np.array([1, 8, 64]), None)
-    ('2.5 requests/s', 'concurrency 1 … 64')
+    >>> load_words(None, 2.5), load_words(np.array([1, 8, 64]), None), load_words(None, np.array([1.0, 4.0]))
+    ('2.5 requests/s', 'concurrency 1 … 64', '1 … 4 requests/s')
     """
     if concurrency is not None:
         return f"concurrency {humanize('concurrency', concurrency)}"
+    rates = np.ravel(requests_per_s)
+    if np.ndim(requests_per_s) and len(rates) > 1:
+        return f"{rates[0]:.4g} … {humanize('requests_per_s', rates[-1])}"
     return humanize("requests_per_s", requests_per_s)
 
 

@@ -18,8 +18,9 @@ from ..phases.totals import COMMON_MODE
 from ..phases.workload import Workload
 from ..report import Report, Step
 from ..specs.engines import GENERIC, Engine
+from ..units import humanize
 from .arrivals import Demand
-from .load_sentences import simulation_sentence
+from .load_sentences import load_words, simulation_sentence
 from .request_loops import play
 from .request_records import Requests, Tally
 from .slo import SLO, as_slo
@@ -379,13 +380,33 @@ def fallen_behind(found: Simulation) -> int:
     return late if late > max(GROWN * half, WAITING_SHARE * len(arrival)) else 0
 
 
+def run_note(found: Simulation) -> str:
+    """Return the note on the requests of a simulation and how they arrive."""
+    return f"simulation of {len(found.requests.prompt):,} requests, {found.demand}, seed {found.demand.seed}"
+
+
+def runs_notes(runs: tuple[Simulation, ...]) -> tuple[str, ...]:
+    """Return the notes of simulations that differ in their load."""
+    first = runs[0]
+    if len(runs) == 1:
+        return first.assumptions
+    demands = [each.demand for each in runs]
+    counts = sorted({len(each.requests.prompt) for each in runs})
+    requests = " to ".join(f"{count:,}" for count in (counts[0], counts[-1])[: len(counts)])
+    if first.demand.open_loop:
+        bursts = humanize("burstiness", np.array([each.burstiness for each in demands]))
+        rates = load_words(None, np.array([each.requests_per_s for each in demands]))
+        load = f"open loop, {rates}, burstiness {bursts}"
+    else:
+        load = f"closed loop, {load_words(np.array([each.concurrency for each in demands]), None)}"
+    several = f"simulations of {requests} requests each, {load}, seed {first.demand.seed}"
+    return tuple(several if note == run_note(first) else note for note in first.assumptions)
+
+
 def notes(found: Simulation) -> tuple[str, ...]:
     """Return the notes of a simulation: warnings and assumptions."""
     engine = found.times.engine
-    lines = [
-        f"simulation of {len(found.requests.prompt):,} requests, {found.demand}, seed {found.demand.seed}",
-        engine_note(engine),
-    ]
+    lines = [run_note(found), engine_note(engine)]
     if engine.basis:
         lines.append(f"host times {engine.basis}")
     requests = found.requests

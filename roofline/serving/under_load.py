@@ -30,7 +30,7 @@ from .lane import Lane, Lengths
 from .lane_figures import closed_notes, figures_of, unless_stable
 from .load_sentences import load_words, served_sentence
 from .methods import METHODS, SIMULATION, method_named, method_words
-from .outcome import Simulation, interval
+from .outcome import Simulation, interval, runs_notes
 from .simulation import run
 from .slo import SLO, as_slo
 from .step_times import StepTimes, step_times
@@ -399,7 +399,7 @@ class _Ask:
         return (None, value) if self.open_loop else (value, None)
 
     def _notes(self, times: StepTimes, figures: dict[str, Any], runs: tuple[Simulation, ...]) -> tuple[str, ...]:
-        lines = [*(runs[0].assumptions if runs else closed_notes(times, self.load, open_loop=self.open_loop))]
+        lines = [*(runs_notes(runs) if runs else closed_notes(times, self.load, open_loop=self.open_loop))]
         if not runs and times.engine.admission == "grow" and np.any(figures["limit"] == "memory"):
             lines.append(PREEMPTION)
         if not np.all(figures["stable"]):

@@ -159,7 +159,10 @@ def serve(
     if as_json:
         return print_json(deployment_dict(deployment) | {"load": load_dict(lengths)} | _served_dict(found, targets))
     several = np.ndim(found.tokens_per_s) > 0
-    answer = " ".join(filter(None, (found.summary(), "" if several else _goodput(found, targets))))
+    sentences = (
+        (_met_up_to(found, targets), found.summary()) if several else (found.summary(), _goodput(found, targets))
+    )
+    answer = " ".join(filter(None, sentences))
     said = lead(deployment.model, answer), f"\n{title_of(deployment, load_words(lengths), time=time)}"
     rows = _loads(found, targets) if several else _one_load(found)
     brackets = []
@@ -177,8 +180,38 @@ def _array(asked: Any) -> Any:
     return asked if wrong is not None else np.array(asked, dtype=float)
 
 
+def _met_up_to(found: Served, slo: SLO) -> str:
+    """The largest load at which enough requests meet the latency targets, in words; empty without such targets."""
+    if not slo.latencies:
+        return ""
+    closed = found.asked_concurrency is not None
+    asked = np.ravel(found.asked_concurrency if closed else found.asked_requests_per_s)
+    order = np.argsort(asked, kind="stable")
+    missed = np.ravel(found.share_within(slo))[order] < slo.share
+    enough = asked[order][: int(np.argmax(missed)) if missed.any() else len(asked)]
+    targets = f"the SLO ({_latency_targets(slo)})"
+    if not len(enough):
+        return f"Less than {slo.share:.0%} of the requests meet {targets} even at the lowest load."
+    most = f"{enough[-1]:,.0f} requests in the system" if closed else f"{enough[-1]:.4g} requests/s"
+    where = "with up to" if closed else "at up to"
+    return f"At least {slo.share:.0%} of the requests meet {targets} {where} {most}."
+
+
+def _latency_targets(slo: SLO) -> str:
+    return ", ".join(f"{LATENCIES[name]} {humanize(name, level)}" for name, level in slo.latencies)
+
+
 def _served_dict(found: Served, slo: SLO) -> dict[str, Any]:
-    return found.to_dict() | _met_dict(found, slo) | {"assumptions": list(found.assumptions)}
+    return found.to_dict() | _interval_dict(found) | _met_dict(found, slo) | {"assumptions": list(found.assumptions)}
+
+
+def _interval_dict(found: Served | Simulation) -> dict[str, Any]:
+    """Lower and upper end of the mean of each latency; nothing for several loads and other times than the estimate."""
+    bounded = found.time == opt.DEFAULT_TIME and np.ndim(found.tokens_per_s) == 0 and getattr(found, "stable", True)
+    if not bounded:
+        return {}
+    ends = (found.low, found.high)
+    return {"interval": {name: [plain(getattr(end, name)) for end in ends] for name in LATENCIES}}
 
 
 def _met_dict(found: Served | Simulation, slo: SLO) -> dict[str, Any]:
@@ -303,7 +336,9 @@ def _simulated_dict(found: Simulation, slo: SLO) -> dict[str, Any]:
     for share in QUANTILES:
         shares[f"{share:g}"] = {name: plain(found.quantile(name, share)) for name in LATENCIES}
     met = _met_dict(found, slo)
-    return found.to_dict() | {"quantiles": shares} | met | {"assumptions": list(found.assumptions)}
+    return (
+        found.to_dict() | _interval_dict(found) | {"quantiles": shares} | met | {"assumptions": list(found.assumptions)}
+    )
 
 
 def _goodput(found: Served | Simulation, slo: SLO) -> str:
@@ -311,8 +346,7 @@ def _goodput(found: Served | Simulation, slo: SLO) -> str:
     sentences = []
     if slo.latencies:
         share = float(found.share_within(slo))
-        targets = ", ".join(f"{LATENCIES[name]} {humanize(name, level)}" for name, level in slo.latencies)
-        met = f"{share:.1%} of the requests meet the SLO ({targets})"
+        met = f"{share:.1%} of the requests meet the SLO ({_latency_targets(slo)})"
         sentences.append(f"{met}: {share * found.requests_per_s:.3g} requests/s.")
     if slo.tokens_per_s is not None:
         meets = "meets" if found.tokens_per_s >= slo.tokens_per_s else "misses"
