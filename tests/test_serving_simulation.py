@@ -163,7 +163,8 @@ def test_work_grows_linearly_and_state_does_not(serve):
             scheduler.receive(time, request)
         most = 0
         while scheduler.advance():
-            most = max(most, sum(map(len, (scheduler.ends, scheduler.admitted, scheduler.gaps, scheduler.last_of))))
+            timeline = scheduler.timeline
+            most = max(most, sum(map(len, (scheduler.ends, scheduler.admitted, timeline.gaps, timeline.last_of))))
         events.append(scheduler.tally.events / count)
         held.append(most)
     assert events[1] == pytest.approx(events[0], rel=0.05)
@@ -196,6 +197,39 @@ def test_the_longest_gap_is_a_step_with_the_largest_prompt(serve):
     assert gaps.max() < longest
     alone = simulate(serve, LOAD, concurrency=1, requests=1)
     assert alone.gap_s == pytest.approx(alone.tpot_s, rel=0.01)
+
+
+def test_the_longest_gap_of_a_preempted_request_is_between_two_tokens_of_its_own(serve):
+    """Every token of every request is followed; the scheduler keeps only the widest gaps since each step."""
+    from roofline.serving.arrivals import demand
+    from roofline.serving.request_loops import play
+    from roofline.serving.scheduler import Scheduler
+    from roofline.serving.step_times import step_times
+
+    serve, load = serve.replace(engine="sglang"), rl.Workload(1500, 1200)
+    last, widest = {}, {}
+
+    def token(request, at, now):
+        widest[request] = max(widest.get(request, 0.0), at - last.get(request, at))
+        last[request] = now
+
+    class Watched(Scheduler):
+        def _start(self, request, made):
+            token(request, self.timeline.now, self.timeline.now)
+            super()._start(request, made)
+
+        def _decode(self, count, first_s, all_s, last_s):
+            now = self.timeline.now
+            for request in self.end_of:
+                token(request, now + first_s, now + all_s)
+                widest[request] = max(widest[request], last_s)
+            super()._decode(count, first_s, all_s, last_s)
+
+    requests, tallies = play(
+        serve, load, demand(420, None, burstiness=1.0, requests=800, seed=0), step_times(serve), scheduler=Watched
+    )
+    assert tallies[0].preempted > 800
+    assert [widest[request] for request in range(800)] == pytest.approx(requests.gap)
 
 
 def test_replicas_share_the_clients_and_do_not_wait_for_each_other(serve):

@@ -13,7 +13,6 @@ from ..errors import InvalidInput, number
 from ..values import Value
 from .outcome import Simulation
 from .request_loops import play
-from .request_records import Piece
 from .scheduler import Scheduler
 
 Array = npt.NDArray[np.float64]
@@ -137,20 +136,8 @@ class _Recorder(Scheduler):
     """A scheduler that records its passes."""
 
     note: Note
-    _tokens = 0
 
-    def _prompts_step(self, chunks: list[Piece], took: float | None = None) -> None:
-        self._tokens = sum(take for _, take in chunks)
-        super()._prompts_step(chunks, took)
-        self._tokens = 0
-
-    def _room_for(self, chunks: list[Piece], mixes: bool) -> list[Piece]:
-        kept = super()._room_for(chunks, mixes)
-        self._tokens = sum(take for _, take in kept)
-        return kept
-
-    def _pass(self, took: float, passes: int) -> None:
-        emits = self.running > 0 and (self.scheduler == "mixed" or not self._tokens)
-        steps = passes if emits else 0
-        self.note(self.now, self.now + took, steps, self.running, self._tokens, len(self.waiting), emits)
-        super()._pass(took, passes)
+    def _pass(self, took: float, steps: int, tokens: int = 0) -> None:
+        now = self.timeline.now
+        self.note(now, now + took, steps, self.running, tokens, len(self.waiting), steps > 0)
+        super()._pass(took, steps, tokens)

@@ -21,6 +21,7 @@ from .clock import Polyline
 from .gates import BalanceGate
 from .request_records import Piece, Tally
 from .scheduler import Scheduler
+from .timeline import Timeline
 
 
 class Ranks:
@@ -37,8 +38,12 @@ class Ranks:
     def __init__(self, schedulers: Sequence[Scheduler], engine: Engine) -> None:
         self.ranks = list(schedulers)
         self.clock = schedulers[0].clock
+        self.requests = schedulers[0].requests
         self.gate = BalanceGate.of(engine)
         self.mixes = engine.scheduler == "mixed"
+        self.timeline = Timeline()
+        for rank in self.ranks:
+            rank.timeline = self.timeline
 
     @property
     def tally(self) -> Tally:
@@ -47,8 +52,7 @@ class Ranks:
 
     def next_time(self) -> float:
         """Time of the next event; infinite if there is none."""
-        now = max(rank.now for rank in self.ranks)
-        return max(now, min(rank.next_time() for rank in self.ranks))
+        return min(rank.next_time() for rank in self.ranks)
 
     def advance(self, horizon: float = inf) -> bool:
         """Handle the next event that begins by ``horizon``; return False if there is none."""
@@ -56,8 +60,7 @@ class Ranks:
             return False
         for rank in self.ranks:
             rank.tally.events += 1
-        ready = [rank.ready for rank in self.ranks]
-        held = self.gate.holds(ready, [rank.running > 0 for rank in self.ranks]) if self.gate is not None else 0
+        ready, held = self._gate()
         pieces: list[list[Piece]] = [[] for _ in self.ranks] if held else [rank._fill() for rank in self.ranks]
         if any(pieces):
             self._prompts(pieces)
@@ -70,18 +73,25 @@ class Ranks:
         return True
 
     def _look(self) -> bool:
-        """Bring all ranks to the same time and receive arrivals; return False if nothing is left to do."""
-        now = max(rank.now for rank in self.ranks)
+        """Receive arrivals; return False if nothing is left to do."""
+        timeline = self.timeline
         if all(rank.idle for rank in self.ranks):
-            next_at = min(rank.next_time() for rank in self.ranks)
+            next_at = self.next_time()
             if next_at == inf:
                 return False
-            now = max(now, next_at)
+            timeline.now = max(timeline.now, next_at)
         for rank in self.ranks:
-            rank.now = now
-            if rank.idle or rank._looks():
+            incoming = rank.incoming
+            if incoming and incoming[0][0] <= timeline.now and (rank.idle or rank._looks()):
                 rank._take()
         return True
+
+    def _gate(self) -> tuple[list[bool], int]:
+        """Return which ranks have prompts ready, and for how many steps these are held back; none without a gate."""
+        if self.gate is None:
+            return [], 0
+        ready = [rank.ready for rank in self.ranks]
+        return ready, self.gate.holds(ready, [rank.running > 0 for rank in self.ranks])
 
     def _together_s(self, own_s: Sequence[float], tokens: Sequence[float], factor: float) -> float:
         """Return the time of a joint step of ranks that would each take ``own_s`` if all had equally many tokens.
@@ -97,22 +107,32 @@ class Ranks:
         tokens = []
         for at, rank in enumerate(self.ranks):
             if pieces[at] and not rank.reserves:
-                pieces[at] = rank._room_for(pieces[at], self.mixes)
+                pieces[at] = rank._room_for(pieces[at])
             elif rank.running and self.mixes:
-                rank._alike()
+                rank._make_room()
             tokens.append(sum(take for _, take in pieces[at]) + (rank.running if self.mixes else 0))
         own_s = [rank._step_s(each) for rank, each in zip(self.ranks, pieces, strict=True)]
         took = self._together_s(own_s, tokens, float(self.clock.times.host.prefill_factor))
+        emits = self.mixes and any(rank.running for rank in self.ranks)
         for rank, each in zip(self.ranks, pieces, strict=True):
             if each:
-                rank._prompts_step(each, took)
-            elif rank.running and self.mixes:
-                rank._decode(1, took, took, took)
+                rank._prompts_pass(each, took)
             elif rank.running:
-                rank._pass(took, 1)
-                rank.tally.prompts_s += took
-            else:
-                _let_pass(rank, took, 1)
+                rank._pass(took, int(self.mixes))
+                rank.tally.prompts_s += 0.0 if self.mixes else took
+        self._advance(took, 1, took, took, emits=emits)
+        for rank, each in zip(self.ranks, pieces, strict=True):
+            if each:
+                rank._compute(each)
+            rank._end()
+
+    def _advance(self, took: float, passes: int, first_s: float, last_s: float, *, emits: bool) -> None:
+        """Advance the time by some passes; in decode steps, running sequences get tokens."""
+        timeline = self.timeline
+        first_at = timeline.now + first_s
+        timeline.advance(took, passes)
+        if emits:
+            timeline.emit(passes, first_at, last_s, self.requests.gap)
 
     def _decode(self, held: int, horizon: float) -> int:
         """Run as many decode steps as have the same sequences; at most ``held`` if not 0, and up to ``horizon``."""
@@ -124,14 +144,14 @@ class Ranks:
         first_s = _joint_s(paces, shared_s, 0.0)
         stop = min(horizon, *(rank._next_start(bool(held)) for rank in self.ranks))
         if stop < inf:
-            count = max(min(count, ceil((stop - self.ranks[0].now) / first_s)), 1)
+            count = max(min(count, ceil((stop - self.timeline.now) / first_s)), 1)
         all_s = count * _joint_s(paces, shared_s, (count - 1) / 2)
         last_s = _joint_s(paces, shared_s, count - 1)
-        for rank in self.ranks:
-            if rank.running:
-                rank._decode(count, first_s, all_s, last_s)
-            else:
-                _let_pass(rank, all_s, count)
+        for rank in busy:
+            rank._pass(all_s, count)
+        self._advance(all_s, count, first_s, last_s, emits=True)
+        for rank in busy:
+            rank._end()
         return count
 
     def _paces(self, busy: Sequence[Scheduler]) -> tuple[list[Pace], float]:
@@ -153,9 +173,3 @@ def _joint_s(paces: Sequence[Pace], shared_s: float, further: float) -> float:
     """Return the time of the joint decode step ``further`` tokens per sequence from now."""
     apart = max(line.at(context + further) - experts_s for line, context, experts_s in paces)
     return max(apart, 0.0) + shared_s
-
-
-def _let_pass(rank: Scheduler, took: float, passes: int) -> None:
-    """Let an idle rank take part in some passes."""
-    rank.now += took
-    rank.passes += passes

@@ -21,18 +21,17 @@ What happens at an event follows the engine's settings (`roofline.specs.engines.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from heapq import heappop, heappush
 from math import inf
 
 from ..specs.engines import Engine
 from .cache_pool import CachePool
 from .clock import Clock
 from .gates import BatchGate
-from .request_records import Gaps, Piece, Requests, Tally, in_order
+from .request_records import Piece, Requests, Tally, in_order
+from .running_sequences import RunningSequences
 
 
-class Scheduler:
+class Scheduler(RunningSequences):
     """One scheduler with its queue, running sequences and cache pages.
 
     Parameters
@@ -61,39 +60,27 @@ class Scheduler:
         generates: bool = True,
         prefills: bool = True,
     ) -> None:
-        self.clock, self.pool, self.requests = clock, pool, requests
-        self.generates, self.prefills = generates, prefills
+        super().__init__(requests, generates=generates)
+        self.clock, self.pool, self.prefills = clock, pool, prefills
         self.scheduler = engine.scheduler
+        self.mixes = engine.scheduler == "mixed"
         self.chunked = bool(engine.chunked)
         self.budget = engine.step_tokens or inf
         self.most = engine.max_sequences or inf
         self.reserves = engine.admission == "reserve"
         self.interval = int(max(engine.receive_interval or 1, engine.schedule_interval or 1))
         self.looks_after_prompts = (engine.schedule_interval or 1) > 1
-        self.gate = BatchGate.of(engine) if engine.scheduler == "mixed" else None
+        self.gate = BatchGate.of(engine) if self.mixes else None
         self.held = 0  # largest number of steps for which prompts are held back
-        self.now = 0.0
         self.incoming: deque[tuple[float, int]] = deque()
         self.waiting: deque[int] = deque()
         self.prompts: deque[list[int]] = deque()  # request, tokens left to compute, tokens before them
-        self.ends: list[tuple[int, int]] = []  # heap of (step at which it ends, request)
-        self.end_of: dict[int, int] = {}
         self.admitted: list[int] = []  # in order of admission; finished ones are removed lazily
         self.made: dict[int, int] = {}  # tokens that a preempted request has generated
-        self.fresh: list[int] = []  # sequences that have not had a decode step yet
-        self.last_of: dict[int, float] = {}  # when a preempted request got its last token
-        self.running = 0
-        self.step = 0  # decode steps
-        self.passes = 0  # passes of either kind
-        self.contexts = 0  # tokens in the cache of the running sequences
         self.prompt_tokens = 0  # tokens in the cache of prompts that are not finished
         self.reserved_bytes = 0.0
-        self.last_token = 0.0
         self.next_look = 0
-        self.gaps = Gaps()
         self.tally = Tally()
-        self.on_first: Callable[[int, float], None] | None = None
-        self.on_finish: Callable[[int, float], None] | None = None
 
     # Arrivals -------------------------------------------------------------------------------------------------------
 
@@ -110,37 +97,34 @@ class Scheduler:
     def next_time(self) -> float:
         """Time of the next event; infinite if there is none."""
         if not self.idle:
-            return self.now
-        return max(self.now, self.incoming[0][0]) if self.incoming else inf
+            return self.timeline.now
+        return max(self.timeline.now, self.incoming[0][0]) if self.incoming else inf
 
-    def _look(self) -> None:
-        """Move arrivals into the queue, if arrivals are checked before this pass."""
-        incoming = self.incoming
-        if self.idle:
-            if not incoming:
-                return
-            self.now = max(self.now, incoming[0][0])
-        elif not self._looks():
-            return
+    def _look(self) -> bool:
+        """Receive arrivals if the engine checks for them now; return False if there is nothing left to do."""
+        incoming, timeline = self.incoming, self.timeline
+        if not self.idle:
+            if incoming and incoming[0][0] <= timeline.now and self._looks():
+                self._take()
+            return True
+        if not incoming:
+            return False
+        timeline.now = max(timeline.now, incoming[0][0])
         self._take()
+        return True
 
     def _take(self) -> None:
         """Move arrivals into the queue."""
-        incoming = self.incoming
-        while incoming and incoming[0][0] <= self.now:
-            self.waiting.append(incoming.popleft()[1])
-        self.next_look = self.passes + self.interval
-        self.tally.most_waiting = max(self.tally.most_waiting, len(self.waiting))
+        incoming, waiting, now = self.incoming, self.waiting, self.timeline.now
+        while incoming and incoming[0][0] <= now:
+            waiting.append(incoming.popleft()[1])
+        self.next_look = self.timeline.passes + self.interval
+        self.tally.most_waiting = max(self.tally.most_waiting, len(waiting))
 
     def _looks(self) -> bool:
         """Return whether arrivals are checked before the next pass, which happens every ``interval`` passes."""
-        behind = self.passes - self.next_look
-        if behind < 0:
-            return False
-        if behind % self.interval:
-            self.next_look += (behind // self.interval + 1) * self.interval
-            return False
-        return True
+        behind = self.timeline.passes - self.next_look
+        return behind >= 0 and behind % self.interval == 0
 
     # Admission ------------------------------------------------------------------------------------------------------
 
@@ -164,7 +148,7 @@ class Scheduler:
         requests = self.requests
         made = self.made.get(request, 0)
         if requests.admitted[request] < 0:
-            requests.admitted[request] = self.now
+            requests.admitted[request] = self.timeline.now
         if self.reserves:
             self.reserved_bytes += self._full_bytes(request)
         self.admitted.append(request)
@@ -196,9 +180,11 @@ class Scheduler:
 
     def _fill(self) -> list[Piece]:
         """Return the chunks of the next step: which prompts, and how many tokens of each."""
-        left = self.budget - (self.running if self.scheduler == "mixed" else 0)
-        opens = self.scheduler != "static" or not (self.running or self.prompts)
         chunks: list[Piece] = []
+        if not (self.prompts or self.waiting):
+            return chunks
+        left = self.budget - (self.running if self.mixes else 0)
+        opens = self.scheduler != "static" or not (self.running or self.prompts)
         for prompt in self.prompts:
             take = self._cut(prompt[1], left, first=not chunks)
             if not take:
@@ -230,8 +216,7 @@ class Scheduler:
 
     def advance(self, horizon: float = inf) -> bool:
         """Handle the next event that begins by ``horizon``; return False if there is none."""
-        self._look()
-        if self.next_time() > horizon or (self.idle and not self.incoming):
+        if not self._look() or self.timeline.now > horizon:
             return False
         self.tally.events += 1
         if self.gate is not None:
@@ -245,22 +230,30 @@ class Scheduler:
             return not self.prefills and not self.idle
         return True
 
-    def _prompts_step(self, chunks: list[Piece], took: float | None = None) -> None:
-        """Run one step with prompts, of duration ``took`` if given; with mixed steps, running sequences get a token."""
-        mixes = self.scheduler == "mixed"
+    def _prompts_step(self, chunks: list[Piece]) -> None:
+        """Run one step with prompts; with mixed steps, running sequences get a token."""
         if not self.reserves:
-            chunks = self._room_for(chunks, mixes)
-        batch = self.running if mixes else 0
+            chunks = self._room_for(chunks)
+        took, steps, timeline = self._step_s(chunks), int(self.mixes and self.running > 0), self.timeline
+        self._prompts_pass(chunks, took)
+        timeline.advance(took, 1)
+        if steps:
+            timeline.emit(1, timeline.now, took, self.requests.gap)
+        self._compute(chunks)
+        self._end()
+
+    def _prompts_pass(self, chunks: list[Piece], took: float) -> None:
+        """Add a step with prompts of duration ``took`` to the totals."""
+        batch = self.running if self.mixes else 0
         decode_s = self.clock.line(batch).at(self.contexts / batch) if batch else 0.0
-        if took is None:
-            took = self._step_s(chunks)
-        done = [prompt for prompt, take in chunks if take == prompt[1]]
-        self._pass(took, 1)
-        if self.looks_after_prompts:
-            self.next_look = self.passes
+        self._pass(took, 1 if batch else 0, sum(take for _, take in chunks))
         self.tally.prompts_s += max(took - decode_s, 0.0)
-        if batch:
-            self._token(1, self.now, took)
+
+    def _compute(self, chunks: list[Piece]) -> None:
+        """Compute chunks of prompts in a step that ends now, and start the sequences whose prompts are complete."""
+        if self.looks_after_prompts:
+            self.next_look = self.timeline.passes
+        done = [prompt for prompt, take in chunks if take == prompt[1]]
         for prompt, take in chunks:
             prompt[1] -= take
             prompt[2] += take
@@ -269,11 +262,10 @@ class Scheduler:
             self.prompts.remove(prompt)
             self.prompt_tokens -= prompt[2]
             self._start(prompt[0], self.made.pop(prompt[0], 0) + 1)
-        self._end()
 
     def _step_s(self, chunks: list[Piece]) -> float:
         """Return the time of a step with prompts."""
-        batch = self.running if self.scheduler == "mixed" else 0
+        batch = self.running if self.mixes else 0
         context = self.contexts / batch if batch else 0.0
         if not chunks:
             return self.clock.line(batch).at(context) if batch else 0.0
@@ -282,10 +274,10 @@ class Scheduler:
         begun = sum(prompt[2] == cached[prompt[0]] for prompt, _ in chunks)
         return self.clock.prompts_s(batch, context, [(take, prompt[2]) for prompt, take in chunks], done, begun)
 
-    def _room_for(self, chunks: list[Piece], mixes: bool) -> list[Piece]:
+    def _room_for(self, chunks: list[Piece]) -> list[Piece]:
         """Preempt requests, last admitted first, until the step fits; return the remaining chunks."""
         while self.running + len(self.prompts) > 1:
-            more = sum(take for _, take in chunks) + (self.running if mixes else 0)
+            more = sum(take for _, take in chunks) + (self.running if self.mixes else 0)
             if self._held(more):
                 break
             self._preempt()
@@ -307,8 +299,8 @@ class Scheduler:
             count = min(count, self.held)
         stop = min(self._next_start(), horizon)
         if stop < inf:
-            steps = line.steps_until(stop - self.now, count, context)
-            late = (self.passes + steps - self.next_look) % self.interval
+            steps = line.steps_until(stop - self.timeline.now, count, context)
+            late = (self.timeline.passes + steps - self.next_look) % self.interval
             count = min(count, steps + (self.interval - late if late else 0))  # up to the check that notices it
         if self.held and self.gate is not None:
             self.gate.pass_by(count)
@@ -316,21 +308,25 @@ class Scheduler:
 
     def _alike(self) -> int:
         """Return the decode steps until a sequence ends or the cache is full, after making room for the first."""
-        while not self.reserves and self.running > 1 and not self._held(self.running):
-            self._preempt()
-        while self.ends[0][0] != self.end_of.get(self.ends[0][1]):
-            heappop(self.ends)
-        count = self.ends[0][0] - self.step
+        self._make_room()
+        count = self._next_end() - self.timeline.step
         if not self.reserves:
             room = self.pool.tokens_for(self.running + len(self.prompts)) - self.contexts - self.prompt_tokens
             count = min(count, max(int(min(room, 1e15) // self.running), 1))
         return count
 
+    def _make_room(self) -> None:
+        """Preempt requests, last admitted first, until the next decode step fits."""
+        while not self.reserves and self.running > 1 and not self._held(self.running):
+            self._preempt()
+
     def _decode(self, count: int, first_s: float, all_s: float, last_s: float) -> None:
         """Run ``count`` decode steps that take ``all_s`` in total, the first ``first_s`` and the last ``last_s``."""
-        first_at = self.now + first_s
+        timeline = self.timeline
+        first_at = timeline.now + first_s
         self._pass(all_s, count)
-        self._token(count, first_at, last_s)
+        timeline.advance(all_s, count)
+        timeline.emit(count, first_at, last_s, self.requests.gap)
         self._end()
 
     def _next_start(self, held: bool = False) -> float:
@@ -343,8 +339,8 @@ class Scheduler:
             return inf
         return self.incoming[0][0]
 
-    def _pass(self, took: float, passes: int) -> None:
-        """Advance the time by some passes."""
+    def _pass(self, took: float, steps: int, tokens: int = 0) -> None:
+        """Add passes of ``steps`` decode steps in all and ``tokens`` prompt tokens, from now on, to the totals."""
         tally = self.tally
         if self.waiting:
             if self.running + len(self.prompts) >= self.most:
@@ -352,91 +348,25 @@ class Scheduler:
             elif not self.prompts:
                 tally.memory_s += took
         tally.busy_s += took
-        self.now += took
-        self.passes += passes
-
-    def _token(self, count: int, first_at: float, last_s: float) -> None:
-        """Record ``count`` tokens per running sequence: the first at ``first_at``, the last now, after ``last_s``."""
-        requests = self.requests
-        for request in self.fresh:
-            requests.gap[request] = max(requests.gap[request], first_at - self.last_of.pop(request))
-        self.fresh.clear()
-        self.gaps.note(self.step + 1, first_at - self.last_token)
-        if count > 1:
-            self.gaps.note(self.step + count, last_s)
-        self.step += count
-        self.tally.steps += count
-        self.contexts += count * self.running
-        self.last_token = self.now
+        tally.steps += steps
 
     # Sequences ------------------------------------------------------------------------------------------------------
 
-    def _start(self, request: int, made: int) -> None:
-        """Start a sequence whose prompt is computed; its next token is emitted if this pool sends tokens."""
-        requests = self.requests
-        if self.generates and requests.first[request] < 0:
-            requests.first[request] = self.now
-            if self.on_first is not None:
-                self.on_first(request, self.now)
-        if request in self.last_of:
-            requests.gap[request] = max(requests.gap[request], self.now - self.last_of[request])
-        left = requests.output[request] - made if self.generates else 0
-        context = requests.prompt[request] + requests.cached[request] + made - 1
-        if left <= 0:
-            self._leave(request)
-            return
-        if not self.running:
-            self.last_token = self.now
-            self.gaps.clear()
-        self.fresh.append(request)
-        self.last_of[request] = self.now
-        self.running += 1
-        self.contexts += context
-        end = self.step + left
-        self.end_of[request] = end
-        heappush(self.ends, (end, request))
-
-    def _end(self) -> None:
-        """Remove the sequences whose last token is out."""
-        ends, end_of, requests = self.ends, self.end_of, self.requests
-        while ends and ends[0][0] <= self.step:
-            end, request = heappop(ends)
-            if end_of.get(request) != end:
-                continue
-            del end_of[request]
-            self.running -= 1
-            full = requests.prompt[request] + requests.cached[request] + requests.output[request]
-            self.contexts -= full - 1
-            born = end - (requests.output[request] - 1)
-            requests.gap[request] = max(requests.gap[request], self.gaps.widest_after(born + 1))
-            self._leave(request)
-        if len(self.admitted) > 64 and len(self.admitted) > 4 * (self.running + len(self.prompts)):
-            alive = {prompt[0] for prompt in self.prompts} | end_of.keys()
-            self.admitted = [request for request in self.admitted if request in alive]
-
     def _leave(self, request: int) -> None:
-        requests = self.requests
-        self.last_of.pop(request, None)
+        """Free the memory of a request that has its last token."""
         if self.reserves:
             self.reserved_bytes -= self._full_bytes(request)
-        if self.generates:
-            requests.finish[request] = self.now
-        if self.on_finish is not None:
-            self.on_finish(request, self.now)
+        if len(self.admitted) > 64 and len(self.admitted) > 4 * (self.running + len(self.prompts)):
+            alive = {prompt[0] for prompt in self.prompts} | self.end_of.keys()
+            self.admitted = [each for each in self.admitted if each in alive]
+        super()._leave(request)
 
     def _preempt(self) -> None:
         """Return the request admitted last to the head of the queue and free its cache."""
-        requests = self.requests
         while True:
             request = self.admitted.pop()
             if request in self.end_of:
-                made = requests.output[request] - (self.end_of.pop(request) - self.step)
-                self.running -= 1
-                self.contexts -= requests.prompt[request] + requests.cached[request] + made - 1
-                if request in self.fresh:
-                    self.fresh.remove(request)
-                else:
-                    self.last_of[request] = self.last_token
+                made = self._interrupt(request)
                 break
             unfinished = next((prompt for prompt in self.prompts if prompt[0] == request), None)
             if unfinished is not None:
@@ -447,3 +377,4 @@ class Scheduler:
         self.made[request] = made
         self.waiting.appendleft(request)
         self.tally.preempted += 1
+        self.tally.most_waiting = max(self.tally.most_waiting, len(self.waiting))
