@@ -121,3 +121,9 @@ def test_notes_of_layouts_with_and_without_messages_have_no_empty_part():
     notes = rl.decode(one_or_two, rl.Workload(batch=4)).assumptions
     assert any("all_reduce" in note for note in notes)
     assert not any(note.strip().endswith(";") for note in notes)
+
+
+def test_the_rate_of_a_pass_says_that_it_is_at_the_roofline():
+    step = rl.decode(SERVE, rl.Workload(batch=16))
+    [line] = [line for line in repr(step).splitlines() if line.strip().startswith("tokens_per_s")]
+    assert line.split(maxsplit=1)[1] == f"{16 / step.roofline_s:,.0f} tokens/s at roofline_s"

@@ -284,6 +284,11 @@ class Phase(PassEnergy, Report):
         """Describe how long the pass takes, by one of the three times, and what limits it."""
         return pass_sentence(self, time)
 
+    def _lines(self) -> Iterable[tuple[str, str]]:
+        """Lines of the printed table; the rate says which of the three times it belongs to."""
+        for name, text in super()._lines():
+            yield name, f"{text} at roofline_s" if name == "tokens_per_s" else text
+
     def to_dict(self) -> dict[str, Any]:
         """Return columns and notes."""
         return super().to_dict() | {"assumptions": list(self.assumptions)}
