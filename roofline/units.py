@@ -128,6 +128,29 @@ def humanize(name: str, value: Any) -> str:
     return _with_prefix(value, unit)
 
 
+def plural(count: float, noun: str) -> str:
+    """Return a number and a noun that agrees with it.
+
+    Parameters
+    ----------
+    count : float
+        The number.
+    noun : str
+        Singular of a noun with a regular plural in "s".
+
+    Returns
+    -------
+    str
+        The number, formatted, and the noun.
+
+    Examples
+    --------
+    >>> plural(1, "request"), plural(1200, "layer"), plural(0.5, "token")
+    ('1 request', '1,200 layers', '0.5 tokens')
+    """
+    return f"{_digits(count)} {noun}" if count == 1 else f"{_digits(count)} {noun}s"
+
+
 def _digits(value: float) -> str:
     # From 999.5 on, three digits would print 1e+03.
     if abs(value) >= 1e15:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..serving.methods import method_words
 from ..serving.slo import HIGH_END
-from ..units import brief_time, humanize
+from ..units import brief_time, humanize, plural
 from .basis import BORROWED, CALIBRATED
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def _sized_sentence(best: Plan) -> str:
     """How many deployments of the best candidate a rate needs."""
     assert best.stream is not None
     replicas, gpus = float(best.replicas[0]), float(best.replicas[0] * best.gpus[0])
-    each = f"{replicas:,.0f} deployment{'s' if replicas > 1 else ''} of {deployment_words(best)}"
+    each = f"{plural(replicas, 'deployment')} of {deployment_words(best)}"
     hourly = float(best.fleet_cost[0])
     cost = f", {price_words(hourly)}" if np.isfinite(best.usd_per_hour[0]) else ""
     return (
-        f"{best.stream.requests_per_s:.4g} requests/s need {gpus:,.0f} accelerator{'s' if gpus > 1 else ''}: {each}, "
+        f"{best.stream.requests_per_s:.4g} requests/s need {plural(gpus, 'accelerator')}: {each}, "
         f"at most {best.batch[0]:,.0f} sequences at once in each, {best.utilization[0]:.0%} loaded{cost}. "
         f"At {statistic_words(best.slo.statistic)}: {_times(best)} "
         f"(by the {latency_words(best.time)} and a {method_words(best.queue[0])} of the queue)."
@@ -124,7 +124,7 @@ def fleet_sentence(found: Fleet) -> str:
     cost = f", {price_words(hourly)}" if np.isfinite(hourly) else ""
     least = f"; perfect software would need {floor:,.0f}" if np.isfinite(floor) else ""
     each = f"at most {found.batch[0]:,.0f} sequences at once{' in each' if replicas > 1 else ''}"
-    deployments = f"{replicas:,.0f} deployment{'s' if replicas > 1 else ''} ({each})"
+    deployments = f"{plural(replicas, 'deployment')} ({each})"
     rate = f"{found.requests_per_s:.4g} requests/s"
     watts = float(found.watts[0])
     power = f", {humanize('watts', watts)}" if np.isfinite(watts) else ""
@@ -160,7 +160,7 @@ def pools_sentence(found: PoolPlan) -> str:
 
 def _workers(count: int, pool: str, layout: str) -> str:
     each = layout.replace("one", "1 accelerator" if count == 1 else "1 accelerator each", 1)
-    return f"{count} {pool} worker{'s' if count > 1 else ''} ({each})"
+    return f"{plural(count, f'{pool} worker')} ({each})"
 
 
 ABOUT_EQUAL = 0.02

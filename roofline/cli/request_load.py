@@ -12,6 +12,7 @@ from ..phases.workload import MEDIA_COUNTS, Workload
 from ..report import plain
 from ..serving.trace import Trace, read_arrivals, read_trace
 from ..serving.traffic import Traffic, read_traffic
+from ..units import plural
 from . import options as opt
 
 
@@ -111,7 +112,7 @@ def media_words(load: Workload | Traffic) -> str:
     found = []
     if load.images:
         size = f" of {load.image_tokens:,} tokens" if load.image_tokens else ""
-        found.append(f"{load.images:,g} image{'s' if load.images != 1 else ''}{size}")
+        found.append(f"{plural(load.images, 'image')}{size}")
     if load.audio_s:
         found.append(f"{load.audio_s:g} s of sound")
     return f" with {' and '.join(found)}" if found else ""

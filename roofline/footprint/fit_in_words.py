@@ -14,7 +14,7 @@ from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment
 from ..phases.layout_notes import notes_of_layout
 from ..phases.workload import Workload
-from ..units import NO_POINTS, humanize
+from ..units import NO_POINTS, humanize, plural
 from .per_device import checkpoint_factor
 
 if TYPE_CHECKING:
@@ -112,11 +112,10 @@ def fit_line(found: Memory) -> str:
 def _room(found: Memory) -> str:
     """Tokens and sequences of the given length that the cache holds."""
     length, sequences = float(np.max(found.load.sequence_tokens)), float(found.max_batch)
-    plural = "" if sequences == 1 else "s"
     if found.deployment.model.encodes:
         prompt = float(np.max(found.load.prompt_tokens))
-        return f"room for {sequences:,.0f} sequence{plural} of {prompt:,.0f} tokens in a pass"
-    return f"{float(found.cache_tokens):,.0f} tokens of cache, {sequences:,.0f} sequence{plural} of {length:,.0f}"
+        return f"room for {plural(sequences, 'sequence')} of {prompt:,.0f} tokens in a pass"
+    return f"{float(found.cache_tokens):,.0f} tokens of cache, {plural(sequences, 'sequence')} of {length:,.0f}"
 
 
 def _sizes(found: Memory) -> str:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.text import Text
 
+from ..units import plural
 from .frame import SLACK, renderer_of
 
 Array = npt.NDArray[np.float64]
@@ -87,7 +88,7 @@ def place_labels(ax: Axes, labels: Sequence[Label], *, marks: Array, texts: Sequ
 def left_out(labels: Sequence[Label], written: Sequence[Text]) -> str:
     """The number of omitted labels in words; empty if there are none."""
     count = len(labels) - len(written)
-    return f"{count} label{'s' if count > 1 else ''} left out for lack of room" if count else ""
+    return f"{plural(count, 'label')} left out for lack of room" if count else ""
 
 
 def _written(ax: Axes, label: Label) -> Text:

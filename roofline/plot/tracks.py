@@ -13,7 +13,7 @@ from ..operators.precision import Precision
 from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.passes import Phase
-from ..units import humanize
+from ..units import humanize, plural
 from .style import Look, Style
 
 Array = npt.NDArray[np.float64]
@@ -208,17 +208,13 @@ def _facets(result: Result) -> dict[str, npt.NDArray[np.str_]]:
         "precision": np.array(short_formats(serve.precision)),
         "accelerators": _written(lambda count: _several(count, serve.accelerator.name), serve.parallel.accelerators),
         "batch": _written("batch {:,.0f}".format, sum(segment.sequences for segment in segments)),
-        "tokens": _written(lambda count: _counted(count, "new token"), segments[0].new_tokens),
+        "tokens": _written(lambda count: plural(count, "new token"), segments[0].new_tokens),
         "context": _written("{:,.0f} in cache".format, segments[0].past_tokens),
     }
 
 
 def _several(count: float, name: str) -> str:
     return name if count == 1 else f"{count:,.0f} x {name}"
-
-
-def _counted(count: float, noun: str) -> str:
-    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
 
 
 def format_words(precision: Precision) -> str:

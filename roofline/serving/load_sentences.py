@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..units import NO_POINTS, brief_time, humanize
+from ..units import NO_POINTS, brief_time, humanize, plural
 from .methods import CLOSED_FORM
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _with_ends(found: Served, name: str) -> str:
 
 def _asked(concurrency: Any, rate: Any) -> str:
     if concurrency is not None:
-        return f"With {concurrency:,.0f} request{'s' if concurrency != 1 else ''} in the system"
+        return f"With {plural(concurrency, 'request')} in the system"
     return f"At {rate:.4g} requests/s"
 
 

@@ -16,7 +16,7 @@ from ..capacity import Plan, PoolPlan
 from ..errors import InvalidInput
 from ..measured.shares import Headroom
 from ..techniques.table import TechniqueTable
-from ..units import humanize
+from ..units import humanize, plural
 from .lines import SHEET_DIGITS, Napkin, NapkinLine, divided, given, line, multiplied, rounded, said
 from .request_lines import little, request_lines
 
@@ -52,7 +52,7 @@ def _steady_lines(best: Plan) -> tuple[NapkinLine, ...]:
         total,
         little(float(best.batch[0]), total_s, rate),
         line(
-            f"{said(rounded(rate))} requests/s x {said(rounded(output))} tokens / {_counted(gpus)}",
+            f"{said(rounded(rate))} requests/s x {said(rounded(output))} tokens / {plural(gpus, 'accelerator')}",
             "tokens_per_s_per_gpu",
             "one * other / third",
             best.tokens_per_s_per_gpu[0],
@@ -64,15 +64,11 @@ def _steady_lines(best: Plan) -> tuple[NapkinLine, ...]:
     return (*lines, _cost_of_request(best, gpus, rate))
 
 
-def _counted(gpus: float) -> str:
-    return f"{gpus:g} accelerator{'s' if gpus != 1 else ''}"
-
-
 def _cost_of_request(best: Plan, gpus: float, rate: float) -> NapkinLine:
     """Price of a request, or the accelerator-seconds that candidates without a price are ranked by."""
     price = float(best.usd_per_hour[0])
     if not np.isfinite(price):
-        words = f"{_counted(gpus)} / {{other}} requests/s: seconds of an accelerator per request"
+        words = f"{plural(gpus, 'accelerator')} / {{other}} requests/s: seconds of an accelerator per request"
         return divided(words, "accelerator_s", gpus / rate, gpus, rate)
     hourly = rounded(price * gpus)
     hundred = 1e5
@@ -97,7 +93,7 @@ def _rate_lines(best: Plan) -> tuple[NapkinLine, ...]:
         given("capacity of one deployment", "requests_per_s", one),
         divided("{one} requests/s / {other}: deployments at full load", "deployments", rate / one, rate, one),
         divided("{one} of {other} deployments busy", "load", rate / one / replicas, rate / one, replicas),
-        multiplied(f"{{one}} deployments x {_counted(gpus)}", "gpus", total, replicas, gpus),
+        multiplied(f"{{one}} deployments x {plural(gpus, 'accelerator')}", "gpus", total, replicas, gpus),
     )
     if np.isfinite(price):
         return (*lines, multiplied("{one} accelerators x ${other}", "usd_per_hour", total * price, total, price))
@@ -130,7 +126,7 @@ def of_pools(found: PoolPlan) -> Napkin:
     workers = [float(group.replicas * count) for count in (group.prefill_workers, group.decode_workers)]
     gpus, per_gpu = float(best.gpus[0]), float(best.tokens_per_s_per_gpu[0])
     pools = [
-        multiplied(f"{{one}} {pool} workers x {_counted(size)}", "gpus", count * size, count, size)
+        multiplied(f"{{one}} {pool} workers x {plural(size, 'accelerator')}", "gpus", count * size, count, size)
         for pool, count, size in zip(("prefill", "decode"), workers, each, strict=True)
     ]
     lines = [

@@ -15,7 +15,7 @@ from ..report import Report, Step
 from ..serving.pass_times import links
 from ..serving.scenario import Scenario, checked_share
 from ..serving.steady_state import steady_state
-from ..units import brief_time
+from ..units import brief_time, plural
 from .batching import Disaggregation
 
 
@@ -129,7 +129,7 @@ class Visible(Report):
     def summary(self) -> str:
         """One sentence on what a reader sees."""
         first, each = brief_time(self.first_visible_s), brief_time(self.cadence_s)
-        shown = f"{float(np.max(self.buffer)):g} token{'s' if np.max(self.buffer) > 1 else ''}"
+        shown = plural(float(np.max(self.buffer)), "token")
         return f"The first {shown} become visible after {first}, then {shown} every {each}."
 
     def _derivation(self) -> tuple[Step, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...units import plural
 from ..drawing import Draw, template
 from ..question import Question
 
@@ -17,8 +18,8 @@ def price_of_a_million_tokens(d: Draw) -> Question:
     price, count, tokens = d.share(0.8, 6, 0.1), d.pick((1, 2, 4, 8)), d.whole(500, 20_000, 500)
     answer = price * count / (tokens * HOUR) * 1e6
     return d.ask(
-        f"{count} accelerator{'s' if count > 1 else ''} at {price:.2f} USD per hour each "
-        f"generate{'' if count > 1 else 's'} {tokens:,} output tokens per second in total. What do a million output "
+        f"A deployment of {plural(count, 'accelerator')} at {price:.2f} USD per hour each "
+        f"generates {tokens:,} output tokens per second in total. What do a million output "
         "tokens cost, in USD?",
         answer,
         "USD",
@@ -35,8 +36,8 @@ def price_of_a_request(d: Draw) -> Question:
     price, count, rate = d.share(0.8, 6, 0.1), d.pick((1, 2, 4, 8)), d.whole(1, 40)
     answer = price * count / (rate * HOUR) * 1e3
     return d.ask(
-        f"{count} accelerator{'s' if count > 1 else ''} at {price:.2f} USD per hour each "
-        f"serve{'' if count > 1 else 's'} {rate} requests per second in total. What do a thousand requests cost, in "
+        f"A deployment of {plural(count, 'accelerator')} at {price:.2f} USD per hour each "
+        f"serves {rate} requests per second in total. What do a thousand requests cost, in "
         "USD?",
         answer,
         "USD",
@@ -79,8 +80,8 @@ def bill_of_a_month(d: Draw) -> Question:
     price, count = d.share(0.8, 6, 0.1), d.pick((1, 2, 4, 8, 16, 32))
     answer = price * count * MONTH_HOURS
     return d.ask(
-        f"What do {count} accelerator{'s' if count > 1 else ''} at {price:.2f} USD per hour cost in a month of "
-        f"{MONTH_HOURS} hours, in USD?",
+        f"What does a deployment of {plural(count, 'accelerator')} at {price:.2f} USD per hour each cost in a month "
+        f"of {MONTH_HOURS} hours, in USD?",
         answer,
         "USD",
         given={"price": price, "accelerators": count, "hours": MONTH_HOURS},
@@ -114,8 +115,8 @@ def energy_of_a_token(d: Draw) -> Question:
     watts, count, tokens = d.whole(300, 1200, 50), d.pick((1, 2, 4, 8)), d.whole(500, 20_000, 500)
     answer = watts * count / tokens
     return d.ask(
-        f"{count} accelerator{'s' if count > 1 else ''} draw{'' if count > 1 else 's'} {watts} W each and "
-        f"generate{'' if count > 1 else 's'} {tokens:,} output tokens per second in total. How many joules does a "
+        f"A deployment of {plural(count, 'accelerator')} that draw {watts} W each "
+        f"generates {tokens:,} output tokens per second in total. How many joules does a "
         "token take?",
         answer,
         "J",

@@ -7,6 +7,7 @@ from ...phases.deployment import Deployment
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
 from ...techniques.quantization import quantize
+from ...units import plural
 from ..drawing import (
     LARGE,
     Draw,
@@ -37,7 +38,7 @@ def why_decode_is_memory_bound(d: Draw) -> Question:
     answer = ridge / batch
     return d.ask(
         f"Why is decode memory-bound and prefill compute-bound? Show it with {shape.title} in bf16 on "
-        f"{gpu_words(gpu)}: in a decode step of {batch} sequence{'s' if batch > 1 else ''}, how many times longer "
+        f"{gpu_words(gpu)}: in a decode step of {plural(batch, 'sequence')}, how many times longer "
         "does it take to read the weights than to compute with them?",
         answer,
         "x",
@@ -158,7 +159,7 @@ def why_weights_alone_help(d: Draw) -> Question:
     answer = float(before.floor_s) / float(after.floor_s)
     return d.ask(
         "Trap: decode is memory-bound, so how much does it help to quantize only the weights? "
-        f"{shape.title} runs {batch} sequence{'s' if batch > 1 else ''} of {context:,} tokens, with {each:,.0f} bytes "
+        f"{shape.title} runs {plural(batch, 'sequence')} of {context:,} tokens, with {each:,.0f} bytes "
         f"of bf16 cache per token. A step reads {billions(layers)} weights in the layers and an output layer of "
         f"{shape.vocab:,} x {shape.hidden}, all in bf16. By what factor can it get faster with the layers in FP8?",
         answer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...units import plural
 from ..drawing import Draw, bandwidth, billions, bytes_words, rate, template
 from ..question import Question
 
@@ -105,7 +106,7 @@ def grouped_query_saving(d: Draw) -> Question:
     kv, times = d.pick((1, 2, 4, 8)), d.pick((2, 4, 5, 7, 8, 16))
     answer = 100 * (1 - 1 / times)
     return d.ask(
-        f"A model has {kv * times} query heads and {kv} KV head{'s' if kv > 1 else ''}. By what percentage is its KV "
+        f"A model has {kv * times} query heads and {plural(kv, 'KV head')}. By what percentage is its KV "
         "cache smaller than with one KV head for each query head?",
         answer,
         "%",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...units import plural
 from ..drawing import MIXTURES, Draw, UniformModel, as_said, bandwidth, billions, bytes_words, rate, template
 from ..question import Question
 
@@ -79,7 +80,7 @@ def bytes_of_experts_in_a_step(d: Draw) -> Question:
     return d.ask(
         f"{shape.title} has {shape.layers} layers of {shape.experts} experts with {_expert(shape) / 1e6:.4g} million "
         f"parameters each, in {bits} bits, and routes each token to {shape.top_k} of them, all equally likely. How "
-        f"many GB of experts does a decode step of {batch} sequence{'s' if batch > 1 else ''} read on average?",
+        f"many GB of experts does a decode step of {plural(batch, 'sequence')} read on average?",
         read / 1e9,
         "GB",
         given={

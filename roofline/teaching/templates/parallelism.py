@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...operators.parallel import share as share_of_pieces
+from ...units import plural
 from ..drawing import LINKED, Draw, as_said, bandwidth, billions, bytes_words, rate, template
 from ..question import Question
 
@@ -17,7 +18,7 @@ def weights_on_each(d: Draw) -> Question:
     answer = total * 2 / (tensor * pipeline)
     return d.ask(
         f"A model has {billions(total)} parameters in bf16. With tensor parallelism {tensor}, pipeline parallelism "
-        f"{pipeline} and {data} replica{'s' if data > 1 else ''}, how many GB of weights does each accelerator hold, "
+        f"{pipeline} and {plural(data, 'replica')}, how many GB of weights does each accelerator hold, "
         "if they divide evenly?",
         answer / 1e9,
         "GB",
@@ -93,7 +94,7 @@ def bytes_reduced_in_a_pass(d: Draw) -> Question:
     return d.ask(
         f"{shape.title} has {shape.layers} layers and is {shape.hidden} wide. Under tensor parallelism each layer "
         f"all-reduces its activations twice, after attention and after the MLP. How many MB of messages does a pass of "
-        f"{tokens:,} token{'s' if tokens > 1 else ''} add up to in bf16?",
+        f"{plural(tokens, 'token')} add up to in bf16?",
         answer / 1e6,
         "MB",
         given={"layers": shape.layers, "hidden": shape.hidden, "tokens": tokens, "bytes": 2},
@@ -137,8 +138,8 @@ def bubble_of_a_pipeline(d: Draw) -> Question:
     stages, batches = d.pick((2, 4, 8, 16)), d.pick((1, 2, 4, 8, 16, 32))
     answer = 100 * (stages - 1) / (batches + stages - 1)
     return d.ask(
-        f"{batches} microbatch{'es' if batches > 1 else ''} pass{'' if batches > 1 else 'es'} through a pipeline of "
-        f"{stages} stages, which is empty before and after. What percentage of the time is each stage idle?",
+        f"The number of microbatches that pass through a pipeline of {stages} stages is {batches}. It is empty before "
+        "and after. What percentage of the time is each stage idle?",
         answer,
         "%",
         given={"stages": stages, "microbatches": batches},

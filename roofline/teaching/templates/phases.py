@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...phases.deployment import Deployment
 from ...phases.passes import decode, prefill
 from ...phases.workload import Workload
+from ...units import plural
 from ..drawing import (
     LARGE,
     Draw,
@@ -55,7 +56,7 @@ def floor_of_a_step_with_cache(d: Draw) -> Question:
     weights, cache = 2 * shape.active, batch * context * each
     return d.ask(
         f"{shape.title} in bf16 on {gpu_words(gpu)}. A decode step multiplies with {billions(shape.active)} weights "
-        f"and reads the KV cache of {batch} sequence{'s' if batch > 1 else ''} of {context:,} tokens, {each:,} bytes "
+        f"and reads the KV cache of {plural(batch, 'sequence')} of {context:,} tokens, {each:,} bytes "
         "per token. How many ms does the step take at least? Ignore whether all of it fits in memory.",
         float(step.floor_s) * 1e3,
         "ms",
@@ -208,7 +209,7 @@ def what_limits_a_phase(d: Draw) -> Question:
     else:
         tokens = d.pick((1, 2, 4, 8))
         phase = decode(serve, Workload(batch=tokens), context_tokens=1000)
-        words = f"a decode step of {tokens} sequence{'s' if tokens > 1 else ''} of 1,000 tokens"
+        words = f"a decode step of {plural(tokens, 'sequence')} of 1,000 tokens"
     limit = str(phase.limit)
     return d.ask(
         f"{shape.title} in bf16 on {gpu_words(gpu)}. What limits {words}?",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...units import plural
 from ..drawing import Draw, template
 from ..question import Question
 
@@ -14,7 +15,7 @@ def requests_in_flight(d: Draw) -> Question:
     rate, seconds = d.whole(1, 60), d.share(0.5, 20, 0.5)
     answer = rate * seconds
     return d.ask(
-        f"{rate} request{'s' if rate > 1 else ''} per second arrive{'' if rate > 1 else 's'}, and each spends "
+        f"Requests arrive at a rate of {rate} per second, and each spends "
         f"{seconds:g} s in the system on average. How many requests are in the system at a time?",
         answer,
         "requests",
@@ -32,7 +33,7 @@ def utilization_of_servers(d: Draw) -> Question:
     rate = float(f"{part * servers / seconds:.3g}")
     answer = 100 * rate * seconds / servers
     return d.ask(
-        f"{rate:g} requests per second arrive at {servers} server{'s' if servers > 1 else ''}, and each takes "
+        f"{rate:g} requests per second arrive at {plural(servers, 'server')}, and each takes "
         f"{seconds:g} s of work. What is the utilization?",
         answer,
         "%",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...serving.scenario import expected_tokens
+from ...units import plural
 from ..drawing import Draw, template
 from ..question import Question
 
@@ -15,7 +16,7 @@ def tokens_of_a_verification(d: Draw) -> Question:
     acceptance, drafts = d.share(0.5, 0.9), d.whole(1, 8)
     answer = float(expected_tokens(acceptance, drafts))
     return d.ask(
-        f"Speculative decoding drafts {drafts} token{'s' if drafts > 1 else ''} per step. Each draft is accepted with "
+        f"Speculative decoding drafts {plural(drafts, 'token')} per step. Each draft is accepted with "
         f"probability {acceptance:g} if those before it were. How many tokens does a step yield on average, including "
         "the one that the large model adds?",
         answer,
@@ -141,7 +142,7 @@ def prompts_a_pool_can_take(d: Draw) -> Question:
     tokens, micros, ways = d.whole(500, 8000, 500), d.whole(20, 150, 10), d.pick((1, 2, 4, 8))
     answer = ways / (tokens * micros * 1e-6)
     return d.ask(
-        f"A prefill pool has {ways} accelerator{'s' if ways > 1 else ''}, each of which computes one prompt of "
+        f"A prefill pool has {plural(ways, 'accelerator')}, each of which computes one prompt of "
         f"{tokens:,} tokens at a time, at {micros} us per token. How many requests per second can the pool take at "
         "most?",
         answer,
