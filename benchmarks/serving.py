@@ -105,9 +105,7 @@ RAISED_FRACTION = 0.97
 @cache
 def between(prompt: int, output: int) -> rl.Traffic:
     """Lengths drawn evenly from 80 to 100 % of the most, as the public runs have them."""
-    share = np.linspace(0.8, 1.0, 33)
-    prompts, outputs = np.meshgrid(share * prompt, share * output)
-    return rl.Traffic(prompts.ravel(), outputs.ravel(), np.ones(prompts.size))
+    return rl.Traffic.between((0.8 * prompt, prompt), (0.8 * output, output))
 
 
 def lengths(row: Mapping[str, str]) -> rl.Workload | rl.Traffic:

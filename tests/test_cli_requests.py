@@ -221,3 +221,13 @@ def test_a_closed_form_does_not_tell_which_requests_meet_an_slo():
     done = run("serve", *SMALL, "--concurrency", "8", "--ttft", "60ms")
     assert done.exit_code == 2
     assert "add --method simulation" in done.stderr
+
+
+def test_lengths_may_be_spread(small):
+    found = answer("simulate", *SMALL, *LENGTHS, "--concurrency", "8", "--spread", "20%", "--requests", "80")
+    drawn = rl.Traffic.around(LOAD, 0.2)
+    expected = rl.simulate(small, drawn, concurrency=8, requests=80)
+    assert (found["ttft_s"], found["tpot_s"]) == (expected.ttft_s, expected.tpot_s)
+    shown = words("serve", *SMALL, *LENGTHS, "--concurrency", "8", "--spread", "0.2")
+    assert "requests of 1,500 + 300 tokens, each within 20%" in shown
+    assert "drop --spread" in run("simulate", *SMALL, "--trace", "none.csv", "--spread", "0.2").stderr

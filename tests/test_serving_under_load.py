@@ -226,3 +226,48 @@ def test_a_name_in_the_place_of_a_deployment_is_one_line():
 def test_a_plan_has_one_rate():
     with pytest.raises(rl.InvalidInput, match="requests_per_s must be a single number, not an array of 2"):
         rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(500, 50), requests_per_s=np.array([1.0, 2.0]))
+
+
+def test_requests_of_one_length_stay_in_step_and_a_note_says_so(server):
+    """The first prompts of a closed loop are packed into passes, and requests of one length finish together again."""
+    alike = rl.serve(server, LOAD, concurrency=[1, 16])
+    spread_out = rl.serve(server, rl.Traffic.between((1200, 1800), (240, 360)), concurrency=16)
+    note = "requests are assumed to start at different times"
+    assert any(note in line for line in alike.assumptions)
+    assert not any(note in line for line in spread_out.assumptions)
+    assert not any(note in line for line in rl.serve(server, LOAD, concurrency=1).assumptions)
+    in_step = simulate(server, LOAD, concurrency=16, requests=320)
+    drawn = simulate(server, rl.Traffic.between((1200, 1800), (240, 360)), concurrency=16, requests=320)
+    assert in_step.ttft_s > 1.5 * drawn.ttft_s
+
+
+def test_lengths_drawn_from_a_range_have_its_mean_and_variance():
+    """A uniform distribution has the variance (b - a)^2 / 12."""
+    drawn = rl.Traffic.between((1000, 3000), (64, 64))
+    assert (drawn.mean_prompt_tokens, drawn.mean_output_tokens) == pytest.approx((2000, 64), rel=1e-3)
+    spread_tokens2 = float(np.sum(drawn.share * (drawn.prompt_tokens - 2000) ** 2))
+    assert spread_tokens2 == pytest.approx(2000**2 / 12, rel=0.01)
+    around = rl.Traffic.around(rl.Workload(2000, 64, cached_tokens=100), 0.5)
+    assert (around.prompt_tokens.min(), around.prompt_tokens.max()) == pytest.approx((1000, 3000), rel=0.07)
+    assert (around.cached_tokens, around.longest_tokens) == (100, 3000 + 96 + 100)
+    assert rl.Traffic.around(rl.Workload(2000, 64), 0).share.size == 1
+
+
+@pytest.mark.parametrize(
+    ("prompts", "outputs", "says"),
+    [
+        ((10, 5), (1, 2), "prompt_tokens must be (shortest, longest): (10, 5)"),
+        (100, (1, 2), "prompt_tokens must be a pair (shortest, longest): 100"),
+        ((1, 2), (0, 2), "output_tokens must be a finite number >= 1: 0"),
+    ],
+)
+def test_a_range_that_is_none_is_one_line(prompts, outputs, says):
+    with pytest.raises(rl.InvalidInput) as error:
+        rl.Traffic.between(prompts, outputs)
+    assert str(error.value) == says
+
+
+@pytest.mark.parametrize("spread", [1, -0.1, float("nan")])
+def test_a_spread_is_a_share(spread):
+    with pytest.raises(rl.InvalidInput, match="spread must be from 0 to below 1"):
+        rl.Traffic.around(rl.Workload(2000, 64), spread)

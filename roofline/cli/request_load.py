@@ -33,8 +33,10 @@ def read_request(given: opt.Given) -> Workload:
     return Workload(**given)
 
 
-def read_requests(given: opt.Given, traffic: Path | None, *, timed: bool = False) -> Workload | Traffic | Trace:
-    """Return the requests of a file, or requests that are all alike.
+def read_requests(
+    given: opt.Given, traffic: Path | None, *, timed: bool = False, spread: float = 0.0
+) -> Workload | Traffic | Trace:
+    """Return the requests of a file, or requests of given lengths.
 
     Parameters
     ----------
@@ -44,6 +46,8 @@ def read_requests(given: opt.Given, traffic: Path | None, *, timed: bool = False
         The file.
     timed : bool
         Whether arrival times of the file are used.
+    spread : float
+        Share by which the lengths vary around those given; 0 makes requests alike.
 
     Raises
     ------
@@ -51,7 +55,10 @@ def read_requests(given: opt.Given, traffic: Path | None, *, timed: bool = False
         Lengths are given by the file and by options, or there are images in requests with arrival times.
     """
     if traffic is None:
-        return read_request(given)
+        alike = read_request(given)
+        return Traffic.around(alike, spread) if spread else alike
+    if spread:
+        raise InvalidInput("--traffic already says what requests consist of; drop --spread")
     _only(given, MEDIA_COUNTS, "--traffic")
     found = read_arrivals(traffic) if timed else read_traffic(traffic)
     if not given:

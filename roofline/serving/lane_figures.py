@@ -65,3 +65,13 @@ def closed_notes(times: StepTimes, load: Workload | Traffic, *, open_loop: bool)
             "Poisson arrivals are assumed to find the mean number of other requests; simulate loads near capacity"
         )
     return tuple(lines)
+
+
+PREEMPTION = "memory is full: preempted requests recompute half of their output on average"
+"""Note shown if memory limits the batch; see `roofline.serving.lane.Lane.computed_tokens`."""
+
+OUT_OF_STEP = (
+    "requests are assumed to start at different times; if all have exactly one length, they stay in step and wait for"
+    " each other's prompts: simulate such a run"
+)
+"""Note on closed loops of equal requests: their mean TTFT may be several times that of requests that are spread."""

@@ -22,6 +22,9 @@ from ..report import Report
 MAX_BYTES = 64 * 2**20
 """Largest accepted size of a log, bytes."""
 
+LEVELS = 16
+"""Lengths that stand for a range, each in the middle of an equal part; their variance is 1 - 1/16^2 of the range's."""
+
 CHARACTERS_PER_TOKEN = 4.0
 """Used for logs with text but no token counts: English has about four characters per token."""
 
@@ -110,6 +113,70 @@ class Traffic(Report):
         return cls(prompts, outputs, shares, source)  # type: ignore[arg-type]
 
     @classmethod
+    def between(cls, prompt_tokens: tuple[float, float], output_tokens: tuple[float, float]) -> Traffic:
+        """Return a traffic whose lengths are drawn uniformly and independently from two ranges.
+
+        Load generators draw lengths this way, InferenceX from 80 % to 100 % of the longest. Requests that are all of
+        one length stay in step with each other in a closed loop, and wait for each other's prompts.
+
+        Parameters
+        ----------
+        prompt_tokens, output_tokens : tuple of float
+            Shortest and longest, tokens.
+
+        Raises
+        ------
+        InvalidInput
+            A range is not a pair, its ends are in the wrong order, or one is below one token.
+
+        Examples
+        --------
+        >>> chat = Traffic.between((800, 1000), (400, 500))
+        >>> round(chat.mean_prompt_tokens), round(chat.mean_output_tokens), chat.longest_tokens
+        (900, 450, 1500.0)
+        """
+        ends = [_ends("prompt_tokens", prompt_tokens), _ends("output_tokens", output_tokens)]
+        prompts, outputs = np.meshgrid(*(_levels(*pair) for pair in ends))
+        same = np.ones(prompts.size)
+        return cls(prompts.ravel(), outputs.ravel(), same, longest_tokens=sum(pair[1] for pair in ends))
+
+    @classmethod
+    def around(cls, load: Workload, spread: float) -> Traffic:
+        """Return a traffic whose lengths are drawn uniformly around those of a load.
+
+        ``vllm bench serve --random-range-ratio 0.2`` draws lengths with a spread of 0.2.
+
+        Parameters
+        ----------
+        load : Workload
+            Mean lengths; cached tokens, images and sound stay as they are.
+        spread : float
+            Lengths are from ``1 - spread`` to ``1 + spread`` times those of the load; 0 to below 1.
+
+        Raises
+        ------
+        InvalidInput
+            ``spread`` is outside its range, or a field of the load other than the batch is an array.
+
+        Examples
+        --------
+        >>> Traffic.around(Workload(1000, 200), 0.2).longest_tokens
+        1440.0
+        """
+        alike = cls.of_workload(load)
+        if not 0 <= spread < 1:
+            raise InvalidInput(f"spread must be from 0 to below 1: {spread!r}")
+        if not spread:
+            return alike
+        shares = np.array([1 - spread, 1 + spread])
+        prompts = np.maximum(shares * load.prompt_tokens, 1.0)
+        outputs = np.maximum(shares * load.output_tokens, 1.0)
+        drawn = cls.between((prompts[0], prompts[1]), (outputs[0], outputs[1]))
+        lengths = {name: getattr(drawn, name) for name in ("prompt_tokens", "output_tokens", "share")}
+        source = f"{load.prompt_tokens:,} + {load.output_tokens:,} tokens, each within {spread:.0%}"
+        return replace(alike, **lengths, source=source, longest_tokens=drawn.longest_tokens + alike.cached_tokens)
+
+    @classmethod
     def of_workload(cls, load: Workload) -> Traffic:
         """Return a traffic of identical requests.
 
@@ -151,6 +218,21 @@ class Traffic(Report):
         prompts = np.bincount(inverse, weights=self.share * self.prompt_tokens) / shares
         outputs = np.bincount(inverse, weights=self.share * self.output_tokens) / shares
         return replace(self, prompt_tokens=prompts, output_tokens=outputs, share=shares)
+
+
+def _ends(name: str, ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the ends of a range, checked."""
+    if np.shape(ends) != (2,):
+        raise InvalidInput(f"{name} must be a pair (shortest, longest): {ends!r}")
+    shortest, longest = (float(number(name, end, least=1.0)) for end in ends)
+    if shortest > longest:
+        raise InvalidInput(f"{name} must be (shortest, longest): {ends!r}")
+    return shortest, longest
+
+
+def _levels(shortest: float, longest: float) -> npt.NDArray[np.float64]:
+    """Return the lengths that stand for a range: the middles of equal parts."""
+    return shortest + (longest - shortest) * (np.arange(LEVELS) + 0.5) / LEVELS
 
 
 def read_traffic(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Traffic:

@@ -27,7 +27,7 @@ from ..report.dimensions import UNNAMED, Dimensions
 from .arrivals import demand
 from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths
-from .lane_figures import closed_notes, figures_of, unless_stable
+from .lane_figures import OUT_OF_STEP, PREEMPTION, closed_notes, figures_of, unless_stable
 from .load_sentences import load_words, served_sentence
 from .methods import METHODS, SIMULATION, method_named, method_words
 from .outcome import Simulation, interval, runs_notes
@@ -402,14 +402,14 @@ class _Ask:
         lines = [*(runs_notes(runs) if runs else closed_notes(times, self.load, open_loop=self.open_loop))]
         if not runs and times.engine.admission == "grow" and np.any(figures["limit"] == "memory"):
             lines.append(PREEMPTION)
+        several = not self.open_loop and np.any(np.asarray(self.asked["asked_concurrency"]) > 1)
+        if not runs and several and isinstance(self.load, Workload):
+            lines.append(OUT_OF_STEP)
         if not np.all(figures["stable"]):
             capacity = float(np.max(figures["capacity_requests_per_s"]))
             lines.insert(0, f"unstable: the capacity is {capacity:.3g} requests/s")
         return tuple(lines)
 
-
-PREEMPTION = "memory is full: preempted requests recompute half of their output on average"
-"""Note shown if memory limits the batch; see `roofline.serving.lane.Lane.computed_tokens`."""
 
 FULLEST = 0.999
 """Share of the capacity up to which the closed form serves an open loop; at the capacity the queue is infinite."""

@@ -80,6 +80,17 @@ Requests = Annotated[
 Seed = Annotated[
     Any, opt.option("--seed", "N", "Seed; the same seed repeats a simulation exactly.", parse=quantity, group=opt.OTHER)
 ]
+Spread = Annotated[
+    Any,
+    opt.option(
+        "--spread",
+        "SHARE",
+        "Lengths of requests are drawn uniformly from this share below --prompt and --output to this share above;"
+        " with 0, requests of a closed loop stay in step and wait for each other's prompts.",
+        parse=quantity,
+        group=opt.WORKLOAD,
+    ),
+]
 TraceFile = Annotated[
     Path | None,
     opt.option(
@@ -127,6 +138,7 @@ def serve(
     burstiness: opt.Burstiness = 1,
     hit_rate: HitRate = 0,
     traffic: TrafficFile = None,
+    spread: Spread = 0,
     method: Method = None,
     requests: Requests = None,
     seed: Seed = 0,
@@ -135,7 +147,7 @@ def serve(
 ) -> None:
     """Show what users see under load."""
     deployment = placement.single().deployment(read_model(model))
-    lengths = read_requests(load or {}, traffic)
+    lengths = read_requests(load or {}, traffic, spread=spread)
     if concurrency is None and rate is None:
         raise InvalidInput("serve needs a load: --concurrency N (closed loop) or --rate N (requests per second)")
     if concurrency is not None and rate is not None:
@@ -284,6 +296,7 @@ def simulate(
     burstiness: opt.Burstiness = 1,
     hit_rate: HitRate = 0,
     traffic: TrafficFile = None,
+    spread: Spread = 0,
     trace: TraceFile = None,
     requests: Requests = None,
     seed: Seed = 0,
@@ -297,7 +310,9 @@ def simulate(
     if trace is not None and traffic is not None:
         raise InvalidInput("give either --trace, which has arrival times, or --traffic, not both")
     given = load or {}
-    asked = read_requests(given, traffic) if trace is None else read_recorded(given, trace)
+    if trace is not None and spread:
+        raise InvalidInput("--trace already says what requests consist of; drop --spread")
+    asked = read_requests(given, traffic, spread=spread) if trace is None else read_recorded(given, trace)
     if concurrency is not None and rate is not None:
         raise InvalidInput("give either --concurrency (closed loop) or --rate (open loop), not both")
     targets = read_slo(slo or {})
