@@ -33,10 +33,8 @@ def read_request(given: opt.Given) -> Workload:
     return Workload(**given)
 
 
-def read_requests(
-    given: opt.Given, traffic: Path | None, *, timed: bool = False, spread: float = 0.0
-) -> Workload | Traffic | Trace:
-    """Return the requests of a file, or requests of given lengths.
+def read_requests(given: opt.Given, traffic: Path | None, *, spread: float = 0.0) -> Workload | Traffic:
+    """Return requests of given lengths, or of those in a file.
 
     Parameters
     ----------
@@ -44,15 +42,13 @@ def read_requests(
         Fields of a request as typed. Images and sound may go with a file, which has lengths alone.
     traffic : Path, optional
         The file.
-    timed : bool
-        Whether arrival times of the file are used.
     spread : float
         Share by which the lengths vary around those given; 0 makes requests alike.
 
     Raises
     ------
     InvalidInput
-        Lengths are given by the file and by options, or there are images in requests with arrival times.
+        Lengths are given by the file and by options.
     """
     if traffic is None:
         alike = read_request(given)
@@ -60,12 +56,30 @@ def read_requests(
     if spread:
         raise InvalidInput("--traffic already says what requests consist of; drop --spread")
     _only(given, MEDIA_COUNTS, "--traffic")
-    found = read_arrivals(traffic) if timed else read_traffic(traffic)
-    if not given:
-        return found
-    if isinstance(found, Trace):
-        _only(given, (), f"{traffic} with arrival times")
-    media = {name: float(getattr(read_request(given), name)) for name in MEDIA_COUNTS}
+    return _with_media(read_traffic(traffic), given)
+
+
+def read_timed_requests(given: opt.Given, traffic: Path | None) -> Workload | Traffic | Trace:
+    """Return requests as `read_requests` does, with the arrival times of the file if it has some.
+
+    Raises
+    ------
+    InvalidInput
+        Lengths are given by the file and by options, or there are images in requests with arrival times.
+    """
+    if traffic is None:
+        return read_request(given)
+    _only(given, MEDIA_COUNTS, "--traffic")
+    found = read_arrivals(traffic)
+    if isinstance(found, Traffic):
+        return _with_media(found, given)
+    _only(given, (), f"{traffic} with arrival times")
+    return found
+
+
+def _with_media(found: Traffic, given: opt.Given) -> Traffic:
+    """Return the traffic of a file, with the images and sound given by options."""
+    media: dict[str, Any] = {name: float(getattr(read_request(given), name)) for name in MEDIA_COUNTS if name in given}
     return dataclasses.replace(found, **media)
 
 

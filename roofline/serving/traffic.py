@@ -174,7 +174,7 @@ class Traffic(Report):
         drawn = cls.between((prompts[0], prompts[1]), (outputs[0], outputs[1]))
         lengths = {name: getattr(drawn, name) for name in ("prompt_tokens", "output_tokens", "share")}
         source = f"{load.prompt_tokens:,} + {load.output_tokens:,} tokens, each within {spread:.0%}"
-        return replace(alike, **lengths, source=source, longest_tokens=drawn.longest_tokens + alike.cached_tokens)
+        return replace(alike, **lengths, source=source, longest_tokens=prompts[1] + outputs[1] + alike.cached_tokens)
 
     @classmethod
     def of_workload(cls, load: Workload) -> Traffic:
@@ -191,7 +191,7 @@ class Traffic(Report):
                     f"{name} is an array: traffic of several lengths needs shares; pass Traffic.of([(prompt, output,"
                     " share)])"
                 )
-        same = {name: float(getattr(load, name)) for name in ("cached_tokens", *MEDIA_COUNTS)}
+        same: dict[str, Any] = {name: float(getattr(load, name)) for name in ("cached_tokens", *MEDIA_COUNTS)}
         return replace(cls.of([(load.prompt_tokens, load.output_tokens)]), **same, longest_tokens=None)
 
     def workload(self, prompt_tokens: Number, output_tokens: Number, batch: Number = 1) -> Workload:

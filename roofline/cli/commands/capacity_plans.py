@@ -23,7 +23,7 @@ from ...specs.prices import Price, get_price, list_prices
 from .. import options as opt
 from ..output import check_picture, print_csv, print_json, print_text, save_picture
 from ..quantities import quantities, quantity
-from ..request_load import load_dict, read_requests
+from ..request_load import load_dict, read_timed_requests
 from ..target import read_model, read_slo
 from ..technique_options import Chosen
 from .capacity_text import fleet_text, plan_text
@@ -192,7 +192,7 @@ class Search:
         return make_plan(
             read_model(model),
             [machine.accelerator for machine in machines],
-            read_requests(self.load, self.traffic, timed=True),
+            read_timed_requests(self.load, self.traffic),
             requests_per_s=rate,
             slo=read_slo(self.slo),
             precisions=self.precisions,
