@@ -196,7 +196,7 @@ def of_sglang(row: Row) -> dict[str, Any]:
     model, label, eight = row["library_model"], row["precision"], int(float(row["tensor"])) == 8
     rarely = row["accelerator"] in BLACKWELL and (model, label) != ("glm-5", "fp8")
     options: dict[str, Any] = {"receive_interval": (30 if clients(row) >= 16 else 10) if rarely else 1}
-    options["step_tokens"] = 32_768
+    options |= {"step_tokens": 32_768, "prefix_caching": False}  # --disable-radix-cache
     if row["accelerator"] == "h200-sxm" and model.startswith("qwen3.5"):
         return options | {"step_tokens": 16_384, "max_sequences": 128, "memory_fraction": 0.8}
     if model.startswith("qwen3.5"):

@@ -12,6 +12,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import found_servers  # noqa: E402
 
+import roofline as rl  # noqa: E402
+
 ROWS = found_servers.rows()
 TRUSTED = [row for row in ROWS if not row["doubt"]]
 PAGE = (ROOT / "benchmarks/found_servers.md").read_text("utf-8")
@@ -68,3 +70,30 @@ def test_predictions_are_as_close_as_the_page_says(found, name, cell):
 
 def test_every_row_is_answered(found):
     assert not [each.reason for each in found if each.reason]
+
+
+HYBRIDS = [row for row in ROWS if row["id"].startswith("sgldoc-q36")]
+
+
+@pytest.mark.parametrize("row", HYBRIDS, ids=lambda row: row["id"])
+def test_states_of_a_delta_rule_limit_the_running_requests(row):
+    """By Little's law the rate times the time per token is the number of running requests: 28 to 208 of 1,024.
+
+    SGLang keeps 0.9 / 1.9 of the pool for states and five states for each running request
+    (``mamba_full_memory_ratio``, ``MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO``); with one pool twice as many run.
+    """
+    running = float(row["output_tokens_per_s"]) * float(row["tpot_s"])
+    run = rl.simulate(
+        found_servers.deployment(row),
+        rl.Workload(int(row["prompt_tokens"]), int(row["output_tokens"])),
+        concurrency=int(row["concurrency"]),
+        requests=int(row["requests"]),
+    )
+    assert run.running_batch == pytest.approx(running, rel=0.12)
+
+
+@pytest.mark.parametrize("name", ["sglcook-next2-3", "sglcook-next2-6", "sglcook-next2-9"])
+def test_prompts_of_a_delta_rule_hold_up_the_tokens_of_others(name):
+    """Qwen3-Next on two B200: 500 or 4,000 tokens of output after prompts whose 36 layers the host launches slowly."""
+    row = next(row for row in ROWS if row["id"] == name)
+    assert abs(found_servers.predict(row).miss("tpot_s")) < 0.15

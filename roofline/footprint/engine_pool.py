@@ -35,6 +35,7 @@ from ..formats import cache_format
 from ..model.blocks import Cache, MoE
 from ..operators.parallel import share
 from ..phases.deployment import USUAL_FRACTION, Deployment
+from ..phases.host import delta_layers
 from ..report import Report, Step
 from ..specs.engines import Engine
 from .per_device import prediction_bytes, tower_bytes, weights_on_one, workspace_of_token
@@ -287,6 +288,12 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     In vLLM (``groups_layers``), layers with equal caches form groups with blocks of equal size.  In models with
     recurrent layers, an attention page is as large as a layer's state, and each recurrent layer takes one page.
 
+    SGLang divides the pool into one for states, a share ``s``, and one for tokens.  In models with a delta rule a
+    running sequence takes several states, the further ones for the prefixes that it leaves behind.  A sequence occupies
+    the same part of the whole as of the pool that it fills more:
+
+        bytes = max(tokens' / (1 - s), slots * state / s)
+
     Parameters
     ----------
     serve : Deployment
@@ -304,16 +311,27 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     parallel = serve.parallel
     of_one = share(serve.model.layer_count, parallel.pipeline) / parallel.context
     total: Number = 0.0
+    states: Number = 0.0
     for kind, layers, page in _pages_of(kinds, engine):
         if not kind.grows:
-            total = total + layers * page
+            states = states + layers * page
             continue
         held = tokens
         if hybrid and kind.window is not None:
             held = np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
         held = np.ceil(held / parallel.decode_context)
         total = total + layers * (np.ceil(held / page) * page * kind.token_bytes + kind.state_bytes)
-    return total * of_one
+    part = float(engine.state_share or 0.0)
+    if not part or not _mixed(kinds):
+        return (total + states) * of_one
+    keeps_states = bool(engine.prefix_caching) and delta_layers(serve.model) > 0
+    slots = float(engine.state_slots or 1.0) if keeps_states else 1.0
+    return np.maximum(total / (1.0 - part), slots * states / part) * of_one
+
+
+def _mixed(kinds: list[_Kind]) -> bool:
+    """Whether some layers keep tokens and others a state."""
+    return any(kind.grows for kind in kinds) and not all(kind.grows for kind in kinds)
 
 
 def _pages_of(kinds: list[_Kind], engine: Engine) -> Iterator[tuple[_Kind, float, Number]]:

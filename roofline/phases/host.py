@@ -12,10 +12,13 @@ of the two times, with a smooth transition:
 
     prompts_s = ((kernels * prefill_factor)^4 + launching^4)^(1/4) + step_s,
     launching = (kernels + layers * quantization kernels) / 9 * eager_layer_s + adapter kernels * adapter_kernel_s
+              + delta_layers * delta_layer_s
 
 where ``kernels`` in the second line is the number of kernels of the model (`roofline.phases.launches`): 9 per layer of
 Llama on one accelerator, 24 of DeepSeek-V3 on several.  Every matrix with a low-rank adapter adds two kernels.  Every
-product of 8- or 4-bit activations adds one, if the engine quantizes in a separate kernel.
+product of 8- or 4-bit activations adds one, if the engine quantizes in a separate kernel.  Engines whose kernels for a
+delta rule are programs of Triton look each of them up in Python, beside gathering and scattering the states, and wait
+for the device to list the chunks of a pass.
 
 An engine without graphs (``Engine(eager=True)``) runs its decode steps in the same way.
 
@@ -32,7 +35,9 @@ import numpy as np
 from ..arrays import anywhere, log2, where
 from ..efficiency.forms import join
 from ..model import Model
+from ..model.blocks.block import Block
 from ..model.blocks.latent_attention import MLA
+from ..model.blocks.linear_attention import GatedDeltaNet, KimiDeltaAttention
 from ..model.rewriting import further_kernels
 from ..specs.engines import Engine
 from .deployment import Deployment
@@ -62,6 +67,7 @@ class HostTimes(NamedTuple):
     eager: Any = 0.0
     adapter_kernel_s: Any = 0.0
     quantization_kernels: Any = 0.0
+    delta_layer_s: Any = 0.0
 
     @classmethod
     def of(cls, engine: Engine) -> HostTimes:
@@ -79,6 +85,7 @@ class HostTimes(NamedTuple):
         """Return the time to launch the kernels of all layers one by one; 0 if a graph covers a pass of ``tokens``."""
         kernels = shape.kernels + shape.layers * shape.quantizes * self.quantization_kernels
         launching_s = kernels / LAYER_KERNELS * self.eager_layer_s + shape.adapter_kernels * self.adapter_kernel_s
+        launching_s = launching_s + shape.delta_layers * self.delta_layer_s
         return launching_s * (tokens > self.graph_tokens)
 
     def decode_s(self, kernels_s: Any, shape: HostedModel) -> Any:
@@ -120,6 +127,8 @@ class HostedModel(NamedTuple):
         Whether activations are narrower than 16 bits in products.
     latent_layers : int
         Layers with latent attention.
+    delta_layers : int
+        Layers with a delta rule.
     """
 
     layers: Any
@@ -130,6 +139,7 @@ class HostedModel(NamedTuple):
     adapter_kernels: Any = 0
     quantizes: Any = False
     latent_layers: Any = 0
+    delta_layers: Any = 0
 
     @classmethod
     def of(cls, serve: Deployment, launch_s: Any) -> HostedModel:
@@ -138,7 +148,8 @@ class HostedModel(NamedTuple):
         model, narrow = serve.model, serve.precision.activation_bits < 16
         kernels, further = _kernels(serve, ranks * serve.parallel.expert), further_kernels(model)
         latent = latent_layers(model)
-        return cls(model.layer_count, sparse_layers(model), ranks, launch_s, kernels, further, narrow, latent)
+        delta = delta_layers(model)
+        return cls(model.layer_count, sparse_layers(model), ranks, launch_s, kernels, further, narrow, latent, delta)
 
 
 def _kernels(serve: Deployment, ranks: Any) -> Any:
@@ -163,4 +174,15 @@ def sparse_layers(model: Model) -> int:
 @lru_cache(maxsize=256)
 def latent_layers(model: Model) -> int:
     """Return the number of layers with latent attention (MLA)."""
-    return sum(layer.count for layer in model.layers if any(isinstance(block, MLA) for block in layer.blocks))
+    return _layers_with(model, MLA)
+
+
+@lru_cache(maxsize=256)
+def delta_layers(model: Model) -> int:
+    """Return the number of layers with a delta rule (Gated DeltaNet, Kimi Delta Attention)."""
+    return _layers_with(model, GatedDeltaNet, KimiDeltaAttention)
+
+
+def _layers_with(model: Model, *kinds: type[Block]) -> int:
+    """Return the number of layers with a block of one of the kinds."""
+    return sum(layer.count for layer in model.layers if any(isinstance(block, kinds) for block in layer.blocks))

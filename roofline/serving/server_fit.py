@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidInput
 from ..phases.deployment import Deployment
-from ..phases.host import HostedModel, HostTimes, latent_layers, sparse_layers
+from ..phases.host import HostedModel, HostTimes, delta_layers, latent_layers, sparse_layers
 from ..phases.workload import Workload
 from ..specs.engine_settings import release
 from ..specs.engines import Engine
@@ -223,6 +223,7 @@ def parameters() -> tuple[Parameter, ...]:
         Parameter("layer_s", "vllm", 1e-5, 2e-5),
         Parameter("sparse_layer_s", "", 2e-5, 5e-5),
         Parameter("latent_layer_s", "trtllm", 1e-5, 2e-5),
+        Parameter("delta_layer_s", "sglang", 1e-3, 1e-3),
         Parameter("eager_layer_s", "", 3e-4, 5e-4),
         Parameter("prefill_factor", "", 1.1, 0.2, least=0.5),
         Parameter("prefill_factor", "vllm", 1.1, 0.2, least=0.5),
@@ -377,6 +378,8 @@ def moves(run: ServerRun, before: Mapping[Parameter, float], after: Mapping[Para
         return sparse_layers(run.deployment.model) > 0
     if changed == {"latent_layer_s"}:
         return latent_layers(run.deployment.model) > 0
+    if changed == {"delta_layer_s"}:
+        return delta_layers(run.deployment.model) > 0
     return with_values(run.engine, before) != with_values(run.engine, after)
 
 

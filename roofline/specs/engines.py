@@ -89,6 +89,10 @@ class Engine(Value):
         Whether layers with equal caches are padded to groups of one size (vLLM's hybrid cache manager).
     state_bits : float
         Bits of a value of recurrent state (vLLM's ``mamba_ssm_cache_dtype``).
+    state_share, state_slots : float
+        Share of the pool that is set aside for recurrent states (0 for one pool of states and tokens), and states that
+        a running sequence takes if prefixes are cached (SGLang's ``mamba_full_memory_ratio`` / (1 + it), and the ratio
+        of its states to its requests).
     index_bits : float
         Bits of a value of an index key of DeepSeek sparse attention, scales included; those of the KV cache if None.
     eager : bool
@@ -103,6 +107,8 @@ class Engine(Value):
         Time that selecting tokens adds to each layer with an indexer (DeepSeek sparse attention).
     latent_layer_s : float
         Time of the small kernels beside the products and the attention of a layer with latent attention (MLA).
+    delta_layer_s : float
+        Host time that a layer with a delta rule (Gated DeltaNet, Kimi Delta Attention) adds to a pass with prompts.
     launch_share : float
         Share of the kernels' fixed times that remains in a decode step (CUDA graphs hide the rest).
     eager_layer_s : float
@@ -172,6 +178,8 @@ class Engine(Value):
     sampler_rows: str | None = None
     groups_layers: bool | None = None
     state_bits: float | None = None
+    state_share: float | None = None
+    state_slots: float | None = None
     index_bits: float | None = None
     eager: bool | None = None
     loads_prediction: bool | None = None
@@ -180,6 +188,7 @@ class Engine(Value):
     rank_s: float | None = None
     sparse_layer_s: float | None = None
     latent_layer_s: float | None = None
+    delta_layer_s: float | None = None
     launch_share: float | None = None
     eager_layer_s: float | None = None
     quantization_kernels: float | None = None
