@@ -29,6 +29,12 @@ PLAIN = (int, float)
 MOST = 1e30
 """Larger counts (tokens, sequences, heads) must be mistakes, and their products would overflow a float."""
 
+EXACT = 1e15
+"""Smaller bounds are printed with all their digits."""
+
+PRINTED = 1e308
+"""Larger integers cannot be formatted as floats."""
+
 MOST_WHOLE = 2**20
 """Larger integers become floats, because NumPy's products of several of them would overflow 64 bits silently."""
 
@@ -98,8 +104,16 @@ def _some(names: list[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def number(what: str, value: object, *, least: float = 0.0, whole: bool = False, empty: bool = False) -> Number:
-    """Return ``value`` as a finite float or float64 array that is at least ``least``.
+def number(
+    what: str,
+    value: object,
+    *,
+    least: float = 0.0,
+    most: float = np.inf,
+    whole: bool = False,
+    empty: bool = False,
+) -> Number:
+    """Return ``value`` as a finite float or float64 array between ``least`` and ``most``.
 
     Parameters
     ----------
@@ -107,8 +121,8 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
         Name of the value in messages.
     value : object
         A real number or anything that NumPy reads as an array of them.
-    least : float
-        Smallest allowed value.
+    least, most : float
+        Smallest and largest allowed value.
     whole : bool
         Whether only integers are valid (tokens, sequences, heads).
     empty : bool
@@ -117,15 +131,17 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     Raises
     ------
     InvalidInput
-        The value is not a real number, is an empty array, NaN, infinite, below ``least``, or not an integer.
+        The value is not a real number, is an empty array, NaN, infinite, out of range, or not an integer.
     """
+    largest = min(most, MOST) if whole else most
     if isinstance(value, PLAIN) and not isinstance(value, bool):
-        if whole and MOST < value < float("inf"):
-            raise InvalidInput(f"{what} must be at most {MOST:g}: {value:g}" if value < 1e308 else _beyond(what))
+        if largest < value < float("inf"):
+            raise InvalidInput(_beyond(what, largest, value))
         if isinstance(value, int) and value > sys.float_info.max:
-            raise InvalidInput(f"{what} must be at most {sys.float_info.max:.3g}")
+            raise InvalidInput(_beyond(what, sys.float_info.max, value))
         if least <= value < float("inf") and (not whole or value == int(value)):
             return value if isinstance(value, float) or value <= MOST_WHOLE else float(value)
+        _check_least(what, value, least)
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {value!r}")
     array = _real_array(value)
     if array is None or not (array.size or empty):
@@ -134,14 +150,15 @@ def number(what: str, value: object, *, least: float = 0.0, whole: bool = False,
     wrong = ~(np.isfinite(array) & (array >= least))
     if whole:
         wrong |= array != np.floor(array)
-        if not wrong.any() and np.any(array > MOST):
-            raise InvalidInput(f"{what} must be at most {MOST:g}: {np.max(array):g}")
+    if not wrong.any() and np.any(array > largest):
+        raise InvalidInput(_beyond(what, largest, np.max(array)))
     if wrong.any():
+        _check_least(what, array[wrong].flat[0], least)
         raise InvalidInput(f"{what} must be {_wanted(least, whole)}: {array[wrong].flat[0]:g}")
     return array if array.ndim else float(array)
 
 
-def one_number(what: str, value: object, *, least: float = 0.0, whole: bool = False) -> float:
+def one_number(what: str, value: object, *, least: float = 0.0, most: float = np.inf, whole: bool = False) -> float:
     """Return ``value`` as `number` does, where only a single one makes sense.
 
     Raises
@@ -154,7 +171,7 @@ def one_number(what: str, value: object, *, least: float = 0.0, whole: bool = Fa
     >>> one_number("requests_per_s", 5)
     5.0
     """
-    found = number(what, value, least=least, whole=whole)
+    found = number(what, value, least=least, most=most, whole=whole)
     if np.ndim(found):
         raise InvalidInput(f"{what} must be a single number, not an array of {np.size(found)}")
     return float(found)
@@ -192,12 +209,19 @@ def _real_array(value: object) -> npt.NDArray[np.float64] | None:
     return copied
 
 
-def _beyond(what: str) -> str:
-    return f"{what} must be at most {MOST:g}"
+def _beyond(what: str, most: float, value: float) -> str:
+    bound = f"{most:,.0f}" if most < EXACT else f"{most:.3g}"
+    return f"{what} must be at most {bound}" + (f": {value:g}" if value < PRINTED else "")
 
 
 SMALLEST = 1e-6
 """Lower bounds below this mean "above 0"."""
+
+
+def _check_least(what: str, value: float, least: float) -> None:
+    """Name a tiny lower bound to numbers below it, for which `_wanted` says "above 0"."""
+    if 0 < value < least < SMALLEST:
+        raise InvalidInput(f"{what} must be at least {least:g}: {value:g}")
 
 
 def _wanted(least: float, whole: bool) -> str:

@@ -542,3 +542,57 @@ def test_what_is_no_path_is_one_line(read, path):
 def test_a_version_is_text():
     with pytest.raises(rl.InvalidInput, match="version must be text"):
         rl.Engine("vllm", version=3)
+
+
+RATED = {
+    "serve": rl.serve,
+    "simulate": rl.simulate,
+    "plan": lambda serve, load, **rate: rl.plan(serve.model, serve.accelerator, load, **rate),
+}
+
+
+@pytest.mark.parametrize("verb", RATED)
+@pytest.mark.parametrize(
+    ("rate", "says"),
+    [
+        (1e-300, "at least 1e-09: 1e-300"),
+        (5e-324, "at least 1e-09: 4.94066e-324"),
+        (1e300, "at most 1,000,000,000: 1e+300"),
+        (1e12, "at most 1,000,000,000: 1e+12"),
+        (10**400, "at most 1,000,000,000"),
+        (0, "a finite number above 0: 0"),
+        (-1e300, "a finite number above 0: -1e+300"),
+    ],
+    ids=str,
+)
+def test_a_rate_out_of_range_names_the_bound(verb, rate, says):
+    serve, load = rl.Deployment("llama-3.1-8b", "h100-sxm"), rl.Workload(500, 50)
+    with pytest.raises(rl.InvalidInput, match="requests_per_s must be " + re.escape(says)):
+        RATED[verb](serve, load, requests_per_s=rate)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"concurrency": 1e15}, "concurrency must be at most 1,000,000,000: 1e+15"),
+        ({"concurrency": np.array([1.0, 1e300])}, "concurrency must be at most 1,000,000,000: 1e+300"),
+        ({"concurrency": 1e-300}, "concurrency must be an integer >= 1: 1e-300"),
+        ({"requests_per_s": np.array([1e-300, 1.0])}, "requests_per_s must be at least 1e-09: 1e-300"),
+        ({"concurrency": 2, "hit_rate": 1.5}, "hit_rate must be a share from 0 to 1: 1.5"),
+        ({"concurrency": 2, "method": "simulation", "requests": 1e300}, "requests must be at most 5,000,000: 1e+300"),
+    ],
+    ids=str,
+)
+def test_a_load_out_of_range_names_the_bound(given, says):
+    serve, load = rl.Deployment("llama-3.1-8b", "h100-sxm"), rl.Workload(500, 50)
+    with pytest.raises(rl.InvalidInput, match=re.escape(says)):
+        rl.serve(serve, load, **given)
+
+
+def test_lengths_out_of_range_name_the_bound():
+    with pytest.raises(rl.InvalidInput, match=re.escape("audio_s must be at most 1,000,000,000: 1e+300")):
+        rl.Workload(audio_s=1e300)
+    with pytest.raises(rl.InvalidInput, match=re.escape("prompt_tokens must be at most 1e+30: 1e+300")):
+        rl.Workload(prompt_tokens=1e300)
+    with pytest.raises(rl.InvalidInput, match=re.escape("utilization must be from 0.001 to 1: 1e-300")):
+        rl.plan("llama-3.1-8b", "h100-sxm", rl.Workload(), requests_per_s=1, utilization=1e-300)

@@ -139,7 +139,7 @@ def test_a_plan_is_drawn(tmp_path):
         (("plan", *ASKED, "--precisions", "fp9"), "no number format named 'fp9'"),
         (("plan", *ASKED, "--time", "best"), "no time named 'best'"),
         (("fleet", *ASKED, "--rate", 0), "--rate must be a finite number above 0"),
-        (("fleet", *ASKED, "--rate", 1, "--utilization", 2), "utilization must be above 0 and at most 1: 2"),
+        (("fleet", *ASKED, "--rate", 1, "--utilization", 2), "utilization must be from 0.001 to 1: 2"),
     ],
 )
 def test_bad_input_is_one_line(args, says):

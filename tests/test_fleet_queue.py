@@ -133,7 +133,7 @@ def test_what_cannot_be_simulated_is_answered_by_the_closed_form():
     ("how", "says"),
     [
         ({"requests_per_s": 0}, "requests_per_s must be a finite number"),
-        ({"requests_per_s": 1, "utilization": 1.5}, "utilization must be above 0 and at most 1: 1.5"),
+        ({"requests_per_s": 1, "utilization": 1.5}, "utilization must be from 0.001 to 1: 1.5"),
         ({"requests_per_s": 1, "method": "guess"}, "no method named 'guess'"),
         ({"requests_per_s": 1, "burstiness": -1}, "burstiness must be a finite number >= 0"),
         ({"slo": "p95"}, "no statistic named 'p90'"),

@@ -28,6 +28,7 @@ from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.encoder_rules import refuse_encoders
 from ..phases.workload import Workload
+from ..serving.arrivals import checked_rate
 from ..specs.engines import list_engines
 from ..specs.library import get_model, list_accelerators, list_models
 
@@ -154,7 +155,7 @@ def read_state(query: str) -> State:
         serve = placement.single().deployment(model)
         refuse_encoders(model, "explorer")
         load = Workload(**fields)
-        checked = {**fields, **({} if rate is None else {"requests_per_s": number("requests_per_s", rate, least=1e-9)})}
+        checked = {**fields, **({} if rate is None else {"requests_per_s": checked_rate(rate)})}
         if price is not None:
             checked["usd_per_hour"] = number("usd_per_hour", price)
         for name, value in checked.items():

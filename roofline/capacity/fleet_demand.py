@@ -6,12 +6,16 @@ from dataclasses import replace
 
 from ..errors import InvalidInput, one_number
 from ..phases.workload import Workload
+from ..serving.arrivals import checked_rate
 from ..serving.methods import SIMULATION, method_named
 from ..serving.trace import Trace, without_times
 from ..serving.traffic import Traffic
 from .plans import Plan
 from .queues import MOST_LOAD, USUAL_LOAD, Stream
 from .sizing import at_rate
+
+LEAST_UTILIZATION = 1e-3
+"""Below this, a fleet is a thousand times as large as its requests need."""
 
 
 def mean_load(load: Workload | Traffic | Trace) -> Workload:
@@ -37,7 +41,7 @@ def arrivals_of(
         if not isinstance(load, Trace):
             return None
         requests_per_s = load.requests_per_s
-    return Stream(one_number("requests_per_s", requests_per_s, least=1e-12), load, burstiness)
+    return Stream(one_number("requests_per_s", checked_rate(requests_per_s)), load, burstiness)
 
 
 def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, method: str | None) -> Plan:
@@ -50,8 +54,8 @@ def with_arrivals(plan: Plan, stream: Stream, *, utilization: float | None, meth
     UnknownName
         ``method`` is unknown.
     """
-    if utilization is not None and not 0 < utilization <= 1:
-        raise InvalidInput(f"utilization must be above 0 and at most 1: {utilization!r}")
+    if utilization is not None and not LEAST_UTILIZATION <= utilization <= 1:
+        raise InvalidInput(f"utilization must be from {LEAST_UTILIZATION:g} to 1: {utilization!r}")
     most_load = utilization or (MOST_LOAD if plan.slo.latencies else USUAL_LOAD)
     table = at_rate(plan, stream, most_load=most_load, method=SIMULATION if method is None else method_named(method))
     notes = (*plan.assumptions, *_notes(plan, stream, most_load))

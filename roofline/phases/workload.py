@@ -19,6 +19,9 @@ MEDIA_COUNTS = ("images", "image_tokens", "audio_s")
 COUNTS = (*TEXT_COUNTS, *MEDIA_COUNTS)
 """Fields of a workload that may be arrays."""
 
+LONGEST_S = 1e9
+"""Longest audio of a prompt, seconds: 30 years."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Workload(Value):
@@ -73,7 +76,8 @@ class Workload(Value):
             object.__setattr__(self, "dimensions", UNNAMED)
         for name in COUNTS:
             least = 1 if name in ("prompt_tokens", "output_tokens", "batch") else 0
-            value = number(name, getattr(self, name), least=least, whole=name != "audio_s", empty=True)
+            most = LONGEST_S if name == "audio_s" else np.inf
+            value = number(name, getattr(self, name), least=least, most=most, whole=name != "audio_s", empty=True)
             object.__setattr__(self, name, value)
         self._check_shapes()
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidInput, number, one_number
+from ..errors import InvalidInput, Number, number, one_number
 from ..phases.workload import Workload
 from .request_records import Requests
 from .trace import Trace
@@ -19,6 +19,12 @@ ROUNDS = 10
 
 OPEN_REQUESTS = 5_000
 """Default number of requests in an open loop."""
+
+LOWEST_RATE, HIGHEST_RATE = 1e-9, 1e9
+"""Requests per second: one in 30 years, and more than the world's accelerators could serve."""
+
+MOST_CLIENTS = 1e9
+"""Largest number of requests in the system."""
 
 MOST_REQUESTS = 5_000_000
 """A simulation keeps a record of every request."""
@@ -51,8 +57,7 @@ def draw_requests(
     InvalidInput
         The workload has arrays, or ``hit_rate`` is outside [0, 1].
     """
-    if not 0 <= float(number("hit_rate", hit_rate)) <= 1:
-        raise InvalidInput(f"hit_rate must be a share from 0 to 1: {hit_rate!r}")
+    check_hit_rate(hit_rate)
     if isinstance(load, Traffic):
         chosen = rng.choice(len(load.share), size=count, p=load.share)
         prompt, output = load.prompt_tokens[chosen], load.output_tokens[chosen]
@@ -132,6 +137,40 @@ class Demand:
         return f"open loop, {self.requests_per_s:g} requests/s, burstiness {self.burstiness:g}"
 
 
+def check_hit_rate(value: object) -> None:
+    """Check a share of prompt tokens that is found in the prefix cache.
+
+    Raises
+    ------
+    InvalidInput
+        The value is not a number from 0 to 1.
+    """
+    if not 0 <= one_number("hit_rate", value) <= 1:
+        raise InvalidInput(f"hit_rate must be a share from 0 to 1: {value!r}")
+
+
+def checked_rate(value: object) -> Number:
+    """Return requests per second, or an array of them.
+
+    Raises
+    ------
+    InvalidInput
+        A rate is not a number, or out of range.
+    """
+    return number("requests_per_s", value, least=LOWEST_RATE, most=HIGHEST_RATE, empty=True)
+
+
+def checked_concurrency(value: object) -> Number:
+    """Return a number of requests in the system, or an array of them.
+
+    Raises
+    ------
+    InvalidInput
+        A number is not an integer, or out of range.
+    """
+    return number("concurrency", value, least=1, most=MOST_CLIENTS, whole=True, empty=True)
+
+
 def demand(
     concurrency: object,
     requests_per_s: object,
@@ -151,16 +190,14 @@ def demand(
     if (concurrency is None) == (requests_per_s is None):
         raise InvalidInput("give either concurrency (closed loop) or requests_per_s (open loop)")
     if concurrency is not None:
-        clients = int(one_number("concurrency", concurrency, least=1, whole=True))
+        clients = int(one_number("concurrency", checked_concurrency(concurrency), least=1, whole=True))
         count = ROUNDS * clients if requests is None else requests
         rate = None
     else:
         clients = None
-        rate = one_number("requests_per_s", requests_per_s, least=1e-9)
+        rate = one_number("requests_per_s", checked_rate(requests_per_s))
         count = OPEN_REQUESTS if requests is None else requests
     one_number("burstiness", burstiness)
     one_number("seed", seed, whole=True)
-    one_number("requests", count, least=1, whole=True)
-    if count > MOST_REQUESTS:
-        raise InvalidInput(f"requests must be at most {MOST_REQUESTS:,}: {count:,}")
+    one_number("requests", count, least=1, most=MOST_REQUESTS, whole=True)
     return Demand(clients, rate, float(burstiness), int(count), int(seed), float(hit_rate))

@@ -24,7 +24,7 @@ from ..phases.deployment import Deployment
 from ..phases.workload import Workload, together
 from ..report import Report, Step
 from ..report.dimensions import UNNAMED, Dimensions
-from .arrivals import demand
+from .arrivals import check_hit_rate, checked_concurrency, checked_rate, demand
 from .cache_pool import CachePool, cache_pool
 from .lane import Lane, Lengths
 from .lane_figures import OUT_OF_STEP, PREEMPTION, closed_notes, figures_of, unless_stable
@@ -275,6 +275,7 @@ def serve(
         [load] if isinstance(load, Workload) else [], concurrency=concurrency, requests_per_s=requests_per_s
     )
     load, concurrency, requests_per_s = loads[0] if loads else load, given["concurrency"], given["requests_per_s"]
+    check_hit_rate(hit_rate)
     times = step_times(deployment, time=time).of_load(load)
     pool = cache_pool(deployment, times.engine)
     lengths = Lengths.of(load, hit_rate)
@@ -283,9 +284,9 @@ def serve(
     bursts = np.asarray(number("burstiness", burstiness), dtype=float)
     how: dict[str, Any] = {"requests": requests, "seed": seed, "hit_rate": hit_rate}
     if concurrency is not None:
-        asked["asked_concurrency"] = number("concurrency", concurrency, least=1, whole=True, empty=True)
+        asked["asked_concurrency"] = checked_concurrency(concurrency)
     else:
-        rates = number("requests_per_s", requests_per_s, least=1e-9, empty=True)
+        rates = checked_rate(requests_per_s)
         asked["asked_requests_per_s"], bursts = _together(rates, bursts)
         if not simulated and np.any(bursts != 1.0):
             raise InvalidInput("the closed form supports only Poisson arrivals; burstiness needs method='simulation'")
