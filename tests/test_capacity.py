@@ -309,7 +309,7 @@ def test_plans_that_make_no_sense(change, says):
 def test_fleets_that_make_no_sense(plan):
     with pytest.raises(rl.InvalidInput, match="requests_per_s must be a finite number"):
         rl.fleet(plan, requests_per_s=0)
-    with pytest.raises(rl.InvalidInput, match="utilization must be above 0"):
+    with pytest.raises(rl.InvalidInput, match="utilization must be from"):
         rl.fleet(plan, requests_per_s=1, utilization=1.5)
     never = rl.plan(LLAMA_70B, [L40S], CHAT, slo=rl.SLO(tpot_s=1e-4))
     with pytest.raises(rl.InvalidInput, match="no candidate meets the SLO; the closest: TPOT"):

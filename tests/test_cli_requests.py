@@ -1,6 +1,7 @@
 """`roofline serve` and `roofline simulate` say what the library says, the answer first."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -86,7 +87,9 @@ def test_json_has_the_interval_of_the_means(small):
         assert found["interval"]["tpot_s"] == [expected.low.tpot_s, expected.high.tpot_s]
         assert found["interval"]["ttft_s"][0] < found["ttft_s"] < found["interval"]["ttft_s"][1]
     assert "interval" not in answer("serve", *SMALL, *LENGTHS, "--concurrency", "8", "--time", "floor")
-    assert "interval" not in answer("serve", *SMALL, *LENGTHS, "--concurrency", "8,16")
+    listed = answer("serve", *SMALL, *LENGTHS, "--concurrency", "8,16")["interval"]["tpot_s"]
+    both = rl.serve(small, LOAD, concurrency=[8, 16])
+    assert listed == [list(both.low.tpot_s), list(both.high.tpot_s)]
 
 
 def test_a_rate_above_capacity_is_an_answer():
@@ -200,7 +203,10 @@ def test_serve_shows_the_share_of_requests_that_meet_an_slo(small):
     shares = rl.serve(small, LOAD, requests_per_s=np.array([2, 12, 200]), requests=400).share_within(slo)
     many = (*options, "--rate", "2,12,200")
     assert answer("serve", *SMALL, *many)["share_within_slo"] == pytest.approx(list(shares))
-    rows = [line.split() for line in text("serve", *SMALL, *many).splitlines()]
+    shown = text("serve", *SMALL, *many)
+    assert "-∞]" in shown
+    assert "∞: the queue grows without bound" in " ".join(shown.split())
+    rows = [line.split() for line in shown.splitlines()]
     rows = [row for row in rows if row[:1] in (["2"], ["12"], ["200"])]
     assert [row[-2] for row in rows] == [f"{share:.0%}" for share in shares]
     assert "of the requests meet the SLO (TTFT 100 ms)" in words("serve", *SMALL, *options, "--rate", "2")
@@ -231,3 +237,50 @@ def test_lengths_may_be_spread(small):
     shown = words("serve", *SMALL, *LENGTHS, "--concurrency", "8", "--spread", "0.2")
     assert "requests of 1,500 + 300 tokens, each within 20%" in shown
     assert "drop --spread" in run("simulate", *SMALL, "--trace", "none.csv", "--spread", "0.2").stderr
+
+
+def bracketed(shown):
+    """Intervals in the order in which they are printed, in ms."""
+    return [tuple(map(float, ends)) for ends in re.findall(r"\[([\d.]+)-([\d.]+)\]", shown)]
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize(
+    "load", [("--concurrency", "1,8,64"), ("--rate", "2,4", "--requests", "200", "--ttft", "90ms")], ids=" ".join
+)
+def test_rows_of_loads_have_the_intervals_of_the_json(columns, load):
+    asked = ("serve", *SMALL, *LENGTHS, *load)
+    shown = text(*asked, columns=columns)
+    assert max(map(len, shown.splitlines())) <= columns
+    ends = answer(*asked)["interval"]
+    scales = {"ttft_s": 1e3, "tpot_s": 1e3, "total_s": 1.0}
+    expected = [
+        tuple(float(f"{end[at] * scale:.3g}") for end in ends[name])
+        for at in range(len(ends["ttft_s"][0]))
+        for name, scale in scales.items()
+    ]
+    assert bracketed(shown.partition("Notes")[0]) == expected
+    assert "in brackets: the means at both ends" in " ".join(shown.split())
+
+
+def test_a_row_of_a_list_is_the_answer_about_that_load(small):
+    several = rl.serve(small, LOAD, concurrency=[1, 8, 64])
+    for at, clients in enumerate((1, 8, 64)):
+        alone = rl.serve(small, LOAD, concurrency=clients)
+        for end in ("low", "high"):
+            for name in ("ttft_s", "tpot_s", "total_s", "tokens_per_s"):
+                of_list, of_one = getattr(getattr(several, end), name)[at], getattr(getattr(alone, end), name)
+                assert of_list == pytest.approx(of_one, rel=1e-9), (end, name, clients)
+
+
+def test_the_floor_and_the_roofline_have_no_interval():
+    asked = ("serve", *SMALL, *LENGTHS, "--concurrency", "1,8", "--time", "floor")
+    assert "interval" not in answer(*asked)
+    assert not bracketed(text(*asked))
+
+
+def test_simulate_prints_the_intervals_of_its_json():
+    asked = ("simulate", *SMALL, *LENGTHS, "--rate", "2", "--requests", "200")
+    found = answer(*asked)["interval"]
+    expected = [tuple(float(f"{1e3 * end:.3g}") for end in found[name]) for name in ("ttft_s", "tpot_s")]
+    assert bracketed(text(*asked))[:2] == expected

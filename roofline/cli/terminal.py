@@ -10,7 +10,9 @@ import sys
 NARROWEST = 24
 """Smallest width that is assumed."""
 
-LOOKALIKES = str.maketrans({"–": "-", "—": "-", "…": "...", "µ": "u", "×": "x", "→": "->", "≤": "<=", "≥": ">="})
+LOOKALIKES = str.maketrans(
+    {"–": "-", "—": "-", "…": "...", "µ": "u", "×": "x", "→": "->", "≤": "<=", "≥": ">=", "∞": "inf"}
+)
 """Replacements for characters that an encoding lacks."""
 
 

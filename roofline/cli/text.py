@@ -70,6 +70,10 @@ def size(parameters: float) -> str:
     return f"{parameters / 1e6:.3g}M"
 
 
+KEPT_BLANK = "\N{NO-BREAK SPACE}"
+"""Placeholder for a blank in a cell at which a column must not break."""
+
+
 def paragraph(text: str, *, indent: str = "", hang: str | None = None) -> str:
     """``text`` wrapped to the terminal's width, with ``hang`` before all lines but the first."""
     return "\n".join(wrapped_lines(text, width(), indent=indent, hang=hang))
@@ -134,6 +138,7 @@ def table(
     head: Sequence[str] = (),
     right: int | Collection[int] = 0,
     fold_first: bool = False,
+    folding: Collection[int] | None = None,
 ) -> str:
     """An indented table with columns of numbers right-aligned.
 
@@ -150,13 +155,16 @@ def table(
         Columns of numbers: how many of the last columns, or their indices.
     fold_first : bool
         Whether the first column may wrap as well.
+    folding : collection of int, optional
+        Columns that may wrap, if not those of text.
     """
     cells = [list(row) for row in rows]
     if not cells:
         return ""
     columns = range(max(map(len, cells)))
     numbers = set(columns[len(columns) - right :] if isinstance(right, int) else right)
-    folding = set(columns) - (numbers if fold_first else numbers | {0})
+    if folding is None:
+        folding = set(columns) - (numbers if fold_first else numbers | {0})
     filled = [[*row, *[""] * (len(columns) - len(row))] for row in cells]
     return "\n".join(text_table(filled, head=head, indent=INDENT, right=numbers, folding=folding, width=width()))
 

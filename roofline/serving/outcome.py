@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import exp, log
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import scalar
 from ..errors import InvalidInput, Number, require
 from ..phases.deployment import Deployment
 from ..phases.pass_sentences import context_notes
@@ -318,19 +318,18 @@ WAITING = 0.1
 """Memory or slots are the limit if requests wait for them for at least this share of the busy time."""
 
 
-def interval(times: StepTimes, batch: float, load: Workload | Traffic | Trace) -> tuple[float, float]:
-    """Return the ends of the interval of a typical decode step, as factors of its estimate."""
+def interval(times: StepTimes, batch: Number, load: Workload | Traffic | Trace) -> tuple[Number, Number]:
+    """Return the ends of the interval of a typical decode step of each batch, as factors of its estimate."""
     if times.time != "estimate_s":
         return 1.0, 1.0
     plain = without_times(load)
     if isinstance(plain, Traffic):
-        prompt = plain.mean_prompt_tokens + plain.cached_tokens
+        prompt: Number = plain.mean_prompt_tokens + plain.cached_tokens
     else:
-        prompt = float(np.mean(plain.context_tokens))
+        prompt = plain.context_tokens
     serve = times.serve
-    step = decode(serve, Workload(batch=max(round(batch), 1)), context_tokens=round(prompt))
-    middle = float(step.estimate_s)
-    low, high = float(step.estimate_low_s) / middle, float(step.estimate_high_s) / middle
+    step = decode(serve, Workload(batch=np.maximum(np.round(batch), 1.0)), context_tokens=np.round(prompt))
+    low, high = step.estimate_low_s / step.estimate_s, step.estimate_high_s / step.estimate_s
     if serve.kernels not in FITTED_SERVERS:
         return low, high
     return 1.0 / _of_servers(1.0 / low), _of_servers(high)
@@ -345,10 +344,10 @@ SERVERS_MODE = 0.045
 With it the interval contains 80 % of the runs whose model and accelerator were left out of the fit."""
 
 
-def _of_servers(factor: float) -> float:
+def _of_servers(factor: Number) -> Number:
     """Return a factor from the estimate to an end of its interval, using the common mode of fitted servers."""
-    kernels = max(log(factor) ** 2 - COMMON_MODE**2, 0.0)
-    return exp((kernels + SERVERS_MODE**2) ** 0.5)
+    kernels = np.maximum(np.log(factor) ** 2 - COMMON_MODE**2, 0.0)
+    return scalar(np.exp((kernels + SERVERS_MODE**2) ** 0.5))
 
 
 ADMISSIONS = {

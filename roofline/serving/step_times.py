@@ -117,8 +117,8 @@ class StepTimes(Value):
         Engine settings, including host times.
     tables : Tables
         Times of the operators.
-    scale : float
-        Factor on every time, for the ends of the estimate's interval.
+    scale : float or array
+        Factor on every time, for the ends of the estimate's interval; an array has one for each load of a closed form.
     encoding : array, optional
         Time that image and sound encoders add to the first pass of each prompt, by channel; by default none.
     """
@@ -127,7 +127,7 @@ class StepTimes(Value):
     time: str
     engine: Engine
     tables: Tables = field(compare=False, repr=False)
-    scale: float = 1.0
+    scale: Number = 1.0
     encoding: Array | None = field(default=None, compare=False, repr=False)
 
     def of_load(self, load: Workload | Traffic | Trace) -> StepTimes:

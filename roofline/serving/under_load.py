@@ -132,7 +132,7 @@ class Served(Report):
         """Return the result recomputed at one end of the interval."""
         assert self.origin is not None
         ask, times = self.origin
-        scale = interval(times, float(np.median(self.running_batch)), self.load)[end]
+        scale = interval(times, self.running_batch, self.load)[end]
         return ask.answer(replace(times, scale=scale))
 
     def quantile(self, name: str, share: Number) -> Number:
@@ -376,18 +376,19 @@ class _Ask:
         """Return simulated values for each concurrency or rate."""
         name = "requests_per_s" if self.open_loop else "concurrency"
         asked = np.asarray(self.asked[f"asked_{name}"], dtype=float)
-        capacity = float(np.max(times.lanes * self._lane(times, MANY).requests_per_s))
+        capacity = np.broadcast_to(times.lanes * self._lane(times, MANY).requests_per_s, asked.shape)[()]
         bursts = np.broadcast_to(self.how["burstiness"], asked.shape)
+        scales = np.broadcast_to(times.scale, asked.shape)
         runs = tuple(
-            run(self.deployment, self.load, demand(*self._pair(value), **self.how | {"burstiness": burst}), times)
-            for value, burst in zip(asked.flat, bursts.flat, strict=True)
+            self._run(value, burst, replace(times, scale=float(scale)))
+            for value, burst, scale in zip(asked.flat, bursts.flat, scales.flat, strict=True)
         )
         names = [column for column in Simulation.columns if column != "time"]
         found: dict[str, Any] = {}
         for column in names:
             figures = np.array([getattr(each, column) for each in runs])
             found[column] = figures.reshape(asked.shape)[()]
-        found["capacity_requests_per_s"] = np.full(asked.shape, capacity)[()]
+        found["capacity_requests_per_s"] = capacity
         found["utilization"] = found["requests_per_s"] / capacity
         if not self.open_loop:
             return found | {"stable": np.ones(asked.shape, bool)[()]}, runs
@@ -395,9 +396,10 @@ class _Ask:
         found["utilization"] = asked / capacity
         return unless_stable(found, stable), runs
 
-    def _pair(self, value: float) -> tuple[float | None, float | None]:
-        """Return the concurrency and rate of one simulation."""
-        return (None, value) if self.open_loop else (value, None)
+    def _run(self, value: float, burstiness: float, times: StepTimes) -> Simulation:
+        """Return the simulation of one concurrency or rate."""
+        pair = (None, value) if self.open_loop else (value, None)
+        return run(self.deployment, self.load, demand(*pair, **self.how | {"burstiness": burstiness}), times)
 
     def _notes(self, times: StepTimes, figures: dict[str, Any], runs: tuple[Simulation, ...]) -> tuple[str, ...]:
         lines = [*(runs_notes(runs) if runs else closed_notes(times, self.load, open_loop=self.open_loop))]

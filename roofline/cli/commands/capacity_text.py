@@ -15,7 +15,7 @@ from ...capacity.plan_sentences import interval_words, latency_words, statistic_
 from ...report import Rows
 from ...units import OVERLOAD, brief_time, humanize
 from ..request_load import load_words
-from ..text import block, bullets, paragraph, shell_line, table, without_basis
+from ..text import KEPT_BLANK, block, bullets, paragraph, shell_line, table, without_basis
 from .deployments import lead
 
 DETAILS = ("accelerator", "precision", "engine", "basis", "batch", "headroom", "utilization", "limit", "bound_by")
@@ -118,7 +118,7 @@ def _best_rows(found: Plan, fleet: Fleet | None = None) -> str:
     else:
         pairs = zip(found.replicas, found.layout, strict=True)
         columns["deployments"] = [
-            _times_layout(float(count), str(name)).replace(" ", NO_BREAK) for count, name in pairs
+            _times_layout(float(count), str(name)).replace(" ", KEPT_BLANK) for count, name in pairs
         ]
         gpus = gpus * found.replicas
         dollars, head = gpus * found.usd_per_hour, "$/h"
@@ -133,11 +133,7 @@ def _best_rows(found: Plan, fleet: Fleet | None = None) -> str:
     if len(found) > 1 and len(set(columns["formats"])) == 1:
         del told["formats"]  # the answer above names it
     numbers = [at for at, name in enumerate(told) if name in ("batch", "GPUs", "floor", head, "TTFT", "TPOT")]
-    return table(zip(*told.values(), strict=True), head=tuple(told), right=numbers).replace(NO_BREAK, " ")
-
-
-NO_BREAK = "\N{NO-BREAK SPACE}"
-"""Keeps the words of a layout on one line."""
+    return table(zip(*told.values(), strict=True), head=tuple(told), right=numbers).replace(KEPT_BLANK, " ")
 
 
 def _doubts(basis: str, tie: bool) -> str:

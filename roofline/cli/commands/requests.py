@@ -24,7 +24,7 @@ from ..output import print_json, print_text
 from ..quantities import quantities, quantity
 from ..request_load import load_dict, load_words, read_recorded, read_requests
 from ..target import Placement, read_model, read_slo
-from ..text import block, bullets, table, value
+from ..text import KEPT_BLANK, block, bullets, table, value
 from .deployments import lead, title_of
 from .priorities import TrafficFile
 
@@ -126,6 +126,10 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99)
 BRACKETS = "in brackets: the means at both ends of the 80% interval of every step"
 
 
+ENDLESS = "∞"
+"""The end of an interval in a row of a table, where words for a queue that grows without bound have no room."""
+
+
 def serve(
     model: opt.ModelName,
     /,
@@ -178,9 +182,10 @@ def serve(
     said = lead(deployment.model, answer), f"\n{title_of(deployment, load_words(lengths), time=time)}"
     rows = _loads(found, targets) if several else _one_load(found)
     brackets = []
-    if time == opt.DEFAULT_TIME and not several and found.stable:
-        overloaded = not np.isfinite(found.high.ttft_s)
-        brackets = [f"{BRACKETS}; overload: the queue grows without bound" if overloaded else BRACKETS]
+    if time == opt.DEFAULT_TIME and np.any(found.stable):
+        word = ENDLESS if several else OVERLOAD
+        overloaded = not np.all(np.isfinite(found.high.ttft_s))
+        brackets = [f"{BRACKETS}; {word}: the queue grows without bound" if overloaded else BRACKETS]
     return print_text(*said, rows, block("Notes", bullets([*brackets, *found.assumptions])))
 
 
@@ -218,9 +223,8 @@ def _served_dict(found: Served, slo: SLO) -> dict[str, Any]:
 
 
 def _interval_dict(found: Served | Simulation) -> dict[str, Any]:
-    """Lower and upper end of the mean of each latency; nothing for several loads and other times than the estimate."""
-    bounded = found.time == opt.DEFAULT_TIME and np.ndim(found.tokens_per_s) == 0 and getattr(found, "stable", True)
-    if not bounded:
+    """Lower and upper end of the mean of each latency, each a list for several loads; for other times nothing."""
+    if found.time != opt.DEFAULT_TIME or not np.any(getattr(found, "stable", True)):
         return {}
     ends = (found.low, found.high)
     return {"interval": {name: [plain(getattr(end, name)) for end in ends] for name in LATENCIES}}
@@ -233,22 +237,31 @@ def _met_dict(found: Served | Simulation, slo: SLO) -> dict[str, Any]:
 
 
 def _loads(found: Served, slo: SLO) -> str:
-    """One row for each concurrency or rate, with the share of the requests that meet an SLO."""
+    """One row for each concurrency or rate, intervals below their times if they do not fit beside them."""
     closed = found.asked_concurrency is not None
     asked = np.ravel(found.asked_concurrency if closed else found.asked_requests_per_s)
-    names = ("ttft_s", "tpot_s", "total_s", "tokens_per_s", "running_batch", "utilization", "limit")
-    columns = [np.ravel(np.broadcast_to(getattr(found, name), asked.shape)) for name in names]
-    whole = "E2E" if slo.latencies else "end to end"
-    head = ("concurrency" if closed else "requests/s", "TTFT", "TPOT", whole, "tokens/s", "running", "load")
-    met = [f"{share:.0%}" for share in np.ravel(found.share_within(slo))] if slo.latencies else []
-    rows = []
-    for at, each in enumerate(asked):
-        ttft, tpot, total, tokens, running, used, limit = (column[at] for column in columns)
-        times = [brief_time(each) if np.isfinite(each) else OVERLOAD for each in (ttft, tpot, total)]
-        rest = (f"{tokens:,.0f}", f"{running:.3g}", f"{used:.0%}", *met[at : at + 1], str(limit))
-        rows.append((f"{each:g}", *times, *rest))
-    full = (*head, *(["in SLO"] if met else []), "limit")
-    return table(rows, head=full, right=range(len(full) - 1))
+    head = ["concurrency" if closed else "requests/s", "TTFT", "TPOT", "end to end", "tokens/s"]
+    columns = [[f"{each:g}" for each in asked]]
+    columns += [_times(found, name, asked.size) for name in ("ttft_s", "tpot_s", "total_s")]
+    columns.append([f"{each:,.0f}" for each in np.ravel(found.tokens_per_s)])
+    shares = found.share_within(slo) if slo.latencies else found.utilization
+    columns.append([f"{share:.0%}" for share in np.ravel(shares)])
+    columns.append([str(limit) for limit in np.ravel(found.limit)])
+    full = (*head, "in SLO" if slo.latencies else "load", "limit")
+    last = len(full) - 1
+    rows = table(zip(*columns, strict=True), head=full, right=range(last), folding={*range(1, 4), last})
+    return rows.replace(KEPT_BLANK, " ")
+
+
+def _times(found: Served, name: str, count: int) -> list[str]:
+    """A latency at each load, with its interval; the unit stays with the number."""
+    bounded = (found, found.low, found.high) if found.time == opt.DEFAULT_TIME else (found,)
+    columns = [np.broadcast_to(np.ravel(getattr(each, name)), count) for each in bounded]
+    cells = []
+    for mean, *ends in zip(*columns, strict=True):
+        shown = brief_time(mean, *ends) if np.isfinite(mean) else OVERLOAD
+        cells.append(shown.replace(" ", KEPT_BLANK, 1).replace(f"-{OVERLOAD}]", f"-{ENDLESS}]"))
+    return cells
 
 
 def _one_load(found: Served) -> str:
