@@ -7,8 +7,7 @@ Mixers are ``full``, ``sliding``, ``chunked``, ``linear`` (whatever recurrent ki
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import SpecError
@@ -86,8 +85,21 @@ def _listed(fields: Fields, family: Family, layers: int) -> list[str] | None:
         return [_meaning(word, f"attention_types[{at}]", fields, family) for at, word in enumerate(words[:layers])]
     kinds = fields.entries("attn_type_list", layers)
     if kinds is not None:
-        return ["full" if kind else "linear" for kind in kinds]
+        return _marked(layers, _set(kinds), "full", "linear")
     return None
+
+
+def _marked(layers: int, chosen: Iterable[int], kind: str, other: str) -> list[str]:
+    """``kind`` for the chosen layers, ``other`` for the rest."""
+    found = [other] * layers
+    for at in set(chosen).intersection(range(layers)):
+        found[at] = kind
+    return found
+
+
+def _set(flags: Iterable[Any]) -> list[int]:
+    """Numbers of the layers whose flag is set."""
+    return [at for at, flag in enumerate(flags) if flag]
 
 
 def _meaning(word: Any, where: str, fields: Fields, family: Family) -> str:
@@ -96,7 +108,7 @@ def _meaning(word: Any, where: str, fields: Fields, family: Family) -> str:
         raise SpecError(f"{where} is {word!r:.60}, which is not a known kind of layer")
     if kind == "sliding" and _window_off(fields, family):
         return "full"
-    return "full" if kind == "full" and family.all_sliding and fields.get("sliding_window") is None else kind
+    return kind
 
 
 def _window_off(fields: Fields, family: Family) -> bool:
@@ -127,7 +139,7 @@ def _sparse_frequency(fields: Fields, family: Family, layers: int) -> list[str] 
     for name, other in (("sparse_attention_freq", "indexed"), ("hybrid_layer_pattern", "sliding")):
         flags = fields.entries(name, layers)
         if flags is not None:
-            return [other if flag else "full" for flag in flags]
+            return _marked(layers, _set(flags), other, "full")
     return None
 
 
@@ -161,11 +173,10 @@ def _by_index(fields: Fields, family: Family, layers: int) -> list[str] | None:
         if listed is None:
             continue
         start = first if first is not None else _first_of(fields, listed)
-        full = {at - start for at in listed if isinstance(at, int)}
-        return ["full" if at in full else "linear" for at in range(layers)]
+        return _marked(layers, (at - start for at in listed if isinstance(at, int)), "full", "linear")
     listed = fields.entries("hybrid_layer_ids")
     if listed is not None and family.hybrid == "shared":
-        return ["hybrid" if at in listed else "linear" for at in range(layers)]
+        return _marked(layers, (at for at in listed if isinstance(at, int)), "hybrid", "linear")
     return None
 
 
@@ -181,17 +192,18 @@ def _by_interval(fields: Fields, family: Family, layers: int) -> list[str] | Non
     if fields.get("attn_layer_period") is not None:
         period, offset = fields.size("attn_layer_period"), fields.optional("attn_layer_offset", least=0) or 0
         if family.hybrid == "shared":
-            return ["hybrid" if at in _zamba_hybrids(layers, period, offset) else "linear" for at in range(layers)]
-        return ["full" if at % period == offset else "linear" for at in range(layers)]
+            return _marked(layers, _zamba_hybrids(layers, period, offset), "hybrid", "linear")
+        return _marked(layers, (at for at in range(layers) if at % period == offset), "full", "linear")
     if family.linear and (fields.given("full_attention_interval") or family.period or fields.given("layer_group_size")):
         period = fields.optional("full_attention_interval") or fields.optional("layer_group_size") or family.period
-        # Ling 2.5 also has full attention in the layers after its last whole group.
-        grouped = layers // period * period if family.linear == "simple_gla" else layers
-        return ["full" if (at + 1) % period == 0 or at >= grouped else "linear" for at in range(layers)]
+        full = set(range(period - 1, layers, period))
+        if family.linear == "simple_gla":  # Ling 2.5 also has full attention in the layers after its last whole group
+            full |= set(range(layers // period * period, layers))
+        return _marked(layers, full, "full", "linear")
     if family.linear == "short_convolution":
         return ["full"] * layers
     if family.linear == "lightning":
-        return ["full" if at % 2 == 0 else "linear" for at in range(layers)]
+        return _marked(layers, range(0, layers, 2), "full", "linear")
     if family.hybrid == "parallel":
         return ["hybrid"] * layers
     return ["linear"] * layers if family.linear else None
@@ -212,34 +224,31 @@ def _by_window(fields: Fields, family: Family, layers: int) -> list[str]:
         return ["full"] * layers
     if family.window_flag or fields.given("max_window_layers"):
         first = fields.optional("max_window_layers", least=0) or 0
-        return ["sliding" if at >= first else "full" for at in range(layers)]
+        return _marked(layers, range(first, layers), "sliding", "full")
     if family.all_sliding:
         return ["sliding"] * layers
-    is_full = _full_by_pattern(fields, family, layers)
-    found = ["full" if is_full(at) else "sliding" for at in range(layers)]
+    found = _marked(layers, _full_layers(fields, family, layers), "full", "sliding")
     if fields.get("hidden_size_per_layer_input") is not None and not fields.given("altup_num_inputs"):
         found[-1] = "full"
     return found
 
 
-def _full_by_pattern(fields: Fields, family: Family, layers: int) -> Callable[[int], bool]:
+def _full_layers(fields: Fields, family: Family, layers: int) -> Sequence[int]:
+    """Numbers of the layers with full attention among layers with a window."""
     for name in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
         pattern = fields.get(name)
         if isinstance(pattern, str) and pattern and set(pattern.upper()) <= {"L", "G"}:
             letters = pattern.upper()
-            return lambda at: letters[at % len(letters)] == "G" or at == layers - 1
+            return [at for at in range(layers) if letters[at % len(letters)] == "G" or at == layers - 1]
         if pattern is not None:
             period = fields.size(name)
-            return partial(_is_last_of, period)
+            return range(period - 1, layers, period)
+    if not family.period:
+        return range(layers)
+    last_of_each = range(family.period - 1, layers, family.period)
     if family.period == 6 and family.sinks == "sliding":
-        return lambda at: at == 0 or (at + 1) % family.period == 0
-    if family.period:
-        return lambda at: at % family.period == 0 if family.first_full else (at + 1) % family.period == 0
-    return lambda at: True
-
-
-def _is_last_of(period: int, at: int) -> bool:
-    return (at + 1) % period == 0
+        return [0, *last_of_each]
+    return range(0, layers, family.period) if family.first_full else last_of_each
 
 
 def _chunked(fields: Fields, layers: int) -> list[str]:
@@ -251,12 +260,17 @@ def _chunked(fields: Fields, layers: int) -> list[str]:
         rotary = [int((at + 1) % interval != 0) for at in range(layers)]
     if len(rotary) < layers:
         raise SpecError(f"no_rope_layers has {len(rotary)} entries for {layers} layers")
-    return ["chunked" if chunked and rotary[at] else "full" for at in range(layers)]
+    if not chunked:
+        return ["full"] * layers
+    return _marked(layers, _set(rotary), "chunked", "full")
 
 
 def _with_cross(fields: Fields, found: list[str]) -> list[str]:
-    crossing = fields.entries("cross_attention_layers")
-    return ["cross" if crossing and at in crossing else kind for at, kind in enumerate(found)]
+    crossing = fields.entries("cross_attention_layers") or ()
+    for at in range(len(found)):
+        if at in crossing:
+            found[at] = "cross"
+    return found
 
 
 def feed_forwards(fields: Fields, family: Family, kinds: list[str]) -> list[str]:
@@ -301,12 +315,12 @@ def _moe_layers(fields: Fields, family: Family, layers: int) -> list[str]:
         return [_moe_word(word, at) for at, word in enumerate(words)]
     frequency = fields.get("moe_layer_freq")
     if isinstance(frequency, list):
-        return ["moe" if flag else "dense" for flag in fields.entries("moe_layer_freq", layers) or ()]
-    is_moe = _moe_rule(fields, family, layers)
+        return _marked(layers, _set(fields.entries("moe_layer_freq", layers) or ()), "moe", "dense")
     first = fields.optional("first_k_dense_replace", least=0)
     if first is None:
         first = family.dense_layers
-    return ["moe" if at >= first and is_moe(at) else "dense" for at in range(layers)]
+    mixtures = (at for at in _mixtures_of_rule(fields, layers) if at >= first)
+    return _marked(layers, mixtures, "moe", "dense")
 
 
 def _moe_word(word: Any, at: int) -> str:
@@ -317,33 +331,35 @@ def _moe_word(word: Any, at: int) -> str:
     raise SpecError(f"mlp_layer_types[{at}] is {word!r:.60}; it must be dense or sparse")
 
 
-def _moe_rule(fields: Fields, family: Family, layers: int) -> Callable[[int], bool]:
-    """Rule for which layers after the dense ones are mixtures."""
-    if fields.get("moe_layers_enum") is not None:
-        listed = fields.get("moe_layers_enum")
-        numbers = {str(at).strip() for at in (listed.split(",") if isinstance(listed, str) else listed)}
-        return lambda at: str(at) in numbers
+def _mixtures_of_rule(fields: Fields, layers: int) -> Sequence[int]:
+    """Numbers of the layers that are mixtures by the rule of the model, without the dense layers at the start."""
+    listed = fields.get("moe_layers_enum")
+    if listed is not None:
+        names = listed.split(",") if isinstance(listed, str) else listed
+        numbers = {str(at).strip() for at in names}
+        return [at for at in range(layers) if str(at) in numbers]
     if fields.entries("moe_layers"):
         chosen = set(map(str, fields.entries("moe_layers") or ()))
-        return lambda at: str(at) in chosen
+        return [at for at in range(layers) if str(at) in chosen]
     if fields.get("interleave_moe_layer_step") is not None:
         step = fields.size("interleave_moe_layer_step")
-        return lambda at: (at + 1) % step == 0
+        return range(step - 1, layers, step)
     if fields.get("expert_layer_period") is not None:
         period, offset = fields.size("expert_layer_period"), fields.optional("expert_layer_offset", least=0) or 0
-        return lambda at: at % period == offset
+        return [at for at in range(layers) if at % period == offset]
     if fields.get("moe_layer_start_index") is not None:
         start = _of_list(fields, "moe_layer_start_index", 0)
         end = _of_list(fields, "moe_layer_end_index", -1)
         every = fields.optional("moe_layer_interval") or 1
-        last = layers - 1 if end < 0 else end
-        return lambda at: (at + 1) % every == 0 and start <= at <= last
+        if end < 0:
+            end = layers - 1
+        return [at for at in range(every - 1, layers, every) if start <= at <= end]
     dense = set(map(str, fields.entries("mlp_only_layers") or ()))
     step = fields.optional("decoder_sparse_step") or 1
     frequency = fields.optional("moe_layer_freq") or 1
     if frequency > 1:
-        return lambda at: at % frequency == 0
-    return lambda at: str(at) not in dense and (at + 1) % step == 0
+        return range(0, layers, frequency)
+    return [at for at in range(step - 1, layers, step) if str(at) not in dense]
 
 
 def _of_list(fields: Fields, name: str, otherwise: int) -> int:
