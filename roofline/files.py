@@ -33,7 +33,9 @@ def as_path(value: object) -> Path:
 def shown(path: Path) -> str:
     """A path as messages show it, without the middle of a very long one."""
     text = str(path)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:

@@ -286,15 +286,23 @@ def _derived(name: str) -> Format | None:
     if found := _INTEGER.fullmatch(name):
         bits, group = int(found[1]), int(found[2])
         shared_bits = 16 if found[3] else 16 + bits
-        return _block(name, bits, _INTEGER_MATH.get(bits), scale_bits=shared_bits, values=group) if group else None
+        if group:
+            return _block(name, bits, _INTEGER_MATH.get(bits), scale_bits=shared_bits, values=group)
+        return None
     if found := _AFFINE.fullmatch(name):
         bits, group = int(found[1]), int(found[2])
-        return _block(name, bits, _INTEGER_MATH.get(bits), scale_bits=16 + 16, values=group) if group else None
+        if group:
+            return _block(name, bits, _INTEGER_MATH.get(bits), scale_bits=16 + 16, values=group)
+        return None
     if found := _TILES.fullmatch(name):
         values = int(found[1]) * int(found[2])
-        return _block(name, 8, "fp8", scale_bits=32, values=values) if values else None
+        if values:
+            return _block(name, 8, "fp8", scale_bits=32, values=values)
+        return None
     if found := _GROUPED.fullmatch(name):
-        return _block(name, 8, "fp8", scale_bits=16, values=int(found[1])) if int(found[1]) else None
+        if int(found[1]):
+            return _block(name, 8, "fp8", scale_bits=16, values=int(found[1]))
+        return None
     if found := _EXL3.fullmatch(name):
         return Format(name, float(found[1]), None) if float(found[1]) > 0 else None
     return None

@@ -258,7 +258,9 @@ class Accelerator(Value):
     def exponentials_per_s(self) -> Number | None:
         """Exponentials per second of the special-function units at the rated clock; None if not stated."""
         units, clock, each = self.compute_units, self.boost_clock_hz, self.exponentials_per_clock_per_unit
-        return None if units is None or clock is None or each is None else units * clock * each
+        if units is None or clock is None or each is None:
+            return None
+        return units * clock * each
 
     def ridge_flops_per_byte(self, math: str = "bf16") -> Number:
         """Ridge point, peak / bandwidth: the arithmetic intensity at which compute and memory take equally long."""
@@ -327,7 +329,9 @@ class Accelerator(Value):
             for math, rate in self.narrow_accumulate_flops_per_s.items()
             if math in peaks
         }
-        return {"narrow_accumulate_flops_per_s": narrow} if peaks and narrow else {}
+        if peaks and narrow:
+            return {"narrow_accumulate_flops_per_s": narrow}
+        return {}
 
 
 OPTIONAL_FIGURES = (

@@ -222,7 +222,9 @@ class Traced:
     def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
         if function is np.where and not options:
             return self.trace.add(WHERE, *arguments)
-        return bool(*arguments) if function in (np.any, np.all) and not options else NotImplemented
+        if function in (np.any, np.all) and not options:
+            return bool(*arguments)
+        return NotImplemented
 
 
 def compiled(function: Callable[..., Result], numbers: Sequence[Number]) -> Callable[..., Result | None]:

@@ -104,7 +104,9 @@ def humanize(name: str, value: Any) -> str:
         if not value.size:
             return "–"
         first = humanize(name, value.flat[0])
-        return first if np.all(value == value.flat[0]) else f"{first} … {humanize(name, value.flat[-1])}"
+        if np.all(value == value.flat[0]):
+            return first
+        return f"{first} … {humanize(name, value.flat[-1])}"
     if isinstance(value, np.generic | np.ndarray):
         value = value.item()
     if value is None:
@@ -148,7 +150,9 @@ def plural(count: float, noun: str) -> str:
     >>> plural(1, "request"), plural(1200, "layer"), plural(0.5, "token")
     ('1 request', '1,200 layers', '0.5 tokens')
     """
-    return f"{_digits(count)} {noun}" if count == 1 else f"{_digits(count)} {noun}s"
+    if count == 1:
+        return f"{_digits(count)} {noun}"
+    return f"{_digits(count)} {noun}s"
 
 
 def _digits(value: float) -> str:

@@ -60,7 +60,9 @@ def _value(loader: Any, depth: int) -> Any:
         return _scalar(loader, event)
     if depth >= MAX_DEPTH:
         raise SpecError(f"is nested more than {MAX_DEPTH} levels deep")
-    return _mapping(loader, depth) if isinstance(event, MappingStartEvent) else _sequence(loader, depth)
+    if isinstance(event, MappingStartEvent):
+        return _mapping(loader, depth)
+    return _sequence(loader, depth)
 
 
 def _mapping(loader: Any, depth: int) -> dict[Any, Any]:

@@ -152,7 +152,9 @@ def ridge_table(
 
 def _ridge(chip: Accelerator, math: str) -> Any:
     """Ridge point of a format; NaN if the chip has no units for it."""
-    return chip.ridge_flops_per_byte(math) if math in chip.dense_flops_per_s else np.nan
+    if math in chip.dense_flops_per_s:
+        return chip.ridge_flops_per_byte(math)
+    return np.nan
 
 
 def _sorted(chips: tuple[Accelerator, ...], column: str, descending: bool) -> tuple[Accelerator, ...]:

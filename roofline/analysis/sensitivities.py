@@ -237,7 +237,9 @@ class Sensitivity(Report):
     @property
     def deployment(self) -> Deployment:
         """The deployment."""
-        return self.phase.case.serve if isinstance(self.phase, Steady) else self.phase.deployment
+        if isinstance(self.phase, Steady):
+            return self.phase.case.serve
+        return self.phase.deployment
 
     @property
     def figure(self) -> str:
@@ -325,7 +327,9 @@ class Sensitivity(Report):
 
 
 def _name_of(subject: Phase | Steady) -> str:
-    return "a request in steady state" if isinstance(subject, Steady) else subject.name
+    if isinstance(subject, Steady):
+        return "a request in steady state"
+    return subject.name
 
 
 def _inputs(subject: Phase | Steady) -> tuple[str, ...]:

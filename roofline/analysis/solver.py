@@ -268,7 +268,9 @@ class _Asked:
 
     def meets(self, value: float) -> bool:
         """Whether a value of the metric meets the target."""
-        return value >= self.target if self.metric.more_is_better else value <= self.target
+        if self.metric.more_is_better:
+            return value >= self.target
+        return value <= self.target
 
 
 def _bisected(case: Scenario, sought: Sought, asked: _Asked, time: str) -> Solution:

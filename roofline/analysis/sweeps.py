@@ -114,7 +114,9 @@ class _Point:
             return decode(self.serve, self.load, context_tokens=self.numbers.get("context_tokens"))
         if name == "generate":
             return generate(self.serve, self.load, time=self.time)
-        return prefill(self.serve, self.load) if name == "prefill" else memory(self.serve, self.load)
+        if name == "prefill":
+            return prefill(self.serve, self.load)
+        return memory(self.serve, self.load)
 
 
 def sweep(
@@ -288,7 +290,9 @@ def _labeled(name: str, value: Any) -> xr.DataArray:
     array = np.asarray(value)
     if array.ndim > 1:
         raise InvalidInput(f"{name} has {array.ndim} unnamed axes; pass a DataArray")
-    return xr.DataArray(array, dims=name, coords={name: array}) if array.ndim else xr.DataArray(array)
+    if array.ndim:
+        return xr.DataArray(array, dims=name, coords={name: array})
+    return xr.DataArray(array)
 
 
 def _chunked(arrays: Mapping[str, xr.DataArray], chunks: int | str | Mapping[str, int]) -> dict[str, xr.DataArray]:
@@ -429,6 +433,8 @@ def _nested(parts: Sequence[xr.Dataset], axes: Sequence[tuple[str, _Axis]]) -> x
     size = len(parts) // len(axis.values)
     found = [_nested(parts[at : at + size], inner) for at in range(0, len(parts), size)]
     if axis.single:
-        return found[0].assign_coords({name: axis.labels[0]}) if axis.labels else found[0]
+        if axis.labels:
+            return found[0].assign_coords({name: axis.labels[0]})
+        return found[0]
     labels = xr.DataArray(list(axis.labels), dims=name, name=name)
     return xr.concat(found, labels, join="exact", combine_attrs="drop_conflicts")

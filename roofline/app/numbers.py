@@ -75,7 +75,9 @@ def numbers(state: State) -> dict[str, Any]:
 
 def load_of(state: State) -> Workload:
     """The load with the batch that runs: the one of the controls, or the mean at the request rate."""
-    return _load(state, _served(state)) if state.requests_per_s is not None else state.load
+    if state.requests_per_s is not None:
+        return _load(state, _served(state))
+    return state.load
 
 
 def _served(state: State) -> Served | str:

@@ -105,7 +105,9 @@ def _layout(state: State) -> str:
 
 
 def _engine(state: State) -> str:
-    return f", engine={json.dumps(state.given['engine'])}" if "engine" in state.given else ""
+    if "engine" in state.given:
+        return f", engine={json.dumps(state.given['engine'])}"
+    return ""
 
 
 def _precision_lines(state: State) -> list[str]:

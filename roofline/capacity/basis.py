@@ -50,4 +50,6 @@ def word_for(basis: str) -> str:
         return BORROWED if SAME_FAMILY in basis else TYPICAL
     if "stand-in for collective." in basis:
         return CALIBRATED
-    return BORROWED if "stand-in for" in basis or "no timings of" in basis else CALIBRATED
+    if "stand-in for" in basis or "no timings of" in basis:
+        return BORROWED
+    return CALIBRATED

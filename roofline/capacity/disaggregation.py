@@ -130,7 +130,9 @@ def _answer(plan: Plan, pools: Disaggregation, accelerator: str, precision: str)
     if not ask.decodes.rows.fits.any():
         return _why_not(plan, accelerator, precision)
     sizes = sized(ask)
-    return _Answer(ask, sizes, sizes[0], closed_figures(ask, sizes[0])) if sizes else _missed(ask)
+    if sizes:
+        return _Answer(ask, sizes, sizes[0], closed_figures(ask, sizes[0]))
+    return _missed(ask)
 
 
 def _confirmed(answer: _Answer) -> _Answer | str:
@@ -151,7 +153,9 @@ def _why_not(plan: Plan, accelerator: str, precision: str) -> str:
     """Why no deployment of the plan fits, and so no worker either."""
     rows = plan.by_accelerator
     at = int(np.flatnonzero((rows.accelerator == accelerator) & (rows.precision == precision))[0])
-    return str(rows.reason[at]) if rows.failure[at] in (WEIGHTS, MEMORY) else "does not fit"
+    if rows.failure[at] in (WEIGHTS, MEMORY):
+        return str(rows.reason[at])
+    return "does not fit"
 
 
 def _missed(ask: PoolQuestion) -> str:

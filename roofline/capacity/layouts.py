@@ -83,7 +83,9 @@ def reach(accelerator: Accelerator) -> float:
     link = accelerator.scale_up
     if accelerator.nic_bytes_per_s is not None and (link is not None or accelerator.host_bytes_per_s is not None):
         bridged = link is not None and link.kind == "bridge" and accelerator.host_bytes_per_s is None
-        return float(link.domain) if bridged and link is not None else np.inf
+        if bridged and link is not None:
+            return float(link.domain)
+        return np.inf
     if link is not None and link.kind != "bridge":
         return float(link.domain)
     if accelerator.host_bytes_per_s is not None:

@@ -267,7 +267,9 @@ def _techniques(techniques: Chosen, hit_rate: float, kv: str | None) -> tuple[Te
 
 
 def _with_kv(serve: Deployment, kv: str | None) -> Deployment:
-    return serve if kv is None else serve.replace(precision=replace(serve.precision, kv=kv))
+    if kv is None:
+        return serve
+    return serve.replace(precision=replace(serve.precision, kv=kv))
 
 
 def _missing_units(serve: Deployment) -> str:
@@ -284,7 +286,9 @@ def _missing_units(serve: Deployment) -> str:
 
 def _with_parameters(technique: Technique) -> str:
     """A technique and what it assumes: ``prefix caching (hit rate 0.5)``."""
-    return f"{technique.label} ({technique.assumes})" if technique.assumes else technique.label
+    if technique.assumes:
+        return f"{technique.label} ({technique.assumes})"
+    return technique.label
 
 
 def _technique_notes(used: tuple[Technique, ...], refused: Mapping[str, str]) -> tuple[str, ...]:

@@ -50,7 +50,9 @@ class PoolGroup(Value):
 
     def watts(self, power: Power) -> float:
         """Mean power of one group, busy and idle time together; NaN where there is no power, as at the floor."""
-        return sum(pool.watts(power) for pool in self.busy) if self.busy else np.nan
+        if self.busy:
+            return sum(pool.watts(power) for pool in self.busy)
+        return np.nan
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -226,7 +226,9 @@ def capacity_of(ask: PoolQuestion, size: PoolSize) -> float:
 def cost_of(ask: PoolQuestion, size: PoolSize) -> float:
     """Accelerators of all groups, or accelerator-seconds per request without a rate."""
     gpus = gpus_of(ask, size)
-    return gpus / size.requests_per_s if ask.arriving is None else gpus * size.replicas
+    if ask.arriving is None:
+        return gpus / size.requests_per_s
+    return gpus * size.replicas
 
 
 def closed_figures(ask: PoolQuestion, size: PoolSize) -> Figures:

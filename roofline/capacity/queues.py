@@ -79,7 +79,9 @@ class Stream(Value):
     @property
     def gaps_cv2(self) -> float:
         """Squared coefficient of variation of the gaps between arrivals."""
-        return self.lengths.burstiness if isinstance(self.lengths, Trace) else self.burstiness
+        if isinstance(self.lengths, Trace):
+            return self.lengths.burstiness
+        return self.burstiness
 
     @property
     def work_cv2(self) -> float:
@@ -179,7 +181,9 @@ class ClosedQueue(Value):
     @property
     def _deviations(self) -> float:
         """Number of standard deviations of the statistic above the mean."""
-        return 0.0 if self.slo.statistic == "mean" else NormalDist().inv_cdf(self.slo.share)
+        if self.slo.statistic == "mean":
+            return 0.0
+        return NormalDist().inv_cdf(self.slo.share)
 
     def _wait_s(self, waiting: Array, mean_s: Array) -> Array:
         """Statistic of a wait that is exponential for a share of the requests and 0 for the others."""

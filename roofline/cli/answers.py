@@ -154,7 +154,9 @@ class Answers:
         found = {name: getattr(self, name).explain() for name in chosen}
         if time is not None:
             return {name: _branch(steps, time, operator) for name, steps in found.items()}
-        return found if phase and not operator else steps_about(found, operator)
+        if phase and not operator:
+            return found
+        return steps_about(found, operator)
 
     def asked(self) -> dict[str, Any]:
         """What was asked, defaults included."""

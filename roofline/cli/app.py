@@ -385,7 +385,9 @@ def _with_list(message: str) -> str:
     """A message about an unknown name, and the command that lists the known ones."""
     named = re.match(r"no ([a-z ]+) named ", message)
     listed = LISTED_AS.get(named[1], "") if named else ""
-    return f"{message} (`roofline list {listed}` shows all)" if listed and "roofline list" not in message else message
+    if listed and "roofline list" not in message:
+        return f"{message} (`roofline list {listed}` shows all)"
+    return message
 
 
 def _options(chain: Sequence[str]) -> set[str]:

@@ -142,7 +142,9 @@ def words(text: str) -> Any:
 def engines(text: str) -> Any:
     """One or several engines by canonical name; unknown names are kept, so that the library refuses them."""
     found = words(text)
-    return tuple(map(_engine, found)) if isinstance(found, tuple) else _engine(found)
+    if isinstance(found, tuple):
+        return tuple(map(_engine, found))
+    return _engine(found)
 
 
 def _engine(name: str) -> str:
@@ -319,7 +321,9 @@ def flag_name(field: str) -> str:
     """The option of a field, without dashes."""
     every = WORKLOAD_FLAGS | PRECISION_FLAGS | PARALLEL_FLAGS | ENGINE_FLAGS | POWER_FLAGS
     # ``context`` is also a degree of parallelism, whose option is ``--cp``; the tokens of a decode step have no field.
-    return field if field not in every or field == "context" else every[field].name.removeprefix("--")
+    if field not in every or field == "context":
+        return field
+    return every[field].name.removeprefix("--")
 
 
 OTHER_FLAGS = {

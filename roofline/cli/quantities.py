@@ -81,7 +81,9 @@ def quantity(text: str, unit: str = "count") -> Any:
 
 
 def _whole_if_possible(value: float) -> float | int:
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
 
 
 def listed(text: str) -> list[str]:
@@ -102,7 +104,9 @@ def quantities(text: str, unit: str = "count") -> Any:
         raise InvalidInput(f"{text} is read as a list: write {text.replace(',', '')} for one number")
     if found := _RANGE.fullmatch(text.strip()):
         raise InvalidInput(f"{text!r} looks like a range; list the values instead, as in {found[1]},{found[2]}")
-    return tuple(quantity(part, unit) for part in parts) if len(parts) > 1 else quantity(text, unit)
+    if len(parts) > 1:
+        return tuple(quantity(part, unit) for part in parts)
+    return quantity(text, unit)
 
 
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")

@@ -133,7 +133,7 @@ def media_words(load: Workload | Traffic) -> str:
     found = []
     if load.images:
         size = f" of {load.image_tokens:,} tokens" if load.image_tokens else ""
-        found.append(f"{plural(load.images, 'image')}{size}")
+        found.append(f"{plural(float(load.images), 'image')}{size}")
     if load.audio_s:
         found.append(f"{load.audio_s:g} s of sound")
     return f" with {' and '.join(found)}" if found else ""

@@ -199,7 +199,9 @@ class Placement:
         changes = dict(self.formats)
         if self.part:
             changes["exceptions"] = {**serve.precision.exceptions, **read_parts(self.part)}
-        return serve.replace(precision=dataclasses.replace(serve.precision, **changes)) if changes else serve
+        if changes:
+            return serve.replace(precision=dataclasses.replace(serve.precision, **changes))
+        return serve
 
 
 @Parameter(name="*")

@@ -104,7 +104,9 @@ class Memory(OfWorkload, Report):
         """Tokens per page."""
         if self.engine_pool is not None:
             return float(self.engine_pool.engine.page_tokens or 1)
-        return PAGE_TOKENS if self.paging.page_tokens is None else self.paging.page_tokens
+        if self.paging.page_tokens is None:
+            return PAGE_TOKENS
+        return self.paging.page_tokens
 
     @cached_property
     def weights_bytes_on_one(self) -> Number:
@@ -264,12 +266,16 @@ class Memory(OfWorkload, Report):
     @property
     def non_torch_bytes(self) -> Number:
         """Driver context and communication buffers of the named engine; 0 without one."""
-        return 0.0 if self.engine_pool is None else self.engine_pool.non_torch_bytes * self.accelerators
+        if self.engine_pool is None:
+            return 0.0
+        return self.engine_pool.non_torch_bytes * self.accelerators
 
     @property
     def graph_bytes(self) -> Number:
         """CUDA graphs of the named engine; 0 without one."""
-        return 0.0 if self.engine_pool is None else self.engine_pool.graph_bytes * self.accelerators
+        if self.engine_pool is None:
+            return 0.0
+        return self.engine_pool.graph_bytes * self.accelerators
 
     @property
     def pool_bytes(self) -> Number:

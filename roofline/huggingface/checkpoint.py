@@ -74,7 +74,9 @@ def _name(config: Path) -> str:
 
 
 def _if_there(path: Path | None, most: int) -> Mapping[str, Any] | None:
-    return read_json(path, max_bytes=most) if path is not None and path.is_file() else None
+    if path is not None and path.is_file():
+        return read_json(path, max_bytes=most)
+    return None
 
 
 def _total_size(index: Mapping[str, Any] | None) -> int | None:

@@ -60,7 +60,9 @@ def with_own_head(data: Mapping[str, Any], fields: Fields, model: Model) -> Mode
 
 def _class_of(data: Mapping[str, Any]) -> str:
     classes = data.get("architectures")
-    return str(classes[0]) if isinstance(classes, list) and classes else ""
+    if isinstance(classes, list) and classes:
+        return str(classes[0])
+    return ""
 
 
 def _both_ways(block: Block) -> Block:

@@ -50,7 +50,9 @@ def classic(fields: Fields, family: EncoderFamily) -> Model:
 def table_width(fields: Fields, family: EncoderFamily) -> int:
     """Width of the embedding and of lm_head."""
     hidden = fields.size("hidden_size")
-    return (fields.optional("embedding_size") or hidden) if family.narrow else hidden
+    if family.narrow:
+        return fields.optional("embedding_size") or hidden
+    return hidden
 
 
 def attention_block(fields: Fields, *, bias: bool, window: int | None = None, no_key_bias: bool = False) -> Attention:
@@ -171,7 +173,9 @@ def _span(fields: Fields, family: EncoderFamily) -> int:
     longest: Any = fields.get("max_relative_positions")
     span = longest if isinstance(longest, int) and longest > 0 else fields.size("max_position_embeddings")
     buckets: Any = fields.get("position_buckets") if family.prefix == "DebertaV2" else None
-    return buckets if isinstance(buckets, int) and buckets > 0 else span
+    if isinstance(buckets, int) and buckets > 0:
+        return buckets
+    return span
 
 
 def _relative(fields: Fields, family: EncoderFamily) -> Iterator[Block]:

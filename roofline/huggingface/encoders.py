@@ -148,7 +148,9 @@ def _scores(fields: Fields, head: str, *, masked: bool) -> int:
 def labels(fields: Fields) -> int:
     """Number of labels of a classifier, stated as names or as a number; 2 if the file has neither."""
     names = fields.get("id2label")
-    return len(names) if isinstance(names, Mapping) and names else fields.optional("num_labels") or 2
+    if isinstance(names, Mapping) and names:
+        return len(names)
+    return fields.optional("num_labels") or 2
 
 
 def _adapters(fields: Fields, made: Model) -> dict[str, int]:

@@ -69,7 +69,9 @@ def grok(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 def axk1(fields: Fields, place: Place, layer: Layer) -> Layer:
     """Layers with a mixture of experts have one more norm."""
-    return replace(layer, norms=(*layer.norms, layer.norms[0])) if has_experts(layer) else layer
+    if has_experts(layer):
+        return replace(layer, norms=(*layer.norms, layer.norms[0]))
+    return layer
 
 
 def axk2(fields: Fields, place: Place, layer: Layer) -> Layer:
@@ -99,7 +101,9 @@ def bailing_hybrid(fields: Fields, place: Place, layer: Layer) -> Layer:
 def beam(fields: Fields, place: Place, layer: Layer) -> Layer:
     """One parameter for each query head."""
     attention = attention_of(layer)
-    return revised(layer, Attention, vectors=attention.query_heads) if attention else layer
+    if attention:
+        return revised(layer, Attention, vectors=attention.query_heads)
+    return layer
 
 
 def bitnet(fields: Fields, place: Place, layer: Layer) -> Layer:
@@ -156,7 +160,9 @@ def grouped_falcon(fields: Fields) -> bool:
 def gpt_neox_japanese(fields: Fields, place: Place, layer: Layer) -> Layer:
     """The last layer has a bias after its attention."""
     last = place.at == place.layers - 1
-    return revised(layer, Attention, vectors=fields.size("hidden_size")) if last else layer
+    if last:
+        return revised(layer, Attention, vectors=fields.size("hidden_size"))
+    return layer
 
 
 def gpt_oss(fields: Fields, place: Place, layer: Layer) -> Layer:
@@ -172,7 +178,9 @@ def inkling(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 def inkling2_norms(fields: Fields, place: Place, layer: Layer) -> Layer:
     """Queries, keys and values of full attention have a norm each."""
-    return layer if place.kind == "sliding" else replace(layer, norms=(layer.norms[0],) * 4)
+    if place.kind == "sliding":
+        return layer
+    return replace(layer, norms=(layer.norms[0],) * 4)
 
 
 def inkling2_loop(fields: Fields, place: Place, layer: Layer) -> Layer:
@@ -205,7 +213,9 @@ def jetmoe(fields: Fields, place: Place, layer: Layer) -> Layer:
 def laguna(fields: Fields, place: Place, layer: Layer) -> Layer:
     """Attention's output has a gate by value where the gate by head is off."""
     attention = attention_of(layer)
-    return layer if attention is None or attention.gate else revised(layer, Attention, gate="value")
+    if attention is None or attention.gate:
+        return layer
+    return revised(layer, Attention, gate="value")
 
 
 def mamba2(fields: Fields, place: Place, layer: Layer) -> Layer:
@@ -248,7 +258,9 @@ def mistral_large4(fields: Fields, place: Place, layer: Layer) -> Layer:
 
 def muse_spark(fields: Fields, place: Place, layer: Layer) -> Layer:
     """The latent of the experts is normalized before and after them."""
-    return revised(layer, MoE, vectors=2 * fields.size("moe_latent_size")) if has_experts(layer) else layer
+    if has_experts(layer):
+        return revised(layer, MoE, vectors=2 * fields.size("moe_latent_size"))
+    return layer
 
 
 def stablelm(fields: Fields, place: Place, layer: Layer) -> Layer:

@@ -55,7 +55,9 @@ def _inner_width(fields: Fields, family: Family, at: int) -> int:
     inner = inner if inner is not None else fields.size("intermediate_size")
     if family.halved:
         return inner // 2
-    return _rounded(fields, inner) if fields.flag("block_auto_adjust_ff_dim") else inner
+    if fields.flag("block_auto_adjust_ff_dim"):
+        return _rounded(fields, inner)
+    return inner
 
 
 def _factored(fields: Fields, hidden: int) -> int:

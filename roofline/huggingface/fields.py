@@ -179,7 +179,9 @@ class Fields:
             The field is present, but is not an integer from ``least`` to a billion.
         """
         value = self.get(name)
-        return None if value is None else self._whole(self.name_of(name), value, least)
+        if value is None:
+            return None
+        return self._whole(self.name_of(name), value, least)
 
     def at(self, name: str, layer: int, *, least: int = 1) -> int | None:
         """`optional`, for a field that may be a list with one entry per layer.

@@ -337,7 +337,9 @@ def _searched(config: dict[str, Any], architecture: str, own: Mapping[str, Any],
 def _searched_attention(heads: Any, kv: Any) -> dict[str, Any]:
     if not heads:
         return {"no_op": True}
-    return {"n_heads_in_group": heads // kv} if kv else {"replace_with_linear": True}
+    if kv:
+        return {"n_heads_in_group": heads // kv}
+    return {"replace_with_linear": True}
 
 
 def _gemma3n(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:

@@ -52,7 +52,9 @@ def layer_at(text: Text, place: Place, mlp: str, *, first: bool) -> tuple[Layer,
     """Blocks of layer ``place.at``; a Zamba hybrid has the shared block, its projection and a mixer."""
     fields, change = text.fields.at_layer(place.at), text.family.change_layer
     found = _by_convention(text, fields, place, mlp, first=first)
-    return tuple(change(fields, place, layer) for layer in found) if change else found
+    if change:
+        return tuple(change(fields, place, layer) for layer in found)
+    return found
 
 
 def _by_convention(text: Text, fields: Fields, place: Place, mlp: str, *, first: bool) -> tuple[Layer, ...]:

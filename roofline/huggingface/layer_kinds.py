@@ -158,7 +158,9 @@ def _compression(ratio: Any) -> str:
     """Kind of a layer by the tokens per cache entry: 4 with an indexer, 128 without one, 0 for the window."""
     if not ratio:
         return "sliding"
-    return "compressed_sparse" if ratio <= MOST_SPARSE_RATIO else "heavily_compressed"
+    if ratio <= MOST_SPARSE_RATIO:
+        return "compressed_sparse"
+    return "heavily_compressed"
 
 
 MOST_SPARSE_RATIO = 16

@@ -82,7 +82,9 @@ def cached_in(config: Mapping[str, Any]) -> str:
     bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
     if "fp8" in algorithm or bits == 8:
         return "fp8"
-    return "nvfp4" if "nvfp4" in algorithm or bits == 4 else WIDE
+    if "nvfp4" in algorithm or bits == 4:
+        return "nvfp4"
+    return WIDE
 
 
 def fp8(config: Mapping[str, Any], data: Mapping[str, Any]) -> Scheme:

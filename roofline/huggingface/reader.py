@@ -176,7 +176,9 @@ def _tied(data: Mapping[str, Any], text: Text) -> bool:
 
 
 def _position_rows(fields: Fields, family: Family) -> int:
-    return 0 if family.positions is None else fields.size("max_position_embeddings") + family.positions
+    if family.positions is None:
+        return 0
+    return fields.size("max_position_embeddings") + family.positions
 
 
 def _embedding_width(fields: Fields, hidden: int) -> int | None:
@@ -213,7 +215,9 @@ def _around(fields: Fields, layers: int) -> tuple[Block, ...]:
 
 def _longest(fields: Fields) -> int | None:
     value = fields.get("max_position_embeddings") if fields.given("max_position_embeddings") else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10**12 else None
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10**12:
+        return value
+    return None
 
 
 def _defaulted(fields: Fields) -> Sequence[str]:

@@ -154,4 +154,6 @@ def _end_of_line(text: str, position: int) -> int:
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return error.msg
-    return "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return "a number has too many digits"

@@ -311,7 +311,10 @@ def _merged(launches: list[ProfiledKernel]) -> ProfiledKernel:
 
     def averaged(name: str) -> float | None:
         values = [(getattr(kernel, name), kernel.total_s) for kernel in launches]
-        return None if any(value is None for value, _ in values) else sum(v * s for v, s in values) / total
+        if any(value is None for value, _ in values):
+            return None
+        weighted: float = sum(value * seconds for value, seconds in values)
+        return weighted / total
 
     moved = [kernel.moved_bytes for kernel in launches]
     known = [value for value in moved if value is not None]

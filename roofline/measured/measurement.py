@@ -165,7 +165,9 @@ class Measurement(Report):
         means = (self.ttft_mean_s, self.tpot_mean_s)
         medians = (self.ttft_median_s, self.tpot_median_s)
         if self._known(means) or self._known(medians):
-            return "mean" if self._known(means) >= self._known(medians) else "median"
+            if self._known(means) >= self._known(medians):
+                return "mean"
+            return "median"
         if self.total_mean_s is not None:
             return "mean"
         return None if self.total_median_s is None else "median"
@@ -177,17 +179,23 @@ class Measurement(Report):
     @property
     def ttft_s(self) -> float | None:
         """Time to first token, for `statistic`."""
-        return self.ttft_median_s if self.statistic == "median" else self.ttft_mean_s
+        if self.statistic == "median":
+            return self.ttft_median_s
+        return self.ttft_mean_s
 
     @property
     def tpot_s(self) -> float | None:
         """Time per output token after the first, for `statistic`."""
-        return self.tpot_median_s if self.statistic == "median" else self.tpot_mean_s
+        if self.statistic == "median":
+            return self.tpot_median_s
+        return self.tpot_mean_s
 
     @property
     def total_s(self) -> float | None:
         """End-to-end latency, for `statistic`."""
-        return self.total_median_s if self.statistic == "median" else self.total_mean_s
+        if self.statistic == "median":
+            return self.total_median_s
+        return self.total_mean_s
 
     @property
     def output_tokens_per_s(self) -> float | None:

@@ -219,7 +219,9 @@ def _from_yaml(document: Document) -> list[Result]:
     if document.values or not llm_d.looks_like(document.text):
         return []
     data = parse_yaml(document.text, document.path)
-    return list(llm_d.read_report(Record(data, document.name))) if llm_d.is_report(data) else []
+    if llm_d.is_report(data):
+        return list(llm_d.read_report(Record(data, document.name)))
+    return []
 
 
 def _with_faults(result: Result, faults: tuple[str, ...]) -> Result:

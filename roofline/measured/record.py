@@ -193,10 +193,12 @@ _FORMULAS = {
 
 def _evaluate(formula: str, inputs: Mapping[str, float]) -> float | None:
     try:
-        value = _FORMULAS[formula](inputs)
+        value: float = _FORMULAS[formula](inputs)
     except (ZeroDivisionError, OverflowError):
         return None
-    return value if math.isfinite(value) and value > 0 else None
+    if math.isfinite(value) and value > 0:
+        return value
+    return None
 
 
 def _completed(record: Record, figures: dict[str, Any]) -> dict[str, Any]:
@@ -273,7 +275,9 @@ def median(values: list[float]) -> float | None:
     if not values:
         return None
     ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    if len(values) % 2:
+        return ordered[half]
+    return (ordered[half - 1] + ordered[half]) / 2
 
 
 MOST_SHOWN = 40

@@ -89,7 +89,9 @@ UNPACED = 1000.0
 
 def paced(rate: float | None) -> float | None:
     """The requested rate; None if requests were not paced."""
-    return None if rate is None or rate >= UNPACED else rate
+    if rate is None or rate >= UNPACED:
+        return None
+    return rate
 
 
 def latencies(record: Record, keys: Mapping[str, str], suffix: str, unit: float) -> dict[str, Any]:

@@ -150,7 +150,9 @@ class Tower(Value):
 
     def looked_at(self, images: Number, image_tokens: Number) -> Number:
         """Return the positions outside a sequence with ``images`` that its cross-attention looks at."""
-        return images * self.tokens_of_image(image_tokens) if self.outside else 0.0 * images
+        if self.outside:
+            return images * self.tokens_of_image(image_tokens)
+        return 0.0 * images
 
     def encoded(self, segment: Segment) -> tuple[Number, Number]:
         """Return the number of images, tiles or windows per sequence, encoded separately, and their positions."""

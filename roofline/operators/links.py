@@ -99,7 +99,9 @@ def wire_bytes(collective: str, message_bytes: Number, accelerators: Number, *, 
         return message_bytes
     others = (accelerators - 1) / accelerators
     if collective == "all_reduce":
-        return message_bytes * (accelerators > 1) if reduces else 2 * others * message_bytes
+        if reduces:
+            return message_bytes * (accelerators > 1)
+        return 2 * others * message_bytes
     return others * message_bytes
 
 

@@ -176,7 +176,9 @@ class Parallel(Value):
     @property
     def expert_tensor(self) -> Number:
         """Number of accelerators that each expert's matrices are divided over."""
-        return larger(self.tensor / self.expert, 1.0) if self.moe_tensor is None else float(self.moe_tensor)
+        if self.moe_tensor is None:
+            return larger(self.tensor / self.expert, 1.0)
+        return float(self.moe_tensor)
 
     @property
     def expert_replicas(self) -> Number:

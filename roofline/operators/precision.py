@@ -81,7 +81,9 @@ class Precision(Value):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         # The formats "as published" are compared by identity, so they are pickled and copied by name.
-        return "AS_PUBLISHED" if self is AS_PUBLISHED else super().__reduce_ex__(protocol)
+        if self is AS_PUBLISHED:
+            return "AS_PUBLISHED"
+        return super().__reduce_ex__(protocol)
 
     def weight_format(self, part: str) -> str:
         """Return the storage format of the weights of ``part``."""
@@ -92,12 +94,16 @@ class Precision(Value):
             return self.weights
         if weights.whole_model and part in ("embedding", "lm_head"):
             return self.weights
-        return self.activations if get_format(self.activations).bits == 16 else "bf16"
+        if get_format(self.activations).bits == 16:
+            return self.activations
+        return "bf16"
 
     @property
     def wide(self) -> str:
         """Format of unquantized parts: the activations' if they have 16 bits or more, else bf16."""
-        return self.activations if get_format(self.activations).bits >= 16 else "bf16"
+        if get_format(self.activations).bits >= 16:
+            return self.activations
+        return "bf16"
 
     @cached_property
     def kv_bits(self) -> float:

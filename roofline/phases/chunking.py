@@ -109,7 +109,9 @@ def split(segments: tuple[Segment, ...]) -> list[tuple[Segment, ...]]:
 
     def cut(value: Number, start: int) -> Number:
         whole = np.ndim(value) == len(shape) and np.shape(value)[0] > 1
-        return value[start : start + rows] if whole and isinstance(value, np.ndarray) else value
+        if whole and isinstance(value, np.ndarray):
+            return value[start : start + rows]
+        return value
 
     def block(start: int) -> tuple[Segment, ...]:
         parts = []
@@ -166,7 +168,9 @@ class _Column:
 
     def values(self) -> np.ndarray:
         """Return an array of the whole shape; it may be a view of one number."""
-        return np.broadcast_to(np.float64(self.same or 0.0), self.shape) if self.whole is None else self.whole
+        if self.whole is None:
+            return np.broadcast_to(np.float64(self.same or 0.0), self.shape)
+        return self.whole
 
 
 def _rows(shape: tuple[int, ...]) -> int:

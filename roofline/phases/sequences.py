@@ -49,7 +49,9 @@ def prompts_of(serve: Deployment, load: Workload) -> Segment:
         return found
     check_media(serve, found)
     beside = model.looked_at(load.images, load.image_tokens)
-    return replace(found, source_tokens=beside, encoded_tokens=beside) if anywhere(beside) else found
+    if anywhere(beside):
+        return replace(found, source_tokens=beside, encoded_tokens=beside)
+    return found
 
 
 def steps_of(

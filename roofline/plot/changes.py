@@ -395,4 +395,6 @@ def _gains(row: Mapping[str, Any]) -> dict[str, float]:
 def _largest_gain(row: Mapping[str, Any]) -> float:
     """Sort key: the largest gain first, losses last."""
     gains = _gains(row).values()
-    return -max(gains, default=1.0) if max(gains, default=1.0) > NOTICEABLE else 1.0 - min(gains, default=1.0)
+    if max(gains, default=1.0) > NOTICEABLE:
+        return -max(gains, default=1.0)
+    return 1.0 - min(gains, default=1.0)

@@ -152,7 +152,10 @@ def _curves_of_pass(phase: Phase, column: str, measured: Given | None, ax: Axes 
 
 def _figure(seconds: Any, tokens: Array | None) -> Array:
     """Milliseconds, or tokens per second."""
-    return 1e3 * np.asarray(seconds, float) if tokens is None else tokens / np.asarray(seconds, float)
+    if tokens is None:
+        return 1e3 * np.asarray(seconds, float)
+    rate: Array = tokens / np.asarray(seconds, float)
+    return rate
 
 
 def _points_of_pass(phase: Phase, field: str, rate: bool, measured: Given | None) -> list[tuple[float, float, bool]]:

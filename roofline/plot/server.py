@@ -190,7 +190,9 @@ def _patch(style: Style, kind: str) -> Patch:
 
 
 def _stall_patch(style: Style, noted: Journal) -> list[Patch]:
-    return [Patch(facecolor=style.warning, label="stall: no output tokens")] if noted.stalls.any() else []
+    if noted.stalls.any():
+        return [Patch(facecolor=style.warning, label="stall: no output tokens")]
+    return []
 
 
 def _kind(noted: Journal) -> npt.NDArray[np.int_]:

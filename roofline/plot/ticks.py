@@ -29,7 +29,9 @@ class LogTicks(LogLocator):
             finer = self._at(low, high, 12, subs)
             if len(found) < FEWEST_TICKS and self._has_room(finer):
                 found = finer
-        return found if len(found) > 1 else np.asarray(MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high))
+        if len(found) > 1:
+            return found
+        return np.asarray(MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high))
 
     def _at(self, low: float, high: float, count: int, subs: Sequence[float] = (1.0,)) -> npt.NDArray[np.float64]:
         """Multiples ``subs`` of at most about ``count`` powers of ten within the limits."""

@@ -226,7 +226,9 @@ def format_words(precision: Precision) -> str:
 def short_formats(precision: Precision) -> str:
     """The formats in short form: ``bf16``, ``fp8 weights``, ``fp8, bf16 KV``."""
     first = precision.activations if precision.weights == precision.activations else f"{precision.weights} weights"
-    return first if precision.kv == precision.activations else f"{first}, {precision.kv} KV"
+    if precision.kv == precision.activations:
+        return first
+    return f"{first}, {precision.kv} KV"
 
 
 def deployment_words(serve: Deployment) -> str:

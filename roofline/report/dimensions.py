@@ -170,7 +170,9 @@ def _expanded(each: NamedArray, names: tuple[str, ...]) -> Any:
     order = [name for name in names if name in each.dims]
     moved = np.transpose(each.values, [each.dims.index(name) for name in order])
     sizes = dict(zip(order, moved.shape, strict=True))
-    return moved.reshape([sizes.get(name, 1) for name in names]) if names else moved
+    if names:
+        return moved.reshape([sizes.get(name, 1) for name in names])
+    return moved
 
 
 def _check_plain(values: Mapping[str, Any], named: Mapping[str, Any], shape: tuple[int, ...]) -> None:

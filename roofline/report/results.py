@@ -236,8 +236,12 @@ class Rows(Report):
         if isinstance(value, bool | np.bool_):
             return "yes" if value else ""
         if "usd" in name:
-            return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.3g}"
-        return f"{value:.0%}" if name in ("headroom", "utilization", "load") else humanize(name, value)
+            if value >= 1 or value == 0:
+                return f"{value:,.2f}"
+            return f"{value:.3g}"
+        if name in ("headroom", "utilization", "load"):
+            return f"{value:.0%}"
+        return humanize(name, value)
 
     def _head(self) -> Line:
         return list(self.printed.values())

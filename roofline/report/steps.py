@@ -101,7 +101,9 @@ class Derivation(tuple[Step, ...]):
 
     def _left_out(self) -> list[str]:
         hidden = len(self) - SHOWN
-        return [f"... {hidden:,} earlier steps; explain(name) has those of one value"] if hidden > 0 else []
+        if hidden > 0:
+            return [f"... {hidden:,} earlier steps; explain(name) has those of one value"]
+        return []
 
 
 SHOWN = 30
@@ -189,12 +191,16 @@ def _fit(step: str, name: str, of: str, *, telling: bool) -> int:
         return 3
     if telling and wanted <= words:
         return 2
-    return 1 if telling and about == subject else 0
+    if telling and about == subject:
+        return 1
+    return 0
 
 
 def _short(value: Any) -> str:
     if isinstance(value, np.ndarray) and value.ndim:
-        return f"{_short(value.flat[0])}…{_short(value.flat[-1])}" if value.size else "–"
+        if value.size:
+            return f"{_short(value.flat[0])}…{_short(value.flat[-1])}"
+        return "–"
     if isinstance(value, np.generic | np.ndarray):
         value = value.item()
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e7:  # longer ones are shorter as 1.2e+07

@@ -114,4 +114,6 @@ def idle_watts(power: Power, accelerator: Accelerator, fitted: float) -> float:
     """
     if power.idle_w is not None:
         return power.idle_w
-    return np.nan if accelerator.tdp_watts is None else fitted * float(np.max(accelerator.tdp_watts))
+    if accelerator.tdp_watts is None:
+        return np.nan
+    return fitted * float(np.max(accelerator.tdp_watts))

@@ -286,7 +286,9 @@ def faults(error: ValidationError, where: str = "") -> list[str]:
     """The faults that pydantic found, one line each, as far as people read on: what, the value, what would do."""
     found = error.errors(include_url=False, include_context=False)
     lines = [_fault(item, where) for item in found[:MOST_FAULTS]]
-    return [*lines, f"and {len(found) - MOST_FAULTS:,} more"] if len(found) > MOST_FAULTS else lines
+    if len(found) > MOST_FAULTS:
+        return [*lines, f"and {len(found) - MOST_FAULTS:,} more"]
+    return lines
 
 
 def _fault(item: Mapping[str, Any], where: str) -> str:

@@ -152,7 +152,9 @@ def said(value: float) -> str:
     for scale, prefix in _PREFIXES:
         if abs(value) >= scale:
             return f"{value / scale:g} {prefix}"
-    return f"{value:,.0f}" if value >= 1 and value == int(value) else f"{value:g}"
+    if value >= 1 and value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:g}"
 
 
 def line(words: str, name: str, formula: str, exact: Number, **inputs: float) -> NapkinLine:

@@ -203,7 +203,9 @@ class Question:
     @property
     def shown(self) -> str:
         """The correct answer as text."""
-        return self.answer if isinstance(self.answer, str) else _with_unit(self.answer, self.unit)
+        if isinstance(self.answer, str):
+            return self.answer
+        return _with_unit(self.answer, self.unit)
 
     def mark(self, typed: str | float) -> Marking:
         """Mark an answer.
@@ -261,7 +263,9 @@ class Question:
     def __str__(self) -> str:
         if self.options:
             return f"{self.text} ({' or '.join(self.options)})"
-        return f"{self.text} [{FACTOR if self.unit == 'x' else self.unit}]" if self.unit else self.text
+        if self.unit:
+            return f"{self.text} [{FACTOR if self.unit == 'x' else self.unit}]"
+        return self.text
 
     def explain(self) -> str:
         """The worked solution and the common wrong answers, as text."""

@@ -81,7 +81,9 @@ class GroupedQueryAttention(Technique):
     def refusal(self, case: Scenario) -> str:
         """Reject models whose query heads do not share KV heads, unless ``kv_heads`` is given."""
         shares = self.kv_heads or any(block.kv_heads < block.query_heads for block in attentions(case.model))
-        return "" if shares else f"no query heads of {case.model.name} share KV heads: give kv_heads"
+        if shares:
+            return ""
+        return f"no query heads of {case.model.name} share KV heads: give kv_heads"
 
     def without(self, case: Scenario) -> Scenario:
         """Baseline: one KV head for each query head."""
@@ -154,7 +156,9 @@ class MultiHeadLatentAttention(Technique):
     def refusal(self, case: Scenario) -> str:
         """Reject models that have no attention with a cache."""
         latent = any(isinstance(block, MLA) for block in blocks_of(case.model))
-        return "" if latent or attentions(case.model) else f"{case.model.name} has no attention with a cache"
+        if latent or attentions(case.model):
+            return ""
+        return f"{case.model.name} has no attention with a cache"
 
     def without(self, case: Scenario) -> Scenario:
         """Baseline: multi-head attention with full heads."""
@@ -263,7 +267,9 @@ class SlidingWindow(Technique):
 
     def refusal(self, case: Scenario) -> str:
         """Reject models that have no attention layer to evict from."""
-        return "" if attentions(case.model) else f"{case.model.name} has no attention layer to evict from"
+        if attentions(case.model):
+            return ""
+        return f"{case.model.name} has no attention layer to evict from"
 
     def after(self, case: Scenario) -> Scenario:
         """Give every attention layer a window, unless it already has a narrower one."""
@@ -335,7 +341,9 @@ class ScoreEviction(Technique):
     def refusal(self, case: Scenario) -> str:
         """Reject models that have no cache of tokens to evict from."""
         has = any(cache.values_per_token for _, cache in case.model.counted_caches())
-        return "" if has else f"{case.model.name} has no cache of tokens to evict from"
+        if has:
+            return ""
+        return f"{case.model.name} has no cache of tokens to evict from"
 
     def after(self, case: Scenario) -> Scenario:
         """Limit the cache of each sequence to ``kept_tokens``."""
@@ -371,7 +379,9 @@ class HostOffload(Technique):
     def refusal(self, case: Scenario) -> str:
         """Reject accelerators without a host link."""
         gpu = case.serve.accelerator
-        return f"{gpu.name} has no host_bytes_per_s" if gpu.host_bytes_per_s is None else ""
+        if gpu.host_bytes_per_s is None:
+            return f"{gpu.name} has no host_bytes_per_s"
+        return ""
 
     def after(self, case: Scenario) -> Scenario:
         """Keep the given share of the cache in host memory."""

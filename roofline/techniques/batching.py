@@ -218,7 +218,9 @@ class PagedAttention(Technique):
         given = self.reserved_tokens or max(self.lengths, default=None)
         asked = float(np.max(case.load.sequence_tokens))
         short = given is not None and asked > given
-        return f"reserved_tokens must be at least the {asked:,.0f} tokens of a sequence: {given:,}" if short else ""
+        if short:
+            return f"reserved_tokens must be at least the {asked:,.0f} tokens of a sequence: {given:,}"
+        return ""
 
     def _longest(self, case: Scenario) -> Number:
         """Tokens reserved per sequence: at most the model's longest context, and at least the workload's sequences."""
@@ -314,12 +316,16 @@ class Disaggregation(Technique):
 
     def rate(self, case: Scenario) -> Number | None:
         """Rate of the link between the pools, bytes/s."""
-        return self.link_bytes_per_s if self.link_bytes_per_s is not None else case.serve.accelerator.nic_bytes_per_s
+        if self.link_bytes_per_s is not None:
+            return self.link_bytes_per_s
+        return case.serve.accelerator.nic_bytes_per_s
 
     def refusal(self, case: Scenario) -> str:
         """Reject deployments without a link between the pools."""
         name = case.serve.accelerator.name
-        return "" if self.rate(case) is not None else f"{name} has no nic_bytes_per_s: give link_bytes_per_s"
+        if self.rate(case) is not None:
+            return ""
+        return f"{name} has no nic_bytes_per_s: give link_bytes_per_s"
 
     def after(self, case: Scenario) -> Scenario:
         """Run prefill and decode on separate pools."""

@@ -51,14 +51,18 @@ class DecodeContextParallelism(Technique):
         """Number of ranks that store the same part of the cache."""
         pieces = max((cache.pieces for _, cache in case.model.counted_caches()), default=1)
         copies = np.maximum(np.asarray(case.serve.parallel.tensor) // pieces, 1)
-        return np.broadcast_to(self.ways, copies.shape)[()] if self.ways else copies[()]
+        if self.ways:
+            return np.broadcast_to(self.ways, copies.shape)[()]
+        return copies[()]
 
     def refusal(self, case: Scenario) -> str:
         """Reject layouts in which no rank stores a copy of the cache."""
         tensor, ways = int(np.max(case.serve.parallel.tensor)), int(np.max(self._ways(case)))
         if ways < 2:
             return f"tensor is {tensor}: no rank holds a copy of another one's cache"
-        return f"ways must divide the {tensor} ranks of a layer: {ways}" if tensor % ways else ""
+        if tensor % ways:
+            return f"ways must divide the {tensor} ranks of a layer: {ways}"
+        return ""
 
     def had(self, case: Scenario) -> bool:
         """Whether the cache is already divided by tokens."""

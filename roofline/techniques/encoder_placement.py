@@ -69,13 +69,17 @@ class EncoderDisaggregation(Technique):
         if not self._parameters(case):
             return f"{case.model.name} has no encoder of images or sound"
         name = case.serve.accelerator.name
-        return "" if self._rate(case) is not None else f"{name} has no nic_bytes_per_s: give link_bytes_per_s"
+        if self._rate(case) is not None:
+            return ""
+        return f"{name} has no nic_bytes_per_s: give link_bytes_per_s"
 
     def _parameters(self, case: Scenario) -> int:
         return sum(size for name, size in case.model.apart.items() if name != PREDICTION)
 
     def _rate(self, case: Scenario) -> Number | None:
-        return case.serve.accelerator.nic_bytes_per_s if self.link_bytes_per_s is None else self.link_bytes_per_s
+        if self.link_bytes_per_s is None:
+            return case.serve.accelerator.nic_bytes_per_s
+        return self.link_bytes_per_s
 
     def _encode_s(self, case: Scenario) -> Number:
         """FLOPs at the share of the peak that is reached, or one read of the encoder's weights.
@@ -99,7 +103,9 @@ class EncoderDisaggregation(Technique):
 
     def given(self, case: Scenario) -> Scenario:
         """Every prompt with its images, encoded where the model runs."""
-        return case if case.load.has_media else case.replace(encode_s=self._encode_s(case))
+        if case.load.has_media:
+            return case
+        return case.replace(encode_s=self._encode_s(case))
 
     def after(self, case: Scenario) -> Scenario:
         """Encoded elsewhere."""

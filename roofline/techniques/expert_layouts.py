@@ -101,7 +101,9 @@ class ExpertParallelism(Technique):
             return f"{case.model.name} has no routed experts"
         ranks = np.max(case.serve.parallel.tensor * case.serve.parallel.data)
         wanted = self.expert or 2
-        return "" if ranks >= wanted else f"experts over {wanted} accelerators need a layout with that many: {ranks:g}"
+        if ranks >= wanted:
+            return ""
+        return f"experts over {wanted} accelerators need a layout with that many: {ranks:g}"
 
     def in_layout(self, case: Scenario) -> bool:
         """Whether the layout divides the experts over the requested number of accelerators."""
@@ -165,7 +167,9 @@ class ExpertBalancing(Technique):
         """Reject deployments whose experts are not divided."""
         if not has_experts(case):
             return f"{case.model.name} has no routed experts"
-        return "" if np.any(np.asarray(case.serve.parallel.expert) > 1) else "experts are not divided: expert is 1"
+        if np.any(np.asarray(case.serve.parallel.expert) > 1):
+            return ""
+        return "experts are not divided: expert is 1"
 
     def without(self, case: Scenario) -> Scenario:
         """Baseline: experts in order, with the load that results."""
@@ -223,7 +227,9 @@ class AttentionDataParallelism(Technique):
         wanted = self.replicas or tensor
         if tensor < 2:
             return "tensor is 1: there is nothing to replicate"
-        return f"replicas must divide the {tensor:g} accelerators of a layer: {wanted:g}" if tensor % wanted else ""
+        if tensor % wanted:
+            return f"replicas must divide the {tensor:g} accelerators of a layer: {wanted:g}"
+        return ""
 
     def had(self, case: Scenario) -> bool:
         """Whether attention already has replicas."""
@@ -269,7 +275,9 @@ class TwoBatchOverlap(Technique):
 
     def refusal(self, case: Scenario) -> str:
         """Reject deployments that exchange no messages."""
-        return "a single accelerator exchanges nothing" if case.serve.parallel.single else ""
+        if case.serve.parallel.single:
+            return "a single accelerator exchanges nothing"
+        return ""
 
     def after(self, case: Scenario) -> Scenario:
         """Run each pass as two halves of its batch."""
@@ -332,7 +340,9 @@ class QuantizedCollectives(Technique):
 
     def refusal(self, case: Scenario) -> str:
         """Reject deployments that exchange no messages."""
-        return "a single accelerator exchanges nothing" if case.serve.parallel.single else ""
+        if case.serve.parallel.single:
+            return "a single accelerator exchanges nothing"
+        return ""
 
     def after(self, case: Scenario) -> Scenario:
         """Quantize the messages."""
@@ -398,7 +408,9 @@ class AttentionFFNDisaggregation(Technique):
         """Reject models without experts, and deployments with a single accelerator."""
         if not has_experts(case):
             return f"{case.model.name} has no routed experts"
-        return "" if np.all(case.serve.parallel.accelerators >= 2) else "two pools take at least two accelerators"
+        if np.all(case.serve.parallel.accelerators >= 2):
+            return ""
+        return "two pools take at least two accelerators"
 
     def after(self, case: Scenario) -> Scenario:
         """Overlap microbatches, each of which reads the experts."""

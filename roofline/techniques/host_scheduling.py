@@ -55,7 +55,9 @@ class CudaGraphs(Technique):
 
     def _layer_s(self, case: Scenario) -> Number:
         given = self.layer_launch_s
-        return (case.serve.server.eager_layer_s or USUAL_LAYER_S) if given is None else given
+        if given is None:
+            return case.serve.server.eager_layer_s or USUAL_LAYER_S
+        return given
 
     def without(self, case: Scenario) -> Scenario:
         """Baseline: the host launches every kernel."""
@@ -132,7 +134,9 @@ class AsyncScheduling(Technique):
         """Host time per step that the engine's own times lack."""
         if self.host_step_s is not None:
             return self.host_step_s
-        return (case.serve.server.drafting_step_s or 0.0) if self.had(case) else 0.0
+        if self.had(case):
+            return case.serve.server.drafting_step_s or 0.0
+        return 0.0
 
     def after(self, case: Scenario) -> Scenario:
         """Overlap host and device."""

@@ -99,7 +99,9 @@ class SharedPrefixAttention(Technique):
         if not attentions(case.model):
             return f"{case.model.name} has no softmax attention with heads of its own"
         context, prefix = np.min(case.load.context_tokens), np.max(self.prefix_tokens)
-        return f"prefix_tokens is beyond the context of {context:,.0f}: {prefix:,.0f}" if prefix > context else ""
+        if prefix > context:
+            return f"prefix_tokens is beyond the context of {context:,.0f}: {prefix:,.0f}"
+        return ""
 
     def after(self, case: Scenario) -> Scenario:
         """Read the prefix separately."""

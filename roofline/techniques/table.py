@@ -117,7 +117,9 @@ class TechniqueTable(Report):
             gain = float(np.max(best[name]))
             if gain >= NOTICEABLE:
                 said.append(f"{words} {gain:.2f}x with {best['technique']}")
-        return f"Largest gains: {', '.join(said)}." if said else "No technique improves anything here."
+        if said:
+            return f"Largest gains: {', '.join(said)}."
+        return "No technique improves anything here."
 
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """Rows formatted as text."""

@@ -80,10 +80,14 @@ class KVTiers(Technique):
     def refusal(self, case: Scenario) -> str:
         """Reject deployments without a link to the tier."""
         gpu = case.serve.accelerator
-        return "" if self._rate(case) is not None else f"{gpu.name} has no host_bytes_per_s: give tier_bytes_per_s"
+        if self._rate(case) is not None:
+            return ""
+        return f"{gpu.name} has no host_bytes_per_s: give tier_bytes_per_s"
 
     def _rate(self, case: Scenario) -> Number | None:
-        return case.serve.accelerator.host_bytes_per_s if self.tier_bytes_per_s is None else self.tier_bytes_per_s
+        if self.tier_bytes_per_s is None:
+            return case.serve.accelerator.host_bytes_per_s
+        return self.tier_bytes_per_s
 
     def _overlap(self, case: Scenario) -> Number:
         if self.fetch_overlap is not None:
@@ -166,7 +170,9 @@ class WeightOffload(Technique):
             return f"{case.model.name} has no routed experts: give experts_alone=False"
         gpu = case.serve.accelerator
         known = self._rate(case) is not None
-        return "" if known else f"{gpu.name} has no host_bytes_per_s: give weights_host_bytes_per_s"
+        if known:
+            return ""
+        return f"{gpu.name} has no host_bytes_per_s: give weights_host_bytes_per_s"
 
     def _rate(self, case: Scenario) -> Number | None:
         given = self.weights_host_bytes_per_s

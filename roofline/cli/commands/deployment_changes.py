@@ -101,7 +101,9 @@ def _bare(hardware: Any) -> Any:
     """Names of accelerators without their number."""
     if isinstance(hardware, tuple):
         return tuple(map(_bare, hardware))
-    return get_hardware(hardware).accelerator.name if get_hardware(hardware).count > 1 else hardware
+    if get_hardware(hardware).count > 1:
+        return get_hardware(hardware).accelerator.name
+    return hardware
 
 
 def what_if(
@@ -251,7 +253,9 @@ def _changed_rows(before: Answers, after: Answers) -> list[tuple[str, ...]]:
 
 
 def _shown(name: str, asked: Any) -> str:
-    return "median of all" if name == "engine" and asked is None else humanize(name, asked)
+    if name == "engine" and asked is None:
+        return "median of all"
+    return humanize(name, asked)
 
 
 def _flat(asked: dict[str, Any]) -> dict[str, Any]:

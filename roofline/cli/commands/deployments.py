@@ -326,7 +326,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _time_of_step(found: Answers, time: str) -> str:
-    return time_words(found.decode) if time == opt.DEFAULT_TIME else brief_time(getattr(found.decode, time))
+    if time == opt.DEFAULT_TIME:
+        return time_words(found.decode)
+    return brief_time(getattr(found.decode, time))
 
 
 def _lead(points: Sequence[tuple[dict[str, Any], Answers]], time: str) -> str:

@@ -112,7 +112,9 @@ def _scenario(asked: Answers, techniques: tuple[Technique, ...]) -> Scenario:
 
 def _names(techniques: tuple[Technique, ...]) -> dict[str, Any]:
     """The techniques in use, for JSON; nothing without any."""
-    return {"techniques": [item.label for item in techniques]} if techniques else {}
+    if techniques:
+        return {"techniques": [item.label for item in techniques]}
+    return {}
 
 
 RequestMetric = Annotated[

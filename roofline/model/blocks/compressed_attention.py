@@ -99,7 +99,9 @@ class CompressedAttention(Block):
         )
 
     def _indexer(self) -> tuple[Linear, ...]:
-        return self.indexer.matrices(self.hidden, self.q_rank) if self.indexer else ()
+        if self.indexer:
+            return self.indexer.matrices(self.hidden, self.q_rank)
+        return ()
 
     def _after(self) -> tuple[Linear, ...]:
         group = self.heads // self.output_groups * self.head_dim

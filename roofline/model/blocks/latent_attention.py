@@ -235,7 +235,9 @@ class MLA(Block):
         yield expansion.times(tokens > 0)
 
     def _past(self, segment: Segment) -> Number:
-        return segment.past_tokens if self.window is None else smaller(segment.past_tokens, self.window - 1)
+        if self.window is None:
+            return segment.past_tokens
+        return smaller(segment.past_tokens, self.window - 1)
 
     def _pairs_and_reads(self, segment: Segment) -> tuple[Number, Reads]:
         if self.indexer:
