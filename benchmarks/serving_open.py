@@ -356,11 +356,10 @@ def section(runs: Sequence[OpenRun]) -> list[str]:
         f"short of its rate and its first tokens took over {QUEUE_S:g} s; it is predicted to be if the rate exceeds "
         "the capacity. Launch options and length distributions come from the sources' repositories. vLLM 0.6 on MI300X "
         "scheduled once in 15 steps and returned 15 tokens at a time, so its times per token are not compared. "
-        "Pipelines on A100 ran on vLLM's V0 engine, whose host times with pipelines are not modeled; nor is it that a "
-        "microbatch with a prompt holds up the others, 3 to 8 % of the time per token here. There are no kernel "
-        "timings of GB10, RTX 5090 and MI300X. Those borrowed for RTX 5090 are corrected for its matrix units, which "
-        "run at half the rate in 16 bits (`roofline.efficiency.matrix_rates`). Prompts of about 500 tokens took 35 ms "
-        "longer on it than simulated, for an unknown reason.",
+        "Pipelines on A100 ran on vLLM's V0 engine, whose host times with pipelines are not modeled. There are no "
+        "kernel timings of GB10, RTX 5090 and MI300X. Those borrowed for RTX 5090 are corrected for its matrix units, "
+        "which run at half the rate in 16 bits (`roofline.efficiency.matrix_rates`). Prompts of about 500 tokens took "
+        "35 ms longer on it than simulated, for an unknown reason.",
         "",
         HEAD,
         *(line(name, group) for name, group in sorted(groups.items())),

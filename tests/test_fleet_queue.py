@@ -13,9 +13,10 @@ PROMISE = rl.SLO(ttft_s=1.0, statistic="p99")
 
 @pytest.fixture(scope="module")
 def seventy():
-    """Llama 3.1 70B in fp8 on two H100, as many sequences as fit."""
+    """Llama 3.1 70B in fp8 on two H100 that share every layer, as many sequences as fit."""
     asked = {"precisions": ["fp8"], "accelerators": [2], "engine": "vllm"}
-    return rl.plan("llama-3.1-70b", H100, CHAT, batches=[128], **asked).take([0])
+    found = rl.plan("llama-3.1-70b", H100, CHAT, batches=[128], **asked)
+    return found.take([found.layout.tolist().index("TP 2")])
 
 
 def test_waits_grow_with_the_load_as_was_found_by_hand(seventy):

@@ -13,6 +13,8 @@ stages works on ``k`` groups of sequences at a time, one in each stage.  So ther
 their prompts together, and stages to be always busy.  A lane holds at least one request; with fewer requests than lanes
 some lanes are idle.  All times here are those of one lane.
 
+In the estimate, the lanes of a pipeline hold each other up with their prompts (`roofline.serving.pipeline_rounds`).
+
 Replicas that share experts wait for each other's prompts, which do not line up: in the estimate they are one lane with
 the requests of all of them, whose passes take the time of the most loaded replica (`roofline.serving.busiest`).
 """

@@ -23,6 +23,7 @@ from .busiest import busiest, busiest_in_turn
 from .cache_pool import CachePool
 from .closed_forms import RequestTimes
 from .gathering import gathering
+from .pipeline_rounds import Rounds, request_times, rounds
 from .step_times import StepTimes
 from .traffic import Traffic
 
@@ -135,6 +136,10 @@ class Lane(Value):
     def step_s(self) -> Number:
         """Time of a decode step of all running sequences, seconds."""
         whole_s = self.times.decode_s(self.running, self.lengths.context)
+        if self._pipelined and self.varies:  # the fullest microbatch sets the pace
+            stages = self.times.stages
+            most = np.maximum(busiest_in_turn(self.running * stages, stages), 1.0)
+            return self.times.decode_s(most, self.lengths.context)
         if self.times.sharing == 1:
             return whole_s
         on_average = np.minimum(self.running, self.clients)  # below 1 where some ranks have none
@@ -290,7 +295,7 @@ class Lane(Value):
             return closed_forms.Packing(self.together, self.together, most)
         at_once = closed_forms.packing(self.together, self.lengths.steps, most)
         away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
-        if self.varies or not np.any(away_s):
+        if self.varies or self._pipelined or not np.any(away_s):
             return at_once
         found = at_once
         for _ in range(GATHERING_ROUNDS):
@@ -311,6 +316,8 @@ class Lane(Value):
     def request(self) -> RequestTimes:
         """Latency of a request once it has a slot."""
         running, steps, step_s = self.together, self.lengths.steps, self.step_s
+        if self._pipelined:
+            return self._in_pipeline
         if self.times.engine.scheduler == "mixed":
             seen = closed_forms.chunked(running, steps, step_s, made=self.chunks, mixed_s=self.chunk_s)
             return RequestTimes(seen.ttft_s + self.held_s, seen.total_s + self.held_s)
@@ -320,6 +327,41 @@ class Lane(Value):
             return closed_forms.starting_together(running, steps, step_s, pack=pack, pass_s=pass_s, slots_used=1.0)
         seen_s = self.pass_s(np.minimum(pack.seen, pack.most))
         return closed_forms.prompts_first(running, steps, step_s, pack=pack, pass_s=pass_s, seen_pass_s=seen_s)
+
+    @property
+    def _pipelined(self) -> bool:
+        """Whether the scheduler is one of several microbatches that do not overtake each other."""
+        return self.times.stages > 1
+
+    @property
+    def _in_pipeline(self) -> RequestTimes:
+        """Latency of a request in a microbatch that waits for others (`roofline.serving.pipeline_rounds`)."""
+        steps, running, stages = self.lengths.steps, self.running, self.times.stages
+        mean = self.clients - (1.0 - 1.0 / stages) if self.varies else self.clients
+        none = (self.clients > running) | self.varies  # a waiting request starts at once
+        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
+        missed = np.where(none, 0.0, np.ceil(away_s / self.step_s))
+        others: dict[str, Number] = {"busy": np.minimum(mean / running, 1.0), "missed": missed}
+
+        def wait(made: Rounds, stall_s: Number) -> Number:
+            """Rest of the rounds that a request has missed, if others run."""
+            rest_s = missed * made.mean_s(self.step_s, stall_s) - away_s
+            return np.minimum(running - 1.0, 1.0) * np.maximum(rest_s, 0.0) * (missed > 0)
+
+        if self.times.engine.scheduler == "mixed":
+            chunks, made = self.chunks, self.chunk_s
+            passes = running / chunks.prompts * chunks.passes
+            count = np.maximum(steps + chunks.passes, passes)
+            found = rounds(count - passes, passes, stages, chunks=chunks.passes, **others)
+            stall_s = np.maximum(made, self.step_s)
+            own_s = np.maximum(count - steps, 1.0) * stall_s * found.stretch + self.held_s
+            return request_times(steps, self.step_s, found, stall_s=stall_s, ttft_s=own_s + wait(found, stall_s))
+        pack = self.packing
+        packed, seen = (np.minimum(prompts, pack.most) for prompts in (pack.per_pass, pack.seen))
+        found = rounds(steps, running / packed, stages, chunks=1.0, **others)
+        stall_s = np.maximum(self.pass_s(packed), self.step_s)
+        ttft_s = self.pass_s(seen) * (np.maximum(pack.seen / pack.most, 1.0) + 1.0) / 2.0
+        return request_times(steps, self.step_s, found, stall_s=stall_s, ttft_s=ttft_s + wait(found, stall_s))
 
     @cached_property
     def queue_s(self) -> Number:

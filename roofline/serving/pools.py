@@ -27,8 +27,7 @@ from .cache_pool import cache_pool
 from .clock import Clock
 from .outcome import Simulation
 from .pool_energy import ESTIMATE, Busy, PoolWatts, busy_decode, busy_prefill
-from .ranks import Ranks
-from .request_loops import handle, in_groups
+from .request_loops import Group, handle, in_groups
 from .request_records import Requests
 from .scenario import Scenario
 from .scheduler import Scheduler
@@ -366,7 +365,7 @@ class _Conductor:
         record: Requests,
         first: list[Scheduler],
         second: list[Scheduler],
-        groups: list[Scheduler | Ranks],
+        groups: list[Group],
         crossing: Crossing,
     ) -> None:
         self.record, self.first, self.second, self.crossing = record, first, second, crossing

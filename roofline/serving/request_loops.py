@@ -19,12 +19,16 @@ from ..specs.engines import Engine
 from .arrivals import Demand, arrival_times, draw_requests
 from .cache_pool import CachePool, cache_pool
 from .clock import Clock
+from .pipeline import Pipeline
 from .ranks import Ranks
 from .request_records import Requests, Tally
 from .scheduler import Scheduler
 from .step_times import StepTimes
 from .trace import Trace
 from .traffic import Traffic
+
+Group = Scheduler | Ranks | Pipeline
+"""Schedulers that are simulated together."""
 
 Progress = Callable[[int, int], None]
 """Progress callback; called with the number of finished requests and the total."""
@@ -75,17 +79,21 @@ def handle(requests: Requests, times: StepTimes) -> None:
     requests.handling = np.asarray(times.handling_s(tokens)).tolist()
 
 
-def in_groups(schedulers: list[Scheduler], times: StepTimes) -> list[Scheduler | Ranks]:
-    """Return the schedulers individually, or in groups that step together because they share experts."""
-    size = times.sharing
+def in_groups(schedulers: list[Scheduler], times: StepTimes) -> list[Group]:
+    """Return the schedulers individually, or in groups that wait for each other.
+
+    Those that share experts step together, and the microbatches of a pipeline do not overtake each other.
+    """
+    size = times.coupled
     if size == 1:
         return list(schedulers)
-    return [Ranks(schedulers[at : at + size], times.engine) for at in range(0, len(schedulers), size)]
+    groups = (schedulers[at : at + size] for at in range(0, len(schedulers), size))
+    if times.stages > 1:
+        return [Pipeline(group) for group in groups]
+    return [Ranks(group, times.engine) for group in groups]
 
 
-def _open_loop(
-    schedulers: list[Scheduler], groups: list[Scheduler | Ranks], requests: Requests, progress: Progress | None
-) -> None:
+def _open_loop(schedulers: list[Scheduler], groups: list[Group], requests: Requests, progress: Progress | None) -> None:
     """Run an open loop: arrivals go to the schedulers in turn."""
     count = len(requests.arrival)
     for place, scheduler in enumerate(schedulers):
@@ -97,7 +105,7 @@ def _open_loop(
 
 def _closed_loop(
     schedulers: list[Scheduler],
-    groups: list[Scheduler | Ranks],
+    groups: list[Group],
     requests: Requests,
     concurrency: int,
     progress: Progress | None,
@@ -134,7 +142,7 @@ EVENTS_PER_REPORT = 2_048
 """Events between two reports of progress."""
 
 
-def _to_the_end(group: Scheduler | Ranks, requests: Requests, progress: Progress | None) -> None:
+def _to_the_end(group: Group, requests: Requests, progress: Progress | None) -> None:
     count = len(requests.arrival)
     while group.advance():
         if progress is not None and group.tally.events % EVENTS_PER_REPORT == 0:

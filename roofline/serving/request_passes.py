@@ -19,6 +19,7 @@ from .busiest import busiest, sharing_ranks, waiting_ranks
 from .closed_forms import Chunks, Packing
 from .gathering import gathering
 from .pass_times import PassTime, handover_s, mixed_pass, packed_prompts, prompt_pass, step_pass
+from .pipeline_rounds import Rounds, rounds
 from .rank_experts import experts_of_ranks_busy_s, experts_of_ranks_s
 from .scenario import Scenario
 
@@ -44,9 +45,9 @@ class Passes(Value):
     case : Scenario
         Scenario: deployment, requests and serving options.
     waits : bool
-        Whether replicas that share experts wait for each other's prompts, and engines that run prompts first gather
-        those on their way (`roofline.serving.gathering`), as in the estimate; in the floor and the roofline prompts
-        line up and arrive at once.
+        Whether replicas that share experts and microbatches of a pipeline wait for each other's prompts, and engines
+        that run prompts first gather those on their way (`roofline.serving.gathering`), as in the estimate; in the
+        floor and the roofline prompts line up and arrive at once.
     """
 
     case: Scenario
@@ -65,7 +66,8 @@ class Passes(Value):
 
     def waiting(self, waits: bool) -> Passes:
         """Return the passes with or without waiting; the same ones if nothing has any to wait for."""
-        alone = not np.any(np.asarray(waiting_ranks(self.case.serve, self.case.serve.server)) > 1)
+        serve = self.case.serve
+        alone = not np.any(np.greater(waiting_ranks(serve, serve.server) * serve.parallel.pipeline, 1))
         at_once = not np.any(self._away_s)
         return self if (alone and at_once) or waits == self.waits else replace(self, waits=waits)
 
@@ -81,6 +83,33 @@ class Passes(Value):
         if not self.waits or apart or engine.balance_wait_steps:
             return 1.0
         return np.where(np.asarray(self.steps) > 0, waiting_ranks(self.case.serve, engine), 1.0)[()]
+
+    @cached_property
+    def stages(self) -> Number:
+        """Microbatches of a pipeline, whose prompts hold each other up (`roofline.serving.pipeline_rounds`).
+
+        They line up in the cases that `ranks` names as well.
+        """
+        apart = self.case.slots_used is not None or self.case.handover_bytes_per_s is not None
+        if not self.waits or apart:
+            return 1.0
+        return np.where(np.asarray(self.steps) > 0, self.case.serve.parallel.pipeline, 1.0)[()]
+
+    def rounds(self, lane_passes: Number, chunks: Number = 1.0) -> Rounds:
+        """Return the rounds of a pipeline while a request is in the system.
+
+        Parameters
+        ----------
+        lane_passes : float or array
+            Passes in which its lane computes prompts.
+        chunks : float or array
+            Passes of one prompt.
+        """
+        saturated = np.maximum(lane_passes - chunks, 0.0) if self.case.chunk_tokens is not None else 0.0
+        plain = np.maximum(self.steps - saturated, 0.0)
+        busy = np.minimum(self.load.batch / self.lanes * self.ranks / self.lane_batch, 1.0)
+        missed = np.ceil(self._away_s / self.step.seconds("estimate_s"))
+        return rounds(plain, lane_passes, self.stages, chunks=chunks, busy=busy, missed=missed)
 
     @property
     def lane_batch(self) -> Number:
@@ -136,6 +165,7 @@ class Passes(Value):
             return at_once
         step_s = self.step.seconds("estimate_s")
         away, lasts = self._away_s / step_s, self.prompt.seconds("estimate_s") / step_s
+        away = np.where(np.greater(self.stages, 1), 0.0, away)
         return gathering(at_once, self.lane_batch, self.steps, away_steps=away, pass_steps=lasts)
 
     @property

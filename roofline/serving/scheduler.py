@@ -234,7 +234,11 @@ class Scheduler(RunningSequences):
         """Run one step with prompts; with mixed steps, running sequences get a token."""
         if not self.reserves:
             chunks = self._room_for(chunks)
-        took, steps, timeline = self._step_s(chunks), int(self.mixes and self.running > 0), self.timeline
+        self._prompts_lasting(chunks, self._step_s(chunks))
+
+    def _prompts_lasting(self, chunks: list[Piece], took: float) -> None:
+        """Run one step with prompts that takes ``took``."""
+        steps, timeline = int(self.mixes and self.running > 0), self.timeline
         self._prompts_pass(chunks, took)
         timeline.advance(took, 1)
         if steps:

@@ -32,6 +32,7 @@ from ..report.dimensions import Dimensions
 from ..units import humanize
 from . import closed_forms
 from .closed_forms import RequestTimes
+from .pipeline_rounds import Rounds, request_times
 from .request_passes import Passes
 from .scenario import Scenario
 from .slo import HIGH_END
@@ -44,6 +45,13 @@ STEP_TOGETHER = (
     " the roofline include no such waiting"
 )
 """Note of the estimate if the engine's replicas wait for each other (`roofline.serving.busiest`)."""
+
+
+NO_OVERTAKING = (
+    "microbatches of a pipeline do not overtake each other: a prompt in one holds up all; the floor and the roofline"
+    " include no such waiting"
+)
+"""Note of the estimate of a pipeline (`roofline.serving.pipeline_rounds`)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,6 +143,8 @@ class Steady(Report):
         """Result of the closed form that matches how prompts are scheduled."""
         passes, time = self.passes, self.time
         batch, steps = passes.lane_batch, passes.steps
+        if np.any(np.greater(passes.stages, 1)):
+            return self._in_pipeline
         if self.case.chunk_tokens is not None:
             return closed_forms.chunked(batch, steps, self.step_s, made=passes.chunks, mixed_s=passes.mixed_s(time))
         if self.case.handover_bytes_per_s is not None:
@@ -155,6 +165,36 @@ class Steady(Report):
             )
         seen_pass_s = passes.packed_s(pack.seen, time)
         return closed_forms.prompts_first(batch, steps, self.step_s, pack=pack, pass_s=pass_s, seen_pass_s=seen_pass_s)
+
+    @cached_property
+    def _rounds(self) -> Rounds:
+        """Rounds of a pipeline while a request is in the system."""
+        passes = self.passes
+        if self.case.chunk_tokens is not None:
+            made = passes.chunks
+            return passes.rounds(passes.lane_batch / made.prompts * made.passes, made.passes)
+        pack = passes.packing
+        return passes.rounds(passes.lane_batch / np.minimum(pack.per_pass, pack.most))
+
+    @cached_property
+    def _stall_s(self) -> Number:
+        """Time of a round of a pipeline in which some lane has prompts."""
+        passes, time = self.passes, self.time
+        pass_s = passes.mixed_s(time) if self.case.chunk_tokens is not None else passes.packed_s(_packed(passes), time)
+        return scalar(np.maximum(pass_s, self.step_s))
+
+    @property
+    def _in_pipeline(self) -> RequestTimes:
+        """Request times where the lanes of a pipeline do not overtake each other."""
+        passes, made, stall_s = self.passes, self._rounds, self._stall_s
+        if self.case.chunk_tokens is not None:
+            own = made.plain + made.stalls - passes.steps
+            ttft_s = np.maximum(own, 1.0) * stall_s * made.stretch
+        else:
+            pack = passes.packing
+            queued = (np.maximum(pack.seen / pack.most, 1.0) + 1.0) / 2.0
+            ttft_s = passes.packed_s(pack.seen, self.time) * queued
+        return request_times(passes.steps, self.step_s, made, stall_s=stall_s, ttft_s=ttft_s)
 
     @property
     def _steps_run(self) -> Number:
@@ -208,7 +248,8 @@ class Steady(Report):
             return self.step_s
         pack = self.passes.packing
         prompts_s = self.passes.packed_s(pack.seen, self.time) * np.maximum(pack.seen / pack.most, 1.0)
-        return scalar(self.step_s + np.where(others, prompts_s / self.case.serve.parallel.pipeline, 0.0))
+        at_once = self.case.serve.parallel.pipeline / self.passes.stages
+        return scalar(self.step_s + np.where(others, prompts_s / at_once, 0.0))
 
     @property
     def busy_s(self) -> Number:
@@ -284,7 +325,9 @@ class Steady(Report):
             notes.append(STEP_TOGETHER)
         elif np.any(np.asarray(self.case.serve.parallel.data) > 1):
             notes.append("replicas of attention are assumed to run their prefills at the same time")
-        if np.any(np.asarray(self.case.serve.parallel.pipeline) > 1):
+        if np.any(np.greater(self.passes.stages, 1)):
+            notes.append(NO_OVERTAKING)
+        elif np.any(np.asarray(self.case.serve.parallel.pipeline) > 1):
             notes.append("all stages of the pipeline are assumed to be busy")
         return tuple(notes)
 
@@ -326,6 +369,10 @@ class Steady(Report):
         passes, value = self.passes, scalar(self._times.total_s)
         name = "served_s" if np.any(self.case.encoded_elsewhere_s) else "total_s"
         known: dict[str, Any] = {"lane_batch": passes.lane_batch, "steps": passes.steps, "step_s": self.step_s}
+        if np.any(np.greater(passes.stages, 1)):
+            known = {**self._rounds._asdict(), "stall_s": self._stall_s, "step_s": self.step_s}
+            formula = "stalls * stall_s * stretch + plain * step_s"
+            return (Step(name, formula, known, value, "rounds with a prompt in some microbatch, and rounds of steps"),)
         if self.case.chunk_tokens is not None:
             made = passes.chunks
             known |= {"chunks": made.passes, "prompts": made.prompts, "mixed_s": passes.mixed_s(self.time)}
@@ -342,10 +389,15 @@ class Steady(Report):
             known |= {"batch": self.load.batch, "busy_s": self.least_busy_s}
             formula = "max(prompt_s + steps * step_s, batch * busy_s)"
             return (Step(name, formula, known, value, "a request alone, or the busiest resource"),)
-        packed = np.minimum(passes.packing.per_pass, passes.packing.most)
+        packed = _packed(passes)
         known |= {"pass_s": passes.packed_s(packed, self.time), "prompts_of_a_pass": packed, "steps": self._steps_run}
         formula = "lane_batch * pass_s / prompts_of_a_pass + steps * step_s"
         return (Step(name, formula, known, value, "all prompts of the lane, and the request's own steps"),)
+
+
+def _packed(passes: Passes) -> Number:
+    """Return the prompts of an average pass."""
+    return np.minimum(passes.packing.per_pass, passes.packing.most)
 
 
 def steady_state(case: Scenario, *, time: str = "estimate_s") -> Steady:

@@ -165,6 +165,20 @@ class StepTimes(Value):
         """
         return int(waiting_ranks(self.serve, self.engine)) if self.time == "estimate_s" else 1
 
+    @cached_property
+    def stages(self) -> int:
+        """Number of microbatches of a pipeline, which do not overtake each other (`roofline.serving.pipeline`).
+
+        The floor and the roofline include no waiting, and a static batch computes its prompts as all others do.
+        """
+        waits = self.time == "estimate_s" and self.engine.scheduler != "static"
+        return int(self.serve.parallel.pipeline) if waits else 1
+
+    @property
+    def coupled(self) -> int:
+        """Number of schedulers that wait for each other: ranks that share experts, or microbatches of a pipeline."""
+        return self.sharing * self.stages
+
     def experts_s(self, tokens: Number) -> Array:
         """Return the experts' kernel time in a step, if each scheduler that shares them has ``tokens`` tokens."""
         found: Array = self.scale * self.combined(self.tables.experts.at(tokens))
