@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import found_servers  # noqa: E402
 
 import roofline as rl  # noqa: E402
+from roofline.serving.cache_pool import cache_pool  # noqa: E402
 
 ROWS = found_servers.rows()
 TRUSTED = [row for row in ROWS if not row["doubt"]]
@@ -90,6 +91,27 @@ def test_states_of_a_delta_rule_limit_the_running_requests(row):
         requests=int(row["requests"]),
     )
     assert run.running_batch == pytest.approx(running, rel=0.12)
+
+
+@pytest.mark.parametrize(("engine", "layers"), [("trtllm", 36), ("vllm", 18)])
+def test_tensorrt_llm_keeps_windows_in_full(engine, layers):
+    """gpt-oss-120b has 8 KV heads of 64 in 36 layers, half of them with a window of 128 tokens."""
+    serve = rl.Deployment("gpt-oss-120b", "h200-sxm", engine=engine)
+    of_token = layers * 2 * 8 * 64 * 2
+    pool = cache_pool(serve, serve.server)
+    assert pool.sequence_bytes(65_536) - pool.sequence_bytes(32_768) == pytest.approx(32_768 * of_token, rel=0.01)
+
+
+@pytest.mark.parametrize("accelerator", ["b200-sxm", "gb200"])
+def test_windows_in_full_limit_the_running_requests(accelerator):
+    """Llama 4 Maverick with 1,024 + 32,768 tokens: 75 % too fast with chunks of 8,192 tokens alone in the cache."""
+    row = next(
+        row
+        for row in ROWS
+        if (row["library_model"], row["accelerator"], row["output_tokens"])
+        == ("llama-4-maverick", accelerator, "32768")
+    )
+    assert abs(found_servers.predict(row).miss("output_tokens_per_s")) < 0.2
 
 
 @pytest.mark.parametrize("name", ["sglcook-next2-3", "sglcook-next2-6", "sglcook-next2-9"])

@@ -280,7 +280,7 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     """Bytes of the pool for one sequence of ``tokens`` on the most loaded accelerator.
 
     A windowed layer holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written
-    before the window moves on.
+    before the window moves on, or all tokens if the engine does not free those that the window has left.
 
     Decode context parallelism divides the tokens of a sequence within a group of accelerators.  Each of them holds as
     many KV heads as with fewer accelerators.
@@ -317,7 +317,7 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
             states = states + layers * page
             continue
         held = tokens
-        if hybrid and kind.window is not None:
+        if hybrid and engine.frees_windows and kind.window is not None:
             held = np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
         held = np.ceil(held / parallel.decode_context)
         total = total + layers * (np.ceil(held / page) * page * kind.token_bytes + kind.state_bytes)

@@ -341,7 +341,8 @@ FITTED_SERVERS = ("vllm", "sglang", "trtllm")
 SERVERS_MODE = 0.045
 """Replaces `roofline.phases.totals.COMMON_MODE` for them: the fit absorbs most of the error common to all kernels.
 
-With it the interval contains 80 % of the runs whose model and accelerator were left out of the fit."""
+With it the interval contains 80 % of the runs whose model and accelerator were left out of the fit, but 64 % of those
+of other sources, where hosts and launch options differ (benchmarks/found_servers.md)."""
 
 
 def _of_servers(factor: Number) -> Number:

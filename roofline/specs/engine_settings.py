@@ -129,6 +129,7 @@ FIELDS: Mapping[str, Kind] = {
     "graph_layer_bytes": Kind(),
     "graphs_in_fraction": Kind(switch=True),
     "eager": Kind(switch=True),
+    "frees_windows": Kind(switch=True),
     "state_bits": Kind(least=1),
     "state_share": SHARE,
     "state_slots": Kind(least=1),

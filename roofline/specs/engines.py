@@ -87,6 +87,9 @@ class Engine(Value):
         What has logits in a step: running ``sequences``, or all ``tokens`` (llama.cpp).
     groups_layers : bool
         Whether layers with equal caches are padded to groups of one size (vLLM's hybrid cache manager).
+    frees_windows : bool
+        Whether layers with a window keep only its tokens (TensorRT-LLM keeps all unless ``max_attention_window`` is
+        given).
     state_bits : float
         Bits of a value of recurrent state (vLLM's ``mamba_ssm_cache_dtype``).
     state_share, state_slots : float
@@ -177,6 +180,7 @@ class Engine(Value):
     graphs_in_fraction: bool | None = None
     sampler_rows: str | None = None
     groups_layers: bool | None = None
+    frees_windows: bool | None = None
     state_bits: float | None = None
     state_share: float | None = None
     state_slots: float | None = None
