@@ -29,7 +29,9 @@ def classic(fields: Fields, family: EncoderFamily) -> Model:
     if fields.text("layer_norm_type") not in (None, "layer_norm"):
         raise SpecError(f"layer_norm_type must be layer_norm: {fields.text('layer_norm_type')!r:.80}")
     rows = fields.size("max_position_embeddings")
-    unused = 1 + (fields.optional("pad_token_id", least=0) or 1) if family.offset else 0
+    unused = 0
+    if family.offset:
+        unused = 1 + (fields.optional("pad_token_id", least=0) or 1)
     # DeBERTa's norm follows the projection to the layers' width; ALBERT's and ELECTRA's precedes it.
     normed = hidden if family.prefix.startswith("Deberta") else width
     return Model(
@@ -112,8 +114,10 @@ def _mlp(fields: Fields, family: EncoderFamily) -> MLP:
 
 def _mixtures(fields: Fields, family: EncoderFamily, count: int) -> int:
     """How many layers have experts: every ``moe_every_n_layers``-th of Nomic's (arXiv:2502.07972)."""
-    every = fields.optional("moe_every_n_layers", least=0) if family.prefix == "NomicBert" else 0
-    return count // every if every else 0
+    every = fields.optional("moe_every_n_layers", least=0)
+    if family.prefix != "NomicBert" or not every:
+        return 0
+    return count // every
 
 
 def _experts(fields: Fields) -> MoE:
@@ -131,8 +135,9 @@ def _experts(fields: Fields) -> MoE:
 def _tables(fields: Fields, family: EncoderFamily, rows: int, width: int) -> Iterator[LookupTable]:
     if _has_positions(fields, family) and width != fields.size("hidden_size"):
         yield LookupTable("positions", rows, width)
-    given = fields.optional("type_vocab_size", least=0)
-    kinds = family.token_types if given is None else given
+    kinds = fields.optional("type_vocab_size", least=0)
+    if kinds is None:
+        kinds = family.token_types
     if kinds and (family.token_types or family.prefix.startswith("Deberta")):
         yield LookupTable("token_types", kinds, width)
     for table in family.tables:
@@ -148,7 +153,8 @@ def _tables(fields: Fields, family: EncoderFamily, rows: int, width: int) -> Ite
 
 def _has_positions(fields: Fields, family: EncoderFamily) -> bool:
     """Whether there is a position table."""
-    kind = fields.text("position_embedding_type") or ("absolute" if family.positions else "rope")
+    usual = "absolute" if family.positions else "rope"
+    kind = fields.text("position_embedding_type") or usual
     if kind not in KINDS_OF_POSITIONS:
         raise SpecError(f"position_embedding_type must be one of {', '.join(KINDS_OF_POSITIONS)}: {kind!r:.80}")
     return kind == "absolute" and fields.flag("position_biased_input", True)
@@ -158,8 +164,8 @@ def _around(fields: Fields, family: EncoderFamily, hidden: int, width: int) -> I
     """Projection from the tables' width to the layers', and DeBERTa's convolution after its first layer."""
     if width != hidden or family.prefix == "Albert":
         yield Projection(hidden=width, output=hidden, name="embed_proj", bias=not family.prefix.startswith("Deberta"))
-    taps = fields.optional("conv_kernel_size", least=0) if family.prefix == "DebertaV2" else 0
-    if taps:
+    taps = fields.optional("conv_kernel_size", least=0)
+    if taps and family.prefix == "DebertaV2":
         yield Projection(hidden=taps * hidden, output=hidden, name="conv", bias=True, norm=2 * hidden)
 
 
@@ -183,15 +189,20 @@ def _relative(fields: Fields, family: EncoderFamily) -> Iterator[Block]:
     if not span:
         return
     given: Any = fields.get("pos_att_type") or []
-    listed = given if isinstance(given, list) else str(given).split("|")
+    listed = str(given).split("|")
+    if isinstance(given, list):
+        listed = given
     terms = [term for term in ("c2p", "p2c") if term in listed]
     if not terms:
         return
     hidden = fields.size("hidden_size")
-    own = 0 if family.prefix == "DebertaV2" and fields.flag("share_att_key") else len(terms)
-    # The first version has no bias where contents look at positions.
-    biased = own if family.prefix == "DebertaV2" else int("p2c" in terms)
-    yield RelativeScores(hidden=hidden, rows=2 * span, terms=len(terms), own=own, biases=hidden * biased if own else 0)
+    if family.prefix != "DebertaV2":  # the first version has no bias where contents look at positions
+        own, biased = len(terms), int("p2c" in terms)
+    elif fields.flag("share_att_key"):
+        own = biased = 0
+    else:
+        own = biased = len(terms)
+    yield RelativeScores(hidden=hidden, rows=2 * span, terms=len(terms), own=own, biases=hidden * biased)
 
 
 # ModernBERT (arXiv:2412.13663)
@@ -211,7 +222,8 @@ def modern(fields: Fields) -> Model:
     whole = kinds.count("full_attention")
     first_full = kinds[0] == "full_attention"
     # The first layer has no norm before attention; the embedding's norm takes its place.
-    layers = [Layer(1, full if first_full else local, (norm,))]
+    first = full if first_full else local
+    layers = [Layer(1, first, (norm,))]
     for blocks, number in ((full, whole - first_full), (local, count - whole - (not first_full))):
         if number:
             layers.append(Layer(number, blocks, (norm, norm)))
@@ -231,9 +243,11 @@ def _kinds(fields: Fields, count: int) -> Iterator[str]:
     listed = fields.entries("layer_types", count)
     period = fields.optional("global_attn_every_n_layers") or 3
     for at in range(count):
-        kind = "sliding_attention" if at % period else "full_attention"
+        kind = "full_attention"
         if listed is not None:
             kind = str(listed[at])
+        elif at % period:
+            kind = "sliding_attention"
         if kind not in ("full_attention", "sliding_attention"):
             raise SpecError(f"layer_types[{at}] must be full_attention or sliding_attention: {kind!r:.80}")
         yield kind

@@ -12,7 +12,7 @@ from .further_towers import CLIP_L_336, ocr_encoders
 from .recent_encoders import eighth
 from .recent_shapes import got_ocr
 from .tower_parts import Chain, first, merged_patches, products, qwen2_5_vl, vit
-from .vision_encoders import grid
+from .vision_encoders import grid, inner_width, merged_on_a_side
 from .wrapper import Wrapper
 
 WINDOW_S = 30.0
@@ -57,13 +57,11 @@ def muse(at: Wrapper) -> Tower:
 def radio(at: Wrapper) -> Tower:
     """C-RADIO: class and register tokens beside the patches, two matrices over merged patches."""
     fields = at.encoder
-    width, ratio = fields.size("hidden_size"), fields.get("mlp_ratio")
-    scale = at.outer.get("downsample_ratio")
-    merge = (round(1 / scale) if isinstance(scale, float) and 0 < scale <= 1 else 2) ** 2
+    width, merge = fields.size("hidden_size"), merged_on_a_side(at.outer) ** 2
     extra = (fields.optional("num_cls_tokens") or 0) + (fields.optional("num_registers", least=0) or 0)
     return vit(
         at,
-        inner=int(width * (ratio if isinstance(ratio, int | float) and 0 < ratio < 100 else 4)),
+        inner=inner_width(fields, width),
         merge=merge,
         class_tokens=extra,
         projector=products(width * merge, at.outer.size("projector_hidden_size"), at.hidden),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from . import recent_encoders, vision_encoders
 from .fields import Fields, MissingField
-from .vision_encoders import grid, layer, matrix, patches, side
+from .vision_encoders import grid, inner_width, layer, matrix, merged_on_a_side, patches, side
 from .wrapper import Wrapper
 
 FASTVIT_MCI3 = 122_714_208
@@ -97,15 +97,12 @@ def radio(at: Wrapper) -> int:
     width, layers = fields.size("hidden_size"), fields.size("num_hidden_layers")
     if fields.flag("use_swiglu_ffn"):
         raise MissingField("the inner width of gated MLPs")
-    ratio = fields.get("mlp_ratio")
-    inner = int(width * (ratio if isinstance(ratio, int | float) and 0 < ratio < 100 else 4))
     table = (fields.size("max_img_size") // side(fields, "patch_size")) ** 2 * width
     extra = (fields.optional("num_cls_tokens") or 0) + (fields.optional("num_registers", least=0) or 0)
     first = (fields.size("patch_dim") + (fields.optional("video_patch_dim") or 0)) * width
-    scale = at.outer.get("downsample_ratio")
-    merged = width * (round(1 / scale) if isinstance(scale, float) and 0 < scale <= 1 else 2) ** 2
+    merged = width * merged_on_a_side(at.outer) ** 2
     between = at.outer.size("projector_hidden_size")
-    blocks = layers * layer(width, inner, norms=6)
+    blocks = layers * layer(width, inner_width(fields, width), norms=6)
     return first + table + extra * width + blocks + merged + merged * between + between * at.hidden
 
 
@@ -165,8 +162,9 @@ def deepseek_ocr(at: Wrapper) -> int:
     out, width, inner = sam.size("output_channels"), clip.size("hidden_size"), clip.size("intermediate_size")
     strided = 9 * out * 2 * out + 9 * 2 * out * width
     layers = clip.size("num_hidden_layers") * layer(width, inner)
-    first = patches(clip, width, bias=False) if at.outer.get("model_type") == "deepseek_vl_v2" else 0
-    follows = first + (grid(clip) + 2) * width + 2 * width + layers
+    follows = (grid(clip) + 2) * width + 2 * width + layers
+    if at.outer.get("model_type") == "deepseek_vl_v2":
+        follows += patches(clip, width, bias=False)
     return recent_encoders.segment_anything(sam) + strided + follows + matrix(2 * width, at.hidden) + 2 * at.hidden
 
 
@@ -194,7 +192,9 @@ def blip2(at: Wrapper) -> int:
     fields, former = at.encoder, at.part("qformer_config")
     width, inner, layers = (fields.size(n) for n in ("hidden_size", "intermediate_size", "num_hidden_layers"))
     table = (grid(fields) + 2) * width
-    block = layer(width, inner) - (0 if fields.flag("qkv_bias", True) else 3 * width)
+    block = layer(width, inner)
+    if not fields.flag("qkv_bias", True):
+        block -= 3 * width
     encoder = patches(fields, width, bias=True) + table + layers * block + 2 * width
     queries = (at.outer.optional("num_query_tokens") or 32) * former.size("hidden_size")
     return encoder + queries + query_former(former) + matrix(former.size("hidden_size"), at.hidden)
@@ -225,9 +225,9 @@ def janus(at: Wrapper) -> int:
     fields, quantizer = at.encoder, at.part("vq_config")
     width, out = fields.size("hidden_size"), fields.size("projection_dim")
     inner = int(width * float(fields.get("mlp_ratio") or 4))
-    block = layer(width, inner) + (
-        4 * (width // fields.size("num_attention_heads")) if fields.flag("use_qk_norm") else 0
-    )
+    block = layer(width, inner)
+    if fields.flag("use_qk_norm"):
+        block += 4 * (width // fields.size("num_attention_heads"))
     encoder = patches(fields, width, bias=True) + grid(fields) * width + 2 * width
     encoder += fields.size("num_hidden_layers") * block
     aligner = _chain(width, out, fields.optional("depth") or 2)
@@ -254,16 +254,12 @@ def _autoencoder(fields: Fields) -> int:
     widths = [Fields({"factor": factor}, {}).size("factor") * base for factor in factors]
     wide, embedded = widths[-1], fields.size("embed_dim")
     middle = 2 * _residual(wide, wide) + _attention(wide)
-    down = up = 0
-    for level, width in enumerate(widths):
-        last, before = level == len(widths) - 1, widths[level - 1] if level else base
-        attended = blocks * _attention(width) if last else 0
-        down += _residual(before, width) + (blocks - 1) * _residual(width, width) + attended
-        above = wide if last else widths[level + 1]
+    down, up = blocks * _attention(wide), (blocks + 1) * _attention(wide)
+    for before, width, above in zip([base, *widths[:-1]], widths, [*widths[1:], wide], strict=True):
+        down += _residual(before, width) + (blocks - 1) * _residual(width, width)
         up += _residual(above, width) + blocks * _residual(width, width)
-        up += (blocks + 1) * _attention(width) if last else 0
-        down += 0 if last else matrix(9 * width, width)
-        up += matrix(9 * width, width) if level else 0
+    down += sum(matrix(9 * width, width) for width in widths[:-1])
+    up += sum(matrix(9 * width, width) for width in widths[1:])
     doubled = 2 * latent if fields.flag("double_latent") else latent
     encoder = matrix(9 * fields.size("in_channels"), base) + down + middle + 2 * wide + matrix(9 * wide, doubled)
     decoder = matrix(9 * latent, wide) + middle + up + 2 * base + matrix(9 * base, fields.size("out_channels"))
@@ -273,8 +269,10 @@ def _autoencoder(fields: Fields) -> int:
 
 def _residual(first: int, width: int) -> int:
     """Two norms and two convolutions of 3 x 3, and a matrix past them where the width changes."""
-    past = matrix(first, width) if first != width else 0
-    return 2 * first + matrix(9 * first, width) + 2 * width + matrix(9 * width, width) + past
+    stored = 2 * first + matrix(9 * first, width) + 2 * width + matrix(9 * width, width)
+    if first != width:
+        stored += matrix(first, width)
+    return stored
 
 
 def _attention(width: int) -> int:

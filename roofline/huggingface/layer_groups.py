@@ -87,15 +87,22 @@ def _mixer_only(family: Family) -> bool:
 
 
 def _norm_count(fields: Fields, family: Family) -> int:
-    behind = 2 if family.extra_norms_flag and fields.flag(family.extra_norms_flag) else 0
-    return family.norms + behind + _extra_norms(fields)
+    count = family.norms + _extra_norms(fields)
+    if family.extra_norms_flag and fields.flag(family.extra_norms_flag):
+        count += 2
+    return count
 
 
 def _extra_norms(fields: Fields) -> int:
     """Norms that come with parts: per-layer inputs, AltUp and LAuReL, experts beside a dense MLP."""
-    extra = 1 if fields.optional("hidden_size_per_layer_input", least=0) else 0
-    extra += 2 if fields.optional("laurel_rank") else 0
-    return extra + (3 if fields.flag("enable_moe_block") else 0)
+    extra = 0
+    if fields.optional("hidden_size_per_layer_input", least=0):
+        extra += 1
+    if fields.optional("laurel_rank"):
+        extra += 2
+    if fields.flag("enable_moe_block"):
+        extra += 3
+    return extra
 
 
 def _residual(fields: Fields, place: Place) -> tuple[Block, ...]:
@@ -129,9 +136,10 @@ def block_residual(fields: Fields, place: Place | None = None) -> tuple[Block, .
         if place is None:
             return (BlockResidual(hidden=hidden, sources=blocks, queries=1, norms=norms),)
         for_attention = 1
-        if not norms:
-            for_attention = 1 if place.kind == "sliding" else 3
-            for_attention = for_attention if place.at else 0
+        if not norms and place.kind != "sliding":
+            for_attention = 3
+        if not norms and not place.at:
+            for_attention = 0
         return (BlockResidual(hidden=hidden, sources=1 + blocks // 2, queries=for_attention + 1, norms=norms),)
     return ()
 

@@ -70,8 +70,9 @@ def siglip_of_timm(fields: Fields) -> int:
 def phi4_vision(fields: Fields) -> int:
     """Phi-4-multimodal: SigLIP with its pooling head, and two vectors that separate crops of an image."""
     width, inner = fields.size("hidden_size"), fields.size("intermediate_size")
-    pooling = 0 if fields.flag("vision_use_head") else layer(width, inner, norms=3)
-    return siglip(fields) + pooling + 2 * width
+    if fields.flag("vision_use_head"):  # then SigLIP's count has the head
+        return siglip(fields) + 2 * width
+    return siglip(fields) + layer(width, inner, norms=3) + 2 * width
 
 
 def phi4_audio(fields: Fields) -> int:
@@ -98,12 +99,16 @@ def segment_anything(fields: Fields) -> int:
     wide = whole_layers(fields, layers)
     side, window = _root(grid(fields)), fields.size("window_size")
     head_dim = width // fields.size("num_attention_heads")
-    distances = 2 * head_dim * (wide * (2 * side - 1) + (layers - wide) * (2 * window - 1))
-    blocks = layers * (layer(width, fields.size("mlp_dim")) - (0 if fields.flag("qkv_bias", True) else 3 * width))
+    block = layer(width, fields.size("mlp_dim"))
+    if not fields.flag("qkv_bias", True):
+        block -= 3 * width
     neck = width * out + 9 * out * out + 4 * out
-    table = side**2 * width if fields.flag("use_abs_pos", True) else 0
-    distances = distances if fields.flag("use_rel_pos", True) else 0
-    return patches(fields, width, bias=True) + table + blocks + distances + neck
+    positions = 0
+    if fields.flag("use_abs_pos", True):
+        positions += side**2 * width
+    if fields.flag("use_rel_pos", True):
+        positions += 2 * head_dim * (wide * (2 * side - 1) + (layers - wide) * (2 * window - 1))
+    return patches(fields, width, bias=True) + positions + layers * block + neck
 
 
 def whole_layers(fields: Fields, layers: int) -> int:
@@ -122,8 +127,11 @@ def intern_vit(fields: Fields) -> int:
     """InternViT beside InternVL's checkpoints (arXiv:2312.14238): a class token, two learned scales a layer."""
     width, inner, layers = (fields.size(n) for n in ("hidden_size", "intermediate_size", "num_hidden_layers"))
     norm = width if fields.text("norm_type") == "rms_norm" else 2 * width
-    block = layer(width, inner, norms=0) - (0 if fields.flag("qkv_bias") else 3 * width)
-    block += 2 * norm + 2 * width + (2 * width if fields.flag("qk_normalization") else 0)
+    block = layer(width, inner, norms=0) + 2 * norm + 2 * width
+    if not fields.flag("qkv_bias"):
+        block -= 3 * width
+    if fields.flag("qk_normalization"):
+        block += 2 * width
     return patches(fields, width, bias=True) + (grid(fields) + 2) * width + layers * block
 
 

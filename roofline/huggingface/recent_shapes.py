@@ -7,7 +7,7 @@ from .audio_encoders import width_of
 from .fields import Fields
 from .recent_encoders import eighth, whole_layers
 from .tower_parts import Chain, frames_of, merged_patches, products, vit
-from .vision_encoders import channels, grid, side
+from .vision_encoders import channels, grid, merged_on_a_side, side
 from .wrapper import Wrapper
 
 
@@ -152,8 +152,7 @@ def got_ocr(at: Wrapper) -> Tower:
 
 def intern_vit(at: Wrapper) -> Tower:
     """InternVL: tiles of fixed size with a class token, patches merged by the inverse of ``downsample_ratio``."""
-    ratio = at.outer.get("downsample_ratio")
-    merge = (round(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 2) ** 2
+    merge = merged_on_a_side(at.outer) ** 2
     chain = products(at.encoder.size("hidden_size") * merge, at.hidden, at.hidden)
     return vit(at, positions=grid(at.encoder), class_tokens=1, merge=merge, projector=chain)
 

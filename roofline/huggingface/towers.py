@@ -10,7 +10,7 @@ from . import audio_encoders, recent_encoders, vision_encoders
 from .fields import Fields, MissingField
 from .further_towers import IMAGE_TOWERS, deepseek_ocr
 from .speech_towers import SPEECH_TOWERS
-from .vision_encoders import matrix
+from .vision_encoders import matrix, merged_on_a_side
 from .wrapper import Wrapper
 
 Encoder = Callable[[Fields], int]
@@ -171,9 +171,7 @@ def _cohere2(at: Wrapper) -> int:
 
 def _internvl(at: Wrapper) -> int:
     """Patches merged by the inverse of ``downsample_ratio`` on each side, normalized, two linear layers."""
-    ratio = at.outer.get("downsample_ratio")
-    factor = round(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 2
-    merged = _width(at) * factor**2
+    merged = _width(at) * merged_on_a_side(at.outer) ** 2
     return 2 * merged + matrix(merged, at.hidden) + matrix(at.hidden, at.hidden)
 
 

@@ -40,6 +40,22 @@ def grid(fields: Fields) -> int:
     return (side(fields, "image_size") // side(fields, "patch_size")) ** 2
 
 
+def merged_on_a_side(outer: Fields) -> int:
+    """Patches merged to a token on each side: the inverse of ``downsample_ratio``, 2 unless the file states it."""
+    ratio = outer.get("downsample_ratio")
+    if isinstance(ratio, float) and 0 < ratio <= 1:
+        return round(1 / ratio)
+    return 2
+
+
+def inner_width(fields: Fields, width: int) -> int:
+    """Inner width of MLPs by ``mlp_ratio``, four times the width unless the file states it."""
+    ratio = fields.get("mlp_ratio")
+    if isinstance(ratio, int | float) and 0 < ratio < 100:
+        return int(width * ratio)
+    return 4 * width
+
+
 def side(fields: Fields, name: str) -> int:
     """Length of a side, which may be stated twice (height and width)."""
     value: Any = fields.get(name)
@@ -185,12 +201,18 @@ def minimax(fields: Fields) -> int:
 def internvl(fields: Fields) -> int:
     """InternViT: a class token, two learned scales a layer, no bias on queries, keys and values unless configured."""
     width, inner, layers = _vit(fields)
-    biases = 0 if fields.flag("attention_bias") else 3 * width
     norm = 2 if fields.text("norm_type") in (None, "layer_norm") else 1
-    block = layer(width, inner, norms=2 * norm + 2) - biases + (2 * width if fields.flag("use_qk_norm") else 0)
-    table = (grid(fields) + 1) * width if fields.flag("use_absolute_position_embeddings", True) else 0
-    behind = 0 if fields.flag("use_mean_pooling", True) else 2 * width
-    return patches(fields, width, bias=True) + width + table + layers * block + behind
+    block = layer(width, inner, norms=2 * norm + 2)
+    if not fields.flag("attention_bias"):
+        block -= 3 * width
+    if fields.flag("use_qk_norm"):
+        block += 2 * width
+    outside = width
+    if fields.flag("use_absolute_position_embeddings", True):
+        outside += (grid(fields) + 1) * width
+    if not fields.flag("use_mean_pooling", True):
+        outside += 2 * width
+    return patches(fields, width, bias=True) + outside + layers * block
 
 
 def llama4(fields: Fields) -> int:
