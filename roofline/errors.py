@@ -191,8 +191,10 @@ def of_kind(what: str, value: object, kind: type, example: str) -> None:
         The value is of another kind.
     """
     if not isinstance(value, kind):
-        spelled_out = kind.__name__.isupper()  # letters such as S begin with a vowel: an SLO
-        article = "an" if kind.__name__[0] in ("AEFHILMNORSX" if spelled_out else "AEIO") else "a"
+        vowels = "AEIO"
+        if kind.__name__.isupper():  # spelled out, so that letters such as S begin with a vowel: an SLO
+            vowels = "AEFHILMNORSX"
+        article = "an" if kind.__name__[0] in vowels else "a"
         raise InvalidInput(f"{what} must be {article} {kind.__name__}, such as {example}: {reprlib.repr(value)}")
 
 

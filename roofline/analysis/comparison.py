@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Truth
+from ..arrays import Truth, scalar
 from ..errors import InvalidInput, Number, require
 from ..report import Report, Step, plain
 from ..report.tables import Line
@@ -232,7 +232,7 @@ def _ratio(before: Any, after: Any) -> Number:
     before, after = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where((before == 0) & (after == 0), 1.0, after / before)
-    return ratio if ratio.ndim else float(ratio)
+    return scalar(ratio)
 
 
 def _times(ratio: Any) -> str:

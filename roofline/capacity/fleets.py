@@ -240,15 +240,14 @@ class Fleet(Rows):
     @property
     def gco2_per_request(self) -> Array:
         """Grams of CO2 per request; NaN if ``power`` has no carbon intensity."""
-        each = self.plan.power.gco2_per_kwh
-        return np.asarray(self.joules_per_request / JOULES_OF_A_KWH * (np.nan if each is None else each))
+        each = np.array(self.plan.power.gco2_per_kwh, dtype=float)  # None becomes NaN
+        return np.asarray(self.joules_per_request / JOULES_OF_A_KWH * each)
 
     @property
     def electricity_usd_per_month(self) -> Array:
         """Price of electricity per month; NaN if ``power`` has no price per kWh."""
-        each = self.plan.power.usd_per_kwh
-        kwh = self.watts * HOURS_PER_MONTH / WATTS_OF_A_KILOWATT
-        return np.asarray(kwh * (np.nan if each is None else each))
+        each = np.array(self.plan.power.usd_per_kwh, dtype=float)  # None becomes NaN
+        return np.asarray(self.watts * HOURS_PER_MONTH / WATTS_OF_A_KILOWATT * each)
 
     def break_even(self, api_in: float, api_cached: float | None = None, api_out: float = 0.0) -> Array:
         """Request rate at which the fleet costs as much as an API for the same requests.

@@ -320,7 +320,7 @@ class Plan(Rows):
         return self._of_kwh(self.power.usd_per_kwh)
 
     def _of_kwh(self, each: float | None) -> Array:
-        return np.asarray(self.joules_per_request / JOULES_OF_A_KWH * (np.nan if each is None else each))
+        return np.asarray(self.joules_per_request / JOULES_OF_A_KWH * np.array(each, dtype=float))  # None becomes NaN
 
     @property
     def bound_by(self) -> Array:

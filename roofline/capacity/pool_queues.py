@@ -47,6 +47,11 @@ def prompt_cv2(stream: Stream | None) -> float:
     return float(np.sum(mix.share * (mix.prompt_tokens - mean) ** 2)) / mean**2
 
 
+def _most(target: float | None) -> float:
+    """A target as the largest allowed value; infinite if there is none."""
+    return np.inf if target is None else target
+
+
 @dataclass(frozen=True, eq=False)
 class PromptPool(Value):
     """Prefill workers, for every layout ``[L]`` of a deployment.
@@ -112,7 +117,7 @@ class PromptPool(Value):
     def carried(self, workers: Array, slo: SLO, most_load: float) -> Array:
         """Largest rate ``[L, X]`` of ``X`` workers at which TTFT meets its target; 0 if there is none."""
         capacity = (self.lanes * self.capacity)[:, None] * workers
-        target = np.inf if slo.ttft_s is None else slo.ttft_s * (1.0 - WAIT_SHARE)
+        target = _most(slo.ttft_s) * (1.0 - WAIT_SHARE)
 
         def meets(load: Any) -> Array:
             return self.ttft_s(np.asarray(load) * capacity, workers, slo) <= target
@@ -191,9 +196,7 @@ class DecodePool(Value):
     def carried(self, slo: SLO, most_load: float) -> Array:
         """Largest rate per worker of every row at which TPOT and the wait meet their targets; 0 if there is none."""
         capacity = 1.0 / self.rows.busy_s
-        target = np.inf if slo.tpot_s is None else slo.tpot_s
-        most_wait = np.inf if slo.ttft_s is None else slo.ttft_s * WAIT_SHARE
-        most_gap = np.inf if slo.gap_s is None else slo.gap_s
+        target, most_wait, most_gap = _most(slo.tpot_s), _most(slo.ttft_s) * WAIT_SHARE, _most(slo.gap_s)
         possible = self.rows.fits & (self.rows.gap_s <= most_gap)
         if self.stream is None:
             return np.asarray(np.where(possible & (self.tpot_s(capacity, slo) <= target), capacity, 0.0))

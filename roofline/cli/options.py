@@ -29,7 +29,7 @@ from ..specs.engines import engine_named, list_engines
 from ..specs.library import list_accelerators, list_models
 from .help_pages import GROUPS
 from .metric_names import slo_targets
-from .quantities import listed, quantities, quantity
+from .quantities import as_tuple, listed, quantities, quantity
 
 DEFAULT_TIME = "estimate_s"
 """The time that every command shows, unless ``--time`` names another."""
@@ -128,7 +128,7 @@ def parsed_by(parse: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
         values = [parse(token.value) for token in tokens]
         if get_origin(kind) is not tuple:
             return values[0]
-        return tuple(item for value in values for item in (value if isinstance(value, tuple) else (value,)))
+        return tuple(item for value in values for item in as_tuple(value))
 
     return convert
 

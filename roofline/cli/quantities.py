@@ -91,6 +91,11 @@ def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """One value or several as a tuple."""
+    return value if isinstance(value, tuple) else (value,)
+
+
 def quantities(text: str, unit: str = "count") -> Any:
     """One number, or a tuple of several separated by commas.
 

@@ -15,7 +15,7 @@ from ..techniques.technique import technique_named
 from ..units import quantity_of
 from . import options as opt
 from .help_pages import GROUPS
-from .quantities import quantities, quantity
+from .quantities import as_tuple, quantities, quantity
 from .target import read_model
 
 BY_OTHER_OPTIONS = ("weights", "activations", "kv")
@@ -75,15 +75,11 @@ def _reading(name: str, kind: str) -> tuple[Any, str]:
     if kind.startswith("Model"):
         return read_model, "MODEL"
     if kind.startswith("str"):
-        return str, "WORD"
+        return str, "NAME"
     unit = quantity_of(name) or "count"
     if kind == "Lengths":
-        return lambda text: _tuple_of(quantities(text, unit)), "N,N,..."
+        return lambda text: as_tuple(quantities(text, unit)), "N,N,..."
     return lambda text: quantity(text, unit), "X"
-
-
-def _tuple_of(found: Any) -> tuple[Any, ...]:
-    return found if isinstance(found, tuple) else (found,)
 
 
 def _yes_or_no(text: str) -> Any:

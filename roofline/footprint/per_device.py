@@ -29,8 +29,7 @@ def weights_on_one(serve: Deployment) -> Number:
     Pipeline stages have up to ``ceil(layers / stages)`` layers.  The first stage also has the embedding and the last
     one lm_head; a tied table is on both.  Within a layer, every matrix declares how it is divided.
     """
-    total = sum(weights_by_part(serve).values())
-    return total if np.ndim(total) else float(total)
+    return scalar(sum(weights_by_part(serve).values()))
 
 
 def weights_by_part(serve: Deployment) -> dict[str, Number]:

@@ -343,7 +343,11 @@ API_PRICES = 3
 def plan_dict(found: Plan, pools: PoolPlan | str | None = None) -> dict[str, Any]:
     """The question, the best candidate overall and per accelerator, the frontier and the pools, as plain JSON types."""
     best = found.best.rows()
-    apart = {} if pools is None else {"disaggregated": pools if isinstance(pools, str) else _pools_dict(pools)}
+    apart: dict[str, Any] = {}
+    if isinstance(pools, str):
+        apart = {"disaggregated": pools}
+    elif pools is not None:
+        apart = {"disaggregated": _pools_dict(pools)}
     return _asked(found) | {
         "candidates": len(found),
         "feasible": int(found.feasible.sum()),

@@ -19,7 +19,7 @@ from ...units import brief_time, humanize
 from .. import options as opt
 from ..answers import Answers, notes_of_both
 from ..output import print_json, print_text
-from ..quantities import quantities
+from ..quantities import as_tuple, quantities
 from ..target import Target, read_model, tensor_share
 from ..technique_options import Chosen, with_formats
 from ..text import block, bullets, derivations, label, paragraph, table, value, without_basis
@@ -91,9 +91,9 @@ def _fills(parallel: Mapping[str, Any], hardware: Any) -> bool:
     """Whether layouts without a degree of tensor parallelism can use all accelerators that were given."""
     if "tensor" in parallel:
         return False
-    listed = [value if isinstance(value, tuple) else (value,) for value in parallel.values()]
+    listed = [as_tuple(value) for value in parallel.values()]
     layouts = [dict(zip(parallel, degrees, strict=True)) for degrees in itertools.product(*listed)]
-    names = hardware if isinstance(hardware, tuple) else (hardware,)
+    names = as_tuple(hardware)
     return all(tensor_share(layout, get_hardware(name).count) for layout in layouts for name in names)
 
 

@@ -25,7 +25,7 @@ from ...techniques import apply, technique_table
 from .. import options as opt
 from ..metric_names import metric_name
 from ..picture_options import MeasuredFiles, Picture
-from ..quantities import quantities, quantity
+from ..quantities import as_tuple, quantities, quantity
 from ..target import Target, read_model
 from ..technique_options import Chosen
 from .capacity_plans import Rate as FleetRate
@@ -73,8 +73,7 @@ def rooflines(*accelerators: AcceleratorNames, picture: Picture, math: MathForma
 
 def _words(given: Any) -> tuple[str, ...]:
     """Names separated by commas or given one by one."""
-    parts = given if isinstance(given, tuple) else (given,)
-    return tuple(word for part in parts for word in str(part).split(",") if word)
+    return tuple(word for part in as_tuple(given) for word in str(part).split(",") if word)
 
 
 def time_breakdown(model: opt.ModelName, /, target: Target, picture: Picture) -> None:

@@ -15,7 +15,7 @@ from .. import options as opt
 from ..answers import Answers, deployment_dict
 from ..metric_names import slo_metric
 from ..output import check_picture, print_json, print_text, save_picture
-from ..quantities import quantities
+from ..quantities import as_tuple, quantities
 from ..request_load import load_dict, read_requests
 from ..target import Placement, read_model, read_slo
 from ..technique_options import Chosen
@@ -92,7 +92,7 @@ def advise(
         read_slo(slo or {}),
         techniques=techniques,
         hit_rate=hit_rate,
-        batches=loads if isinstance(loads, tuple) else (loads,),
+        batches=as_tuple(loads),
         metric=metric,
         usd_per_hour=usd_per_hour,
         time=time,

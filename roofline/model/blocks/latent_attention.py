@@ -151,9 +151,13 @@ class MLA(Block):
 
     def weights(self) -> tuple[Weight, ...]:
         """Projections down and up, norms of the latents, the indexer's."""
-        latent_norm = 0 if self.shares_latent else self.kv_rank + (self.rope_dim if self.rope_norm else 0)
+        normed = self.q_rank or 0
+        if not self.shares_latent:
+            normed += self.kv_rank
+            if self.rope_norm:
+                normed += self.rope_dim
         vectors = [
-            Vector("latent_norm", (self.q_rank or 0) + latent_norm),
+            Vector("latent_norm", normed),
             Vector("sinks", self.heads if self.sinks else 0),
             Vector("vectors", self.vectors),
         ]
