@@ -230,7 +230,7 @@ WRONG = {
         "precision is weights nvfp4",
     ),
     "an alias twice": ("llama-3.1-8b", "hidden:", "aliases: [llama3.1, llama-3.1]\nhidden:", "is listed twice"),
-    "an alias that is the name": ("llama-2-7b", "hidden:", "aliases: [llama2-7b]\nhidden:", "or is the name"),
+    "an alias that is the name": ("llama-2-7b", "hidden:", "aliases: [llama2-7b]\nhidden:", "or is the spec's"),
     "an alias with a format": ("llama-2-7b", "hidden:", "aliases: [llama2-awq]\nhidden:", "names a format"),
     "a date that is none": ("llama-3.1-8b", "2026-11-29", "2026-13-29", "no such date: '2026-13-29'"),
     "a format that is none": ("deepseek-v3", "weights: fp8_block", "weights: fp8_blok", "no number format named"),

@@ -6,22 +6,22 @@ variable ``ROOFLINE_SPECS`` (separated as in ``PATH``), each of which may have s
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import InvalidInput, SpecError, UnknownName, either
+from ..errors import InvalidInput, SpecError, UnknownName
 from ..files import parse_yaml, read_spec, read_text
 from ..hardware import Accelerator
 from ..model import Model
 from ..values import Value
 from .folders import spec_folders
 from .instances import counted, find_instance
+from .name_index import NameIndex, names_of, nearest
 from .names import (
     leaves_type_open,
     plain_name,
@@ -29,11 +29,8 @@ from .names import (
     spoken,
     spoken_hardware,
     stored_precision,
-    without_owner,
 )
-
-LONGEST_NAME = 255
-"""Longest name of a file in any file system, and of a repository on the hub."""
+from .variants import Variant, variant_called
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +141,7 @@ def load_accelerators() -> list[Accelerator]:
 
 def called_accelerators(name: str) -> list[str]:
     """Accelerators that ``name`` may refer to; empty if there are none."""
-    names = _names("hardware_specs", _index("hardware_specs"))
+    names = names_of("hardware_specs", _index("hardware_specs"))
     return names.called.get(spoken(name), [])
 
 
@@ -162,7 +159,7 @@ def _like(kind: str, text: str) -> list[str]:
     index, wanted = _index(kind), spoken(text)
     found = {stem for stem in index if text.lower() in stem}
     if not found:  # other names are compared without separators, in which Qwen-32B contains Qwen3
-        found = {stem for key, stems in _names(kind, index).called.items() if wanted in key for stem in stems}
+        found = {stem for key, stems in names_of(kind, index).called.items() if wanted in key for stem in stems}
     return sorted(found)
 
 
@@ -217,11 +214,13 @@ def get_model(name: str | Path | Mapping[str, Any] | Model) -> Model:
     index = _index("model_specs")
     if name in index:
         return _read_model(index[name])
-    names = _names("model_specs", index)
+    names = names_of("model_specs", index)
     stems = specs_called(name, names.called, names.loosely)
     if not stems:
         return _from_hub(name, names, len(index))
-    return _as_named(_read_model(index[_only(stems, name)]), name)
+    path = index[_only(stems, name)]
+    model, variant = _read_model(path), variant_called(_variants(path), name, path.stem)
+    return _as_named(model if variant is None else variant.of(model), name)
 
 
 def _read_model(path: Path) -> Model:
@@ -245,6 +244,19 @@ def _model_of(text: str, path: Path) -> Model:
     return cast(Model, value_of(parse_yaml(text, path), ModelSpec, path))
 
 
+def _variants(path: Path) -> tuple[Variant, ...]:
+    text = read_spec(path)
+    return _variants_of(text, path) if "\nvariants:" in text else ()
+
+
+@lru_cache(maxsize=64)
+def _variants_of(text: str, path: Path) -> tuple[Variant, ...]:
+    """The checkpoints that share the shapes of the model that a file holds."""
+    from .model_schema import variants_of
+
+    return variants_of(parse_yaml(text, path))
+
+
 def _as_named(model: Model, name: str) -> Model:
     """The model in the format of its name's suffix, if that is another, and with the repository of a hub id."""
     from ..huggingface import is_hub_id
@@ -263,17 +275,17 @@ def _as_named(model: Model, name: str) -> Model:
     return model.replace(precision=wanted, repository=name, assumptions=(*model.assumptions, said))
 
 
-def _from_hub(name: str, names: _Names, known: int) -> Model:
+def _from_hub(name: str, names: NameIndex, known: int) -> Model:
     """Fetch the model of a hub id that is not in the library."""
     from ..huggingface import is_hub_id, read_hub
 
-    nearest = _nearest(plain_name(name), names, f"`roofline list models` shows all {known}")
+    offer = nearest(plain_name(name), names, f"`roofline list models` shows all {known}")
     if not is_hub_id(name):
-        raise UnknownName(f"no model named {name!r}; {nearest}")
+        raise UnknownName(f"no model named {name!r}; {offer}")
     try:
         return read_hub(name)
     except SpecError as error:
-        hint = f"; {nearest}" if nearest.startswith("did you mean") else ""
+        hint = f"; {offer}" if offer.startswith("did you mean") else ""
         raise SpecError(f"{error}{hint}") from None
 
 
@@ -311,7 +323,7 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
     several = counted(name)
     if several is not None and several[0] in index:
         return index[several[0]], several[1]
-    names = _names("hardware_specs", index)
+    names = names_of("hardware_specs", index)
     found = names.called.get(spoken(name), [])
     if found:
         return index[_only(found, name)], 1
@@ -328,15 +340,15 @@ def _hardware_path(name: str | Path) -> tuple[Path, int]:
         return index[_only(found, bare_name)], count
     if "mig" in re.split(r"[^a-z0-9]+", name.lower()):
         raise UnknownName(f"{name!r:.100} is a part of an accelerator (MIG); parts are not in the library")
-    nearest = _nearest(spoken(name), names, f"`roofline list hardware` shows all {len(index)}")
-    raise UnknownName(f"no accelerator named {name!r:.100}; {nearest}")
+    offer = nearest(spoken(name), names, f"`roofline list hardware` shows all {len(index)}")
+    raise UnknownName(f"no accelerator named {name!r:.100}; {offer}")
 
 
 STATED_SIZE = 0.075
 """How far the memory that a name states may be from the accelerator's: 24 GiB, 25.8 GB, are sold as 24 GB."""
 
 
-def _with_memory(name: str, names: _Names, index: Mapping[str, Path]) -> list[str]:
+def _with_memory(name: str, names: NameIndex, index: Mapping[str, Path]) -> list[str]:
     """Accelerators of a name that also says the machine around it or the size of its memory, which has to be right."""
     bare, size_gb = spoken_hardware(name)
     found = names.called.get(bare, [])
@@ -393,57 +405,3 @@ def _index(kind: str) -> dict[str, Path]:
                 raise SpecError(f"two specs are named {path.stem!r}: {found[path.stem]} and {path}; rename one")
             found[path.stem] = path
     return found
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Names of the specs of a kind.
-
-    Attributes
-    ----------
-    called : mapping of str to list of str
-        Normalized name, alias, title or hub id -> specs; names take precedence over equal aliases.
-    loosely : mapping of str to list of str
-        The same without parts of names that do not change a model's shapes.
-    """
-
-    called: Mapping[str, list[str]]
-    loosely: Mapping[str, list[str]]
-
-
-def _names(kind: str, index: Mapping[str, Path]) -> _Names:
-    called: dict[str, list[str]] = {}
-    loosely: dict[str, list[str]] = {}
-    for stem, path in index.items():
-        others = list(_other_names(path))
-        for key in dict.fromkeys(spoken(each) for each in others):
-            called.setdefault(key, []).append(stem)
-        if kind == "model_specs":
-            for key in dict.fromkeys(plain_name(each) for each in (stem, *others)):
-                loosely.setdefault(key, []).append(stem)
-    return _Names(called | {spoken(stem): [stem] for stem in index}, loosely)
-
-
-def _other_names(path: Path) -> Iterator[str]:
-    """Aliases, title and hub ids of a spec, read without parsing the whole file."""
-    text = read_text(path)
-    listed = re.search(r"^aliases: *(?:\[([^\]]*)\]|((?:\n *- .*)+))", text, re.MULTILINE)
-    for word in re.split(r",|\n *- ", (listed[1] or listed[2] or "") if listed else ""):
-        if word.strip():
-            yield word.strip().strip("'\"")
-    title = re.search(r"^title: *(.+?) *$", text, re.MULTILINE)
-    if title is not None:
-        yield title[1].strip("'\"")
-    for hub_id in re.findall(r'https://huggingface\.co/([\w.-]+/[\w.-]+)"', text):
-        yield hub_id
-        yield without_owner(hub_id)
-
-
-def _nearest(wanted: str, names: _Names, otherwise: str) -> str:
-    """Suggest the nearest names, those with the same beginning first; ``otherwise`` if none is near."""
-    begin = [key for key in names.called if wanted and key.startswith(wanted)]
-    near = begin + difflib.get_close_matches(wanted[:LONGEST_NAME], names.called, n=4, cutoff=0.6)
-    offers = list(dict.fromkeys(stem for key in near for stem in names.called[key]))[:6]
-    if offers:
-        return f"did you mean {either(offers)}?"
-    return otherwise

@@ -97,9 +97,9 @@ def _formats(spec: ModelSpec) -> Iterator[str]:
 
 def _names(spec: ModelSpec) -> Iterator[str]:
     seen = {spoken(spec.name)}
-    for alias in spec.aliases:
+    for alias in (*spec.aliases, *spec.variants):
         if spoken(alias) in seen:
-            yield f"alias {alias!r} is listed twice, or is the name"
+            yield f"name {alias!r} is listed twice, or is the spec's"
         seen.add(spoken(alias))
         if stored_precision(alias) is not None:
-            yield f"alias {alias!r} names a format, which is resolved without an alias"
+            yield f"name {alias!r} names a format, which is resolved without an alias"

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from ..errors import InvalidInput
 from ..model import EncoderStack, Layer, LookupTable, Model, Product, Tower
 from ..model.blocks import KINDS, Block
 from ..operators.precision import Precision
 from .schema import Source, SpecFile, Strict, faults
+from .variants import Variant
 
 
 class LayerSpec(Strict):
@@ -121,6 +132,23 @@ class CountedSpec(Strict):
     """Name of the source of the counts."""
 
 
+class VariantSpec(Strict):
+    """A checkpoint with the shapes of the model that differs from it in a known way."""
+
+    title: str = ""
+    """Its name as people write it."""
+    max_context_tokens: int | None = Field(default=None, ge=1)
+    """Longest context, if it differs."""
+    vocab: int | None = Field(default=None, ge=1)
+    """Rows of the embedding and of lm_head, if they differ."""
+    without: tuple[str, ...] = Field(default=(), strict=False)
+    """Parts in ``apart`` that this checkpoint lacks."""
+    note: str = ""
+    """What is not known about it, or how it differs otherwise."""
+    source: str = ""
+    """Which of the file's ``sources`` states the difference, or names the checkpoint."""
+
+
 class EncoderSpec(Strict):
     """The encoder of an encoder-decoder, with the width and normalization of the decoder."""
 
@@ -141,6 +169,8 @@ class ModelSpec(SpecFile):
 
     aliases: tuple[str, ...] = Field(default=(), strict=False)
     """Other names; hub ids of the sources are added automatically."""
+    variants: dict[str, VariantSpec] = Field(default_factory=dict)
+    """Other checkpoints with the same layers, by name, and what differs."""
     sources: dict[str, Source] = Field(min_length=1)
     """Documents with the shapes, by short name."""
     hidden: int = Field(ge=1)
@@ -194,6 +224,18 @@ class ModelSpec(SpecFile):
             raise InvalidInput(f"counted: source {counted.source!r} is not among {', '.join(known)}")
         return counted
 
+    @model_validator(mode="after")
+    def _variants_differ(self) -> ModelSpec:
+        for name, variant in self.variants.items():
+            states = bool(variant.max_context_tokens or variant.vocab or variant.without)
+            if unknown := [part for part in variant.without if part not in self.apart]:
+                raise InvalidInput(f"variants.{name}: {unknown[0]!r} is not among apart ({', '.join(self.apart)})")
+            if not states and not variant.note:
+                raise InvalidInput(f"variants.{name}: nothing differs; list it in aliases")
+            if (states or variant.source) and variant.source not in self.sources:
+                raise InvalidInput(f"variants.{name}: source {variant.source!r} is not among {', '.join(self.sources)}")
+        return self
+
     def build(self) -> Model:
         """The model.
 
@@ -234,9 +276,9 @@ class ModelSpec(SpecFile):
         """Hub id that the source of the formats links to, else that of the shapes."""
         named = self.sources.get("formats")
         for source in (*([named] if named else []), *self.sources.values()):
-            found = re.fullmatch(r"https://huggingface\.co/([\w.-]+/[\w.-]+)", source.url)
+            found = hub_id_of(source)
             if found:
-                return found[1]
+                return found
         return ""
 
     def _layer(self, where: str, spec: LayerSpec, norm: int) -> Layer:
@@ -275,6 +317,30 @@ class ModelSpec(SpecFile):
         with _located(where):
             checked = block_spec(kind).model_validate({"hidden": self.hidden, **fields})
             return KINDS[kind](**_values(checked, KINDS[kind]))
+
+
+def hub_id_of(source: Source) -> str:
+    """The hub id that a source links to; empty if it links elsewhere."""
+    found = re.fullmatch(r"https://huggingface\.co/([\w.-]+/[\w.-]+)", source.url)
+    return found[1] if found else ""
+
+
+def variants_of(data: Mapping[str, Any]) -> tuple[Variant, ...]:
+    """Return the variants in the data of a spec.
+
+    Parameters
+    ----------
+    data : mapping
+        Content of the file.
+    """
+    sources = {name: Source.model_validate(fields) for name, fields in data.get("sources", {}).items()}
+    found = []
+    for name, fields in data.get("variants", {}).items():
+        spec = VariantSpec.model_validate(fields)
+        source = sources.get(spec.source)
+        said = {"source": source.title, "repository": hub_id_of(source)} if source else {"source": ""}
+        found.append(Variant(**{"name": name, **dict(spec), **said}))
+    return tuple(found)
 
 
 def block_spec(kind: str) -> type[BaseModel]:

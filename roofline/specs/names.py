@@ -279,6 +279,17 @@ def _of_one_size(plain: str, loosely: Mapping[str, list[str]]) -> list[str]:
     return sorted(found) if len(found) == 1 else []
 
 
+def words_of(name: str) -> list[str]:
+    """The words of a model's name, without its owner.
+
+    Examples
+    --------
+    >>> words_of("Qwen/Qwen3-4B-Instruct-2507")
+    ['qwen3', '4b', 'instruct', '2507']
+    """
+    return _words(_plainly(name))
+
+
 def _words(name: str) -> list[str]:
     """Split a name into words of letters and digits; a point between digits does not separate."""
     return [word for word in re.split(r"[^a-z0-9.]+|\.(?!\d)|(?<!\d)\.", name.lower()) if word]
