@@ -32,7 +32,8 @@ from ..model.rewriting import steps_apart
 from ..phases.workload import Workload
 from ..serving.arrivals import Demand, demand
 from ..serving.cache_pool import cache_pool
-from ..serving.lane import Lane, Lengths
+from ..serving.lane import Lane
+from ..serving.lengths import Lengths
 from ..serving.outcome import Simulation, interval
 from ..serving.scenario import Scenario
 from ..serving.simulation import run

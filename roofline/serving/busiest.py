@@ -16,7 +16,7 @@ into a pass, which takes the time of `busiest` of them on one rank and of the ex
 from __future__ import annotations
 
 from functools import lru_cache
-from math import factorial, sqrt
+from math import erf, factorial, sqrt
 from typing import Any
 
 import numpy as np
@@ -70,30 +70,76 @@ def waiting_ranks(serve: Deployment, engine: Engine) -> Number:
 TABULATED = 64
 """Prompts up to which the busiest rank is computed exactly."""
 
+GRID = 0.05
+"""Distance of the tokens at which the busiest rank is computed, in mean prompts."""
+
+Array = npt.NDArray[np.float64]
+
 
 @lru_cache(maxsize=64)
-def _exact(ranks: int) -> npt.NDArray[np.float64]:
-    """Return the mean of the largest of ``ranks`` counts, for 0 to `TABULATED` prompts.
+def _exact(ranks: int, spread: float = 0.0) -> tuple[Array, Array]:
+    """Return some tokens ``x``, and the mean of the largest of ``ranks`` sums of 0 to `TABULATED` prompts, cut at each.
 
-    All counts are at most ``j`` in ``k! [x^k] (1 + x + x^2 / 2! + ... + x^j / j!)^R`` of the ``R^k`` cases.
+    No rank has more than ``x`` in ``k! [z^k] (sum over c of F_c(x) z^c / c!)^R`` of the ``R^k`` cases, where ``F_c(x)``
+    is the probability that ``c`` prompts have at most ``x`` tokens, in units of the mean prompt.  The mean of the
+    largest is the integral of the other cases over all ``x``; up to a certain ``x`` it is that of the largest, cut
+    there.
     """
-    found = np.zeros(TABULATED + 1)
-    terms = np.array([1.0 / factorial(count) for count in range(TABULATED + 1)])
+    if not spread:
+        places, weight = np.arange(TABULATED, dtype=float), 1.0
+    else:
+        most = TABULATED / ranks + 5.0 * sqrt(TABULATED / ranks * (1.0 + spread**2)) + 5.0 * spread
+        places, weight = np.arange(GRID / 2.0, most, GRID), GRID
+    terms = np.array([1.0 / factorial(count) for count in range(TABULATED + 1)]) * _within(places, spread)
     cases = np.array([factorial(count) / float(ranks) ** count for count in range(TABULATED + 1)])
-    for largest in range(TABULATED):
-        power, product, left = terms[: largest + 1], np.ones(1), ranks
-        while left:  # by squaring
-            if left % 2:
-                product = np.convolve(product, power)[: TABULATED + 1]
-            power, left = np.convolve(power, power)[: TABULATED + 1], left // 2
-        within = np.zeros(TABULATED + 1)
-        within[: len(product)] = product
-        found += 1.0 - np.minimum(within * cases, 1.0)
-    found[0] = 0.0
+    power, product, left = terms, np.eye(1, TABULATED + 1), ranks
+    while left:  # by squaring
+        if left % 2:
+            product = _times(product, power)
+        power, left = _times(power, power), left // 2
+    beyond = 1.0 - np.clip(product * cases, 0.0, 1.0)
+    beyond[:, 0] = 0.0
+    up_to: Array = np.concatenate([np.zeros((1, TABULATED + 1)), weight * np.cumsum(beyond, axis=0)])
+    return weight * np.arange(len(up_to), dtype=float), up_to
+
+
+def _within(places: Array, spread: float) -> Array:
+    """Return the probability that 0 to `TABULATED` prompts have at most each number of tokens.
+
+    Sums are taken as log-normal, with their mean and variance.
+    """
+    counts = np.arange(TABULATED + 1)
+    if not spread:
+        return (counts <= places[:, None]).astype(float)
+    squared = np.log1p(spread**2 / np.maximum(counts, 1e-9))
+    middle = np.log(np.maximum(counts, 1e-9)) - squared / 2.0
+    below = (np.log(places)[:, None] - middle) / np.sqrt(squared)
+    return np.vectorize(erf)(below / sqrt(2.0)) / 2.0 + 0.5  # type: ignore[no-any-return]
+
+
+def _times(first: Array, second: Array) -> Array:
+    """Multiply polynomials up to the power `TABULATED`, one a row."""
+    found = np.zeros(np.broadcast_shapes(first.shape, second.shape))
+    for power in range(TABULATED + 1):
+        found[:, power:] += first[:, power : power + 1] * second[:, : TABULATED + 1 - power]
     return found
 
 
-def busiest(prompts: Number, ranks: Number) -> Any:
+@lru_cache(maxsize=64)
+def highest_of(count: int) -> float:
+    """Return the mean of the largest of ``count`` standard normal numbers.
+
+    Examples
+    --------
+    >>> round(highest_of(2), 4), round(highest_of(8), 4)  # 1 / sqrt(pi); Harter 1961, Biometrika 48
+    (0.5642, 1.4236)
+    """
+    places = np.arange(-8.0, 8.0, 0.01) + 0.005
+    below = (np.vectorize(erf)(places / sqrt(2.0)) / 2.0 + 0.5) ** count
+    return float(0.01 * np.sum(np.where(places > 0, 1.0 - below, -below)))
+
+
+def busiest(prompts: Number, ranks: Number, spread: float = 0.0, most: Number = np.inf) -> Any:
     """Return the mean number of prompts on the busiest of ``ranks`` ranks if ``prompts`` share a step.
 
     Each prompt is on any rank with equal probability.  Beyond `TABULATED` prompts, the excess over the mean grows with
@@ -105,28 +151,46 @@ def busiest(prompts: Number, ranks: Number) -> Any:
         Prompts of the step, on all ranks together.
     ranks : int or array
         Number of ranks.
+    spread : float
+        Standard deviation of the lengths of prompts, divided by their mean: the result then counts the tokens of the
+        rank with the most tokens, in mean prompts.  Sums of lengths are taken as log-normal.
+    most : float or array
+        Prompts that fit in the step of a rank; the rest waits for the next step.
 
     Returns
     -------
     float or array
-        At least ``prompts / ranks``.
+        At least ``prompts / ranks``, unless more than ``most``.
 
     Examples
     --------
     >>> round(float(busiest(2, 2)), 6), round(float(busiest(8, 8)), 1)  # both on one rank in half of the cases
     (1.5, 2.6)
+    >>> round(float(busiest(2, 2, most=1)), 6)
+    1.0
+    >>> round(float(busiest(2, 1000, spread=0.5)), 2)  # the longer of two: 1 + erf(sqrt(log(1.25)) / 2)
+    1.26
     """
-    found = np.zeros(np.broadcast_shapes(np.shape(prompts), np.shape(ranks)))
+    found = np.zeros(np.broadcast_shapes(np.shape(prompts), np.shape(ranks), np.shape(most)))
+    wanted, cut = np.asarray(prompts, dtype=float), np.asarray(most, dtype=float)
     for each in np.unique(np.asarray(ranks)):
-        found = np.where(np.equal(ranks, each), _busiest(np.asarray(prompts, dtype=float), int(each)), found)
+        found = np.where(np.equal(ranks, each), _busiest(wanted, int(each), spread, cut), found)
     return found
 
 
-def _busiest(prompts: npt.NDArray[np.float64], ranks: int) -> npt.NDArray[np.float64]:
-    exact = _exact(ranks)
-    last = exact[-1] - TABULATED / ranks
+def _busiest(prompts: Array, ranks: int, spread: float, most: Array) -> Array:
+    places, up_to = _exact(ranks, spread)
+    last = up_to[-1, -1] - TABULATED / ranks
     beyond = prompts / ranks + last * np.sqrt(np.maximum(prompts, 1.0)) / sqrt(TABULATED)
-    return np.where(prompts <= TABULATED, np.interp(prompts, np.arange(TABULATED + 1.0), exact), beyond)
+    few = np.clip(prompts, 0.0, TABULATED - 1e-9)
+    cut = np.clip(most / places[1], 0.0, len(places) - 1.0 - 1e-9)
+    row, column = np.floor(cut).astype(int), np.floor(few).astype(int)
+    down, right = cut - row, few - column
+    above = up_to[row, column] + right * (up_to[row, column + 1] - up_to[row, column])
+    below = up_to[row + 1, column] + right * (up_to[row + 1, column + 1] - up_to[row + 1, column])
+    exact = above + down * (below - above)
+    found: Array = np.where(prompts <= TABULATED, exact, np.minimum(beyond, most))
+    return found
 
 
 def busiest_in_turn(running: Number, ranks: int) -> Any:

@@ -5,8 +5,8 @@ scheduler (HTTP, tokenizer, queues between processes).  Decode steps take ``d`` 
 So a cycle follows from the ends of ``a = B / n`` requests in a step, with ``G = 1 / (1 - (1 - 1 / n)^B)`` steps until
 one of them ends any:
 
-- Decode steps run until the first request has ended (``G`` of them) and its successor has arrived, ``H = h / d + 1/2``
-  more steps on average, since the scheduler looks at the end of a step.  All of these steps end requests.
+- Decode steps run until the first request has ended (``G`` of them) and its successor has arrived, ``H = ceil(h / d)``
+  more steps, since the scheduler looks at the end of a step.  All of these steps end requests.
 - Then come passes over prompts, during which nothing ends.  The first has the ``a G`` successors of one step.  During a
   pass of ``p`` the successors of ``J = min(p / d, H)`` steps arrive; if there are any, with probability ``1 - (1 - 1 /
   n)^(B J)``, they share the next pass.  This goes on until those of all ``H`` steps are computed.
@@ -19,11 +19,15 @@ passes.  Passes longer than ``h`` collect everything in one window: at ``a = 1``
 steps, where each step would be followed by 0.63.  Without handling, ``H = 0``, there is a pass after every step that
 ends a request (`roofline.serving.closed_forms.packing`), and also if a pass is no longer than a step, ``J = 1``.
 
+The first pass may be shorter than the others, as it has fewer prompts.
+
 A prompt of the first pass has waited for half a step, and one of a window for the pass in progress, ``p - J d / 2`` on
 average.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -31,7 +35,9 @@ from ..errors import Number
 from .closed_forms import EPSILON, Packing
 
 
-def gathering(pack: Packing, lane_batch: Number, steps: Number, *, away_steps: Number, pass_steps: Number) -> Packing:
+def gathering(
+    pack: Packing, lane_batch: Number, steps: Number, *, away_steps: Number, first_steps: Number, pass_steps: Number
+) -> Packing:
     """Return how many prompts share a pass if the next requests take some time to arrive.
 
     Parameters
@@ -42,8 +48,8 @@ def gathering(pack: Packing, lane_batch: Number, steps: Number, *, away_steps: N
         Requests of a lane, decode steps of a request.
     away_steps : float or array
         Decode steps from the end of a request to the arrival of the next.
-    pass_steps : float or array
-        Decode steps that fit in the time of a pass over prompts.
+    first_steps, pass_steps : float or array
+        Decode steps that fit in the time of the first pass of a cycle, and of a later one.
 
     Returns
     -------
@@ -56,23 +62,94 @@ def gathering(pack: Packing, lane_batch: Number, steps: Number, *, away_steps: N
     >>> at_once = packing(256, 255, 1024)
     >>> round(float(at_once.per_pass), 2)
     1.58
-    >>> round(float(gathering(at_once, 256, 255, away_steps=4, pass_steps=5).per_pass), 2)
+    >>> found = gathering(at_once, 256, 255, away_steps=4, first_steps=5, pass_steps=5)
+    >>> round(float(found.per_pass), 2)
     3.06
     """
     rate = 1.0 / np.maximum(steps, 1.0)
     others = np.maximum(lane_batch - 1.0, 0.0)
     ends = others * rate  # of other requests, in a step
-    behind = np.maximum(away_steps + 0.5, 1.0)
-    window = np.clip(pass_steps, 1.0, behind)
-    windows = np.floor(behind / window)
-    rest = behind - windows * window
+    behind = _whole_steps(away_steps)
     none_ends = others * np.log1p(-np.minimum(rate, 1.0 - EPSILON))  # logarithm of the probability, for one step
-    passes = 1.0 - windows * np.expm1(none_ends * window) - np.expm1(none_ends * rest)
-    prompts = pack.per_pass + ends * behind
-    seen = 1.0 + ends * (pack.per_pass + ends * (windows * window**2 + rest**2)) / prompts
-    lasts = np.maximum(pass_steps, 1.0)
-    first_wait = pack.per_pass * np.where(others > 0, behind - away_steps, 0.0)
-    further_wait = ends * (windows * window * (lasts - window / 2.0) + rest * (lasts - rest / 2.0))
-    found = Packing(prompts / passes, seen, pack.most, (first_wait + further_wait) / prompts)
+    prompts: Number = pack.per_pass + ends * behind
+    passes: Number = 1.0
+    seen: Number = pack.per_pass
+    wait = pack.per_pass * np.where(others > 0, behind - away_steps, 0.0)
+    for count, window, lasts in _windows(behind, first_steps, pass_steps):
+        passes = passes - count * np.expm1(none_ends * window)
+        seen = seen + ends * count * window**2
+        wait = wait + ends * count * window * (np.maximum(lasts, 1.0) - window / 2.0)
+    found = Packing(prompts / passes, 1.0 + ends * seen / prompts, pack.most, wait / prompts)
     arrives_later = np.logical_and(np.asarray(steps) > 0, np.asarray(away_steps) > 0)
     return Packing(*(np.where(arrives_later, new, old)[()] for new, old in zip(found, pack, strict=True)))
+
+
+def _whole_steps(away_steps: Number) -> Number:
+    """Return the decode steps that begin before an arrival, at least 1; half of them are one more at an integer.
+
+    Steps and handling vary by `JITTER`, so that the number does not jump.
+    """
+    below = np.floor(away_steps)
+    part = away_steps - below
+    found: Number = below + np.clip((part + JITTER) / (2.0 * JITTER), 0.0, 1.0)
+    found = found + np.clip((part - (1.0 - JITTER)) / (2.0 * JITTER), 0.0, 1.0)
+    return np.maximum(found, 1.0)
+
+
+JITTER = 0.25
+"""Variation of the decode steps that a request is away, for the mean of a whole number of them."""
+
+
+def _windows(behind: Number, first_steps: Number, pass_steps: Number) -> Iterator[tuple[Number, Number, Number]]:
+    """Yield the windows of passes in which the prompts of ``behind`` steps arrive: how many, their steps, the pass."""
+    first = np.clip(first_steps, 1.0, behind)
+    yield 1.0, first, first_steps
+    left = behind - first
+    window = np.clip(pass_steps, 1.0, np.maximum(left, 1.0))
+    full = np.floor(left / window)
+    yield full, window, pass_steps
+    yield 1.0, left - full * window, pass_steps
+
+
+def wait_for_step(away_steps: Number, pass_steps: Number, share: Number) -> Number:
+    """Return the mean wait of an arrival for the step in progress in an engine with mixed steps, in decode steps.
+
+    The request comes a time ``h`` after the end of another, which is the end of a step.  Each of the following steps
+    carries prompts and takes ``q`` with probability ``f``, else it takes 1.  It waits for the first to end after ``h``:
+
+        W = sum over j < h: (1 - f)^j f (j + q - h) + (1 - f)^J (J - h),  J = ceil(h)
+
+    In ``h > 0`` close to 0 this is a whole step, ``1 + f (q - 1)``, as the next one has just begun.  Where several
+    steps with prompts end before ``h``, it is the mean rest of a step, ``(f q^2 + 1 - f) / 2 (f q + 1 - f)``.
+
+    Parameters
+    ----------
+    away_steps, pass_steps : float or array
+        ``h`` and ``q``, in decode steps.
+    share : float or array
+        Share ``f`` of the steps that carry prompts.
+
+    Returns
+    -------
+    float or array
+
+    Examples
+    --------
+    >>> round(float(wait_for_step(0.001, 5.0, 0.5)), 2), float(wait_for_step(0.0, 5.0, 0.5))
+    (3.0, 0.0)
+    """
+    rest = (share * pass_steps**2 + 1.0 - share) / 2.0 / (share * pass_steps + 1.0 - share)
+    wait: Number = 0.0 * (rest + away_steps)
+    plain: Number = 1.0  # probability that no step so far carried prompts
+    for step in range(STEPS_AWAY):
+        comes_later = np.greater(away_steps, step)
+        left = step + pass_steps - away_steps
+        with_prompts = np.where(left >= 0, left, rest)
+        without = np.where(np.less_equal(away_steps, step + 1.0), step + 1.0 - away_steps, 0.0)
+        wait = wait + np.where(comes_later, plain * (share * with_prompts + (1.0 - share) * without), 0.0)
+        plain = plain * (1.0 - share)
+    return wait + np.where(np.greater(away_steps, STEPS_AWAY), plain * rest, 0.0)
+
+
+STEPS_AWAY = 16
+"""Steps for which the wait is computed one by one; a request that is away for longer meets a step anywhere."""

@@ -16,60 +16,19 @@ from typing import Any
 import numpy as np
 
 from ..errors import Number
-from ..phases.workload import Workload
 from ..values import Value
 from . import closed_forms
-from .busiest import busiest, busiest_in_turn
+from .busiest import busiest, busiest_in_turn, highest_of
 from .cache_pool import CachePool
 from .closed_forms import RequestTimes
-from .gathering import gathering
+from .gathering import gathering, wait_for_step
+from .lane_gates import LaneGate
+from .lengths import Lengths
 from .pipeline_rounds import Rounds, request_times, rounds
 from .step_times import StepTimes
-from .traffic import Traffic
 
 GATHERING_ROUNDS = 2
 """Iterations for the time of a pass and its number of prompts, which depend on each other weakly."""
-
-
-@dataclass(frozen=True, eq=False)
-class Lengths(Value):
-    """Request lengths in tokens; means for a traffic.
-
-    Attributes
-    ----------
-    prompt, cached, output : float or array
-        Prompt tokens to compute, cached tokens before them, tokens to generate.
-    """
-
-    prompt: Number
-    cached: Number
-    output: Number
-
-    @classmethod
-    def of(cls, load: Workload | Traffic, hit_rate: Number) -> Lengths:
-        """Return the lengths of a workload or a traffic, with a share of each prompt cached."""
-        if isinstance(load, Traffic):
-            given: tuple[Number, ...] = (load.mean_prompt_tokens, load.cached_tokens, load.mean_output_tokens)
-        else:
-            given = (load.prompt_tokens, load.cached_tokens, load.output_tokens)
-        prompt, cached, output = (np.asarray(tokens, dtype=float) for tokens in given)
-        found = np.minimum(np.floor(hit_rate * prompt), prompt - 1.0)
-        return cls(prompt - found, cached + found, output)
-
-    @property
-    def steps(self) -> Number:
-        """Decode steps of a request."""
-        return self.output - 1.0
-
-    @property
-    def context(self) -> Number:
-        """Mean number of cached tokens of a generating sequence."""
-        return self.prompt + self.cached + np.maximum(self.output - 2.0, 0.0) / 2.0
-
-    @property
-    def full(self) -> Number:
-        """Tokens of a whole sequence."""
-        return self.prompt + self.cached + self.output
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,20 +94,45 @@ class Lane(Value):
     @cached_property
     def step_s(self) -> Number:
         """Time of a decode step of all running sequences, seconds."""
-        whole_s = self.times.decode_s(self.running, self.lengths.context)
         if self._pipelined and self.varies:  # the fullest microbatch sets the pace
             stages = self.times.stages
             most = np.maximum(busiest_in_turn(self.running * stages, stages), 1.0)
             return self.times.decode_s(most, self.lengths.context)
-        if self.times.sharing == 1:
-            return whole_s
+        sharing = self.times.sharing
+        if sharing == 1:
+            return self.times.decode_s(self.running, self.lengths.context)
         on_average = np.minimum(self.running, self.clients)  # below 1 where some ranks have none
         most = self.running
         if self.varies:
-            most = np.maximum(busiest_in_turn(on_average * self.times.sharing, self.times.sharing), 1.0)
-            whole_s = self.times.decode_s(most, self.lengths.context)
+            most = np.maximum(busiest_in_turn(on_average * sharing, sharing), 1.0)
+        whole_s = self.times.decode_s(most, self._longest_context(on_average, most))
         fewer_s = self.times.experts_s(most) - self.times.experts_s(on_average)
         found: Number = whole_s - self.times.host.decode_factor * fewer_s
+        return found
+
+    @property
+    def _fit(self) -> Number:
+        """Mean number of prompts that fit in a step of a scheduler; at least one, as a longer prompt runs alone.
+
+        The last prompt is cut if the engine allows chunks.  Else a step takes whole prompts: room for ``x`` mean
+        prompts takes about ``x - 1/2`` of different lengths (renewals before ``x``, Cox 1962, section 4.1).
+        """
+        fit = np.divide(self._room, self.computed_tokens)
+        if not self.times.engine.chunked:
+            fit = fit - 0.5 if self._spread else np.floor(fit)
+        return np.maximum(fit, 1.0)
+
+    def _longest_context(self, on_average: Number, most: Number) -> Number:
+        """Return the mean context of the rank with the most cached tokens, if its sequences are ``most``.
+
+        The tokens of ``b`` sequences are a sum of ``b`` independent contexts, nearly normal: the largest of ``R`` such
+        sums exceeds the mean by `highest_of` standard deviations, ``sqrt(b)`` of those of a context.  Ranks that have
+        more sequences than others are counted with the mean context.
+        """
+        lengths, sharing = self.lengths, self.times.sharing
+        beyond = highest_of(sharing) * lengths.context_deviation / np.sqrt(np.maximum(on_average, 1.0))
+        alike = np.equal(most, on_average)
+        found: Number = np.minimum(lengths.context + np.where(alike, beyond, 0.0), lengths.full)
         return found
 
     @cached_property
@@ -163,129 +147,104 @@ class Lane(Value):
         sequences that wait for their prompt generate nothing, and the budget is shared in proportion to need: ``b P /
         (P + n)`` of a step goes to prompts.
         """
-        share = self.computed_tokens / (self.computed_tokens + self.lengths.steps)
-        room = np.maximum(self._budget - self.running, self._budget * share)
+        room, steps = self._room, self.lengths.steps
         if not self.times.engine.chunked:
-            whole = np.maximum(np.floor(room / self.computed_tokens), 1.0)  # a longer prompt runs alone
-            room = np.where(np.isfinite(room), whole * self.computed_tokens, room)
-        made = closed_forms.chunks(self.running, self.lengths.steps, self.computed_tokens, room)
-        if self.times.sharing == 1 and not np.any(self.gate_steps):
-            return made
-        fit = np.maximum(np.divide(room, self.computed_tokens), 1.0) * self.times.sharing
-        gathered = np.maximum(self.gathered_prompts, self._met_prompts(made.passes))
-        return closed_forms.chunks_together(made, self.together, self.lengths.steps, gathered=gathered, most=fit)
+            room = np.where(np.isfinite(room), self._fit * self.computed_tokens, room)
+        made = closed_forms.chunks(self.running, steps, self.computed_tokens, room)
+        fit = self._fit * self.times.sharing
+        met = closed_forms.met_prompts(self.together, steps, made.passes)
+        gathered = np.maximum(self.gate.gathered_prompts, met)
+        return closed_forms.chunks_together(made, self.together, steps, gathered=gathered, most=fit)
 
-    def _met_prompts(self, passes: Number) -> Number:
-        """Return the mean number of prompts in a step with prompts, over all schedulers that step together."""
-        if self.times.sharing == 1:
-            return 1.0
-        return closed_forms.met_prompts(self.together, self.lengths.steps, passes)
+    @property
+    def _room(self) -> Number:
+        """Prompt tokens that fit in a mixed step of a scheduler; in a pass over prompts alone, the whole budget."""
+        if self.times.engine.scheduler != "mixed":
+            return self._budget
+        share = self.computed_tokens / (self.computed_tokens + self.lengths.steps)
+        found: Number = np.maximum(self._budget - self.running, self._budget * share)
+        return found
 
     @cached_property
     def chunk_s(self) -> Number:
         """Time of a step with a chunk from the middle of a prompt, seconds."""
+        return self._chunk_s(self.chunks.prompts)
+
+    def _chunk_s(self, prompts: Number) -> Number:
+        """Return the time of a step with chunks of ``prompts`` prompts."""
         made, lengths = self.chunks, self.lengths
         tokens = self.computed_tokens / made.passes
         past = lengths.cached + (self.computed_tokens - tokens) / 2.0
-        return self._pass_s(made.riders, tokens, past, made.prompts)
+        return self._pass_s(made.riders, tokens, past, prompts)
 
     def _pass_s(self, riders: Number, tokens: Number, past: Number, prompts: Number) -> Number:
         """Return the time of a joint pass over ``prompts`` prompts in which ``riders`` sequences also generate."""
-        times, context, sharing = self.times, self.lengths.context, self.times.sharing
-        begun = np.minimum(tokens / self.computed_tokens, 1.0)
+        times, sharing = self.times, self.times.sharing
         if sharing == 1:
+            return self._mean_pass_s(riders, tokens, past, prompts)
+        most, longest = np.maximum(self._most_loaded(prompts), 1.0), tokens
+        if self._spread:
+            longest = tokens * np.maximum(self._most_loaded(prompts, self._spread) / most, 1.0)
+        each, factor = riders / sharing, times.host.prefill_factor
+        busiest_s = self._mean_pass_s(each, longest, past, most) - factor * times.experts_s(each + most * longest)
+        one_s = self._mean_pass_s(each, tokens, past, 1.0) - factor * times.experts_s(each + tokens)
+        shared_s = factor * times.experts_s((riders + prompts * tokens) / sharing)
+        found: Number = np.maximum(busiest_s, one_s) + shared_s  # alike where the host sets the pace
+        return found
+
+    def _mean_pass_s(self, riders: Number, tokens: Number, past: Number, prompts: Number) -> Number:
+        """Return the mean time of a pass of one scheduler over ``prompts`` prompts of ``tokens`` tokens on average.
+
+        The time of attention grows with the square of a prompt's length.  Its mean is that of two equally frequent
+        lengths with the mean and the variance of all.
+        """
+        times, context = self.times, self.lengths.context
+        begun = np.minimum(tokens / self.computed_tokens, 1.0)
+        if not self._spread:
             return times.mixed_s(riders, context, tokens, past, prompts, begun=begun)
-        most = np.maximum(self._most_loaded(prompts), 1.0)
-        whole_s = times.mixed_s(riders / sharing, context, tokens, past, most, begun=begun)
-        surplus_s = times.experts_s(riders / sharing + most * tokens) - times.experts_s(
-            (riders + prompts * tokens) / sharing
-        )
-        found: Number = whole_s - times.host.prefill_factor * surplus_s
+        apart = np.minimum(self._spread * self.computed_tokens, tokens - 1.0)
+        both = [
+            times.mixed_s(riders, context, tokens + sign * apart, past, prompts, begun=begun) for sign in (-1.0, 1.0)
+        ]
+        found: Number = (both[0] + both[1]) / 2.0
         return found
 
-    def _most_loaded(self, prompts: Number) -> Number:
-        """Return the prompts of the busiest scheduler; a gate for ranks opens when each of them has one."""
+    @cached_property
+    def _spread(self) -> float:
+        """Coefficient of variation of the tokens of a prompt in a pass; chunks of long prompts are all of one size."""
+        whole = np.all(self.computed_tokens <= self._budget) or not self.times.engine.chunked
+        return float(self.lengths.prompt_spread) if whole else 0.0
+
+    def _most_loaded(self, prompts: Number, spread: float = 0.0) -> Number:
+        """Return the prompts of the busiest scheduler; a gate for ranks opens when each of them has one.
+
+        If the lengths ``spread``, these are the tokens of the scheduler with the most tokens, in mean prompts.
+        """
         sharing = self.times.sharing
-        if self.varies and not self._balanced:
+        if self.varies and not self.gate.balanced and not spread:
             return prompts / sharing  # arrivals go to the schedulers in turn
-        if not self._balanced:
-            most: Number = busiest(prompts, sharing)
-            return most
-        beyond = np.maximum(prompts - sharing, 0.0)
-        ready, others = 1.0 + busiest(beyond, sharing), busiest(prompts, sharing)
-        found: Number = self._all_ready * ready + (1.0 - self._all_ready) * others
+        others = busiest(prompts, sharing, spread, self._fit)
+        if not self.gate.balanced:
+            return others  # type: ignore[no-any-return]
+        ready = 1.0 + busiest(np.maximum(prompts - sharing, 0.0), sharing)
+        if spread:
+            ready = ready + highest_of(sharing) * spread * np.sqrt(np.maximum(prompts / sharing, 1.0))
+        found: Number = self.gate.all_ready * ready + (1.0 - self.gate.all_ready) * others
         return found
 
-    @property
-    def _balanced(self) -> bool:
-        """Whether the scheduler is one of several ranks that wait until all have a prompt."""
-        return self.times.sharing > 1 and bool(self.times.engine.balance_wait_steps)
-
-    # Gates ----------------------------------------------------------------------------------------------------------
-
     @cached_property
-    def _arriving(self) -> Number:
-        """Prompts that arrive at a scheduler per step."""
-        return self.running / np.maximum(self.lengths.steps, 1.0)
-
-    @cached_property
-    def gate_steps(self) -> Number:
-        """Steps from the first held prompt until the gate opens (`roofline.serving.gates`); 0 without a gate.
-
-        A full step opens the gate early: with ``a`` arrivals per step, ``k`` prompts take ``(k - 1) / a`` steps.  All
-        of ``R`` ranks have a prompt after ``(1 + 1/2 + ... + 1/R) / a`` steps, the mean of the latest of ``R``
-        arrivals, and then wait for more; if the time runs out before, they do not.
-        """
-        engine, coming = self.times.engine, self._arriving
-        if engine.scheduler != "mixed" or self.times.time != "estimate_s":
-            return 0.0
-        if self._balanced:
-            latest = sum(1.0 / rank for rank in range(1, self.times.sharing + 1)) / coming
-            opens = np.minimum(float(engine.balance_wait_steps or 0.0), latest) + self._batching_steps
-        elif engine.batch_wait_steps:
-            enough = (engine.batch_wait_share or 0.0) * self._budget - self.running
-            filled = np.maximum(np.ceil(enough / self.computed_tokens) - 1.0, 0.0) / coming
-            opens = np.minimum(engine.batch_wait_steps, filled)
-        else:
-            return 0.0
-        if self.varies and self._balanced:  # the gate is open while a rank is idle
-            opens = opens * (-np.expm1(-self.running)) ** self.times.sharing
-        return np.where(self.running > 1.0, opens, 0.0)
-
-    @property
-    def _all_ready(self) -> Number:
-        """Share of the gate's openings at which all ranks have a prompt before the time runs out."""
-        most = float(self.times.engine.balance_wait_steps or 0.0)
-        return (-np.expm1(-self._arriving * most)) ** self.times.sharing
-
-    @property
-    def _batching_steps(self) -> Number:
-        """Mean number of further steps for which ranks wait once all have a prompt."""
-        return self._all_ready * (self.times.engine.balance_batching_steps or 0.0)
-
-    @property
-    def gathered_prompts(self) -> Number:
-        """Prompts held back to share a pass, over all schedulers that step together."""
-        if not self._balanced:
-            return 1.0 + self._arriving * self.gate_steps
-        ranks, held = self.times.sharing, self.gate_steps > 0
-        arrived = self._arriving * ranks * self.gate_steps
-        gathered = self._all_ready * np.maximum(ranks, arrived) + (1.0 - self._all_ready) * (1.0 + arrived)
-        return np.where(held, gathered, 1.0)
-
-    @property
-    def held_s(self) -> Number:
-        """Mean time for which a prompt is held back, seconds.
-
-        A prompt that arrives while the gate is closed waits for half of its steps.  The first prompt waits for all of
-        them if its arrival closed the gate, and for half if steps are counted all the time, as for ranks.
-        """
-        steps = self.gate_steps
-        if self._balanced:
-            batching = np.minimum(self._batching_steps, steps)
-            return self.step_s * ((steps - batching) / 2.0 + batching)
-        more = self._arriving * steps
-        return self.step_s * steps * (1.0 + more / 2.0) / (1.0 + more)
+    def gate(self) -> LaneGate:
+        """The gate that holds prompts back, if the engine has one."""
+        times, lengths = self.times, self.lengths
+        return LaneGate(
+            times.engine,
+            times.sharing,
+            self.running,
+            lengths.steps,
+            self.computed_tokens,
+            opens_early=self.varies,
+            closes=times.engine.scheduler == "mixed" and times.time == "estimate_s",
+        )
 
     @cached_property
     def packing(self) -> closed_forms.Packing:
@@ -293,16 +252,46 @@ class Lane(Value):
         most = self.times.sharing * np.maximum(np.floor(self._budget / self.computed_tokens), 1.0)
         if self.times.engine.scheduler == "static":
             return closed_forms.Packing(self.together, self.together, most)
-        at_once = closed_forms.packing(self.together, self.lengths.steps, most)
-        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
-        if self.varies or self._pipelined or not np.any(away_s):
+        steps, away = self.lengths.steps, self._away_steps
+        at_once = closed_forms.packing(self.together, steps, most)
+        if self._pipelined or not np.any(away):
             return at_once
-        found = at_once
+        found, first = at_once, self.pass_s(np.minimum(at_once.per_pass, most)) / self.step_s
         for _ in range(GATHERING_ROUNDS):
-            pass_s = self.pass_s(np.minimum(found.per_pass, most))
-            away, lasts = away_s / self.step_s, pass_s / self.step_s
-            found = gathering(at_once, self.together, self.lengths.steps, away_steps=away, pass_steps=lasts)
+            lasts = self.pass_s(np.minimum(found.per_pass, most)) / self.step_s
+            found = gathering(at_once, self.together, steps, away_steps=away, first_steps=first, pass_steps=lasts)
         return found
+
+    @property
+    def _away_steps(self) -> Number:
+        """Decode steps from the end of a request to the arrival of the next; 0 in an open loop and without a slot."""
+        if self.varies:
+            return 0.0
+        away_s = self.times.handling_s(self.lengths.prompt + self.lengths.cached)
+        return np.where(self.clients > self.running, 0.0, away_s / self.step_s)
+
+    @property
+    def _with_others_s(self) -> Number:
+        """Time by which a prompt's own mixed steps are longer than average, seconds.
+
+        Averaged over prompts, a step has one prompt more than arrive meanwhile: long steps have many of them.
+        """
+        made = self.chunks
+        arriving = np.maximum(self.together - 1.0, 0.0) / np.maximum(self.lengths.steps, 1.0) * made.passes
+        seen = np.clip(1.0 + arriving, made.prompts, np.maximum(self._fit * self.times.sharing, made.prompts))
+        found: Number = made.passes * np.maximum(self._chunk_s(seen) - self.chunk_s, 0.0)
+        return found
+
+    @property
+    def _wait_for_step_s(self) -> Number:
+        """Wait of an arrival in a closed loop for a mixed step in progress, seconds; none if all others are away."""
+        made, away = self.chunks, self._away_steps
+        if not np.any(away):
+            return 0.0
+        passes = self.together / made.prompts * made.passes
+        share = passes / (passes + np.maximum(self.lengths.steps - passes + made.passes, 0.0))
+        wait = wait_for_step(away, self.chunk_s / self.step_s, share)
+        return wait * self.step_s * np.clip(self.together - 1.0, 0.0, 1.0)
 
     def pass_s(self, prompts: Number) -> Number:
         """Return the time to compute ``prompts`` prompts together, in several passes if a prompt exceeds the budget."""
@@ -320,7 +309,8 @@ class Lane(Value):
             return self._in_pipeline
         if self.times.engine.scheduler == "mixed":
             seen = closed_forms.chunked(running, steps, step_s, made=self.chunks, mixed_s=self.chunk_s)
-            return RequestTimes(seen.ttft_s + self.held_s, seen.total_s + self.held_s)
+            waits_s = self.gate.held_steps * self.step_s + self._wait_for_step_s + self._with_others_s
+            return RequestTimes(seen.ttft_s + waits_s, seen.total_s + waits_s)
         pack = self.packing
         pass_s = self.pass_s(np.minimum(pack.per_pass, pack.most))
         if self.times.engine.scheduler == "static":
@@ -354,7 +344,7 @@ class Lane(Value):
             count = np.maximum(steps + chunks.passes, passes)
             found = rounds(count - passes, passes, stages, chunks=chunks.passes, **others)
             stall_s = np.maximum(made, self.step_s)
-            own_s = np.maximum(count - steps, 1.0) * stall_s * found.stretch + self.held_s
+            own_s = np.maximum(count - steps, 1.0) * stall_s * found.stretch + self.gate.held_steps * self.step_s
             return request_times(steps, self.step_s, found, stall_s=stall_s, ttft_s=own_s + wait(found, stall_s))
         pack = self.packing
         packed, seen = (np.minimum(prompts, pack.most) for prompts in (pack.per_pass, pack.seen))

@@ -59,7 +59,7 @@ def closed_notes(times: StepTimes, load: Workload | Traffic, *, open_loop: bool)
     lines += context_notes(times.serve.model, float(longest or 0.0))
     lines += encoding_notes(times.serve, load)
     if isinstance(load, Traffic):
-        lines.append("all requests are assumed to have the mean lengths of the traffic")
+        lines.append("lengths of the traffic enter by their means and spreads, independent of each other")
     if open_loop:
         lines.append(
             "Poisson arrivals are assumed to find the mean number of other requests; simulate loads near capacity"

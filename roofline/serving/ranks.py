@@ -114,12 +114,12 @@ class Ranks:
         own_s = [rank._step_s(each) for rank, each in zip(self.ranks, pieces, strict=True)]
         took = self._together_s(own_s, tokens, float(self.clock.times.host.prefill_factor))
         emits = self.mixes and any(rank.running for rank in self.ranks)
-        for rank, each in zip(self.ranks, pieces, strict=True):
+        for rank, each, own in zip(self.ranks, pieces, own_s, strict=True):
             if each:
                 rank._prompts_pass(each, took)
             elif rank.running:
                 rank._pass(took, int(self.mixes))
-                rank.tally.prompts_s += 0.0 if self.mixes else took
+                rank.tally.prompts_s += max(took - own, 0.0)  # held up by prompts of other ranks
         self._advance(took, 1, took, took, emits=emits)
         for rank, each in zip(self.ranks, pieces, strict=True):
             if each:

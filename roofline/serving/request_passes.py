@@ -166,7 +166,7 @@ class Passes(Value):
         step_s = self.step.seconds("estimate_s")
         away, lasts = self._away_s / step_s, self.prompt.seconds("estimate_s") / step_s
         away = np.where(np.greater(self.stages, 1), 0.0, away)
-        return gathering(at_once, self.lane_batch, self.steps, away_steps=away, pass_steps=lasts)
+        return gathering(at_once, self.lane_batch, self.steps, away_steps=away, first_steps=lasts, pass_steps=lasts)
 
     @property
     def _away_s(self) -> Number:
@@ -270,9 +270,7 @@ class Passes(Value):
         prompt, steps = self.load.prompt_tokens, self.steps
         one = np.maximum(self.load.batch / self.lanes, 1.0)
         made = closed_forms.chunks(one, steps, prompt, chunk)
-        if not self._joint:
-            return made
-        met = np.where(np.greater(self.ranks, 1), closed_forms.met_prompts(self.lane_batch, steps, made.passes), 1.0)
+        met = closed_forms.met_prompts(self.lane_batch, steps, made.passes)
         return closed_forms.chunks_together(made, self.lane_batch, steps, gathered=met, most=self._chunks_fit)
 
     @property

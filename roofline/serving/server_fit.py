@@ -26,7 +26,8 @@ from ..specs.engine_settings import release
 from ..specs.engines import Engine
 from . import closed_forms
 from .cache_pool import cache_pool
-from .lane import Lane, Lengths
+from .lane import Lane
+from .lengths import Lengths
 from .step_times import step_times
 from .traffic import Traffic
 

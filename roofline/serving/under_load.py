@@ -26,8 +26,9 @@ from ..report import Report, Step
 from ..report.dimensions import UNNAMED, Dimensions
 from .arrivals import check_hit_rate, checked_concurrency, checked_rate, demand
 from .cache_pool import CachePool, cache_pool
-from .lane import Lane, Lengths
+from .lane import Lane
 from .lane_figures import OUT_OF_STEP, PREEMPTION, closed_notes, figures_of, unless_stable
+from .lengths import Lengths
 from .load_sentences import load_words, served_sentence
 from .methods import METHODS, SIMULATION, method_named, method_words
 from .outcome import Simulation, interval, runs_notes
@@ -226,8 +227,8 @@ def serve(
     deployment : Deployment
         Deployment that serves the requests; its engine sets how they are scheduled.
     load : Workload, Traffic or Trace
-        Lengths of the requests; a closed form uses the mean lengths of a traffic. Arrival times of a trace are used by
-        `simulate` only.
+        Lengths of the requests; a closed form uses the means and spreads of a traffic's lengths. Arrival times of a
+        trace are used by `simulate` only.
     concurrency : int or array
         Requests in the system at any time (closed loop).
     requests_per_s : float or array

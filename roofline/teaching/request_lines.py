@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..serving.lane import Lengths
+from ..serving.lengths import Lengths
 from ..serving.outcome import Simulation
 from ..serving.trace import without_times
 from ..serving.under_load import Served
