@@ -23,7 +23,7 @@ import power_limits
 from scipy.optimize import minimize_scalar, nnls
 
 import roofline as rl
-from roofline.efficiency.power import Draw, power_model
+from roofline.efficiency.power import PowerDraw, power_model
 from roofline.phases.energy import Use
 
 HERE = Path(__file__).parent
@@ -298,7 +298,7 @@ class Curve:
 
     def off(self, share: float) -> Array:
         """Relative errors of the speed."""
-        draw = Draw.steady(self.demand)._replace(clocked_s=1.0 - share)
+        draw = PowerDraw.steady(self.demand)._replace(clocked_s=1.0 - share)
         return np.abs(1.0 / np.asarray(draw.time_at(draw.clock_under(self.limits))) / self.speeds - 1)
 
 
@@ -454,7 +454,7 @@ def _curves(rows: Sequence[Row]) -> Iterator[str]:
     for curve in curves(rows):
         share = curve.memory_share
         off = curve.off(share)
-        clock = np.mean(np.abs(np.asarray(Draw.steady(curve.demand).clock_under(curve.limits)) / curve.clocks - 1))
+        clock = np.mean(np.abs(np.asarray(PowerDraw.steady(curve.demand).clock_under(curve.limits)) / curve.clocks - 1))
         errors = " | ".join(f"{value:.1%}" for value in (np.median(off), np.mean(off), np.max(off), clock))
         yield f"| {curve.name} | {share:.2f} | {errors} |"
 

@@ -64,14 +64,14 @@ NAMES = {name: getattr(math, name) for name in ("log", "log2", "log1p", "exp", "
 
 
 class Line(NamedTuple):
-    """One line of a trace, the numbers that it needs, and the number that it defines; a condition defines none."""
+    """One recorded line, the numbers that it needs, and the number that it defines; a condition defines none."""
 
     text: str
     needs: tuple[str, ...]
     name: str = ""
 
 
-class Trace:
+class Recording:
     """Lines recorded so far."""
 
     def __init__(self) -> None:
@@ -127,87 +127,87 @@ def _function(template: str) -> Callable[..., Any]:
 class Traced:
     """A number whose arithmetic is recorded."""
 
-    __slots__ = ("name", "trace", "value")
+    __slots__ = ("name", "recording", "value")
     __hash__ = None  # type: ignore[assignment]  # a set or a cache would take it for another number
 
-    def __init__(self, trace: Trace, name: str, value: Any) -> None:
-        self.trace, self.name, self.value = trace, name, value
+    def __init__(self, recording: Recording, name: str, value: Any) -> None:
+        self.recording, self.name, self.value = recording, name, value
 
     def __add__(self, other: Any) -> Any:
-        return self.trace.add("{0} + {1}", self, other)
+        return self.recording.add("{0} + {1}", self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return self.trace.add("{0} + {1}", other, self)
+        return self.recording.add("{0} + {1}", other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return self.trace.add("{0} - {1}", self, other)
+        return self.recording.add("{0} - {1}", self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return self.trace.add("{0} - {1}", other, self)
+        return self.recording.add("{0} - {1}", other, self)
 
     def __mul__(self, other: Any) -> Any:
-        return self.trace.add("{0} * {1}", self, other)
+        return self.recording.add("{0} * {1}", self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return self.trace.add("{0} * {1}", other, self)
+        return self.recording.add("{0} * {1}", other, self)
 
     def __truediv__(self, other: Any) -> Any:
-        return self.trace.add("{0} / {1}", self, other)
+        return self.recording.add("{0} / {1}", self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return self.trace.add("{0} / {1}", other, self)
+        return self.recording.add("{0} / {1}", other, self)
 
     def __floordiv__(self, other: Any) -> Any:
-        return self.trace.add("{0} // {1}", self, other)
+        return self.recording.add("{0} // {1}", self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return self.trace.add("{0} // {1}", other, self)
+        return self.recording.add("{0} // {1}", other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return self.trace.add("{0} % {1}", self, other)
+        return self.recording.add("{0} % {1}", self, other)
 
     def __pow__(self, other: Any) -> Any:
-        return self.trace.add("{0} ** {1}", self, other)
+        return self.recording.add("{0} ** {1}", self, other)
 
     def __rpow__(self, other: Any) -> Any:
-        return self.trace.add("{0} ** {1}", other, self)
+        return self.recording.add("{0} ** {1}", other, self)
 
     def __and__(self, other: Any) -> Any:
-        return self.trace.add("{0} & {1}", self, other)
+        return self.recording.add("{0} & {1}", self, other)
 
     __rand__ = __and__
 
     def __or__(self, other: Any) -> Any:
-        return self.trace.add("{0} | {1}", self, other)
+        return self.recording.add("{0} | {1}", self, other)
 
     __ror__ = __or__
 
     def __neg__(self) -> Any:
-        return self.trace.add("-{0}", self)
+        return self.recording.add("-{0}", self)
 
     def __abs__(self) -> Any:
-        return self.trace.add("abs({0})", self)
+        return self.recording.add("abs({0})", self)
 
     def __lt__(self, other: Any) -> Any:
-        return self.trace.add("{0} < {1}", self, other)
+        return self.recording.add("{0} < {1}", self, other)
 
     def __le__(self, other: Any) -> Any:
-        return self.trace.add("{0} <= {1}", self, other)
+        return self.recording.add("{0} <= {1}", self, other)
 
     def __gt__(self, other: Any) -> Any:
-        return self.trace.add("{0} > {1}", self, other)
+        return self.recording.add("{0} > {1}", self, other)
 
     def __ge__(self, other: Any) -> Any:
-        return self.trace.add("{0} >= {1}", self, other)
+        return self.recording.add("{0} >= {1}", self, other)
 
     def __eq__(self, other: object) -> Any:
-        return self.trace.add("{0} == {1}", self, other)
+        return self.recording.add("{0} == {1}", self, other)
 
     def __ne__(self, other: object) -> Any:
-        return self.trace.add("{0} != {1}", self, other)
+        return self.recording.add("{0} != {1}", self, other)
 
     def __bool__(self) -> bool:
-        return self.trace.add_condition(self)
+        return self.recording.add_condition(self)
 
     def __float__(self) -> NoReturn:
         raise TypeError("a traced number has no value of its own")
@@ -217,11 +217,11 @@ class Traced:
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         if method != "__call__" or options or ufunc not in UFUNCS:
             return NotImplemented
-        return self.trace.add(UFUNCS[ufunc], *operands)
+        return self.recording.add(UFUNCS[ufunc], *operands)
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
         if function is np.where and not options:
-            return self.trace.add(WHERE, *arguments)
+            return self.recording.add(WHERE, *arguments)
         if function in (np.any, np.all) and not options:
             return bool(*arguments)
         return NotImplemented
@@ -250,10 +250,10 @@ def compiled(function: Callable[..., Result], numbers: Sequence[Number]) -> Call
     >>> compiled(lambda radius: Circle(3.14159 * radius**2), [1.0])(2.0)
     Circle(area=12.56636)
     """
-    trace = Trace()
-    inputs = [Traced(trace, f"n{at}", number) for at, number in enumerate(numbers)]
+    recording = Recording()
+    inputs = [Traced(recording, f"n{at}", number) for at, number in enumerate(numbers)]
     results = function(*inputs)
-    body = [*trace.needed(results), f"return made({', '.join(map(_written, results))})"]
+    body = [*recording.needed(results), f"return made({', '.join(map(_written, results))})"]
     source = f"def compiled({', '.join(part.name for part in inputs)}):\n " + "\n ".join(body)
     names = {**NAMES, "made": type(results)}
     exec(compile(source, f"<{len(body)} traced lines>", "exec"), names)

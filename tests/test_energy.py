@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import roofline as rl
-from roofline.efficiency.power import Draw, power_model
+from roofline.efficiency.power import PowerDraw, power_model
 from roofline.files import read_yaml
 
 ROOT = Path(__file__).parents[1]
@@ -164,7 +164,7 @@ def test_without_a_tdp_there_is_no_power():
 
 def test_clock_and_time_by_hand():
     """200 of 400 W: (0.5 - 0.36) / 0.64 = 0.21875 = f 0.87^2, f = 0.289; half way up from the knee V = 0.935."""
-    steady = Draw.steady(400)
+    steady = PowerDraw.steady(400)
     assert steady.clock_under(200) == pytest.approx(0.21875 / 0.87**2, abs=1e-6)
     upper = 0.36 + 0.64 * 0.925 * (0.87 + 0.13 * 0.5) ** 2
     assert steady.clock_under(400 * upper) == pytest.approx(0.925, abs=1e-6)
@@ -179,7 +179,7 @@ def test_energy_under_a_limit_by_hand():
 
     Below the knee V^2 = 0.7569: 50 W x 3 s, 60 J of bytes, 100 W over one second's cycles and half of another's, 80 J.
     """
-    draw = Draw(2.0, 2.0, 1.0, standing_watts=50.0, memory_j=60.0, busy_watts=100.0, compute_j=80.0)
+    draw = PowerDraw(2.0, 2.0, 1.0, standing_watts=50.0, memory_j=60.0, busy_watts=100.0, compute_j=80.0)
     joules = 50 * 3 + 60 + 0.7569 * (100 * 1.5 + 80)
     assert draw.energy_at(0.5) == pytest.approx(joules)
     assert draw.clock_under(joules / 3) == pytest.approx(0.5, abs=1e-6)
@@ -220,7 +220,7 @@ def test_clocks_under_a_limit_follow_measured_ones():
     caps = read_yaml(energy.PARAMETERS)["caps"]
     assert energy.fit_caps(found) == (caps["static"], caps["knee"], caps["voltage"])
     for curve in found:
-        off = np.abs(Draw.steady(curve.demand).clock_under(curve.limits) / curve.clocks - 1)
+        off = np.abs(PowerDraw.steady(curve.demand).clock_under(curve.limits) / curve.clocks - 1)
         assert np.mean(off) < (0.02 if "prefill" in curve.name else 0.15)
 
 

@@ -139,7 +139,7 @@ LEAST_CLOCK = 0.1
 The lowest clocks that boards can be locked at are 0.06 to 0.15 of their highest (180 of 3,090 MHz on an RTX 5090)."""
 
 
-class Draw(NamedTuple):
+class PowerDraw(NamedTuple):
     """Time and energy of a pass on one accelerator, by what they follow.
 
     Attributes
@@ -169,7 +169,7 @@ class Draw(NamedTuple):
     compute_j: Number
 
     @classmethod
-    def steady(cls, watts: Number, *, static: str = "static") -> Draw:
+    def steady(cls, watts: Number, *, static: str = "static") -> PowerDraw:
         """Return the draw of a second that is all kernels.
 
         Parameters
@@ -230,7 +230,7 @@ class Draw(NamedTuple):
 
         Examples
         --------
-        >>> [round(float(Draw.steady(watts).clock_under(300)), 3) for watts in (250, 400, 600)]
+        >>> [round(float(PowerDraw.steady(watts).clock_under(300)), 3) for watts in (250, 400, 600)]
         [1.0, 0.805, 0.289]
         """
         least = LEAST_CLOCK * full

@@ -48,7 +48,7 @@ SHARE_OF = {
 
 
 @dataclass(frozen=True)
-class Change:
+class FittingChange:
     """A change after which the deployment fits.
 
     Attributes
@@ -129,7 +129,7 @@ def accelerators_in_words(found: Memory) -> str:
     return f"{'one' if count == 1 else f'{count:g}'} {found.deployment.accelerator.name}"
 
 
-def nearest_change(found: Memory) -> Change | None:
+def nearest_change(found: Memory) -> FittingChange | None:
     """The smallest change that makes the deployment fit; None if none of the changes does.
 
     Changes are tried in this order: engine settings, parts that need not be loaded, a shorter context, the cache
@@ -141,17 +141,17 @@ def nearest_change(found: Memory) -> Change | None:
     return None
 
 
-def _first(changes: Iterator[Change]) -> Iterator[Change]:
+def _first(changes: Iterator[FittingChange]) -> Iterator[FittingChange]:
     for change in changes:
         yield change
         return
 
 
-def _tried(found: Memory, words: str, serve: Deployment, load: Workload | None = None) -> Iterator[Change]:
+def _tried(found: Memory, words: str, serve: Deployment, load: Workload | None = None) -> Iterator[FittingChange]:
     """The change, if the deployment fits with it and engines start it wherever they do without it."""
     changed = replace(found, deployment=serve, load=load or found.load)
     if changed.fits and (not _refused(serve) or _refused(found.deployment)):
-        yield Change(words, changed)
+        yield FittingChange(words, changed)
 
 
 def _refused(serve: Deployment) -> str:
@@ -159,7 +159,7 @@ def _refused(serve: Deployment) -> str:
     return refusal(serve.model, serve.precision, serve.parallel)
 
 
-def _settings(found: Memory) -> Iterator[Change]:
+def _settings(found: Memory) -> Iterator[FittingChange]:
     """Fewer sequences, no CUDA graphs, or a larger memory fraction."""
     serve = found.deployment
     if found.engine_pool is not None:
@@ -175,28 +175,28 @@ def _settings(found: Memory) -> Iterator[Change]:
         yield from _tried(found, f"with {LARGEST_FRACTION:.0%} of the memory", larger)
 
 
-def _fewer_parts(found: Memory) -> Iterator[Change]:
+def _fewer_parts(found: Memory) -> Iterator[FittingChange]:
     for part, words in (("prediction", "multi-token prediction"), ("towers", "towers for images and sound")):
         if np.any(getattr(found, f"{part.removesuffix('s')}_bytes")):
             serve = found.deployment.replace(leave_out=(*found.deployment.leave_out, part))
             yield from _tried(found, f"without {words}", serve)
 
 
-def _shorter(found: Memory) -> Iterator[Change]:
+def _shorter(found: Memory) -> Iterator[FittingChange]:
     longest, asked = float(found.max_context), float(np.max(found.load.sequence_tokens))
     if SHORTEST_SHARE * asked <= longest < asked and longest > 1:
         shorter = Workload(int(longest) - 1, 1, found.load.batch)
         yield from _tried(found, f"up to {longest:,.0f} tokens", found.deployment, shorter)
 
 
-def _narrower_cache(found: Memory) -> Iterator[Change]:
+def _narrower_cache(found: Memory) -> Iterator[FittingChange]:
     precision = found.deployment.precision
     if get_format(precision.kv).bits > get_format("fp8").bits:
         serve = found.deployment.replace(precision=replace(precision, kv="fp8"))
         yield from _tried(found, "with an fp8 KV cache", serve)
 
 
-def _narrower(found: Memory) -> Iterator[Change]:
+def _narrower(found: Memory) -> Iterator[FittingChange]:
     """Narrower weights, wider formats first."""
     precision = found.deployment.precision
     for name in NARROWER:
@@ -205,7 +205,7 @@ def _narrower(found: Memory) -> Iterator[Change]:
             yield from _tried(found, f"with {name} weights", serve)
 
 
-def _wider(found: Memory) -> Iterator[Change]:
+def _wider(found: Memory) -> Iterator[FittingChange]:
     """Tensor parallelism over more accelerators, fewest first."""
     serve = found.deployment
     if serve.parallel.accelerators != serve.parallel.tensor:
@@ -216,7 +216,7 @@ def _wider(found: Memory) -> Iterator[Change]:
             yield from _tried(found, f"on {degree}", serve.replace(parallel=parallel))
 
 
-def _on_the_host(found: Memory) -> Iterator[Change]:
+def _on_the_host(found: Memory) -> Iterator[FittingChange]:
     """The smallest share, in whole percent, of routed experts (or of all layers, without experts) in host memory."""
     serve = found.deployment
     if not serve.accelerator.host_bytes_per_s or np.any(found.paging.weights_host_share):
@@ -227,7 +227,7 @@ def _on_the_host(found: Memory) -> Iterator[Change]:
         paging = replace(found.paging, weights_host_share=percent / 100, experts_alone=experts)
         changed = replace(found, paging=paging)
         if changed.fits:
-            yield Change(f"with {percent}% of {words} in host memory", changed)
+            yield FittingChange(f"with {percent}% of {words} in host memory", changed)
             return
 
 

@@ -20,7 +20,7 @@ from .operating_points import mean_context, prompt_lengths, prompts_together, ru
 from .reading import Result, read
 from .reasons import doubts_about, reasons
 from .shares import Headroom, PhaseHeadroom
-from .work_bounds import decode_step, of_generation, of_phase, of_request, prefill_of
+from .work_bounds import bounds_of_generation, bounds_of_phase, bounds_of_request, decode_step, prefill_of
 
 
 @overload
@@ -212,7 +212,7 @@ def _prefill(serve: Deployment, run: Measurement) -> PhaseHeadroom | None:
         return None
     batch = prompts_together(run)
     fresh, cached = prompt_lengths(run)
-    bounds = of_phase(prefill_of(serve, batch, fresh, cached))
+    bounds = bounds_of_phase(prefill_of(serve, batch, fresh, cached))
     statistic = "" if run.statistic is None else f"{run.statistic} "
     basis = (
         f"{statistic}TTFT, compared with the prefill of {batch:g} x {fresh:,.0f} tokens after {cached:,.0f} cached "
@@ -237,7 +237,7 @@ def _decode(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadr
     if context is None:
         context = 0.0
         notes.append("decode: the file does not state the lengths; compared with an empty cache")
-    bounds = of_phase(decode_step(serve, max(batch, 1.0), context))
+    bounds = bounds_of_phase(decode_step(serve, max(batch, 1.0), context))
     basis = (
         f"{step.basis}, compared with a step of {max(batch, 1.0):.3g} sequences at a context of {context:,.0f} tokens"
     )
@@ -256,7 +256,7 @@ def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadro
         if run.total_s is None or run.batch is None:
             return None
         first = prefill_of(serve, float(run.batch), max(run.prompt_tokens, 1.0), run.context_tokens or 0.0)
-        bounds = of_generation(first, decode_step(serve, float(run.batch), context), steps)
+        bounds = bounds_of_generation(first, decode_step(serve, float(run.batch), context), steps)
         basis = (
             f"{run.statistic} total, compared with {run.batch} x {run.prompt_tokens:,.0f} + {run.output_tokens:,.0f} "
             "tokens"
@@ -270,7 +270,7 @@ def _whole(serve: Deployment, run: Measurement, notes: list[str]) -> PhaseHeadro
         return None
     found = (run.cached_share or 0.0) * run.prompt_tokens
     first = prefill_of(serve, float(serve.parallel.data), max(run.prompt_tokens - found, 1.0), found)
-    bounds = of_request(first, decode_step(serve, batch, context), steps, batch)
+    bounds = bounds_of_request(first, decode_step(serve, batch, context), steps, batch)
     if run.request_rate:
         notes.append(
             "run: the request rate was set by the client, so its share of the floor is a load, not an efficiency"

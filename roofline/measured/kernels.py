@@ -337,7 +337,7 @@ def is_trace(data: Mapping[str, Any]) -> bool:
     return isinstance(data.get("traceEvents"), list)
 
 
-def read_trace(record: Record) -> list[KernelProfile]:
+def read_profiler_trace(record: Record) -> list[KernelProfile]:
     """The kernels of a torch trace, with durations in microseconds; host events are skipped."""
     durations: dict[str, list[float]] = {}
     for event in record.data["traceEvents"]:

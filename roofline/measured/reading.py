@@ -45,7 +45,7 @@ KNOWN = (
 """The formats, for messages."""
 
 _OBJECTS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Record], list[Any]]], ...] = (
-    (kernels.is_trace, kernels.read_trace),
+    (kernels.is_trace, kernels.read_profiler_trace),
     (guidellm.is_report, guidellm.read_report),
     (trtllm.is_report, trtllm.read_report),
     (genai_perf.is_export, genai_perf.read_export),

@@ -12,7 +12,7 @@ from ..phases.deployment import Deployment
 from ..phases.workload import Workload
 from ..units import humanize
 from .measurement import SERVING, Measurement
-from .work_bounds import WorkBounds, decode_step, of_phase, prefill_of
+from .work_bounds import WorkBounds, bounds_of_phase, decode_step, prefill_of
 
 
 def reasons(serve: Deployment, run: Measurement, name: str, measured_s: float, bounds: WorkBounds) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def _speculation(run: Measurement, ratio: float) -> str:
 
 def _prefix_cache(serve: Deployment, run: Measurement, measured_s: float, ratio: float) -> str:
     """The share of the prompt that a prefix cache would have to hold; the weights are still streamed once per pass."""
-    least = of_phase(prefill_of(serve, 1.0, 1.0, max((run.prompt_tokens or 1.0) - 1, 0.0))).floor_s
+    least = bounds_of_phase(prefill_of(serve, 1.0, 1.0, max((run.prompt_tokens or 1.0) - 1, 0.0))).floor_s
     if least > measured_s:
         return f"prefix cache: not an explanation, since a pass over one token already takes {humanize('s', least)}"
     share = 1 - (1 - (run.cached_share or 0.0)) / ratio
@@ -57,9 +57,9 @@ def _batch(serve: Deployment, run: Measurement, name: str, measured_s: float) ->
     """Whether batch 1 would explain the time."""
     prompt = run.prompt_tokens or 0.0
     if name == "decode":
-        alone = of_phase(decode_step(serve, 1.0, 0.0)).floor_s
+        alone = bounds_of_phase(decode_step(serve, 1.0, 0.0)).floor_s
     elif name == "prefill" and run.kind != SERVING and (run.batch or 1) > 1:
-        alone = of_phase(prefill_of(serve, 1.0, max(prompt, 1.0), 0.0)).floor_s
+        alone = bounds_of_phase(prefill_of(serve, 1.0, max(prompt, 1.0), 0.0)).floor_s
     else:
         if name != "prefill":
             yield "wrong batch: fewer or shorter sequences in flight would take less time"

@@ -69,18 +69,18 @@ def prefill_of(serve: Deployment, batch: float, prompt_tokens: float, cached_tok
     return run_pass(serve, "prefill", Segment(batch, prompt_tokens, cached_tokens))
 
 
-def of_phase(phase: Phase) -> WorkBounds:
+def bounds_of_phase(phase: Phase) -> WorkBounds:
     """The bounds of one pass."""
     return _bounds({"pass": (phase, 1.0)}, floor_s=float(phase.floor_s))
 
 
-def of_generation(first: Phase, step: Phase, steps: float) -> WorkBounds:
+def bounds_of_generation(first: Phase, step: Phase, steps: float) -> WorkBounds:
     """A batch from its prompts to its last tokens; the steps follow the prefill, so floors add up."""
     floor_s = float(first.floor_s) + steps * float(step.floor_s)
     return _bounds({"first": (first, 1.0), "step": (step, steps)}, floor_s=floor_s)
 
 
-def of_request(first: Phase, step: Phase, steps: float, batch: float) -> WorkBounds:
+def bounds_of_request(first: Phase, step: Phase, steps: float, batch: float) -> WorkBounds:
     """The share of one request: its prompt, and its part of the steps that ``batch`` sequences share.
 
     ``first`` is a prompt on each replica.  A pipeline takes the next prompt when the last has left its first stage.  At

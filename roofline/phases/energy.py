@@ -22,7 +22,7 @@ import numpy as np
 from ..arrays import larger, read_only, scalar, smaller
 from ..efficiency.forms import TINY_S
 from ..efficiency.kinds import kind_of
-from ..efficiency.power import Draw, power_model
+from ..efficiency.power import PowerDraw, power_model
 from ..errors import Number
 from ..hardware import Accelerator
 from ..operators.roofline import memory_s
@@ -165,7 +165,7 @@ def energy_of(phase: Phase) -> Energy:
     return Energy(*(scalar(value) for value in (idle_j, busy_j, memory_j, compute_j, unlimited_s, demand, *ends)))
 
 
-def draw_of(one: ScheduledPass, waits: Number, *, factor: float | None = None, static: str = "static") -> Draw:
+def power_draw(one: ScheduledPass, waits: Number, *, factor: float | None = None, static: str = "static") -> PowerDraw:
     """Return time and energy of a pass on one accelerator, at its full clock.
 
     Parameters
@@ -178,7 +178,7 @@ def draw_of(one: ScheduledPass, waits: Number, *, factor: float | None = None, s
         Ratio of measured to predicted power; by default the middle of the family's interval.
     static : str
         Share of the power that is independent of the clock if no family was fitted: ``static`` or ``static_low`` (see
-        `roofline.efficiency.power.Draw.steady`).
+        `roofline.efficiency.power.PowerDraw.steady`).
     """
     model, use, tdp = power_model(one.deployment.accelerator), one.use, tdp_watts(one.deployment.accelerator)
     clocked_s = use.kernels_s * (1.0 - waits)
@@ -188,10 +188,10 @@ def draw_of(one: ScheduledPass, waits: Number, *, factor: float | None = None, s
         energies = (scale * model.idle, memory_j, scale * model.busy, compute_j)
     else:
         demand = smaller(model.share(use.kernels_s / use.time_s, 0.0, 0.0), 1.0) * tdp
-        steady = Draw.steady(demand, static=static)
+        steady = PowerDraw.steady(demand, static=static)
         busy_watts = steady.busy_watts * use.time_s / larger(use.kernels_s, TINY_S)
         energies = (steady.standing_watts, 0.0, busy_watts, 0.0)
-    return Draw(use.time_s, use.kernels_s, clocked_s, *energies)
+    return PowerDraw(use.time_s, use.kernels_s, clocked_s, *energies)
 
 
 class Slowdown(NamedTuple):
@@ -199,13 +199,13 @@ class Slowdown(NamedTuple):
 
     Attributes
     ----------
-    draw : Draw
+    draw : PowerDraw
         The pass at its full clock.
     full, clock : float or array
         Its clock at the TDP and under the limit, as shares of the full clock.
     """
 
-    draw: Draw
+    draw: PowerDraw
     full: Number
     clock: Number
 
@@ -215,7 +215,7 @@ class Slowdown(NamedTuple):
         return self.draw.clocked_s * (self.full / self.clock - 1.0)
 
 
-def slowdown(one: ScheduledPass, draw: Draw, limit: Number) -> Slowdown:
+def slowdown(one: ScheduledPass, draw: PowerDraw, limit: Number) -> Slowdown:
     """Return how a power limit in watts slows down a pass, relative to its time at the TDP."""
     tdp = tdp_watts(one.deployment.accelerator)
     full = draw.clock_at(tdp)
@@ -234,9 +234,9 @@ def under_a_limit(one: ScheduledPass, found: Estimates, limit: Number) -> Estima
     model = power_model(one.deployment.accelerator)
     low, high = (model.low, model.high) if model.fitted else (1.0, 1.0)
     least, most = memory_shares(one)
-    added_s = slowdown(one, draw_of(one, least), limit).added_s
-    slightly_s = slowdown(one, draw_of(one, most, factor=low, static="static_low"), limit).added_s
-    most_s = slowdown(one, draw_of(one, least, factor=high), limit).added_s
+    added_s = slowdown(one, power_draw(one, least), limit).added_s
+    slightly_s = slowdown(one, power_draw(one, most, factor=low, static="static_low"), limit).added_s
+    most_s = slowdown(one, power_draw(one, least, factor=high), limit).added_s
     return found._replace(
         time_s=found.time_s + added_s,
         low_s=found.low_s + smaller(slightly_s, added_s) * found.low_s / found.time_s,

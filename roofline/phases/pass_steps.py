@@ -13,7 +13,7 @@ from ..operators.roofline import least_math
 from ..report import Step
 from ..report.steps import identifier
 from .bounds import Bound
-from .energy import draw_of, memory_shares, slowdown
+from .energy import memory_shares, power_draw, slowdown
 from .host import EAGER_NORM, HostedModel, HostTimes
 from .totals import ScheduledPass, computing, network_s, resources_s, total
 
@@ -163,7 +163,7 @@ def _under_a_limit(name: str, one: ScheduledPass) -> Iterator[Step]:
     limit = one.deployment.power_limit_watts
     if limit is None:
         return
-    found = slowdown(one, draw_of(one, memory_shares(one)[0]), limit)
+    found = slowdown(one, power_draw(one, memory_shares(one)[0]), limit)
     inputs = {"unlimited_s": found.draw.time_s, "clocked_s": found.draw.clocked_s}
     inputs |= {"clock_at_tdp": found.full, "clock": found.clock}
     formula = "unlimited_s + clocked_s * (clock_at_tdp / clock - 1)"

@@ -52,7 +52,7 @@ REQUEST_TIMES = ("tpot_s", "ttft_s", "total_s")
 
 
 @dataclass(frozen=True)
-class Change:
+class Waterfall:
     """A waterfall: two totals, and the changes that lead from one to the other, in order."""
 
     title: str
@@ -156,7 +156,7 @@ def _write_beside(ax: Axes, row: int, x: float, words: str, weight: str = "norma
     ax.annotate(words, (x, row), (3, 0), textcoords="offset points", parse_math=False, **how)
 
 
-def _largest(change: Change) -> dict[str, float]:
+def _largest(change: Waterfall) -> dict[str, float]:
     """The parts with their own bar, and the rest in one."""
     least = SMALLEST * max(change.before, change.after)
     parts = {name: delta for name, delta in change.parts.items() if abs(delta) > least}
@@ -172,7 +172,7 @@ class _InOrder(dict[str, float]):
     """Parts whose order matters, all of which are shown."""
 
 
-def _change_of(what_if: Comparison | Effect, column: str | None) -> Change:
+def _change_of(what_if: Comparison | Effect, column: str | None) -> Waterfall:
     if isinstance(what_if, Effect):
         return _of_techniques(what_if, column or REQUEST_TIMES[0])
     if not isinstance(what_if, Comparison):
@@ -185,7 +185,7 @@ def _change_of(what_if: Comparison | Effect, column: str | None) -> Change:
     raise InvalidInput(f"waterfall takes a comparison of passes or memory, not of {type(before).__name__}")
 
 
-def _of_passes(before: Phase, after: Phase, column: str) -> Change:
+def _of_passes(before: Phase, after: Phase, column: str) -> Waterfall:
     """Operators of two passes, and the time outside of operators."""
     if column not in PASS_TIMES:
         raise unknown("time that is a sum over operators", column, PASS_TIMES)
@@ -200,7 +200,7 @@ def _of_passes(before: Phase, after: Phase, column: str) -> Change:
     misfits = [word for word, phase in (("before", before), ("after", after)) if not np.all(memory_of(phase).fits)]
     misfit = f"; {' and '.join(misfits)}: {DOES_NOT_FIT}" if misfits else ""
     words = _from_to(before, after)
-    return Change(title, words, f"{column.removesuffix('_s')}, ms", totals[0], totals[1], parts, misfit)
+    return Waterfall(title, words, f"{column.removesuffix('_s')}, ms", totals[0], totals[1], parts, misfit)
 
 
 def _from_to(before: Phase, after: Phase) -> str:
@@ -229,7 +229,7 @@ def _gigabytes_used(found: Memory) -> dict[str, float]:
     return {name: float(value) / 1e9 for name, value in found.parts.items() if name != "free"}
 
 
-def _of_memory(before: Memory, after: Memory) -> Change:
+def _of_memory(before: Memory, after: Memory) -> Waterfall:
     """Parts of the memory of the most loaded accelerator."""
     if np.ndim(before.needed_bytes) or np.ndim(after.needed_bytes):
         raise InvalidInput("waterfall shows single cases; draw one point of the sweep")
@@ -243,10 +243,10 @@ def _of_memory(before: Memory, after: Memory) -> Change:
     totals = [sum(side.values(), 0.0) for side in sides]
     freed = totals[0] - totals[1]
     title = f"Memory: {_three_digits(abs(freed))} GB {'freed' if freed >= 0 else 'more'}"
-    return Change(title, words, "memory per accelerator, GB", totals[0], totals[1], parts, misfit)
+    return Waterfall(title, words, "memory per accelerator, GB", totals[0], totals[1], parts, misfit)
 
 
-def _of_techniques(effect: Effect, column: str) -> Change:
+def _of_techniques(effect: Effect, column: str) -> Waterfall:
     """The effect of each technique on top of those before it."""
     if column not in REQUEST_TIMES:
         raise unknown("time of a request", column, REQUEST_TIMES)
@@ -260,7 +260,7 @@ def _of_techniques(effect: Effect, column: str) -> Change:
     title = f"{name.upper() if len(name) == 4 else name.capitalize()}: {brief_speed(values[-1] / values[0])}"
     serve = effect.before.case.serve
     words = deployment_words(serve)
-    return Change(title, words, f"{effect.before.time.removesuffix('_s')}, ms", values[0], values[-1], parts)
+    return Waterfall(title, words, f"{effect.before.time.removesuffix('_s')}, ms", values[0], values[-1], parts)
 
 
 GAINS = {

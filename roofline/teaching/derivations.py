@@ -19,7 +19,7 @@ from ..units import humanize
 from .lines import SHEET_DIGITS, Napkin, NapkinLine, given, line, rounded, said
 
 
-def of_phase(phase: Phase) -> Napkin:
+def napkin_of_phase(phase: Phase) -> Napkin:
     """FLOPs first for a prefill; bytes first for a decode step and any other pass."""
     return {"prefill": _prefill, "decode": _decode}.get(phase.name, _any_pass)(phase)
 
@@ -216,7 +216,7 @@ def _any_pass(phase: Phase) -> Napkin:
     return Napkin(_title(phase), (weights, cache, memory, compute, _slowest(phase, memory, compute)))
 
 
-def of_operator(bound: Bound) -> Napkin:
+def napkin_of_operator(bound: Bound) -> Napkin:
     """FLOPs, bytes, their times, and the longer time."""
     gpu = bound.accelerator
     flops, moved = rounded(float(bound.flops)), rounded(float(bound.moved_bytes))
@@ -255,7 +255,7 @@ def _work(bound: Bound, flops: float) -> NapkinLine:
     return given("FLOPs", "flops", float(bound.flops))
 
 
-def of_memory(memory: Memory) -> Napkin:
+def napkin_of_memory(memory: Memory) -> Napkin:
     """Memory of the engine minus the weights, divided by the cache per sequence."""
     serve = memory.deployment
     count = float(serve.parallel.accelerators)
@@ -304,7 +304,7 @@ def of_memory(memory: Memory) -> Napkin:
     return Napkin(title, (usable, weights, left, sequence, last))
 
 
-def of_generation(found: Generation) -> Napkin:
+def napkin_of_generation(found: Generation) -> Napkin:
     """The first token, then the steps."""
     ttft, tpot, whole = (float(value) for value in (found.ttft_s, found.tpot_s, found.total_s))
     steps = (whole - ttft) / tpot if tpot else 0.0

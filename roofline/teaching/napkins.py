@@ -26,7 +26,7 @@ from ..serving.outcome import Simulation
 from ..serving.under_load import Served
 from ..techniques.effect import Effect
 from ..techniques.table import TechniqueTable
-from .derivations import of_generation, of_memory, of_operator, of_phase
+from .derivations import napkin_of_generation, napkin_of_memory, napkin_of_operator, napkin_of_phase
 from .lines import Napkin
 from .plan_lines import (
     of_advice,
@@ -103,10 +103,10 @@ def _single(_: Any) -> float:
 
 MAKERS: Mapping[type, tuple[Callable[[Any], Napkin], Callable[[Any], Any]]] = FrozenMapping(
     {
-        Phase: (of_phase, lambda found: found.roofline_s),
-        Bound: (of_operator, lambda found: found.roofline_s),
-        Memory: (of_memory, lambda found: found.weights_bytes + found.kv_bytes_per_sequence),
-        Generation: (of_generation, lambda found: found.total_s),
+        Phase: (napkin_of_phase, lambda found: found.roofline_s),
+        Bound: (napkin_of_operator, lambda found: found.roofline_s),
+        Memory: (napkin_of_memory, lambda found: found.weights_bytes + found.kv_bytes_per_sequence),
+        Generation: (napkin_of_generation, lambda found: found.total_s),
         Served: (of_served, lambda found: found.total_s),
         Simulation: (of_simulation, _single),
         Effect: (of_effect, lambda found: found.total_speedup),
