@@ -120,3 +120,11 @@ def test_a_release_with_another_date_is_not_a_variant():
     """Magistral Small 2509 has the tower that 2506 and 2507 lack."""
     assert rl.get_model("mistralai/Magistral-Small-2509").tower_parameters > 0
     assert rl.get_model("mistralai/Magistral-Small-2507").tower_parameters == 0
+
+
+def test_qwen3_omni_has_the_parameters_that_transformers_counts():
+    """The thinker with its encoders, as printed in achatbot's pull request 196: 31719.205488 M."""
+    model = rl.get_model("Qwen/Qwen3-Omni-30B-A3B-Instruct")
+    assert model.parameters.total + model.tower_parameters == 31_719_205_488
+    hears = rl.Deployment(model, "h100-sxm")
+    assert rl.prefill(hears, rl.Workload(1000, audio_s=30.0)).flops > rl.prefill(hears, rl.Workload(1000)).flops
