@@ -69,3 +69,46 @@ def _conformer(*, width: int, layers: int, heads: int, kernel: int, channels: tu
 def width_of(fields: Fields) -> int:
     """Width of the encoder's output."""
     return fields.optional("d_model") or fields.size("hidden_size")
+
+
+def qwen_omni_audio(fields: Fields) -> int:
+    """Qwen2.5-Omni's: Whisper's encoder without its table of positions; a start, an end and a matrix behind."""
+    width, out = width_of(fields), fields.size("output_dim")
+    convolutions = matrix(3 * fields.size("num_mel_bins"), width) + matrix(3 * width, width)
+    block = layer(width, fields.size("encoder_ffn_dim")) - width
+    return convolutions + fields.size("encoder_layers") * block + 2 * width + 2 * out + matrix(width, out)
+
+
+def qwen3_omni_audio(fields: Fields) -> int:
+    """Qwen3-Omni's: three convolutions over both axes, keys with biases, two linear layers behind."""
+    width, between = width_of(fields), fields.size("downsample_hidden_size")
+    convolutions = matrix(9, between) + 2 * matrix(9 * between, between)
+    flattened = between * eighth(fields.size("num_mel_bins")) * width
+    blocks = fields.size("encoder_layers") * layer(width, fields.size("encoder_ffn_dim"))
+    behind = 2 * width + matrix(width, width) + matrix(width, fields.size("output_dim"))
+    return convolutions + flattened + blocks + behind
+
+
+def eighth(size: int) -> int:
+    """Size after three convolutions of stride 2."""
+    for _ in range(3):
+        size = (size + 1) // 2
+    return size
+
+
+def phi4_audio(fields: Fields) -> int:
+    """Phi-4-multimodal's conformer (arXiv:2503.01743): gated MLPs at both ends of a layer, a gated convolution.
+
+    Its frames are a fourth of the mel bins' after convolutions with one filter per channel.
+    """
+    width, inner, layers = fields.size("hidden_size"), fields.size("intermediate_size"), fields.size("num_blocks")
+    between, kernel = fields.size("nemo_conv_channels"), fields.optional("kernel_size") or 3
+    first = matrix(9, between) + 2 * (matrix(9, between) + matrix(between, between))
+    stem = first + matrix(between * fields.size("nemo_final_size"), width)
+    mlp = matrix(width, 2 * inner) + matrix(inner, width) + 2 * width
+    attention = 4 * matrix(width, width) + 2 * width
+    wide = fields.optional("ext_pw_out_channel") or width
+    gate = matrix(width, 2 * wide) + 2 * wide
+    convolution = 2 * width + gate + matrix(kernel, width) + matrix(width, wide) + matrix(wide, wide)
+    distances = 2 * fields.size("bias_max_distance") * fields.size("num_attention_heads")
+    return stem + distances + layers * (2 * mlp + attention + convolution + 2 * width)

@@ -9,7 +9,7 @@ from ..model import Layer, Model, Tower
 from ..model.blocks import MoE
 from .family import Place
 from .fields import Fields
-from .further_towers import COUNTED_WITH
+from .image_towers import COUNTED_WITH
 from .layer_groups import layer_at, layer_kinds
 from .layer_kinds import prediction_blocks
 from .text_config import TEXT_KEYS, Text

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from ..errors import SpecError
 from .audio_encoders import whisper, width_of
 from .fields import Fields
-from .further_towers import query_former
+from .image_towers import query_former
 from .vision_encoders import layer, matrix
 from .wrapper import Wrapper
 

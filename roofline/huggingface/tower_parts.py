@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from math import isqrt
 from typing import Any
@@ -95,3 +96,8 @@ def qwen2_5_vl(at: Wrapper, *further: int) -> Tower:
         windowed_layers=max(fields.size("depth") - full, 0),
         projector=products(wide, wide, fields.size("out_hidden_size"), *further),
     )
+
+
+def replace_fields(at: Wrapper, values: Mapping[str, int]) -> Wrapper:
+    """The wrapper with the shapes of an encoder that its file only names."""
+    return at._replace(encoder=Fields({**at.encoder.data, **values}, {}))

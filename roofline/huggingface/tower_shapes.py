@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..model.tower import Product, Tower
-from . import further_shapes, recent_shapes
+from . import document_shapes, image_shapes, resampler_shapes, sound_shapes
 from .audio_encoders import width_of
 from .fields import Fields, MissingField
 from .tower_parts import Chain, first, frames_of, merged_patches, products, qwen2_5_vl, vit
@@ -55,7 +55,7 @@ def tower_shape(data: Mapping[str, Any], inner: Mapping[str, Any], key: str, hid
     if wrapper in TAKE_ANY and not hears:
         shape = TAKEN.get(str(inner.get("model_type")), shape)
     if of_ocr(wrapper, inner):
-        shape = further_shapes.deepseek_ocr
+        shape = document_shapes.deepseek_ocr
     if shape is None:
         return None
     try:
@@ -249,8 +249,8 @@ TAKEN: Mapping[str, Shape] = {
 """``model_type`` of a tower used by several wrappers -> its shape."""
 
 TAKE_ANY: Mapping[str, Callable[[Wrapper], tuple[int, Chain]]] = {
-    "aria": recent_shapes.aria,
-    "vipllava": recent_shapes.vipllava,
+    "aria": resampler_shapes.aria,
+    "vipllava": image_shapes.vipllava,
     "deepseek_vl": _two_layers,
     "smolvlm": _idefics3,
     "llava": _two_layers,
@@ -287,26 +287,40 @@ SHAPES: Mapping[str, Shape] = {
     "kimi_k3": _kimi_k3,
     "lfm2_vl": _lfm2,
     "minimax_m3_vl": _minimax,
-    **dict.fromkeys(["internvl", "internvl_chat", "qianfan_ocr"], recent_shapes.intern_vit),
-    **dict.fromkeys(["minicpmv", "minicpmo"], recent_shapes.minicpm_v),
-    "deepseek_vl_v2": recent_shapes.deepseek_vl2,
-    "hy_v4_vl": recent_shapes.hy_v4,
-    **dict.fromkeys(["inkling2", "inkling2_loop"], recent_shapes.inkling2),
-    "lfm3_vl": recent_shapes.lfm3,
-    "ovis2": recent_shapes.ovis2,
-    "step3p7": recent_shapes.step3,
-    **dict.fromkeys(["ernie4_5_vl_moe", "ernie4_5_moe_vl"], recent_shapes.ernie_vl),
-    "paddleocr_vl": recent_shapes.normed_merger,
-    "video_llama_3": recent_shapes.two_layers,
-    "phi4_multimodal": recent_shapes.phi4_vision,
-    "glm_ocr": recent_shapes.glm_ocr,
-    **dict.fromkeys(["got_ocr2", "pp_chart2table"], recent_shapes.got_ocr),
+    **dict.fromkeys(["internvl", "internvl_chat", "qianfan_ocr"], image_shapes.intern_vit),
+    **dict.fromkeys(["minicpmv", "minicpmo"], resampler_shapes.minicpm_v),
+    "deepseek_vl_v2": image_shapes.deepseek_vl2,
+    "hy_v4_vl": image_shapes.hy_v4,
+    **dict.fromkeys(["inkling2", "inkling2_loop"], image_shapes.inkling2),
+    "lfm3_vl": image_shapes.lfm3,
+    "ovis2": image_shapes.ovis2,
+    "step3p7": image_shapes.step3,
+    **dict.fromkeys(["ernie4_5_vl_moe", "ernie4_5_moe_vl"], image_shapes.ernie_vl),
+    "paddleocr_vl": document_shapes.normed_merger,
+    "video_llama_3": image_shapes.two_layers,
+    "phi4_multimodal": image_shapes.phi4_vision,
+    "glm_ocr": document_shapes.glm_ocr,
+    **dict.fromkeys(["got_ocr2", "pp_chart2table"], document_shapes.got_ocr),
     "kimi_vl": _kimi,
     "llama4": _llama4,
     "llava": _clip,
     **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], qwen2_5_vl),
     **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], _qwen3_vl),
-    **further_shapes.IMAGE_SHAPES,
+    "blip-2": resampler_shapes.blip2,
+    "cosmos3_edge": image_shapes.cosmos3_edge,
+    "dots3_note": image_shapes.dots3_note,
+    "granite_docling": document_shapes.granite_docling,
+    "hyperclovax_vision_v2": image_shapes.hyperclovax,
+    "idefics2": resampler_shapes.idefics2,
+    "janus": image_shapes.janus,
+    **dict.fromkeys(["minicpmv4_6", "minicpmv4_7", "minicpm_ocr"], resampler_shapes.minicpm4_6),
+    "mllama": image_shapes.mllama,
+    "molmo2": image_shapes.molmo2,
+    **dict.fromkeys(["muse_glimmer", "muse_spark"], image_shapes.muse),
+    "nemotron_h_omni": image_shapes.radio,
+    "phi3_v": image_shapes.phi3_vision,
+    "unlimited_ocr": document_shapes.deepseek_ocr,
+    "video_llava": image_shapes.video_llava,
 }
 """Wrapper -> shape of its tower for images."""
 
@@ -314,8 +328,8 @@ AUDIO_SHAPES: Mapping[str, Shape] = {
     "qwen2_audio": _qwen2_audio,
     "voxtral": _voxtral,
     "moss_transcribe_diarize": _moss,
-    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], recent_shapes.qwen_omni_audio),
-    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker", "qwen3_asr"], recent_shapes.qwen3_omni_audio),
-    **further_shapes.SOUND_SHAPES,
+    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], sound_shapes.qwen_omni_audio),
+    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker", "qwen3_asr"], sound_shapes.qwen3_omni_audio),
+    **sound_shapes.SOUND_SHAPES,
 }
 """Wrapper -> shape of its tower for sound."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import SpecError
-from . import audio_encoders, recent_encoders, vision_encoders
+from . import audio_encoders, vision_encoders
 from .fields import Fields, MissingField
-from .further_towers import IMAGE_TOWERS, deepseek_ocr
+from .image_towers import IMAGE_TOWERS, deepseek_ocr
 from .speech_towers import SPEECH_TOWERS
 from .vision_encoders import matrix, merged_on_a_side
 from .wrapper import Wrapper
@@ -374,17 +374,17 @@ VISION: Mapping[str, tuple[Encoder, Projector]] = {
     "granite_docling": (vision_encoders.granite_docling, _none),
     **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], (vision_encoders.qwen2_5_vl, _none)),
     **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], (vision_encoders.qwen3_vl, _none)),
-    **dict.fromkeys(["ernie4_5_vl_moe", "ernie4_5_moe_vl"], (recent_encoders.ernie_vl, _ernie_vl)),
+    **dict.fromkeys(["ernie4_5_vl_moe", "ernie4_5_moe_vl"], (vision_encoders.ernie_vl, _ernie_vl)),
     "paddleocr_vl": (vision_encoders.siglip, _normed_merger),
-    "phi4_multimodal": (recent_encoders.phi4_vision, _two_layers),
-    "glm_ocr": (recent_encoders.glm_ocr, _none),
-    **dict.fromkeys(["got_ocr2", "pp_chart2table"], (recent_encoders.segment_anything, _got_ocr)),
+    "phi4_multimodal": (vision_encoders.phi4_vision, _two_layers),
+    "glm_ocr": (vision_encoders.glm_ocr, _none),
+    **dict.fromkeys(["got_ocr2", "pp_chart2table"], (vision_encoders.segment_anything, _got_ocr)),
     "qianfan_ocr": (vision_encoders.internvl, _internvl),
-    "video_llama_3": (recent_encoders.siglip_without_positions, _two_layers),
+    "video_llama_3": (vision_encoders.siglip_without_positions, _two_layers),
     **dict.fromkeys(["minicpmv", "minicpmo"], (vision_encoders.siglip, _resampler)),
-    "deepseek_vl_v2": (recent_encoders.siglip_of_timm, _deepseek_vl2),
-    "internvl_chat": (recent_encoders.intern_vit, _internvl),
-    "kimi_vl": (recent_encoders.moonvit_beside, _kimi),
+    "deepseek_vl_v2": (vision_encoders.siglip_of_timm, _deepseek_vl2),
+    "internvl_chat": (vision_encoders.intern_vit, _internvl),
+    "kimi_vl": (vision_encoders.moonvit_beside, _kimi),
 }
 """Wrapper with a vision encoder of its own -> encoder and projector."""
 
@@ -394,10 +394,10 @@ AUDIO: Mapping[str, tuple[Encoder, Projector]] = {
     "gemma4": (audio_encoders.gemma4, _gemma4_audio),
     "voxtral": (audio_encoders.whisper, _voxtral),
     "moss_transcribe_diarize": (audio_encoders.whisper, _moss),
-    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], (recent_encoders.qwen_omni_audio, _none)),
-    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], (recent_encoders.qwen3_omni_audio, _none)),
-    "qwen3_asr": (recent_encoders.qwen3_omni_audio, _none),
-    "phi4_multimodal": (recent_encoders.phi4_audio, _phi4_audio),
+    **dict.fromkeys(["qwen2_5_omni", "qwen2_5_omni_thinker"], (audio_encoders.qwen_omni_audio, _none)),
+    **dict.fromkeys(["qwen3_omni_moe", "qwen3_omni_moe_thinker"], (audio_encoders.qwen3_omni_audio, _none)),
+    "qwen3_asr": (audio_encoders.qwen3_omni_audio, _none),
+    "phi4_multimodal": (audio_encoders.phi4_audio, _phi4_audio),
 }
 """Wrapper -> audio encoder and projector."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import recent_encoders, vision_encoders
+from . import vision_encoders
 from .fields import Fields, MissingField
 from .vision_encoders import grid, inner_width, layer, matrix, merged_on_a_side, patches, side
 from .wrapper import Wrapper
@@ -37,7 +37,7 @@ def deepseek_vl_hybrid(at: Wrapper) -> int:
     neck = high.size("hidden_size") * out + 9 * out * out + 4 * out
     strided = 9 * out * 2 * out + 9 * 2 * out * 4 * out
     aligner = matrix(at.encoder.size("hidden_size"), half) + matrix(4 * out, half) + matrix(at.hidden, at.hidden)
-    encoders = vision_encoders.siglip(at.encoder) + recent_encoders.segment_anything(high)
+    encoders = vision_encoders.siglip(at.encoder) + vision_encoders.segment_anything(high)
     return encoders + neck + strided + 1 + aligner
 
 
@@ -165,7 +165,7 @@ def deepseek_ocr(at: Wrapper) -> int:
     follows = (grid(clip) + 2) * width + 2 * width + layers
     if at.outer.get("model_type") == "deepseek_vl_v2":
         follows += patches(clip, width, bias=False)
-    return recent_encoders.segment_anything(sam) + strided + follows + matrix(2 * width, at.hidden) + 2 * at.hidden
+    return vision_encoders.segment_anything(sam) + strided + follows + matrix(2 * width, at.hidden) + 2 * at.hidden
 
 
 def ocr_encoders(at: Wrapper) -> tuple[Fields, Fields]:
