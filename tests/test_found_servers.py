@@ -102,6 +102,15 @@ def test_tensorrt_llm_keeps_windows_in_full(engine, layers):
     assert pool.sequence_bytes(65_536) - pool.sequence_bytes(32_768) == pytest.approx(32_768 * of_token, rel=0.01)
 
 
+def test_sglang_gives_windows_a_share_of_the_pool():
+    """``swa_full_tokens_ratio`` of 0.8: a token takes room in 18 whole layers and 0.8 of it in 18 with windows."""
+    serve = rl.Deployment("gpt-oss-120b", "h200-sxm", engine="sglang")
+    pool = cache_pool(serve, serve.server)
+    of_token = (18 + 0.8 * 18) * 2 * 8 * 64 * 2
+    assert pool.sequence_bytes(65_536) - pool.sequence_bytes(32_768) == pytest.approx(32_768 * of_token, rel=0.01)
+    assert pool.sequence_bytes(128) == pytest.approx((160 + 128) * 18 * 2 * 8 * 64 * 2, rel=0.01)
+
+
 @pytest.mark.parametrize("accelerator", ["b200-sxm", "gb200"])
 def test_windows_in_full_limit_the_running_requests(accelerator):
     """Llama 4 Maverick with 1,024 + 32,768 tokens: 75 % too fast with chunks of 8,192 tokens alone in the cache."""

@@ -280,7 +280,10 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     """Bytes of the pool for one sequence of ``tokens`` on the most loaded accelerator.
 
     A windowed layer holds ``min(tokens, window - 1 + step_tokens)`` tokens, since a step's prompt is written
-    before the window moves on, or all tokens if the engine does not free those that the window has left.
+    before the window moves on, or all tokens if the engine does not free those that the window has left.  SGLang gives
+    windowed layers room for a share ``r`` of the tokens of the other layers.  A sequence then occupies the same part of
+    both pools as of the one that it fills more: room for ``max(tokens, min(tokens, window) / r)``, in windowed layers
+    ``r`` times that.
 
     Decode context parallelism divides the tokens of a sequence within a group of accelerators.  Each of them holds as
     many KV heads as with fewer accelerators.
@@ -316,9 +319,7 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
         if not kind.grows:
             states = states + layers * page
             continue
-        held = tokens
-        if hybrid and engine.frees_windows and kind.window is not None:
-            held = np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
+        held = _held(kind, kinds, engine, tokens) if hybrid else tokens
         held = np.ceil(held / parallel.decode_context)
         total = total + layers * (np.ceil(held / page) * page * kind.token_bytes + kind.state_bytes)
     part = float(engine.state_share or 0.0)
@@ -327,6 +328,19 @@ def sequence_bytes(serve: Deployment, engine: Engine, tokens: Number, *, hybrid:
     keeps_states = bool(engine.prefix_caching) and delta_layers(serve.model) > 0
     slots = float(engine.state_slots or 1.0) if keeps_states else 1.0
     return np.maximum(total / (1.0 - part), slots * states / part) * of_one
+
+
+def _held(kind: _Kind, kinds: list[_Kind], engine: Engine, tokens: Number) -> Number:
+    """Tokens of a sequence that a layer has to have room for."""
+    windows = [each.window for each in kinds if each.grows and each.window is not None]
+    divided = bool(engine.window_share) and any(each.grows and each.window is None for each in kinds)
+    if not engine.frees_windows or not windows:
+        return tokens
+    if not divided:
+        return tokens if kind.window is None else np.minimum(tokens, kind.window - 1 + float(engine.step_tokens or 0))
+    part = float(engine.window_share or 1.0)
+    whole = np.maximum(tokens, np.minimum(tokens, max(windows)) / part)
+    return whole if kind.window is None else part * whole
 
 
 def _mixed(kinds: list[_Kind]) -> bool:

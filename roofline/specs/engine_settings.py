@@ -130,6 +130,7 @@ FIELDS: Mapping[str, Kind] = {
     "graphs_in_fraction": Kind(switch=True),
     "eager": Kind(switch=True),
     "frees_windows": Kind(switch=True),
+    "window_share": SHARE,
     "state_bits": Kind(least=1),
     "state_share": SHARE,
     "state_slots": Kind(least=1),

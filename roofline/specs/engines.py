@@ -90,6 +90,9 @@ class Engine(Value):
     frees_windows : bool
         Whether layers with a window keep only its tokens (TensorRT-LLM keeps all unless ``max_attention_window`` is
         given).
+    window_share : float
+        Tokens that layers with windows have room for, as a share of those of the other layers (SGLang's
+        ``swa_full_tokens_ratio``); 0 if they have room for as many as they need.
     state_bits : float
         Bits of a value of recurrent state (vLLM's ``mamba_ssm_cache_dtype``).
     state_share, state_slots : float
@@ -181,6 +184,7 @@ class Engine(Value):
     sampler_rows: str | None = None
     groups_layers: bool | None = None
     frees_windows: bool | None = None
+    window_share: float | None = None
     state_bits: float | None = None
     state_share: float | None = None
     state_slots: float | None = None
