@@ -66,7 +66,9 @@ def test_an_effect_says_what_a_request_sees(serve):
     effect = rl.apply(serve, rl.Workload(batch=32), t.ChunkedPrefill())
     said = effect.summary()
     assert effect.decode_speedup < 1 < effect.tpot_speedup
-    assert f"TPOT {brief_time(effect.before.tpot_s)} -> {brief_time(effect.after.tpot_s)} (" in said
+    after = brief_time(effect.after.tpot_s, effect.after.low.tpot_s, effect.after.high.tpot_s)
+    assert f"TPOT {brief_time(effect.before.tpot_s)} -> {after} (" in said
+    assert "[" not in rl.apply(serve, rl.Workload(batch=32), t.ChunkedPrefill(), time="roofline_s").summary()
     assert f"({effect.tpot_speedup:.3g}x faster), TTFT {brief_time(effect.before.ttft_s)} -> " in said
 
 

@@ -10,6 +10,7 @@ from ..errors import Number
 from ..units import NO_POINTS, brief_speed, brief_time, humanize
 
 if TYPE_CHECKING:
+    from ..serving.steady_state import Steady
     from .effect import Effect
 
 
@@ -30,12 +31,21 @@ def effect_sentence(found: Effect) -> str:
     changes = []
     for name in ("tpot", "ttft"):
         before, after = (getattr(side, f"{name}_s") for side in (found.before, found.after))
-        times = " -> ".join(dict.fromkeys(brief_time(side) for side in (before, after)))
+        times = brief_time(before)
+        if brief_time(after) != times:
+            times = f"{times} -> {brief_time(after, *_ends(found.after, f'{name}_s'))}"
         changes.append(f"{name.upper()} {times} ({brief_speed(np.divide(after, before))})")
     gains = " to ".join(dict.fromkeys(f"{end(found.throughput_gain):.3g}x" for end in (np.min, np.max)))
     memory = _weights_in_words(found.weights_saved_bytes)
     title = f"{found.technique[:1].upper()}{found.technique[1:]}"
     return f"{title}: {', '.join(changes)}, throughput {gains}{memory}.{_over_the_baseline(found)}"
+
+
+def _ends(steady: Steady, name: str) -> tuple[float, ...]:
+    """Both ends of the estimate's interval; empty for a sweep and for other times."""
+    if steady.time != "estimate_s" or np.ndim(getattr(steady, name)):
+        return ()
+    return float(getattr(steady.low, name)), float(getattr(steady.high, name))
 
 
 def _weights_in_words(saved_bytes: Number) -> str:
