@@ -110,7 +110,15 @@ MIXED = {"attention.head_count_kv": [0, 2]}
 PER_LAYER = {"inp_gate": (H, 8), "proj": (8, H), "post_norm": (H,), "laurel_post_norm": (H,)}
 PER_LAYER |= {"laurel_l": (H, 12), "laurel_r": (12, H), "altup_router": (H, 4), "altup_router_norm": (H,)}
 PER_LAYER |= {"altup_predict_coef": (4, 16), "altup_correct_coef": (4, 4), "altup_correct_scale": (H,)}
+OUTPUT_NORMS = {f"{name}_norm{end}": (H,) for name in ("attn_output", "layer_output") for end in ("", ".bias")}
+EMBEDDING_NORM = {"token_embd_norm.weight": (H,), "token_embd_norm.bias": (H,)}
+
 OUTSIDE = {
+    "codeshell": {"output_norm.bias": (H,)},
+    "nomic-bert": {"token_types.weight": (H, 2)} | EMBEDDING_NORM,
+    "jina-bert-v2": {"token_types.weight": (H, 2)} | EMBEDDING_NORM,
+    "jina-bert-v3": {"token_types.weight": (H, 1)} | EMBEDDING_NORM,
+    "modern-bert": {"token_embd_norm.weight": (H,), "output_norm.weight": (H,)},
     "gemma3n": {
         **{"per_layer_token_embd.weight": (2 * 8, 90), "per_layer_model_proj.weight": (H, 2 * 8)},
         **{"per_layer_proj_norm.weight": (8,), "altup_proj.weight": (H, H, 3), "altup_unembd_proj.weight": (H, H, 3)},
@@ -315,6 +323,51 @@ LAYOUTS = {
             | {f"{name}_norm{end}": (H,) for name in ("attn_output", "layer_output") for end in ("", ".bias")}
         ],
     ),
+    "plamo": (BASE, [{"attn_norm": (H,)} | gqa() | mlp()]),
+    "refact": (BASE | {"attention.head_count_kv": 1}, [NORMS | gqa(kv=1) | mlp()]),
+    "codeshell": (
+        BASE,
+        [
+            NORMS
+            | {"attn_norm.bias": (H,), "ffn_norm.bias": (H,), "attn_qkv": (H, 128), "attn_qkv.bias": (128,)}
+            | {"attn_output": (H, H), "attn_output.bias": (H,), "ffn_up.bias": (128,), "ffn_down.bias": (H,)}
+            | mlp(gated=False)
+        ],
+    ),
+    "smallthinker": (
+        BASE | HEADS | EXPERTS | {"feed_forward_length": 32, "attention.sliding_window": 32},
+        [NORMS | gqa() | moe()] * 5,
+    ),
+    "nomic-bert": (
+        BASE | {"attention.head_count_kv": 4},
+        [{"attn_qkv": (H, 3 * H), "attn_output": (H, H)} | mlp() | OUTPUT_NORMS],
+    ),
+    "modern-bert": (
+        BASE | {"attention.head_count_kv": 4, "attention.sliding_window": 32, "attention.sliding_window_pattern": 3},
+        [
+            {"attn_qkv": (H, 3 * H), "attn_output": (H, H), "ffn_norm": (H,), "ffn_up": (H, 256), "ffn_down": (128, H)}
+            | first
+            for first in ({}, {"attn_norm": (H,)}, {"attn_norm": (H,)})
+        ],
+    ),
+    "jina-bert-v2": (
+        BASE | {"attention.head_count_kv": 4},
+        [
+            gqa(kv=4)
+            | mlp()
+            | {f"{name}.bias": (H,) for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_down")}
+            | OUTPUT_NORMS
+        ],
+    ),
+    "jina-bert-v3": (
+        BASE | {"attention.head_count_kv": 4},
+        [
+            {"attn_qkv": (H, 3 * H), "attn_qkv.bias": (3 * H,), "attn_output": (H, H), "attn_output.bias": (H,)}
+            | mlp(gated=False)
+            | {"ffn_up.bias": (128,), "ffn_down.bias": (H,)}
+            | OUTPUT_NORMS
+        ],
+    ),
     "eurobert": (BASE, [NORMS | gqa() | mlp()]),
     "orion": (
         BASE,
@@ -326,9 +379,12 @@ LAYOUTS = {
 
 def tensors(architecture, layers):
     norm = "token_embd_norm" if architecture.startswith("lfm2") else "output_norm"
-    shapes = {"token_embd.weight": (H, VOCAB)} | ({} if architecture == "bert" else {f"{norm}.weight": (H,)})
+    encoder = "bert" in architecture
+    shapes = {"token_embd.weight": (H, VOCAB)} | (
+        {} if encoder and architecture != "eurobert" else {f"{norm}.weight": (H,)}
+    )
     shapes |= OUTSIDE.get(architecture, {})
-    if architecture not in ("gemma3n", "gemma4", "lfm2", "gemma-embedding", "eurobert", "bert"):
+    if architecture not in ("gemma3n", "gemma4", "lfm2", "gemma-embedding") and not encoder:
         shapes["output.weight"] = (H, VOCAB)
     for at, layer in enumerate(layers):
         for name, shape in layer.items():
@@ -348,6 +404,34 @@ def test_parameters_are_those_of_the_tensors(architecture):
     assert model.doubts == ()
     once = rl.encode if model.encodes else rl.decode
     assert once(rl.Deployment(model, "h100-sxm"), rl.Workload(10)).floor_s > 0
+
+
+def test_three_of_four_layers_of_smallthinker_have_a_window():
+    own, layers = LAYOUTS["smallthinker"]
+    keys = {f"smallthinker.{name}": value for name, value in own.items()}
+    keys |= {"smallthinker.block_count": len(layers), "smallthinker.context_length": 256}
+    model = from_config(config_of("smallthinker", keys, tensors("smallthinker", layers)))
+    per_token = 2 * 2 * 16 * 2
+    assert model.cache_bytes(100) == per_token * (2 * 100 + 3 * 32)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_t5_has_an_encoder_and_a_decoder(gated):
+    """Tensors as `llama_model::load_tensors` names them; the first layer of each side has the table of distances."""
+    attention = {"q": (H, H), "k": (H, H), "v": (H, H), "o": (H, H)}
+    inside = {"attn_norm": (H,), "ffn_norm": (H,), "ffn_up": (H, 128), "ffn_down": (128, H)}
+    inside |= {f"attn_{name}": shape for name, shape in attention.items()} | ({"ffn_gate": (H, 128)} if gated else {})
+    cross = {"cross_attn_norm": (H,)} | {f"cross_attn_{name}": shape for name, shape in attention.items()}
+    shapes = {"token_embd.weight": (H, VOCAB), "enc.output_norm.weight": (H,), "dec.output_norm.weight": (H,)}
+    for side, layers, more in (("enc", 3, {}), ("dec", 2, cross)):
+        shapes[f"{side}.blk.0.attn_rel_b.weight"] = (4, 32)
+        for at in range(layers):
+            shapes |= {f"{side}.blk.{at}.{name}.weight": shape for name, shape in (inside | more).items()}
+    keys = {"embedding_length": H, "feed_forward_length": 128, "attention.head_count": 4, "attention.key_length": 16}
+    keys |= {"block_count": 3, "decoder_block_count": 2, "attention.relative_buckets_count": 32, "context_length": 512}
+    model = from_config(config_of("t5", {f"t5.{name}": value for name, value in keys.items()}, shapes))
+    assert model.parameters.total == sum(prod(shape) for shape in shapes.values())
+    assert rl.generate(rl.Deployment(model, "h100-sxm"), rl.Workload(10, 5)).total_s > 0
 
 
 def test_architectures_that_people_have():

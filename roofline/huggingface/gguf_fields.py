@@ -13,7 +13,7 @@ from ..errors import SpecError
 from .families import FAMILIES
 
 ARCHITECTURES = {
-    **dict.fromkeys(("llama", "internlm2", "baichuan", "xverse", "llama-embed"), "llama"),
+    **dict.fromkeys(("llama", "internlm2", "baichuan", "xverse", "llama-embed", "refact"), "llama"),
     "qwen": "qwen",
     **dict.fromkeys(("qwen2", "qwen2vl"), "qwen2"),
     "qwen2moe": "qwen2_moe",
@@ -35,8 +35,9 @@ ARCHITECTURES = {
     "phi3": "phi3",
     "phimoe": "phimoe",
     "starcoder": "gpt_bigcode",
-    "starcoder2": "starcoder2",
-    "command-r": "cohere",
+    **dict.fromkeys(("starcoder2", "codeshell"), "starcoder2"),
+    "smallthinker": "mixtral",
+    **dict.fromkeys(("command-r", "plamo"), "cohere"),
     "cohere2": "cohere2",
     "cohere2moe": "cohere2_moe",
     "chatglm": "chatglm",
@@ -102,7 +103,11 @@ ARCHITECTURES = {
     "jamba": "jamba",
     "mamba": "mamba",
     "mamba2": "mamba2",
-    "bert": "bert",
+    **dict.fromkeys(("bert", "jina-bert-v2"), "bert"),
+    "jina-bert-v3": "jina_embeddings_v3",
+    "modern-bert": "modernbert",
+    "nomic-bert": "nomic_bert",
+    "t5": "t5",
 }
 """``general.architecture`` -> ``model_type``."""
 
@@ -182,7 +187,7 @@ def config_of(architecture: str, keys: Mapping[str, Any], shapes: Shapes) -> dic
         config.setdefault("head_dim", config["hidden_size"] // heads)  # llama.cpp's default too
     _latent(config, own)
     _flags(config, shapes)
-    for add in (_layer_kinds, _windows, _experts, _state_space, _searched, _gemma3n, _gemma4, _bert):
+    for add in (_layer_kinds, _windows, _experts, _state_space, _searched, _gemma3n, _gemma4, _bert, _t5):
         add(config, architecture, own, shapes)
     return config
 
@@ -260,6 +265,9 @@ def _letter(names: Collection[str]) -> str:
 
 def _windows(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
     """Which layers have a window: one bool per layer, or the period of layers without one."""
+    if architecture == "smallthinker" and config.get("sliding_window"):  # llama.cpp: every fourth layer sees all tokens
+        layers = range(config["num_hidden_layers"])
+        config["layer_types"] = ["sliding_attention" if at % 4 else "full_attention" for at in layers]
     pattern = own.get("attention.sliding_window_pattern")
     if isinstance(pattern, list) and "layer_types" not in config:
         words = ["sliding_attention" if windowed else "full_attention" for windowed in pattern]
@@ -352,15 +360,43 @@ def _gemma3n(config: dict[str, Any], architecture: str, own: Mapping[str, Any], 
     config |= {"laurel_rank": low[-1] if low else None, "vocab_size_per_layer_input": table[-1] if table else None}
 
 
+ENCODER_CLASSES = {
+    "bert": "BertModel",
+    "jina-bert-v2": "JinaBertModel",
+    "jina-bert-v3": "JinaEmbeddingsV3Model",
+    "modern-bert": "ModernBertModel",
+    "nomic-bert": "NomicBertModel",
+}
+"""Architectures of text encoders -> class of the same layers."""
+
+
 def _bert(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
-    """BERT, RoBERTa and XLM-R, whose tables show how many positions and segments there are; poolers are left out."""
-    if architecture != "bert":
+    """BERT and its relatives, whose tables show how many positions and segments there are; poolers are left out."""
+    if architecture not in ENCODER_CLASSES:
         return
-    config |= {"architectures": ["BertModel"], "add_pooling_layer": False}
-    for field, tensor in (("max_position_embeddings", "position_embd"), ("type_vocab_size", "token_types")):
-        table = shapes.get(f"{tensor}.weight")
-        if table:
-            config[field] = table[-1]
+    config |= {"architectures": [ENCODER_CLASSES[architecture]], "add_pooling_layer": False}
+    if table := shapes.get("position_embd.weight"):
+        config["max_position_embeddings"] = table[-1]
+    if architecture == "modern-bert":
+        config["local_attention"] = own.get("attention.sliding_window")
+        config["global_attn_every_n_layers"] = own.get("attention.sliding_window_pattern")
+    else:
+        kinds = shapes.get("token_types.weight")
+        config["type_vocab_size"] = kinds[-1] if kinds else 0
+
+
+def _t5(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
+    """T5: an encoder and a decoder, whose layers are named apart."""
+    if architecture != "t5":
+        return
+    config |= {"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}
+    config |= {"d_model": config.get("hidden_size"), "d_ff": config.get("intermediate_size")}
+    config |= {"d_kv": own.get("attention.key_length"), "num_heads": config.get("num_attention_heads")}
+    config["num_layers"] = config["num_hidden_layers"]
+    config["num_decoder_layers"] = own.get("decoder_block_count") or config["num_layers"]
+    config["relative_attention_num_buckets"] = own.get("attention.relative_buckets_count") or 32
+    gated = any(name.endswith(".ffn_gate.weight") for name in shapes)
+    config["feed_forward_proj"] = "gated-gelu" if gated else "relu"
 
 
 def _gemma4(config: dict[str, Any], architecture: str, own: Mapping[str, Any], shapes: Shapes) -> None:
