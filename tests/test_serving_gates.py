@@ -164,6 +164,28 @@ def test_ranks_begin_no_step_after_the_horizon():
     assert 0.3 < group.next_time() <= 0.3 + 1.5 * step_s
 
 
+@pytest.mark.parametrize(("engine", "pool_tokens"), [("vllm", 6e4), ("sglang", 1e6), ("trtllm", 6e4)])
+def test_a_group_of_one_rank_is_a_scheduler(engine, pool_tokens):
+    """Of one rank the experts have all tokens, so that nothing is left of the coupling. All requests wait from the
+    start, because ranks count the steps until an arrival by the first of them. vLLM preempts in a cache so small.
+    """
+    times = step_times(deepseek(engine, data=2, expert=2))
+    pool = CachePool(pool_tokens, Polyline([0.0, 1e9], [0.0, 1e9]), 1.0)
+    found = []
+    for grouped in (False, True):
+        requests = Requests([2000, 10, 8000] * 20, [0] * 60, [100, 500, 900] * 20, [0.0] * 60)
+        group = alone = Scheduler(Clock(times), times.engine, pool, requests)
+        for request in range(60):
+            alone.receive(0.0, request)
+        if grouped:
+            group = Ranks([alone], times.engine)
+        while group.advance():
+            pass
+        found.append([requests.first, requests.finish, requests.gap, [alone.tally.steps, alone.tally.busy_s]])
+    for one, other in zip(*found, strict=True):
+        assert one == pytest.approx(other, rel=1e-9)
+
+
 def test_the_busiest_rank_has_more_than_its_part():
     """By drawing: 8 prompts on 8 ranks, and 200 on 8, each on any rank."""
     rng = np.random.default_rng(0)

@@ -345,11 +345,11 @@ def _links_bytes_per_s(worker: Deployment, rate: float | None) -> float:
 def _schedulers(times: StepTimes, record: Requests, workers: int, *, generates: bool) -> list[Scheduler]:
     """Return the schedulers of all workers of a pool; in a decode pool the caches arrive already computed."""
     engine = times.engine if generates else replace(times.engine, scheduler="prefill_first")
-    pool = cache_pool(times.serve, engine)
+    clock, pool = Clock(times), cache_pool(times.serve, engine)
     longest = max(map(sum, zip(record.prompt, record.cached, record.output, strict=True)))
     pool.require(longest, times.serve)
     return [
-        Scheduler(Clock(times), engine, pool, record, generates=generates, prefills=not generates)
+        Scheduler(clock, engine, pool, record, generates=generates, prefills=not generates)
         for _ in range(workers * times.lanes)
     ]
 

@@ -13,14 +13,14 @@ without requests take part with an empty step.  Engines that run prompts first s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from math import ceil, inf
 
 from ..specs.engines import Engine
-from .clock import Polyline
 from .gates import BalanceGate
 from .request_records import Piece, Tally
 from .scheduler import Scheduler
+from .stretches import JointStretch, Stretch
 from .timeline import Timeline
 
 
@@ -37,6 +37,8 @@ class Ranks:
 
     def __init__(self, schedulers: Sequence[Scheduler], engine: Engine) -> None:
         self.ranks = list(schedulers)
+        self.stretches: list[Stretch | None] = [None] * len(self.ranks)
+        self.joint: JointStretch | None = None
         self.clock = schedulers[0].clock
         self.requests = schedulers[0].requests
         self.gate = BalanceGate.of(engine)
@@ -56,13 +58,12 @@ class Ranks:
 
     def advance(self, horizon: float = inf) -> bool:
         """Handle the next event that begins by ``horizon``; return False if there is none."""
-        if self.next_time() > horizon or not self._look():
+        if (horizon < inf and self.next_time() > horizon) or not self._look():
             return False
-        for rank in self.ranks:
-            rank.tally.events += 1
+        self.tally.events += 1
         ready, held = self._gate()
-        pieces: list[list[Piece]] = [[] for _ in self.ranks] if held else [rank._fill() for rank in self.ranks]
-        if any(pieces):
+        pieces = {} if held else self._fill()
+        if pieces:
             self._prompts(pieces)
         elif any(rank.running for rank in self.ranks):
             count = self._decode(held if any(ready) else 0, horizon)
@@ -80,9 +81,10 @@ class Ranks:
             if next_at == inf:
                 return False
             timeline.now = max(timeline.now, next_at)
+        now = timeline.now
         for rank in self.ranks:
             incoming = rank.incoming
-            if incoming and incoming[0][0] <= timeline.now and (rank.idle or rank._looks()):
+            if incoming and incoming[0][0] <= now and (rank.idle or rank._looks()):
                 rank._take()
         return True
 
@@ -93,38 +95,86 @@ class Ranks:
         ready = [rank.ready for rank in self.ranks]
         return ready, self.gate.holds(ready, [rank.running > 0 for rank in self.ranks])
 
-    def _together_s(self, own_s: Sequence[float], tokens: Sequence[float], factor: float) -> float:
-        """Return the time of a joint step of ranks that would each take ``own_s`` if all had equally many tokens.
-
-        ``factor`` is the time of such a step divided by the time of its kernels.
-        """
-        experts_s = self.clock.experts_s
-        apart = max(own - factor * experts_s(each) for own, each in zip(own_s, tokens, strict=True))
-        return max(apart, 0.0) + factor * experts_s(sum(tokens) / len(tokens))
-
-    def _prompts(self, pieces: list[list[Piece]]) -> None:
-        """Run one step with prompts on some ranks."""
-        tokens = []
+    def _fill(self) -> dict[int, list[Piece]]:
+        """Return the chunks of the next step by the place of their rank."""
+        pieces = {}
         for at, rank in enumerate(self.ranks):
-            if pieces[at] and not rank.reserves:
-                pieces[at] = rank._room_for(pieces[at])
-            elif rank.running and self.mixes:
-                rank._make_room()
-            tokens.append(sum(take for _, take in pieces[at]) + (rank.running if self.mixes else 0))
-        own_s = [rank._step_s(each) for rank, each in zip(self.ranks, pieces, strict=True)]
-        took = self._together_s(own_s, tokens, float(self.clock.times.host.prefill_factor))
+            if rank.prompts or rank.waiting:
+                self.joint = self.stretches[at] = None  # sequences may start
+                if chunks := rank._fill():
+                    pieces[at] = chunks
+        return pieces
+
+    def _generating(self, but: Container[int] = ()) -> list[Stretch]:
+        """Return the stretches of the ranks with sequences, except those at the places ``but``."""
+        step = self.timeline.step
+        for at, stretch in enumerate(self.stretches):
+            if stretch is None or stretch.until <= step:
+                rank = self.ranks[at]
+                self.stretches[at] = Stretch.of(rank) if rank.running and at not in but else None
+        return [stretch for stretch in self.stretches if stretch is not None]
+
+    def _joint(self) -> JointStretch:
+        """Return the stretch of decode steps that all ranks are in."""
+        found = self.joint
+        if found is None or found.until <= self.timeline.step:
+            found = self.joint = JointStretch(self._generating(), len(self.ranks))
+        return found
+
+    def _end(self, stretches: Sequence[Stretch]) -> None:
+        """Remove the sequences whose last token is out from the ranks at the end of their stretch."""
+        step = self.timeline.step
+        for stretch in stretches:
+            if stretch.until <= step:
+                stretch.rank._end()
+
+    def _prompts(self, pieces: dict[int, list[Piece]]) -> None:
+        """Run one step with prompts on some ranks."""
+        for at, chunks in pieces.items():
+            if not self.ranks[at].reserves:
+                pieces[at] = self.ranks[at]._room_for(chunks)
+        pieces = {at: chunks for at, chunks in pieces.items() if chunks}
+        riders = self._generating(but=pieces) if self.mixes else []
+        riding_s = [rider.step_s(self.timeline.step) for rider in riders]
+        took = self._prompts_s(pieces, riders, riding_s)
         emits = self.mixes and any(rank.running for rank in self.ranks)
-        for rank, each, own in zip(self.ranks, pieces, own_s, strict=True):
-            if each:
-                rank._prompts_pass(each, took)
-            elif rank.running:
-                rank._pass(took, int(self.mixes))
-                rank.tally.prompts_s += max(took - own, 0.0)  # held up by prompts of other ranks
+        for at, chunks in pieces.items():
+            self.ranks[at]._prompts_pass(chunks, took)
+        for rider, own_s in zip(riders, riding_s, strict=True):
+            rider.rank._pass(took, 1)
+            rider.rank.tally.prompts_s += max(took - own_s, 0.0)  # held up by prompts of other ranks
+        if not self.mixes:
+            self._stall(took, pieces)
         self._advance(took, 1, took, took, emits=emits)
-        for rank, each in zip(self.ranks, pieces, strict=True):
-            if each:
-                rank._compute(each)
-            rank._end()
+        for at, chunks in pieces.items():
+            self.ranks[at]._compute(chunks)
+            self.ranks[at]._end()
+        self._end(riders)
+
+    def _stall(self, took: float, pieces: Container[int]) -> None:
+        """Let the sequences of ranks without ``pieces`` wait for the prompts of others."""
+        for at, rank in enumerate(self.ranks):
+            if rank.running and at not in pieces:
+                rank._pass(took, 0)
+                rank.tally.prompts_s += took
+
+    def _prompts_s(self, pieces: dict[int, list[Piece]], riders: Sequence[Stretch], riding_s: Sequence[float]) -> float:
+        """Return the time of a step with prompts on some ranks, while sequences of others get a token.
+
+        Each rank would take the time of its own step, ``riding_s`` for the latter, if all had as many tokens as it; the
+        experts have the tokens of all. Theirs are times of kernels, which the prefill factor makes times of a step.
+        """
+        experts_s, factor = self.clock.experts_s, float(self.clock.times.host.prefill_factor)
+        apart_s, tokens = 0.0, 0
+        for at, chunks in pieces.items():
+            rank = self.ranks[at]
+            own = sum(take for _, take in chunks) + (rank.running if self.mixes else 0)
+            apart_s = max(apart_s, rank._step_s(chunks) - factor * experts_s(own))
+            tokens += own
+        for rider, own_s in zip(riders, riding_s, strict=True):
+            apart_s = max(apart_s, own_s - factor * rider.experts_s)
+            tokens += rider.running
+        return apart_s + factor * experts_s(tokens / len(self.ranks))
 
     def _advance(self, took: float, passes: int, first_s: float, last_s: float, *, emits: bool) -> None:
         """Advance the time by some passes; in decode steps, running sequences get tokens."""
@@ -136,40 +186,23 @@ class Ranks:
 
     def _decode(self, held: int, horizon: float) -> int:
         """Run as many decode steps as have the same sequences; at most ``held`` if not 0, and up to ``horizon``."""
-        busy = [rank for rank in self.ranks if rank.running]
-        count = min(rank._alike() for rank in busy)
+        joint, timeline = self._joint(), self.timeline
+        now, step = timeline.now, timeline.step
+        count = joint.until - step
         if held:
             count = min(count, held)
-        paces, shared_s = self._paces(busy)
-        first_s = _joint_s(paces, shared_s, 0.0)
-        stop = min(horizon, *(rank._next_start(bool(held)) for rank in self.ranks))
+        first_s = joint.step_s(step)
+        stop = min(horizon, self._next_start(bool(held)))
         if stop < inf:
-            count = max(min(count, ceil((stop - self.timeline.now) / first_s)), 1)
-        all_s = count * _joint_s(paces, shared_s, (count - 1) / 2)
-        last_s = _joint_s(paces, shared_s, count - 1)
-        for rank in busy:
-            rank._pass(all_s, count)
+            count = max(min(count, ceil((stop - now) / first_s)), 1)
+        all_s, last_s = joint.steps_s(step, count, first_s)
+        for stretch in joint.stretches:
+            stretch.rank._pass(all_s, count)
         self._advance(all_s, count, first_s, last_s, emits=True)
-        for rank in busy:
-            rank._end()
+        if joint.until <= timeline.step:
+            self._end(joint.stretches)
         return count
 
-    def _paces(self, busy: Sequence[Scheduler]) -> tuple[list[Pace], float]:
-        """Return what sets the pace of decode steps on each rank, and the time of the experts for all of them."""
-        clock, factor = self.clock, float(self.clock.times.host.decode_factor)
-        paces = [
-            (clock.line(rank.running), rank.contexts / rank.running, factor * clock.experts_s(rank.running))
-            for rank in busy
-        ]
-        tokens = sum(rank.running for rank in busy) / len(self.ranks)
-        return paces, factor * clock.experts_s(tokens)
-
-
-Pace = tuple[Polyline, float, float]
-"""Decode step of a rank by its mean context, the mean context now, and the experts' part of the step."""
-
-
-def _joint_s(paces: Sequence[Pace], shared_s: float, further: float) -> float:
-    """Return the time of the joint decode step ``further`` tokens per sequence from now."""
-    apart = max(line.at(context + further) - experts_s for line, context, experts_s in paces)
-    return max(apart, 0.0) + shared_s
+    def _next_start(self, held: bool) -> float:
+        """Return the time of the next arrival that could start at once."""
+        return min([rank._next_start(held) for rank in self.ranks if rank.incoming], default=inf)

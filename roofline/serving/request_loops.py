@@ -57,7 +57,8 @@ def play(
     pool = cache_pool(deployment, times.engine)
     longest = max(map(sum, zip(requests.prompt, requests.cached, requests.output, strict=True)))
     pool.require(longest, deployment)
-    schedulers = [scheduler(Clock(times), times.engine, pool, requests) for _ in range(times.lanes)]
+    clock = Clock(times)
+    schedulers = [scheduler(clock, times.engine, pool, requests) for _ in range(times.lanes)]
     groups = in_groups(schedulers, times)
     if how.recorded and isinstance(load, Trace):
         requests.arrival = load.arrival_s.tolist()
