@@ -31,8 +31,8 @@ def refuse_encoders(model: Model, what: str) -> None:
         raise InvalidInput(encoder_refusal(model, what))
     if model.encoder is not None:
         raise InvalidInput(
-            f"{model.name} is an encoder-decoder, which {what} does not support; prefill, decode, generate and memory "
-            "do"
+            f"{model.name} is an encoder-decoder, which {what} does not support; prefill, decode, generate, memory, "
+            "serve and simulate do"
         )
 
 

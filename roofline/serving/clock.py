@@ -11,7 +11,8 @@ from math import ceil
 
 import numpy as np
 
-from .step_times import StepTimes, TimeGrid
+from .step_tables import TimeGrid
+from .step_times import StepTimes
 
 Chunk = tuple[int, int]
 """New tokens of a prompt in a step, and the number of prompt tokens before them."""
@@ -92,6 +93,7 @@ class Clock:
         self.prompt = [Sheet(tables.prompt, channel) for channel in self.channels]
         self.further = [Sheet(tables.further, channel) for channel in self.channels]
         self.encoding: list[float] | None = None if times.encoding is None else times.encoding.tolist()
+        self.whole_prompts = times.decoder_tokens(2) == 2  # else only a start token passes through the decoder
         self.floor = times.time == "floor_s"
         self._lines: dict[int, Polyline] = {}
         self._experts_s: dict[float, float] = {}
@@ -127,7 +129,7 @@ class Clock:
 
         ``emitted`` counts chunks that complete their prompt; ``begun`` counts first chunks, which encode the images.
         """
-        tokens = batch + sum(new for new, _ in chunks)
+        tokens = batch + (sum(new for new, _ in chunks) if self.whole_prompts else len(chunks))
         found = [
             self.linear[channel].at(tokens)
             + self.head[channel].at(batch + emitted)

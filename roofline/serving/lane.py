@@ -117,7 +117,7 @@ class Lane(Value):
         The last prompt is cut if the engine allows chunks.  Else a step takes whole prompts: room for ``x`` mean
         prompts takes about ``x - 1/2`` of different lengths (renewals before ``x``, Cox 1962, section 4.1).
         """
-        fit = np.divide(self._room, self.computed_tokens)
+        fit = np.divide(self._room, self._budget_tokens)
         if not self.times.engine.chunked:
             fit = fit - 0.5 if self._spread else np.floor(fit)
         return np.maximum(fit, 1.0)
@@ -138,6 +138,11 @@ class Lane(Value):
     @cached_property
     def _budget(self) -> float:
         return float(self.times.engine.step_tokens or np.inf)
+
+    @property
+    def _budget_tokens(self) -> Number:
+        """Tokens that a prompt takes from the budget of a step, with those that its encoder computes beside it."""
+        return self.computed_tokens + self.times.encoded_tokens
 
     @cached_property
     def chunks(self) -> closed_forms.Chunks:
@@ -249,7 +254,7 @@ class Lane(Value):
     @cached_property
     def packing(self) -> closed_forms.Packing:
         """How many prompts share a prompt-only pass, over all schedulers that step together."""
-        most = self.times.sharing * np.maximum(np.floor(self._budget / self.computed_tokens), 1.0)
+        most = self.times.sharing * np.maximum(np.floor(self._budget / self._budget_tokens), 1.0)
         if self.times.engine.scheduler == "static":
             return closed_forms.Packing(self.together, self.together, most)
         steps, away = self.lengths.steps, self._away_steps

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import InvalidInput, one_number
 from ..phases.deployment import Deployment, check_deployment
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.workload import Workload
 from ..specs.electricity import BOARDS_ALONE, Power
 from .arrivals import Demand, arrival_times, demand, draw_requests
@@ -257,6 +258,7 @@ def serve_pools(
     without_times(load)  # raises if the load has no request lengths
     check_deployment(prefill, "prefill")
     check_deployment(decode, "decode")
+    refuse_encoders(prefill.model, "the hand-over between separate pools")
     if prefill.model.name != decode.model.name:
         names = f"{prefill.model.name} and {decode.model.name}"
         raise InvalidInput(f"both pools must run the same model, since its cache is transferred between them: {names}")

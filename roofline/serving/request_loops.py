@@ -23,6 +23,7 @@ from .pipeline import Pipeline
 from .ranks import Ranks
 from .request_records import Requests, Tally
 from .scheduler import Scheduler
+from .sources import check_whole
 from .step_times import StepTimes
 from .trace import Trace
 from .traffic import Traffic
@@ -51,6 +52,7 @@ def play(
         A request does not fit in the cache.
     """
     times = times.of_load(load)
+    check_whole(deployment.model, how.hit_rate)
     rng = np.random.default_rng(how.seed)
     requests = draw_requests(load, how.requests, rng, hit_rate=how.hit_rate)
     handle(requests, times)

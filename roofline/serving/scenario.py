@@ -241,7 +241,7 @@ class Scenario(Value):
         check_load(self.load)
         if self.load.has_media:
             prompts_of(self.serve, self.load)  # raises if the model has no encoder for the input
-        refuse_encoders(self.model, "requests under load or what-ifs")
+        refuse_encoders(self.model, "the steady state of a plan or a what-if")
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy with some fields changed."""

@@ -66,6 +66,7 @@ class Scheduler(RunningSequences):
         self.mixes = engine.scheduler == "mixed"
         self.chunked = bool(engine.chunked)
         self.budget = engine.step_tokens or inf
+        self.encoded = clock.times.encoded_tokens  # of an encoder, beside those of each prompt
         self.most = engine.max_sequences or inf
         self.reserves = engine.admission == "reserve"
         self.interval = int(max(engine.receive_interval or 1, engine.schedule_interval or 1))
@@ -201,12 +202,12 @@ class Scheduler(RunningSequences):
             self._admit(request)
             if self.prefills:
                 chunks.append((self.prompts[-1], take))
-                left -= take
+                left -= take + self.encoded
         return chunks
 
     def _cut(self, tokens: int, left: float, *, first: bool) -> int:
         """Return how many tokens of a prompt a step with ``left`` tokens of budget computes."""
-        if not self.prefills or tokens <= left:
+        if not self.prefills or tokens + self.encoded <= left:
             return tokens
         if self.chunked:
             return int(max(left, 0))

@@ -20,73 +20,28 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidInput, Number, unknown
 from ..model.rewriting import steps_apart
-from ..operators.operator import Segment
-from ..phases.bounds import Bound
 from ..phases.deployment import Deployment, check_deployment
-from ..phases.encoder_rules import refuse_encoders
 from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.media import media_notes
 from ..phases.passes import TIMES
-from ..phases.schedule import Schedule
-from ..phases.scheduling import scheduled_pass
 from ..phases.sequences import prompts_of
-from ..phases.totals import ScheduledPass, resources_s
 from ..phases.workload import MEDIA_COUNTS, Workload
-from ..specs.engines import GENERIC, Engine
+from ..specs.engines import Engine
 from ..values import Value
-from .busiest import spans_ranks, waiting_ranks
+from .busiest import waiting_ranks
+from .sources import SOURCE_TOKENS, check_served, decoder_tokens, encoded_beside
+from .step_tables import Tables, encoding_of, tables_of, without_engine
 from .trace import Trace
 from .traffic import Traffic
 
 Array = npt.NDArray[np.float64]
-
-
-class TimeGrid(NamedTuple):
-    """Values on a grid of one or two axes; the last axis is that of channels, which add up."""
-
-    axes: tuple[Array, ...]
-    values: Array
-
-    def at(self, *places: Number) -> Array:
-        """Return linearly interpolated values; beyond the grid, extrapolated from the last two points."""
-        shape, channels = np.broadcast_shapes(*(np.shape(place) for place in places)), self.values.shape[-1]
-        corners: list[tuple[Any, Array]] = [((), np.ones(shape))]
-        for axis, place in zip(self.axes, places, strict=True):
-            below = np.clip(np.searchsorted(axis, place, side="right") - 1, 0, len(axis) - 2)
-            part = (place - axis[below]) / (axis[below + 1] - axis[below])
-            low = [((*index, below), weight * (1.0 - part)) for index, weight in corners]
-            high = [((*index, below + 1), weight * part) for index, weight in corners]
-            corners = low + high
-        found = np.zeros((*shape, channels))
-        for index, weight in corners:
-            found += self.values[index] * weight[..., None]
-        return found
-
-
-class Tables(NamedTuple):
-    """Tables of one deployment for one of the three times.
-
-    ``prompt`` is one prompt alone.  ``further`` is what a second one like it adds to the same pass: it launches no
-    kernels, and its loop over the keys runs in parallel with the first one's.  ``experts`` is the part of ``linear``
-    that attention replicas with shared experts compute together.  ``launch_s`` is the fixed time of the kernels of
-    ``linear``, ``head`` and ``decode``.
-    """
-
-    linear: TimeGrid
-    head: TimeGrid
-    decode: TimeGrid
-    prompt: TimeGrid
-    further: TimeGrid
-    experts: TimeGrid
-    launch_s: float
 
 
 def shortest_of(load: Workload | Traffic | Trace) -> Workload:
@@ -131,13 +86,15 @@ class StepTimes(Value):
     encoding: Array | None = field(default=None, compare=False, repr=False)
 
     def of_load(self, load: Workload | Traffic | Trace) -> StepTimes:
-        """Return the step times if every prompt has the images and sound of ``load``.
+        """Return the step times if every prompt has the images and sound of ``load``, or is a source of its length.
 
         Raises
         ------
         InvalidInput
             The deployment cannot encode them, or their number is an array.
         """
+        if self.serve.model.encoder is not None:
+            return self._of_sources(load)
         load = shortest_of(load)
         if not load.has_media:
             return self
@@ -149,7 +106,24 @@ class StepTimes(Value):
                 " prefill, decode and generate count them"
             )
         prompt = prompts_of(self.serve, dataclasses.replace(load, batch=1))
-        return dataclasses.replace(self, encoding=_encoding(self.serve, prompt, self.time))
+        return dataclasses.replace(self, encoding=encoding_of(self.serve, prompt, self.time))
+
+    def _of_sources(self, load: Workload | Traffic | Trace) -> StepTimes:
+        """Return the step times of an encoder-decoder whose sources have the mean length of a load."""
+        shortest = shortest_of(load)
+        prompts_of(self.serve, shortest)  # raises if its encoder cannot process the prompts
+        lengths = load.traffic if isinstance(load, Trace) else load
+        mean = lengths.mean_prompt_tokens if isinstance(lengths, Traffic) else float(np.mean(lengths.prompt_tokens))
+        return dataclasses.replace(self, tables=tables_of(without_engine(self.serve), self.time, mean))
+
+    def decoder_tokens(self, new_tokens: Number) -> Number:
+        """Tokens of a prompt that pass through the decoder; the others are encoded (`roofline.serving.sources`)."""
+        return decoder_tokens(self.serve.model, new_tokens)
+
+    @cached_property
+    def encoded_tokens(self) -> float:
+        """Tokens of the encoder that a prompt takes from the budget of a step beside its own (Whisper's window)."""
+        return encoded_beside(self.serve.model)
 
     @property
     def lanes(self) -> int:
@@ -232,7 +206,7 @@ class StepTimes(Value):
         decoding = np.minimum(batch, 1.0)[..., None] if np.ndim(batch) else min(batch, 1.0)
         every = np.asarray(prompts, dtype=float)
         channels = (
-            tables.linear.at(batch + every * new_tokens)
+            tables.linear.at(batch + every * self.decoder_tokens(new_tokens))
             + tables.head.at(batch + every)
             + decoding * tables.decode.at(np.maximum(batch, 1.0), context_tokens)
             + tables.prompt.at(new_tokens, past_tokens)
@@ -258,7 +232,7 @@ class StepTimes(Value):
         in the step.
         """
         kernels_s = self.prompt_kernels_s(batch, context_tokens, new_tokens, past_tokens, prompts, begun=begun)
-        tokens = batch + prompts * new_tokens
+        tokens = batch + prompts * self.decoder_tokens(new_tokens)
         found: Array = self.scale * self.host.prompts_s(kernels_s, self.shape, tokens)
         return found
 
@@ -304,141 +278,10 @@ def step_times(serve: Deployment, *, time: str = "estimate_s", engine: Engine | 
             f"{serve.model.name} can't be simulated, since its decode steps and prompts run different kernels; apply "
             "gives its steady state"
         )
-    refuse_encoders(serve.model, "requests under load")
+    check_served(serve)
     if serve.is_sweep:
         raise InvalidInput(f"steps are simulated for one deployment at a time: {next(iter(serve.arrays))} is an array")
-    return StepTimes(serve, time, engine or serve.server, _tables(_without_engine(serve), time))
-
-
-_TILES = np.concatenate([np.arange(16, 257, 16), np.arange(320, 2049, 64), np.arange(2176, 4097, 128)])
-TOKENS = np.concatenate([np.arange(65), _TILES, _TILES + 1, np.round(2.0 ** np.arange(12, 20.01, 1 / 8))])
-TOKENS = np.unique(TOKENS.astype(float))
-"""Grid of tokens per step.  Matrix products run in tiles of rows, so their time jumps after multiples of a tile."""
-
-BATCHES = np.unique(np.round(np.concatenate([np.arange(1, 9), 2.0 ** np.arange(3, 13.01, 1 / 4)])))
-CONTEXTS = np.concatenate([[0.0], np.round(2.0 ** np.arange(4, 21.01, 1 / 2))])
-NEW = np.unique(np.round(np.concatenate([[1.0], 2.0 ** np.arange(3, 20.01, 1 / 4)])))
-PASTS = np.concatenate([[0.0, 32.0, 64.0], np.round(2.0 ** np.arange(7, 20.01, 1 / 2))])
-
-SEVERAL = 4.0
-"""Number of prompts in the pass used to compute what one more prompt adds."""
-
-
-def _without_engine(serve: Deployment) -> Deployment:
-    """Return the deployment without engine settings that leave kernels unchanged, so that tables are cached once."""
-    return serve.replace(engine=serve.kernels and Engine(GENERIC, kernels=serve.kernels))
-
-
-@lru_cache(maxsize=256)
-def _tables(serve: Deployment, time: str) -> Tables:
-    sorts = _sorts(serve)
-    row = TOKENS.clip(1.0)  # past tokens: 1, as latent attention has only one way to compute without any
-    linear = _part(serve, Segment(row, 1.0, 1.0), sorts, "linear")
-    head = _part(serve, Segment(row, 1.0, 1.0), sorts, "head")
-    batch, context = np.meshgrid(BATCHES, CONTEXTS, indexing="ij")
-    decoding = _part(serve, Segment(batch, 1.0, context), sorts, "sequence")
-    new, past = np.meshgrid(NEW, PASTS, indexing="ij")
-    one = _part(serve, Segment(1.0, np.maximum(new, 2.0), past), sorts, "sequence")
-    several = _part(serve, Segment(SEVERAL, np.maximum(new, 2.0), past), sorts, "sequence")
-    names = _channel_names(serve, time)
-    prompt = _channels(one, time, names, new.shape)
-    further = (_channels(several, time, names, new.shape) - prompt) / (SEVERAL - 1.0)
-    single = scheduled_pass(serve, ALONE, (Segment(1.0, 1.0, 1000.0),)).operators
-    return Tables(
-        linear=TimeGrid((TOKENS,), _channels(linear, time, names, TOKENS.shape)),
-        head=TimeGrid((TOKENS,), _channels(head, time, names, TOKENS.shape)),
-        decode=TimeGrid((BATCHES, CONTEXTS), _channels(decoding, time, names, batch.shape)),
-        prompt=TimeGrid((NEW, PASTS), prompt),
-        further=TimeGrid((NEW, PASTS), further),
-        experts=TimeGrid((TOKENS,), _channels(_of_all_replicas(linear), time, names, TOKENS.shape)),
-        launch_s=sum(launch_s(bound) for bound in single) if time == "estimate_s" else 0.0,
-    )
-
-
-def _part(serve: Deployment, segment: Segment, sorts: tuple[str, ...], sort: str) -> ScheduledPass:
-    """Return the operators of one kind in a pass of ``segment`` on one accelerator."""
-    whole = scheduled_pass(serve, ALONE, (segment,))
-    ways = tuple(zip(whole.ways or whole.operators, sorts, strict=True))
-    fixed = iter([own for way, own in ways if not way.operator.choice])
-    found = []
-    for bound in whole.operators:
-        own = "sequence" if bound.operator.choice else next(fixed)
-        if own == sort:
-            found.append(bound)
-    choices = tuple(way for way, own in ways if own == sort) if whole.ways and sort == "sequence" else ()
-    return ScheduledPass(serve, ALONE, tuple(found), choices)
-
-
-def _of_all_replicas(linear: ScheduledPass) -> ScheduledPass:
-    """Return the operators that work on the tokens of all attention replicas that share experts."""
-    chosen = (each for each in linear.operators if spans_ranks(each.operator))
-    return ScheduledPass(linear.deployment, ALONE, tuple(chosen))
-
-
-def _sorts(serve: Deployment) -> tuple[str, ...]:
-    """Return what each operator of a pass depends on, found by varying one input at a time."""
-    tokens, past = 64.0, 1000.0
-    base = _works(serve, Segment(tokens, 1.0, past, 1.0))
-    other_logits = _works(serve, Segment(tokens, 1.0, past, 2.0))
-    other_past = _works(serve, Segment(tokens, 1.0, 30 * past, 1.0))  # beyond the end of windows
-    one_sequence = _works(serve, Segment(1.0, tokens, past, tokens))
-    sorts = []
-    operators = serve.model.operators(serve.run(Segment(tokens, 1.0, past, 1.0)))
-    for at, (operator, work) in enumerate(zip(operators, base, strict=True)):
-        if operator.choice:
-            sorts.append("sequence")  # the way to compute it depends on the context
-        elif work != other_logits[at]:
-            sorts.append("head")
-        elif work != other_past[at] or work != one_sequence[at]:
-            sorts.append("sequence")
-        else:
-            sorts.append("linear")
-    return tuple(sorts)
-
-
-def _works(serve: Deployment, segment: Segment) -> list[tuple[float, ...]]:
-    """Return FLOPs, bytes and message of every operator, rounded so that the order of summation has no effect."""
-    found = []
-    for operator in serve.model.operators(serve.run(segment)):
-        message = 0.0 if operator.message is None else operator.message.message_bytes
-        figures = (operator.work.flops, operator.work.moved_bytes, operator.least.moved_bytes, message)
-        found.append(tuple(float(f"{float(np.max(value)):.9g}") for value in figures))
-    return found
-
-
-def _encoding(serve: Deployment, prompt: Segment, time: str) -> Array:
-    """Return the encoders' time for the images and sound of one prompt."""
-    whole = scheduled_pass(serve, ALONE, (prompt,))
-    towers = tuple(f"{part}." for part in serve.model.towers)
-    chosen = tuple(each for each in whole.operators if each.operator.name.startswith(towers))
-    return _channels(ScheduledPass(serve, ALONE, chosen), time, _channel_names(serve, time), ())
-
-
-def _channel_names(serve: Deployment, time: str) -> tuple[str, ...]:
-    """Return the channel names: resources for the floor, otherwise one channel."""
-    if time != "floor_s":
-        return ("time",)
-    return tuple(resources_s(scheduled_pass(serve, ALONE, (Segment(1.0, 2.0, 0.0),))))
-
-
-ALONE = Schedule((), 1.0, 1.0, 1.0, 1.0)
-"""One pass of one microbatch."""
-
-
-def _channels(part: ScheduledPass, time: str, names: tuple[str, ...], shape: tuple[int, ...]) -> Array:
-    """Return the times of some operators by channel; channels are the last axis."""
-    if not part.operators:
-        return np.zeros((*shape, len(names)))
-    if time == "floor_s":
-        found = resources_s(part)
-        values = [found.get(name, 0.0) for name in names]
-    elif time == "roofline_s":
-        values = [part.sums.roofline_s]
-    else:
-        values = [part.estimates.time_s]
-    return np.stack([np.broadcast_to(value, shape) for value in values], axis=-1)
-
-
-def launch_s(bound: Bound) -> float:
-    """Return the fixed part of an operator's estimate over all its launches; 0 if fused into another kernel."""
-    return float(np.max(bound.estimate.fixed_s))
+    engine = engine or serve.server
+    if serve.model.encoder is not None:
+        engine = engine.replace(chunked=False)  # a source is encoded in one pass
+    return StepTimes(serve, time, engine, tables_of(without_engine(serve), time, SOURCE_TOKENS))

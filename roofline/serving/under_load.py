@@ -34,6 +34,7 @@ from .methods import METHODS, SIMULATION, method_named, method_words
 from .outcome import Simulation, interval, runs_notes
 from .simulation import run
 from .slo import SLO, as_slo
+from .sources import check_whole
 from .step_times import StepTimes, step_times
 from .trace import Trace, without_times
 from .traffic import Traffic
@@ -278,6 +279,7 @@ def serve(
     load, concurrency, requests_per_s = loads[0] if loads else load, given["concurrency"], given["requests_per_s"]
     check_hit_rate(hit_rate)
     times = step_times(deployment, time=time).of_load(load)
+    check_whole(deployment.model, hit_rate)
     pool = cache_pool(deployment, times.engine)
     lengths = Lengths.of(load, hit_rate)
     pool.require(_longest(load), deployment)
