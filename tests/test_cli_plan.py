@@ -274,3 +274,11 @@ def test_a_price_that_is_not_known_does_not_abort():
     done = run("plan", "llama-3.2-1b", "--hardware", "p40", "--prices", "p40", "--gpus", "1")
     assert done.exit_code == 2
     assert "no price of p40 is known; give one" in done.stderr
+
+
+def test_a_number_of_accelerators_is_said_to_be_the_only_one_tried():
+    asked = ("plan", "llama-3.1-8b", "--hardware", "8xh100-sxm", "--rate", 5, "--tpot", "40ms")
+    note = "only deployments of 8 accelerators are tried, as typed; --gpus 1,2,4,8 tries smaller ones"
+    assert note in " ".join(text(*asked).split())
+    assert note in json.loads(text(*asked, "--json"))["assumptions"]
+    assert "as typed" not in text(*asked, "--gpus", "1,8")

@@ -154,6 +154,7 @@ def test_requests_of_one_token_have_no_tpot(small):
         ),
         (("serve", "llama-3.1-70b", "--hardware", "h100-sxm", "--rate", "1"), "the weights leave no memory"),
         (("simulate", *SMALL), "simulate needs a load: --concurrency N, --rate N"),
+        (("simulate", *SMALL, "--traffic", "log.csv"), "or --trace log.csv, if the file has arrival times"),
         (("simulate", *SMALL, "--rate", "1,2"), "simulate takes one --rate at a time"),
         (
             ("simulate", *SMALL, "--trace", "x.csv", "--prompt", "1"),

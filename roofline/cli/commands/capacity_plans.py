@@ -189,7 +189,7 @@ class Search:
         machines = [get_hardware(name) for name in self.hardware]
         counts = sorted({machine.count for machine in machines if machine.count > 1})
         gpus = self.gpus if self.gpus is not None else counts or (1, 2, 4, 8)
-        return make_plan(
+        found = make_plan(
             read_model(model),
             [machine.accelerator for machine in machines],
             read_timed_requests(self.load, self.traffic),
@@ -211,6 +211,11 @@ class Search:
             time=self.time,
             progress=patient,
         )
+        if self.gpus is not None or not counts:
+            return found
+        only = " or ".join(f"{count:,}" for count in counts)
+        note = f"only deployments of {only} accelerators are tried, as typed; --gpus 1,2,4,8 tries smaller ones"
+        return dataclasses.replace(found, assumptions=(*found.assumptions, note))
 
 
 def _prices(entries: Sequence[str], machines: Sequence[Hardware]) -> dict[str, float | Price | None]:

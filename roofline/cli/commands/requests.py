@@ -319,7 +319,8 @@ def simulate(
     """Simulate a server step by step."""
     deployment = placement.single().deployment(read_model(model))
     if trace is None and concurrency is None and rate is None:
-        raise InvalidInput("simulate needs a load: --concurrency N, --rate N (requests per second) or --trace FILE")
+        recorded = f"--trace {traffic}, if the file has arrival times" if traffic else "--trace FILE"
+        raise InvalidInput(f"simulate needs a load: --concurrency N, --rate N (requests per second) or {recorded}")
     if trace is not None and traffic is not None:
         raise InvalidInput("give either --trace, which has arrival times, or --traffic, not both")
     given = load or {}
