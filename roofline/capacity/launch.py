@@ -25,6 +25,7 @@ from ..hardware import Accelerator
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
+from ..techniques.adapters import MultiLoRA
 from ..techniques.technique import Technique
 
 Options = Mapping[str, int | str | float | bool]
@@ -193,18 +194,34 @@ https://docs.sglang.io/docs/advanced_features/server_arguments.md and
 https://nvidia.github.io/TensorRT-LLM/features/speculative-decoding.html."""
 
 
+OPTIONS_OF_ADAPTERS: Mapping[str, str] = FrozenMapping(
+    {
+        "vllm": "--enable-lora --max-loras {adapters} --max-lora-rank {rank}",
+        "sglang": "--enable-lora --max-loras-per-batch {adapters} --max-lora-rank {rank}",
+        "trtllm": "lora_config in the --config file",
+    }
+)
+"""Engine -> what switches adapters on: https://docs.vllm.ai/en/v0.8.5/features/lora.html,
+https://docs.sglang.io/advanced_features/lora.html and https://nvidia.github.io/TensorRT-LLM/features/lora.html."""
+
+
 def technique_notes(techniques: Iterable[Technique], engine: str) -> Iterator[str]:
     """Techniques of a plan that its launch command leaves out, with the option that switches them on, if known.
 
     Examples
     --------
-    >>> from roofline.techniques import PrefixCaching, Speculation
+    >>> from roofline.techniques import MultiLoRA, PrefixCaching, Speculation
     >>> list(technique_notes([PrefixCaching(), Speculation()], "vllm"))
     ['add --speculative-config for speculative decoding']
+    >>> list(technique_notes([MultiLoRA(adapters=50)], "vllm"))
+    ['add --enable-lora --max-loras 50 --max-lora-rank 16 for multi-LoRA serving']
     """
     for technique in techniques:
         if technique.slug in DRAFTING and engine in OPTIONS_OF_DRAFTING:
             yield f"add {OPTIONS_OF_DRAFTING[engine]} for {technique.name}"
+        elif isinstance(technique, MultiLoRA) and engine in OPTIONS_OF_ADAPTERS:
+            options = OPTIONS_OF_ADAPTERS[engine].format(adapters=technique.adapters, rank=technique.rank)
+            yield f"add {options} for {technique.name}"
         elif technique.slug not in BY_DEFAULT:
             yield f"switch on {technique.name}"
 
