@@ -39,10 +39,15 @@ def plan_steps(plan: Plan) -> tuple[Step, ...]:
     ]
     if not np.all(np.isfinite(table.usd_per_hour)) or load.output_tokens == 1:
         return tuple(steps)
+    return (*steps, *_price_steps(plan))
+
+
+def _price_steps(plan: Plan) -> tuple[Step, ...]:
+    """Derive the price of a request, and of its input and output tokens."""
+    table, load = plan.table, plan.load
     paid = {"usd_per_hour": table.usd_per_hour, "gpus": table.gpus, "busy_s": table.busy_s}
     share = {"usd_per_request": plan.usd_per_request, "prefill_share": table.prefill_share}
     return (
-        *steps,
         Step(
             "plan.usd_per_request",
             "usd_per_hour * gpus / 3600 * busy_s",
