@@ -1,6 +1,7 @@
 """Checkpoints with the layers of another model: what differs is known by name, and the rest is said."""
 
 import pytest
+from command_line import text
 
 import roofline as rl
 from roofline.files import parse_yaml
@@ -128,3 +129,18 @@ def test_qwen3_omni_has_the_parameters_that_transformers_counts():
     assert model.parameters.total + model.tower_parameters == 31_719_205_488
     hears = rl.Deployment(model, "h100-sxm")
     assert rl.prefill(hears, rl.Workload(1000, audio_s=30.0)).flops > rl.prefill(hears, rl.Workload(1000)).flops
+
+
+def test_lists_show_the_variant_that_is_asked_for():
+    shown = text("list", "models", "glm-4.6v").split()
+    assert {"glm-4.6v", "glm-4.6v-flash", "131k"} <= set(shown)
+    assert "glm-4.5v" not in shown
+
+
+def test_phi_4_multimodal_has_its_adapters():
+    """Its report has adapters of 370 M and 460 M parameters beside 3.8 B of text, and 5.6 B in all."""
+    model = rl.get_model("microsoft/Phi-4-multimodal-instruct")
+    assert model.apart["vision_lora"] == pytest.approx(370e6, abs=5e6)
+    assert model.apart["speech_lora"] == pytest.approx(460e6, abs=5e6)
+    assert model.parameters.total == rl.get_model("phi-4-mini").parameters.total
+    assert model.parameters.total + model.tower_parameters == pytest.approx(5.6e9, abs=0.05e9)

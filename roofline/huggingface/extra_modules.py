@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..model import Layer, Model, Tower
-from ..model.blocks import MoE
+from ..model.blocks import MLP, Attention, MoE
 from .family import Place
 from .fields import Fields
 from .image_towers import COUNTED_WITH
@@ -79,7 +79,7 @@ def beside_the_text(data: Mapping[str, Any], text: Text, model: Model) -> Beside
             apart[name], shape = size, tower_shape(data, inner, key, model.hidden)
             if shape is not None:
                 towers[name] = shape
-    apart |= _vision_experts(text, model)
+    apart |= _vision_experts(text, model) | _adapters(text, model)
     if text.model_type == "persimmon" and data.get("model_type") == "fuyu":
         apart["vision"] = patches(Fields(data, {}), model.hidden, bias=True)
     left_out.extend(_unknown_parts(data))
@@ -107,6 +107,37 @@ def _vision_experts(text: Text, model: Model) -> dict[str, int]:
         if any(isinstance(block, MoE) for block in layer.blocks):
             layers += layer.count
     return {"vision_experts": layers * sizes.size("experts") * each}
+
+
+def _adapters(text: Text, model: Model) -> dict[str, int]:
+    """Low-rank adapters of a checkpoint for each kind of input (Phi-4-multimodal, arXiv:2503.01743, section 2.2).
+
+    Beside each matrix of attention and MLP are two of rank ``r``; queries, keys and values are one matrix, and so are
+    gate and up: ``r (d_in + d_out)`` parameters each, 370 M for images and 460 M for speech.
+    """
+    found = {}
+    for key in ADAPTER_KEYS:
+        adapter = text.fields.get(key)
+        if isinstance(adapter, Mapping):
+            rank = Fields(adapter, {}).size("r")
+            found[key] = rank * sum(layer.count * _spans(layer, model.hidden) for layer in model.layers)
+    return found
+
+
+ADAPTER_KEYS = ("vision_lora", "speech_lora")
+"""Parts that describe adapters."""
+
+
+def _spans(layer: Layer, hidden: int) -> int:
+    """Widths of input and output of a layer's matrices, added up."""
+    total = 0
+    for block in layer.blocks:
+        if isinstance(block, Attention):
+            heads, keys = block.query_heads * block.head_dim, 2 * block.kv_heads * block.head_dim
+            total += (hidden + heads + keys) + (heads + hidden)
+        elif isinstance(block, MLP):
+            total += (hidden + 2 * block.intermediate) + (block.intermediate + hidden)
+    return total
 
 
 def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:

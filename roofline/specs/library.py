@@ -151,8 +151,12 @@ def accelerators_like(text: str) -> list[str]:
 
 
 def models_like(text: str) -> list[str]:
-    """Models whose name contains ``text``, else those with such an alias, title or hub id, sorted."""
-    return _like("model_specs", text)
+    """Models whose name contains ``text``, else those with such an alias, variant, title or hub id, sorted."""
+    index, found = _index("model_specs"), []
+    for stem in _like("model_specs", text):
+        meant = [] if text.lower() in stem else [each.name for each in _variants(index[stem])]
+        found += [name for name in meant if spoken(text) in spoken(name)] or [stem]
+    return found
 
 
 def _like(kind: str, text: str) -> list[str]:
