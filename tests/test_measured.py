@@ -11,7 +11,6 @@ import pytest
 
 import roofline as rl
 from roofline.measured import Measurement
-from roofline.measured.record import _FORMULAS
 
 DATA = Path(__file__).parent / "data" / "results"
 EXPECTED = [json.loads(line) for line in (DATA / "expected.jsonl").read_text("utf-8").splitlines()]
@@ -82,7 +81,6 @@ def test_every_figure_is_a_time_a_count_or_a_rate_that_can_be(path):
 def test_derived_figures_follow_from_their_formula(path):
     for run in rl.measured.read(path):
         for step in run.explain():
-            assert step.formula in _FORMULAS
             by_hand = eval(step.formula, {"__builtins__": {}}, dict(step.inputs))
             assert by_hand == pytest.approx(step.value, rel=1e-12)
             if isinstance(run, Measurement):

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..arrays import FrozenMapping
 from ..report import Step
+from ..report.steps import value_of
 from .measurement import SERVING, Measurement
 
 MAX_DOUBTS = 20
@@ -168,32 +169,9 @@ class Record:
         )
 
 
-_FORMULAS = {
-    "total / requests": lambda n: n["total"] / n["requests"],
-    "requests / duration_s": lambda n: n["requests"] / n["duration_s"],
-    "requests_per_s * output_tokens": lambda n: n["requests_per_s"] * n["output_tokens"],
-    "tokens_per_s / requests_per_s": lambda n: n["tokens_per_s"] / n["requests_per_s"],
-    "tokens_per_s / output_tokens": lambda n: n["tokens_per_s"] / n["output_tokens"],
-    "(total_s - ttft_s) / (output_tokens - 1)": lambda n: (n["total_s"] - n["ttft_s"]) / (n["output_tokens"] - 1),
-    "decode_s / (output_tokens - 1)": lambda n: n["decode_s"] / (n["output_tokens"] - 1),
-    "decode_s / output_tokens": lambda n: n["decode_s"] / n["output_tokens"],
-    "output_tokens / decode_s": lambda n: n["output_tokens"] / n["decode_s"],
-    "batch * output_tokens / total_s": lambda n: n["batch"] * n["output_tokens"] / n["total_s"],
-    "ttft_s + decode_s": lambda n: n["ttft_s"] + n["decode_s"],
-    "batch * prompt_tokens / prompt_tokens_per_s": lambda n: n["batch"] * n["prompt_tokens"] / n["prompt_tokens_per_s"],
-    "batch / tokens_per_s": lambda n: n["batch"] / n["tokens_per_s"],
-    "per_accelerator * accelerators": lambda n: n["per_accelerator"] * n["accelerators"],
-    "1 + (total_s - ttft_s) / tpot_s": lambda n: 1 + (n["total_s"] - n["ttft_s"]) / n["tpot_s"],
-    "output_tokens * prompt_tokens_per_s / tokens_per_s": lambda n: (
-        n["output_tokens"] * n["prompt_tokens_per_s"] / n["tokens_per_s"]
-    ),
-}
-"""Formulas that readers may derive values with -> the same as a function."""
-
-
 def _evaluate(formula: str, inputs: Mapping[str, float]) -> float | None:
     try:
-        value: float = _FORMULAS[formula](inputs)
+        value = value_of(formula, inputs)
     except (ZeroDivisionError, OverflowError):
         return None
     if math.isfinite(value) and value > 0:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,35 @@ class Derivation(tuple[Step, ...]):
 
 SHOWN = 30
 """Number of steps that are printed."""
+
+
+def value_of(formula: str, inputs: Mapping[str, float]) -> float:
+    """Compute a formula of this package, so that the value of a step cannot differ from its formula.
+
+    Parameters
+    ----------
+    formula : str
+        Python expression over the names of ``inputs``, written in the package; never text of a user.
+    inputs : mapping of str to float
+        Values by name.
+
+    Returns
+    -------
+    float
+        The value.
+
+    Examples
+    --------
+    >>> value_of("max(one, other) / rate", {"one": 6.0, "other": 8.0, "rate": 2.0})
+    4.0
+    """
+    value: float = eval(_compiled(formula), {"__builtins__": {}, "max": max}, dict(inputs))
+    return value
+
+
+@cache
+def _compiled(formula: str) -> CodeType:
+    return compile(formula, "<formula>", "eval")
 
 
 def identifier(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..errors import Number
 from ..report import Report, Step
+from ..report.steps import value_of
 from ..units import humanize
 from ..values import Value
 
@@ -158,8 +158,8 @@ def said(value: float) -> str:
 
 
 def line(words: str, name: str, formula: str, exact: Number, **inputs: float) -> NapkinLine:
-    """A line with one of the formulas below and rounded inputs."""
-    return NapkinLine(words, name, formula, inputs, rounded(_FORMULAS[formula](inputs)), float(np.asarray(exact)))
+    """A line with a formula and rounded inputs."""
+    return NapkinLine(words, name, formula, inputs, rounded(value_of(formula, inputs)), float(np.asarray(exact)))
 
 
 def given(words: str, name: str, exact: Number) -> NapkinLine:
@@ -178,27 +178,3 @@ def multiplied(words: str, name: str, exact: Number, one: Number, other: Number)
     """A line that multiplies two rounded numbers; ``{one}`` and ``{other}`` in its words stand for them."""
     first, second = (rounded(float(np.asarray(value))) for value in (one, other))
     return line(words.format(one=said(first), other=said(second)), name, "one * other", exact, one=first, other=second)
-
-
-_FORMULAS: dict[str, Callable[[dict[str, float]], float]] = {
-    "weights * bytes": lambda n: n["weights"] * n["bytes"],
-    "sequences * tokens * bytes": lambda n: n["sequences"] * n["tokens"] * n["bytes"],
-    "(one + other) / rate": lambda n: (n["one"] + n["other"]) / n["rate"],
-    "one": lambda n: n["one"],
-    "one / rate": lambda n: n["one"] / n["rate"],
-    "2 * weights * tokens": lambda n: 2 * n["weights"] * n["tokens"],
-    "2 * weights * tokens / rate": lambda n: 2 * n["weights"] * n["tokens"] / n["rate"],
-    "pairs * flops": lambda n: n["pairs"] * n["flops"],
-    "max(one, other)": lambda n: max(n["one"], n["other"]),
-    "max(one, other) + network": lambda n: max(n["one"], n["other"]) + n["network"],
-    "2 * m * k * n": lambda n: 2 * n["m"] * n["k"] * n["n"],
-    "share * bytes": lambda n: n["share"] * n["bytes"],
-    "one - other": lambda n: n["one"] - n["other"],
-    "one / other": lambda n: n["one"] / n["other"],
-    "one + other": lambda n: n["one"] + n["other"],
-    "one * other": lambda n: n["one"] * n["other"],
-    "one + steps * other": lambda n: n["one"] + n["steps"] * n["other"],
-    "one * other / third": lambda n: n["one"] * n["other"] / n["third"],
-    "one * (1 + share)": lambda n: n["one"] * (1 + n["share"]),
-}
-"""The formulas, as an expression and as a function."""
