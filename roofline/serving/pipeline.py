@@ -29,6 +29,7 @@ from math import ceil, inf
 
 from .request_records import Piece, Tally
 from .scheduler import Scheduler
+from .stretches import Stretch
 
 ROUNDING = 1e-9
 """Relative tolerance of times: passes that follow each other without a gap are not held up."""
@@ -46,6 +47,7 @@ class Pipeline:
     def __init__(self, schedulers: Sequence[Scheduler]) -> None:
         self.microbatches = list(schedulers)
         self.stages = len(self.microbatches)
+        self.stretches: dict[Scheduler, Stretch] = {}
         self.enters = 0.0  # when the first stage is free
         self.leaves = 0.0  # when the last stage is free
 
@@ -71,7 +73,7 @@ class Pipeline:
         self.tally.events += 1
         if one.gate is not None:
             one._close_gate()
-        chunks = [] if one.held else one._fill()
+        chunks = [] if one.held else self._fill(one)
         if chunks:
             self._prompts(one, chunks)
         elif one.running:
@@ -79,6 +81,24 @@ class Pipeline:
         else:
             return not one.prefills and not one.idle
         return True
+
+    def _fill(self, one: Scheduler) -> list[Piece]:
+        """Return the chunks of the next pass of a microbatch."""
+        if one.prompts or one.waiting:
+            self.stretches.pop(one, None)  # sequences may start
+        return one._fill()
+
+    def _lasting(self, one: Scheduler) -> Stretch | None:
+        """Return the stretch of decode steps that a microbatch is in; None if its next pass begins another."""
+        found = self.stretches.get(one)
+        return found if found is not None and found.until > one.timeline.step else None
+
+    def _stretch(self, one: Scheduler) -> Stretch:
+        """Return the stretch of decode steps that a microbatch with sequences is in or begins."""
+        found = self._lasting(one)
+        if found is None:
+            found = self.stretches[one] = Stretch.of(one)
+        return found
 
     def _took(self, now: float, pass_s: float) -> float:
         """Let a pass of ``pass_s`` into the pipeline now; return the time until it leaves the last stage."""
@@ -95,9 +115,8 @@ class Pipeline:
 
     def _decode(self, one: Scheduler, horizon: float) -> None:
         """Run a decode step of one microbatch, or the rounds of all until something changes."""
-        alike = one._alike()
-        own_s = _step_s(one, 0.0)
-        count = self._rounds(one, own_s, alike, horizon)
+        own_s = self._stretch(one).step_s(one.timeline.step)
+        count = self._rounds(one, own_s, horizon)
         if count > 1:
             self._run_rounds(count)
             return
@@ -106,36 +125,52 @@ class Pipeline:
             one.gate.pass_by(1)
         one._decode(1, took, took, took)
 
-    def _rounds(self, one: Scheduler, own_s: float, count: int, horizon: float) -> int:
-        """Return for how many rounds every microbatch only decodes, at most ``count``; 1 if that is not certain."""
-        busy = [each for each in self.microbatches if not each.idle]
-        if count < 2 or any(each.held or each.ready or not each.running for each in busy):
+    def _rounds(self, one: Scheduler, own_s: float, horizon: float) -> int:
+        """Return for how many rounds every microbatch only decodes; 1 if that is not certain."""
+        now, stop = one.timeline.now, self._stop(one.timeline.now, horizon)
+        busy = self._decoding() if stop > own_s else []
+        if not busy:
             return 1
-        now, round_s = one.timeline.now, self._round_s(busy, 0.0)
+        stretches = [self._stretch(each) for each in busy]
+        count = min(each.until - each.rank.timeline.step for each in stretches)
+        round_s = _round_s(stretches, 0.0)
         on_time = now + ROUNDING * (now + round_s)
         if self.enters > on_time or self.leaves + own_s / self.stages > on_time + round_s:
             return 1
-        stop = horizon - now
-        for each in self.microbatches:
-            stop = min(stop, each._next_start() - (each.timeline.now if each.running else now))
-        count = min(count, *(each._alike() for each in busy))
         return count if stop == inf else max(min(count, ceil(stop / round_s)), 1)
 
-    def _round_s(self, busy: Sequence[Scheduler], further: float) -> float:
-        """Return the time of a round of decode steps, ``further`` tokens per sequence from now: its longest pass."""
-        return max(_step_s(each, further) for each in busy)
+    def _decoding(self) -> list[Scheduler]:
+        """Return the microbatches with requests if all of them only decode in their next pass; none if not.
+
+        One whose cache is full may preempt prompts at its own turn.
+        """
+        busy = []
+        for each in self.microbatches:
+            if each.running and not (each.held or each.ready) and (self._lasting(each) or each._has_room()):
+                busy.append(each)
+            elif not each.idle:
+                return []
+        return busy
+
+    def _stop(self, now: float, horizon: float) -> float:
+        """Return the time until the next arrival that could start at once, at most until ``horizon``."""
+        stop = horizon - now
+        for each in self.microbatches:
+            if each.incoming:
+                stop = min(stop, each._next_start() - (each.timeline.now if each.running else now))
+        return stop
 
     def _run_rounds(self, count: int) -> None:
         """Run ``count`` rounds of decode steps, one of every busy microbatch in each."""
-        busy = [each for each in self.microbatches if not each.idle]
-        first_s, last_s = self._round_s(busy, 0.0), self._round_s(busy, count - 1)
-        all_s = count * self._round_s(busy, (count - 1) / 2)
-        for each in busy:
-            each._decode(count, first_s, all_s, last_s)
+        stretches = [self._stretch(each) for each in self.microbatches if not each.idle]
+        first_s, last_s = _round_s(stretches, 0.0), _round_s(stretches, count - 1)
+        all_s = count * _round_s(stretches, (count - 1) / 2)
+        for each in stretches:
+            each.rank._decode(count, first_s, all_s, last_s)
         self.enters += all_s
         self.leaves += all_s
 
 
-def _step_s(one: Scheduler, further: float) -> float:
-    """Return the time of a decode step of a microbatch alone, ``further`` tokens per sequence from now."""
-    return one.clock.line(one.running).at(one.contexts / one.running + further)
+def _round_s(stretches: Sequence[Stretch], further: float) -> float:
+    """Return the time of a round of decode steps, ``further`` tokens per sequence from now: its longest pass."""
+    return max([each.step_s(each.rank.timeline.step, further) for each in stretches])

@@ -315,15 +315,19 @@ class Scheduler(RunningSequences):
         """Return the decode steps until a sequence ends or the cache is full, after making room for the first."""
         self._make_room()
         count = self._next_end() - self.timeline.step
-        if not self.reserves:
-            room = self.pool.tokens_for(self.running + len(self.prompts)) - self.contexts - self.prompt_tokens
-            count = min(count, max(int(min(room, 1e15) // self.running), 1))
-        return count
+        if self.reserves:
+            return count
+        room = self.pool.tokens_for(self.running + len(self.prompts)) - self.contexts - self.prompt_tokens
+        return count if room >= count * self.running else max(int(room // self.running), 1)
 
     def _make_room(self) -> None:
         """Preempt requests, last admitted first, until the next decode step fits."""
-        while not self.reserves and self.running > 1 and not self._held(self.running):
+        while not self._has_room():
             self._preempt()
+
+    def _has_room(self) -> bool:
+        """Return whether the next decode step fits in the cache; one of a single sequence always runs."""
+        return self.reserves or self.running <= 1 or self._held(self.running)
 
     def _decode(self, count: int, first_s: float, all_s: float, last_s: float) -> None:
         """Run ``count`` decode steps that take ``all_s`` in total, the first ``first_s`` and the last ``last_s``."""

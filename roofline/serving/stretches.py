@@ -1,7 +1,8 @@
 """Stretches of decode steps in which ranks keep their sequences, so that little has to be looked up in each.
 
-A rank that steps together with others (`roofline.serving.ranks`) makes many stretches of steps that end at an event of
-another rank.  Its own sequences stay the same until one of them ends, the cache is full, or a prompt starts.
+A rank that steps together with others (`roofline.serving.ranks`) stops decoding at the events of all of them, and a
+microbatch of a pipeline at those of the others (`roofline.serving.pipeline`).  Its own sequences stay the same until
+one of them ends, the cache is full, or a prompt starts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .scheduler import Scheduler
 
 
 class Stretch:
-    """Decode steps in which a rank keeps its sequences.
+    """Decode steps in which a rank, or a microbatch, keeps its sequences.
 
     Attributes
     ----------
@@ -50,7 +51,7 @@ class Stretch:
         """Return the time of the rank's own step ``further`` tokens per sequence after ``step``."""
         running = self.running
         context = (self.offset + running * step) / running + further
-        if context >= self.right:
+        if not self.left <= context < self.right:
             self._move_to(context)
         return self.low + self.rise * (context - self.left) / self.run
 
