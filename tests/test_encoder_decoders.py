@@ -181,10 +181,10 @@ def test_what_is_not_taken_is_refused_in_one_line(name, load, said):
 
 @pytest.mark.parametrize(
     "ask",
-    [lambda serve, load: rl.plan(serve.model, serve.accelerator, load), rl.advise],
-    ids=["plan", "advise"],
+    [lambda serve, load: rl.apply(serve, load, "prefix-caching"), rl.advise],
+    ids=["apply", "advise"],
 )
-def test_plans_are_refused_in_one_line(ask):
+def test_what_ifs_and_advice_are_refused_in_one_line(ask):
     with pytest.raises(rl.RooflineError, match="whisper-large-v3 is an encoder-decoder"):
         ask(rl.Deployment("whisper-large-v3", "l4"), rl.Workload(4, 200))
 

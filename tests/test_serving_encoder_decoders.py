@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from command_line import answer
+from command_line import answer, text
 
 import roofline as rl
+from roofline.serving.scenario import Scenario
 from roofline.serving.sources import SERVED
+from roofline.serving.steady_state import steady_state
 from roofline.serving.step_times import step_times
 
 SPEECH, TEXT = rl.Workload(4, 200), rl.Workload(512, 100)
@@ -102,6 +104,33 @@ def test_longer_sources_take_longer_and_steps_with_them_too():
     assert shorter.ttft_s < longer.ttft_s
     assert shorter.tpot_s < longer.tpot_s
     assert shorter.requests_per_s > longer.requests_per_s
+
+
+@pytest.mark.parametrize(("model", "load"), [("whisper-large-v3", SPEECH), ("flan-t5-xl", TEXT)])
+@pytest.mark.parametrize("time", ["roofline_s", "estimate_s"])
+def test_plans_use_the_same_passes(model, load, time):
+    """Alone as `generate`; at 64 requests within a fifth of the simulation, which mixes prompts and steps."""
+    serve = server(model)
+    one, many = (
+        steady_state(Scenario(serve, rl.Workload(load.prompt_tokens, load.output_tokens, batch)), time=time)
+        for batch in (1, 64)
+    )
+    alone = rl.generate(serve, load, time=time)
+    assert float(one.ttft_s) == pytest.approx(float(alone.ttft_s), rel=1e-3)
+    assert float(one.tpot_s) == pytest.approx(float(alone.tpot_s), rel=1e-3)
+    run = rl.simulate(serve, spread(load), concurrency=64, requests=2000, time=time)
+    assert float(many.requests_per_s) == pytest.approx(run.requests_per_s, rel=0.2)
+
+
+def test_a_fleet_transcribes_at_a_rate():
+    need = rl.fleet(rl.plan("whisper-large-v3", "h100-sxm", rl.Workload(4, 200)), requests_per_s=50)
+    serve = need.plan.deployment()
+    run = rl.simulate(serve, SPEECH, requests_per_s=50 / float(need.replicas[0]), requests=1000)
+    assert run.requests_per_s == pytest.approx(50 / float(need.replicas[0]), rel=0.05)
+    assert (
+        text("fleet", "whisper-large-v3", "--hardware", "h100-sxm", "--rate", "50", "--prompt", "4").count("sglang")
+        == 0
+    )
 
 
 @pytest.mark.parametrize(

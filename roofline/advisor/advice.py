@@ -14,6 +14,7 @@ from ..footprint.fit_in_words import WIDER_LAYOUTS
 from ..footprint.memory_use import memory
 from ..operators.parallel import Parallel
 from ..phases.deployment import Deployment, check_deployment
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.passes import TIMES
 from ..phases.workload import Workload
 from ..serving.metrics import SLO_METRICS, metric_named
@@ -126,6 +127,7 @@ def advise(
     'decode'
     """
     check_deployment(serve)
+    refuse_encoders(serve.model, "advise")
     loads = _checked_batches(batches)
     if metric is not None:
         metric_named(metric, SLO_METRICS)

@@ -25,6 +25,7 @@ from ..hardware import Accelerator
 from ..model import Model
 from ..phases.deployment import Deployment
 from ..phases.workload import Workload
+from ..serving.sources import serves
 from ..techniques.adapters import MultiLoRA
 from ..techniques.technique import Technique
 
@@ -226,9 +227,10 @@ def technique_notes(techniques: Iterable[Technique], engine: str) -> Iterator[st
             yield f"switch on {technique.name}"
 
 
-def engines_on(accelerator: Accelerator) -> tuple[str, ...]:
-    """Engines with a launch command that run on an accelerator; TensorRT-LLM needs NVIDIA GPUs."""
-    return tuple(name for name in LAUNCHERS if name != "trtllm" or accelerator.vendor == "NVIDIA")
+def engines_on(accelerator: Accelerator, model: Model) -> tuple[str, ...]:
+    """Engines with a launch command that run a model on an accelerator; TensorRT-LLM needs NVIDIA GPUs."""
+    there = (name for name in LAUNCHERS if name != "trtllm" or accelerator.vendor == "NVIDIA")
+    return tuple(name for name in there if serves(model, name))
 
 
 class _Degrees(NamedTuple):

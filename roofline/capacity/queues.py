@@ -254,7 +254,7 @@ def times_of(case: Scenario, time: str) -> StepTimes:
 
 def capacity_requests_per_s(case: Scenario, stream: Stream, *, time: str) -> float:
     """Capacity of the simulated scheduler in closed form; 0 if no request fits."""
-    times = times_of(case, time)
+    times = times_of(case, time).of_load(stream.lengths)
     lengths = Lengths.of(without_times(stream.lengths), float(case.hit_rate))
     pool = cache_pool(case.serve, times.engine)
     if pool.pool_bytes <= 0:

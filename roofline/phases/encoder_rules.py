@@ -32,7 +32,7 @@ def refuse_encoders(model: Model, what: str) -> None:
     if model.encoder is not None:
         raise InvalidInput(
             f"{model.name} is an encoder-decoder, which {what} does not support; prefill, decode, generate, memory, "
-            "serve and simulate do"
+            "serve, simulate, plan and fleet do"
         )
 
 

@@ -26,6 +26,7 @@ from ..phases.scheduling import CAPTURED_DRAFT, DRAFT
 from ..phases.workload import Workload
 from ..values import Value
 from .scenario import Scenario
+from .sources import prompts_segment, steps_segment
 
 BALANCED = 0.0
 """Marks a split into two pools in which neither waits: each part then takes as long as both did in turns."""
@@ -249,6 +250,8 @@ def packed_prompts(case: Scenario, load: Workload, prompts: Number) -> PassTime:
     """
     lanes = case.serve.parallel.data * case.serve.parallel.pipeline
     segment = Segment(prompts * lanes, load.prompt_tokens, load.cached_tokens, **case.media(load.prompt_tokens))
+    if case.model.encoder is not None:
+        segment = prompts_segment(case.model, prompts * lanes, load.prompt_tokens, 0.0)
     return _of_prompts(case, run_pass(case.serve, "prompts", segment), load, prompts)
 
 
@@ -332,6 +335,8 @@ def _weights_from_host_s(case: Scenario, phase: Phase) -> Number:
 
 def _riders(case: Scenario, batch: Number, context_tokens: Number) -> Segment:
     """Return the generating sequences: one token each, or all drafts and one more to verify."""
+    if case.model.encoder is not None:
+        return steps_segment(case.model, batch, context_tokens, case.load.prompt_tokens)
     if case.drafts is None:
         return Segment(batch, 1.0, context_tokens)
     new = case.drafts.verify_width

@@ -22,6 +22,7 @@ from .pass_times import PassTime, handover_s, mixed_pass, packed_prompts, prompt
 from .pipeline_rounds import Rounds, rounds
 from .rank_experts import experts_of_ranks_busy_s, experts_of_ranks_s
 from .scenario import Scenario
+from .sources import encoded_beside
 
 Weighted = tuple[Number, PassTime]
 """A pass, and its weight in a mean."""
@@ -157,7 +158,8 @@ class Passes(Value):
     @cached_property
     def packing(self) -> Packing:
         """How many prompts share a pass."""
-        most = np.floor(np.divide(self.case.token_budget, self.load.prompt_tokens))
+        tokens = self.load.prompt_tokens + encoded_beside(self.case.model)
+        most = np.floor(np.divide(self.case.token_budget, tokens))
         if self.case.slots_used is not None:
             return Packing(self.lane_batch, self.lane_batch, np.maximum(most, 1.0))
         at_once = closed_forms.packing(self.lane_batch, self.steps, np.maximum(most, 1.0) * self.ranks)

@@ -24,6 +24,7 @@ from ..phases.encoder_rules import refuse_encoders
 from ..phases.sequences import prompts_of
 from ..phases.workload import Workload, check_load
 from ..values import Value
+from .sources import check_served, check_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +242,10 @@ class Scenario(Value):
         check_load(self.load)
         if self.load.has_media:
             prompts_of(self.serve, self.load)  # raises if the model has no encoder for the input
-        refuse_encoders(self.model, "the steady state of a plan or a what-if")
+        check_served(self.serve)
+        check_whole(self.model, self.hit_rate)
+        if self.chunk_tokens is not None or self.handover_bytes_per_s is not None:
+            refuse_encoders(self.model, "prefill in chunks or on a pool of its own")
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy with some fields changed."""

@@ -55,15 +55,26 @@ def check_served(serve: Deployment) -> None:
     if model.encoder is None:
         refuse_encoders(model, "requests under load")
         return
-    kind = "text" if model.encoder.positions is None else "sound"
-    kinds = SERVED.get(engine.name, ())
-    if engine.name == "vllm" and engine.version and release(engine.version) < release(UNTIL_V1):
-        kinds = ("text", "sound")
-    if kind not in kinds:
-        others = ", ".join(name for name, found in SERVED.items() if kind in found and name != GENERIC)
+    kind = _kind(model)
+    if not serves(model, engine.name, engine.version):
+        others = ", ".join(name for name in SERVED if name != GENERIC and serves(model, name))
         raise InvalidInput(
             f"{engine} does not serve {model.name}, an encoder-decoder of {kind}; engines that do: {others}"
         )
+
+
+def serves(model: Model, engine: str, version: str = "") -> bool:
+    """Return whether an engine serves a model as far as its encoder goes; the newest release if none is given."""
+    if model.encoder is None:
+        return True
+    if engine == "vllm" and version and release(version) < release(UNTIL_V1):
+        return True
+    return _kind(model) in SERVED.get(engine, ())
+
+
+def _kind(model: Model) -> str:
+    """Return what an encoder-decoder reads."""
+    return "sound" if encoded_beside(model) else "text"
 
 
 def check_whole(model: Model, hit_rate: Number) -> None:
@@ -113,6 +124,6 @@ def prompts_segment(model: Model, prompts: Number, new_tokens: Number, past_toke
     return Segment(prompts, 1.0, 0.0, source_tokens=source, encoded_tokens=source)
 
 
-def steps_segment(model: Model, batch: Number, context_tokens: Number, source_tokens: float) -> Segment:
+def steps_segment(model: Model, batch: Number, context_tokens: Number, source_tokens: Number) -> Segment:
     """Return sequences that decode, with sources of a given length if the prompt is the source."""
     return steps_of(model, batch, context_tokens, prompt_tokens=source_tokens)

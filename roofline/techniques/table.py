@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InvalidInput, require
 from ..phases.deployment import Deployment
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.workload import Workload
 from ..report import Report, Step, plain
 from ..report.tables import Line
@@ -211,6 +212,7 @@ def technique_table(
     ['decode']
     """
     case = Scenario(serve, load)
+    refuse_encoders(serve.model, "a what-if")
     if any(np.ndim(value) for value in (load.prompt_tokens, load.output_tokens, load.batch, load.cached_tokens)):
         raise InvalidInput("technique_table takes a single workload, not a sweep")
     chosen = usual_techniques() if techniques is None else tuple(techniques)

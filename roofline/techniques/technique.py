@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ..errors import InvalidInput, unknown
 from ..phases.deployment import Deployment
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.workload import Workload
 from ..report import Step
 from ..serving.scenario import Scenario
@@ -291,6 +292,8 @@ def as_techniques(techniques: Chosen) -> tuple[Technique, ...]:
 def refuse(techniques: tuple[Technique, ...], case: Scenario) -> None:
     """Raise if a technique does not apply to the deployment or does not combine with another."""
     refuse_pairs(techniques)
+    if techniques:
+        refuse_encoders(case.model, techniques[0].name)
     for item in techniques:
         if reason := item.refusal(case):
             raise InvalidInput(f"{item.name}: {reason}")

@@ -9,6 +9,7 @@ import numpy as np
 from ..arrays import scalar
 from ..errors import InvalidInput, Number, number
 from ..phases.deployment import Deployment
+from ..phases.encoder_rules import refuse_encoders
 from ..phases.passes import prefill
 from ..phases.workload import Workload
 from ..report import Report, Step
@@ -321,6 +322,7 @@ def handover(
     """
     technique = Disaggregation(link_bytes_per_s=link_bytes_per_s)
     case = Scenario(serve, load)
+    refuse_encoders(serve.model, "a what-if")
     if reason := technique.refusal(case):
         raise InvalidInput(f"{technique.name}: {reason}")
     found = steady_state(case, time=time)

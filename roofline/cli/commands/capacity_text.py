@@ -238,7 +238,7 @@ def _pool_launch(best: PoolPlan) -> str:
     group = best.groups[0] if len(best) else None
     if group is None:
         return ""
-    engines = [name for name in engines_on(group.decode.accelerator) if name in OPTIONS_OF_POOLS]
+    engines = [name for name in engines_on(group.decode.accelerator, group.decode.model) if name in OPTIONS_OF_POOLS]
     if group.decode.engine is not None:
         engines = [name for name in engines if name == str(group.decode.engine)]
     load = replace(best.plan.load, batch=int(group.batch))
@@ -296,7 +296,7 @@ def _launch(found: Plan) -> str:
     if not len(best):
         return ""
     serve, load = best.deployment(), best.workload()
-    engines = engines_on(serve.accelerator) if serve.engine is None else (str(serve.engine),)
+    engines = engines_on(serve.accelerator, serve.model) if serve.engine is None else (str(serve.engine),)
     lines = []
     for engine in engines:
         command = launch_command(serve, load, engine=engine, longest_tokens=best.longest_tokens)
