@@ -144,3 +144,16 @@ def test_phi_4_multimodal_has_its_adapters():
     assert model.apart["speech_lora"] == pytest.approx(460e6, abs=5e6)
     assert model.parameters.total == rl.get_model("phi-4-mini").parameters.total
     assert model.parameters.total + model.tower_parameters == pytest.approx(5.6e9, abs=0.05e9)
+
+
+@pytest.mark.parametrize(("name", "billions"), [("InternVL3_5-8B", 8.5), ("InternVL3_5-38B", 38.4)])
+def test_internvl_3_5_has_its_stated_size(name, billions):
+    """The 8B model is listed with 8.5 B parameters, and 5.5 B of the 38B model are InternViT-6B."""
+    model = rl.get_model(f"OpenGVLab/{name}")
+    assert model.parameters.total + model.tower_parameters == pytest.approx(billions * 1e9, abs=0.05e9)
+    assert rl.prefill(rl.Deployment(model, "h200-sxm"), rl.Workload(1000, images=1)).flops > 0
+
+
+def test_the_text_model_of_internvl_3_5_is_that_of_qwen3():
+    for name, text_model in (("8b", "qwen3-8b"), ("30b-a3b", "qwen3-30b-a3b"), ("38b", "qwen3-32b")):
+        assert rl.get_model(f"internvl3.5-{name}").parameters == rl.get_model(text_model).parameters
