@@ -129,6 +129,30 @@ def test_experts_slower_than_those_of_the_wider_format_are_refused_and_the_siste
         assert member.kernel == "vllm_fused_moe"
 
 
+@pytest.mark.parametrize("accelerator", ["h100-sxm", "h200-sxm", "l40s", "rtx-pro-6000-server"])
+def test_attention_of_prompts_with_latents_is_no_kernel_of_servers(accelerator):
+    """6,144 tokens of 16 heads take 1.03 ms on an H200: 0.64 PFLOP/s with latents of 576 and 512, 0.19 if expanded."""
+    assert "products with latents" in refused_of(accelerator)["sglang", "mla_prefill.bf16"]
+    found = lookup.kernels_for(rl.get_accelerator(accelerator), "mla_prefill.bf16", "sglang")
+    assert list(found.members) == ["trtllm"]
+    assert "none of sglang" in found.basis
+
+
+def test_a_kernel_on_latents_is_told_from_one_on_keys():
+    """A fifth of the peak beside a half of it; one third slower is a slower kernel and stays."""
+    large = np.full(60, 1e-3)
+
+    def attention(profile, share):
+        group = group_of(large / share, profile=profile, kind="mla_prefill.bf16")
+        return replace(group, run=group.run._replace(compute_s=large))
+
+    fitted = [(attention(name, share), {}, np.zeros(60)) for name, share in (("a", 0.5), ("b", 0.35), ("c", 0.18))]
+    (only,) = trust.refused(fitted, rl.get_accelerator)
+    assert str(only).endswith(
+        "18% of the peak where a reaches 50%: products with latents, which servers expand for prompts"
+    )
+
+
 def group_of(measured_s, *, profile="mine", kind="gemm.bf16", accelerator="h100-sxm"):
     rows = len(measured_s)
     shape = {name: np.full(rows, 512.0) for name in ("m", "n", "k")}

@@ -50,6 +50,15 @@ def test_a_version_has_its_own_defaults():
     assert release("0.10.0") > release("0.9.2")
 
 
+def test_vllm_captures_two_tokens_for_each_sequence_that_it_takes():
+    """CompilationConfig: ``max_cudagraph_capture_size`` is ``min(max_num_seqs * 2, 512)`` unless it is given."""
+    assert Engine("vllm").on(H100).captured_tokens == 512
+    assert Engine("vllm", max_sequences=32).on(H100).captured_tokens == 64
+    assert Engine("vllm", max_sequences=32, graph_tokens=2048).on(H100).captured_tokens == 2048
+    assert Engine("vllm", eager=True).on(H100).captured_tokens == 0
+    assert Engine("trtllm").on(H100).captured_tokens == 0
+
+
 def test_what_is_given_goes_before_the_default():
     engine = Engine("vllm", step_tokens=1024, admission="reserve").on(H100)
     assert (engine.step_tokens, engine.admission, engine.max_sequences) == (1024, "reserve", 1024)

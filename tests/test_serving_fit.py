@@ -189,7 +189,8 @@ def test_measured_servers_are_met(benchmark):
     assert np.median(misses) <= 0.075
     public = [result for result in results if result.measured.word("source_kind") == "inferencex"]
     assert np.median(np.abs([result.ttft_miss for result in public])) <= 0.2  # the others' vary by half from run to run
-    assert 0.7 < benchmark.covered(results) < 0.95  # of 80 % intervals; a sample of 82 is off by 5 % at random
+    inside = benchmark.is_inside(results, [result.tpot_miss for result in results])
+    assert 0.7 < inside.mean() < 0.95  # of 80 % intervals; a sample of 82 is off by 5 % at random
     for result in results[::8]:
         run = result.measured.run
         floor = rl.decode(run.deployment, rl.Workload(batch=1), context_tokens=500).floor_s

@@ -21,7 +21,7 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def runs(benchmark):
-    benchmark.SEEDS = range(2)
+    benchmark.SEEDS = range(4)
     return [benchmark.simulated(row) for row in benchmark.rows()]
 
 
@@ -35,6 +35,13 @@ def test_time_per_token_is_met_below_saturation(runs):
     misses = [abs(run.tpot_miss) for run in runs if run.one_by_one and not run.saturated]
     assert len(misses) > 20
     assert np.median(misses) <= 0.15
+
+
+def test_first_tokens_below_saturation_are_within_a_factor_of_one_and_a_half(runs):
+    """Chat prompts on an RTX 5090 run without a graph from 65 tokens on, as its server takes 32 sequences."""
+    calm = [run for run in runs if not run.saturated]
+    assert len(calm) == 24
+    assert sum(run.ttft_is_near for run in calm) >= 23  # one of them is near the edge, and seeds differ
 
 
 def test_saturation_is_named_where_the_asked_rate_exceeds_what_was_reached(runs):

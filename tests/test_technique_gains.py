@@ -274,12 +274,13 @@ NVFP4 = rl.Precision(weights="nvfp4", activations="nvfp4", exceptions={"attentio
 def test_eager_steps_wait_for_the_host():
     """TensorRT-LLM technical blog 2: DeepSeek-R1 on 8 B200, one user: 7.22 from eager to graph.
 
-    The launches are those of a layer of Llama; one of DeepSeek has more kernels, on both sides of the ratio.
+    The launches are those of a layer of Llama, 0.53 ms; with a step of 6.3 ms in a graph (test_streams) one of DeepSeek
+    takes 0.75 ms, since it has more kernels.
     """
     serve = rl.Deployment("deepseek-r1", "b200-sxm", precision=NVFP4, parallel=rl.Parallel(tensor=8), engine="trtllm")
     effect = estimated(serve, rl.Workload(1024, 2048, 1), t.CudaGraphs())
     assert effect.decode_speedup == 1
-    assert effect.baseline_decode_speedup == pytest.approx(measured("trtb2-cudagraph"), rel=0.35)
+    assert effect.baseline_decode_speedup == pytest.approx(measured("trtb2-cudagraph"), rel=0.3)
     many = estimated(serve, rl.Workload(1024, 2048, 1024), t.CudaGraphs())
     assert many.baseline_decode_speedup < 0.3 * effect.baseline_decode_speedup
     # 61 layers at 1 ms: the device's milliseconds leave no trace

@@ -1,7 +1,7 @@
 """Trust: reject timings that cannot be of the kernel they are labeled with, by rules that apply to every engine.
 
 Floors catch timings that are impossibly fast.  Impossibly slow ones pass, and would be fitted as if they were right: if
-products of 64 x 32 x 1 take 160 us, the table shows how fast the host launches kernels.  Five rules find such groups,
+products of 64 x 32 x 1 take 160 us, the table shows how fast the host launches kernels.  Six rules find such groups,
 and each reports what it found.
 """
 
@@ -47,6 +47,17 @@ TIGHT = 3.0
 """Two populations must be at least this many times their own spread apart."""
 
 
+LARGE_PROMPT_S = 5e-5
+"""Time at the peak above which attention of prompts shows the rate of its kernel."""
+
+ON_LATENTS = 0.5
+"""Attention of prompts with latents is rejected if it reaches less than this share of another engine's rate.
+
+Servers expand the latents of prompts to keys and values (SGLang: ``MHA_ONE_SHOT`` in
+models/deepseek_common/attention_backend_handler.py).  Products with the latents themselves, as in decode steps, are
+(2 * 512 + 64) / (192 + 128) = 3.4 times the work in DeepSeek's sizes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Refused:
     """A rejected group of timings and the reason.
@@ -89,6 +100,7 @@ def refused(fitted: Iterable[Fitted], accelerators: Callable[[str], Accelerator]
     for group, _, errors in every:
         reasons = [
             *_starts_slowly(group, [other for other, _, _ in every]),
+            *_on_latents(group, [other for other, _, _ in every]),
             *_slower_than_wider(group, every, accelerators(group.accelerator)),
             *_large_residual(errors),
             *_two_populations(errors),
@@ -118,6 +130,32 @@ def _starts_slowly(group: Group, others: list[Group]) -> Iterator[str]:
             f"its fastest rows take {_fastest_s(group) * 1e6:.0f} us, {ratio:.0f} times those of {best.profile}: "
             "the launch, not the kernel"
         )
+
+
+def _on_latents(group: Group, others: list[Group]) -> Iterator[str]:
+    """Whether a kernel for prompts multiplied with the latents, where another engine's expanded them."""
+    if not group.kind.startswith("mla_prefill"):
+        return
+    same = [
+        other
+        for other in others
+        if other.accelerator == group.accelerator and other.kind == group.kind and other.profile != group.profile
+    ]
+    if not same:
+        return
+    best = max(same, key=_share_of_peak)
+    own, highest = _share_of_peak(group), _share_of_peak(best)
+    if own < ON_LATENTS * highest:
+        yield (
+            f"{own:.0%} of the peak where {best.profile} reaches {highest:.0%}: "
+            "products with latents, which servers expand for prompts"
+        )
+
+
+def _share_of_peak(group: Group) -> float:
+    """Median share of the peak that a group reaches in its large rows; 0 if it has none."""
+    large = group.run.compute_s > LARGE_PROMPT_S
+    return float(np.median(group.run.compute_s[large] / group.measured_s[large])) if np.any(large) else 0.0
 
 
 def _slower_than_wider(group: Group, every: list[Fitted], gpu: Accelerator) -> Iterator[str]:

@@ -6,6 +6,9 @@ the scheduler, of the sampler and of waiting for other ranks does not overlap th
     decode_s = kernels * decode_factor - (1 - launch_share) * launches + layers * (layer_s + rank_s * log2(ranks))
              + sparse_layers * sparse_layer_s + latent_layers * latent_layer_s + step_s
 
+where ``kernels`` is the time of the kernels, less what shared experts spend beside the routed ones
+(`roofline.phases.streams`).
+
 A pass with prompts runs without a graph, unless it is short and the engine also captures graphs of such sizes
 (``graph_tokens``).  The host then launches kernels while the device works on earlier ones, so the pass takes the longer
 of the two times, with a smooth transition:
@@ -68,12 +71,14 @@ class HostTimes(NamedTuple):
     adapter_kernel_s: Any = 0.0
     quantization_kernels: Any = 0.0
     delta_layer_s: Any = 0.0
+    shared_stream_tokens: Any = 0.0
 
     @classmethod
     def of(cls, engine: Engine) -> HostTimes:
         """Return the times of an engine whose settings are all resolved."""
         found = cls(*(float(getattr(engine, name) or 0.0) for name in cls._fields))
-        return found._replace(graph_tokens=0.0) if engine.eager else found
+        found = found._replace(graph_tokens=engine.captured_tokens)
+        return found._replace(shared_stream_tokens=0.0) if engine.eager else found
 
     def beside_s(self, shape: HostedModel) -> Any:
         """Return the host's time in a decode step that does not overlap its kernels."""

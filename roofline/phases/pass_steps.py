@@ -15,7 +15,7 @@ from ..report.steps import identifier
 from .bounds import Bound
 from .energy import memory_shares, power_draw, slowdown
 from .host import EAGER_NORM, HostedModel, HostTimes
-from .totals import ScheduledPass, computing, network_s, resources_s, total
+from .totals import ScheduledPass, computing, hidden_s, network_s, resources_s, total
 
 
 def explain_pass(name: str, one: ScheduledPass) -> tuple[Step, ...]:
@@ -135,9 +135,9 @@ def _estimate(name: str, one: ScheduledPass) -> Iterator[Step]:
     end_s = one.unlimited.time_s
     host, shape = HostTimes.of(one.deployment.server), HostedModel.of(one.deployment, kernels.fixed_s)
     if one.launch == "graph":
-        inputs = {"kernels_s": kernels.time_s, "decode_factor": host.decode_factor}
+        inputs = {"kernels_s": kernels.time_s, "hidden_s": hidden_s(one), "decode_factor": host.decode_factor}
         inputs |= {"launch_share": host.launch_share, "launch_s": shape.launch_s, "host_s": host.beside_s(shape)}
-        formula = "kernels_s * decode_factor - (1 - launch_share) * launch_s + host_s"
+        formula = "(kernels_s - hidden_s) * decode_factor - (1 - launch_share) * launch_s + host_s"
         source = "a captured graph leaves a share of the fixed times of its kernels; the host schedules and samples"
         yield Step(f"{name}.estimate_with_host_s", formula, inputs, end_s, source)
     elif one.launch == "eager":

@@ -21,6 +21,7 @@ from .deployment import Deployment
 from .energy import Use, under_a_limit, use_of
 from .host import HostedModel, HostTimes
 from .schedule import Schedule
+from .streams import branches
 
 
 class Sums(NamedTuple):
@@ -142,9 +143,9 @@ class ScheduledPass(Value):
         """The same without a power limit."""
         found = self.kernels
         if self.launch == "graph":
-            found = in_a_graph(found, self.deployment)
+            found = in_a_graph(found, self)
         elif self.launch == "captured":
-            found = captured(found, self.deployment)
+            found = captured(found, self)
         elif self.launch == "eager":
             found = one_by_one(found, self.deployment, self.tokens)
         elif self.launch == "within":
@@ -369,17 +370,25 @@ def _spread(groups: Iterable[Number], whole_s: Number) -> Number:
     return root
 
 
-def in_a_graph(found: Estimates, serve: Deployment) -> Estimates:
+def hidden_s(one: ScheduledPass) -> Number:
+    """Return the time that shared experts in a graph spend beside the routed ones (`roofline.phases.streams`)."""
+    streams = branches(one.expected.local)
+    return 0.0 if streams is None else streams.hidden_s(HostTimes.of(one.deployment.server))
+
+
+def in_a_graph(found: Estimates, one: ScheduledPass) -> Estimates:
     """Return the estimate of a step launched as one captured graph, with the host's time, as servers decode."""
+    serve = one.deployment
     host, shape = HostTimes.of(serve.server), HostedModel.of(serve, found.fixed_s)
-    kernels_s = host.captured_s(found.time_s, shape)
-    return _scaled(found, host.decode_s(found.time_s, shape), host.launch_share * found.fixed_s, kernels_s)
+    device_s = found.time_s - hidden_s(one)
+    kernels_s = host.captured_s(device_s, shape)
+    return _scaled(found, host.decode_s(device_s, shape), host.launch_share * found.fixed_s, kernels_s)
 
 
-def captured(found: Estimates, serve: Deployment) -> Estimates:
+def captured(found: Estimates, one: ScheduledPass) -> Estimates:
     """Return the estimate of a pass inside another pass's graph; that pass includes the host's time."""
-    host = HostTimes.of(serve.server)
-    time_s = host.captured_s(found.time_s, HostedModel.of(serve, found.fixed_s))
+    host, shape = HostTimes.of(one.deployment.server), HostedModel.of(one.deployment, found.fixed_s)
+    time_s = host.captured_s(found.time_s - hidden_s(one), shape)
     return _scaled(found, time_s, host.launch_share * found.fixed_s, found.kernels_s)
 
 

@@ -215,9 +215,9 @@ def parameters() -> tuple[Parameter, ...]:
     """Return the parameters of whole servers; the later of two that apply to the same run takes precedence.
 
     Current schedulers prepare a step while the previous one runs, so a step itself has no host time left.  What remains
-    is between the graphs of the layers (vLLM splits its graph at every attention) and between streams.  TensorRT-LLM
-    has whole graphs and fuses what is between the products of dense layers; in a layer with latent attention about
-    eight small kernels of 2 us are left (norms of both latents, rotation, selection of experts, activation, sums).
+    in a layer is small kernels that have no timings: norms, rotation, writing to the cache, activation, quantization.
+    TensorRT-LLM fuses them in dense layers; in a layer with latent attention norms of both latents, rotation,
+    concatenation, selection of experts and sums are left.
     """
     return (
         Parameter("layer_s", "sglang", 1e-5, 2e-5),

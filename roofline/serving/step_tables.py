@@ -23,6 +23,7 @@ from ..phases.bounds import Bound
 from ..phases.deployment import Deployment
 from ..phases.schedule import Schedule
 from ..phases.scheduling import scheduled_pass
+from ..phases.streams import branches
 from ..phases.totals import ScheduledPass, resources_s
 from ..specs.engines import GENERIC, Engine
 from .busiest import spans_ranks
@@ -58,8 +59,9 @@ class Tables(NamedTuple):
 
     ``prompt`` is one prompt alone.  ``further`` is what a second one like it adds to the same pass: it launches no
     kernels, and its loop over the keys runs in parallel with the first one's.  ``experts`` is the part of ``linear``
-    that attention replicas with shared experts compute together.  ``launch_s`` is the fixed time of the kernels of
-    ``linear``, ``head`` and ``decode``.
+    that attention replicas with shared experts compute together, ``streams`` has the branches of shared and of routed
+    experts (`roofline.phases.streams`).  ``launch_s`` is the fixed time of the kernels of ``linear``, ``head`` and
+    ``decode``.
     """
 
     linear: TimeGrid
@@ -68,6 +70,7 @@ class Tables(NamedTuple):
     prompt: TimeGrid
     further: TimeGrid
     experts: TimeGrid
+    streams: TimeGrid | None
     launch_s: float
 
 
@@ -123,6 +126,7 @@ def tables_of(serve: Deployment, time: str, source_tokens: float) -> Tables:
         prompt=TimeGrid((NEW, PASTS), prompt),
         further=TimeGrid((NEW, PASTS), further),
         experts=TimeGrid((TOKENS,), _channels(_of_all_replicas(linear), time, names, TOKENS.shape)),
+        streams=_streams(linear) if time == "estimate_s" else None,
         launch_s=sum(launch_s(bound) for bound in single) if time == "estimate_s" else 0.0,
     )
 
@@ -149,6 +153,14 @@ def _of_all_replicas(linear: ScheduledPass) -> ScheduledPass:
     """Return the operators that work on the tokens of all attention replicas that share experts."""
     chosen = (each for each in linear.operators if spans_ranks(each.operator))
     return ScheduledPass(linear.deployment, ALONE, tuple(chosen))
+
+
+def _streams(linear: ScheduledPass) -> TimeGrid | None:
+    """Return the branches of shared and of routed experts by tokens of a step; None without shared experts."""
+    found = branches(linear.operators)
+    if found is None:
+        return None
+    return TimeGrid((TOKENS,), np.stack(np.broadcast_arrays(*found.flat), axis=-1))
 
 
 Sorts = tuple[tuple[str, str], ...]

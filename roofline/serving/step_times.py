@@ -32,6 +32,7 @@ from ..phases.host import NO_HOST, HostedModel, HostTimes
 from ..phases.media import media_notes
 from ..phases.passes import TIMES
 from ..phases.sequences import prompts_of
+from ..phases.streams import Branches
 from ..phases.workload import MEDIA_COUNTS, Workload
 from ..specs.engines import Engine
 from ..values import Value
@@ -184,7 +185,12 @@ class StepTimes(Value):
         """Return the kernel time of a decode step."""
         tables = self.tables
         channels = tables.linear.at(batch) + tables.head.at(batch) + tables.decode.at(batch, context_tokens)
-        return self.combined(channels)
+        return self.combined(channels) - self.hidden_s(batch)
+
+    def hidden_s(self, batch: Number) -> Number:
+        """Return the time that shared experts spend beside the routed ones in a decode step."""
+        streams = self.tables.streams
+        return 0.0 if streams is None else Branches.of(streams.at(batch)).hidden_s(self.host)
 
     def decode_s(self, batch: Number, context_tokens: Number) -> Array:
         """Return the time of a decode step of ``batch`` sequences with ``context_tokens`` in the cache on average."""

@@ -150,6 +150,8 @@ FIELDS: Mapping[str, Kind] = {
     "adapter_kernel_s": Kind(),
     "drafting_step_s": Kind(),
     "graph_tokens": Kind(whole=True),
+    "graph_tokens_of_sequence": Kind(whole=True),
+    "shared_stream_tokens": Kind(whole=True),
     "decode_factor": FACTOR,
     "prefill_factor": FACTOR,
     "first_token_steps": Kind(),

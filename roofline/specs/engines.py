@@ -127,6 +127,11 @@ class Engine(Value):
         Host time that speculation adds to a step if the scheduler waits for the accepted tokens.
     graph_tokens : int
         Largest number of tokens with which a pass with prompts runs in captured graphs; 0 for none.
+    graph_tokens_of_sequence : int
+        The same for each of ``max_sequences``, where that makes fewer and ``graph_tokens`` is the default; 0 for no
+        such limit.
+    shared_stream_tokens : int
+        Largest number of tokens of a captured step in which shared experts run beside the routed ones; 0 for none.
     decode_factor, prefill_factor : float
         Time of a decode step, and of a pass with prompts, divided by the time of their kernels.
     first_token_steps, request_s : float
@@ -203,6 +208,8 @@ class Engine(Value):
     adapter_kernel_s: float | None = None
     drafting_step_s: float | None = None
     graph_tokens: float | None = None
+    graph_tokens_of_sequence: float | None = None
+    shared_stream_tokens: float | None = None
     decode_factor: float | None = None
     prefill_factor: float | None = None
     first_token_steps: float | None = None
@@ -246,6 +253,16 @@ class Engine(Value):
             if rule is not None:
                 found[field] = rule.value
         return dataclasses.replace(self, **found)
+
+    @property
+    def captured_tokens(self) -> float:
+        """Largest number of tokens with which a pass with prompts runs in captured graphs, as the settings have it."""
+        most, each = self.graph_tokens or 0.0, self.graph_tokens_of_sequence or 0.0
+        if self.eager:
+            return 0.0
+        if not each or self.max_sequences is None or self.source_of("graph_tokens") == "given":
+            return float(most)
+        return float(min(most, each * self.max_sequences))
 
     def source_of(self, field: str) -> str:
         """Source of a field's default; ``given`` if it was set."""
