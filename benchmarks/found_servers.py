@@ -272,7 +272,7 @@ CAUSES = """\
 
 - SGLang gives recurrent states a pool of their own, and each running request of a model with a delta rule five of them.
   Twice as many requests of Qwen3.6 were predicted to run as did.
-- The host takes 1.9 ms to launch the prompt of a layer with a delta rule in SGLang, by the same fit as before, and 38
+- The host takes 2.7 ms to launch the prompt of a layer with a delta rule in SGLang, by the same fit as before, and 36
   instead of 72 ms to handle a request.
 - TensorRT-LLM keeps the cache of windowed layers in full unless it is given windows, which halves the running requests
   of gpt-oss and Llama 4 with long outputs.

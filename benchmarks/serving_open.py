@@ -359,8 +359,8 @@ def section(runs: Sequence[OpenRun]) -> list[str]:
         "Pipelines on A100 ran on vLLM's V0 engine, whose host times with pipelines are not modeled. There are no "
         "kernel timings of GB10, RTX 5090 and MI300X. Those borrowed for RTX 5090 are corrected for its matrix units, "
         "which run at half the rate in 16 bits (`roofline.efficiency.matrix_rates`). Its server takes 32 sequences, so "
-        "that vLLM captures graphs of up to 64 tokens: prompts of 8 to 18 tokens take 24 to 28 ms to their first token, "
-        "one of 112 already 70 ms, since the host launches its kernels one by one.",
+        "that vLLM captures graphs of up to 64 tokens: prompts of 8 to 18 tokens take 24 to 28 ms to their first "
+        "token, one of 112 already 70 ms, since the host launches its kernels one by one.",
         "",
         HEAD,
         *(line(name, group) for name, group in sorted(groups.items())),
