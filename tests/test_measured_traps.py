@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline.measured import KernelHeadroom, Measurement
-from roofline.measured.work_bounds import decode_step, of_request, prefill_of
+from roofline.measured.work_bounds import bounds_of_request, decode_step, prefill_of
 
 DATA = Path(__file__).parent / "data" / "results"
 SERVE = rl.Deployment(rl.get_model("llama-3.1-8b"), rl.get_accelerator("h100-sxm"))
@@ -323,7 +323,7 @@ def test_floor_of_a_request_is_no_more_than_of_a_batch_alone(batch, prompt, outp
     alone = rl.generate(serve, rl.Workload(prompt, output, batch=batch * data), time="floor_s").total_s / (batch * data)
     first = prefill_of(serve, data, prompt, 0.0)
     step = decode_step(serve, batch * data, prompt + max(output - 2, 0) / 2)
-    assert of_request(first, step, output - 1, batch * data).floor_s <= alone * (1 + 1e-9)
+    assert bounds_of_request(first, step, output - 1, batch * data).floor_s <= alone * (1 + 1e-9)
 
 
 def test_headroom_of_a_file():
